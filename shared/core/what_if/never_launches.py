@@ -8,10 +8,10 @@ from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
 from shared.core.model.snapshot import Snapshot
-from shared.core.scheduling_terms.labels import ARCH, CAPACITY_TYPE, RESERVATION_LABELS, closest
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE, RESERVATION_LABELS, closest
 from shared.core.scheduling_terms.requirement import Requirement
 from shared.core.scheduling_terms.resources import NODES, Resources
-from shared.core.solver.problem.catalogue import OfferedPlace, accepts, counted
+from shared.core.solver.problem.catalogue import OfferedPlace, accepts, counted, has_image
 
 _PLACE_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 
@@ -52,7 +52,7 @@ def _reasons(pool: NodePool, node_class: NodeClass | None, snapshot: Snapshot) -
     if not types:
         yield _no_type(pool, snapshot.instance_types)
         return
-    types = [item for item in types if _has_image(node_class, item)]
+    types = [item for item in types if has_image(node_class, item)]
     if not types:
         yield f"EC2NodeClass {node_class.name} has no image of the architecture of its instance types"
         return
@@ -63,11 +63,6 @@ def _reasons(pool: NodePool, node_class: NodeClass | None, snapshot: Snapshot) -
         yield _no_place(node_class, wanted, [place.labels() for place in places])
     yield from _without_subnet(node_class, sold)
     yield from _limited(pool, types)
-
-
-def _has_image(node_class: NodeClass, instance_type: InstanceType) -> bool:
-    images = node_class.status.machine_images
-    return not images or any(instance_type.requirements[ARCH].has(image.architecture) for image in images)
 
 
 def _no_type(pool: NodePool, types: Sequence[InstanceType]) -> str:

@@ -59,6 +59,17 @@ def test_workloads_that_want_different_values_of_an_open_label_get_pools_of_thei
     assert {entry.labels["team"] for entry in state.catalogue.entries} >= {"red", "blue"}
 
 
+def test_nobody_meets_on_a_node_who_wants_other_values_of_a_label_that_its_type_leaves_open() -> None:
+    """The types run any operating system and the pool says nothing of it, but one node runs one."""
+    systems = [
+        workload(name, 500, GIB, node_selector=require(labels.OS, Operator.IN, name)) for name in ("linux", "windows")
+    ]
+    state = undecided(with_demand(plain(), *map(demand, systems)))
+    linux, windows = (group.requirement_sets[0] for group in state.groups)
+
+    assert {option.requirement_sets for option in state.catalogue.options} == {linux, windows}
+
+
 def test_a_rule_connects_who_carries_it_with_whom_it_counts() -> None:
     together = workload("web", 500, GIB, topology_spread=(spread(labels.ZONE, app="db"),))
     state = undecided(

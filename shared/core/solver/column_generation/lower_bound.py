@@ -15,9 +15,8 @@ from operator import add, or_
 
 from shared.core.solver.column_generation.linear_program import Column, LinearProgram
 from shared.core.solver.packing.item_types import Eligibility, ItemType
-from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.components import connected
-from shared.core.solver.problem.vectors import Vector, copies_that_fit
+from shared.core.solver.problem.vectors import Vector, copies_that_fit, iter_bits
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 

@@ -10,7 +10,7 @@ from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import open_one_per_node
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.packing.reserved_units import use_reserved
-from shared.core.solver.problem.bits import mask_of
+from shared.core.solver.problem.vectors import mask_of
 
 
 def completed(packing: Packing, bin_types: BinTypes) -> Packing:

@@ -6,8 +6,8 @@ from itertools import chain
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.packing.item_types import ItemType
 from shared.core.solver.packing.packing import PatternUse
-from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.supply import Supply, dealt
+from shared.core.solver.problem.vectors import mask_of
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from shared.core.solver.solution.partial_plan import PartialPlan

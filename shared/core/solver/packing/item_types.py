@@ -10,10 +10,9 @@ from math import inf, log2
 from operator import attrgetter, or_
 
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
-from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group
-from shared.core.solver.problem.vectors import Vector
+from shared.core.solver.problem.vectors import Vector, mask_of
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.substitutes import Substitutes

@@ -10,8 +10,7 @@ from math import inf
 
 from shared.core.solver.packing.item_types import BinType, BinTypes, Eligibility, ItemType
 from shared.core.solver.packing.knapsack import MEMORY_UNIT
-from shared.core.solver.problem.bits import iter_bits
-from shared.core.solver.problem.vectors import Vector
+from shared.core.solver.problem.vectors import Vector, iter_bits
 
 # A replica that can only run on reserved units is worth this many times what it uses there, so that it comes first.
 _NO_OTHER_PLACE = 100.0

@@ -15,8 +15,7 @@ from operator import itemgetter, or_
 from typing import NamedTuple
 
 from shared.core.solver.packing.item_types import ItemType
-from shared.core.solver.problem.bits import iter_bits
-from shared.core.solver.problem.vectors import UNLIMITED, Vector
+from shared.core.solver.problem.vectors import UNLIMITED, Vector, iter_bits
 
 # Memory is weighed in units of 4 MiB a millicore (4 GiB a vCPU), the middle of EC2's families: rates lie around 1.
 MEMORY_UNIT = 4 * 2**20

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.packing import Packing
-from shared.core.solver.problem.bits import iter_bits
+from shared.core.solver.problem.vectors import iter_bits
 
 # So many sizes are tried for a node that one replica opens, each dearer by this factor.
 _SIZES = 7

@@ -14,9 +14,8 @@ from shared.core.solver.packing.item_types import BinType, BinTypes
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import reserve_one_per_node
 from shared.core.solver.packing.packing import Packing
-from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.option_order import WORTH_A_SLOT, OrderKey, reserved_key
-from shared.core.solver.problem.vectors import largest_share
+from shared.core.solver.problem.vectors import iter_bits, largest_share
 
 # How strongly work without choice is preferred where units are short (catalogue-10000, seeds 700 to 723).
 _PRICE_BIAS = 0.4

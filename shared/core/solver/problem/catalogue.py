@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import islice, product
 from operator import attrgetter
 
 from shared.core.capacity.offerings import (
@@ -38,17 +39,17 @@ from shared.core.scheduling_terms.labels import (
     ZONE,
     ZONE_ID,
 )
-from shared.core.scheduling_terms.requirement import Requirement
+from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import NODES, Resources
 from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
-from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.selection import Selection
-from shared.core.solver.problem.unsettled_labels import variants
-from shared.core.solver.problem.vectors import Dimensions, Vector
+from shared.core.solver.problem.vectors import Dimensions, Vector, mask_of
 
 _OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 _place_order = attrgetter("zone_id", "capacity_type")
+# A pool is repeated once per combination of values; beyond this many the later combinations are not offered.
+_COMBINATIONS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,16 +178,17 @@ class OptionCatalogue:
 
     def _add_pool(self, pool: NodePool, node_class: NodeClass, tier: int, asked: Sequence[Requirement]) -> None:
         by_name = sorted(self.snapshot.instance_types, key=lambda item: item.name)
-        types = [item for item in by_name if _has_image(node_class, item)]
+        types = [item for item in by_name if has_image(node_class, item)]
         types = [item for item in types if pool.requirements.intersects(item.requirements) is None]
         own = {NODE_POOL: pool.name, NODE_CLASS: node_class.name, INSTANCE_TENANCY: node_class.tenancy}
         offered = Requirements({**pool.requirements, **Requirements.from_labels(own)})
         taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
-        for settled in variants(offered, types, asked):
+        for settled in _variants(offered, types, asked):
             admitted = [item for item in types if settled.intersects(item.requirements) is None]
-            about = (pool, node_class, settled, settled.labels(), admitted, tier, taints)
-            self.entries.append(Entry(len(self.entries), *about))
-            self._add_options(self.entries[-1])
+            if admitted or not types:  # one entry at least, so that somebody can be told why it sells nothing
+                about = (pool, node_class, settled, settled.labels(), admitted, tier, taints)
+                self.entries.append(Entry(len(self.entries), *about))
+                self._add_options(self.entries[-1])
 
     def _add_options(self, entry: Entry) -> None:
         reserved = defaultdict[str, list[CapacityReservation]](list)
@@ -228,10 +230,9 @@ class OptionCatalogue:
             if tolerates_all(entry.taints, wanted.selection.tolerations) is None:
                 met = -1
                 for requirement in wanted.requirements.values():
-                    if requirement.key not in _OFFERING_KEYS:
-                        if (types := types_meeting.get(requirement)) is None:
-                            types = types_meeting[requirement] = _types_meeting(entry, requirement)
-                        met &= types
+                    if (types := types_meeting.get(requirement)) is None:
+                        types = types_meeting[requirement] = _types_meeting(entry, requirement)
+                    met &= types
                 grouped[met] |= 1 << bit
         return [
             sum(requirement_sets for met, requirement_sets in grouped.items() if met >> position & 1)
@@ -287,9 +288,58 @@ def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:
     return found
 
 
-def _has_image(node_class: NodeClass, instance_type: InstanceType) -> bool:
+def has_image(node_class: NodeClass, instance_type: InstanceType) -> bool:
+    """Whether the class has an image that the type runs."""
     images, architecture = node_class.status.machine_images, instance_type.requirements[ARCH]
     return not images or any(architecture.has(image.architecture) for image in images)
+
+
+def _variants(
+    offered: Requirements, types: Sequence[InstanceType], asked: Iterable[Requirement]
+) -> Iterator[Requirements]:
+    """Yield what a pool offers once per distinguishable kind of node that it could make, with settled labels.
+
+    A key is open when workloads ask about it and neither the pool nor the instance types settle its value, so that
+    two workloads could want different values: they must then not meet on one node (S-145).
+    """
+    by_key = defaultdict[str, list[Requirement]](list)
+    for requirement in asked:
+        by_key[requirement.key].append(requirement)
+    open_keys = [key for key in sorted(by_key) if _is_open(offered.get(key), types, by_key[key])]
+    choices = [_choices(offered[key], types, by_key[key], may_lack=key not in offered) for key in open_keys]
+    for chosen in islice(product(*choices), _COMBINATIONS_MAX):
+        yield Requirements({**offered, **{choice.key: choice for choice in chosen}})
+
+
+def _is_open(of_pool: Requirement | None, types: Sequence[InstanceType], asked: Sequence[Requirement]) -> bool:
+    key = asked[0].key
+    names_values = any(not requirement.complement and requirement.values for requirement in asked)
+    # An unknown key has no values to choose from, and nobody can disagree about one that nobody asks a value of.
+    if of_pool is None and not (key in WELL_KNOWN and names_values):
+        return False
+    return not _is_settled(of_pool) and not all(_is_settled(item.requirements.get(key)) for item in types)
+
+
+def _is_settled(requirement: Requirement | None) -> bool:
+    return requirement is not None and not requirement.complement and len(requirement.values) <= 1
+
+
+# Branches: comprehensions of a line each around one choice.
+def _choices(
+    offered: Requirement, types: Sequence[InstanceType], asked: Sequence[Requirement], *, may_lack: bool
+) -> list[Requirement]:
+    """Return one allowed value per distinguishable behaviour towards workloads and types, and at last none at all."""
+    key = offered.key
+    others = [*asked, *dict.fromkeys(item.requirements[key] for item in types if key in item.requirements)]
+    named = {value for each in (offered, *others) if not each.complement for value in each.values}
+    unnamed = Requirement(key, True, frozenset(named))
+    candidates = named.union(offered.intersection(each).any_value() for each in (offered, unnamed, *others))
+    kinds: dict[tuple[bool, ...], str] = {}
+    for value in sorted(candidates - {""}):
+        if offered.has(value):
+            kinds.setdefault(tuple([each.has(value) for each in others]), value)
+    found = [Requirement.new(key, Operator.IN, (value,)) for value in sorted(kinds.values())]
+    return [*found, Requirement.new(key, Operator.DOES_NOT_EXIST)] if may_lack else found
 
 
 def _types_meeting(entry: Entry, wanted: Requirement) -> int:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.groups import EquivalenceClass, Group
+from shared.core.solver.problem.vectors import iter_bits
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +79,8 @@ def assignable_components(components: Iterable[Component], priority: int, one_by
         groups = [
             group
             for group in component.groups
-            if group.priority == priority and not group.is_alone and group.index not in one_by_one
+            if group.priority == priority
+            and not (group.workload.gang or group.is_price_capped or group.index in one_by_one)
         ]
         if groups and (len(groups) == len(component.groups) or not component.terms):
             found.append(Component(groups))

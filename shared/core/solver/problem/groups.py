@@ -12,11 +12,10 @@ from shared.core.model.team import by_namespace
 from shared.core.model.workload import ALL_CAPACITY_TYPES, Demand, Withheld, Workload
 from shared.core.scheduling_terms.resources import CPU, MEMORY
 from shared.core.scheduling_terms.taint import Taint, TaintEffect, binding_taints
-from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, usable_pools
 from shared.core.solver.problem.selection import Level, levels
 from shared.core.solver.problem.topology import Constraints, Domains, Terms, constraints_of
-from shared.core.solver.problem.vectors import Dimensions, Vector
+from shared.core.solver.problem.vectors import Dimensions, Vector, mask_of
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +38,7 @@ class Group:
     """Interchangeable replicas: same request, same requirement sets at every level, same matches.
 
     ``members`` are (workload key, replicas, pending since), oldest first. ``requirement_sets`` has a mask of those
-    that are acceptable per level. Gangs and workloads with a price cap are alone in their group (``is_alone``).
+    that are acceptable per level. Gangs and workloads with a price cap are alone in their group.
     Levels, matching and constraints are those of the equivalence class, kept here too because they are asked for all
     the time.
     """
@@ -52,7 +51,6 @@ class Group:
     levels: tuple[Level, ...]
     matching: int
     requirement_sets: tuple[int, ...]
-    is_alone: bool
     is_price_capped: bool  # what it pays for is bounded: then it shares no node that is being bought
     team_budget: int | None  # what its team's budget leaves for new nodes, in atto-USD an hour
     withheld: tuple[Withheld, ...]  # what a quota of its team keeps it from
@@ -82,7 +80,6 @@ class Demands:
     """All groups of a solve in queue order, with the terms they speak of and the requirement sets they have."""
 
     groups: list[Group]
-    classes: list[EquivalenceClass]
     terms: Terms
     dimensions: Dimensions
     requirement_sets: list[RequirementSet]
@@ -90,7 +87,7 @@ class Demands:
     def resolve(self, catalogue: OptionCatalogue) -> None:
         """Resolve the groups' topology against the domains that the market and the nodes have."""
         domains = known_domains(catalogue, {key.topology_key for key in self.terms.keys})
-        for class_ in self.classes:
+        for class_ in dict.fromkeys(group.equivalence_class for group in self.groups):
             about = class_.workload, self.terms, domains, class_.matching
             class_.constraints = tuple([constraints_of(level, *about) for level in class_.levels])
             class_.terms = class_.matching | mask_of(term.term for found in class_.constraints for term in found)
@@ -107,15 +104,15 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
     numbers: dict[RequirementSet, int] = {}
     classes: dict[object, EquivalenceClass] = {}
     groups: dict[object, Group] = {}
-    for look in looks:
-        workload, budget = look.demand.workload, look.demand.budget_atto_usd_per_hour
+    for demand, found, withheld in looks:
+        workload, budget = demand.workload, demand.budget_atto_usd_per_hour
         matching, request = terms.matching(workload), dimensions.request(workload.requests)
-        if (class_ := classes.get((look.rules, matching))) is None:
-            masks = _requirement_sets(look.levels, numbers)
-            class_ = classes[look.rules, matching] = EquivalenceClass(workload, look.levels, matching, masks)
+        if (class_ := classes.get((id(found), matching))) is None:
+            masks = _requirement_sets(found, numbers)
+            class_ = classes[id(found), matching] = EquivalenceClass(workload, found, matching, masks)
         is_capped = workload.max_price_micro_usd_per_hour is not None or budget is not None
-        is_alone = workload.gang is not None or is_capped
-        key = (request, id(class_), workload.priority, workload.key if is_alone else "", look.withheld)
+        owner = workload.key if is_capped or workload.gang is not None else ""
+        key = (request, id(class_), workload.priority, owner, withheld)
         if (group := groups.get(key)) is None:
             group = groups[key] = Group(
                 index=len(groups),
@@ -126,14 +123,13 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
                 levels=class_.levels,
                 matching=matching,
                 requirement_sets=class_.requirement_sets,
-                is_alone=is_alone,
                 is_price_capped=is_capped,
                 team_budget=budget,
-                withheld=look.withheld,
+                withheld=withheld,
             )
-        group.members.append((workload.key, look.demand.pending_count, look.demand.pending_since))
-        group.count += look.demand.pending_count
-    return Demands(list(groups.values()), list(classes.values()), terms, dimensions, list(numbers))
+        group.members.append((workload.key, demand.pending_count, demand.pending_since))
+        group.count += demand.pending_count
+    return Demands(list(groups.values()), terms, dimensions, list(numbers))
 
 
 def _queue_order(demand: Demand) -> tuple[int, int, int, datetime, str]:
@@ -143,16 +139,8 @@ def _queue_order(demand: Demand) -> tuple[int, int, int, datetime, str]:
     return -workload.priority, -requests[CPU], -requests[MEMORY], demand.pending_since, workload.key
 
 
-@dataclass(slots=True, eq=False)
-class _Look:
-    """What a demand accepts now. ``rules`` are equal for those who accept the same and carry the same terms."""
-
-    demand: Demand
-    levels: tuple[Level, ...]
-    withheld: tuple[Withheld, ...]
-    rules: object
-
-
+# A demand, what it accepts now (one object for all who accept the same and have the same terms), and what is withheld.
+_Look = tuple[Demand, tuple[Level, ...], tuple[Withheld, ...]]
 _what_it_accepts = attrgetter(
     "node_selector",
     "required_node_terms",
@@ -176,7 +164,7 @@ def _looks(
     is_shared = any(reservation.share is not None for reservation in snapshot.reservations)
     teams = by_namespace(snapshot.teams)
     known: dict[object, tuple[Level, ...]] = {}
-    looks = []
+    looks: list[_Look] = []
     for demand in demands:
         workload = demand.workload
         reached = workload.reached_capacity_types(demand.pending_since, now)
@@ -184,24 +172,23 @@ def _looks(
         allowed = reached.difference(*[each.capacity_types for each in withheld])
         team = teams.get(workload.namespace)
         team_name = None if not is_shared else "" if team is None else team.name
-        key = (*_what_it_accepts(workload), allowed, team_name)
+        # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
+        own = (workload.namespace, *_chosen_labels(workload)) if _has_terms(workload) else ()
+        key = (*_what_it_accepts(workload), allowed, team_name, own)
         if (found := known.get(key)) is None:
             found = levels(workload, allowed, preference_policy, soft_taints=soft_taints, team_name=team_name)
             known[key] = found
-        # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
-        own = (workload.namespace, _chosen_labels(workload)) if _has_terms(workload) else ()
-        # Equal levels are one object, whose identity is cheaper to hash than its value.
-        looks.append(_Look(demand, found, withheld, (id(found), own)))
+        looks.append((demand, found, withheld))
     return looks
 
 
 def _terms(looks: Sequence[_Look], snapshot: Snapshot) -> Terms:
     """Register the terms of pending workloads, once for all that have the same, and those of running ones."""
     terms = Terms()
-    for look in {look.rules: look for look in looks}.values():
-        terms.register(look.demand.workload, look.levels)
+    for demand, found, _ in {id(look[1]): look for look in looks}.values():
+        terms.register(demand.workload, found)
     # Only their anti-affinity binds newcomers, but what any of their terms counts should not change zone at launch.
-    pending = {look.demand.workload.key for look in looks}
+    pending = {demand.workload.key for demand, *_ in looks}
     for key, workload in sorted(snapshot.workloads.items()):
         if key not in pending and _has_terms(workload):
             terms.register(workload, levels(workload, ALL_CAPACITY_TYPES, PreferencePolicy.IGNORE, soft_taints=False))

@@ -6,12 +6,11 @@ from operator import sub
 
 from shared.core.model.snapshot import Node
 from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
-from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
 from shared.core.solver.problem.groups import Demands
 from shared.core.solver.problem.selection import required
 from shared.core.solver.problem.topology import near_key
-from shared.core.solver.problem.vectors import PODS_INDEX
+from shared.core.solver.problem.vectors import PODS_INDEX, mask_of
 
 
 def fill_order(node: Node) -> tuple[bool, int, str]:

@@ -12,10 +12,9 @@ from shared.core.model.workload import AffinityTerm, LabelSelector, TopologySpre
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, tolerates_all
-from shared.core.solver.problem.bits import iter_bits, mask_of
 from shared.core.solver.problem.catalogue import accepts
 from shared.core.solver.problem.selection import Level, Selection, required
-from shared.core.solver.problem.vectors import UNLIMITED
+from shared.core.solver.problem.vectors import UNLIMITED, iter_bits, mask_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class TermKey:
     topology_key: str
     selector: LabelSelector
     namespaces: frozenset[str]
-    nodes: "CountedNodes | None" = None  # None: every node counts
+    nodes: CountedNodes | None = None  # None: every node counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ class Constraints:
     anti: tuple[NearTerm, ...] = ()
     anti_mask: int = 0
 
-    def __iter__(self) -> Iterator["SpreadTerm | NearTerm"]:
+    def __iter__(self) -> Iterator[SpreadTerm | NearTerm]:
         """Yield every term."""
         yield from self.spread
         yield from self.affinity

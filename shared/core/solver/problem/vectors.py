@@ -1,6 +1,6 @@
-"""Resources as tuples of integers, in one fixed order of names per solve."""
+"""Amounts of resources as tuples of integers, and sets of small numbers as one integer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from shared.core.scheduling_terms.resources import CPU, MEMORY, PODS, Resources
@@ -11,7 +11,7 @@ UNLIMITED: Final = 1 << 30  # replicas or nodes: more than there ever are
 
 
 class Dimensions:
-    """The resource names that any replica asks for: cpu, memory and pods first, the others sorted."""
+    """The resource names that any replica asks for, in one order: cpu, memory and pods first, the others sorted."""
 
     def __init__(self, requests: Iterable[Resources]) -> None:
         asked = {name for request in set(requests) for name, amount in request.items() if amount > 0}
@@ -44,3 +44,19 @@ def copies_that_fit(request: Vector, free: Iterable[int]) -> int:
             if copies < fitting:
                 fitting = copies
     return max(0, fitting)
+
+
+def iter_bits(mask: int) -> Iterator[int]:
+    """Yield the positions of set bits, ascending."""
+    while mask:
+        bit = mask & -mask
+        yield bit.bit_length() - 1
+        mask ^= bit
+
+
+def mask_of(positions: Iterable[int]) -> int:
+    """Return the integer in which the bits at these positions are set."""
+    mask = 0
+    for position in positions:
+        mask |= 1 << position
+    return mask

@@ -12,11 +12,10 @@ from math import inf
 from operator import attrgetter, le
 
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
-from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.components import Component
 from shared.core.solver.problem.groups import EquivalenceClass, Group, RelaxedGroup
 from shared.core.solver.problem.topology import SpreadTerm
-from shared.core.solver.problem.vectors import Vector
+from shared.core.solver.problem.vectors import Vector, mask_of
 from shared.core.solver.solution.partial_plan import PartialPlan
 
 # Domains that an offering decides. Others (families, custom labels) are rare and are inserted one by one.

@@ -6,11 +6,11 @@ from itertools import count as numbers
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.topology import DomainLedger
+from shared.core.solver.problem.vectors import iter_bits
 from shared.core.solver.solution.admission import NodeAdmission
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
