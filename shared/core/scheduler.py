@@ -229,7 +229,7 @@ def _certified(plan: Plan, state: PartialPlan, facts: NodeFacts) -> Plan:
     except ModuleNotFoundError as error:
         return replace(plan, notes=(*plan.notes, f"no certificate: {error.name} is not installed"))
     standing = (node for node in facts.ordered if not node.deleting and facts.takes_replicas(node))
-    existing = [(facts.requirement_sets(node, facts.taints(node)), tuple(facts.free(node))) for node in standing]
+    existing = [(facts.requirement_sets(node), tuple(facts.free(node))) for node in standing]
     bound: int | None = bounds.lower_bound_atto_usd(state, existing)
     if bound is None:
         return replace(plan, notes=(*plan.notes, "no certificate: the linear program was not solved"))

@@ -107,7 +107,7 @@ class FeasibilityFilter:
             place = None
             free = self._facts.free(node) if self._facts.takes_replicas(node) else []
             if free and all(map(ge, free, self._least)):
-                place = (fill_order(node), self._facts.requirement_sets(node, self._facts.taints(node)), tuple(free))
+                place = (fill_order(node), self._facts.requirement_sets(node), tuple(free))
             known = self._places[node.claim_id] = (node, place)
         return known[1]
 

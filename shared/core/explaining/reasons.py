@@ -376,7 +376,7 @@ class Reasons:
         if not reservation.is_active(now):
             message = f"{words(key)} ends{at(reservation.end_at)} and takes no new work: its nodes drain"
             return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
-        if not self._catalogue.outlives(reservation, selection):
+        if not self._catalogue.is_in_time(reservation.drain_at(), selection):
             return self._does_not_fit(reservation, selection, key)
         if self._state.residual.units.get(reservation.unit_key, 0) <= 0:
             return no_unit(reservation, key)

@@ -11,7 +11,7 @@ from shared.core.model.node_pool import NodePool
 from shared.core.model.team import Team
 from shared.core.model.workload import Demand, Workload
 from shared.core.scheduling_terms.resources import Resources
-from shared.core.scheduling_terms.taint import Taint
+from shared.core.scheduling_terms.taint import Taint, binding_taints
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +64,10 @@ class Snapshot:
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     teams: tuple[Team, ...] = ()
     ceiling_micro_usd_per_hour: int | None = None  # of everything that is bought, whoever it is for
+
+    def binding_taints(self, node: Node) -> tuple[Taint, ...]:
+        """Return the taints of a node that count for placing replicas on it: startup taints only once it is up."""
+        if not node.taints:
+            return ()
+        startup = next((pool.startup_taints for pool in self.node_pools if pool.name == node.node_pool_name), ())
+        return binding_taints(node.taints, startup, initialized=node.initialized)

@@ -11,9 +11,9 @@ from operator import attrgetter, le, sub
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.node_elimination import fullness
-from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import RelaxedGroup
+from shared.core.solver.problem.vectors import mask_of
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.partial_plan import PartialPlan
 

@@ -258,21 +258,18 @@ class OptionCatalogue:
             return False
         if reservation is not None:
             is_of_others = reservation.share is not None and reservation.share.team_name != selection.team_name
-            if is_of_others or not self.outlives(reservation, selection):
+            if is_of_others or not self.is_in_time(reservation.drain_at(), selection):
                 return False
         return accepts(labels, (item for key, item in wanted.requirements.items() if key in _OFFERING_KEYS))
 
-    def outlives(self, reservation: CapacityReservation, selection: Selection) -> bool:
-        """Whether work of this selection, started now, is through before the reservation drains."""
-        return self.is_in_time(reservation.drain_at(timedelta(seconds=selection.notice_s)), selection)
-
     def is_in_time(self, drain_at: datetime | None, selection: Selection) -> bool:
-        """Whether such work may start now on a node that drains at ``drain_at`` (its notice already taken off)."""
+        """Whether such work, started now on what drains at ``drain_at``, is through its own notice before that."""
         if drain_at is None:
             return True
+        ends_at = drain_at - timedelta(seconds=selection.notice_s)
         if selection.duration_s is None:
-            return self.policy.no_duration_policy is NoDurationPolicy.PLACE and self.now < drain_at
-        return self.now + timedelta(seconds=selection.duration_s) <= drain_at
+            return self.policy.no_duration_policy is NoDurationPolicy.PLACE and self.now < ends_at
+        return self.now + timedelta(seconds=selection.duration_s) <= ends_at
 
 
 def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:

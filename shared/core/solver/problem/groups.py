@@ -11,7 +11,7 @@ from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import by_namespace
 from shared.core.model.workload import ALL_CAPACITY_TYPES, Demand, Withheld, Workload
 from shared.core.scheduling_terms.resources import CPU, MEMORY
-from shared.core.scheduling_terms.taint import Taint, TaintEffect, binding_taints
+from shared.core.scheduling_terms.taint import Taint, TaintEffect
 from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, usable_pools
 from shared.core.solver.problem.selection import Level, levels
 from shared.core.solver.problem.topology import Constraints, Domains, Terms, constraints_of
@@ -213,7 +213,6 @@ def _requirement_sets(of_levels: Iterable[Level], numbers: dict[RequirementSet, 
 def known_domains(catalogue: OptionCatalogue, keys: Iterable[str]) -> Domains:
     """Return every domain of the topology keys: what the pools could make, and what the nodes have (R-62)."""
     found: dict[str, dict[str, set[tuple[Taint, ...]]]] = {}
-    startup = {pool.name: pool.startup_taints for pool in catalogue.snapshot.node_pools}
     for key in keys:
         domains = found[key] = defaultdict(set)
         for entry, labels in catalogue.places:
@@ -221,6 +220,5 @@ def known_domains(catalogue: OptionCatalogue, keys: Iterable[str]) -> Domains:
                 domains[value].add(entry.taints)
         for node in catalogue.snapshot.nodes:
             if key in node.labels and not node.deleting:
-                taints = binding_taints(node.taints, startup.get(node.node_pool_name, ()), initialized=node.initialized)
-                domains[node.labels[key]].add(taints)
+                domains[node.labels[key]].add(catalogue.snapshot.binding_taints(node))
     return found

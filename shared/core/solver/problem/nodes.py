@@ -1,11 +1,10 @@
 """Existing and in-flight nodes: which take replicas, in which order, and who runs on them already."""
 
 from collections.abc import Sequence, Set
-from datetime import timedelta
 from operator import sub
 
 from shared.core.model.snapshot import Node
-from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
+from shared.core.scheduling_terms.taint import Taint, tolerates_all
 from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
 from shared.core.solver.problem.groups import Demands
 from shared.core.solver.problem.selection import required
@@ -33,7 +32,6 @@ class NodeFacts:
         self.ordered: Sequence[Node] = sorted(snapshot.nodes, key=fill_order)
         asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
         self._workloads = {**asking, **snapshot.workloads}
-        self._startup = {pool.name: pool.startup_taints for pool in snapshot.node_pools}
         self._asked = sorted({key for each in demands.requirement_sets for key in each.requirements})
         self._masks: dict[object, int] = {}
         self._terms: dict[str, tuple[int, int]] = {}
@@ -49,16 +47,9 @@ class NodeFacts:
         used[PODS_INDEX] = max(used[PODS_INDEX], sum([placed.count for placed in node.placements]))
         return list(map(sub, dimensions.capacity(node.allocatable), used))
 
-    def taints(self, node: Node) -> tuple[Taint, ...]:
-        """Return the taints that count on the node."""
-        if not node.taints:
-            return ()
-        startup = self._startup.get(node.node_pool_name, ())
-        return binding_taints(node.taints, startup, initialized=node.initialized)
-
-    def requirement_sets(self, node: Node, taints: tuple[Taint, ...]) -> int:
+    def requirement_sets(self, node: Node) -> int:
         """Return the requirement sets that the node meets, in the strict form: it has a label or has it not (R-13)."""
-        labels = tuple(map(node.labels.get, self._asked))
+        labels, taints = tuple(map(node.labels.get, self._asked)), self._catalogue.snapshot.binding_taints(node)
         memo_key = (labels, taints, node.capacity_type, node.drain_at)
         if (known := self._masks.get(memo_key)) is None:
             each = enumerate(self._demands.requirement_sets)
@@ -67,11 +58,10 @@ class NodeFacts:
 
     def _meets(self, node: Node, taints: tuple[Taint, ...], requirement_set: RequirementSet) -> bool:
         selection = requirement_set.selection
-        drain_at = None if node.drain_at is None else node.drain_at - timedelta(seconds=selection.notice_s)
         return (
             tolerates_all(taints, selection.tolerations) is None
             and node.capacity_type in selection.capacity_types
-            and self._catalogue.is_in_time(drain_at, selection)
+            and self._catalogue.is_in_time(node.drain_at, selection)
             and accepts(node.labels, requirement_set.requirements.values())
         )
 

@@ -36,7 +36,7 @@ class PartialPlan:
         for node in facts.ordered:
             if node.deleting:
                 continue  # its replicas are demand again; they hold no domain
-            residents, taints = facts.residents(node), facts.taints(node)
+            residents, taints = facts.residents(node), catalogue.snapshot.binding_taints(node)
             for matching, anti_mask, count in residents:
                 self.ledger.add(node.labels, taints, matching, anti_mask, count)
                 self.avoided |= anti_mask
@@ -45,7 +45,7 @@ class PartialPlan:
                     Bin(
                         uid=next(self._uids),
                         labels=node.labels,
-                        requirement_sets=facts.requirement_sets(node, taints),
+                        requirement_sets=facts.requirement_sets(node),
                         free=facts.free(node),
                         taints=taints,
                         node=node,
