@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from shared.core.checking.constraints.topology import Topology
+from shared.core.checking.constraints.topology import OF_A_ZONE, Topology
 from shared.core.checking.final_state.facts import Facts, Host, LaunchClass, tallied
 from shared.core.checking.final_state.offering_facts import in_words
 from shared.core.checking.final_state.place_facts import place_of
@@ -12,9 +12,11 @@ from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import OfferingKey, PlannedNodes
 from shared.core.model.workload import Workload
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE
 from shared.core.scheduling_terms.resources import NODES
 
 _Priced = tuple[int, OfferingKey]
+_OF_A_PLACE = OF_A_ZONE | {CAPACITY_TYPE}  # rules by these may want a replica on spot, whatever that costs
 
 
 def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
@@ -29,7 +31,7 @@ def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation
             dearest[id(lot)] = _dearest(facts, lot.launch)
         price, key = dearest[id(lot)]
         is_cheapest = not on_demand[pool.name] or price <= on_demand[pool.name][0][0]
-        if is_cheapest or topology.hold_to_zone(host.placed):
+        if is_cheapest or topology.hold(host.placed, _OF_A_PLACE):
             continue
         load, manners = facts.carried(host.placed)
         about = (id(lot), load, manners)

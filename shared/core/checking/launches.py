@@ -37,9 +37,7 @@ def node_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
 def _is_fine(facts: Facts, topology: Topology, host: Host, lot: LaunchClass, load: int, manners: int) -> bool:
     """Whether the node is like one that was judged: nearly every one is."""
     return (
-        manners in lot.fine
-        and facts.packing.fits(load, lot.least)
-        and not (lot.is_wide and topology.hold_to_zone(host.placed))
+        manners in lot.fine and facts.packing.fits(load, lot.least) and not (lot.is_wide and topology.hold(host.placed))
     )
 
 
@@ -211,7 +209,7 @@ def _alternative_problem(
     assert listed is not None
     if listed.problem is not None:
         return listed.problem
-    if lot.is_wide and topology.hold_to_zone(host.placed):
+    if lot.is_wide and topology.hold(host.placed):
         return "an alternative is in another zone, which topology forbids"
     if not facts.packing.fits(load, facts.packing.room(listed.least)):
         least = dict(zip(facts.resource_names, listed.least, strict=True))

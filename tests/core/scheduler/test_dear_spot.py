@@ -104,6 +104,14 @@ def test_markets_that_are_spread_stay_as_they_were_dealt() -> None:
     assert launched(plan) == {"large:spot": 1, "small:on-demand": 1}
 
 
+def test_nor_whom_others_spread_over_markets() -> None:
+    """Three who look alike go to both markets because the last of them spreads over them, the others carry no rule."""
+    others = [demand(workload(name, cpu=1000, labels={"app": "job"})) for name in ("a", "b")]
+    last = demand(workload("job", cpu=1000, topology_spread=(spread(CAPACITY_TYPE),)))
+    plan = planned(with_demand(plain(SMALL, LARGE, node_pools=EITHER), *others, last))
+    assert launched(plan).keys() == {"large:spot", "small:on-demand"}
+
+
 def test_the_checker_sees_spot_that_costs_more() -> None:
     world = with_demand(plain(SMALL, LARGE, node_pools=EITHER), demand(workload(cpu=1000)))
     bad = plan_of(world, OfferingKey("large", "zone-1", "id-zone-1", SPOT))

@@ -15,7 +15,7 @@ from shared.core.checking.final_state.facts import Facts, Host
 from shared.core.model.workload import TopologySpreadConstraint, Workload
 from shared.core.scheduling_terms import labels
 
-_OF_A_ZONE: Final = frozenset({labels.ZONE, labels.ZONE_ID})
+OF_A_ZONE: Final = frozenset({labels.ZONE, labels.ZONE_ID})
 
 # Replicas of one workload on one host, per node.
 Presence = tuple[Host, int]
@@ -42,7 +42,7 @@ class Topology(Selections):
         self._evenness: dict[tuple[object, ...], Evenness] = {}
         self._everywhere: dict[str, bool] = {}
         self._spread_counts: dict[tuple[object, ...], Counter[str]] = {}
-        self._zonal: frozenset[str] | None = None
+        self._held: dict[frozenset[str], frozenset[str]] = {}
         self._all_counted: frozenset[str] | None = None
 
     # -- the final state
@@ -201,25 +201,25 @@ class Topology(Selections):
             return False
         return not constraint.node_taints_policy_honor or facts.tolerates(site.taints, carrier)
 
-    def hold_to_zone(self, keys: Iterable[str]) -> bool:
-        """Whether some rule by zone depends on where replicas of any of these workloads are."""
-        if self._zonal is None:
-            self._zonal = frozenset(self._found_zonal())
-        return not self._zonal.isdisjoint(keys)
+    def hold(self, keys: Iterable[str], topology_keys: frozenset[str] = OF_A_ZONE) -> bool:
+        """Whether some rule by one of the topology keys depends on where replicas of any of these workloads are."""
+        if topology_keys not in self._held:
+            self._held[topology_keys] = frozenset(self._found_held(topology_keys))
+        return not self._held[topology_keys].isdisjoint(keys)
 
-    def _found_zonal(self) -> Iterator[str]:
+    def _found_held(self, topology_keys: frozenset[str]) -> Iterator[str]:
         for alike in self._facts.alike:
             gang = alike.first.gang
-            if gang is not None and gang.single_topology_key in _OF_A_ZONE:
+            if gang is not None and gang.single_topology_key in topology_keys:
                 yield from alike.workloads
         for group in self.groups:
-            yield from self._held_to_zone_by(group)
+            yield from self._held_by(group, topology_keys)
 
-    def _held_to_zone_by(self, group: RuleGroup) -> Iterator[str]:
-        """Yield who has the group's rules by zone, and whom those rules are about."""
+    def _held_by(self, group: RuleGroup, topology_keys: frozenset[str]) -> Iterator[str]:
+        """Yield who has the group's rules by these keys, and whom those rules are about."""
         rules = group.rules
-        constraints = [one for one in rules.spread if one.topology_key in _OF_A_ZONE]
-        terms = [one for one in (*rules.affinity, *rules.anti_affinity) if one.topology_key in _OF_A_ZONE]
+        constraints = [one for one in rules.spread if one.topology_key in topology_keys]
+        terms = [one for one in (*rules.affinity, *rules.anti_affinity) if one.topology_key in topology_keys]
         if constraints or terms:
             yield from group.workloads
         for constraint in constraints:
