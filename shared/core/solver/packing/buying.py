@@ -41,7 +41,9 @@ def _buy(packing: Packing, bin_types: BinTypes) -> None:
     def fill(bin_type: BinType) -> tuple[float, Pattern]:
         return packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible & among)
 
-    use_best_first(packing, bin_types.paid, attrgetter("price"), fill, expired=packing.expired)
+    bound = packing.knapsack.bound
+    bounds = [bound(it.option.allocatable, it.eligible & among) / it.price for it in bin_types.paid]
+    use_best_first(packing, bin_types.paid, bounds, attrgetter("price"), fill, expired=packing.expired)
 
 
 def _fit_sizes(packing: Packing, bin_types: BinTypes) -> None:

@@ -44,7 +44,6 @@ class Disaggregation:
             DomainBatch(batch.relaxed, batch.pin, count)
             for index, supply in enumerate(self._supplies)
             for batch, count in self._watched.get(index, dict(reversed(supply.left))).items()
-            if count
         ]
 
     def _bin(self, use: PatternUse, count: int) -> Bin:
@@ -61,13 +60,16 @@ class Disaggregation:
                 for batch, taken in self._supplies[index].take(count):
                     self._state.place(bin_, batch.relaxed, taken)
                 continue
-            for batch in sorted(left, key=lambda each: -left[each]):  # the most plentiful first
-                taken = min(count, left[batch])
-                taken = taken and min(taken, self._state.admission.host_room(batch.relaxed, bin_))
+            for batch in sorted(left, key=left.__getitem__, reverse=True):  # the most plentiful first
+                if count == 0:
+                    break
+                taken = min(count, left[batch], self._state.admission.host_room(batch.relaxed, bin_))
                 if taken:
                     self._state.place(bin_, batch.relaxed, taken)
-                    left[batch] -= taken
                     count -= taken
+                    left[batch] -= taken
+                    if left[batch] == 0:
+                        del left[batch]
 
 
 def _watched(item_types: Sequence[ItemType]) -> dict[int, dict[DomainBatch, int]]:

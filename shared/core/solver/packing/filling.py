@@ -1,8 +1,7 @@
 """Filling nodes, one pattern after the other: the room that there is, and new nodes of many bin types best first."""
 
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
-from math import inf
+from heapq import heapify, heappop, heappush
 from operator import lt
 
 from shared.core.solver.packing.item_types import BinType
@@ -42,6 +41,7 @@ def top_up(packing: Packing) -> None:
 def use_best_first(
     packing: Packing,
     bin_types: Sequence[BinType],
+    bounds: Sequence[float],
     measure: Callable[[BinType], float],
     fill: Callable[[BinType], tuple[float, Pattern]],
     *,
@@ -49,10 +49,12 @@ def use_best_first(
 ) -> None:
     """Use patterns, the most value for what ``measure`` says of the bin type first; equals in the given order.
 
+    ``bounds``: what no pattern of each bin type exceeds by that measure, so that most are never filled.
     ``expired``: when to stop. Units that are paid for anyhow are given out even by a planner that is out of time.
     """
     patterns: list[Pattern] = [()] * len(bin_types)
-    heap = [(-inf, position) for position in range(len(bin_types))]
+    heap = [(-bound, position) for position, bound in enumerate(bounds)]
+    heapify(heap)
     while heap and not expired():
         score, position = heappop(heap)
         bin_type = bin_types[position]

@@ -77,6 +77,11 @@ class _Ranking:
         known = self._known.get(mask)
         return (self._ranked(mask) if known is None else known) & self._live
 
+    def first(self, mask: int) -> int:
+        """Return the first item of the mask that is left; one must be."""
+        alive = self.alive(mask)
+        return self.order[(alive & -alive).bit_length() - 1]
+
     def drop(self, index: int) -> None:
         """Do without an item of which nothing is left."""
         rank = self._rank.get(index)
@@ -169,12 +174,14 @@ class GreedyKnapsack:
         self._rankings: dict[_ScoreWeights, list[_Ranking | None]] = {
             weights: [None] * len(_RATES) for weights in (_MANY, _FEW)
         }
+        self._densities: dict[int, list[float]] = {}  # by mask of items
 
     def take(self, index: int, count: int) -> None:
         """Take replicas of an item from what is left."""
         self.left[index] -= count
         if self.left[index] == 0:
             self.active &= ~(1 << index)
+            self._densities.clear()
             for ranking in chain(*self._rankings.values()):
                 if ranking is not None:
                     ranking.drop(index)
@@ -186,6 +193,25 @@ class GreedyKnapsack:
             plain.sort(key=_score(self, _RATES[rate], weights))
             known = self._rankings[weights][rate] = _Ranking(plain, self.sizes, self.active)
         return known
+
+    def bound(self, size: Vector, mask: int) -> float:
+        """Return a value that (about) no pattern of these items exceeds on a node of this size."""
+        if (densities := self._densities.get(mask)) is None:
+            densities = self._densities[mask] = [self._density(mask, rate) for rate in range(len(_RATES))]
+        memory = size[1] / MEMORY_UNIT
+        total = min([density * (size[0] + rate * memory) for rate, density in zip(_RATES, densities, strict=True)])
+        special = list(iter_bits(mask & ~self.plain & self.active)) if any(size[3:]) else []
+        for dimension, amount in enumerate(size[3:], 3):
+            asking = [index for index in special if self.requests[index][dimension]]
+            total += amount * max([self.values[index] / self.requests[index][dimension] for index in asking], default=0)
+        return total
+
+    def _density(self, mask: int, rate: int) -> float:
+        """Return the value of the most attractive item for what it takes; 0 without any."""
+        if not mask & self.plain & self.active:
+            return 0.0
+        index = self._ranking(_MANY, rate).first(mask)
+        return self.values[index] / (self.sizes.cpu[index] + _RATES[rate] * self.memory_units[index])
 
     # Branches: set-up of a node in lines of their own; the search itself is elsewhere.
     def fill(self, size: Sequence[int], mask: int, base: Pattern = ()) -> tuple[float, Pattern]:

@@ -5,11 +5,11 @@ them is lost.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.packing import Packing
-from shared.core.solver.problem.vectors import iter_bits
 
 # So many sizes are tried for a node that one replica opens, each dearer by this factor.
 _SIZES = 7
@@ -47,41 +47,47 @@ def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
     singles = [item_type.index for item_type in concerned if item_type.is_single]
     for item_type in concerned:
         families = _families(item_type, bin_types.holders) if packing.left[item_type.index] else []
+        filled: dict[int, dict[BinType, tuple[float, Pattern]]] = {}  # by share of inexact rules
         while packing.left[item_type.index] and families and not packing.expired():
-            _share_out(packing, sum([packing.left[index] for index in singles]))
+            share = _share_out(packing, sum([packing.left[index] for index in singles]))
             family = max(families, key=lambda sizes: _company(packing, sizes[0].eligible))
-            best = _best(packing, item_type, family)
+            best = _best(packing, item_type, family, filled.setdefault(share, {}))
             if best is None:
                 families.remove(family)
             else:
                 packing.repeat(*best, max(1, -(-packing.left[item_type.index] // 2)))
 
 
-def _share_out(packing: Packing, nodes: int) -> None:
-    """Let no more carriers of inexact rules share a node than must, if so many nodes are opened anyway."""
+def _share_out(packing: Packing, nodes: int) -> int:
+    """Let no more carriers of inexact rules share a node than must, if so many nodes are opened; return how many."""
     loose = [item_type for item_type in packing.item_types if item_type.is_loose]
     carriers = sum(packing.left[item_type.index] for item_type in loose)
     share = max(1, -(-carriers // nodes)) if nodes else 1
     packing.knapsack.host_caps.update({item_type.host.number: share for item_type in loose if item_type.host})
+    return share
 
 
 def _company(packing: Packing, eligible: int) -> float:
     """Return how much could share a node with these eligible items, carriers of host rules counted more."""
-    urgency, left = packing.knapsack.urgency, packing.left
-    return sum([urgency[index] * left[index] for index in iter_bits(eligible & packing.active)])
+    each = zip(packing.knapsack.urgency, packing.left, f"{eligible:b}"[::-1], strict=False)
+    return sum([urgency * left for urgency, left, is_eligible in each if is_eligible == "1"])
 
 
-def _best(packing: Packing, item_type: ItemType, sizes: Sequence[BinType]) -> tuple[BinType, Pattern] | None:
+def _best(
+    packing: Packing, item_type: ItemType, sizes: Sequence[BinType], filled: dict[BinType, tuple[float, Pattern]]
+) -> tuple[BinType, Pattern] | None:
     """Return the size that loses least with one replica of the item and what else it would hold, and that pattern.
 
-    The node must be opened anyway, so its loss counts, not its value for money.
+    The node must be opened anyway, so its loss counts, not its value for money. What was ``filled`` before is as good
+    as then while demand lasts for it: there is less to choose from since, and not more.
     """
-    best, score = None, float("-inf")
+    best, score = None, -inf
     for bin_type in sizes:
         if packing.residual.nodes_left(bin_type.option):
-            value, pattern = packing.knapsack.fill(
-                bin_type.option.allocatable, bin_type.eligible, ((item_type.index, 1),)
-            )
+            if bin_type not in filled or not packing.repeats(filled[bin_type][1]):
+                size, base = bin_type.option.allocatable, ((item_type.index, 1),)
+                filled[bin_type] = packing.knapsack.fill(size, bin_type.eligible, base)
+            value, pattern = filled[bin_type]
             if value - bin_type.price > score + _SMALLER_FIRST * sizes[0].price:
                 best, score = (bin_type, pattern), value - bin_type.price
     return best
@@ -90,9 +96,18 @@ def _best(packing: Packing, item_type: ItemType, sizes: Sequence[BinType]) -> tu
 def _families(item_type: ItemType, holders: Sequence[tuple[BinType, int]]) -> list[list[BinType]]:
     """Return bin types that hold the item, a few sizes for the same company; only those that are about as cheap."""
     families: dict[int, list[BinType]] = {}
-    own = [item for item, eligible in holders if eligible >> item_type.index & 1]
-    for item in own:
-        sizes = families.setdefault(item.eligible, [])
-        if len(sizes) < 3 or (len(sizes) < _SIZES and item.price >= sizes[-1].price * _STEP):
+    dearest, complete = inf, 0  # the dearest that opens a family
+    for item, eligible in holders:
+        if item.price > dearest and complete == len(families):
+            break
+        if not eligible >> item_type.index & 1:
+            continue
+        sizes = families.get(item.eligible)
+        if sizes is None:
+            if item.price <= dearest:
+                dearest = min(dearest, item.price * _STEP)
+                families[item.eligible] = [item]
+        elif len(sizes) < 3 or (len(sizes) < _SIZES and item.price >= sizes[-1].price * _STEP):
             sizes.append(item)
-    return [sizes for sizes in families.values() if sizes[0].price <= own[0].price * _STEP]
+            complete += len(sizes) == _SIZES
+    return list(families.values())

@@ -7,6 +7,7 @@ reservations accept is then preferred to work of equal worth that has more choic
 
 from collections.abc import Sequence
 from functools import partial
+from math import inf
 from operator import sub
 
 from shared.core.solver.packing.filling import use_best_first
@@ -33,7 +34,7 @@ def use_reserved(packing: Packing, bin_types: BinTypes) -> Packing:
     # Units go to the patterns that are worth most for the slot, which is compared by its price; equals in order.
     biased, values = packing.fork(), packing.knapsack.values
     biased.knapsack.reprice(_preferring(values, bin_types))
-    use_best_first(biased, reserved, _slot_price, partial(_filled, biased))
+    use_best_first(biased, reserved, [inf] * len(reserved), _slot_price, partial(_filled, biased))
     biased.knapsack.reprice(values)
     return biased
 

@@ -1,7 +1,6 @@
 """How many replicas of a group may join a node: what they accept, what fits, and the rules about hosts and domains."""
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.problem.groups import Group, RelaxedGroup
@@ -76,15 +75,18 @@ class NodeAdmission:
     def _inverse_host_room(self, bin_: Bin, group: Group) -> int:
         """Return what those on the node allow: their anti-affinity, and their host spread in the final state."""
         hosts = group.matching & self._ledger.host_mask
-        # A replica's level is not remembered on the node; required terms are the same at every level.
-        final = [self._groups[index].constraints[-1] for index in bin_.contents]
-        avoided = chain((each.anti_mask for each in final), (anti_mask for _, anti_mask, _ in bin_.residents))
-        if any(anti_mask & hosts for anti_mask in avoided):
+        if any(anti_mask & hosts for _, anti_mask, _ in bin_.residents):
             return 0
-        counted = [spread for each in final for spread in each.spread if hosts >> spread.term & 1]
-        return min(
-            (max(0, spread.max_skew - self._matched_on(bin_, spread.term)) for spread in counted), default=UNLIMITED
-        )
+        room = UNLIMITED
+        for index in bin_.contents:
+            # A replica's level is not remembered on the node; required terms are the same at every level.
+            final = self._groups[index].constraints[-1]
+            if final.anti_mask & hosts:
+                return 0
+            for spread in final.spread:
+                if hosts >> spread.term & 1:
+                    room = min(room, max(0, spread.max_skew - self._matched_on(bin_, spread.term)))
+        return room
 
     def _matched_on(self, bin_: Bin | None, term: int) -> int:
         if bin_ is None:
