@@ -80,7 +80,6 @@ class Environment:
         self._log_offset = 0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._request_handler())
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.1,), name="lambda-runtime-api", daemon=True).start()
         address = f"127.0.0.1:{self._server.server_port}"
         self.init_processor_s: float | None = None  # until it asked for its first event; None: not yet, or not known
         # Never written to: its end tells the process that the host is gone.
@@ -89,6 +88,8 @@ class Environment:
         with spec.log_file.open("wb") as log:
             self._process = start(spec.handler, variables, spec.task_root, stdin, log)
         os.close(stdin)
+        # A forked process may ask for its first event before ``start`` has returned; the port lets it wait until now.
+        threading.Thread(target=self._server.serve_forever, args=(0.1,), name="lambda-runtime-api", daemon=True).start()
         threading.Thread(target=self._watch, name="lambda-exit", daemon=True).start()
 
     @property
