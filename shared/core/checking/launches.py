@@ -143,7 +143,7 @@ def _replicas(facts: Facts, host: Host, key: str) -> Iterator[Violation]:
     workload = facts.workloads[key]
     if not facts.tolerates(facts.site(host).taints, workload):
         yield Violation(ViolationCode.TAINT, host.subject, f"{key} does not tolerate its taints", (key,))
-    market = _market(host)
+    market = host.capacity_type
     if market not in facts.markets(workload):
         yield Violation(ViolationCode.FALLBACK, host.subject, f"the ladder of {key} has not reached {market}", (key,))
     drain_at = _drain_at(facts, host)
@@ -153,12 +153,6 @@ def _replicas(facts: Facts, host: Host, key: str) -> Iterator[Violation]:
     avoids = facts.policy.no_duration_policy is NoDurationPolicy.AVOID and workload.duration_s is None
     if drain_at is not None and avoids:
         yield Violation(ViolationCode.DURATION, host.subject, f"{key} has no duration, the capacity an end", (key,))
-
-
-def _market(host: Host) -> CapacityType | None:
-    if host.planned is not None:
-        return host.planned.offering.capacity_type
-    return None if host.node is None else host.node.capacity_type
 
 
 def _drain_at(facts: Facts, host: Host) -> datetime | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from shared.core.checking.final_state.offering_facts import Listed, OfferingFacts, in_words
 from shared.core.checking.final_state.place_facts import place_of
+from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
 from shared.core.model.policy import SchedulingPolicy
@@ -92,6 +93,19 @@ class Host:
     def subject(self) -> str:
         """What messages call the host."""
         return self.name if self.planned is None else f"{self.name} ({in_words(self.planned.offering)})"
+
+    @property
+    def capacity_type(self) -> CapacityType:
+        """The market it is on."""
+        if self.planned is not None:
+            return self.planned.offering.capacity_type
+        assert self.node is not None
+        return self.node.capacity_type
+
+    @property
+    def is_bought(self) -> bool:
+        """Whether it is planned outside all reservations."""
+        return self.planned is not None and self.planned.offering.reservation_id is None
 
     @property
     def used(self) -> Resources:

@@ -7,44 +7,34 @@ what cannot be told from what is left alone (a gang bound by topology, for insta
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from shared.core.checking.constraints.spread import admits, domains_of, is_bound
+from shared.core.checking.constraints.spread import admits, is_bound
 from shared.core.checking.constraints.topology import Topology
 from shared.core.checking.final_state.facts import Facts, Host
-from shared.core.checking.final_state.offering_facts import in_words
-from shared.core.checking.final_state.place_facts import place_of
 from shared.core.checking.residual.open_nodes import OpenNodes, once_where_limited, wants_many
 from shared.core.checking.residual.reasons import reason_problem
+from shared.core.checking.residual.room_left import RoomLeft
 from shared.core.checking.residual.splitting import can_split, copies_that_fit
 from shared.core.checking.team_resources import TeamResources
 from shared.core.checking.team_shares import TeamShares
-from shared.core.checking.totals import pool_use, used_units
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool
-from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
-from shared.core.model.policy import NoDurationPolicy
+from shared.core.model.plan import ReasonCode, UnplacedReplicas
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.resources import NODES, Resources
-from shared.core.scheduling_terms.taint import binding_taints, tolerates_all
-
-_UNLIMITED = 10**9
 
 
 class ResidualCheck:
-    """The final state's free room, and who could use it."""
+    """The rules about what is left, and who could use it."""
 
     def __init__(self, facts: Facts, topology: Topology) -> None:
         self._facts, self._topology = facts, topology
-        used = used_units(facts)
-        self._free_units = {item.id: max(0, item.free_units - used[item.id]) for item in facts.snapshot.reservations}
-        self._uses: dict[str, Counter[str]] = {}
-        self._open: dict[str, tuple[OfferingKey, ...]] = {}
         self._rooms_found: dict[object, str | None] = {}
         self._bound: dict[str, bool] = {}
-        self._free: list[tuple[Host, Resources]] | None = None
         self._shares = TeamShares(facts)
         self._resources = TeamResources(facts)
+        self._left = RoomLeft(facts, self._shares, self._resources)
 
     def violations(self) -> Iterator[Violation]:
         """Check rule 3, priority inversion, what teams are owed, and every refusal."""
@@ -60,129 +50,6 @@ class ResidualCheck:
         if known is None:
             known = self._bound[workload.key] = is_bound(self._topology, workload)
         return known
-
-    def _within_limits(self, pool: NodePool, key: OfferingKey, freed: Counter[str]) -> bool:
-        """Whether one more such node stays within the pool's limits, once ``freed`` is given back."""
-        if pool.limits is None:
-            return True
-        if pool.name not in self._uses:
-            self._uses[pool.name] = pool_use(self._facts, pool.name, with_deleting=True)
-        use, capacity = self._uses[pool.name], self._facts.types[key.instance_type].capacity
-        return all(
-            use[name] - freed[name] + (1 if name == NODES else capacity[name]) <= limit
-            for name, limit in pool.limits.items()
-        )
-
-    def _may_run(self, workload: Workload, room: OpenNodes) -> bool:
-        """Whether one replica may be in the room, size and topology apart."""
-        facts = self._facts
-        reservation = None if room.key is None else facts.reservations.get(room.key.reservation_id or "")
-        drain_at = None if reservation is None else reservation.drain_at()
-        if drain_at is not None and facts.policy.no_duration_policy is NoDurationPolicy.AVOID:
-            return False
-        return (
-            room.capacity_type in facts.markets(workload)
-            and not facts.outlasts(workload, drain_at)
-            and facts.together(room.description, room.undefined, (*room.carried, workload.key))
-        )
-
-    def _tolerates(self, workload: Workload, pool: NodePool) -> bool:
-        taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
-        return tolerates_all(taints, workload.tolerations) is None
-
-    # -- nodes with room
-
-    # Branches: pools, then what each still sells, then whether the workload may have it; one filter a line.
-    def _launchable(self, *, reserved: bool, workload: Workload) -> Iterator[OpenNodes]:
-        """Yield nodes that could still be launched for the workload: free units, or what can be bought."""
-        facts, needs = self._facts, self._facts.needs(workload)
-        for pool in facts.snapshot.node_pools:
-            may_use = self._tolerates(workload, pool) and self._shares.may_use(workload.key, pool.name)
-            for key in self._still_open(pool) if may_use else ():
-                name, is_reserved = key.instance_type, key.capacity_type is CapacityType.RESERVED
-                if is_reserved is not reserved or not needs.fits_in(facts.types[name].allocatable):
-                    continue
-                if facts.accepts(pool, name, (place_of(key),), workload):
-                    units = self._free_units[key.reservation_id] if key.reservation_id is not None else _UNLIMITED
-                    units = min(units, self._shares.open_units(workload.key, key.reservation_id))
-                    if units > 0:
-                        yield self._new_room(pool, key, units if pool.limits is None else 1)
-
-    def _still_open(self, pool: NodePool) -> tuple[OfferingKey, ...]:
-        """Return what limits and units still let be launched for the pool."""
-        if pool.name not in self._open:
-            self._open[pool.name] = tuple(
-                key
-                for key in self._facts.open_offerings(pool)
-                if (key.reservation_id is None or self._free_units[key.reservation_id] > 0)
-                and self._within_limits(pool, key, Counter())
-            )
-        return self._open[pool.name]
-
-    def _new_room(self, pool: NodePool, key: OfferingKey, units: int) -> OpenNodes:
-        description = self._facts.description(pool, key)
-        assert description is not None
-        return OpenNodes(
-            subject=in_words(key),
-            units=units,
-            free=self._facts.types[key.instance_type].allocatable,
-            description=description,
-            undefined=labels.WELL_KNOWN,
-            carried=(),
-            capacity_type=key.capacity_type,
-            domains=domains_of(description.labels(), "a new node"),
-            pool=pool,
-            key=key,
-        )
-
-    # Branches: one filter after the other over the hosts; what passes is described once.
-    def _hosting(self, workload: Workload) -> Iterator[OpenNodes]:
-        """Yield the hosts of the final state on which one more replica has the resources and tolerates the taints."""
-        facts, needs, owns = self._facts, self._facts.needs(workload), self._shares.buys_its_own(workload)
-        for host, free in self._free_on_hosts():
-            pool_name = host.node.node_pool_name if host.node is not None else host.pool.name if host.pool else ""
-            if (owns and _is_bought(host)) or not self._shares.may_use(workload.key, pool_name):
-                continue
-            if free["cpu"] < needs["cpu"] or free["memory"] < needs["memory"] or not needs.fits_in(free):
-                continue
-            node, launch = host.node, host.planned
-            if wants_many(host.pool) if node is None else node.drain_at is not None or host.pool is None:
-                continue  # whether it may join a node that will drain depends on more than what is left
-            if tolerates_all(facts.site(host).taints, workload.tolerations) is None:
-                yield OpenNodes(
-                    subject=host.subject,
-                    units=host.nodes,
-                    free=free,
-                    description=facts.site(host).description,
-                    undefined=facts.site(host).undefined,
-                    carried=tuple(sorted(host.placed)),
-                    capacity_type=node.capacity_type if node is not None else _market(host),
-                    domains=domains_of(host.labels, host.name),
-                    key=None if launch is None else launch.offering,
-                )
-
-    def _free_on_hosts(self) -> list[tuple[Host, Resources]]:
-        if self._free is None:
-            facts = self._facts
-            self._free = [(host, host.allocatable - host.used - facts.load(host.placed)) for host in facts.hosts]
-        return self._free
-
-    def _rooms(self, workload: Workload) -> Iterator[OpenNodes]:
-        """Yield everything that could still take a replica of the workload (all of a gang), topology apart."""
-        return (it for it in self._rooms_of_units(workload) if self._resources.is_open(workload, it.capacity_type))
-
-    # Branches: three sources of rooms, each with what makes it count.
-    def _rooms_of_units(self, workload: Workload) -> Iterator[OpenNodes]:
-        yield from (room for room in self._hosting(workload) if self._may_run(workload, room))
-        for room in self._launchable(reserved=True, workload=workload):
-            if not wants_many(room.pool) and self._may_run(workload, room):
-                yield room
-        if self._shares.buys_its_own(workload):
-            return
-        for room in self._launchable(reserved=False, workload=workload):
-            is_shared = room.capacity_type is CapacityType.SPOT and self._facts.policy.spot_pool_share_percent < 100
-            if not is_shared and not wants_many(room.pool) and self._may_run(workload, room):
-                yield room
 
     # -- rule 7
 
@@ -210,7 +77,7 @@ class ResidualCheck:
 
     def _room(self, workload: Workload) -> str | None:
         bound = self._is_bound(workload)
-        for room in self._rooms(workload):
+        for room in self._left.nodes_for(workload):
             if not bound or admits(self._topology, workload, room.domains):
                 return room.subject
         return None
@@ -223,12 +90,12 @@ class ResidualCheck:
         key, needs = workload.gang.single_topology_key, self._facts.needs(workload)
         total: Counter[str] = Counter()
         taken: Counter[tuple[str, str]] = Counter()  # by domain and reservation, which several pools may reach
-        for room in once_where_limited(self._rooms(workload)):
+        for room in once_where_limited(self._left.nodes_for(workload)):
             domain = room.domains.get(key, "") if key is not None else "all"
             units = room.units
             if room.pool is not None and room.key is not None and room.key.reservation_id is not None:
                 about = domain, room.key.reservation_id
-                units = min(units, self._free_units[room.key.reservation_id] - taken[about])
+                units = min(units, self._left.free_units[room.key.reservation_id] - taken[about])
                 taken[about] += units
             total[domain] += units * copies_that_fit(room.free, needs) if domain else 0
             if total[domain] >= self._facts.pending[workload.key]:
@@ -239,24 +106,16 @@ class ResidualCheck:
 
     def _paid_while_free(self) -> Iterator[Violation]:
         facts = self._facts
-        units = list(self._units_left())
+        units = list(self._left.free_reserved())
         able: dict[str, frozenset[int]] = {}
         for host in facts.changed if units else ():
-            if not _is_bought(host) or not host.placed:
+            if not host.is_bought or not host.placed:
                 continue
             for key in host.placed:
                 if key not in able:
                     able[key] = frozenset(self._able(facts.workloads[key], units))
             if all(able[key] for key in host.placed):
                 yield from self._paid(host, units, able)
-
-    def _units_left(self) -> Iterator[OpenNodes]:
-        """Yield the free units of reservations, once for each pool that may launch into them."""
-        for pool in self._facts.snapshot.node_pools:
-            for key in self._facts.open_reserved(pool):
-                free_units = self._free_units[key.reservation_id or ""]
-                if free_units > 0:
-                    yield self._new_room(pool, key, free_units)
 
     def _able(self, workload: Workload, units: Sequence[OpenNodes]) -> Iterator[int]:
         """Yield the indices of the units on which one replica could run alone."""
@@ -265,9 +124,9 @@ class ResidualCheck:
             assert unit.pool is not None
             if (
                 needs.fits_in(unit.free)
-                and self._tolerates(workload, unit.pool)
+                and self._left.tolerates(workload, unit.pool)
                 and not wants_many(unit.pool)
-                and self._may_run(workload, unit)
+                and self._left.may_run(workload, unit)
                 and (unit.key is None or self._shares.open_units(workload.key, unit.key.reservation_id) > 0)
                 and not self._resources.bounds(workload, CapacityType.RESERVED)
             ):
@@ -282,7 +141,7 @@ class ResidualCheck:
                 yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed))
                 return
         is_free = not any(self._is_held(self._facts.workloads[key]) for key in host.placed)
-        if is_free and can_split(self._facts, host, units, able, self._free_units):
+        if is_free and can_split(self._facts, host, units, able, self._left.free_units):
             message = "could be split over units left free"
             yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed))
 
@@ -297,7 +156,7 @@ class ResidualCheck:
             return False
         if any(self._is_held(facts.workloads[key]) for key in host.placed) and not self._same_place(host, unit):
             return False
-        return self._within_limits(unit.pool, unit.key, self._freed(host, unit.pool))
+        return self._left.within_limits(unit.pool, unit.key, self._freed(host, unit.pool))
 
     def _is_held(self, workload: Workload) -> bool:
         return self._is_bound(workload) or workload.gang is not None
@@ -334,7 +193,7 @@ class ResidualCheck:
             return
         waiting = self._waiting()
         for host in facts.changed:
-            if host.planned is None or _is_bought(host) or not host.placed:
+            if host.planned is None or host.is_bought or not host.placed:
                 continue
             lowest = min(facts.workloads[key].priority for key in host.placed if key in facts.workloads)
             for workload in waiting:
@@ -355,11 +214,11 @@ class ResidualCheck:
                 if host.planned is None or host.pool is None or not host.placed:
                     continue
                 offering = host.planned.offering
-                unit, borrower = self._new_room(host.pool, offering, 1), min(host.placed)
-                could = self._facts.needs(workload).fits_in(unit.free) and self._tolerates(workload, host.pool)
+                unit, borrower = self._left.new_nodes(host.pool, offering, 1), min(host.placed)
+                could = self._facts.needs(workload).fits_in(unit.free) and self._left.tolerates(workload, host.pool)
                 owes = self._shares.owes(borrower, workload.key, offering.reservation_id)
                 owes = owes or self._resources.owes(borrower, workload, offering.capacity_type)
-                if owes and could and self._may_run(workload, unit):
+                if owes and could and self._left.may_run(workload, unit):
                     message = f"is on loan to {borrower} while {workload.key} waits for what its team owns"
                     yield Violation(ViolationCode.TEAM_OWED, host.subject, message, tuple(host.placed))
 
@@ -367,7 +226,7 @@ class ResidualCheck:
         facts = self._facts
         keys = {refusal.workload_key for refusal in facts.plan.unplaced if refusal.code is not ReasonCode.OUT_OF_TIME}
         for host in facts.changed:
-            if _is_bought(host):
+            if host.is_bought:
                 keys.update(host.placed)
         found = (facts.workloads[key] for key in sorted(keys) if key in facts.workloads)
         return [item for item in found if item.gang is None and not self._is_bound(item)]
@@ -381,19 +240,9 @@ class ResidualCheck:
         load = facts.load({**kept, workload.key: kept.get(workload.key, 0) + 1})
         if not load.fits_in(host.allocatable) or self._below_floor(load, host.allocatable):
             return False
-        unit = self._new_room(pool, launch.offering, 1)
+        unit = self._left.new_nodes(pool, launch.offering, 1)
         return (
-            self._tolerates(workload, pool)
-            and self._may_run(workload, unit)
+            self._left.tolerates(workload, pool)
+            and self._left.may_run(workload, unit)
             and facts.together(facts.site(host).description, facts.site(host).undefined, (*sorted(kept), workload.key))
         )
-
-
-def _market(host: Host) -> CapacityType:
-    assert host.planned is not None
-    return host.planned.offering.capacity_type
-
-
-def _is_bought(host: Host) -> bool:
-    """Whether it is a new node outside all reservations."""
-    return host.planned is not None and host.planned.offering.reservation_id is None
