@@ -36,6 +36,7 @@ class ViolationCode(StrEnum):
     TEAM_OWED = "TeamOwed"  # lent, while whoever owns it waits
     PRIORITY_INVERSION = "PriorityInversion"
     PAID_WHILE_FREE = "PaidWhileFree"  # rule 3
+    BELOW_FLOOR = "BelowFloor"  # on a reserved slot that the policy keeps for larger work
     UNPLACED_WITHOUT_CAUSE = "UnplacedWithoutCause"  # rule 7
 
 
@@ -47,6 +48,7 @@ _SHORTCOMINGS: Final = frozenset(
         ViolationCode.PRIORITY_INVERSION,
         ViolationCode.TEAM_OWED,
         ViolationCode.PAID_WHILE_FREE,
+        ViolationCode.BELOW_FLOOR,
         ViolationCode.UNPLACED_WITHOUT_CAUSE,
     }
 )

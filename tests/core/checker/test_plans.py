@@ -106,6 +106,8 @@ ROOMY = reservation(id="cr-1", instance_type=LARGE, free_units=1, total_count=1)
 IN_ZONE_2 = Requirements.of(one_of(labels.ZONE, "zone-2"))
 TINY = snapshot(demand(workload()), reservations=(FREE,))
 BOUGHT = plan(launch(offering(), {"job": 1}))
+ON_ROOMY = plan(launch(reserved(name=LARGE), {"job": 1}))
+FLOOR = replace(POLICY, reserved_floor_percent=20)
 
 RULE_3 = [
     Case("paid beside a free unit", TINY, BOUGHT, V.PAID_WHILE_FREE),
@@ -122,6 +124,10 @@ RULE_3 = [
     Case("paid, the work would outlast the block", snapshot(demand(workload(duration_s=99999)), reservations=(reservation(kind=ReservationKind.CAPACITY_BLOCK, end_at=NOW + timedelta(hours=3)),)), BOUGHT),
     Case("paid, below the floor of the free slot", replace(TINY, reservations=(ROOMY,)), BOUGHT, None, replace(POLICY, reserved_floor_percent=10)),
     Case("paid, a slot that is large but free", replace(TINY, reservations=(ROOMY,)), BOUGHT, V.PAID_WHILE_FREE),
+    Case("below the floor of a slot", replace(TINY, reservations=(ROOMY,)), ON_ROOMY, V.BELOW_FLOOR, FLOOR),
+    Case("below the floor, and nothing else is sold", snapshot(demand(workload(node_selector=only("reserved"))), reservations=(ROOMY,)), ON_ROOMY, None, FLOOR),
+    Case("below the floor, and the limit allows no other", replace(TINY, reservations=(ROOMY,), node_pools=(pool(limits=Resources.of({"nodes": 1})),)), ON_ROOMY, None, FLOOR),
+    Case("enough for the floor", snapshot(demand(workload(), 4), reservations=(ROOMY,)), plan(launch(reserved(name=LARGE), {"job": 4})), None, FLOOR),
 ]  # fmt: skip
 
 URGENT, CASUAL = workload("urgent", cpus=2, priority=10), workload("casual", cpus=2)

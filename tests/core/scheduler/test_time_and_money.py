@@ -11,7 +11,7 @@ from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import ReasonCode
 from shared.core.model.policy import NoDurationPolicy, SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import FallbackStep, Gang, Workload
+from shared.core.model.workload import AffinityTerm, FallbackStep, Gang, Workload
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator
 from tests.core.scheduler.world import (
@@ -85,12 +85,20 @@ def test_tiny_work_leaves_a_huge_slot_that_ends_sooner() -> None:
 
 
 @pytest.mark.parametrize(("floor", "expected"), [(0, "big"), (10, "small")])
-def test_a_policy_floor_keeps_tiny_work_off_a_slot(floor: int, expected: str) -> None:
+@pytest.mark.parametrize("apart", [(), (near(labels.HOSTNAME),)], ids=["", "one per node"])
+def test_a_policy_floor_keeps_tiny_work_off_a_slot(floor: int, expected: str, apart: tuple[AffinityTerm, ...]) -> None:
     snapshot = plain(BIG, SMALL, reservations=(reservation("a-huge", "big", 1),))
-    plan = planned(
-        with_demand(snapshot, demand(workload(cpu=1000))), policy=SchedulingPolicy(reserved_floor_percent=floor)
-    )
+    tiny = workload(cpu=1000, anti_affinity=apart)
+    plan = planned(with_demand(snapshot, demand(tiny)), policy=SchedulingPolicy(reserved_floor_percent=floor))
     assert types_launched(plan) == {expected: 1}
+
+
+def test_a_policy_floor_keeps_nobody_off_a_slot_who_has_no_other_place() -> None:
+    snapshot = strict(reservation("a-huge", "big", 1))
+    plan = planned(
+        with_demand(snapshot, demand(workload(cpu=1000))), policy=SchedulingPolicy(reserved_floor_percent=10)
+    )
+    assert launched(plan) == {"big:a-huge": 1}
 
 
 def test_scarce_units_go_to_what_is_dearest_elsewhere() -> None:

@@ -1,5 +1,6 @@
 """Packing by counts: what goes onto one node, who gets reserved units, what is bought."""
 
+from shared.core.model.policy import SchedulingPolicy
 from shared.core.scheduling_terms import labels
 from shared.core.solver.packing.buying import buy_rest
 from shared.core.solver.packing.reserved_units import use_reserved
@@ -85,3 +86,20 @@ def test_host_spread_is_kept_when_items_become_replicas_again() -> None:
     plan = planned(with_demand(plain(fx_type("only", 4, 64, 50, offered=BOUGHT)), demand(job, 5)))
 
     assert replicas_by(plan, labels.HOSTNAME) == [1, 2, 2]
+
+
+def test_a_part_of_a_pattern_that_is_below_the_floor_leaves_a_reserved_slot_alone() -> None:
+    """The pattern wants six; three are left, a fifth of the slot."""
+    world = unpacked(
+        with_demand(
+            plain(fx_type("large", 16, 64, 50, offered=BOUGHT), reservations=(reservation("cr-1", "large", 1),)),
+            demand(workload(cpu=1000, memory=GIB), 3),
+        ),
+        SchedulingPolicy(reserved_floor_percent=25),
+    )
+
+    world.packing.repeat_in_part(world.types.reserved[0], ((0, 6),))
+    assert uses(world.packing) == []
+
+    world.packing.repeat_in_part(world.types.paid[0], ((0, 6),))
+    assert uses(world.packing) == [("large", {0: 3}, 1)]

@@ -8,7 +8,7 @@ from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.new_nodes import Strategy
 from shared.core.solver.packing.item_types import BinTypes, ItemType, build_item_types
 from shared.core.solver.packing.item_values import item_values
-from shared.core.solver.packing.packing import Packing
+from shared.core.solver.packing.packing import ItemFloor, Packing
 from shared.core.solver.problem.catalogue import OptionCatalogue
 from shared.core.solver.problem.groups import gather
 from shared.core.solver.problem.nodes import NodeFacts
@@ -47,7 +47,8 @@ def unpacked(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> Bins:
     items = build_item_types([DomainBatch(group.relaxed[0], None, group.count) for group in state.groups])
     types = BinTypes(state, items, policy.overhead_atto_usd)
     values = item_values(items, types.paid, types.reserved, types.eligibility)
-    return Bins(items, types, values, Packing(items, values, state.residual, policy.expired))
+    floor = ItemFloor(policy.reserved_floor_percent, types.buyable)
+    return Bins(items, types, values, Packing(items, values, state.residual, policy.expired, floor=floor))
 
 
 def uses(packing: Packing) -> list[tuple[str, dict[int, int], int]]:

@@ -37,8 +37,9 @@ class ResidualCheck:
         self._left = RoomLeft(facts, self._shares, self._resources)
 
     def violations(self) -> Iterator[Violation]:
-        """Check rule 3, priority inversion, what teams are owed, and every refusal."""
+        """Check rule 3, the floor beside it, priority inversion, what teams are owed, and every refusal."""
         yield from self._paid_while_free()
+        yield from self._below_the_floor()
         yield from self._owed()
         yield from self._priority_inversions()
         for refusal in self._facts.plan.unplaced:
@@ -181,6 +182,24 @@ class ResidualCheck:
     def _below_floor(self, load: Resources, slot: Resources) -> bool:
         floor = self._facts.policy.reserved_floor_percent
         return floor > 0 and all(amount * 100 < floor * slot[name] for name, amount in load.items() if slot[name])
+
+    def _below_the_floor(self) -> Iterator[Violation]:
+        """No reserved slot is launched for less than the policy's floor if all that it holds could be bought."""
+        facts = self._facts
+        for host in facts.changed if facts.policy.reserved_floor_percent else ():
+            if host.planned is None or host.is_bought or not host.placed:
+                continue
+            held = [facts.workloads[key] for key in host.placed]
+            if self._below_floor(facts.load(host.placed), host.allocatable) and all(map(self._is_buyable, held)):
+                message = "holds less than the floor, and all of it could be bought"
+                yield Violation(ViolationCode.BELOW_FLOOR, host.subject, message, tuple(host.placed))
+
+    def _is_buyable(self, workload: Workload) -> bool:
+        """Whether a replica certainly has a place that is bought, whatever else it prefers or others insist on."""
+        is_capped = workload.max_price_micro_usd_per_hour is not None
+        if is_capped or workload.preferred_node_terms or self._is_held(workload):
+            return False
+        return any(self._resources.is_open(workload, room.capacity_type) for room in self._left.bought_for(workload))
 
     # -- priority
 

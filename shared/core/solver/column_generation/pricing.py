@@ -14,7 +14,6 @@ from shared.core.solver.column_generation.restricted_master import RestrictedMas
 from shared.core.solver.packing.item_types import BinType, ItemType
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.packing import Packing
-from shared.core.solver.packing.reserved_units import is_kept_off
 from shared.core.solver.problem.vectors import UNLIMITED
 
 # Shares of resources at which a pattern is bounded: any of them bounds, the least counts. CPU and memory in fine steps.
@@ -142,7 +141,7 @@ class PricingProblem:
             (costs[row] / value, row, pattern)
             for row, pattern in self._knapsacks.fill(values, costs, left)
             if (value := sum(values[index] * count for index, count in pattern)) > costs[row] * _REDUCED_COST_RATIO
-            and not is_kept_off(self._base, self._bin_types[row], pattern)
+            and not self._base.is_kept_off(self._bin_types[row], pattern)
         ]
         return self._master.add((self._bin_types[row], pattern) for _, row, pattern in sorted(found))
 

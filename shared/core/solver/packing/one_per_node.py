@@ -36,6 +36,8 @@ def reserve_one_per_node(packing: Packing, reserved: Sequence[BinType], bin_type
         for index in [item_type.index for item_type in singles if holding >> item_type.index & 1]:
             while packing.left[index] and packing.residual.nodes_left(bin_type.option):
                 _, pattern = packing.knapsack.fill(size, bin_type.eligible, ((index, 1),))
+                if packing.is_kept_off(bin_type, pattern):
+                    break
                 packing.repeat(bin_type, pattern)
 
 

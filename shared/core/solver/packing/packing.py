@@ -6,10 +6,11 @@ Other modules decide; this one keeps the books: replicas left by item, capacity 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import sub
 
 from shared.core.solver.packing.item_types import BinType, ItemType
 from shared.core.solver.packing.knapsack import GreedyKnapsack, Pattern
-from shared.core.solver.problem.vectors import UNLIMITED
+from shared.core.solver.problem.vectors import UNLIMITED, largest_share
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
@@ -90,6 +91,18 @@ class Packing:
             if is_followed:
                 self._add(use)
 
+    def share(self, bin_type: BinType, pattern: Pattern) -> float:
+        """Return the part of a node that the pattern uses of the resource it uses most."""
+        size = bin_type.option.allocatable
+        return largest_share(map(sub, size, self.room_beside(dict(pattern), size)), size)
+
+    def is_kept_off(self, bin_type: BinType, pattern: Pattern) -> bool:
+        """Whether the policy's floor keeps a pattern off a reserved slot, as some of it could be bought elsewhere."""
+        if not self.floor.percent or bin_type.option.reservation is None:
+            return False
+        is_buyable = any(self.floor.buyable >> index & 1 for index, _ in pattern)
+        return is_buyable and self.share(bin_type, pattern) * 100 < self.floor.percent
+
     def repeats(self, pattern: Pattern) -> int:
         """How often the demand that is left allows the pattern."""
         return min([self.left[index] // count for index, count in pattern])
@@ -108,9 +121,9 @@ class Packing:
         return count
 
     def repeat_in_part(self, bin_type: BinType, pattern: Pattern) -> None:
-        """Plan a given pattern once with as much of it as is left."""
+        """Plan a given pattern once with as much of it as is left, unless that is too little for the slot."""
         part = tuple((index, min(count, self.left[index])) for index, count in pattern if self.left[index])
-        if part:
+        if part and not self.is_kept_off(bin_type, part):
             self.repeat(bin_type, part, 1)
 
     def move(self, position: int, other: BinType) -> bool:

@@ -8,7 +8,6 @@ reservations accept is then preferred to work of equal worth that has more choic
 from collections.abc import Sequence
 from functools import partial
 from math import inf
-from operator import sub
 
 from shared.core.solver.packing.filling import use_best_first
 from shared.core.solver.packing.item_types import BinType, BinTypes
@@ -16,7 +15,7 @@ from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import reserve_one_per_node
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.problem.option_order import WORTH_A_SLOT, OrderKey, reserved_key
-from shared.core.solver.problem.vectors import iter_bits, largest_share
+from shared.core.solver.problem.vectors import iter_bits
 
 # How strongly work without choice is preferred where units are short (catalogue-10000, seeds 700 to 723).
 _PRICE_BIAS = 0.4
@@ -73,14 +72,9 @@ def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:
         for bin_type in bin_types:
             while packing.residual.nodes_left(bin_type.option):
                 value, pattern = _filled(packing, bin_type)
-                if value <= 0.0 or not (takes_tiny or _share(packing, bin_type, pattern) * WORTH_A_SLOT >= 1):
+                if value <= 0.0 or not (takes_tiny or packing.share(bin_type, pattern) * WORTH_A_SLOT >= 1):
                     break
                 packing.repeat(bin_type, pattern)
-
-
-def _share(packing: Packing, bin_type: BinType, pattern: Pattern) -> float:
-    size = bin_type.option.allocatable
-    return largest_share(map(sub, size, packing.room_beside(dict(pattern), size)), size)
 
 
 def _filled(packing: Packing, bin_type: BinType) -> tuple[float, Pattern]:
@@ -88,15 +82,6 @@ def _filled(packing: Packing, bin_type: BinType) -> tuple[float, Pattern]:
     if not bin_type.eligible & packing.active:
         return 0.0, ()
     value, pattern = packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible)
-    if is_kept_off(packing, bin_type, pattern):
+    if packing.is_kept_off(bin_type, pattern):
         return packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible & ~packing.floor.buyable)
     return value, pattern
-
-
-def is_kept_off(packing: Packing, bin_type: BinType, pattern: Pattern) -> bool:
-    """Whether the policy's floor keeps a pattern off a reserved slot, as some of it could be bought elsewhere."""
-    floor = packing.floor
-    if not floor.percent or bin_type.option.reservation is None:
-        return False
-    is_buyable = any(floor.buyable >> index & 1 for index, _ in pattern)
-    return is_buyable and _share(packing, bin_type, pattern) * 100 < floor.percent
