@@ -77,9 +77,12 @@ def _mixed(mix: Mix, seeds: int = 1) -> World:
 
 
 def reserved_ladder(percent: int, count: int, _seed: int) -> Snapshot:
-    """Reserve this share of the ladder's types in one to three zones, one to twenty units each."""
-    world = ladder.diverse_snapshot(count)
-    rng = random.Random(percent)
+    """Return the diverse mix with this share of the ladder's types reserved."""
+    return reserving(ladder.diverse_snapshot(count), percent, random.Random(percent))
+
+
+def reserving(world: Snapshot, percent: int, rng: random.Random) -> Snapshot:
+    """Reserve this share of a world's types in one to three zones, one to twenty units each."""
     types = rng.sample(world.instance_types, len(world.instance_types) * percent // 100)
     reservations = [
         _reservation(f"cr-{index:04d}{number}", item, zone, rng.randint(1, 20))
