@@ -24,17 +24,17 @@ def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation
     on_demand: dict[str, Sequence[_Priced]] = {}
     dearest: dict[int, _Priced] = {}
     judged: dict[tuple[int, int, int], OfferingKey | None] = {}
-    for host, lot, pool in _on_spot(facts):
+    for host, launch_class, pool in _on_spot(facts):
         if pool.name not in on_demand:
             on_demand[pool.name] = () if facts.min_values(pool) else _on_demand(facts, pool)
-        if id(lot) not in dearest:
-            dearest[id(lot)] = _dearest(facts, lot.launch)
-        price, key = dearest[id(lot)]
+        if id(launch_class) not in dearest:
+            dearest[id(launch_class)] = _dearest(facts, launch_class.launch)
+        price, key = dearest[id(launch_class)]
         is_cheapest = not on_demand[pool.name] or price <= on_demand[pool.name][0][0]
         if is_cheapest or topology.hold(host.placed, _OF_A_PLACE):
             continue
-        load, manners = facts.carried(host.placed)
-        about = (id(lot), load, manners)
+        load, classes = facts.carried(host.placed)
+        about = (id(launch_class), load, classes)
         if about not in judged:
             judged[about] = _cheaper(facts, host, pool, on_demand[pool.name], price)
         cheaper = judged[about]
@@ -45,9 +45,13 @@ def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation
 
 def _on_spot(facts: Facts) -> Iterator[tuple[Host, LaunchClass, NodePool]]:
     for host in facts.changed:
-        lot, pool = host.lot, host.pool
-        if lot is not None and pool is not None and lot.launch.offering.capacity_type is CapacityType.SPOT:
-            yield host, lot, pool
+        launch_class, pool = host.launch_class, host.pool
+        if (
+            launch_class is not None
+            and pool is not None
+            and launch_class.launch.offering.capacity_type is CapacityType.SPOT
+        ):
+            yield host, launch_class, pool
 
 
 def _on_demand(facts: Facts, pool: NodePool) -> Sequence[_Priced]:

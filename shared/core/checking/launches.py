@@ -19,37 +19,42 @@ from shared.core.scheduling_terms.resources import Resources
 
 def node_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
     """Check every launch and every existing node that is given replicas."""
-    problems = {lot: _launch_problem(facts, lot.launch) for lot in dict.fromkeys(facts.lots)}
-    for index, (launch, lot) in enumerate(zip(facts.plan.launches, facts.lots, strict=True)):
-        problem = problems[lot]
+    problems = {
+        launch_class: _launch_problem(facts, launch_class.launch)
+        for launch_class in dict.fromkeys(facts.launch_classes)
+    }
+    for index, (launch, launch_class) in enumerate(zip(facts.plan.launches, facts.launch_classes, strict=True)):
+        problem = problems[launch_class]
         if launch.count < 1 or not launch.placements:
             problem = ViolationCode.REPLICA_COUNT, "launches no node, or nodes for nothing"
         if problem is not None:
             subject = f"launch {index} ({in_words(launch.offering)})"
             yield Violation(problem[0], subject, problem[1], tuple(tallied(launch.placements)))
     for host in facts.changed:
-        load, manners = facts.carried(host.placed)
-        if host.lot is None or not _is_fine(facts, topology, host, host.lot, load, manners):
-            yield from _judged(facts, topology, host, load, manners)
+        load, classes = facts.carried(host.placed)
+        if host.launch_class is None or not _is_fine(facts, topology, host, host.launch_class, load, classes):
+            yield from _judged(facts, topology, host, load, classes)
     yield from _existing(facts)
 
 
-def _is_fine(facts: Facts, topology: Topology, host: Host, lot: LaunchClass, load: int, manners: int) -> bool:
+def _is_fine(facts: Facts, topology: Topology, host: Host, launch_class: LaunchClass, load: int, classes: int) -> bool:
     """Whether the node is like one that was judged: nearly every one is."""
     return (
-        manners in lot.fine and facts.packing.fits(load, lot.least) and not (lot.is_wide and topology.hold(host.placed))
+        classes in launch_class.fine
+        and facts.packing.fits(load, launch_class.least)
+        and not (launch_class.is_wide and topology.hold(host.placed))
     )
 
 
-def _judged(facts: Facts, topology: Topology, host: Host, load: int, manners: int) -> Iterator[Violation]:
+def _judged(facts: Facts, topology: Topology, host: Host, load: int, classes: int) -> Iterator[Violation]:
     """Check one node, and remember that nothing speaks against such a content where nothing does."""
-    found = [_strangers(facts, host)] if manners & STRANGER else [*_content(facts, host, load, manners)]
-    lot, pool = host.lot, host.pool
-    if lot is not None and pool is not None:
-        found.extend(_alternatives(facts, topology, host, pool, lot, load, manners))
-        is_reserved = lot.launch.offering.capacity_type is CapacityType.RESERVED
+    found = [_strangers(facts, host)] if classes & STRANGER else [*_content(facts, host, load, classes)]
+    launch_class, pool = host.launch_class, host.pool
+    if launch_class is not None and pool is not None:
+        found.extend(_alternatives(facts, topology, host, pool, launch_class, load, classes))
+        is_reserved = launch_class.launch.offering.capacity_type is CapacityType.RESERVED
         if not found and not (is_reserved and facts.min_values(pool)):  # which depend on sizes too
-            lot.fine.add(manners)
+            launch_class.fine.add(classes)
     yield from found
 
 
@@ -115,7 +120,7 @@ def _strangers(facts: Facts, host: Host) -> Violation:
     return Violation(ViolationCode.UNKNOWN_NAME, host.subject, message, keys)
 
 
-def _content(facts: Facts, host: Host, load: int, manners: int) -> Iterator[Violation]:
+def _content(facts: Facts, host: Host, load: int, classes: int) -> Iterator[Violation]:
     """Check what the node carries in the final state."""
     if not host.placed:
         return
@@ -124,22 +129,22 @@ def _content(facts: Facts, host: Host, load: int, manners: int) -> Iterator[Viol
         lacking = facts.load(host.placed).missing(host.allocatable - host.used)
         message = f"lacks {lacking.formatted()}"
         yield Violation(ViolationCode.RESOURCES, host.subject, message, tuple(sorted(host.placed)))
-    if not facts.may_meet(site, host.placed, manners):
+    if not facts.may_meet(site, host.placed, classes):
         keys = tuple(sorted(host.placed))
         message = f"cannot meet what {', '.join(keys)} require"
         yield Violation(ViolationCode.REQUIREMENTS, host.subject, message, keys)
     for key in host.placed:
-        if not manners & ~site.fine:
+        if not classes & ~site.fine:
             return  # nearly always before the first
-        manner = facts.manner(facts.workloads[key])
-        found = [] if manner & site.fine else list(_replicas(facts, host, key))
+        placement_class = facts.placement_class(facts.workloads[key])
+        found = [] if placement_class & site.fine else list(_replicas(facts, host, key))
         yield from found
         if not found:
-            site.fine |= manner
+            site.fine |= placement_class
 
 
 def _replicas(facts: Facts, host: Host, key: str) -> Iterator[Violation]:
-    """Check a replica by its manner alone; the answer is the same for all nodes of a site."""
+    """Check a replica by its placement class alone; the answer is the same for all nodes of a site."""
     workload = facts.workloads[key]
     if not facts.tolerates(facts.site(host).taints, workload):
         yield Violation(ViolationCode.TAINT, host.subject, f"{key} does not tolerate its taints", (key,))
@@ -172,10 +177,16 @@ def _existing(facts: Facts) -> Iterator[Violation]:
 
 
 def _alternatives(
-    facts: Facts, topology: Topology, host: Host, pool: NodePool, lot: LaunchClass, load: int, manners: int
+    facts: Facts,
+    topology: Topology,
+    host: Host,
+    pool: NodePool,
+    launch_class: LaunchClass,
+    load: int,
+    classes: int,
 ) -> Iterator[Violation]:
     """Alternatives must be able to take the node's place: launching any of them may not break another rule."""
-    launch = lot.launch
+    launch = launch_class.launch
     if launch.offering.capacity_type is CapacityType.RESERVED and launch.alternatives:
         message = "a reserved claim is bound to its reservation"
         yield Violation(ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed))
@@ -184,9 +195,9 @@ def _alternatives(
         message = f"{len(launch.alternatives)} alternatives"
         yield Violation(ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed))
     if launch.alternatives:
-        if lot.listed is None:
-            facts.list_alternatives(pool, lot)
-        problem = _alternative_problem(facts, topology, host, pool, lot, load, manners)
+        if launch_class.listed is None:
+            facts.list_alternatives(pool, launch_class)
+        problem = _alternative_problem(facts, topology, host, pool, launch_class, load, classes)
         if problem is not None:
             yield Violation(ViolationCode.ALTERNATIVE, host.subject, problem, tuple(host.placed))
     wanted = facts.min_values(pool)
@@ -196,27 +207,33 @@ def _alternatives(
 
 # Branches: one question after the other, each with its own answer.
 def _alternative_problem(
-    facts: Facts, topology: Topology, host: Host, pool: NodePool, lot: LaunchClass, load: int, manners: int
+    facts: Facts,
+    topology: Topology,
+    host: Host,
+    pool: NodePool,
+    launch_class: LaunchClass,
+    load: int,
+    classes: int,
 ) -> str | None:
     """Say what is wrong with the alternatives, if anything."""
-    listed = lot.listed
+    listed = launch_class.listed
     assert listed is not None
     if listed.problem is not None:
         return listed.problem
-    if lot.is_wide and topology.hold(host.placed):
+    if launch_class.is_wide and topology.hold(host.placed):
         return "an alternative is in another zone, which topology forbids"
     if not facts.packing.fits(load, facts.packing.room(listed.least)):
         least = dict(zip(facts.resource_names, listed.least, strict=True))
         return f"an alternative lacks {next(iter(facts.load(host.placed).missing(Resources.of(least))))}"
     for key in host.placed:
-        if not manners & ~listed.fine:
+        if not classes & ~listed.fine:
             return None  # nearly always before the first
         if key not in facts.workloads:
             continue
-        manner = facts.manner(facts.workloads[key])
-        if not manner & listed.fine and not facts.all_accept(pool, listed, facts.workloads[key]):
+        placement_class = facts.placement_class(facts.workloads[key])
+        if not placement_class & listed.fine and not facts.all_accept(pool, listed, facts.workloads[key]):
             return f"an alternative does not meet what {key} requires"
-        listed.fine |= manner
+        listed.fine |= placement_class
     return None
 
 

@@ -63,17 +63,17 @@ def _replicas(facts: Facts, placed: Mapping[str, int]) -> Iterator[Violation]:
 
 
 def _gangs(facts: Facts, topology: Topology, placed: Mapping[str, int]) -> Iterator[Violation]:
-    for alike in facts.alike:
-        gang = alike.first.gang
+    for class_ in facts.workload_classes:
+        gang = class_.first.gang
         if gang is None:
             continue
-        for key in alike.workloads.keys() & facts.pending.keys() & placed.keys():
+        for key in class_.workloads.keys() & facts.pending.keys() & placed.keys():
             count, wanted = placed[key], facts.pending[key]
             if not count:
                 continue
             if count < wanted:
                 yield Violation(ViolationCode.GANG, key, f"{count} of {wanted} replicas of a gang", (key,))
-            domains = gang_domains(topology, alike.workloads[key])
+            domains = gang_domains(topology, class_.workloads[key])
             if len(domains) > 1 or None in domains:
                 where = ", ".join(sorted(map(str, domains)))
                 message = f"is in {where} instead of one {gang.single_topology_key}"
@@ -154,7 +154,7 @@ def _limits(facts: Facts) -> Iterator[Violation]:
 
 def _prices(facts: Facts) -> Iterator[Violation]:
     """Charge a workload with the new nodes that carry nothing else: any fair sharing of the others charges more."""
-    if all(alike.first.max_price_micro_usd_per_hour is None for alike in facts.alike):
+    if all(class_.first.max_price_micro_usd_per_hour is None for class_ in facts.workload_classes):
         return
     charged: Counter[str] = Counter()
     for launch in facts.plan.launches:

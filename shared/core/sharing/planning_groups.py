@@ -187,11 +187,11 @@ def _tied(workloads: Sequence[Workload]) -> Iterator[tuple[Workload, Iterable[Wo
     carriers: dict[object, Workload] = {}
     for workload in workloads:
         labels = tuple(sorted(workload.labels.items()))
-        wishes = (workload.node_selector, workload.required_node_terms, workload.tolerations)
-        looks.setdefault((workload.namespace, labels, wishes), workload)
+        accepted = (workload.node_selector, workload.required_node_terms, workload.tolerations)
+        looks.setdefault((workload.namespace, labels, accepted), workload)
         rules = (workload.topology_spread, workload.affinity, workload.anti_affinity)
         if any(rules):
-            carriers.setdefault((workload.namespace, labels, wishes, rules), workload)
+            carriers.setdefault((workload.namespace, labels, accepted, rules), workload)
     for carrier in carriers.values():
         counts = [_counted(carrier, *rule) for rule in _rules(carrier)]
         yield carrier, [other for other in looks.values() if any(counted(other) for counted in counts)]

@@ -85,7 +85,7 @@ class Selections:
     @cached_property
     def groups(self) -> Sequence[RuleGroup]:
         """All workloads with rules."""
-        return [group for alike in self._facts.alike for group in _groups_of(alike)]
+        return [group for class_ in self._facts.workload_classes for group in _groups_of(class_)]
 
     def selected(self, carrier: Workload, term: AffinityTerm) -> Selected:
         """Return the workloads that a term of ``carrier`` is about."""
@@ -144,13 +144,13 @@ class Selections:
         return dict(found)
 
 
-def _groups_of(alike: WorkloadClass) -> Iterator[RuleGroup]:
-    rules = rules_of(alike.first)
+def _groups_of(class_: WorkloadClass) -> Iterator[RuleGroup]:
+    rules = rules_of(class_.first)
     if rules == _NO_RULES:
         return
     own_labels = [key for one in rules.spread for key in one.match_label_keys]
     parts: defaultdict[Hashable, dict[str, Workload]] = defaultdict(dict)
-    for key, workload in alike.workloads.items() if own_labels else ():
+    for key, workload in class_.workloads.items() if own_labels else ():
         parts[tuple(workload.labels.get(label) for label in own_labels)][key] = workload
-    for workloads in parts.values() if own_labels else (alike.workloads,):
+    for workloads in parts.values() if own_labels else (class_.workloads,):
         yield RuleGroup(rules, workloads)

@@ -92,10 +92,10 @@ def _anchors(facts: Facts, topology: Topology, workload: Workload, term: Affinit
                 found.is_running = True
                 found.anchored.add(domain_of(host, by))
         other = facts.workloads[key]
-        alike = (other.namespace, id(other.affinity))
-        follows = carrying.get(alike)
+        about = (other.namespace, id(other.affinity))
+        follows = carrying.get(about)
         if follows is None:
-            follows = carrying[alike] = _carries(other, term, workload.namespace)
+            follows = carrying[about] = _carries(other, term, workload.namespace)
         if follows:  # equal planned nodes are one host here but as many host names
             for host, _ in topology.placed.get(key, ()):
                 found.opened[domain_of(host, by)] = host.nodes if by == labels.HOSTNAME else 1

@@ -172,7 +172,13 @@ class Topology(Selections):
     def _about(self, carrier: Workload, constraint: TopologySpreadConstraint) -> tuple[object, ...]:
         """Return what decides who counts for a constraint, and where."""
         own = [carrier.labels.get(key) for key in constraint.match_label_keys]
-        return (carrier.namespace, self._numbers.of(constraint), self._facts.kind(carrier), carrier.tolerations, *own)
+        return (
+            carrier.namespace,
+            self._numbers.of(constraint),
+            self._facts.offering_class(carrier),
+            carrier.tolerations,
+            *own,
+        )
 
     def _found_counts(self, carrier: Workload, constraint: TopologySpreadConstraint) -> Counter[str]:
         selected = self.spread_selected(carrier, constraint)
@@ -208,10 +214,10 @@ class Topology(Selections):
         return not self._held[topology_keys].isdisjoint(keys)
 
     def _found_held(self, topology_keys: frozenset[str]) -> Iterator[str]:
-        for alike in self._facts.alike:
-            gang = alike.first.gang
+        for class_ in self._facts.workload_classes:
+            gang = class_.first.gang
             if gang is not None and gang.single_topology_key in topology_keys:
-                yield from alike.workloads
+                yield from class_.workloads
         for group in self.groups:
             yield from self._held_by(group, topology_keys)
 

@@ -28,7 +28,7 @@ _ALL_MARKETS: Final = frozenset(CapacityType)
 _NO_REQUIREMENTS: Final = (Requirements.of(),)
 _NOTHING: Final = Resources.of({})
 
-# The manner of whoever is on a node and not pending.
+# The placement class of whoever is on a node and not pending.
 STRANGER: Final = 1
 
 
@@ -71,7 +71,7 @@ class DemandFacts:
         return since
 
     @cached_property
-    def alike(self) -> Sequence[WorkloadClass]:
+    def workload_classes(self) -> Sequence[WorkloadClass]:
         """All workloads: thousands may be pending that only a few rules are said of."""
         found: defaultdict[Hashable, dict[str, Workload]] = defaultdict(dict)
         for key, workload in self.workloads.items():
@@ -143,7 +143,7 @@ class DemandFacts:
     @cached_property
     def required_keys(self) -> frozenset[str]:
         """The label keys that some workload requires something of."""
-        unlike = {term for alike in self.alike for term in self.terms(alike.first)}
+        unlike = {term for class_ in self.workload_classes for term in self.terms(class_.first)}
         return frozenset().union(*unlike)
 
     def markets(self, workload: Workload) -> frozenset[CapacityType]:
@@ -174,47 +174,47 @@ class DemandFacts:
         until = self.now + timedelta(seconds=workload.duration_s or 0)
         return until > drain_at - timedelta(seconds=workload.checkpoint_period_s or 0)
 
-    def kind(self, workload: Workload) -> int:
-        """Return a number for requirements and markets; workloads of one kind may go to the same offerings."""
+    def offering_class(self, workload: Workload) -> int:
+        """Return a number for requirements and markets: workloads of one class may go to the same offerings."""
         return self._numbers[0][workload.key]
 
-    def manner(self, workload: Workload) -> int:
-        """Return a bit for all but size and topology; replicas of one manner may be on the same nodes."""
+    def placement_class(self, workload: Workload) -> int:
+        """Return a bit for all but size and topology: replicas of one class may be on the same nodes."""
         return self._numbers[1][workload.key]
 
     @cached_property
     def _numbers(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """The kind and the manner of each workload."""
-        kinds: dict[Hashable, int] = {}
-        manners: dict[Hashable, int] = {}
-        kind_of: dict[str, int] = {}
-        manner_of: dict[str, int] = {}
-        for alike in self.alike:
-            first, keys = alike.first, alike.workloads
-            kind = kinds.setdefault((self.terms(first), self.markets(first)), len(kinds))
-            about = (kind, first.tolerations, first.duration_s, first.checkpoint_period_s)
-            manner = manners.setdefault(about, STRANGER << 1 + len(manners))
-            kind_of.update(dict.fromkeys(keys, kind))
-            manner_of.update(dict.fromkeys(keys, manner))
-        return kind_of, manner_of
+        """The offering class and the placement class of each workload."""
+        numbers: dict[Hashable, int] = {}
+        classes: dict[Hashable, int] = {}
+        offering_class_of: dict[str, int] = {}
+        placement_class_of: dict[str, int] = {}
+        for class_ in self.workload_classes:
+            first, keys = class_.first, class_.workloads
+            offering_class = numbers.setdefault((self.terms(first), self.markets(first)), len(numbers))
+            about = (offering_class, first.tolerations, first.duration_s, first.checkpoint_period_s)
+            placement_class = classes.setdefault(about, STRANGER << 1 + len(classes))
+            offering_class_of.update(dict.fromkeys(keys, offering_class))
+            placement_class_of.update(dict.fromkeys(keys, placement_class))
+        return offering_class_of, placement_class_of
 
     # -- what many replicas are together
 
     def carried(self, placed: Mapping[str, int]) -> tuple[int, int]:
-        """Return the packed load of replicas and the bits of their manners."""
-        load, manners, known = 0, 0, self._carried
+        """Return the packed load of replicas and the bits of their placement classes."""
+        load, classes, known = 0, 0, self._carried
         for key, count in placed.items():  # the innermost loop of all: once for each workload on each node
-            amounts, manner = known[key]
+            amounts, placement_class = known[key]
             load += amounts * count
-            manners |= manner
-        return load, manners
+            classes |= placement_class
+        return load, classes
 
     @cached_property
     def _carried(self) -> Mapping[str, tuple[int, int]]:
-        """What one replica of each workload adds: its packed load, and the bit of its manner."""
-        pack, manners = self.packing.load, self._numbers[1]
+        """What one replica of each workload adds: its packed load, and the bit of its placement class."""
+        pack, classes = self.packing.load, self._numbers[1]
         loads = {size: pack(self.by_name(self.needs(workload))) for size, workload in self._sizes.items()}
-        known = {key: (loads[id(workload.requests)], manners[key]) for key, workload in self.workloads.items()}
+        known = {key: (loads[id(workload.requests)], classes[key]) for key, workload in self.workloads.items()}
         for key in self.workloads.keys() - self.pending.keys():
             known[key] = (known[key][0], STRANGER)
         return defaultdict(lambda: (0, STRANGER), known)

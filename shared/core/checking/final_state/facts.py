@@ -30,8 +30,8 @@ class Site:
 
     ``undefined`` are keys that may be required although the node does not define them: none on a node that exists
     (R-13). ``labels`` are those with one value; of existing nodes, like ``description``, only those that some workload
-    requires something of. ``fine`` are manners of which nothing speaks against a replica, ``contents`` whether manners
-    may meet.
+    requires something of. ``fine`` are placement classes of which nothing speaks against a replica, ``contents``
+    whether placement classes may meet.
     """
 
     pool: NodePool | None
@@ -49,8 +49,8 @@ class LaunchClass:
 
     ``site`` is what the nodes will be; None where a name is wrong or the pool does not allow it. ``room`` is what a
     node has for replicas, packed. Once somebody asks, ``listed`` are its alternatives, ``least`` is the room on
-    whatever is launched, and ``is_wide`` whether that may be in another zone. ``fine`` are manners that were together
-    on such a node when nothing spoke against it; size and zones apart, nothing will against others of these manners.
+    whatever is launched, and ``is_wide`` whether that may be in another zone. ``fine`` are placement classes that were
+    together on such a node when nothing spoke against it; size and zones apart, nothing will against others of them.
     """
 
     launch: PlannedNodes  # one of them
@@ -68,7 +68,8 @@ class Host:
     """``nodes`` equal nodes of the final state: one existing node, or one group of planned ones.
 
     ``running`` was there before the plan, ``placed`` is what the plan adds; both count replicas per node.
-    ``labels`` are those with one value. Either ``planned`` and ``lot`` or ``node`` is set. ``name`` tells hosts apart.
+    ``labels`` are those with one value. Either ``planned`` and ``launch_class`` or ``node`` is set. ``name`` tells
+    hosts apart.
     """
 
     name: str
@@ -79,14 +80,14 @@ class Host:
     pool: NodePool | None
     known_site: Site | None  # of an existing node once somebody asks: see ``Facts.site``
     planned: PlannedNodes | None = None
-    lot: LaunchClass | None = None
+    launch_class: LaunchClass | None = None
     node: Node | None = None
 
     @property
     def allocatable(self) -> Resources:
         """What a node has for replicas when it is empty."""
-        if self.lot is not None:
-            return self.lot.allocatable
+        if self.launch_class is not None:
+            return self.launch_class.allocatable
         return _NOTHING if self.node is None else self.node.allocatable
 
     @property
@@ -162,7 +163,7 @@ class Facts(OfferingFacts):
             added.setdefault(placement.claim_id, Counter()).update(tallied(placement.placements))
         known = [(self.nodes[name], content) for name, content in added.items() if name in self.nodes]
         existing = [self._existing_host(node, content) for node, content in known]
-        parts = enumerate(zip(self.plan.launches, self.lots, self.contents, strict=True))
+        parts = enumerate(zip(self.plan.launches, self.launch_classes, self.contents, strict=True))
         planned = [self._planned_host(index, *part) for index, part in parts]
         return [host for host in (*existing, *planned) if host is not None]
 
@@ -174,20 +175,22 @@ class Facts(OfferingFacts):
         return Host(f"node {node.claim_id}", 1, running, added, node.labels, pool, None, node=node)
 
     def _planned_host(
-        self, index: int, launch: PlannedNodes, lot: LaunchClass, content: Mapping[str, int]
+        self, index: int, launch: PlannedNodes, launch_class: LaunchClass, content: Mapping[str, int]
     ) -> Host | None:
-        site = lot.site
+        site = launch_class.site
         if site is None:
             return None
         # Thousands of them: to pass arguments by name takes as long again.
-        return Host(f"launch {index}", launch.count, _NOBODY, content, site.labels, site.pool, site, launch, lot)
+        return Host(
+            f"launch {index}", launch.count, _NOBODY, content, site.labels, site.pool, site, launch, launch_class
+        )
 
     @cached_property
-    def lots(self) -> tuple[LaunchClass, ...]:
+    def launch_classes(self) -> tuple[LaunchClass, ...]:
         """What each launch of the plan is one of."""
         # The plan keeps all of these alive, and comparing them takes time: equal ones that are not the same make two.
         found: dict[tuple[object, ...], LaunchClass] = {}
-        lots = []
+        launch_classes = []
         for launch in self.plan.launches:
             about = (
                 launch.node_pool_name,
@@ -197,13 +200,13 @@ class Facts(OfferingFacts):
                 id(launch.alternatives),
                 id(launch.labels),
             )
-            lot = found.get(about)
-            if lot is None:
-                lot = found[about] = self._lot(launch)
-            lots.append(lot)
-        return tuple(lots)
+            launch_class = found.get(about)
+            if launch_class is None:
+                launch_class = found[about] = self._launch_class(launch)
+            launch_classes.append(launch_class)
+        return tuple(launch_classes)
 
-    def _lot(self, launch: PlannedNodes) -> LaunchClass:
+    def _launch_class(self, launch: PlannedNodes) -> LaunchClass:
         instance_type = self.types.get(launch.offering.instance_type)
         allocatable = _NOTHING if instance_type is None else instance_type.allocatable
         room = self.packing.room(self.by_name(allocatable))
@@ -251,13 +254,13 @@ class Facts(OfferingFacts):
             and all(self.accepts(pool, key.instance_type, (place_of(key),), workload) for workload in carried)
         }
 
-    def list_alternatives(self, pool: NodePool, lot: LaunchClass) -> None:
-        """Find out what a lot's alternatives are."""
-        listed = lot.listed = self.listed(pool, lot.launch)
-        lot.is_wide = not listed.zone_ids <= {lot.launch.offering.zone_id}
+    def list_alternatives(self, pool: NodePool, launch_class: LaunchClass) -> None:
+        """Find out what a launch class's alternatives are."""
+        listed = launch_class.listed = self.listed(pool, launch_class.launch)
+        launch_class.is_wide = not listed.zone_ids <= {launch_class.launch.offering.zone_id}
         if listed.problem is None:
-            rooms = zip(self.by_name(lot.allocatable), listed.least, strict=True)
-            lot.least = self.packing.room(min(room) for room in rooms)
+            rooms = zip(self.by_name(launch_class.allocatable), listed.least, strict=True)
+            launch_class.least = self.packing.room(min(room) for room in rooms)
 
     # -- one node
 
@@ -288,23 +291,23 @@ class Facts(OfferingFacts):
 
     def room(self, host: Host) -> int:
         """Return what a node has for the replicas that the plan adds, packed."""
-        if host.lot is not None:
-            return host.lot.room
+        if host.launch_class is not None:
+            return host.launch_class.room
         amounts = zip(self.by_name(host.allocatable), self.by_name(host.used), strict=True)
         return self.packing.room(whole - taken for whole, taken in amounts)
 
-    def may_meet(self, site: Site, keys: Iterable[str], manners: int) -> bool:
-        """Whether one node of the site can meet the requirements of all these workloads (of these manners) at once."""
-        known = site.contents.get(manners)
+    def may_meet(self, site: Site, keys: Iterable[str], classes: int) -> bool:
+        """Whether one node of the site can meet the requirements of all these workloads, of these classes, at once."""
+        known = site.contents.get(classes)
         if known is None:
-            known = site.contents[manners] = self.together(site.description, site.undefined, keys)
+            known = site.contents[classes] = self.together(site.description, site.undefined, keys)
         return known
 
     def together(self, description: Requirements, undefined: frozenset[str], keys: Iterable[str]) -> bool:
         """Whether one node can meet the requirements of all these workloads at once, with some term of each."""
         # Hundreds of workloads may share a node, but few differ in what they require.
-        wishes = tuple(dict.fromkeys(self.terms(self.workloads[key]) for key in keys))
-        return _can_meet_all(description, undefined, wishes)
+        terms = tuple(dict.fromkeys(self.terms(self.workloads[key]) for key in keys))
+        return _can_meet_all(description, undefined, terms)
 
     def meets(self, description: Requirements, undefined: frozenset[str], workload: Workload) -> bool:
         """Whether such a node meets the requirements of this workload alone."""
@@ -317,12 +320,12 @@ class Facts(OfferingFacts):
 
 
 def _can_meet_all(
-    description: Requirements, undefined: frozenset[str], wishes: Sequence[tuple[Requirements, ...]]
+    description: Requirements, undefined: frozenset[str], terms: Sequence[tuple[Requirements, ...]]
 ) -> bool:
-    if not wishes:
+    if not terms:
         return True
-    rest = wishes[1:]
+    rest = terms[1:]
     return any(
         description.admits(term, undefined) and (not rest or _can_meet_all(description.merged(term), undefined, rest))
-        for term in wishes[0]
+        for term in terms[0]
     )

@@ -35,7 +35,7 @@ class Listed:
     least: Sequence[int]  # room over all of them, by ``resource_names``
     zone_ids: frozenset[str]
     places: Mapping[str, tuple[Place, ...]]  # by instance type
-    fine: int = 0  # manners of workloads that all of them may run
+    fine: int = 0  # placement classes of workloads that all of them may run
 
 
 class _Bought(NamedTuple):

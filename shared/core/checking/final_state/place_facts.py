@@ -43,7 +43,7 @@ class PlaceFacts(DemandFacts):
         self._bases: dict[tuple[str, str], Requirements] = {}
         self._descriptions: dict[tuple[str, OfferingKey], Requirements | None] = {}
         self._labels: dict[str | None, tuple[Requirement, ...]] = {}
-        self._wishes: dict[int, tuple[Requirements, ...]] = {}
+        self._terms_elsewhere: dict[int, tuple[Requirements, ...]] = {}
         self._fitting: dict[tuple[str, str, int], int] = {}
         self._accepted: dict[tuple[str, int, int], dict[Place, bool]] = {}
 
@@ -148,11 +148,13 @@ class PlaceFacts(DemandFacts):
 
     def accepts(self, pool: NodePool, type_name: str, places: Iterable[Place], workload: Workload) -> bool:
         """Whether requirements and ladder let a replica run on a node of the pool and type in each of the places."""
-        kind = self.kind(workload)
-        fitting = self._fitting.get((pool.name, type_name, kind))
+        offering_class = self.offering_class(workload)
+        fitting = self._fitting.get((pool.name, type_name, offering_class))
         if fitting is None:
-            fitting = self._fitting[pool.name, type_name, kind] = self._fitting_terms(pool, type_name, workload, kind)
-        accepted = self._accepted.setdefault((pool.name, kind, fitting), {})
+            fitting = self._fitting[pool.name, type_name, offering_class] = self._fitting_terms(
+                pool, type_name, workload, offering_class
+            )
+        accepted = self._accepted.setdefault((pool.name, offering_class, fitting), {})
         for place in places:
             known = accepted.get(place)
             if known is None:
@@ -169,17 +171,19 @@ class PlaceFacts(DemandFacts):
             and self.place_allows(pool.requirements, place)
         )
 
-    def _fitting_terms(self, pool: NodePool, type_name: str, workload: Workload, kind: int) -> int:
+    def _fitting_terms(self, pool: NodePool, type_name: str, workload: Workload, offering_class: int) -> int:
         """Return which terms the pool's nodes of this type meet, wherever they are: a bit each."""
         if not self.allows_type(pool, type_name):
             return 0
-        wishes = self._wishes.get(kind)
-        if wishes is None:
-            wishes = self._wishes[kind] = tuple(term.without(_OF_A_PLACE) for term in self.terms(workload))
-        return sum(1 << index for index, wish in enumerate(wishes) if not wish or self._meets(pool, type_name, wish))
+        terms = self._terms_elsewhere.get(offering_class)
+        if terms is None:
+            terms = self._terms_elsewhere[offering_class] = tuple(
+                term.without(_OF_A_PLACE) for term in self.terms(workload)
+            )
+        return sum(1 << index for index, term in enumerate(terms) if not term or self._meets(pool, type_name, term))
 
-    def _meets(self, pool: NodePool, type_name: str, wish: Requirements) -> bool:
+    def _meets(self, pool: NodePool, type_name: str, term: Requirements) -> bool:
         # Only what is said of the keys in question: to merge everything for each type would take most of the time.
         said = (pool.requirements, self.types[type_name].requirements, self._pool_facts(pool))
-        facts = Requirements.of(*[part[key] for key in wish for part in said if key in part])
-        return facts.admits(wish, labels.WELL_KNOWN)
+        facts = Requirements.of(*[part[key] for key in term for part in said if key in part])
+        return facts.admits(term, labels.WELL_KNOWN)

@@ -70,11 +70,11 @@ class ResidualCheck:
         rules = (workload.topology_spread, workload.affinity, workload.anti_affinity, self._is_bound(workload))
         labels_seen = tuple(sorted(workload.labels.items())) if any(rules) else ()
         is_capped = workload.max_price_micro_usd_per_hour is not None
-        manner, needs = self._facts.manner(workload), self._facts.needs(workload)
-        alike = (manner, needs, is_capped, workload.namespace, labels_seen, rules)
-        if alike not in self._rooms_found:
-            self._rooms_found[alike] = self._room(workload)
-        return self._rooms_found[alike]
+        placement_class, needs = self._facts.placement_class(workload), self._facts.needs(workload)
+        about = (placement_class, needs, is_capped, workload.namespace, labels_seen, rules)
+        if about not in self._rooms_found:
+            self._rooms_found[about] = self._room(workload)
+        return self._rooms_found[about]
 
     def _room(self, workload: Workload) -> str | None:
         bound = self._is_bound(workload)
@@ -207,7 +207,9 @@ class ResidualCheck:
     def _priority_inversions(self) -> Iterator[Violation]:
         """No lower-priority replica holds a reserved unit that a higher-priority one, paid or waiting, could use."""
         facts = self._facts
-        pending = [alike.first for alike in facts.alike if not facts.pending.keys().isdisjoint(alike.workloads)]
+        pending = [
+            class_.first for class_ in facts.workload_classes if not facts.pending.keys().isdisjoint(class_.workloads)
+        ]
         if len({workload.priority for workload in pending}) < 2:
             return
         waiting = self._waiting()
