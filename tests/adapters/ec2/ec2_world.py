@@ -17,10 +17,10 @@ from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatu
 from shared.core.model.plan import OfferingKey
 from shared.core.scheduling_terms.resources import Resources
 from tests.embedded.ec2.support import Cloud
-from tests.usecases.worlds.launch_world import instance_type
+from tests.usecases.worlds.launch_world import launchable
 
 DEPLOYMENT = "test"
-TYPES = {name: instance_type(name, 96_000) for name in ("m5.large", "m5.xlarge", "p5.48xlarge")}
+TYPES = {name: launchable(name, 96_000) for name in ("m5.large", "m5.xlarge", "p5.48xlarge")}
 
 
 class Ec2World:

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shared.core.checker import Violation, ViolationCode, check
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
 from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import (
@@ -25,6 +25,7 @@ from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
+from tests.fakes import values
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GIB = 2**30
@@ -40,39 +41,15 @@ def one_of(key: str, *values: str) -> Requirement:
 
 
 def instance_type(name: str, cpus: int, **changes: Any) -> InstanceType:
+    """A type with 4 GiB a vCPU; spot costs two fifths."""
     price = PRICES.get(name, cpus * 50_000)
-    offerings = tuple(
-        Offering(zone, zone_id, market, price if market is ON_DEMAND else price * 4 // 10)
-        for zone, zone_id in ZONES.items()
-        for market in (ON_DEMAND, SPOT)
-    )
-    whole = InstanceType(
-        name=name,
-        requirements=Requirements.of(
-            one_of(labels.INSTANCE_TYPE, name), one_of(labels.ARCH, "amd64"), one_of(labels.OS, "linux")
-        ),
-        capacity=Resources.of({"cpu": cpus * 1000, "memory": cpus * 4 * GIB, "pods": 29}),
-        overhead=Resources.of({}),
-        offerings=offerings,
-        on_demand_price_micro_usd_per_hour=price,
-    )
-    return replace(whole, **changes)
+    offered = values.sold({ON_DEMAND: price, SPOT: price * 4 // 10}, ZONES.items())
+    return replace(values.instance_type(name, cpus, 4 * cpus, offered, pods=29), **changes)
 
 
 def reservation(**changes: Any) -> CapacityReservation:
-    whole = CapacityReservation(
-        id="cr-1",
-        owner_id="111122223333",
-        instance_type=SMALL,
-        zone="zone-1",
-        zone_id="az1",
-        kind=ReservationKind.DEFAULT,
-        state="active",
-        total_count=2,
-        available_count=2,
-        free_units=2,
-    )
-    return replace(whole, **changes)
+    about = {"instance_type": SMALL, "zone": "zone-1", "zone_id": "az1"}
+    return values.reservation(**about | {"total_count": 2, "available_count": 2, "free_units": 2} | changes)
 
 
 def node_class(*reservation_ids: str, **changes: Any) -> NodeClass:

@@ -10,8 +10,8 @@ from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
 from shared.core.disruption.effort import EFFORT_A_PASS
 from shared.core.disruption.simulation import merged_placements
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.node_class import NodeClass, NodeClassStatus
 from shared.core.model.node_pool import Disruption, DisruptionReason, NodePool
@@ -25,6 +25,7 @@ from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
+from tests.fakes import values
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 RESERVED, SPOT, ON_DEMAND = CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND
@@ -35,19 +36,8 @@ ALL_OF_THEM = 1_000_000
 
 def instance_type(name: str, cpus: int, *, on_demand: int | None, spot: int | None = None) -> InstanceType:
     """A type with 4 GiB per vCPU, in zone-1; prices in micro-USD an hour, None where it is not sold."""
-    offered = [(ON_DEMAND, on_demand), (SPOT, spot)]
-    return InstanceType(
-        name=name,
-        requirements=Requirements.of(
-            Requirement.new(labels.INSTANCE_TYPE, Operator.IN, (name,)),
-            Requirement.new(labels.ARCH, Operator.IN, ("amd64",)),
-            Requirement.new(labels.OS, Operator.IN, ("linux",)),
-        ),
-        capacity=Resources.of({"cpu": cpus * 1000, "memory": 4 * cpus * GIB, "pods": 110}),
-        overhead=Resources.of({}),
-        offerings=tuple(Offering("zone-1", "z1", market, price) for market, price in offered if price is not None),
-        on_demand_price_micro_usd_per_hour=on_demand,
-    )
+    prices = {market: price for market, price in ((ON_DEMAND, on_demand), (SPOT, spot)) if price is not None}
+    return values.instance_type(name, cpus, 4 * cpus, values.sold(prices, [("zone-1", "z1")]))
 
 
 SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
@@ -68,10 +58,9 @@ def workload(name: str, cpus: int, **changes: object) -> Workload:
 
 
 def reservation(identity: str, type_name: str, total: int, free: int, **changes: object) -> CapacityReservation:
-    whole = CapacityReservation(
-        identity, "1", type_name, "zone-1", "z1", ReservationKind.DEFAULT, "active", total, free, free_units=free
-    )
-    return replace(whole, **changes)  # type: ignore[arg-type]  # as above
+    about = {"owner_id": "1", "instance_type": type_name, "zone": "zone-1", "zone_id": "z1"}
+    counts = {"total_count": total, "available_count": free, "free_units": free}
+    return values.reservation(identity, **about | counts | changes)
 
 
 @dataclass

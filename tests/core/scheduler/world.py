@@ -26,6 +26,7 @@ from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
+from tests.fakes import values
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RESERVED, SPOT, ON_DEMAND = CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND
@@ -68,14 +69,14 @@ def fx_type(
 ) -> InstanceType:
     usual = fx_price(cpus, gib, len(extra or {})) if price is None else price
     prices = usual if isinstance(usual, Mapping) else {SPOT: usual, ON_DEMAND: usual}
-    return InstanceType(
-        name=name,
+    offerings = [Offering(zone, f"id-{zone}", market, prices[market]) for market, zone in offered]
+    whole = values.instance_type(name, cpus, gib, offerings, pods=pods, extra=extra or {})
+    return replace(
+        whole,
         requirements=Requirements.of(
             one_of(labels.INSTANCE_TYPE, name), one_of(labels.ARCH, arch), one_of(labels.OS, *systems)
         ),
-        capacity=Resources.of({"cpu": cpus * 1000, "memory": gib * GIB, "pods": pods, **(extra or {})}),
         overhead=Resources.of({"cpu": 100, "memory": 10 * MIB}),
-        offerings=tuple(Offering(zone, f"id-{zone}", market, prices[market]) for market, zone in offered),
         on_demand_price_micro_usd_per_hour=prices.get(ON_DEMAND),
     )
 
@@ -96,19 +97,9 @@ def fx_ladder(count: int) -> tuple[InstanceType, ...]:
 
 
 def reservation(identity: str, instance_type: str, units: int, **changes: Any) -> CapacityReservation:
-    whole = CapacityReservation(
-        id=identity,
-        owner_id="111122223333",
-        instance_type=instance_type,
-        zone="zone-1",
-        zone_id="id-zone-1",
-        kind=ReservationKind.DEFAULT,
-        state="active",
-        total_count=units,
-        available_count=units,
-        free_units=units,
-    )
-    return replace(whole, **changes)
+    about = {"instance_type": instance_type, "zone": "zone-1", "zone_id": "id-zone-1"}
+    counts = {"total_count": units, "available_count": units, "free_units": units}
+    return values.reservation(identity, **about | counts | changes)
 
 
 def block(identity: str, instance_type: str, units: int, *, ends_in: timedelta, **changes: Any) -> CapacityReservation:

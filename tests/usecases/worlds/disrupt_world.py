@@ -10,12 +10,9 @@ from typing import Any
 from shared.core.disruption.command import DisruptionDecision
 from shared.core.disruption.decision_ids import LATEST_DECISION
 from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_claim import OPEN_LEASE_STATES, ClaimState, NodeClaim
 from shared.core.model.policy import SchedulingPolicy
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.serialisation.json_codec import loads
 from shared.ports.errors import TransientError
@@ -34,38 +31,24 @@ from tests.fakes.effects import Effects, Killed
 from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.fakes.system import SequentialIds
 from tests.fakes.unit_moves import FakeUnitMover
+from tests.fakes.values import instance_type, sold
 from tests.usecases.worlds.launch_world import ZONES, World, node_class
 from tests.usecases.worlds.planning_world import node_class_manifest, node_pool_manifest, solve
 
 GIB = 1 << 30
 
 
-def instance_type(name: str, cpus: int, price: int, gpus: int = 0) -> InstanceType:
+def priced(name: str, cpus: int, price: int, **extra: int) -> InstanceType:
     """A type with 4 GiB a core; spot costs a third. Prices in micro-USD an hour."""
-    capacity = {"cpu": cpus * 1000, "memory": 4 * cpus * GIB, "pods": 110}
-    return InstanceType(
-        name=name,
-        requirements=Requirements.of(
-            Requirement.new(labels.INSTANCE_TYPE, Operator.IN, (name,)),
-            Requirement.new(labels.ARCH, Operator.IN, ("amd64",)),
-            Requirement.new(labels.OS, Operator.IN, ("linux",)),
-        ),
-        capacity=Resources.of(capacity | ({"nvidia.com/gpu": gpus} if gpus else {})),
-        overhead=Resources.of({}),
-        offerings=tuple(
-            Offering(zone, zone_id, capacity_type, price if capacity_type is CapacityType.ON_DEMAND else price // 3)
-            for zone, zone_id in ZONES
-            for capacity_type in (CapacityType.ON_DEMAND, CapacityType.SPOT)
-        ),
-        on_demand_price_micro_usd_per_hour=price,
-    )
+    prices = {CapacityType.ON_DEMAND: price, CapacityType.SPOT: price // 3}
+    return instance_type(name, cpus, 4 * cpus, sold(prices, ZONES), extra=extra)
 
 
 TYPES = (
-    instance_type("m5.large", 2, 96_000),
-    instance_type("m5.xlarge", 4, 192_000),
-    instance_type("m5.4xlarge", 16, 768_000),
-    instance_type("p5.48xlarge", 192, 98_320_000, gpus=8),
+    priced("m5.large", 2, 96_000),
+    priced("m5.xlarge", 4, 192_000),
+    priced("m5.4xlarge", 16, 768_000),
+    priced("p5.48xlarge", 192, 98_320_000, **{"nvidia.com/gpu": 8}),
 )
 
 

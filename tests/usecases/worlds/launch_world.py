@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_claim import ClaimState, DrainReason, Lease, NodeClaim
 from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
 from shared.core.model.node_pool import NodePool
@@ -15,7 +15,6 @@ from shared.core.model.snapshot import PlacedReplicas
 from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.safety.endings import Bounds
 from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.ports.messaging import LaunchBatch
@@ -47,38 +46,26 @@ from tests.fakes.stores.launches import MemoryLaunchAttempts, MemoryPolicy, Memo
 from tests.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from tests.fakes.stores.state import MemoryState
 from tests.fakes.system import ManualClock
-from tests.fakes.values import reservation, workload_record
+from tests.fakes.values import instance_type, reservation, sold, workload_record
 
 ZONES = (("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2"))
 PRICES = {"m5.large": 96_000, "m5.xlarge": 192_000, "m6g.large": 77_000, "p5.48xlarge": 98_320_000}
 DEPLOYMENT = "test"
 
 
-def instance_type(name: str, price: int, *, gpus: int = 0, arch: str = "amd64") -> InstanceType:
-    capacity = {"cpu": 192_000, "memory": 1 << 41, "pods": 110} | ({"nvidia.com/gpu": gpus} if gpus else {})
-    return InstanceType(
-        name=name,
-        requirements=Requirements.of(
-            Requirement.new(labels.INSTANCE_TYPE, Operator.IN, (name,)),
-            Requirement.new(labels.ARCH, Operator.IN, (arch,)),
-            Requirement.new(labels.INSTANCE_FAMILY, Operator.IN, (name.partition(".")[0],)),
-        ),
-        capacity=Resources.of(capacity),
-        overhead=Resources.of({}),
-        offerings=tuple(
-            Offering(zone, zone_id, capacity_type, price if capacity_type is CapacityType.ON_DEMAND else price // 3)
-            for zone, zone_id in ZONES
-            for capacity_type in (CapacityType.ON_DEMAND, CapacityType.SPOT)
-        ),
-        on_demand_price_micro_usd_per_hour=price,
-    )
+def launchable(name: str, price: int, *, gpus: int = 0, arch: str = "amd64") -> InstanceType:
+    """A large type in two zones; spot costs a third. Prices in micro-USD an hour."""
+    prices = {CapacityType.ON_DEMAND: price, CapacityType.SPOT: price // 3}
+    found = instance_type(name, 192, 2048, sold(prices, ZONES), extra={"nvidia.com/gpu": gpus} if gpus else {})
+    known = {labels.ARCH: arch, labels.INSTANCE_FAMILY: name.partition(".")[0]}
+    return replace(found, requirements=Requirements({**found.requirements, **Requirements.from_labels(known)}))
 
 
 CATALOGUE = (
-    instance_type("m5.large", PRICES["m5.large"]),
-    instance_type("m5.xlarge", PRICES["m5.xlarge"]),
-    instance_type("m6g.large", PRICES["m6g.large"], arch="arm64"),
-    instance_type("p5.48xlarge", PRICES["p5.48xlarge"], gpus=8),
+    launchable("m5.large", PRICES["m5.large"]),
+    launchable("m5.xlarge", PRICES["m5.xlarge"]),
+    launchable("m6g.large", PRICES["m6g.large"], arch="arm64"),
+    launchable("p5.48xlarge", PRICES["p5.48xlarge"], gpus=8),
 )
 
 

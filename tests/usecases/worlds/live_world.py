@@ -11,7 +11,7 @@ from shared.ports.messaging import LaunchBatch
 from tests.adapters.ec2.ec2_world import Ec2World
 from tests.fakes.effects import Effects
 from tests.fakes.stores.capacity_blocks import MemoryBootFailures
-from tests.usecases.worlds.launch_world import PRICES, World, instance_type
+from tests.usecases.worlds.launch_world import PRICES, World, launchable
 
 
 class LiveWorld(World):
@@ -29,7 +29,7 @@ class LiveWorld(World):
         self.policy.classes["default"] = self.aws.node_class
         self.effects = Effects()
         self.state.offerings.save_catalogue(
-            [instance_type(name, price) for name, price in PRICES.items() if name != "m6g.large"]
+            [launchable(name, price) for name, price in PRICES.items() if name != "m6g.large"]
         )
         self.add_workload(replicas=100)
 

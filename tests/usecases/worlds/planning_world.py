@@ -7,14 +7,13 @@ from typing import Any
 from shared.core import scheduler
 from shared.core.capacity.catalogue import DiscoveredType
 from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms import labels as known
 from shared.core.scheduling_terms.efa import EFA, EfaCard
 from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
 from shared.ports.discovery import ZoneOfferings
 from shared.ports.policy import PolicyKind, PutPolicy
 from shared.ports.state import ReservationRecord, WorkloadRecord
@@ -35,7 +34,7 @@ from tests.fakes.stores.capacity_blocks import MemoryBootFailures
 from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.fakes.stores.state import MemoryState
 from tests.fakes.system import ManualClock, SequentialIds
-from tests.fakes.values import workload_record
+from tests.fakes.values import instance_type, workload_record
 
 ZONES = ZoneOfferings(
     dict.fromkeys(("p5.48xlarge", "m5.large", "m5.4xlarge"), ("use1-az1", "use1-az2", "use1-az3")),
@@ -45,24 +44,21 @@ ON_DEMAND = {"p5.48xlarge": 55_040_000, "m5.large": 96_000, "m5.4xlarge": 768_00
 SPOT = {(name, f"us-east-1{letter}"): price * 3 // 10 for name, price in ON_DEMAND.items() for letter in "abc"}
 
 
-def instance_type(name: str, cpu: int, memory_gib: int, gpu: int = 0, efa: int = 0) -> DiscoveredType:
+def discovered(name: str, cpus: int, gib: int, efa: int = 0, **extra: int) -> DiscoveredType:
     """A type with the labels that matter here."""
-    found = Requirements.from_labels(
-        {known.INSTANCE_TYPE: name, known.ARCH: "amd64", known.OS: "linux", known.REGION: "us-east-1"}
-    )
-    capacity = {"cpu": cpu * 1000, "memory": memory_gib << 30, "pods": 200}
-    capacity |= {name: count for name, count in (("nvidia.com/gpu", gpu), (EFA, efa)) if count}
+    found = instance_type(name, cpus, gib, pods=200, extra={**extra, EFA: efa} if efa else extra)
+    known_labels = Requirements({**found.requirements, **Requirements.from_labels({known.REGION: "us-east-1"})})
     cards = tuple(EfaCard(index, 2) for index in range(efa))
     return DiscoveredType(
-        InstanceType(name, found, Resources.of(capacity), Resources.of({}), efa_cards=cards),
+        replace(found, requirements=known_labels, efa_cards=cards),
         frozenset({CapacityType.ON_DEMAND, CapacityType.SPOT}),
     )
 
 
 TYPES = (
-    instance_type("m5.4xlarge", 16, 64),
-    instance_type("m5.large", 2, 8),
-    instance_type("p5.48xlarge", 192, 2048, 8, efa=32),
+    discovered("m5.4xlarge", 16, 64),
+    discovered("m5.large", 2, 8),
+    discovered("p5.48xlarge", 192, 2048, efa=32, **{"nvidia.com/gpu": 8}),
 )
 
 
