@@ -1,13 +1,14 @@
 """Reserved offerings inside the scheduler: what Karpenter reaches after its last loop, in one pass (rules 2 and 3)."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from shared.core.model.plan import ReasonCode
 from shared.core.model.workload import Gang
 from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator
+from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import (
@@ -17,15 +18,19 @@ from tests.core.scheduler.world import (
     demand,
     fx_anti,
     fx_reserved,
+    fx_type,
     launched,
     markets,
     near,
+    node,
     node_class,
     placed_count,
+    plain,
     planned,
     pool,
     require,
     reservation,
+    spread,
     types_launched,
     unplaced_count,
     with_demand,
@@ -173,3 +178,50 @@ def test_nobody_joins_a_node_that_is_bought_and_leaves_units_to_the_less_importa
     units = [launch.placements for launch in plan.launches if launch.offering.reservation_id]
     assert "ns/joining" in {item.workload_key for placements in units for item in placements}
     assert unplaced_count(plan) == 0
+
+
+# -- rules over zones and markets
+
+FAR = {"zone": "zone-3", "zone_id": "id-zone-3"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "replicas", "reserved"),
+    [
+        ({"topology_spread": (spread(labels.ZONE),)}, 1, 1),
+        ({"topology_spread": (spread(labels.ZONE),)}, 2, 1),
+        ({"topology_spread": (spread(labels.ZONE),)}, 4, 2),
+        ({"topology_spread": (spread(labels.ZONE, 2),)}, 2, 2),
+        ({"topology_spread": (spread(labels.CAPACITY_TYPE),)}, 1, 1),
+        ({"affinity": (near(labels.ZONE),)}, 2, 2),
+        ({"affinity": (near(labels.ZONE),)}, 3, 2),
+    ],
+)
+def test_rules_over_domains_use_units_as_far_as_they_hold(rules: Any, replicas: int, reserved: int) -> None:
+    """Two units are free in zone 3, where nothing else is cheaper or less crowded."""
+    snapshot = plain(fx_type("small", 2, 2), reservations=(reservation("r", "small", 2, **FAR),))
+    plan = planned(with_demand(snapshot, demand(workload(cpu=1800, **rules), replicas)))
+    assert launched(plan)["small:r"] == reserved
+    assert unplaced_count(plan) == 0
+
+
+@pytest.mark.parametrize("rules", [{"topology_spread": (spread(labels.ZONE),)}, {"affinity": (near(labels.ZONE),)}])
+def test_rules_over_zones_use_a_running_node_before_a_new_one(rules: Any) -> None:
+    small = fx_type("small", 2, 2)
+    plan = planned(with_demand(plain(small, nodes=(node("n-1", small, zone="zone-3"),)), demand(workload(**rules))))
+    assert [placed.claim_id for placed in plan.existing] == ["n-1"]
+
+
+def test_units_go_to_the_important_who_want_one_zone_before_the_others() -> None:
+    snapshot = plain(fx_type("small", 2, 2), reservations=(reservation("r", "small", 2, **FAR),))
+    together = workload("important", cpu=1800, priority=5, affinity=(near(labels.ZONE, app="important"),))
+    plan = planned(with_demand(snapshot, demand(together, 2), demand(workload("other", cpu=1800), 2)))
+    on_units = [launch for launch in plan.launches if launch.offering.reservation_id == "r"]
+    assert [placed.workload_key for launch in on_units for placed in launch.placements] == ["ns/important"]
+
+
+def test_of_equally_empty_zones_pools_of_more_weight_decide() -> None:
+    pools = (pool("light"), pool("heavy", Requirement.new(labels.ZONE, Operator.IN, ("zone-3",)), weight=90))
+    snapshot = plain(fx_type("small", 2, 2), node_pools=pools)
+    plan = planned(with_demand(snapshot, demand(workload(cpu=1800, topology_spread=(spread(labels.ZONE),)))))
+    assert [launch.node_pool_name for launch in plan.launches] == ["heavy"]

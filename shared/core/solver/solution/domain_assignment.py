@@ -1,12 +1,13 @@
 """Which groups can be packed by counts, and in which domains: zone rules are kept by construction (docs/scheduler.md).
 
 A connected component of the groups whose terms are all *simple* is packed by counts: its replicas are assigned to
-domains beforehand, by water filling, so that every spread is even and every affinity has one domain. All other
-components are inserted replica by replica.
+domains beforehand, by water filling, so that every spread is even and every affinity has one domain. Where there is
+room that costs nothing more they go there, as far as the rules let them. All other components are inserted replica by
+replica.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter, le
@@ -16,12 +17,17 @@ from shared.core.solver.problem.components import Component
 from shared.core.solver.problem.groups import EquivalenceClass, Group, RelaxedGroup
 from shared.core.solver.problem.topology import SpreadTerm
 from shared.core.solver.problem.vectors import Vector, mask_of
+from shared.core.solver.solution.free_room import FreeRoom
 from shared.core.solver.solution.partial_plan import PartialPlan
 
 # Domains that an offering decides. Others (families, custom labels) are rare and are inserted one by one.
 _PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
-# By requirement sets and domain: sizes, largest first, and the cheapest rate of each resource.
-_Table = dict[tuple[int, str], tuple[list[Vector], list[float]]]
+# By requirement sets, tier of the pool and domain: sizes, largest first, and the cheapest rate of each resource.
+_Table = dict[tuple[int, int, str], tuple[list[Vector], list[float]]]
+
+
+_Price = tuple[int, int]  # the tier of the heaviest pool that sells, and atto-USD an hour
+_NOT_SOLD: _Price = (1 << 30, 0)
 
 
 @dataclass(slots=True, eq=False)  # not frozen: a large demand has ten thousand, and those take longer to make
@@ -59,33 +65,44 @@ def assign_domains(
 
 
 class DomainCosts:
-    """Where a group can be bought at all, and for how much a replica; plus what was assigned to each domain so far.
+    """Where a group has room, can be bought at all, and for how much; plus what was assigned to each domain so far.
 
     ``loads`` is by topology key and domain.
     """
 
     def __init__(self, state: PartialPlan) -> None:
+        self._state = state
+        self._free: dict[str, FreeRoom] = {}
         self._bought = [option for option in state.catalogue.options if option.reservation is None]
         self._tables: dict[str, _Table] = {}
-        self._known: dict[tuple[int, Vector, str], dict[str, float]] = {}
+        self._known: dict[tuple[int, Vector, str], dict[str, _Price]] = {}
         self.loads: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
 
-    def of(self, group: Group, topology_key: str) -> Mapping[str, float]:
-        """Return about what a replica costs (never more than it will), by domain where it can be bought at all."""
+    def free(self, topology_key: str) -> FreeRoom:
+        """Return what is left of the room that costs nothing more, by the domains of the key."""
+        if topology_key not in self._free:
+            self._free[topology_key] = FreeRoom.of(self._state, topology_key)
+        return self._free[topology_key]
+
+    def of(self, group: Group, topology_key: str) -> Mapping[str, _Price]:
+        """Return the tier of the heaviest pool that sells, and about what a replica costs there, by domain.
+
+        It never costs less. Domains where it cannot be bought at all are left out.
+        """
         accepted, request = group.requirement_sets[0], group.request
         if (known := self._known.get((accepted, request, topology_key))) is None:
             known = self._known[accepted, request, topology_key] = {}
-            for (requirement_sets, domain), (sizes, rates) in self._table(topology_key).items():
+            for (requirement_sets, tier, domain), (sizes, rates) in self._table(topology_key).items():
                 if requirement_sets & accepted and any(all(map(le, request, size)) for size in sizes):
                     price = max(asked * rate for asked, rate in zip(request, rates, strict=True) if asked)
-                    known[domain] = min(price, known.get(domain, price))
+                    known[domain] = min((tier, round(price)), known.get(domain, (tier, round(price))))
         return known
 
     def _table(self, topology_key: str) -> "_Table":
         if (table := self._tables.get(topology_key)) is None:
-            prices: defaultdict[tuple[int, str], dict[Vector, int]] = defaultdict(dict)
+            prices: defaultdict[tuple[int, int, str], dict[Vector, int]] = defaultdict(dict)
             for option in self._bought:
-                sizes = prices[option.requirement_sets, option.place_labels[topology_key]]
+                sizes = prices[option.requirement_sets, option.entry.tier, option.place_labels[topology_key]]
                 sizes[option.allocatable] = min(option.price, sizes.get(option.allocatable, option.price))
             table = self._tables[topology_key] = {}
             for where, sizes in prices.items():
@@ -148,25 +165,33 @@ def _lead_themselves(classes: Iterable[EquivalenceClass], term: int) -> bool:
     )
 
 
+# Branches: comprehensions of a line each around one loop over domains.
 def _one_domain(
     state: PartialPlan, groups: Sequence[Group], key: str, term: int, domains: DomainCosts
 ) -> list[DomainBatch] | None:
-    """Put the whole component into one domain: where it already is, else the cheapest, else the least loaded."""
+    """Put the whole component into one domain: where it is already, else the cheapest, else the least loaded."""
     matched = state.ledger.by_term[term].matched
     populated = {domain for domain, count in matched.items() if count > 0}
-    allowed = set.intersection(*(set(domains.of(group, key)) for group in groups))
-    if populated:
-        allowed &= populated
-    if not allowed:
+    wanted = [(group.relaxed[0], state.remaining[group.index]) for group in groups]
+    loads, offers = domains.loads[key], [domains.of(group, key) for group in groups]
+    free = domains.free(key)
+    rooms = [free.by_domain(relaxed, 1) for relaxed, _ in wanted]
+    costs: dict[str, _Price] = {}
+    for domain in populated or set[str]().union(*offers, *rooms):
+        room = free.within(domain)
+        paid = [count - room.take(relaxed, domain, count) for relaxed, count in wanted]
+        if all(domain in offered for offered, count in zip(offers, paid, strict=True) if count):
+            prices = [(*offered[domain], count) for offered, count in zip(offers, paid, strict=True) if count]
+            tier = max((tier for tier, _, _ in prices), default=0)
+            costs[domain] = tier, sum(price * count for _, price, count in prices)
+    if not costs:
         return None
-    prices = {
-        domain: sum(domains.of(group, key)[domain] * state.remaining[group.index] for group in groups)
-        for domain in allowed
-    }
-    loads = domains.loads[key]
-    chosen = min(allowed, key=lambda domain: (round(prices[domain], 9), loads[domain], domain))
-    loads[chosen] += sum(_weight(group) * state.remaining[group.index] for group in groups)
-    return [DomainBatch(group.relaxed[0], (key, chosen), state.remaining[group.index]) for group in groups]
+    # What costs nothing goes before pools of more weight: that only orders what is bought.
+    chosen = min(costs, key=lambda domain: (costs[domain][1] > 0, costs[domain], loads[domain], domain))
+    for relaxed, count in wanted:
+        free.take(relaxed, chosen, count)
+        loads[chosen] += _weight(relaxed.group) * count
+    return [DomainBatch(relaxed, (key, chosen), count) for relaxed, count in wanted]
 
 
 def _weight(group: Group) -> float:
@@ -180,12 +205,13 @@ def _even(
 ) -> list[DomainBatch] | None:
     """Deal every replica that some spread counts to the emptiest domain; None when a constraint would not hold.
 
-    Those go first that can be bought in the fewest domains.
+    Those go first that can be bought in the fewest domains. Within what the spread allows, room that costs nothing more
+    draws replicas from where they would be paid for.
     """
     universe = sorted({domain for spread in spreads for domain in spread.domains})
     matched = {spread.term: state.ledger.by_term[spread.term].matched for spread in spreads}
     counts = {term: {**dict.fromkeys(universe, 0), **found} for term, found in matched.items()}
-    loads = domains.loads[key]
+    loads, free = domains.loads[key], domains.free(key)
     batches: list[DomainBatch] = []
     mask = mask_of(counts)
     offers = [(domains.of(group, key), group) for group in groups]
@@ -194,28 +220,69 @@ def _even(
         if not counting:
             batches.append(DomainBatch(group.relaxed[0], None, remaining))
             continue
-        allowed = [domain for domain in universe if domain in offered]
-        if not allowed:
+        relaxed, term = group.relaxed[0], counting.bit_length() - 1
+        rooms = free.by_domain(relaxed, remaining)
+        order = {
+            name: (offered.get(name, _NOT_SOLD), loads[name]) for name in universe if rooms[name] or name in offered
+        }
+        if not order:
             return None
-        for domain, count in _water_filled(counts[counting.bit_length() - 1], loads, allowed, remaining):
-            batches.append(DomainBatch(group.relaxed[0], (key, domain), count))
+        placed = _water_filled(counts[term], order, remaining)
+        _draw(placed, rooms, order, counts[term], [spread for spread in spreads if spread.term == term])
+        for domain, count in sorted(placed.items()):
+            if domain not in offered and count > rooms[domain]:
+                return None
+            free.take(relaxed, domain, count)
+            batches.append(DomainBatch(relaxed, (key, domain), count))
             loads[domain] += count * _weight(group)
     # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
     is_even = all(spread.excess(counts[spread.term], domain) <= 0 for spread in spreads for domain in spread.domains)
     return batches if is_even else None
 
 
-def _water_filled(
-    counts: dict[str, int], loads: Mapping[str, float], names: Iterable[str], amount: int
-) -> Iterator[tuple[str, int]]:
-    """Pour ``amount`` into the emptiest domains first, as water finds its level; adds to ``counts``."""
-    ordered = sorted([(counts[name], loads[name], name) for name in names])
-    width, total = len(ordered), amount + sum([level for level, _, _ in ordered])
-    while width > 1 and ordered[width - 1][0] * width >= total:  # the water does not rise above the fullest
+def _water_filled(counts: dict[str, int], order: Mapping[str, object], amount: int) -> dict[str, int]:
+    """Pour ``amount`` into the emptiest domains first, as water finds its level, equals in order; adds to ``counts``.
+
+    Return how many go where.
+    """
+    ordered = sorted(order, key=lambda name: (counts[name], order[name], name))
+    width, total = len(ordered), amount + sum([counts[name] for name in ordered])
+    while width > 1 and counts[ordered[width - 1]] * width >= total:  # the water does not rise above the fullest
         width -= 1
-        total -= ordered[width][0]
+        total -= counts[ordered[width]]
     even, rest = divmod(total, width)
-    for position, (level, _, name) in enumerate(ordered[:width]):
+    placed = {}
+    for position, name in enumerate(ordered[:width]):
+        level = counts[name]
         counts[name] = even + (position < rest)
         if counts[name] > level:
-            yield name, counts[name] - level
+            placed[name] = counts[name] - level
+    return placed
+
+
+# Branches: who may leave and who may come in a line each, around one loop.
+def _draw(
+    placed: dict[str, int],
+    rooms: Mapping[str, int],
+    order: Mapping[str, tuple[_Price, float]],
+    counts: dict[str, int],
+    spreads: Iterable[SpreadTerm],
+) -> None:
+    """Move replicas from domains where some are paid for to domains with room for them, while the spreads hold."""
+    while True:
+        paying = [name for name, count in placed.items() if count > rooms[name]]
+        empty = [name for name in order if rooms[name] > placed.get(name, 0)]
+        if not paying or not empty:
+            return
+        source = max(paying, key=lambda name: (counts[name], order[name], name))
+        target = min(empty, key=lambda name: (counts[name], order[name], name))
+        _move(counts, source, target)
+        if any(spread.excess(counts, name) > 0 for spread in spreads for name in spread.domains):
+            _move(counts, target, source)
+            return
+        _move(placed, source, target)
+
+
+def _move(counts: dict[str, int], source: str, target: str) -> None:
+    counts[source] -= 1
+    counts[target] = counts.get(target, 0) + 1
