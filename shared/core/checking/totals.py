@@ -152,15 +152,22 @@ def _limits(facts: Facts) -> Iterator[Violation]:
                 yield Violation(ViolationCode.LIMIT, f"pool {pool.name}", message, keys)
 
 
+# Branches: one loop over launches and one over workloads, and what counts for nothing in a line each.
 def _prices(facts: Facts) -> Iterator[Violation]:
-    """Charge a workload with the new nodes that carry nothing else: any fair sharing of the others charges more."""
+    """Charge a workload with the new nodes that carry nothing else: any fair sharing of the others charges more.
+
+    Each counts as the dearest that it may be launched as; under minValues variety is wanted whatever it costs.
+    """
     if all(class_.first.max_price_micro_usd_per_hour is None for class_ in facts.workload_classes):
         return
     charged: Counter[str] = Counter()
     for launch in facts.plan.launches:
         keys = {item.workload_key for item in launch.placements}
         if len(keys) == 1:
-            charged[keys.pop()] += launch.price_atto_usd_per_hour * launch.count
+            pool = facts.pools.get(launch.node_pool_name)
+            become = () if pool is None or facts.min_values(pool) else launch.alternatives
+            dearest = max([launch.price_atto_usd_per_hour, *map(facts.price_atto_usd, become)])
+            charged[keys.pop()] += dearest * launch.count
     for key, price in sorted(charged.items()):
         workload = facts.workloads.get(key)
         most = None if workload is None else workload.max_price_micro_usd_per_hour

@@ -86,6 +86,7 @@ TOTALS = [
     Case("a limit that an alternative would break", replace(TWO, node_pools=(pool(limits=Resources.of({"cpu": 4000})),)), plan(launch(offering(), {"job": 1}, 2, alternatives=(offering(LARGE),))), V.LIMIT),
     # money
     Case("within the price", snapshot(demand(workload(cpus=2, max_price_micro_usd_per_hour=200_000), 2)), plan(launch(offering(), {"job": 1}, 2))),
+    Case("over the price as what it may be launched as", snapshot(demand(workload(cpus=2, max_price_micro_usd_per_hour=200_000), 2)), plan(launch(offering(), {"job": 1}, 2, alternatives=(offering(LARGE),))), V.MAX_PRICE),
     Case("over the price", snapshot(demand(workload(cpus=2, max_price_micro_usd_per_hour=199_999), 2)), plan(launch(offering(), {"job": 1}, 2)), V.MAX_PRICE),
     Case("a wrong total", TWO, plan(launch(offering(), {"job": 1}, 2), cost_atto_usd_per_hour=1), V.COST),
     Case("a total that includes each node's overhead", TWO, plan(launch(offering(), {"job": 1}, 2), cost_atto_usd_per_hour=2 * 100_007 * 10**12), None, replace(POLICY, node_overhead_micro_usd_per_hour=7)),

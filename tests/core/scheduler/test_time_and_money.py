@@ -234,6 +234,23 @@ def test_a_price_cap_is_on_the_whole_workload() -> None:
     assert plan.unplaced[0].code is ReasonCode.MAX_PRICE
 
 
+@pytest.mark.parametrize(("cap_usd", "types"), [("0.5", ["a"]), ("0.9", ["a", "b"]), ("1.7", ["a", "b", "c"])])
+def test_a_cap_bounds_what_ec2_may_choose_too(cap_usd: str, types: list[str]) -> None:
+    """Types a, b and c cost 0.41, 0.83 and 1.66 USD an hour; one replica fits each."""
+    snapshot = plain(fx_type("a", 2, 2), fx_type("b", 4, 4), fx_type("c", 8, 8))
+    cap = round(float(cap_usd) * 1_000_000)
+    plan = planned(with_demand(snapshot, demand(workload(cpu=1000, max_price_micro_usd_per_hour=cap))))
+    (launch,) = plan.launches
+    assert sorted({key.instance_type for key in (launch.offering, *launch.alternatives)}) == types
+
+
+def test_nodes_share_what_a_cap_leaves_beside_their_prices() -> None:
+    """Two nodes at 0.41 USD: of a cap of 1.10 each may cost 0.13 more, and the next type costs 0.21 more."""
+    snapshot = plain(fx_type("a", 2, 2), fx_type("b", 3, 3))
+    plan = planned(with_demand(snapshot, demand(workload(cpu=1800, max_price_micro_usd_per_hour=1_100_000), 2)))
+    assert {key.instance_type for launch in plan.launches for key in launch.alternatives} == {"a"}
+
+
 @pytest.mark.parametrize(
     ("reason", "told"), [("", "had insufficient capacity"), ("the quota is used up", "rests: the quota is used up")]
 )

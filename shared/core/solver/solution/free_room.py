@@ -37,7 +37,7 @@ class FreeRoom:
 
     def __init__(self, state: PartialPlan, vacancies: Mapping[str, Sequence[_Vacancy]]) -> None:
         self._state = state
-        self._slots = dict(vacancies)
+        self._vacancies = dict(vacancies)
 
     @classmethod
     def of(cls, state: PartialPlan, key: str) -> "FreeRoom":
@@ -53,12 +53,12 @@ class FreeRoom:
 
     def within(self, domain: str) -> "FreeRoom":
         """Return a copy of what a domain has."""
-        return FreeRoom(self._state, {domain: self._slots.get(domain, ())})
+        return FreeRoom(self._state, {domain: self._vacancies.get(domain, ())})
 
     def by_domain(self, relaxed: RelaxedGroup, wanted: int) -> Counter[str]:
         """Return for how many replicas each domain has room; from ``wanted`` on nobody counts."""
         found, room = Counter[str](), self._room(relaxed)
-        for domain, vacancies in self._slots.items():
+        for domain, vacancies in self._vacancies.items():
             for vacancy in vacancies:
                 if copies := room(vacancy):
                     found[domain] += copies * vacancy.count
@@ -69,7 +69,7 @@ class FreeRoom:
     def take(self, relaxed: RelaxedGroup, domain: str, wanted: int) -> int:
         """Use a domain's room for up to ``wanted`` replicas; return for how many there was room."""
         left, request, room, vacancies = wanted, relaxed.group.request, self._room(relaxed), list[_Vacancy]()
-        for vacancy in self._slots.get(domain, ()):
+        for vacancy in self._vacancies.get(domain, ()):
             copies = room(vacancy) if left else 0
             if not copies:
                 vacancies.append(vacancy)
@@ -79,7 +79,7 @@ class FreeRoom:
             parts = ((full, copies), (int(rest > 0), rest), (vacancy.count - full - (rest > 0), 0))
             vacancies += [vacancy.used(nodes, request, each) for nodes, each in parts if nodes]
             left -= full * copies + rest
-        self._slots[domain] = vacancies
+        self._vacancies[domain] = vacancies
         return wanted - left
 
     def _room(self, relaxed: RelaxedGroup) -> Callable[[_Vacancy], int]:

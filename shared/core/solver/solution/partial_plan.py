@@ -1,6 +1,6 @@
 """What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import count as numbers
 
@@ -194,10 +194,24 @@ class PartialPlan:
         """Return what the workload may still spend an hour, in atto-USD, by its own cap and by its team's budget."""
         left = [self.team_budget_left(group)] if group.team_budget is not None else []
         cap = group.workload.max_price_micro_usd_per_hour
-        if cap is not None:
-            spent = self._running_cost.get(group.workload.key, 0) + self._planned_cost(group, bought_only=False)
-            left.append(cap * ATTO_USD_PER_MICRO_USD - spent)
-        return min(left)
+        return min(left if cap is None else [*left, self._cap_left(group, cap)])
+
+    def _cap_left(self, group: Group, cap_micro_usd: int) -> int:
+        spent = self._running_cost.get(group.workload.key, 0) + self._planned_cost(group, bought_only=False)
+        return cap_micro_usd * ATTO_USD_PER_MICRO_USD - spent
+
+    def margin(self, bin_: Bin) -> int | None:
+        """Return how much more than planned each of the bin's nodes may cost, in atto-USD an hour; None without a cap.
+
+        All nodes that are bought for a workload share what its cap leaves: each may be launched as something dearer.
+        """
+        margins = []
+        for group in map(self.groups.__getitem__, bin_.contents):
+            cap = group.workload.max_price_micro_usd_per_hour
+            if cap is not None:
+                nodes = sum(each.count for each in self._bins_of(group) if each.is_paid)
+                margins.append(self._cap_left(group, cap) // max(1, nodes))
+        return min(margins, default=None)
 
     def team_budget_left(self, group: Group) -> int:
         """Return what its team's budget leaves for what is bought; reserved units are not charged."""
@@ -206,11 +220,12 @@ class PartialPlan:
 
     def _planned_cost(self, group: Group, *, bought_only: bool) -> int:
         """Return what nodes of the workload cost: quotas may have made several groups of it, which share its bounds."""
-        key = group.workload.key
         return sum(
             bin_.option.price * bin_.count
-            for bin_ in self.bins
-            if bin_.option is not None
-            and any(self.groups[index].workload.key == key for index in bin_.contents)
-            and not (bought_only and bin_.option.reservation is not None)
+            for bin_ in self._bins_of(group)
+            if bin_.option is not None and not (bought_only and bin_.option.reservation is not None)
         )
+
+    def _bins_of(self, group: Group) -> Iterator[Bin]:
+        key = group.workload.key
+        return (bin_ for bin_ in self.bins if any(self.groups[index].workload.key == key for index in bin_.contents))

@@ -77,7 +77,8 @@ class Substitutes:
         """Return offerings on the same market that could replace the bin's, none cheaper.
 
         Those of spot are none dearer either than the cheapest on-demand offering that could, which ends the list: EC2
-        must not choose a spot pool that costs more. Who asks for variety (minValues) is not bound by that.
+        must not choose a spot pool that costs more. Nor what a workload's price cap would not pay for. Who asks for
+        variety (minValues) is bound by neither.
         """
         option = bin_.option
         assert option is not None
@@ -89,10 +90,17 @@ class Substitutes:
         if len(found) < self._most or self._wanted[option.entry.index]:
             found = self._first(self._most, state, option, load, bin_.levels, market)
         ceiling = self._cheapest_on_demand(state, bin_) if market is CapacityType.SPOT else None
-        if ceiling is None:
-            return tuple([other.key for other in found])
-        kept = [other.key for other in found if other.price <= ceiling.price]
-        return (*kept[: self._most - 1], ceiling.key)
+        offered = list(found)
+        if ceiling is not None:
+            cheaper = [other for other in found if other.price <= ceiling.price]
+            offered = [*cheaper[: self._most - 1], ceiling]
+        return tuple([other.key for other in self._within_cap(state, bin_, option, offered)])
+
+    def _within_cap(
+        self, state: PartialPlan, bin_: Bin, option: LaunchOption, offered: Sequence[LaunchOption]
+    ) -> Sequence[LaunchOption]:
+        margin = None if self._wanted[option.entry.index] else state.margin(bin_)
+        return [other for other in offered if margin is None or other.price <= option.price + margin]
 
     def cheaper_on_demand(self, state: PartialPlan, bin_: Bin) -> LaunchOption | None:
         """Return the cheapest on-demand option that could hold the same replicas, if it is cheaper than the bin's."""
