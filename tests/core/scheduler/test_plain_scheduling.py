@@ -11,9 +11,10 @@ from bench.worlds.cases import half_limited
 from bench.worlds.common import NOW as BENCH_NOW
 from bench.worlds.common import counted
 from shared.core.checker import check
+from shared.core.model.instance_type import Offering
 from shared.core.model.plan import ReasonCode
 from shared.core.model.policy import MinValuesPolicy, PreferencePolicy, SchedulingPolicy
-from shared.core.model.workload import Demand, PreferredNodeTerm
+from shared.core.model.workload import Demand, Gang, PreferredNodeTerm
 from shared.core.scheduler import solve
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
@@ -444,3 +445,30 @@ def test_a_node_that_is_not_needed_leaves_its_part_of_a_limit_to_others(seed: in
     world = half_limited(ladder.snapshot(counted(ladder.diverse(90, seed), "pod"), types=20))
     policy = SchedulingPolicy()
     assert check(world, solve(world, now=BENCH_NOW, policy=policy), now=BENCH_NOW, policy=policy) == ()
+
+
+@pytest.mark.parametrize("gang", [None, Gang()], ids=["", "a gang"])
+def test_a_spread_is_even_although_its_skew_allows_more(gang: Gang | None) -> None:
+    """Zone 1 is the cheapest, and might have three more than the others."""
+    offerings = [Offering(f"zone-{n}", f"id-zone-{n}", ON_DEMAND, 100_000 * n) for n in (1, 2, 3)]
+    only = replace(fx_type("only", pods=1), offerings=tuple(offerings))
+    job = workload(cpu=100, gang=gang, topology_spread=(spread(labels.ZONE, 3),))
+    plan = planned(with_demand(plain(only), demand(job, 6)))
+    assert replicas_by(plan, labels.ZONE) == [2, 2, 2]
+
+
+@pytest.mark.parametrize("key", [labels.HOSTNAME, labels.ZONE])
+@pytest.mark.parametrize(
+    "follower",
+    [
+        {"cpu": 500},
+        {"cpu": 2000},
+        {"cpu": 200, "extra": {GPU_A: 1}},
+        {"cpu": 500, "node_selector": require(labels.ZONE, Operator.IN, "zone-3")},
+    ],
+    ids=["small", "large", "gpu", "elsewhere"],
+)
+def test_who_must_be_near_somebody_of_the_same_batch_is_placed_with_it(key: str, follower: Any) -> None:
+    web = workload("web", affinity=(near(key, app="cache"),), **follower)
+    plan = planned(with_demand(plain(), demand(workload("cache", cpu=1000)), demand(web)))
+    assert unplaced_count(plan) == 0

@@ -36,10 +36,15 @@ class _Replica:
     is_new: bool = False
 
     @property
-    def order(self) -> tuple[bool, bool, list[int], int]:
-        """Sort key: who wants to be near to others decides where they are, the new have no choice, the large little."""
+    def order(self) -> tuple[bool, bool, bool, list[int], int]:
+        """Sort key: those who seek their like decide where they are, those who seek others come once these are there.
+
+        The new have no choice, the large little.
+        """
         group = self.group
-        return not group.constraints[-1].affinity, not self.is_new, [-amount for amount in group.request], group.index
+        sought = group.constraints[-1].affinity
+        seeks_others = any(not near.matches_self for near in sought)
+        return seeks_others, not sought, not self.is_new, [-amount for amount in group.request], group.index
 
 
 class NeighbourhoodSearch:

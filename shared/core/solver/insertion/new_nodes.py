@@ -80,6 +80,7 @@ class NewNodes:
     def _offers(self, places: Places, relaxed: RelaxedGroup, scope: Scope, wanted: int) -> Iterator[_Offer]:
         """Yield those options of one kind, alike but for size and price, that may be best."""
         labels, is_open = places[0][0].labels, self._is_open_now()
+        crowd = self._state.ledger.crowd(labels, relaxed.constraints)
         is_frugal, held = self.is_frugal, 0
         most = min(wanted, self._room(labels, relaxed, scope.is_assigned)) if scope.admits(labels) else 0
         for option, fitting in places if most else ():
@@ -88,7 +89,7 @@ class NewNodes:
                 copies = self.copies(option, relaxed, min(most, fitting))
                 held = max(held, copies)
                 if copies:
-                    yield self._key(option, relaxed.group, copies), option, copies
+                    yield self._key(option, relaxed.group, copies, crowd), option, copies
                 if held == most and not is_frugal:
                     return
 
@@ -138,10 +139,10 @@ class NewNodes:
         used = [counted(option.instance_type.capacity, name) / max(1, left) for name, left in limits.items()]
         return max(used, default=0.0) / copies
 
-    def _key(self, option: LaunchOption, group: Group, copies: int) -> OrderKey:
-        """Sort options for ``copies`` replicas a node."""
+    def _key(self, option: LaunchOption, group: Group, copies: int, crowd: int) -> OrderKey:
+        """Sort options for ``copies`` replicas a node; of what is bought the emptiest domains of a spread go first."""
         if option.reservation is None:
-            key: OrderKey = (1, *paid_key(option, self._candidates.overhead, copies))
+            key: OrderKey = (1, option.entry.tier, crowd, *paid_key(option, self._candidates.overhead, copies))
         else:
             tiny = is_tiny(option, [asked * copies for asked in group.request])
             units = self._state.residual.units[option.unit_key]

@@ -240,6 +240,11 @@ class DomainLedger:
                 return True
         return False
 
+    def crowd(self, labels: Mapping[str, str], constraints: Constraints) -> int:
+        """How many replicas that the constraints spread are in the domains of a node with these labels."""
+        spreads = (spread for spread in constraints.spread if spread.topology_key != HOSTNAME)
+        return sum([self.by_term[it.term].matched.get(labels.get(it.topology_key, ""), 0) for it in spreads])
+
     def spread_room(self, spread: SpreadTerm, domain: str | None) -> int:
         """How many more replicas the constraint allows in the domain (R-60, R-61)."""
         if domain is None or domain not in spread.domains:
