@@ -99,7 +99,8 @@ def _solve_shared(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -
 
 def _solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
     demands = gather(snapshot, now, policy.preference_policy)
-    catalogue = OptionCatalogue(snapshot, now, policy, demands.dimensions, demands.requirement_sets)
+    keys = {key.topology_key for key in demands.terms.keys}
+    catalogue = OptionCatalogue(snapshot, now, policy, demands.dimensions, demands.requirement_sets, keys)
     demands.resolve(catalogue)
     facts = NodeFacts(catalogue, demands)
     candidates = Candidates(catalogue, demands)

@@ -472,3 +472,21 @@ def test_who_must_be_near_somebody_of_the_same_batch_is_placed_with_it(key: str,
     web = workload("web", affinity=(near(key, app="cache"),), **follower)
     plan = planned(with_demand(plain(), demand(workload("cache", cpu=1000)), demand(web)))
     assert unplaced_count(plan) == 0
+
+
+def test_replicas_spread_over_what_pools_leave_open() -> None:
+    """A ratio of four to one: four values of a label of one's own are spot's, and the fifth is on demand's."""
+    spot = pool("spot", markets(SPOT), one_of("capacity-spread", "2", "3", "4", "5"))
+    dear = pool("dear", markets(ON_DEMAND), one_of("capacity-spread", "1"))
+    job = workload(cpu=1800, topology_spread=(spread("capacity-spread"),))
+    plan = planned(with_demand(plain(fx_type("small", 2, 2), node_pools=(spot, dear)), demand(job, 20)))
+    assert Counter(launch.node_pool_name for launch in plan.launches for _ in range(launch.count)) == {
+        "spot": 16,
+        "dear": 4,
+    }
+    assert replicas_by(plan, "capacity-spread") == [4, 4, 4, 4, 4]
+
+
+def test_a_label_with_a_choice_of_values_gets_one_although_nobody_asks() -> None:
+    plan = planned(with_demand(plain(node_pools=(pool("any", one_of("rack", "r2", "r1")),)), demand(workload())))
+    assert [launch.labels["rack"] for launch in plan.launches] == ["r1"]

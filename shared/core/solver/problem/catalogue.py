@@ -6,7 +6,7 @@ per option.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -154,13 +154,17 @@ _Met = tuple[OfferedPlace, Mapping[str, str], int]  # a place with its labels, a
 
 @dataclass(slots=True)
 class OptionCatalogue:
-    """The options of a solve and the requirement sets they are tested against."""
+    """The options of a solve and the requirement sets they are tested against.
+
+    ``topology_keys`` are the labels that rules between workloads count by.
+    """
 
     snapshot: Snapshot
     now: datetime
     policy: SchedulingPolicy
     dimensions: Dimensions
     requirement_sets: Sequence[RequirementSet]
+    topology_keys: Set[str] = frozenset()
     prices: ReservedPrices = field(init=False)  # asked for where there are reservations, and only there
     entries: list[Entry] = field(default_factory=list)
     options: list[LaunchOption] = field(default_factory=list)
@@ -183,7 +187,7 @@ class OptionCatalogue:
         own = {NODE_POOL: pool.name, NODE_CLASS: node_class.name, INSTANCE_TENANCY: node_class.tenancy}
         offered = Requirements({**pool.requirements, **Requirements.from_labels(own)})
         taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
-        for settled in _variants(offered, types, asked):
+        for settled in _variants(offered, types, asked, self.topology_keys - _OFFERING_KEYS - {HOSTNAME}):
             admitted = [item for item in types if settled.intersects(item.requirements) is None]
             if admitted or not types:  # one entry at least, so that somebody can be told why it sells nothing
                 about = (pool, node_class, settled, settled.labels(), admitted, tier, taints)
@@ -292,24 +296,40 @@ def has_image(node_class: NodeClass, instance_type: InstanceType) -> bool:
 
 
 def _variants(
-    offered: Requirements, types: Sequence[InstanceType], asked: Iterable[Requirement]
+    offered: Requirements, types: Sequence[InstanceType], asked: Iterable[Requirement], counted_by: Set[str]
 ) -> Iterator[Requirements]:
     """Yield what a pool offers once per distinguishable kind of node that it could make, with settled labels.
 
     A key is open when workloads ask about it and neither the pool nor the instance types settle its value, so that
-    two workloads could want different values: they must then not meet on one node (S-145).
+    two workloads could want different values: they must then not meet on one node (S-145). What replicas are
+    ``counted_by`` is open too, each value by itself (R-62). Nobody cares about the pool's other choices (R-68).
     """
-    by_key = defaultdict[str, list[Requirement]](list)
+    by_key = {key: list[Requirement]() for key in counted_by & offered.keys()}
     for requirement in asked:
-        by_key[requirement.key].append(requirement)
-    open_keys = [key for key in sorted(by_key) if _is_open(offered.get(key), types, by_key[key])]
-    choices = [_choices(offered[key], types, by_key[key], may_lack=key not in offered) for key in open_keys]
+        by_key.setdefault(requirement.key, []).append(requirement)
+    open_keys = [key for key in sorted(by_key) if _is_open(key, offered.get(key), types, by_key[key])]
+    choices = [
+        _choices(offered[key], types, by_key[key], may_lack=key not in offered, is_counted=key in counted_by)
+        for key in open_keys
+    ]
+    others = [_choice(item) for item in offered.values() if _is_choice(item, types)]
     for chosen in islice(product(*choices), _COMBINATIONS_MAX):
-        yield Requirements({**offered, **{choice.key: choice for choice in chosen}})
+        yield Requirements({**offered, **{choice.key: choice for choice in (*others, *chosen)}})
 
 
-def _is_open(of_pool: Requirement | None, types: Sequence[InstanceType], asked: Sequence[Requirement]) -> bool:
-    key = asked[0].key
+def _is_choice(of_pool: Requirement, types: Sequence[InstanceType]) -> bool:
+    """Whether the pool alone lists what a label may be, and wants no variety of it."""
+    is_listed = of_pool.key not in WELL_KNOWN and not of_pool.complement and bool(of_pool.values)
+    return is_listed and of_pool.min_values is None and not any(of_pool.key in item.requirements for item in types)
+
+
+def _choice(of_pool: Requirement) -> Requirement:
+    return Requirement.new(of_pool.key, Operator.IN, (min(of_pool.values),))
+
+
+def _is_open(
+    key: str, of_pool: Requirement | None, types: Sequence[InstanceType], asked: Sequence[Requirement]
+) -> bool:
     names_values = any(not requirement.complement and requirement.values for requirement in asked)
     # An unknown key has no values to choose from, and nobody can disagree about one that nobody asks a value of.
     if of_pool is None and not (key in WELL_KNOWN and names_values):
@@ -323,7 +343,12 @@ def _is_settled(requirement: Requirement | None) -> bool:
 
 # Branches: comprehensions of a line each around one choice.
 def _choices(
-    offered: Requirement, types: Sequence[InstanceType], asked: Sequence[Requirement], *, may_lack: bool
+    offered: Requirement,
+    types: Sequence[InstanceType],
+    asked: Sequence[Requirement],
+    *,
+    may_lack: bool,
+    is_counted: bool,
 ) -> list[Requirement]:
     """Return one allowed value per distinguishable behaviour towards workloads and types, and at last none at all."""
     key = offered.key
@@ -331,10 +356,10 @@ def _choices(
     named = {value for each in (offered, *others) if not each.complement for value in each.values}
     unnamed = Requirement(key, True, frozenset(named))
     candidates = named.union(offered.intersection(each).any_value() for each in (offered, unnamed, *others))
-    kinds: dict[tuple[bool, ...], str] = {}
+    kinds: dict[tuple[object, ...], str] = {}
     for value in sorted(candidates - {""}):
         if offered.has(value):
-            kinds.setdefault(tuple([each.has(value) for each in others]), value)
+            kinds.setdefault((is_counted and value, *[each.has(value) for each in others]), value)
     found = [Requirement.new(key, Operator.IN, (value,)) for value in sorted(kinds.values())]
     return [*found, Requirement.new(key, Operator.DOES_NOT_EXIST)] if may_lack else found
 
