@@ -1,11 +1,14 @@
 """What disruption decided: commands, refusals, and why."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from shared.core.disruption.candidate import Candidate, Refusal
 from shared.core.disruption.unit_move import UnitMove
 from shared.core.model.node_pool import DisruptionReason
 from shared.core.model.plan import Plan, PlannedNodes
+
+RECEIVES: Final = "replicas of other nodes move here"  # why a destination is left alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from shared.core.disruption.candidate import (
     says_do_not_disrupt,
     settling_reason,
 )
-from shared.core.disruption.command import DisruptionCommand, DisruptionDecision, command_of
+from shared.core.disruption.command import RECEIVES, DisruptionCommand, DisruptionDecision, command_of
 from shared.core.disruption.effort import Effort, effort_a_pass
 from shared.core.disruption.headroom import Headroom
 from shared.core.disruption.methods.consolidation import consolidate
@@ -195,10 +195,9 @@ class _Pass:
                 for candidate in going:
                     self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
                 continue
-            self._commands.append(command_of(DisruptionReason.RECLAIMED, going, Plan(), found.explanation))
             self._headroom.spend(going)
             self._world = self._world.after(going, Plan())
-            self._leave(going)
+            self._begin((command_of(DisruptionReason.RECLAIMED, going, Plan(), found.explanation),))
 
     def remove_empty_paid(self) -> None:
         """Delete empty on-demand and spot nodes, in one command."""
@@ -207,10 +206,9 @@ class _Pass:
     def replace_drifted(self) -> None:
         """Replace drifted nodes, one command each."""
         outcome = replace_drifted(self._world, self._drifted, self._headroom, self._given.claims)
-        self._commands.extend(outcome.commands)
         self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
         self._world = outcome.world
-        self._leave(outcome.removed)
+        self._begin(outcome.commands)
 
     def consolidate(self) -> None:
         """Move work onto cheaper capacity or less of it."""
@@ -218,20 +216,18 @@ class _Pass:
         occupied = [candidate for candidate in self._consolidatable if not candidate.is_empty]
         within = self._within_budgets(occupied, reason)
         outcome = consolidate(self._world, within, self._price_rule())
-        self._commands.extend(outcome.commands)
         self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
         self._headroom.spend(outcome.removed)
         self._world = outcome.world
-        self._leave(outcome.removed)
+        self._begin(outcome.commands)
 
     def _price_rule(self) -> PriceRule:
         return PriceRule.of(self._world.snapshot, self._totals, spot_to_spot=self._given.spot_to_spot)
 
     def return_empty_reserved(self) -> None:
         """Give empty reserved nodes back to their reservations, unless their pool keeps them."""
-        destinations = frozenset(claim_id for command in self._commands for claim_id in command.destinations)
         going = []
-        for candidate in reserved_empty(self._consolidatable, destinations):
+        for candidate in reserved_empty(self._consolidatable):
             kept = kept_reason(candidate, self._world.now)
             if kept is None:
                 going.append(candidate)
@@ -259,17 +255,20 @@ class _Pass:
         going = tuple(self._within_budgets(candidates, DisruptionReason.EMPTY))
         if not going:
             return
-        self._commands.append(command_of(DisruptionReason.EMPTY, going, Plan(), explanation))
         self._headroom.spend(going)
         self._world = self._world.after(going, Plan())
-        self._leave(going)
+        self._begin((command_of(DisruptionReason.EMPTY, going, Plan(), explanation),))
 
-    def _leave(self, removed: Sequence[Candidate]) -> None:
-        gone = {candidate.id for candidate in removed}
-        self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in gone]
-        self._drifted = [(candidate, why) for candidate, why in self._drifted if candidate.id not in gone]
-        for claim_id in gone:
-            self._refusals.pop(claim_id, None)
+    def _begin(self, commands: Sequence[DisruptionCommand]) -> None:
+        """Take commands; their nodes, and those that replicas move onto, are left alone for the rest of the pass."""
+        self._commands.extend(commands)
+        receiving = {claim_id for command in commands for claim_id in command.destinations}
+        busy = receiving.union(*(command.claim_ids for command in commands))
+        for candidate in self._consolidatable:
+            if candidate.id in receiving:
+                self._refusals[candidate.id] = RECEIVES
+        self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in busy]
+        self._drifted = [(candidate, why) for candidate, why in self._drifted if candidate.id not in busy]
 
     def _within_budgets(self, candidates: list[Candidate], reason: DisruptionReason) -> list[Candidate]:
         """Return those that budgets let go, and note it of the others."""

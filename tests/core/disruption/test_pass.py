@@ -39,6 +39,7 @@ WORK = {
         workload("pair", 2),
         workload("five", 5),
         workload("six", 6),
+        workload("seven", 7),
         workload("pinned", 2, node_selector=ONLY_SMALL),
     )
 }
@@ -114,7 +115,7 @@ def test_one_look_at_a_large_fleet_leaves_effort_to_move_something(monkeypatch: 
 def test_drift_leaves_half_of_the_effort_to_consolidation() -> None:
     it = fleet(pools=(node_pool("default", ON_DEMAND, static_hash="new"),), effort=5_000)
     for number in range(8):
-        it.add_node(f"old{number}", "large", ON_DEMAND, {"default/six": 1}, node_pool_hash="old")
+        it.add_node(f"old{number}", "large", ON_DEMAND, {"default/seven": 1}, node_pool_hash="old")
     it.add_node("oversized", "large", ON_DEMAND, {"default/pair": 1}, node_pool_hash="new")
 
     reasons = [command.reason for command in it.decide().commands]
@@ -155,6 +156,29 @@ def test_room_that_is_promised_or_not_there_yet_takes_nobody(changes: dict[str, 
     it.claims["taken"] = replace(taken, **changes)  # type: ignore[arg-type]  # keyword by keyword, as above
 
     assert it.decide().commands == ()
+
+
+def test_a_drifted_node_that_receives_the_replicas_of_another_stays_for_now() -> None:
+    it = fleet(pools=(node_pool("default", ON_DEMAND, static_hash="new"),))
+    it.add_node("a", "large", ON_DEMAND, {"default/pair": 1})
+    it.add_node("b", "large", ON_DEMAND, {"default/five": 1})
+
+    (command,) = it.decide().commands
+
+    assert (command.claim_ids, command.destinations) == (("a",), ("b",))
+    assert refusal(it, "b") == "NodePool default changed; replicas of other nodes move here"
+
+
+def test_a_node_that_receives_the_replicas_of_a_drifted_one_is_not_made_smaller() -> None:
+    middle = instance_type("middle", 6, on_demand=290_000)
+    it = fleet(types=(SMALL, middle, LARGE), pools=(node_pool("default", ON_DEMAND),))
+    it.add_node("drifted", "large", ON_DEMAND, {"default/pair": 1}, node_pool_hash="old")
+    it.add_node("stays", "large", ON_DEMAND, {"default/five": 1})  # which a middle node would hold, but for the pair
+
+    (command,) = it.decide().commands
+
+    assert (command.claim_ids, command.destinations) == (("drifted",), ("stays",))
+    assert refusal(it, "stays") == "replicas of other nodes move here"
 
 
 def test_replicas_that_wait_have_the_first_right_to_what_is_free() -> None:

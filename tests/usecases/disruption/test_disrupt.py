@@ -575,6 +575,25 @@ def test_drift_with_a_free_unit_is_made_before_the_break() -> None:
     assert len(world.ec2.all()) == 4
 
 
+def test_work_that_drift_moves_finds_the_room_that_it_was_simulated_into() -> None:
+    world = DisruptWorld("reserved", consolidateAfter="Never")
+    world.add_reservation("cr-1", instance_type="m5.4xlarge", total_count=3)
+    for name in ("x", "y"):  # which are left on a half full node each
+        world.submit(name, replicas=2, cpus=7)
+        world.minutes(2)
+    for name in ("x", "y"):
+        world.scale(name, 1)
+        world.minutes(3)
+    world.change_pool(labels={"version": "2"})
+    for _ in range(12):  # the second node has its turn when the replicas have come and gone with it
+        world.minute()
+        assert world.at_work() >= 2
+        assert world.pending() == 0
+    (new,) = world.live()
+    assert new.replaces
+    assert len(world.ec2.all()) == 3
+
+
 def test_the_node_of_a_gang_is_replaced_also_while_other_members_wait() -> None:
     world = DisruptWorld("reserved")
     world.add_reservation("cr-1", total_count=2)

@@ -14,13 +14,9 @@ def paid_empty(candidates: list[Candidate]) -> list[Candidate]:
     return [candidate for candidate in candidates if candidate.is_empty and not candidate.is_reserved]
 
 
-def reserved_empty(candidates: list[Candidate], destinations: frozenset[str]) -> list[Candidate]:
-    """Return empty reserved nodes that nothing is about to move onto, in disruption order."""
-    return [
-        candidate
-        for candidate in candidates
-        if candidate.is_empty and candidate.is_reserved and candidate.id not in destinations
-    ]
+def reserved_empty(candidates: list[Candidate]) -> list[Candidate]:
+    """Return empty reserved nodes, in disruption order."""
+    return [candidate for candidate in candidates if candidate.is_empty and candidate.is_reserved]
 
 
 def kept_reason(candidate: Candidate, now: datetime) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.core.disruption.candidate import Candidate, Refusal
-from shared.core.disruption.command import DisruptionCommand, command_of
+from shared.core.disruption.command import RECEIVES, DisruptionCommand, command_of
 from shared.core.disruption.headroom import Headroom
 from shared.core.disruption.simulation import PassState
 from shared.core.launching.claim_nodes import fills_freed_slot
@@ -24,7 +24,6 @@ class Replacement:
 
     commands: tuple[DisruptionCommand, ...]
     world: PassState
-    removed: tuple[Candidate, ...]
     refusals: tuple[Refusal, ...]
 
 
@@ -63,12 +62,15 @@ def replace_drifted(
     None begins while a node of the same reservation is being replaced the gentle way: its unit is about to come free.
     """
     commands: list[DisruptionCommand] = []
-    removed: list[Candidate] = []
     refusals: list[Refusal] = []
     underway = _Underway(claims)
+    destinations: set[str] = set()  # what other nodes' replicas were simulated onto has to stay for them
     half = world.effort.left // 2  # the other half is left to consolidation
     tried = False  # one is tried in every pass, however much the demand that waits has used up
     for candidate, reason in sorted(drifted, key=_drift_order):
+        if candidate.id in destinations:
+            refusals.append(Refusal(candidate.id, f"{reason}; {RECEIVES}"))
+            continue
         if not headroom.within([candidate], DisruptionReason.DRIFTED):
             refusals.append(Refusal(candidate.id, f"{reason}; budget of NodePool {candidate.pool.name} is used up"))
             continue
@@ -82,11 +84,11 @@ def replace_drifted(
             continue
         command, plan = outcome
         underway.add(command, candidate)
+        destinations.update(command.destinations)
         commands.append(command)
-        removed.append(candidate)
         headroom.spend((candidate,))
         world = world.after((candidate,), Plan(existing=plan.existing) if command.terminate_first else plan)
-    return Replacement(tuple(commands), world, tuple(removed), tuple(refusals))
+    return Replacement(tuple(commands), world, tuple(refusals))
 
 
 def _drift_order(item: tuple[Candidate, str]) -> tuple[bool, float, str]:
