@@ -8,7 +8,7 @@ from typing import Final
 
 from shared.core.disruption.candidate import Candidate
 from shared.core.disruption.effort import Effort, cost_of_replicas
-from shared.core.model.instance_type import InstanceType
+from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
@@ -105,10 +105,19 @@ class PassState:
         markets = {node.claim_id: node.capacity_type for node in self.snapshot.nodes}
         for placement in plan.existing:
             for placed in placement.placements:
-                workload = self.snapshot.workloads[placed.workload_key]
-                if markets[placement.claim_id] not in workload.reached_capacity_types(self.now, self.now):
+                if markets[placement.claim_id] not in self._first_rung(placed):
                     return placed.workload_key
         return None
+
+    def later_rungs(self, candidate: Candidate) -> frozenset[str]:
+        """Return the nodes that stay on which one of the candidate's replicas would begin its ladder anew."""
+        known = (placed for placed in candidate.claim.placements if placed.workload_key in self.snapshot.workloads)
+        rungs = [self._first_rung(placed) for placed in known]
+        nodes = self.snapshot.nodes
+        return frozenset(node.claim_id for node in nodes if any(node.capacity_type not in rung for rung in rungs))
+
+    def _first_rung(self, placed: PlacedReplicas) -> frozenset[CapacityType]:
+        return self.snapshot.workloads[placed.workload_key].reached_capacity_types(self.now, self.now)
 
     def freed(self, removed: Iterable[Candidate]) -> "PassState":
         """Return the world without the nodes, in which the units that they held are free again; demand is as it was."""

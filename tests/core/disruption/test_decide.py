@@ -10,6 +10,7 @@ from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
 from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
 from shared.core.model.workload import FallbackStep, Gang
+from shared.core.scheduling_terms.resources import Resources
 from tests.core.disruption.world import (
     LARGE,
     NOW,
@@ -240,6 +241,37 @@ def test_drift_makes_before_it_breaks() -> None:
     assert command.reason is DisruptionReason.DRIFTED
     assert not command.terminate_first
     assert sum(p.count for p in command.replacements) == 1
+
+
+@pytest.mark.parametrize(("limits", "replaced"), [(None, True), (Resources.of({"nodes": 0}), False)])
+def test_drift_replaces_a_node_whose_work_would_begin_its_ladder_anew_on_another(
+    limits: Resources | None, replaced: bool
+) -> None:
+    """There is room on an on-demand node, but as demand again the work would ask for reserved units for two hours."""
+    climber = workload("climber", 2, fallback=(FallbackStep(RESERVED, 7200), FallbackStep(ON_DEMAND)))
+    pool = node_pool("default", RESERVED, ON_DEMAND, static_hash="new", limits=limits)  # what the limits leave
+    it = fleet(pools=(pool,), workloads={**WORK, climber.key: climber})
+    it.add_node("roomy", "large", ON_DEMAND, {"default/big": 1}, node_pool_hash="new")
+    it.add_node("old", "small", ON_DEMAND, {climber.key: 1}, node_pool_hash="old")
+
+    commands = it.decide().commands
+
+    assert [(it.claim_ids, it.destinations) for it in commands] == ([(("old",), ())] if replaced else [])
+
+
+def test_drift_moves_work_with_a_ladder_to_room_that_its_first_rung_allows() -> None:
+    climber = workload("climber", 2, fallback=(FallbackStep(RESERVED, 7200), FallbackStep(ON_DEMAND)))
+    it = fleet(
+        pools=(node_pool(static_hash="new"),),
+        reservations=(reservation("cr-1", "large", total=1, free=0),),
+        workloads={**WORK, climber.key: climber},
+    )
+    it.add_node("roomy", "large", RESERVED, {"default/big": 1}, reservation_id="cr-1", node_pool_hash="new")
+    it.add_node("old", "small", ON_DEMAND, {climber.key: 1}, node_pool_hash="old")
+
+    (command,) = it.decide().commands
+
+    assert (command.claim_ids, command.destinations) == (("old",), ("roomy",))
 
 
 def test_drift_in_a_full_reservation_terminates_first_one_at_a_time() -> None:

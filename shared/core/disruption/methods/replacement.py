@@ -99,10 +99,10 @@ def _drift_order(item: tuple[Candidate, str]) -> tuple[bool, float, str]:
 def _replacement(
     world: PassState, candidate: Candidate, reason: str, waits: str | None
 ) -> tuple[DisruptionCommand, Plan] | str:
-    plan = world.without((candidate,))
+    plan = _planned(world, candidate)
     if not plan.unplaced:
         return command_of(DisruptionReason.DRIFTED, (candidate,), plan, reason), plan
-    credited = world.without((candidate,), credit_slots=True) if candidate.is_reserved else plan
+    credited = _planned(world, candidate, credit_slots=True) if candidate.is_reserved else plan
     if credited.unplaced and candidate.is_orphan:
         # Nothing else would ever let it go; what it held waits as any demand does.
         explanation = f"{reason}; no other place was found for all of its replicas"
@@ -116,3 +116,11 @@ def _replacement(
     explanation = f"{reason}; only its own slot can host the replacement"
     command = command_of(DisruptionReason.DRIFTED, (candidate,), credited, explanation, terminate_first=True)
     return command, credited
+
+
+def _planned(world: PassState, candidate: Candidate, *, credit_slots: bool = False) -> Plan:
+    """Plan for the node's replicas; what would begin its fallback ladder anew is handed over to new nodes instead."""
+    plan = world.without((candidate,), credit_slots=credit_slots)
+    if world.begins_anew(plan) is None:
+        return plan
+    return world.without((candidate,), credit_slots=credit_slots, closed=world.later_rungs(candidate))
