@@ -102,6 +102,7 @@ class _Pass:
         self._commands: list[DisruptionCommand] = []
         self._moves: tuple[UnitMove, ...] = ()
         self._refusals: dict[str, str] = {}
+        self._drift_refusals: dict[str, str] = {}  # of drifted nodes that stay; said rather than any other
         self._candidates: list[Candidate] = []
         self._drifted: list[tuple[Candidate, str]] = []
         self._reclaimable: list[Candidate] = []
@@ -109,7 +110,7 @@ class _Pass:
         self._sort_out()
         self._consolidatable = [candidate for candidate in self._candidates if self._may_consolidate(candidate)]
 
-    # Branches: each node goes to one of five lists, by the first answer that holds.
+    # Branches: one question after the other about each node; the answers say for which reasons it may go.
     def _sort_out(self) -> None:
         snapshot = self._given.snapshot
         pools = {pool.name: pool for pool in snapshot.node_pools}
@@ -133,12 +134,13 @@ class _Pass:
                 self._reclaimable.append(candidate)
             drifted = drift_reason(claim, pool, classes.get(claim.node_class_name), offered, self._world.now)
             protected = protected_reason(claim.placements, snapshot.workloads)
-            if drifted is not None and (protected is None or pool.termination_grace_period_s is not None):
+            is_bounded = pool.termination_grace_period_s is not None
+            if drifted is not None and (protected is None or is_bounded):
                 self._drifted.append((candidate, drifted))
-            elif protected is not None:
-                self._refusals[claim.id] = protected
-            else:
+            if protected is None:
                 self._candidates.append(candidate)
+            elif drifted is None or not is_bounded:
+                self._refusals[claim.id] = protected
         self._candidates.sort(key=lambda candidate: candidate.order)
 
     def _sort_out_orphan(self, node: Node, claim: NodeClaim, pool: NodePool) -> None:
@@ -206,7 +208,7 @@ class _Pass:
     def replace_drifted(self) -> None:
         """Replace drifted nodes, one command each."""
         outcome = replace_drifted(self._world, self._drifted, self._headroom, self._given.claims)
-        self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
+        self._drift_refusals = {refusal.claim_id: refusal.reason for refusal in outcome.refusals}
         self._world = outcome.world
         self._begin(outcome.commands)
 
@@ -282,8 +284,9 @@ class _Pass:
     def decision(self) -> DisruptionDecision:
         """Return the commands in the order they were found, and a refusal for every node that stays."""
         taken = {claim_id for command in self._commands for claim_id in command.claim_ids}
+        refusals = self._refusals | self._drift_refusals
         return DisruptionDecision(
             tuple(self._commands),
-            tuple(Refusal(key, reason) for key, reason in sorted(self._refusals.items()) if key not in taken),
+            tuple(Refusal(key, reason) for key, reason in sorted(refusals.items()) if key not in taken),
             self._moves,
         )

@@ -243,6 +243,29 @@ def test_drift_makes_before_it_breaks() -> None:
     assert sum(p.count for p in command.replacements) == 1
 
 
+@pytest.mark.parametrize(("replicas", "reason"), [(0, DisruptionReason.EMPTY), (1, DisruptionReason.UNDERUTILIZED)])
+def test_a_drifted_node_that_drift_may_not_replace_goes_as_any_other(replicas: int, reason: DisruptionReason) -> None:
+    pool = node_pool("default", ON_DEMAND, static_hash="new")
+    it = fleet(pools=(pool,), budget_for={DisruptionReason.DRIFTED: 0})
+    it.add_node("old", "large", ON_DEMAND, {"default/pair": replicas} if replicas else {}, node_pool_hash="old")
+    it.add_node("right-sized", "large", ON_DEMAND, {"default/big": 1}, node_pool_hash="old")
+
+    (command,) = it.decide().commands
+
+    assert (command.reason, command.claim_ids) == (reason, ("old",))
+    assert refusal(it, "right-sized") == "NodePool default changed; budget of NodePool default is used up"
+
+
+def test_an_empty_drifted_node_goes_as_drifted_where_empty_ones_must_stay() -> None:
+    pool = node_pool("default", ON_DEMAND, static_hash="new", disruption=Disruption(consolidate_after_s=None))
+    it = fleet(pools=(pool,))
+    it.add_node("old", "large", ON_DEMAND, {}, node_pool_hash="old")
+
+    (command,) = it.decide().commands
+
+    assert (command.reason, command.replacements) == (DisruptionReason.DRIFTED, ())
+
+
 @pytest.mark.parametrize(("limits", "replaced"), [(None, True), (Resources.of({"nodes": 0}), False)])
 def test_drift_replaces_a_node_whose_work_would_begin_its_ladder_anew_on_another(
     limits: Resources | None, replaced: bool

@@ -75,6 +75,7 @@ class Fleet:
     claims: dict[str, NodeClaim] = field(default_factory=dict)
     budget: int = ALL_OF_THEM
     budget_of: Mapping[str, int] = field(default_factory=dict)  # of pools for which it is another one
+    budget_for: Mapping[DisruptionReason, int] = field(default_factory=dict)  # likewise, of reasons in any pool
     effort: int = EFFORT_A_PASS
     spot_to_spot: bool = True
     now: datetime = NOW
@@ -165,7 +166,9 @@ class Fleet:
     def decide(self, demands: tuple[Demand, ...] = ()) -> DisruptionDecision:
         names = {pool.name for pool in self.pools} | {claim.node_pool_name for claim in self.claims.values()}
         allowed = {
-            (name, reason): self.budget_of.get(name, self.budget) for name in names for reason in DisruptionReason
+            (name, reason): self.budget_for.get(reason, self.budget_of.get(name, self.budget))
+            for name in names
+            for reason in DisruptionReason
         }
         given = DisruptionInput(replace(self.snapshot(), demands=demands), self.claims, allowed, self.spot_to_spot)
         ask = partial(solve, now=self.now, policy=self.policy)
