@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from shared.core.disruption.cost import ONE, node_cost, savings_ratio
+from shared.core.disruption.cost import node_cost, savings_ratio
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.node_pool import ConsolidationPolicy, NodePool
@@ -14,7 +14,10 @@ from shared.core.model.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that may be disrupted. ``disruption_cost`` is in units of ``1 / ONE``; 1 means empty (R-169).
+    """A node that may be disrupted. ``disruption_cost`` is in units of ``1 / ONE``.
+
+    ``is_empty``: no replicas are on it. Replicas that cost nothing to move are work all the same: deleted as empty,
+    their node would be launched for them again (R-169). Those of a workload that is no longer known are about to leave.
 
     The pool of an orphan was deleted; ``pool`` stands in for it (``shared.core.disruption.methods.deleted_pool``).
     """
@@ -23,17 +26,13 @@ class Candidate:
     claim: NodeClaim
     pool: NodePool
     disruption_cost: int
+    is_empty: bool
     is_orphan: bool = False
 
     @property
     def id(self) -> str:
         """The claim's id."""
         return self.claim.id
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing would be disrupted."""
-        return self.disruption_cost <= ONE
 
     @property
     def is_reserved(self) -> bool:
@@ -124,4 +123,5 @@ def make_candidate(
     node: Node, claim: NodeClaim, pool: NodePool, workloads: Mapping[str, Workload], *, is_orphan: bool = False
 ) -> Candidate:
     """Put together what disruption needs to know of a node."""
-    return Candidate(node, claim, pool, node_cost(claim.placements, workloads), is_orphan)
+    is_empty = not any(placed.workload_key in workloads for placed in claim.placements)
+    return Candidate(node, claim, pool, node_cost(claim.placements, workloads), is_empty, is_orphan)

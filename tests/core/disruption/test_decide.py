@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shared.core.disruption.cost import DELETION_COST_ANNOTATION
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
 from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
@@ -43,6 +44,20 @@ def test_an_empty_on_demand_node_goes() -> None:
     (command,) = it.decide().commands
 
     assert (command.reason, command.claim_ids, command.replacements) == (DisruptionReason.EMPTY, ("idle",), ())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"priority": -40_000_000}, {"annotations": {DELETION_COST_ANNOTATION: "-2147483648"}}],
+    ids=["low priority", "negative deletion cost"],
+)
+def test_a_node_is_not_empty_while_replicas_run_there_that_cost_nothing_to_move(change: dict[str, Any]) -> None:
+    """Deleted as empty, it would be launched for them again a minute later."""
+    willing = workload("willing", 2, **change)
+    it = fleet(workloads={willing.key: willing}, pools=(node_pool("default", ON_DEMAND),))
+    it.add_node("n", "small", ON_DEMAND, {willing.key: 1})
+
+    assert it.decide().commands == ()
 
 
 def test_on_demand_moves_into_a_free_reserved_unit_of_the_same_type() -> None:
