@@ -10,6 +10,7 @@ from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.node_pool import ConsolidationPolicy, NodePool
 from shared.core.model.snapshot import Node, PlacedReplicas
 from shared.core.model.workload import Workload
+from shared.core.scheduling_terms.labels import DO_NOT_DISRUPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,15 @@ def blocked_reason(claim: NodeClaim, now: datetime) -> str | None:
     if claim.nominated_until is not None and now < claim.nominated_until:
         return "replicas are on their way to it"
     return None
+
+
+def marked_reason(pool: NodePool) -> str | None:
+    """Say that the pool's template marks its nodes ``do-not-disrupt``, or None. Not even drift passes over it (R-164).
+
+    The mark holds for all nodes of the pool while its template says so, also for those launched before it did.
+    """
+    is_marked = pool.annotations.get(DO_NOT_DISRUPT) == "true"
+    return f"NodePool {pool.name} says do-not-disrupt in its template" if is_marked else None
 
 
 def protected_reason(placements: tuple[PlacedReplicas, ...], workloads: Mapping[str, Workload]) -> str | None:

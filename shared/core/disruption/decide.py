@@ -10,6 +10,7 @@ from shared.core.disruption.candidate import (
     Refusal,
     blocked_reason,
     make_candidate,
+    marked_reason,
     not_consolidatable_reason,
     protected_reason,
     says_do_not_disrupt,
@@ -126,7 +127,7 @@ class _Pass:
                 continue
             candidate = make_candidate(node, claim, pool, snapshot.workloads)
             self._count(candidate)
-            blocked = blocked_reason(claim, self._world.now)
+            blocked = blocked_reason(claim, self._world.now) or marked_reason(pool)
             if blocked is not None:
                 self._refusals[claim.id] = blocked
                 continue

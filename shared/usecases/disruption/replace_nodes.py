@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from shared.core.capacity.ledger import UNIT_BACK_WITHIN
-from shared.core.disruption.candidate import protected_reason
+from shared.core.disruption.candidate import marked_reason, protected_reason
 from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.state import ConflictError, NodeClaimStore, ReservationRecord
@@ -171,6 +171,9 @@ def _no_longer_wanted(mark: DisruptionMark, nodes: Sequence[NodeClaim], gathered
         pool = pools.get(node.node_pool_name)
         if pool is not None and mark.reason is DrainReason.NODE_POOL_DELETED:
             return f"NodePool {pool.name} exists again"
+        marked = marked_reason(pool) if pool is not None else None
+        if marked is not None:
+            return marked
         bounded = pool is not None and pool.termination_grace_period_s is not None
         if mark.reason is DrainReason.DRIFT and bounded:
             continue

@@ -11,6 +11,7 @@ from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
 from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
 from shared.core.model.workload import FallbackStep, Gang
+from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.resources import Resources
 from tests.core.disruption.world import (
     LARGE,
@@ -229,6 +230,24 @@ def test_protected_work_is_left_alone(change: dict[str, Any]) -> None:
 
     assert it.decide().commands == ()
     assert protected.key in refusal(it, "n")
+
+
+@pytest.mark.parametrize("grace_s", [None, 600])
+@pytest.mark.parametrize("placements", [{}, {"default/tiny": 1}], ids=["empty", "oversized"])
+@pytest.mark.parametrize("pool_hash", ["new", "old"], ids=["as its pool asks", "drifted"])
+def test_a_pool_whose_template_says_do_not_disrupt_keeps_its_nodes(
+    pool_hash: str, placements: dict[str, int], grace_s: int | None
+) -> None:
+    calm = {labels.DO_NOT_DISRUPT: "true"}
+    pool = node_pool(annotations=calm, static_hash="new", termination_grace_period_s=grace_s)
+    it = fleet(pools=(pool,))
+    it.add_node("n", "large", ON_DEMAND, placements, node_pool_hash=pool_hash)
+
+    assert it.decide().commands == ()
+    assert refusal(it, "n") == "NodePool default says do-not-disrupt in its template"
+
+    it.pools = (replace(pool, annotations={labels.DO_NOT_DISRUPT: "false"}),)
+    assert it.decide().commands != ()
 
 
 def test_when_empty_policy_moves_no_work() -> None:

@@ -184,6 +184,16 @@ def test_a_workload_that_must_not_be_disturbed_by_now_stays() -> None:
     assert world.of("Node Draining") == [c.id for c in world.claims() if c.replaces]
 
 
+def test_nodes_of_a_pool_that_must_not_be_disturbed_by_now_stay() -> None:
+    world = on_the_side()
+    old = dear(world)
+    world.minute()
+    world.change_pool(annotations={"karpenter.sh/do-not-disrupt": "true"})
+    world.minutes(3)
+    assert world.state.claim_rows[old.id].disruption is None
+    assert world.of("Node Draining") == []
+
+
 def half_empty() -> DisruptWorld:
     """Two nodes, each with 5 of 16 cores in use: either can go, and its replica fits on the other."""
     world = DisruptWorld("on-demand", consolidateAfter="Never")

@@ -89,8 +89,9 @@ class DisruptWorld(World):
         assert stored is not None
         manifest = dict(stored.manifest)
         template = dict(manifest["spec"]["template"])
-        if "labels" in spec:
-            template["metadata"] = {"labels": spec.pop("labels")}
+        metadata = {key: spec.pop(key) for key in ("labels", "annotations") if key in spec}
+        if metadata:
+            template["metadata"] = metadata
         self.apply(manifest | {"spec": {**manifest["spec"], "template": template, **spec}})
 
     def copy_pool(self, name: str) -> None:
