@@ -12,18 +12,18 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
+from shared.core.disruption.budgets import budgets_leave
 from shared.core.disruption.candidate import Refusal
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
 from shared.core.disruption.decision_ids import DECISION_PREFIX, LATEST_DECISION
 from shared.core.disruption.methods.deleted_pool import deleted_pools
 from shared.core.disruption.methods.reclaim import units_returning
-from shared.core.launching.claim_nodes import fills_freed_slot, is_held
-from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.launching.claim_nodes import is_held
+from shared.core.model.node_claim import NodeClaim
 from shared.core.model.node_pool import DisruptionReason, NodePool
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.schedule import allowed_disruptions
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import ReclaimWithinCohort
 from shared.core.safety.endings import EndingKind, kind_of
@@ -40,8 +40,6 @@ from shared.usecases.provisioning.gather_snapshot import Gathered, SnapshotGathe
 from shared.usecases.provisioning.solver import Solve
 from shared.usecases.safety.envelope import Envelope
 
-# Nodes that EC2 shows: budgets are percentages of these (R-189).
-_EXISTING: Final = frozenset({ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING})
 # What a pass of disruption ends.
 _KINDS: Final = (EndingKind.DISRUPTION, EndingKind.SURPLUS, EndingKind.DELETED_POOLS)
 _NEVER: Final = ReclaimWithinCohort.NEVER
@@ -324,20 +322,9 @@ def _with_refused_moves(decision: DisruptionDecision, moved: Moved) -> Disruptio
 
 
 def _allowed(pools: Sequence[NodePool], claims: Mapping[str, NodeClaim], now: datetime) -> _Allowed:
-    """Return what each pool's budgets leave (R-189): nodes on their way out, or not there yet again, use them up."""
-    allowed: _Allowed = {}
-    for pool in (*pools, *deleted_pools(pools, claims.values())):
-        nodes = [
-            claim
-            for claim in claims.values()
-            if claim.node_pool_name == pool.name and (claim.state in _EXISTING or fills_freed_slot(claim, claims))
-        ]
-        missing = sum(
-            claim.state is not ClaimState.RUNNING or claim.drain is not None or claim.disruption is not None
-            for claim in nodes
-        )
-        for reason in DisruptionReason:
-            allowed[pool.name, reason] = allowed_disruptions(
-                pool.disruption.budgets, reason, node_count=len(nodes), unavailable_count=missing, now=now
-            ).nodes
-    return allowed
+    """Return what each pool's budgets leave, by pool and reason."""
+    return {
+        (pool.name, reason): count
+        for pool in (*pools, *deleted_pools(pools, claims.values()))
+        for reason, count in budgets_leave(pool, claims, now).items()
+    }

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
+from shared.core.disruption.budgets import budgets_leave
 from shared.core.model.instance import Instance
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
-from shared.core.model.node_pool import DisruptionReason, NodePool
-from shared.core.model.schedule import allowed_disruptions
+from shared.core.model.node_pool import DisruptionReason
 from shared.core.node_life.drain import InstanceStatusPolicy, maintenance_deadline
 from shared.core.node_life.observation import Meaning
 from shared.ports.ec2 import InstanceHealth, InstanceHealthReader, InstanceReader
@@ -38,7 +38,6 @@ _IMPAIRED_FOR: Final = timedelta(seconds=120)
 _BEHIND_MAX: Final = timedelta(minutes=5)
 _STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 _TENDED: Final = _STEADY | {ClaimState.DRAINING}
-_GOING: Final = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
 
 
 @dataclass(slots=True)
@@ -102,9 +101,8 @@ class Expire:
         gone = {claim.id for claim in rest if claim.instance_id is not None and _is_gone(claim, shown)}
         present = [claim for claim in rest if claim.id not in gone]
         steady = [claim for claim in present if claim.state in _STEADY]
-        self._look_after(present, report, now)
-        leaving = [claim for claim in live if claim.state in _GOING or claim.id in draining]
-        report.aged_count = self._drain_aged(steady, leaving, now)
+        leaving = {*draining, *gone, *self._look_after(present, report, now)}
+        report.aged_count = self._drain_aged(steady, live, leaving, now)
         self._look_for_starts(report, lambda: self.starts.sweep(now, self.near_starts))
         self.deadlines.watch([claim for claim in live if claim.id not in over], blocks.due_ids, now)
         return report
@@ -161,32 +159,38 @@ class Expire:
     def _read(self, live: Sequence[NodeClaim]) -> Mapping[str, Instance]:
         return self.instances.get_many([claim.instance_id for claim in live if claim.instance_id is not None])
 
-    def _drain_aged(self, steady: Sequence[NodeClaim], leaving: Sequence[NodeClaim], now: datetime) -> int:
-        """Drain nodes past their pool's expireAfter, oldest first, as many as the pool's budgets allow.
+    def _drain_aged(
+        self, steady: Sequence[NodeClaim], live: Sequence[NodeClaim], leaving: Set[str], now: datetime
+    ) -> int:
+        """Drain nodes past their pool's expireAfter, oldest first, as many as the pool's budgets for drift allow.
 
-        Karpenter ignores budgets here; a fleet that was launched together would then go together.
+        Karpenter ignores budgets here; a fleet that was launched together would then go together. Its budgets know no
+        reason for age; drift replaces nodes too. ``leaving`` are those that this sweep has found gone, or has drained.
         """
         count = 0
-        for name in sorted({claim.node_pool_name for claim in steady}):
+        claims = {claim.id: claim for claim in live}
+        staying = [claim for claim in steady if claim.disruption is None and claim.id not in leaving]
+        for name in sorted({claim.node_pool_name for claim in staying}):
             pool = unreadable.node_pool(self.policy, name)
             if pool is None or pool.expire_after_s is None:
                 continue
-            nodes = [claim for claim in steady if claim.node_pool_name == name]
             limit = timedelta(seconds=pool.expire_after_s)
+            nodes = [claim for claim in staying if claim.node_pool_name == name]
             aged = [claim for claim in nodes if now - claim.created_at >= limit]
             if aged:
-                going = sum(claim.node_pool_name == name for claim in leaving)
-                count += self._drain_oldest(aged, _allowed(pool, len(nodes), going, now))
+                allowed = budgets_leave(pool, claims, now, leaving=leaving)
+                count += self._drain_oldest(aged, allowed[DisruptionReason.DRIFTED])
         return count
 
     def _drain_oldest(self, aged: Sequence[NodeClaim], allowed: int) -> int:
         oldest = sorted(aged, key=lambda claim: (claim.created_at, claim.id))[:allowed]
         return len(self.draining.begin_drains([DrainWish(claim, DrainReason.EXPIRED) for claim in oldest]).moved)
 
-    def _look_after(self, present: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> None:
+    def _look_after(self, present: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> Set[str]:
         """Replace nodes whose checks fail, at once; drain those for which EC2 has planned maintenance (R-160).
 
         A node that drains already goes sooner if that is more urgent: nothing checkpoints on a machine that has failed.
+        Returns the nodes that it drained.
         """
         by_instance = {claim.instance_id: claim for claim in present if claim.state in _TENDED}
         wishes: dict[str, DrainWish] = {}
@@ -200,7 +204,10 @@ class Expire:
         elif wishes:
             young = [wish.claim for wish in wishes.values() if _did_not_boot(wish, now)]
             report.suspected_count += self.broken.note(young, now)
-            report.unhealthy_count = len(self.draining.begin_drains(list(wishes.values())).moved)
+            drained = {claim.id for claim in self.draining.begin_drains(list(wishes.values())).moved}
+            report.unhealthy_count = len(drained)
+            return drained
+        return frozenset()
 
     def _remember_episodes(self, present: Sequence[NodeClaim], unhealthy_ids: Set[str], now: datetime) -> int:
         """Note on claims that an episode began or ended; return how many began."""
@@ -231,17 +238,6 @@ def _did_not_boot(wish: DrainWish, now: datetime) -> bool:
 def _is_gone(claim: NodeClaim, shown: Mapping[str, Instance]) -> bool:
     instance = shown.get(claim.instance_id or "")
     return instance is None or instance.is_gone
-
-
-def _allowed(pool: NodePool, steady_count: int, leaving_count: int, now: datetime) -> int:
-    """Return how many nodes may go for their age. Upstream's budgets know no such reason; drift replaces nodes too."""
-    return allowed_disruptions(
-        pool.disruption.budgets,
-        DisruptionReason.DRIFTED,
-        node_count=steady_count + leaving_count,
-        unavailable_count=leaving_count,
-        now=now,
-    ).nodes
 
 
 def _verdict(claim: NodeClaim, health: InstanceHealth, now: datetime) -> DrainWish | None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.node_claim import ClaimState, DrainReason
+from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
 from shared.core.model.node_pool import Budget, Disruption
 from shared.core.node_life.drain import InstanceStatusPolicy
 from shared.core.node_life.notice import Notice, NoticeKind
@@ -349,6 +349,41 @@ def test_old_nodes_go_a_budget_at_a_time(world: World) -> None:
     assert world.expire().run().aged_count == 0  # this sweep still saw them going
     assert world.expire().run().aged_count == 2
     assert reasons(world) == {DrainReason.EXPIRED}
+
+
+def test_nodes_that_are_being_replaced_use_the_budget_of_old_ones_up(world: World) -> None:
+    disruption = Disruption(budgets=(Budget(nodes="1"),))
+    world.policy.pools["gpu"] = replace(world.pool, expire_after_s=3600, disruption=disruption)
+    marked, _ = world.running(2, on_demand("m5.large"))
+    mark = DisruptionMark("c-1", DrainReason.DRIFT, world.clock.now(), 1)
+    world.state.claim_rows[marked.id] = replace(marked, disruption=mark)
+    world.clock.advance(hours=1)
+    assert world.expire().run().aged_count == 0  # the marked one is old, too, but its replacement is on its way
+    world.state.claim_rows[marked.id] = marked
+    assert world.expire().run().aged_count == 1
+
+
+def test_a_slot_that_is_being_refilled_uses_the_budget_of_old_nodes_up(world: World) -> None:
+    disruption = Disruption(budgets=(Budget(nodes="1"),))
+    world.policy.pools["gpu"] = replace(world.pool, expire_after_s=3600, disruption=disruption)
+    old, filling = world.running(2, on_demand("m5.large"))
+    filling = replace(filling, state=ClaimState.PLANNED, instance_id=None, replaces=("nc-gone",), waits_for_slot=True)
+    world.state.claim_rows[filling.id] = filling
+    world.clock.advance(hours=1)
+    assert world.expire().run().aged_count == 0
+    assert world.state.claim_rows[old.id].state is ClaimState.RUNNING
+
+
+def test_nodes_that_this_sweep_drains_for_their_health_use_the_budget_of_old_ones_up(world: World) -> None:
+    disruption = Disruption(budgets=(Budget(nodes="1"),))
+    world.policy.pools["gpu"] = replace(world.pool, expire_after_s=3600, disruption=disruption)
+    old, ill = world.running(2, on_demand("m5.large"))
+    world.clock.advance(hours=1)
+    impaired_since = world.clock.now() - timedelta(minutes=3)
+    world.ec2.unhealthy = [InstanceHealth(ill.instance_id or "", impaired_since=impaired_since)]
+    report = world.expire().run()
+    assert (report.unhealthy_count, report.aged_count) == (1, 0)
+    assert world.state.claim_rows[old.id].state is ClaimState.RUNNING
 
 
 def test_a_pool_that_never_expires_is_left_alone(world: World) -> None:
