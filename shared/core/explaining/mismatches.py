@@ -23,24 +23,20 @@ class Mismatches:
         self._catalogue = catalogue
         self._sold: dict[int, list[dict[str, str]]] = {}  # by entry: the labels of each place that it sells
 
-    def of_offerings(self, entry: Entry, terms: Sequence[Requirements]) -> Failure | None:
+    def of_offerings(self, entry: Entry, term: Requirements) -> Failure | None:
         """Return what nothing that the pool sells can meet, such as a zone that does not exist; None if all is met."""
         sold = self._labels_sold(entry)
         if not sold:
             return Failure(ReasonCode.INCOMPATIBLE, _sells_nothing(entry), misses=1)
         unmet = [
-            [
-                wanted
-                for key, wanted in sorted(term.items())
-                if key in OFFERING_KEYS and not any(accepts(labels, (wanted,)) for labels in sold)
-            ]
-            for term in terms
+            wanted
+            for key, wanted in sorted(term.items())
+            if key in OFFERING_KEYS and not any(accepts(labels, (wanted,)) for labels in sold)
         ]
-        if not all(unmet):
+        if not unmet:
             return None
-        nearest = min(unmet, key=len)
-        told = "; ".join(_not_sold(wanted, {labels.get(wanted.key, "") for labels in sold}) for wanted in nearest)
-        return Failure(ReasonCode.INCOMPATIBLE, f"pool {entry.pool.name} {told}", misses=len(nearest))
+        told = "; ".join(_not_sold(wanted, {labels.get(wanted.key, "") for labels in sold}) for wanted in unmet)
+        return Failure(ReasonCode.INCOMPATIBLE, f"pool {entry.pool.name} {told}", misses=len(unmet))
 
     def sells(self, entry: Entry, kind: InstanceType, reserved: Set[str]) -> bool:
         """Whether the pool sells the type on any market, or selects a reservation of it."""
