@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from shared.core.capacity.offerings import selected_reservations
+from shared.core.explaining.gang_reasons import whose_budget
 from shared.core.explaining.mismatches import OFFERING_KEYS
 from shared.core.explaining.offering_failures import LAST, Failure, at, no_room_in_quota, no_unit, words
+from shared.core.explaining.room import amount_left
 from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.plan import OfferingKey, ReasonCode
@@ -14,7 +16,6 @@ from shared.core.model.policy import MinValuesPolicy
 from shared.core.model.workload import Withheld
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
 from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import NODES, Resources
 from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts, counted
 from shared.core.solver.problem.selection import Selection
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -123,11 +124,7 @@ class PlaceReasons:
         is_bought = place.reservation is None
         if is_bought and asked.team_budget is not None and price * ATTO_USD_PER_MICRO_USD > asked.team_budget:
             left = usd(max(0, asked.team_budget) // ATTO_USD_PER_MICRO_USD)
-            has_ceiling = self._catalogue.snapshot.ceiling_micro_usd_per_hour is not None
-            whose = (
-                "its team's budget and the deployment's ceiling leave" if has_ceiling else "its team's budget leaves"
-            )
-            message = f"{words(key)} costs {usd(price)} an hour, and {whose} {left}"
+            message = f"{words(key)} costs {usd(price)} an hour, and {whose_budget(self._state)} {left}"
             return Failure(ReasonCode.TEAM_BUDGET, message, key, price)
         if is_bought and asked.budget is not None and price * ATTO_USD_PER_MICRO_USD > asked.budget:
             left = usd(max(0, asked.budget) // ATTO_USD_PER_MICRO_USD)
@@ -149,8 +146,8 @@ class PlaceReasons:
         for name, left in self._state.residual.limits.get(entry.pool.name, {}).items():
             needed = counted(instance_type.capacity, name)
             if needed > left:
-                shown = str(left) if name == NODES else Resources.of({name: left}).formatted()[name]
-                message = f"{words(key)} would exceed the {name} limit of pool {entry.pool.name} ({shown} left)"
+                shown = amount_left(name, left)
+                message = f"{words(key)} would exceed the {name} limit of pool {entry.pool.name} ({shown})"
                 return Failure(ReasonCode.LIMIT_EXCEEDED, message, key, price)
         return None
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from operator import attrgetter
 
 from shared.core.capacity.offerings import selected_reservations
+from shared.core.explaining.gang_reasons import gang_message
 from shared.core.explaining.mismatches import OFFERING_KEYS, Mismatches, too_large, unmet_requirements
 from shared.core.explaining.offering_failures import Failure
 from shared.core.explaining.paused_pools import paused_pools
@@ -65,11 +66,18 @@ class Reasons:
             earliest_at = step_at if earliest_at is None else min(step_at, earliest_at)
         code, message = failure.code, failure.message
         if code is ReasonCode.TOPOLOGY:
-            message = topology_message(self._state, group) or self._too_few_units(group) or message
+            message = topology_message(self._state, group) or self._of_all_together(group) or message
         if group.workload.gang is not None:
             code = ReasonCode.GANG_INCOMPLETE
             message = f"only all {group.count} replicas together: {message}"
         return UnplacedReplicas(key, count, code, message, failure.key, earliest_at)
+
+    def _of_all_together(self, group: Group) -> str | None:
+        """Return what keeps a gang from having all of its places at once; None for whom that is not the question."""
+        if group.workload.gang is None:
+            return None
+        nothing = "no plan with room for all of them at once was found" if group.constraints[-1].is_free else None
+        return gang_message(self._state, group) or nothing
 
     def of_places(self, group: Group) -> Iterator[tuple[str, Failure]]:
         """Yield what speaks against each place that is of the right kind, with the name of its pool.
@@ -95,21 +103,6 @@ class Reasons:
     def _misses(self, entry: Entry, kind: InstanceType, asked: Asked) -> list[str]:
         """Return what a type in a pool does not meet of the term."""
         return unmet_requirements(entry.pool.requirements.merged(kind.requirements), asked.term.without(OFFERING_KEYS))
-
-    def _too_few_units(self, group: Group) -> str | None:
-        """Say how many replicas the free reserved units hold, where a gang may have nothing but those."""
-        state, asked = self._state, group.requirement_sets[-1]
-        options = [option for option in self._catalogue.options if option.requirement_sets & asked]
-        if group.workload.gang is None or any(option.reservation is None for option in options):
-            return None
-        free = {
-            option.reservation.id: copies_that_fit(group.request, option.allocatable)
-            * max(0, state.residual.units.get(option.unit_key, 0))
-            for option in options
-            if option.reservation is not None
-        }
-        held = ", ".join(f"{count} in {name}" for name, count in sorted(free.items()))
-        return f"the free reserved units hold {sum(free.values())} of them ({held})" if free else None
 
     def _next_step(self, group: Group, key: str) -> datetime | None:
         since = next(pending_since for member, _, pending_since in group.members if member == key)
