@@ -12,7 +12,6 @@ from shared.core.explaining.room import amount_left
 from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.plan import OfferingKey, ReasonCode
-from shared.core.model.policy import MinValuesPolicy
 from shared.core.model.workload import Withheld
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
 from shared.core.scheduling_terms.requirements import Requirements
@@ -25,7 +24,8 @@ from shared.core.solver.solution.partial_plan import PartialPlan
 class Asked:
     """What a group asks of an offering, its size apart, by one of its ORed terms.
 
-    ``budget`` is what maxPricePerHour leaves, in atto-USD; ``nodes`` is how many it may need at once.
+    ``budget`` is what maxPricePerHour leaves, in atto-USD; ``nodes`` is how many it may need at once;
+    ``without_choice`` are the entries whose minValues one replica alone would break.
     """
 
     selection: Selection
@@ -34,6 +34,7 @@ class Asked:
     nodes: int
     team_budget: int | None = None  # what the team's budget leaves, in atto-USD
     withheld: tuple[Withheld, ...] = ()
+    without_choice: frozenset[int] = frozenset()
 
     @property
     def term(self) -> Requirements:
@@ -130,17 +131,13 @@ class PlaceReasons:
             left = usd(max(0, asked.budget) // ATTO_USD_PER_MICRO_USD)
             message = f"{words(key)} costs {usd(price)} an hour, and maxPricePerHour leaves {left}"
             return Failure(ReasonCode.MAX_PRICE, message, key, price)
-        if self._breaks_min_values(entry):
+        if entry.index in asked.without_choice:
             return Failure(ReasonCode.MIN_VALUES, f"pool {entry.pool.name}: minValues cannot be met", key, price)
         if self._state.residual.spot_left(key) < asked.nodes:
             share = self._catalogue.policy.spot_pool_share_percent
             message = f"more of {words(key)} would be over its share, {share} % of the plan's spot nodes"
             return Failure(ReasonCode.SPOT_SHARE, message, key, price)
         return None
-
-    def _breaks_min_values(self, entry: Entry) -> bool:
-        is_strict = self._catalogue.policy.min_values_policy is MinValuesPolicy.STRICT
-        return is_strict and any(item.min_values for item in entry.pool.requirements.values())
 
     def _limited(self, entry: Entry, instance_type: InstanceType, key: OfferingKey, price: int) -> Failure | None:
         for name, left in self._state.residual.limits.get(entry.pool.name, {}).items():

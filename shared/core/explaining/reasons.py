@@ -19,6 +19,7 @@ from shared.core.solver.problem.catalogue import Entry
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.vectors import copies_that_fit
 from shared.core.solver.solution.partial_plan import PartialPlan
+from shared.core.solver.solution.substitutes import Substitutes
 
 _order = attrgetter("order")
 
@@ -47,6 +48,7 @@ class Reasons:
         self._outlooks: dict[tuple[int, Asked], _Outlook] = {}
         self._mismatches = Mismatches(state.catalogue)
         self._places = PlaceReasons(state)
+        self._substitutes = Substitutes(state.catalogue)
 
     # Branches: the reason is found once a group; then each part of the sentence has its condition.
     def explain(self, group: Group, key: str, count: int) -> UnplacedReplicas:
@@ -151,9 +153,23 @@ class Reasons:
         budget = self._state.budget_left(group) if group.is_price_capped else None
         nodes = 1 if group.workload.gang is None else group.count
         team_budget = None if group.team_budget is None else self._state.team_budget_left(group)
-        selection = group.levels[-1].selection
+        selection, without_choice = group.levels[-1].selection, self._without_choice(group)
         each = (replace(selection, terms=(term,)) for term in selection.terms)
-        return tuple(Asked(one, ladder, budget, nodes, team_budget, group.withheld) for one in each)
+        return tuple(Asked(one, ladder, budget, nodes, team_budget, group.withheld, without_choice) for one in each)
+
+    def _without_choice(self, group: Group) -> frozenset[int]:
+        """Return the entries that sell something for a replica, but leave it fewer values than minValues asks for."""
+        concerned = {entry.index for entry in self._catalogue.entries if self._substitutes.concerns(entry)}
+        selling, holding, level = set[int](), set[int](), len(group.levels) - 1
+        for option in self._catalogue.options if concerned else ():
+            index = option.entry.index
+            if index not in concerned - holding or not option.requirement_sets & group.requirement_sets[level]:
+                continue
+            if copies_that_fit(group.request, option.allocatable):
+                selling.add(index)
+                if self._substitutes.holds(self._state, option, group.request, {group.index: level}):
+                    holding.add(index)
+        return frozenset(selling - holding)
 
     def _of_entry(self, entry: Entry, group: Group, asked: Asked) -> Iterator[Failure]:
         """Yield what speaks against a pool; against one with taints the nearest failure only, the taints counted in."""
