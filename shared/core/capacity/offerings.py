@@ -72,20 +72,12 @@ class ReservedPrices:
         return min(listed, default=self.dearest_micro_usd)
 
 
-# Branches: one filter after the other over the reservations.
 def selected_reservations(snapshot: Snapshot, node_class: NodeClass) -> tuple[CapacityReservation, ...]:
-    """Return the reservations that the class selected and can launch into, sorted by id.
-
-    Platform and tenancy must be the class's own: EC2 counts only instances that match the reservation in both. A
-    reservation in a zone without a subnet of the class cannot be used either.
-    """
+    """Return the reservations that the class selected and can launch into, sorted by id."""
     wanted = frozenset(node_class.status.reservation_ids)
-    zones = frozenset(subnet.zone for subnet in node_class.status.subnets)
     chosen: dict[str, CapacityReservation] = {}
     for reservation in snapshot.reservations:
-        if reservation.id not in wanted or (zones and reservation.zone not in zones):
-            continue
-        if reservation.platform != node_class.platform or reservation.tenancy != node_class.tenancy:
+        if reservation.id not in wanted or not node_class.may_use(reservation):
             continue
         known = chosen.get(reservation.unit_key)
         # Two readings of one reservation: the smaller count cannot over-commit (R-70).

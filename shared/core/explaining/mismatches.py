@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from shared.core.capacity.offerings import OFFERING_LABELS, selected_reservations
+from shared.core.capacity.offerings import selected_reservations
 from shared.core.explaining.offering_failures import Failure
-from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.explaining.pool_reasons import OFFERING_KEYS, hint, out_of_reach, sells_nothing
+from shared.core.model.instance_type import InstanceType
 from shared.core.model.plan import ReasonCode
 from shared.core.model.workload import Workload
-from shared.core.scheduling_terms.labels import CAPACITY_TYPE, RESERVATION_LABELS, WELL_KNOWN, closest
+from shared.core.scheduling_terms.labels import WELL_KNOWN
 from shared.core.scheduling_terms.requirement import Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.solver.problem.catalogue import Entry, OfferedPlace, OptionCatalogue, accepts
-
-OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 
 
 class Mismatches:
@@ -25,22 +24,24 @@ class Mismatches:
 
     def of_offerings(self, entry: Entry, term: Requirements) -> Failure | None:
         """Return what nothing that the pool sells can meet, such as a zone that does not exist; None if all is met."""
-        sold = self._labels_sold(entry)
+        sold, asked = self._labels_sold(entry), _of_places(term)
         if not sold:
-            return Failure(ReasonCode.INCOMPATIBLE, _sells_nothing(entry), misses=1)
-        unmet = [
-            wanted
-            for key, wanted in sorted(term.items())
-            if key in OFFERING_KEYS and not any(accepts(labels, (wanted,)) for labels in sold)
-        ]
+            message = sells_nothing(self._catalogue.snapshot, entry, list(self._places_of(entry)))
+            return Failure(ReasonCode.INCOMPATIBLE, message, misses=1)
+        unmet = [wanted for wanted in asked if not any(accepts(labels, (wanted,)) for labels in sold)]
         if not unmet:
             return None
+        lost = out_of_reach(
+            self._catalogue.snapshot, entry.node_class, entry.types, (*asked, *_of_places(entry.pool.requirements))
+        )
+        if lost is not None:
+            return Failure(ReasonCode.INCOMPATIBLE, lost, misses=1)
         told = "; ".join(_not_sold(wanted, {labels.get(wanted.key, "") for labels in sold}) for wanted in unmet)
         return Failure(ReasonCode.INCOMPATIBLE, f"pool {entry.pool.name} {told}", misses=len(unmet))
 
     def sells(self, entry: Entry, kind: InstanceType, reserved: Set[str]) -> bool:
         """Whether the pool sells the type on any market, or selects a reservation of it."""
-        wanted = [item for name, item in entry.pool.requirements.items() if name in OFFERING_KEYS]
+        wanted = _of_places(entry.pool.requirements)
         return kind.name in reserved or any(
             accepts(OfferedPlace(it.zone, it.zone_id, it.capacity_type).labels(), wanted) for it in kind.offerings
         )
@@ -49,12 +50,12 @@ class Mismatches:
         """Return the labels of every place that the pool sells anything at, full or free."""
         sold = self._sold.get(entry.index)
         if sold is None:
-            sold = self._sold[entry.index] = [place.labels() for place in self._places_of(entry)]
+            own, each = _of_places(entry.pool.requirements), (place.labels() for place in self._places_of(entry))
+            sold = self._sold[entry.index] = [labels for labels in each if accepts(labels, own)]
         return sold
 
     def _places_of(self, entry: Entry) -> Iterator[OfferedPlace]:
-        """Yield where and on which markets the pool sells anything, and the reservations that it selects."""
-        wanted = [item for name, item in entry.pool.requirements.items() if name in OFFERING_KEYS]
+        """Yield where and on which markets the pool's types are sold, and the reservations that its class selects."""
         kinds = {kind.name: kind for kind in entry.types}
         reserved = selected_reservations(self._catalogue.snapshot, entry.node_class)
         found = [OfferedPlace.of(item) for item in reserved if item.instance_type in kinds]
@@ -63,17 +64,12 @@ class Mismatches:
             for kind in kinds.values()
             for offering in kind.offerings
         }
-        yield from (place for place in found if accepts(place.labels(), wanted))
+        yield from found
 
 
-def _sells_nothing(entry: Entry) -> str:
-    markets = entry.pool.requirements.get(CAPACITY_TYPE)
-    if markets is not None and markets.values == frozenset({CapacityType.RESERVED.value}):
-        return (
-            f"pool {entry.pool.name} uses reserved capacity only, and class {entry.node_class.name} selects no"
-            " reservation of its instance types"
-        )
-    return f"pool {entry.pool.name} sells none of its instance types on any market that it allows"
+def _of_places(requirements: Requirements) -> list[Requirement]:
+    """Return what is required of zone, market and reservation."""
+    return [item for key, item in sorted(requirements.items()) if key in OFFERING_KEYS]
 
 
 # Branches: comprehensions of a line each; only one question decides.
@@ -104,16 +100,11 @@ def unmet_requirements(offered: Requirements, wanted: Requirements) -> list[str]
         problem = offered.compatible(Requirements.of(requirement), WELL_KNOWN)
         if problem is not None:
             known = offered[key].values if key in offered else frozenset[str]()
-            found.append(problem + _hint(requirement, known))
+            found.append(problem + hint(requirement, known))
     return found
 
 
 def _not_sold(wanted: Requirement, known: Set[str]) -> str:
     """Say that nothing sold has a value, what there is, and what was probably meant."""
     has = ", ".join(sorted(value for value in known if value)) or "none"
-    return f"sells nothing with {wanted} (it has {has}{_hint(wanted, known)})"
-
-
-def _hint(wanted: Requirement, known: Set[str]) -> str:
-    meant = {found for value in wanted.values if (found := closest(value, known)) is not None}
-    return f"; did you mean {min(meant)}?" if meant else ""
+    return f"sells nothing with {wanted} (it has {has}{hint(wanted, known)})"

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from shared.core.capacity.offerings import selected_reservations
 from shared.core.explaining.gang_reasons import whose_budget
-from shared.core.explaining.mismatches import OFFERING_KEYS
 from shared.core.explaining.offering_failures import LAST, Failure, at, no_room_in_quota, no_unit, words
+from shared.core.explaining.pool_reasons import OFFERING_KEYS
 from shared.core.explaining.room import amount_left
 from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType

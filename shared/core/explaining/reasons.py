@@ -7,10 +7,11 @@ from operator import attrgetter
 
 from shared.core.capacity.offerings import selected_reservations
 from shared.core.explaining.gang_reasons import gang_message
-from shared.core.explaining.mismatches import OFFERING_KEYS, Mismatches, too_large, unmet_requirements
+from shared.core.explaining.mismatches import Mismatches, too_large, unmet_requirements
 from shared.core.explaining.offering_failures import Failure
 from shared.core.explaining.paused_pools import paused_pools
 from shared.core.explaining.place_reasons import Asked, PlaceReasons
+from shared.core.explaining.pool_reasons import OFFERING_KEYS, no_type
 from shared.core.explaining.topology_reasons import topology_message
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
@@ -213,8 +214,7 @@ class Reasons:
         """Return why no type of the pool could ever serve, whatever its size."""
         name = entry.pool.name
         if not entry.types:
-            message = f"the requirements of pool {name} filtered out all available instance types"
-            return Failure(ReasonCode.INCOMPATIBLE, message, misses=1)
+            return Failure(ReasonCode.INCOMPATIBLE, no_type(self._catalogue.snapshot, entry), misses=1)
         # What the entry settled beyond the pool (labels that the pool leaves open) counts as the pool's own.
         problems = unmet_requirements(entry.pool.requirements, asked.term)
         if problems:

@@ -77,7 +77,7 @@ def node_class_conditions(
     found.append(_reservations_ready(make, node_class, reservations, discovery_errors))
     found.append(_permitted(make, node_class.status.launch_blocked_reason, rests))
     ready = _all_ready(make, found)
-    limit = _limit(make, reservations, now)
+    limit = _limit(make, [it for it in reservations if node_class.may_use(it)], now)
     return tuple(sorted((*found, *limit, ready), key=_order))
 
 
@@ -104,7 +104,10 @@ def node_pool_conditions(
     previous: Sequence[Condition],
     now: datetime,
 ) -> tuple[Condition, ...]:
-    """Compute a pool's conditions from those of its class (None: there is no such class)."""
+    """Compute a pool's conditions from those of its class (None: there is no such class).
+
+    ``reservations`` are those that the class selects and can launch into.
+    """
     make = _Maker(previous, now)
     if node_class_found is None:
         message = f"there is no EC2NodeClass {pool.node_class_name}"

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from shared.core.model.capacity_reservation import ObservedReservation
+
 
 class FleetTargetingMode(StrEnum):
     """How CreateFleet is told which reservation to use."""
@@ -103,3 +105,15 @@ class NodeClass:
     tenancy: str = "default"
     static_hash: str = ""
     status: NodeClassStatus = NodeClassStatus()
+
+    def has_subnet_in(self, zone: str) -> bool:
+        """Whether it may launch in the zone; where no subnet was looked up, nothing speaks against it."""
+        return not self.status.subnets or any(subnet.zone == zone for subnet in self.status.subnets)
+
+    def may_use(self, reservation: ObservedReservation) -> bool:
+        """Whether its instances can count against the reservation: its own platform and tenancy, a zone with a subnet.
+
+        EC2 counts only instances that match in both.
+        """
+        is_alike = (reservation.platform, reservation.tenancy) == (self.platform, self.tenancy)
+        return is_alike and self.has_subnet_in(reservation.zone)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.core.capacity.offerings import OFFERING_LABELS, selected_reservations
+from shared.core.explaining.pool_reasons import out_of_reach
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
@@ -60,7 +61,8 @@ def _reasons(pool: NodePool, node_class: NodeClass | None, snapshot: Snapshot) -
     wanted = [item for key, item in sorted(pool.requirements.items()) if key in _PLACE_KEYS]
     sold = [place for place in places if accepts(place.labels(), wanted)]
     if not sold:
-        yield _no_place(node_class, wanted, [place.labels() for place in places])
+        lost = out_of_reach(snapshot, node_class, types, wanted)
+        yield lost or _no_place(node_class, wanted, [place.labels() for place in places])
     yield from _without_subnet(node_class, sold)
     yield from _limited(pool, types)
 

@@ -52,6 +52,7 @@ class NodeClassResolver:
         rests = self.offerings.list_unavailable(now)
         stored = {(item.kind, item.name): item for item in objects}
         class_conditions: dict[str, tuple[Condition, ...]] = {}
+        usable: dict[str, list[CapacityReservation]] = {}
         for node_class in found.node_classes:
             selection = selections[node_class.name]
             errors: dict[ConditionType, str] = {}
@@ -63,8 +64,10 @@ class NodeClassResolver:
             found_else = _without_counts(status) != _without_counts(node_class.status)
             status = replace(status, **_NO_BLOCK) if found_else else unblocked(status, generation, now)
             rest = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
+            resolved = replace(node_class, status=status)
+            usable[node_class.name] = [it for it in selection.reservations if resolved.may_use(it)]
             conditions = node_class_conditions(
-                replace(node_class, status=status),
+                resolved,
                 selection.reservations,
                 discovery_errors=errors,
                 previous=stored[PolicyKind.NODE_CLASS, node_class.name].status.conditions,
@@ -80,11 +83,10 @@ class NodeClassResolver:
             if (PolicyKind.NODE_CLASS, pool.node_class_name) in found.unreadable:
                 continue  # what was said of the pool is as true as before
             before = stored[PolicyKind.NODE_POOL, pool.name]
-            selection = selections.get(pool.node_class_name, SelectedReservations())
             conditions = node_pool_conditions(
                 pool,
                 class_conditions.get(pool.node_class_name),
-                selection.reservations,
+                usable.get(pool.node_class_name, ()),
                 previous=before.status.conditions,
                 now=now,
             )

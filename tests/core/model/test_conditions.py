@@ -94,6 +94,13 @@ def test_units_that_become_free_reset_the_limit() -> None:
     assert after[ConditionType.CAPACITY_RESERVATION].last_transition_at == LATER
 
 
+def test_units_that_the_class_cannot_launch_into_are_not_counted() -> None:
+    found = of_class(READY_CLASS, reservation(0), replace(reservation(4), id="cr-2", zone="us-west-2b"))
+    assert found[ConditionType.CAPACITY_RESERVATION].status is ConditionStatus.LIMIT_EXCEEDED
+    assert found[ConditionType.CAPACITY_RESERVATION].message == "0 of 4 units are free"
+    assert found[ConditionType.CAPACITY_RESERVATIONS_READY].message == "2 found"
+
+
 def test_a_status_that_stays_keeps_its_time() -> None:
     before = tuple(of_class(READY_CLASS, reservation(1)).values())
     after = of_class(READY_CLASS, reservation(3), previous=before)
@@ -101,7 +108,11 @@ def test_a_status_that_stays_keeps_its_time() -> None:
     assert after[ConditionType.CAPACITY_RESERVATION].message == "3 of 4 units are free"
 
 
-@pytest.mark.parametrize("reservations", [(), (reservation(1, "expired"),)])
+NO_SUBNET_THERE = replace(reservation(4), zone="us-west-2b", zone_id="usw2-az2")
+ON_WINDOWS = replace(reservation(4), platform="Windows")
+
+
+@pytest.mark.parametrize("reservations", [(), (reservation(1, "expired"),), (NO_SUBNET_THERE,), (ON_WINDOWS,)])
 def test_no_usable_reservation_is_neither_available_nor_exceeded(reservations: tuple[CapacityReservation, ...]) -> None:
     found = of_class(READY_CLASS, *reservations)
     assert ConditionType.CAPACITY_RESERVATION not in found

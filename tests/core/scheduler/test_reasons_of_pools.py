@@ -1,15 +1,27 @@
 """What a pool is, or asks for itself, may be why work waits; and may not be blamed where it is not."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.node_class import MachineImage, NodeClassStatus, Subnet
 from shared.core.model.plan import ReasonCode
+from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
 from tests.core.scheduler.test_reasons import Situation
 from tests.core.scheduler.world import (
+    ON_DEMAND,
+    RESERVED,
     demand,
     fx_type,
+    markets,
     near,
+    node_class,
+    one_of,
     plain,
     planned,
     pool,
@@ -51,7 +63,92 @@ MIN_VALUES = (
 )
 
 
-@pytest.mark.parametrize("it", MIN_VALUES, ids=lambda it: it.name)
+IN_ZONE_2 = reservation("cr-1", "small", 4, zone="zone-2", zone_id="id-zone-2")
+WINDOWS = reservation("cr-1", "small", 4, platform="Windows")
+FILTERED = "the requirements of pool default filtered out all available instance types: "
+
+
+def selling(*wanted: Requirement, unit: CapacityReservation = IN_ZONE_2, **of_class: Any) -> Snapshot:
+    """A pool with these requirements whose class selects the reservation."""
+    of_pool = pool("default", *wanted)
+    class_ = replace(node_class(reservations=[unit]), **of_class)
+    return plain(SMALL, reservations=[unit], node_pools=(of_pool,), node_classes=(class_,))
+
+
+ONE_SUBNET = NodeClassStatus(reservation_ids=("cr-1",), subnets=(Subnet("subnet-1", "zone-1", "id-zone-1", 100),))
+
+NOTHING_SOLD = (
+    Situation(
+        "a reservation in a zone in which its class has no subnet",
+        selling(markets(RESERVED), status=ONE_SUBNET),
+        workload(cpu=100),
+        ReasonCode.INCOMPATIBLE,
+        "class default has no subnet in zone-2, where cr-1 is",
+    ),
+    Situation(
+        "the same asked for by the work, of a pool that buys elsewhere",
+        selling(status=ONE_SUBNET),
+        workload(cpu=100, node_selector=Requirements.of(markets(RESERVED))),
+        ReasonCode.INCOMPATIBLE,
+        "class default has no subnet in zone-2, where cr-1 is",
+    ),
+    Situation(
+        "a reservation for another platform than its class has",
+        selling(markets(RESERVED), unit=WINDOWS),
+        workload(cpu=100),
+        ReasonCode.INCOMPATIBLE,
+        "cr-1 is for Windows with default tenancy, and class default launches Linux/UNIX with default tenancy",
+    ),
+    Situation(
+        "a zone that the pool asks for, and no reservation there",
+        selling(markets(RESERVED), one_of(labels.ZONE, "zone-3")),
+        workload(cpu=100),
+        ReasonCode.INCOMPATIBLE,
+        FILTERED
+        + "none has topology.kubernetes.io/zone In [zone-3] as reserved (there is zone-2; did you mean zone-2?)",
+    ),
+    Situation(
+        "a zone that does not exist, in the pool's own requirements",
+        selling(one_of(labels.ZONE, "zone-9")),
+        workload(cpu=100),
+        ReasonCode.INCOMPATIBLE,
+        FILTERED
+        + "none has topology.kubernetes.io/zone In [zone-9] (there is zone-1, zone-2, zone-3; did you mean zone-3?)",
+    ),
+    Situation(
+        "a reservation that the class does not select",
+        selling(one_of(labels.CAPACITY_RESERVATION_ID, "vpc-7")),
+        workload(cpu=100),
+        ReasonCode.INCOMPATIBLE,
+        FILTERED + "none has karpenter.k8s.aws/capacity-reservation-id In [vpc-7] (there is cr-1)",
+    ),
+    Situation(
+        "a market that the zone has not, though both are to be had by themselves",
+        selling(
+            markets(ON_DEMAND, RESERVED), one_of(labels.ZONE, "zone-3"), one_of(labels.CAPACITY_RESERVATION_ID, "cr-1")
+        ),
+        workload(cpu=100),
+        ReasonCode.INCOMPATIBLE,
+        FILTERED + "what it asks for is not to be had together, though each of it is by itself",
+    ),
+    Situation(
+        "an operating system that no type runs",
+        selling(one_of(labels.OS, "plan9")),
+        workload(cpu=100),
+        ReasonCode.INCOMPATIBLE,
+        FILTERED + "none has kubernetes.io/os In [plan9]",
+    ),
+    Situation(
+        "images for another architecture",
+        selling(status=NodeClassStatus(machine_images=(MachineImage("ami-1", "arm64"),))),
+        workload(cpu=100),
+        ReasonCode.INCOMPATIBLE,
+        "class default has no image that an instance type of pool default runs",
+    ),
+)
+
+
+@pytest.mark.parametrize("it", [*MIN_VALUES, *NOTHING_SOLD], ids=lambda it: it.name)
 def test_a_pool_is_told_as_the_reason_where_it_is_one(it: Situation) -> None:
     plan = planned(with_demand(it.snapshot, demand(it.wanted, it.replicas)), policy=it.policy)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.node_class import MachineImage, NodeClassStatus, Subnet
+from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
 from shared.core.model.node_pool import NodePool
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms import labels
@@ -64,6 +64,16 @@ def test_each_pool_is_told_with_its_reason() -> None:
 )
 def test_what_nothing_has(wanted: Any, told: str) -> None:
     assert reason(pool("default", wanted)) == told
+
+
+def test_a_reservation_that_its_class_cannot_reach_is_told_as_such() -> None:
+    unit = reservation("cr-1", "small", 4, zone="zone-2", zone_id="id-zone-2")
+    status = NodeClassStatus(reservation_ids=("cr-1",), subnets=(Subnet("subnet-1", "zone-1", "id-zone-1", 100),))
+    world = plain(reservations=[unit], node_pools=(pool("strict", markets(RESERVED)),))
+
+    (found,) = never_launching(replace(world, node_classes=(NodeClass("default", status=status),)))
+
+    assert found.reason == "class default has no subnet in zone-2, where cr-1 is"
 
 
 def test_what_no_type_has_together() -> None:

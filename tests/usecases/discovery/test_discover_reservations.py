@@ -539,3 +539,15 @@ def test_claims_that_move_on_during_the_observation_do_not_hold_the_facts_back()
     found = world.discover()
 
     assert (found.absorbed_count, world.reservation().balance) == (0, Balance(3, 1))
+
+
+def test_units_in_a_zone_without_a_subnet_show_as_available_nowhere() -> None:
+    """No node can be launched into them, so neither the class nor its pool counts them (ADR 26)."""
+    out_of_reach = reservation("cr-1", tags=TEAM, zone="us-east-1f", zone_id="use1-az6")
+    world = PlanningWorld().ready(out_of_reach, pool=node_pool_manifest(capacity_types=("reserved",)))
+    pool = world.policy.get(PolicyKind.NODE_POOL, "gpu")
+    assert pool is not None
+
+    assert selected(world) == ("cr-1",)
+    for stored in (class_status(world), pool):
+        assert "CapacityReservation" not in {str(condition.type) for condition in stored.status.conditions}
