@@ -12,6 +12,7 @@ from shared.core.explaining.room import amount_left
 from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.plan import OfferingKey, ReasonCode
+from shared.core.model.policy import NoDurationPolicy
 from shared.core.model.workload import Withheld
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
 from shared.core.scheduling_terms.requirements import Requirements
@@ -159,7 +160,11 @@ class PlaceReasons:
         key, now = failure.key, self._catalogue.now
         if reservation.is_upcoming(now):
             assert reservation.start_at is not None
-            if not self._fits_from(reservation, selection, max(now, reservation.start_at)):
+            begins_at = max(now, reservation.start_at)
+            if self._takes_nothing(reservation, begins_at):
+                message = f"{words(key)} ends{at(reservation.end_at)} and takes no new work: it begins too late for any"
+                return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
+            if not self._fits_from(reservation, selection, begins_at):
                 return self._does_not_fit(reservation, selection, key)
             is_late = reservation.start_at <= now
             verb = "has not begun yet and was to start" if is_late else "starts"
@@ -177,12 +182,30 @@ class PlaceReasons:
             return no_unit(reservation, key)
         return failure
 
+    @staticmethod
+    def _takes_nothing(reservation: CapacityReservation, begins_at: datetime) -> bool:
+        """Whether its nodes would drain as soon as it begins."""
+        drain_at = reservation.drain_at()
+        return drain_at is not None and drain_at <= begins_at
+
     def _fits_from(self, reservation: CapacityReservation, selection: Selection, start_at: datetime) -> bool:
         drain_at = reservation.drain_at(timedelta(seconds=selection.notice_s))
-        duration = timedelta(seconds=selection.duration_s or 0)
-        return drain_at is None or start_at + duration <= drain_at
+        if drain_at is None:
+            return True
+        if selection.duration_s is None:
+            return not self._avoids_ends and start_at < drain_at
+        return start_at + timedelta(seconds=selection.duration_s) <= drain_at
+
+    @property
+    def _avoids_ends(self) -> bool:
+        return self._catalogue.policy.no_duration_policy is NoDurationPolicy.AVOID
 
     def _does_not_fit(self, reservation: CapacityReservation, selection: Selection, key: OfferingKey | None) -> Failure:
+        if selection.duration_s is None and not self._avoids_ends:
+            message = (
+                f"the work asks for {selection.notice_s} s of notice, which {words(key)} can give no more: it drains"
+            )
+            return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message + at(reservation.drain_at()), key)
         if selection.duration_s is None:
             message = f"it says no duration, and noDurationPolicy Avoid keeps such work out of {words(key)}, which ends"
             return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message + at(reservation.end_at), key)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from shared.core.checking.final_state.facts import Facts
-from shared.core.model.capacity_reservation import ACTIVE
+from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import ReasonCode, UnplacedReplicas
 from shared.core.model.policy import NoDurationPolicy
@@ -27,8 +27,18 @@ def _is_upcoming(facts: Facts, _: Workload) -> bool:
 
 def _has_too_little_time(facts: Facts, workload: Workload) -> bool:
     """Whether the work says how long it takes, or must, or a reservation is so near its end that it takes none."""
-    asks = workload.duration_s is not None or facts.policy.no_duration_policy is NoDurationPolicy.AVOID
-    return asks or any(item.state == ACTIVE and not item.is_active(facts.now) for item in facts.snapshot.reservations)
+    asks = workload.duration_s is not None or workload.checkpoint_period_s is not None
+    if asks or facts.policy.no_duration_policy is NoDurationPolicy.AVOID:
+        return True
+    return any(_takes_nothing(facts, item) for item in facts.snapshot.reservations)
+
+
+def _takes_nothing(facts: Facts, reservation: CapacityReservation) -> bool:
+    """Whether what a reservation launches would drain at once, now or when it begins."""
+    if not reservation.is_upcoming(facts.now):
+        return reservation.state == ACTIVE and not reservation.is_active(facts.now)
+    drain_at, start_at = reservation.drain_at(), reservation.start_at
+    return drain_at is not None and start_at is not None and drain_at <= max(facts.now, start_at)
 
 
 def _has_later_rung(facts: Facts, workload: Workload) -> bool:
