@@ -11,7 +11,8 @@ import pytest
 from shared.core.checker import ViolationCode as V
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.plan import ReasonCode
-from shared.core.model.workload import FallbackStep, Gang, Workload
+from shared.core.model.policy import PreferencePolicy
+from shared.core.model.workload import FallbackStep, Gang, PreferredNodeTerm, Workload
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
@@ -110,6 +111,11 @@ BOUGHT = plan(launch(offering(), {"job": 1}))
 ON_ROOMY = plan(launch(reserved(name=LARGE), {"job": 1}))
 FLOOR = replace(POLICY, reserved_floor_percent=20)
 
+
+def preferring(wanted: Requirements, **changes: Any) -> Workload:
+    return workload(**changes, preferred_node_terms=(PreferredNodeTerm(10, wanted),))
+
+
 RULE_3 = [
     Case("paid beside a free unit", TINY, BOUGHT, V.PAID_WHILE_FREE),
     Case("paid, no unit free", replace(TINY, reservations=(reservation(free_units=0),)), BOUGHT),
@@ -123,6 +129,10 @@ RULE_3 = [
     Case("paid, the other pool's limit reached", replace(TINY, node_pools=(pool(one_of(labels.CAPACITY_TYPE, "on-demand")), pool(name="other", limits=Resources.of({"cpu": 1000})))), BOUGHT),
     Case("paid, the limit freed by not paying", replace(TINY, node_pools=(pool(limits=Resources.of({"cpu": 2000})),)), BOUGHT, V.PAID_WHILE_FREE),
     Case("paid, the work would outlast the block", snapshot(demand(workload(duration_s=99999)), reservations=(reservation(kind=ReservationKind.CAPACITY_BLOCK, end_at=NOW + timedelta(hours=3)),)), BOUGHT),
+    Case("paid, on-demand preferred", snapshot(demand(preferring(only("on-demand"))), reservations=(FREE,)), BOUGHT),
+    Case("paid, another zone preferred", snapshot(demand(preferring(IN_ZONE_2)), reservations=(FREE,)), plan(launch(offering(zone="zone-2"), {"job": 1}))),
+    Case("paid, what the free unit would meet preferred", snapshot(demand(preferring(only("reserved"))), reservations=(FREE,)), BOUGHT, V.PAID_WHILE_FREE),
+    Case("paid, preferences ignored", snapshot(demand(preferring(only("on-demand"))), reservations=(FREE,)), BOUGHT, V.PAID_WHILE_FREE, replace(POLICY, preference_policy=PreferencePolicy.IGNORE)),
     Case("paid, below the floor of the free slot", replace(TINY, reservations=(ROOMY,)), BOUGHT, None, replace(POLICY, reserved_floor_percent=10)),
     Case("paid, a slot that is large but free", replace(TINY, reservations=(ROOMY,)), BOUGHT, V.PAID_WHILE_FREE),
     Case("below the floor of a slot", replace(TINY, reservations=(ROOMY,)), ON_ROOMY, V.BELOW_FLOOR, FLOOR),
@@ -133,6 +143,7 @@ RULE_3 = [
 
 URGENT, CASUAL = workload("urgent", cpus=2, priority=10), workload("casual", cpus=2)
 RACE = snapshot(demand(URGENT), demand(CASUAL), reservations=(reservation(free_units=1),))
+TWO_TYPES = pool(Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), 2))
 STRICT = Requirements.of(one_of(labels.CAPACITY_TYPE, "reserved"))
 
 PRIORITY = [
@@ -143,6 +154,22 @@ PRIORITY = [
         replace(RACE, demands=(demand(replace(URGENT, node_selector=STRICT)), demand(CASUAL))),
         plan(launch(reserved(), {"casual": 1}), unplaced=(refused("urgent", code=ReasonCode.RESERVATION_FULL),)),
         V.PRIORITY_INVERSION,
+    ),
+    Case(
+        "the urgent one prefers what it pays for",
+        replace(RACE, demands=(demand(preferring(only("on-demand"), name="urgent", cpus=2, priority=10)), demand(CASUAL))),
+        plan(launch(reserved(), {"casual": 1}), launch(offering(), {"urgent": 1})),
+    ),
+    Case(
+        "the urgent one waits, whatever it prefers",
+        replace(RACE, demands=(demand(preferring(only("spot"), name="urgent", cpus=2, priority=10, node_selector=STRICT)), demand(CASUAL))),
+        plan(launch(reserved(), {"casual": 1}), unplaced=(refused("urgent", code=ReasonCode.RESERVATION_FULL),)),
+        V.PRIORITY_INVERSION,
+    ),
+    Case(
+        "the urgent one is so large that it would leave too few types",
+        snapshot(demand(workload("urgent", cpus=10, priority=10, node_selector=STRICT)), demand(workload("casual")), reservations=(ROOMY,), node_pools=(TWO_TYPES,)),
+        plan(launch(reserved(name=LARGE), {"casual": 1}), unplaced=(refused("urgent", code=ReasonCode.MIN_VALUES),)),
     ),
     Case(
         "the urgent one cannot use it",

@@ -20,6 +20,7 @@ from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import ReasonCode, UnplacedReplicas
+from shared.core.model.policy import PreferencePolicy
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.resources import NODES, Resources
@@ -35,6 +36,7 @@ class ResidualCheck:
         self._shares = TeamShares(facts)
         self._resources = TeamResources(facts)
         self._left = RoomLeft(facts, self._shares, self._resources)
+        self._unplaced = {refusal.workload_key for refusal in facts.plan.unplaced}
 
     def violations(self) -> Iterator[Violation]:
         """Check rule 3, the floor beside it, priority inversion, what teams are owed, and every refusal."""
@@ -122,16 +124,26 @@ class ResidualCheck:
         """Yield the indices of the units on which one replica could run alone."""
         needs = self._facts.needs(workload)
         for index, unit in enumerate(units):
-            assert unit.pool is not None
             if (
                 needs.fits_in(unit.free)
-                and self._left.tolerates(workload, unit.pool)
-                and not wants_many(unit.pool)
-                and self._left.may_run(workload, unit)
+                and self._may_have(workload, unit)
+                and self._prefers_nothing_else(workload, unit)
                 and (unit.key is None or self._shares.open_units(workload.key, unit.key.reservation_id) > 0)
                 and not self._resources.bounds(workload, CapacityType.RESERVED)
             ):
                 yield index
+
+    def _may_have(self, workload: Workload, unit: OpenNodes) -> bool:
+        """Whether a replica certainly may be on the unit, size and topology apart."""
+        pool = unit.pool
+        may_launch = pool is not None and self._left.tolerates(workload, pool) and not wants_many(pool)
+        return may_launch and self._left.may_run(workload, unit)
+
+    def _prefers_nothing_else(self, workload: Workload, unit: OpenNodes) -> bool:
+        """Whether the unit meets all that it prefers: what it prefers instead is kept at a price (R-47)."""
+        if self._facts.policy.preference_policy is PreferencePolicy.IGNORE:
+            return True
+        return all(unit.description.admits(it.requirements, unit.undefined) for it in workload.preferred_node_terms)
 
     def _paid(self, host: Host, units: Sequence[OpenNodes], able: Mapping[str, frozenset[int]]) -> Iterator[Violation]:
         """Report a paid node whose replicas could all run on one free unit, or be split over several."""
@@ -236,10 +248,10 @@ class ResidualCheck:
                     continue
                 offering = host.planned.offering
                 unit, borrower = self._left.new_nodes(host.pool, offering, 1), min(host.placed)
-                could = self._facts.needs(workload).fits_in(unit.free) and self._left.tolerates(workload, host.pool)
+                could = self._facts.needs(workload).fits_in(unit.free) and self._would_use(workload, unit)
                 owes = self._shares.owes(borrower, workload.key, offering.reservation_id)
                 owes = owes or self._resources.owes(borrower, workload, offering.capacity_type)
-                if owes and could and self._left.may_run(workload, unit):
+                if owes and could:
                     message = f"is on loan to {borrower} while {workload.key} waits for what its team owns"
                     yield Violation(ViolationCode.TEAM_OWED, host.subject, message, tuple(host.placed))
 
@@ -262,8 +274,11 @@ class ResidualCheck:
         if not load.fits_in(host.allocatable) or self._below_floor(load, host.allocatable):
             return False
         unit = self._left.new_nodes(pool, launch.offering, 1)
-        return (
-            self._left.tolerates(workload, pool)
-            and self._left.may_run(workload, unit)
-            and facts.together(facts.site(host).description, facts.site(host).undefined, (*sorted(kept), workload.key))
-        )
+        site = facts.site(host)
+        fits = facts.together(site.description, site.undefined, (*sorted(kept), workload.key))
+        return fits and self._would_use(workload, unit)
+
+    def _would_use(self, workload: Workload, unit: OpenNodes) -> bool:
+        """Whether a replica that waits may have the unit, and one that is paid for would sooner be on it."""
+        is_waiting = workload.key in self._unplaced
+        return self._may_have(workload, unit) and (is_waiting or self._prefers_nothing_else(workload, unit))
