@@ -11,26 +11,25 @@ from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 
-def gang_message(state: PartialPlan, group: Group) -> str | None:
-    """Return what leaves room for some of a gang's replicas only; None where rules over domains are in the way."""
-    rooms, keys = rooms_of(state, group), _keys_of_one_domain(group)
-    return _of_units(state, group, rooms, keys) or _of_limits_and_money(state, group, rooms, keys)
-
-
-def _of_units(state: PartialPlan, group: Group, rooms: Sequence[Room], keys: Sequence[str]) -> str | None:
-    """Say what units hold, limits and money apart, in all and where all must be in one domain."""
-    units = ResidualCapacity(state.residual.units, {})
+def too_few_units(state: PartialPlan, group: Group) -> str | None:
+    """Say what units hold, limits and money apart, in all and where all must be in one domain; None: enough."""
+    rooms, units = rooms_of(state, group), ResidualCapacity(state.residual.units, {})
+    if not rooms:
+        return None
     if held_by(rooms, units, group.count) < group.count:
-        return _too_few_units(state, rooms)
-    for key in keys:
+        return _held_by_units(state, rooms)
+    for key in _keys_of_one_domain(group):
         held = {domain: held_by(them, units, group.count) for domain, them in _by_domain(rooms, key).items()}
         if max(held.values(), default=0) < group.count:
             return _no_domain(key, held)
     return None
 
 
-def _of_limits_and_money(state: PartialPlan, group: Group, rooms: Sequence[Room], keys: Sequence[str]) -> str | None:
-    """Say what limits, then money, leave room for, in the domain that is best for all."""
+def limits_or_money(state: PartialPlan, group: Group) -> str | None:
+    """Say what limits, then money, leave room for, in the domain that is best for all; None: for all of them."""
+    rooms, keys = rooms_of(state, group), _keys_of_one_domain(group)
+    if not rooms:
+        return None
     parts = list(_by_domain(rooms, keys[0]).values()) if keys else [rooms]
     if max(held_by(part, state.residual, group.count) for part in parts) < group.count:
         return ", and ".join(_limits(state, rooms, group.count)) or None
@@ -49,7 +48,7 @@ def _by_domain(rooms: Sequence[Room], key: str) -> dict[str, list[Room]]:
     return {domain: [room for room in rooms if room.labels.get(key) == domain] for domain in domains}
 
 
-def _too_few_units(state: PartialPlan, rooms: Sequence[Room]) -> str:
+def _held_by_units(state: PartialPlan, rooms: Sequence[Room]) -> str:
     """Say how many the free reserved units hold; what is bought would be without end."""
     free: dict[str, int] = {}
     for room in rooms:

@@ -87,7 +87,11 @@ def too_large(pool_name: str, small: Sequence[InstanceType], workload: Workload)
         told = ", ".join(f"{name} {amount}" for name, amount in missing.formatted().items()) or "pods"
         return Failure(ReasonCode.TOO_LARGE, f"{kind.name}, the nearest type of pool {pool_name}, lacks {told}")
     absent = [name for name in sorted(missing) if not kind.capacity[name]]
-    message = f"no type of pool {pool_name} that would serve has {' and '.join(absent)}"
+    told = " and ".join(absent)
+    if any(kind.capacity[name] for name in absent for kind in small):  # then another lacks what this one has
+        asked = [name for name in workload.requests if not all(kind.capacity[name] for kind in small)]
+        told = f"{' and '.join(sorted(asked))} at once"
+    message = f"no type of pool {pool_name} that would serve has {told}"
     return Failure(ReasonCode.TOO_LARGE, message, misses=len(absent), lacks_resource=True)
 
 

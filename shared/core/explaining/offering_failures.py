@@ -1,6 +1,6 @@
 """What speaks against an offering, and which of many such failures a person would act on."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -8,6 +8,7 @@ from typing import Final
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.plan import OfferingKey, ReasonCode
 from shared.core.model.workload import Withheld
+from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, ZONE, ZONE_ID
 
 # How far an offering came, from nothing to everything; the farthest names the reason.
 _ORDER: Final = (
@@ -54,6 +55,14 @@ class Failure:
     def rank(self) -> int:
         """How far the offering came."""
         return _RANK[ReasonCode.INCOMPATIBLE if self.lacks_resource else self.code]
+
+    def labels(self, of_node: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the labels that a node of the offering would have, beside those that its type and pool give it."""
+        if self.key is None:
+            return of_node
+        place = {ZONE: self.key.zone, ZONE_ID: self.key.zone_id, CAPACITY_TYPE: str(self.key.capacity_type.value)}
+        reserved = {} if self.key.reservation_id is None else {CAPACITY_RESERVATION_ID: self.key.reservation_id}
+        return {**of_node, **place, **reserved}
 
     @property
     def is_mismatch(self) -> bool:

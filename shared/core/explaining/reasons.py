@@ -6,9 +6,9 @@ from datetime import datetime
 from operator import attrgetter
 
 from shared.core.capacity.offerings import selected_reservations
-from shared.core.explaining.gang_reasons import gang_message
+from shared.core.explaining.gang_reasons import limits_or_money, too_few_units
 from shared.core.explaining.mismatches import Mismatches, too_large, unmet_requirements
-from shared.core.explaining.offering_failures import Failure
+from shared.core.explaining.offering_failures import LAST, Failure
 from shared.core.explaining.paused_pools import paused_pools
 from shared.core.explaining.place_reasons import Asked, PlaceReasons
 from shared.core.explaining.pool_reasons import OFFERING_KEYS, no_type
@@ -51,7 +51,6 @@ class Reasons:
         self._places = PlaceReasons(state)
         self._substitutes = Substitutes(state.catalogue)
 
-    # Branches: the reason is found once a group; then each part of the sentence has its condition.
     def explain(self, group: Group, key: str, count: int) -> UnplacedReplicas:
         """Return the reason for ``count`` replicas of one workload."""
         if group.index in self._state.unlooked:
@@ -69,18 +68,35 @@ class Reasons:
             earliest_at = step_at if earliest_at is None else min(step_at, earliest_at)
         code, message = failure.code, failure.message
         if code is ReasonCode.TOPOLOGY:
-            message = topology_message(self._state, group) or self._of_all_together(group) or message
+            message = self._of_neighbours(group) or message
         if group.workload.gang is not None:
             code = ReasonCode.GANG_INCOMPLETE
             message = f"only all {group.count} replicas together: {message}"
         return UnplacedReplicas(key, count, code, message, failure.key, earliest_at)
 
-    def _of_all_together(self, group: Group) -> str | None:
-        """Return what keeps a gang from having all of its places at once; None for whom that is not the question."""
+    def _of_neighbours(self, group: Group) -> str | None:
+        """Return what keeps replicas from places of which each would serve: their rules, or that all are needed."""
+        about = self._state, group
+        rule = topology_message(*about, lambda key, domain: self._nearest_in(group, key, domain))
         if group.workload.gang is None:
-            return None
+            return rule
         nothing = "no plan with room for all of them at once was found" if group.constraints[-1].is_free else None
-        return gang_message(self._state, group) or nothing
+        return too_few_units(*about) or rule or limits_or_money(*about) or nothing
+
+    def _nearest_in(self, group: Group, key: str, domain: str) -> str | None:
+        """Return what speaks against the nearest place in a domain; None where nothing but the rules does."""
+        tolerations, by_term = group.levels[-1].selection.tolerations, self._asked(group)
+        found = [
+            failure
+            for entry in self._catalogue.entries
+            if not any(untolerated(entry.taints, tolerations))
+            for kind in entry.types
+            if self._fits(group, kind)
+            for failure in self._nearest(entry, kind, by_term)
+            if failure.code not in LAST
+            and failure.labels({**kind.requirements.labels(), **entry.labels}).get(key) == domain
+        ]
+        return min(found, key=_order).message if found else None
 
     def of_places(self, group: Group) -> Iterator[tuple[str, Failure]]:
         """Yield what speaks against each place that is of the right kind, with the name of its pool.
@@ -92,7 +108,8 @@ class Reasons:
             if not any(untolerated(entry.taints, group.levels[-1].selection.tolerations)):
                 for kind in entry.types:
                     if self._fits(group, kind):
-                        yield from ((entry.pool.name, failure) for failure in self._nearest(entry, kind, by_term))
+                        nearest = self._nearest(entry, kind, by_term)
+                        yield from ((entry.pool.name, failure) for failure in nearest if not failure.is_mismatch)
 
     def _nearest(self, entry: Entry, kind: InstanceType, by_term: Iterable[Asked]) -> Iterable[Failure]:
         """Return for each place of a type what speaks against it by the term that comes farthest there."""
@@ -101,7 +118,7 @@ class Reasons:
             if not self._misses(entry, kind, asked):
                 for failure in self._places.of_type(entry, kind, asked):
                     nearest[failure.key] = min(failure, nearest.get(failure.key, failure), key=_order)
-        return (failure for failure in nearest.values() if not failure.is_mismatch)
+        return nearest.values()
 
     def _misses(self, entry: Entry, kind: InstanceType, asked: Asked) -> list[str]:
         """Return what a type in a pool does not meet of the term."""
