@@ -171,19 +171,25 @@ class Reasons:
         budget = self._state.budget_left(group) if group.is_price_capped else None
         nodes = 1 if group.workload.gang is None else group.count
         team_budget = None if group.team_budget is None else self._state.team_budget_left(group)
-        selection, without_choice = group.levels[-1].selection, self._without_choice(group)
+        selection, without_choice = group.levels[-1].selection, self._without_choice(group, budget)
         each = (replace(selection, terms=(term,)) for term in selection.terms)
         return tuple(Asked(one, ladder, budget, nodes, team_budget, group.withheld, without_choice) for one in each)
 
-    def _without_choice(self, group: Group) -> frozenset[int]:
-        """Return the entries that sell something for a replica, but leave it fewer values than minValues asks for."""
+    # Branches: what an option must be before it is asked whether it holds.
+    def _without_choice(self, group: Group, budget: int | None) -> frozenset[int]:
+        """Return the entries that still sell a replica something, but nothing with as many values as minValues asks."""
         concerned = {entry.index for entry in self._catalogue.entries if self._substitutes.concerns(entry)}
         selling, holding, level = set[int](), set[int](), len(group.levels) - 1
         for option in self._catalogue.options if concerned else ():
             index = option.entry.index
             if index not in concerned - holding or not option.requirement_sets & group.requirement_sets[level]:
                 continue
-            if copies_that_fit(group.request, option.allocatable):
+            can_pay = budget is None or option.price <= budget
+            if (
+                can_pay
+                and self._state.residual.nodes_left(option)
+                and copies_that_fit(group.request, option.allocatable)
+            ):
                 selling.add(index)
                 if self._substitutes.holds(self._state, option, group.request, {group.index: level}):
                     holding.add(index)

@@ -12,6 +12,7 @@ from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.test_reasons import Situation
 from tests.core.scheduler.world import (
     ON_DEMAND,
@@ -38,6 +39,18 @@ MIN_VALUES = (
         "minValues that replicas of this size leave no room for",
         plain(SMALL, LARGE, node_pools=(CHOOSY,)),
         workload(cpu=4000),
+        ReasonCode.MIN_VALUES,
+        "pool default: minValues cannot be met",
+    ),
+    Situation(
+        "minValues that only a unit would meet which the pool's limit rules out",
+        plain(
+            SMALL,
+            LARGE,
+            reservations=[reservation("cr-1", "large", 1)],
+            node_pools=(replace(CHOOSY, limits=Resources.of({"cpu": 3000})),),
+        ),
+        workload(cpu=100),
         ReasonCode.MIN_VALUES,
         "pool default: minValues cannot be met",
     ),
