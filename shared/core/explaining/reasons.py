@@ -61,14 +61,14 @@ class Reasons:
             failures = list(self._failures(group))
             worst = min(failures, key=_order)
             times = [failure.at for failure in failures if failure.at is not None]
+            if worst.code is ReasonCode.TOPOLOGY:
+                worst = replace(worst, message=self._of_neighbours(group) or worst.message)
             known = self._memo[group.index] = (worst, min(times, default=None))
         failure, earliest_at = known
         step_at = self._next_step(group, key)
         if step_at is not None:
             earliest_at = step_at if earliest_at is None else min(step_at, earliest_at)
         code, message = failure.code, failure.message
-        if code is ReasonCode.TOPOLOGY:
-            message = self._of_neighbours(group) or message
         if group.workload.gang is not None:
             code = ReasonCode.GANG_INCOMPLETE
             message = f"only all {group.count} replicas together: {message}"

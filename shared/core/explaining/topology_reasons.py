@@ -19,6 +19,8 @@ Nearest = Callable[[str, str], str | None]
 
 def topology_message(state: PartialPlan, group: Group, nearest: Nearest) -> str | None:
     """Return the rule that binds, in words; None when none of them leaves too little by itself or with the others."""
+    if not group.equivalence_class.terms:
+        return None  # no rule is its own, and none is about it
     return next(_Rules(state, group, nearest).messages(), None)
 
 
