@@ -21,10 +21,10 @@ def topology_message(state: PartialPlan, group: Group, nearest: Nearest) -> str 
     """Return the rule that binds, in words; None when none of them leaves too little by itself or with the others."""
     if not group.equivalence_class.terms:
         return None  # no rule is its own, and none is about it
-    return next(_Rules(state, group, nearest).messages(), None)
+    return next(_NeighbourRules(state, group, nearest).messages(), None)
 
 
-class _Rules:
+class _NeighbourRules:
     """A group's rules, asked one after the other about the places that units, limits and money leave it."""
 
     def __init__(self, state: PartialPlan, group: Group, nearest: Nearest) -> None:
