@@ -77,7 +77,12 @@ class Reasons:
     def _of_neighbours(self, group: Group) -> str | None:
         """Return what keeps replicas from places of which each would serve: their rules, or that all are needed."""
         about = self._state, group
-        rule = topology_message(*about, lambda key, domain: self._nearest_in(group, key, domain))
+        level = {group.index: len(group.levels) - 1}
+        rule = topology_message(
+            *about,
+            lambda key, domain: self._nearest_in(group, key, domain),
+            lambda option: self._substitutes.holds(self._state, option, group.request, level),
+        )
         if group.workload.gang is None:
             return rule
         nothing = "no plan with room for all of them at once was found" if group.constraints[-1].is_free else None

@@ -7,7 +7,7 @@ from shared.core.explaining.neighbours import Neighbours, selector_in_words, sho
 from shared.core.explaining.room import left_in, rooms_of
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.taint import untolerated
-from shared.core.solver.problem.catalogue import Entry
+from shared.core.solver.problem.catalogue import Entry, LaunchOption
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.topology import NearTerm, SpreadTerm
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -17,17 +17,24 @@ _DOMAINS_SHOWN = 3
 Nearest = Callable[[str, str], str | None]
 
 
-def topology_message(state: PartialPlan, group: Group, nearest: Nearest) -> str | None:
-    """Return the rule that binds, in words; None when none of them leaves too little by itself or with the others."""
+def topology_message(
+    state: PartialPlan, group: Group, nearest: Nearest, has_choice: Callable[[LaunchOption], bool]
+) -> str | None:
+    """Return the rule that binds, in words; None when none of them leaves too little by itself or with the others.
+
+    ``has_choice`` says whether minValues lets a replica alone have the option.
+    """
     if not group.equivalence_class.terms:
         return None  # no rule is its own, and none is about it
-    return next(_NeighbourRules(state, group, nearest).messages(), None)
+    return next(_NeighbourRules(state, group, nearest, has_choice).messages(), None)
 
 
 class _NeighbourRules:
     """A group's rules, asked one after the other about the places that units, limits and money leave it."""
 
-    def __init__(self, state: PartialPlan, group: Group, nearest: Nearest) -> None:
+    def __init__(
+        self, state: PartialPlan, group: Group, nearest: Nearest, has_choice: Callable[[LaunchOption], bool]
+    ) -> None:
         self._state, self._group, self._nearest = state, group, nearest
         self._ledger, self._constraints = state.ledger, group.constraints[-1]
         self._wanted = 1 if group.workload.gang is None else group.count
@@ -36,7 +43,7 @@ class _NeighbourRules:
         self._places = [
             (room.labels, held, room.option is None)
             for room, held in left_in(rooms_of(state, group), state.residual)
-            if budget is None or room.option is None or room.option.price <= budget
+            if room.option is None or ((budget is None or room.option.price <= budget) and has_choice(room.option))
         ]
 
     def messages(self) -> Iterator[str]:
