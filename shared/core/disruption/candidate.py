@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from shared.core.disruption.cost import node_cost, savings_ratio
+from shared.core.disruption.node_prices import NodePrices
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.node_pool import ConsolidationPolicy, NodePool
@@ -20,7 +21,8 @@ class Candidate:
     ``is_empty``: no replicas are on it. Replicas that cost nothing to move are work all the same: deleted as empty,
     their node would be launched for them again (R-169). Those of a workload that is no longer known are about to leave.
 
-    The pool of an orphan was deleted; ``pool`` stands in for it (``shared.core.disruption.methods.deleted_pool``).
+    ``price`` is what removing it saves, in atto-USD an hour at today's prices. The pool of an orphan was deleted;
+    ``pool`` stands in for it (``shared.core.disruption.methods.deleted_pool``).
     """
 
     node: Node
@@ -28,6 +30,7 @@ class Candidate:
     pool: NodePool
     disruption_cost: int
     is_empty: bool
+    price: int
     is_orphan: bool = False
 
     @property
@@ -39,11 +42,6 @@ class Candidate:
     def is_reserved(self) -> bool:
         """Whether the node stands in a reservation."""
         return self.node.capacity_type is CapacityType.RESERVED
-
-    @property
-    def price(self) -> int:
-        """What removing it saves, in atto-USD an hour."""
-        return self.node.price_atto_usd_per_hour
 
     @property
     def order(self) -> tuple[float, int, str]:
@@ -130,8 +128,15 @@ def not_consolidatable_reason(candidate: Candidate, now: datetime) -> str | None
 
 
 def make_candidate(
-    node: Node, claim: NodeClaim, pool: NodePool, workloads: Mapping[str, Workload], *, is_orphan: bool = False
+    node: Node,
+    claim: NodeClaim,
+    pool: NodePool,
+    workloads: Mapping[str, Workload],
+    prices: NodePrices,
+    *,
+    is_orphan: bool = False,
 ) -> Candidate:
     """Put together what disruption needs to know of a node."""
     is_empty = not any(placed.workload_key in workloads for placed in claim.placements)
-    return Candidate(node, claim, pool, node_cost(claim.placements, workloads), is_empty, is_orphan)
+    price = prices.today(claim.offering, claim.price_atto_usd_per_hour)
+    return Candidate(node, claim, pool, node_cost(claim.placements, workloads), is_empty, price, is_orphan)

@@ -27,6 +27,7 @@ from shared.core.disruption.methods.reclaim import reclaimed
 from shared.core.disruption.methods.reclaim_resources import resources_reclaimed
 from shared.core.disruption.methods.replacement import replace_drifted
 from shared.core.disruption.methods.unit_moves import UnitMoves
+from shared.core.disruption.node_prices import NodePrices
 from shared.core.disruption.price_rule import PriceRule
 from shared.core.disruption.simulation import PassState, Solve
 from shared.core.disruption.unit_move import UnitMove
@@ -100,6 +101,7 @@ class _Pass:
         self._waiting: Plan | None = None  # where the demand that waits will go
         self._world = world
         self._headroom = Headroom(given.allowed)
+        self._prices = NodePrices.of(given.snapshot.instance_types)
         self._commands: list[DisruptionCommand] = []
         self._moves: tuple[UnitMove, ...] = ()
         self._refusals: dict[str, str] = {}
@@ -125,7 +127,7 @@ class _Pass:
             if pool is None:
                 self._sort_out_orphan(node, claim, deleted[node.node_pool_name])
                 continue
-            candidate = make_candidate(node, claim, pool, snapshot.workloads)
+            candidate = make_candidate(node, claim, pool, snapshot.workloads, self._prices)
             self._count(candidate)
             blocked = blocked_reason(claim, self._world.now) or marked_reason(pool)
             if blocked is not None:
@@ -152,7 +154,8 @@ class _Pass:
         if stays is not None:
             self._refusals[claim.id] = f"{why}; {stays}"
         else:
-            self._drifted.append((make_candidate(node, claim, pool, workloads, is_orphan=True), why))
+            candidate = make_candidate(node, claim, pool, workloads, self._prices, is_orphan=True)
+            self._drifted.append((candidate, why))
 
     def _count(self, candidate: Candidate) -> None:
         """Add to the price and disruption cost of its pool's nodes, candidates or not (R-191)."""
@@ -225,7 +228,8 @@ class _Pass:
         self._begin(outcome.commands)
 
     def _price_rule(self) -> PriceRule:
-        return PriceRule.of(self._world.snapshot, self._totals, spot_to_spot=self._given.spot_to_spot)
+        snapshot, gate = self._world.snapshot, self._given.spot_to_spot
+        return PriceRule.of(snapshot, self._prices, self._totals, spot_to_spot=gate)
 
     def return_empty_reserved(self) -> None:
         """Give empty reserved nodes back to their reservations, unless their pool keeps them."""

@@ -7,12 +7,12 @@ from typing import Final
 from shared.core.disruption.balanced import PoolTotals, approves
 from shared.core.disruption.candidate import Candidate
 from shared.core.disruption.command import launch_cost
+from shared.core.disruption.node_prices import NodePrices
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import ConsolidationPolicy, min_values
 from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE, ZONE_ID
-from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 
 # Moving from one spot pool to a cheaper one is worth an interruption only if enough cheaper types are open to the
 # launch; otherwise nodes would chase the cheapest pool, which is also the most likely to be reclaimed (R-181).
@@ -30,20 +30,16 @@ class PriceRule:
     spot_to_spot: bool = False  # whether spot may replace spot at all
 
     @classmethod
-    def of(cls, snapshot: Snapshot, totals: Mapping[str, PoolTotals], *, spot_to_spot: bool = False) -> "PriceRule":
-        """Read the catalogue's prices."""
-        prices = {
-            OfferingKey(instance_type.name, offering.zone, offering.zone_id, offering.capacity_type): (
-                offering.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
-            )
-            for instance_type in snapshot.instance_types
-            for offering in instance_type.offerings
-        }
+    def of(
+        cls, snapshot: Snapshot, prices: NodePrices, totals: Mapping[str, PoolTotals], *, spot_to_spot: bool = False
+    ) -> "PriceRule":
+        """Read what pools ask for and how types are labelled."""
         wanted = {pool.name: min_values(pool) for pool in snapshot.node_pools}
         type_labels = {
             instance_type.name: instance_type.requirements.labels() for instance_type in snapshot.instance_types
         }
-        return cls(prices, totals, {name: least for name, least in wanted.items() if least}, type_labels, spot_to_spot)
+        asked = {name: least for name, least in wanted.items() if least}
+        return cls(prices.bought, totals, asked, type_labels, spot_to_spot)
 
     def hopeless(self, candidate: Candidate) -> str | None:
         """Say why not even removing the node for nothing in return would be worth it, or None (R-194)."""

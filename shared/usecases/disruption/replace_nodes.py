@@ -19,6 +19,7 @@ from typing import Final
 
 from shared.core.capacity.ledger import UNIT_BACK_WITHIN
 from shared.core.disruption.candidate import marked_reason, protected_reason
+from shared.core.disruption.node_prices import NodePrices
 from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.state import ConflictError, NodeClaimStore, ReservationRecord
@@ -82,7 +83,8 @@ class ReplaceNodes:
             _note(carried, staying, "its replacements are being committed")
             return
         failed = f"{missing} of {mark.replacement_count} replacements came to nothing" if missing > 0 else None
-        why = failed or _no_longer_wanted(mark, staying, gathered) or _no_longer_cheaper(mark, staying, replacements)
+        unwanted = failed or _no_longer_wanted(mark, staying, gathered)
+        why = unwanted or _no_longer_cheaper(mark, staying, replacements, gathered)
         coming = [claim.id for claim in replacements if claim.state is not ClaimState.RUNNING]
         if why is not None:
             carried.abandoned += sum(save_claim(self.claims, node, unmarked) is not None for node in staying)
@@ -184,19 +186,20 @@ def _no_longer_wanted(mark: DisruptionMark, nodes: Sequence[NodeClaim], gathered
 
 
 def _no_longer_cheaper(
-    mark: DisruptionMark, nodes: Sequence[NodeClaim], replacements: Sequence[NodeClaim]
+    mark: DisruptionMark, nodes: Sequence[NodeClaim], replacements: Sequence[NodeClaim], gathered: Gathered
 ) -> str | None:
     """Say that consolidation would save nothing any more, or None.
 
     What a replacement was planned as is not what it must have become: its reservation may have ended under it, or EC2
-    may have taken the old node into one. Nodes of which some have gone already are not held back.
+    may have taken the old node into one, and prices move. Nodes of which some have gone already are not held back.
     """
     if mark.reason is not DrainReason.CONSOLIDATION or not replacements:
         return None
     if {node.id for node in nodes} != set(replacements[0].replaces):
         return None
-    before = sum(node.price_atto_usd_per_hour for node in nodes)
-    after = sum(claim.price_atto_usd_per_hour for claim in replacements)
+    prices = NodePrices.of(gathered.snapshot.instance_types)
+    before = sum(prices.today(node.offering, node.price_atto_usd_per_hour) for node in nodes)
+    after = sum(prices.today(claim.offering, claim.price_atto_usd_per_hour) for claim in replacements)
     return None if after < before else "its replacements are no cheaper any more"
 
 

@@ -7,6 +7,7 @@ import pytest
 from shared.core.disruption.candidate import Candidate, make_candidate
 from shared.core.disruption.feasibility_filter import FeasibilityFilter
 from shared.core.disruption.free_capacity import Destination, FreeCapacity
+from shared.core.disruption.node_prices import NodePrices
 from shared.core.disruption.simulation import PassState
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
@@ -48,7 +49,11 @@ def fleet(**changes: object) -> Fleet:
 
 
 def candidates(it: Fleet) -> list[Candidate]:
-    found = [make_candidate(it.node(claim), claim, it.pools[0], it.workloads) for _, claim in sorted(it.claims.items())]
+    prices = NodePrices.of(it.types)
+    found = [
+        make_candidate(it.node(claim), claim, it.pools[0], it.workloads, prices)
+        for _, claim in sorted(it.claims.items())
+    ]
     return sorted(found, key=lambda candidate: candidate.order)
 
 
@@ -155,7 +160,8 @@ def test_work_that_is_no_longer_known_needs_nothing() -> None:
     it = fleet()
     claim = it.add_node("a", "large", ON_DEMAND, {"default/tiny": 1})
     it.workloads = {}
-    everyone = [make_candidate(replace(it.node(replace(claim, placements=()))), claim, it.pools[0], {})]
+    bare = it.node(replace(claim, placements=()))
+    everyone = [make_candidate(bare, claim, it.pools[0], {}, NodePrices.of(it.types))]
     world = PassState.of(
         Snapshot(tuple(it.types), nodes=(everyone[0].node,), node_pools=tuple(it.pools)), no_solve, NOW
     )

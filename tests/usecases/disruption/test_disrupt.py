@@ -19,7 +19,7 @@ from shared.usecases.disruption.hand_over import HandOver
 from shared.usecases.provisioning.commit_plan import in_transactions
 from tests.fakes.effects import Effects
 from tests.fakes.values import node_claim
-from tests.usecases.worlds.disrupt_world import DisruptWorld
+from tests.usecases.worlds.disrupt_world import TYPES, DisruptWorld, priced
 from tests.usecases.worlds.launch_world import ZONES
 from tests.usecases.worlds.planning_world import node_pool_manifest
 
@@ -422,12 +422,13 @@ def test_a_pass_that_acts_lists_the_fleet_twice_and_reads_none_of_the_rest() -> 
 def test_a_pass_that_commits_between_the_budgets_and_the_commit_spends_them() -> None:
     """The two decide on different nodes, so only the turn tells them of each other."""
     world = empties(2, budgets=[{"nodes": "1"}])
+    world.state.offerings.save_catalogue((*TYPES, priced("p5e.48xlarge", 192, 200_000_000)))
     first, second = sorted(world.live(), key=lambda claim: claim.id)
     others = []
 
     def another_pass() -> None:
-        dearer = replace(second, price_atto_usd_per_hour=2 * second.price_atto_usd_per_hour, revision=99)
-        world.state.claim_rows[second.id] = dearer  # so it is that pass's first choice
+        dearer = replace(second.offering, instance_type="p5e.48xlarge")  # so it is that pass's first choice
+        world.state.claim_rows[second.id] = replace(second, offering=dearer, revision=99)
         world.effects = Effects()
         others.append(world.disrupt().run().drained)
         world.effects = world.armed
