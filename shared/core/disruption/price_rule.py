@@ -1,12 +1,13 @@
 """When a simulated replacement is worth it (R-174 to R-184), and what may still be launched so that it stays so."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
 from shared.core.disruption.balanced import PoolTotals, approves
 from shared.core.disruption.candidate import Candidate
 from shared.core.disruption.command import launch_cost
+from shared.core.disruption.cost import ONE, node_cost
 from shared.core.disruption.node_prices import NodePrices
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import ConsolidationPolicy, min_values
@@ -21,12 +22,17 @@ SPOT_TO_SPOT_TYPES_MIN: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class PriceRule:
-    """Prices of spot and on-demand offerings, pool totals for the Balanced policy, and minValues of the pools."""
+    """Prices of spot and on-demand offerings, pool totals for the Balanced policy, and minValues of the pools.
+
+    ``idle``: prices of the reserved nodes that are empty, by claim. Such a node is a unit that would go back to its
+    reservation, so whoever moves onto it pays for it as for a free unit.
+    """
 
     prices: Mapping[OfferingKey, int]  # atto-USD an hour
     totals: Mapping[str, PoolTotals]
     min_values: Mapping[str, Mapping[str, int]]  # of pools that ask for any: how many distinct values of which label
     type_labels: Mapping[str, Mapping[str, str]]
+    idle: Mapping[str, int]  # atto-USD an hour
     spot_to_spot: bool = False  # whether spot may replace spot at all
 
     @classmethod
@@ -39,7 +45,12 @@ class PriceRule:
             instance_type.name: instance_type.requirements.labels() for instance_type in snapshot.instance_types
         }
         asked = {name: least for name, least in wanted.items() if least}
-        return cls(prices.bought, totals, asked, type_labels, spot_to_spot)
+        idle = {
+            node.claim_id: prices.reserved.get(node.instance_type, node.price_atto_usd_per_hour)
+            for node in snapshot.nodes
+            if node.capacity_type is CapacityType.RESERVED and node_cost(node.placements, snapshot.workloads) <= ONE
+        }
+        return cls(prices.bought, totals, asked, type_labels, idle, spot_to_spot)
 
     def hopeless(self, candidate: Candidate) -> str | None:
         """Say why not even removing the node for nothing in return would be worth it, or None (R-194)."""
@@ -49,7 +60,7 @@ class PriceRule:
     def refusal(self, removed: tuple[Candidate, ...], plan: Plan) -> str | None:
         """Say why the plan is no improvement on the removed nodes, or None when it is one."""
         price = sum(candidate.price for candidate in removed)
-        savings = price - launch_cost(plan)
+        savings = price - self._cost(plan)
         if savings <= 0:
             return "nothing cheaper would hold its replicas"
         bought = sum(nodes.count for nodes in plan.launches if nodes.offering.reservation_id is None)
@@ -62,6 +73,21 @@ class PriceRule:
             if refusal is not None:
                 return refusal
         return self._balanced_refusal(removed, price, savings)
+
+    def _cost(self, plan: Plan) -> int:
+        """Return what the plan launches, and what it keeps of the units that would go back, costs an hour."""
+        return launch_cost(plan) + sum(self.idle.get(placement.claim_id, 0) for placement in plan.existing)
+
+    def no_cheaper_idle(self, removed: tuple[Candidate, ...]) -> frozenset[str]:
+        """Return the empty reserved nodes that are as dear as each of these: moving onto them gains nothing."""
+        dearest = max(candidate.price for candidate in removed)
+        return frozenset(claim_id for claim_id, price in self.idle.items() if price >= dearest)
+
+    def occupied(self, claim_ids: Set[str]) -> "PriceRule":
+        """Return the rule once replicas are on their way to these nodes."""
+        if self.idle.keys().isdisjoint(claim_ids):
+            return self
+        return replace(self, idle={key: price for key, price in self.idle.items() if key not in claim_ids})
 
     def moved_in_vain(self, removed: tuple[Candidate, ...], plan: Plan) -> tuple[Candidate, ...]:
         """Return the nodes of which the like would be launched again."""
@@ -107,7 +133,7 @@ class PriceRule:
         something is saved. Of spot for spot only the cheapest types stay (R-181), or the next pass would find the node
         among dearer ones and move it again.
         """
-        saving = sum(candidate.price for candidate in removed) - launch_cost(plan)
+        saving = sum(candidate.price for candidate in removed) - self._cost(plan)
         node_count = sum(nodes.count for nodes in plan.launches)
         slack = max(0, saving - 1) // max(1, node_count)
         launches = tuple(self._capped_nodes(nodes, slack) for nodes in plan.launches)

@@ -15,12 +15,13 @@ another node each minute, so that none is starved.
 """
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate, Refusal
 from shared.core.disruption.command import DisruptionCommand, command_of
 from shared.core.disruption.feasibility_filter import FeasibilityFilter
+from shared.core.disruption.free_capacity import FreeCapacity
 from shared.core.disruption.price_rule import PriceRule
 from shared.core.disruption.simulation import PassState
 from shared.core.model.node_pool import DisruptionReason
@@ -96,9 +97,7 @@ class _Search:
 
     def _empty_nodes(self, reserved: bool) -> None:
         self._wasted = 0
-        chosen = self._feasibility.emptiable(
-            self._feasibility.free_capacity(self.world, self._left), self._group(reserved)
-        )
+        chosen = self._feasibility.emptiable(self._free_capacity(reserved), self._group(reserved))
         refused = 0
         waiting = list(self._chunks(chosen))
         while waiting and refused < _REFUSED_GROUPS_MAX and self._may_go_on():
@@ -128,10 +127,13 @@ class _Search:
 
     def _replace_single_nodes(self, reserved: bool) -> None:
         self._wasted = 0
-        free = self._feasibility.free_capacity(self.world, self._left)
+        free = self._free_capacity(reserved)
+        cheapest_idle = min(self._rule.idle.values(), default=None)
         hopeful = []
         for candidate in self._group(reserved):
-            reason = self._rule.hopeless(candidate) or self._feasibility.refusal(free, candidate)
+            reason = self._rule.hopeless(candidate)
+            if not reserved or cheapest_idle is None or cheapest_idle >= candidate.price:
+                reason = reason or self._feasibility.refusal(free, candidate)
             if reason is None:
                 hopeful.append(candidate)
             else:
@@ -143,6 +145,11 @@ class _Search:
                 self._attempted([candidate])
 
     # -- helpers
+
+    def _free_capacity(self, reserved: bool) -> FreeCapacity:
+        """Return what is free on the nodes that stay; for reserved nodes, an empty reserved one is none of these."""
+        closed = self.world.closed | (self._rule.idle.keys() if reserved else frozenset())
+        return self._feasibility.free_capacity(replace(self.world, closed=closed), self._left)
 
     def _chunks(self, candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
         left = candidates
@@ -201,6 +208,7 @@ class _Search:
         return outcome
 
     def _judged(self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]) -> Plan | _Refused:
+        closed = closed | self._rule.no_cheaper_idle(removed)
         plan = self.world.without(removed, launches=launches, closed=closed)
         if plan.unplaced and not launches:
             return _Refused("the nodes that stay cannot hold its replicas")
@@ -223,6 +231,7 @@ class _Search:
         self.refusals.update(dict.fromkeys(destinations & self.refusals.keys(), "replicas of other nodes move here"))
         busy = {candidate.id for candidate in removed} | destinations
         self.world = self.world.after(removed, plan)
+        self._rule = self._rule.occupied(destinations)
         self._left = [candidate for candidate in self._left if candidate.id not in busy]
 
 
