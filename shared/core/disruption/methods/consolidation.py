@@ -216,11 +216,10 @@ class _Search:
             return _Refused(f"its replicas would not all be placed: {plan.unplaced[0].message}")
         if climber := self.world.begins_anew(plan):
             return _Refused(f"{climber} would begin its fallback ladder anew, and not move to the nodes that stay")
-        capped = self._rule.capped(removed, plan)
-        refusal = self._rule.refusal(removed, plan) or self._rule.inflexible(plan, capped)
-        if refusal is not None:
-            return _Refused(refusal, frozenset(it.id for it in self._rule.moved_in_vain(removed, plan)))
-        return capped
+        judgement = self._rule.judged(removed, plan)
+        if judgement.refusals:
+            return _Refused(next(iter(judgement.refusals.values())), frozenset(judgement.refusals))
+        return judgement.plan
 
     def _record(self, removed: tuple[Candidate, ...], plan: Plan) -> None:
         """Make a command of it; its nodes and its destinations are candidates no more."""

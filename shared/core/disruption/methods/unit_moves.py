@@ -162,9 +162,8 @@ class UnitMoves:
         plan = world.without((candidate,))
         if plan.unplaced:
             return None
-        capped = self._rule.capped((candidate,), plan)
-        refused = self._rule.refusal((candidate,), plan) or self._rule.inflexible(plan, capped)
-        return None if refused else capped
+        judgement = self._rule.judged((candidate,), plan)
+        return None if judgement.refusals else judgement.plan
 
 
 def _possible(world: PassState) -> Iterator[UnitMove]:
