@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from shared.core.disruption.cost import node_cost, savings_ratio
-from shared.core.disruption.node_prices import NodePrices
+from shared.core.disruption.saving.cost import node_cost, savings_ratio
+from shared.core.disruption.saving.node_prices import NodePrices
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.node_pool import ConsolidationPolicy, NodePool

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from shared.core.disruption.balanced import PoolTotals
 from shared.core.disruption.candidate import (
     Candidate,
     Refusal,
@@ -27,8 +26,9 @@ from shared.core.disruption.methods.reclaim import reclaimed
 from shared.core.disruption.methods.reclaim_resources import resources_reclaimed
 from shared.core.disruption.methods.replacement import replace_drifted
 from shared.core.disruption.methods.unit_moves import UnitMoves
-from shared.core.disruption.node_prices import NodePrices
-from shared.core.disruption.price_rule import PriceRule
+from shared.core.disruption.saving.balanced import PoolTotals
+from shared.core.disruption.saving.node_prices import NodePrices
+from shared.core.disruption.saving.price_rule import PriceRule
 from shared.core.disruption.simulation import PassState, Solve
 from shared.core.disruption.unit_move import UnitMove
 from shared.core.model.node_claim import NodeClaim

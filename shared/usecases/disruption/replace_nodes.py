@@ -19,7 +19,7 @@ from typing import Final
 
 from shared.core.capacity.ledger import UNIT_BACK_WITHIN
 from shared.core.disruption.candidate import marked_reason, protected_reason
-from shared.core.disruption.node_prices import NodePrices
+from shared.core.disruption.saving.node_prices import NodePrices
 from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.state import ConflictError, NodeClaimStore, ReservationRecord

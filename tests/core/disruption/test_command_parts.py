@@ -7,8 +7,8 @@ import pytest
 
 from shared.core.disruption.candidate import Candidate, make_candidate
 from shared.core.disruption.command import DisruptionDecision
-from shared.core.disruption.command_parts import parts_of
-from shared.core.disruption.node_prices import NodePrices
+from shared.core.disruption.saving.command_parts import parts_of
+from shared.core.disruption.saving.node_prices import NodePrices
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
 from shared.core.model.snapshot import PlacedReplicas

@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from shared.core.disruption.cost import DELETION_COST_ANNOTATION, ONE, node_cost, replica_cost, savings_ratio
+from shared.core.disruption.saving.cost import DELETION_COST_ANNOTATION, ONE, node_cost, replica_cost, savings_ratio
 from shared.core.model.snapshot import PlacedReplicas
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms.resources import Resources

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.disruption.cost import DELETION_COST_ANNOTATION
+from shared.core.disruption.saving.cost import DELETION_COST_ANNOTATION
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
 from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason

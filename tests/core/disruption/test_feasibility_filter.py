@@ -7,7 +7,7 @@ import pytest
 from shared.core.disruption.candidate import Candidate, make_candidate
 from shared.core.disruption.feasibility_filter import FeasibilityFilter
 from shared.core.disruption.free_capacity import Destination, FreeCapacity
-from shared.core.disruption.node_prices import NodePrices
+from shared.core.disruption.saving.node_prices import NodePrices
 from shared.core.disruption.simulation import PassState
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot

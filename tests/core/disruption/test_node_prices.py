@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from shared.core.disruption.node_prices import NodePrices
+from shared.core.disruption.saving.node_prices import NodePrices
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.node_pool import ConsolidationPolicy, Disruption
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD

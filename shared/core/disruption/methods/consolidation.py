@@ -22,7 +22,7 @@ from shared.core.disruption.candidate import Candidate, Refusal
 from shared.core.disruption.command import DisruptionCommand, command_of
 from shared.core.disruption.feasibility_filter import FeasibilityFilter
 from shared.core.disruption.free_capacity import FreeCapacity
-from shared.core.disruption.price_rule import PriceRule
+from shared.core.disruption.saving.price_rule import PriceRule
 from shared.core.disruption.simulation import PassState
 from shared.core.model.node_pool import DisruptionReason
 from shared.core.model.plan import Plan

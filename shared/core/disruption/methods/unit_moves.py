@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate
-from shared.core.disruption.price_rule import PriceRule
+from shared.core.disruption.saving.price_rule import PriceRule
 from shared.core.disruption.simulation import PassState
 from shared.core.disruption.unit_move import UnitMove
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind

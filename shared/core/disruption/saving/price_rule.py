@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shared.core.disruption.balanced import PoolTotals, approves
 from shared.core.disruption.candidate import Candidate
 from shared.core.disruption.command import launch_cost
-from shared.core.disruption.command_parts import CommandPart, parts_of
-from shared.core.disruption.cost import ONE, node_cost
-from shared.core.disruption.node_prices import NodePrices
+from shared.core.disruption.saving.balanced import PoolTotals, approves
+from shared.core.disruption.saving.command_parts import CommandPart, parts_of
+from shared.core.disruption.saving.cost import ONE, node_cost
+from shared.core.disruption.saving.node_prices import NodePrices
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import ConsolidationPolicy, min_values
 from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
