@@ -71,7 +71,7 @@ def _begin(request: PlainRequest, client_ip: str) -> bool:
         return False
     try:
         # As MiniStack does itself.
-        responses.set_request_account_id(app._request_account_scope(request.access_key_id))  # noqa: SLF001
+        responses.set_request_account_id(app._request_account_scope(request.access_key_id))  # noqa: SLF001 - as above
     except iam_evaluator.AmbiguousAccessKeyError:
         return False
     responses.set_request_region(request.region)

@@ -292,7 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             play = Play(fleet, seed, both)
             wrong = play.play()
             # A command prints.
-            print(f"seed {seed} {'failed' if wrong else 'held'}, {play.mishaps} mishaps", flush=True)  # noqa: T201
+            print(f"seed {seed} {'failed' if wrong else 'held'}, {play.mishaps} mishaps", flush=True)  # noqa: T201 - a command
             if wrong:
                 print("\n".join([*wrong, fleet.world.summary()]))  # noqa: T201 - what somebody who looks into it needs
                 return 1
