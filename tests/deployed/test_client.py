@@ -193,7 +193,9 @@ def elsewhere(world: World) -> str:
     iam.create_instance_profile(InstanceProfileName=name)
     iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
     vpc = ec2.create_vpc(CidrBlock="10.99.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.99.1.0/24")["Subnet"]["SubnetId"]
+    zone = f"{world.aws.region}a"  # Not all zones sell the type, and who names none gets any of them
+    made = ec2.create_subnet(VpcId=vpc, CidrBlock="10.99.1.0/24", AvailabilityZone=zone)
+    subnet = made["Subnet"]["SubnetId"]
     (instance,) = ec2.run_instances(
         ImageId=world.aws.client("ssm").get_parameter(Name=IMAGE_PARAMETER.format("x86_64"))["Parameter"]["Value"],
         InstanceType="m5.large",
