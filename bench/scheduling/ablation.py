@@ -111,21 +111,6 @@ def _one_exponent() -> None:
     _set("packing.knapsack", _FEW=few._replace(exponents=(0.2,)))
 
 
-class _NoPricing:
-    """Stands for the pricing problem while diving: it finds nothing."""
-
-    def add(self, *_: object) -> int:
-        return 0
-
-
-def _no_pricing_while_diving() -> None:
-    whole = _module(_IMPROVE).rounded
-    _set(
-        _IMPROVE,
-        rounded=lambda master, _pricing, *rest, **named: whole(master, _NoPricing(), *rest, **named),
-    )
-
-
 class _NoSearch:
     def __init__(self, _insertion: object) -> None:
         """Need nothing."""
@@ -146,7 +131,6 @@ MECHANISMS: Final = {
     ),
     "dives": Mechanism(lambda: _set(_IMPROVE, _DIVES=3), (f"{_IMPROVE}:rounded", f"{_IMPROVE}:_fix")),
     "ruin-and-recreate": Mechanism(lambda: _set(_IMPROVE, _TURNS=0), (f"{_IMPROVE}:_rebuilt", f"{_IMPROVE}:_part")),
-    "pricing-while-diving": Mechanism(_no_pricing_while_diving, ()),
     "parts-of-patterns-in-dives": Mechanism(
         lambda: _set("packing.packing", **{"Packing.repeat_in_part": _nothing}),
         ("packing.packing:Packing.repeat_in_part",),

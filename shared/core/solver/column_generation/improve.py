@@ -48,8 +48,8 @@ def improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: b
     if not _solved_in_fractions(master, pricing, base, _QUICK_ROUNDS if is_quick else None):
         return None
     if is_quick:
-        return rounded(master, pricing, base, bin_types, dives_max=_QUICK_DIVES)
-    return _rebuilt(master, pricing, base, bin_types)
+        return rounded(master, base, bin_types, dives_max=_QUICK_DIVES)
+    return _rebuilt(master, base, bin_types)
 
 
 def _solved_in_fractions(
@@ -59,7 +59,7 @@ def _solved_in_fractions(
     costs: list[float] = []
     while master.program.solve():
         costs.append(master.program.objective())
-        if base.expired() or len(costs) == rounds_max or is_done(costs) or not pricing.add(base.left):
+        if base.expired() or len(costs) == rounds_max or is_done(costs) or not pricing.add():
             return True
     return False
 
@@ -69,17 +69,13 @@ def is_done(costs: Sequence[float]) -> bool:
     return len(costs) > _SLOW_ROUNDS and costs[-1 - _SLOW_ROUNDS] - costs[-1] < _SLOW * costs[-1]
 
 
-def rounded(
-    master: RestrictedMaster, pricing: PricingProblem, base: Packing, bin_types: BinTypes, *, dives_max: int
-) -> Packing:
+def rounded(master: RestrictedMaster, base: Packing, bin_types: BinTypes, *, dives_max: int) -> Packing:
     """Fix whole uses and ask again, until nothing is whole that matters; the greedy packs the rest."""
     packing = base.fork()
     best: Packing | None = None
     for dive in range(dives_max):
         master.keep(packing)
         if not packing.active or packing.expired() or not master.program.solve():
-            break
-        if pricing.add(packing.left) and not master.program.solve():
             break
         _fix(master, packing)
         if dive >= _FINISHED_FROM:
@@ -104,14 +100,14 @@ def _fix(master: RestrictedMaster, packing: Packing) -> None:
             packing.repeat_in_part(bin_type, pattern)
 
 
-def _rebuilt(master: RestrictedMaster, pricing: PricingProblem, base: Packing, bin_types: BinTypes) -> Packing:
+def _rebuilt(master: RestrictedMaster, base: Packing, bin_types: BinTypes) -> Packing:
     """Return the best packing that diving finds, at first from the whole program and then from parts of it."""
     duals, near = master.program.duals(), base.cost() + _NEAR * master.program.objective()
-    best = rounded(master, pricing, base, bin_types, dives_max=_DIVES)
+    best = rounded(master, base, bin_types, dives_max=_DIVES)
     for turn in range(_TURNS):
         if base.expired() or best.cost() <= near:
             break
-        found = rounded(master, pricing, _part(master, duals, base, best, turn), bin_types, dives_max=_DIVES)
+        found = rounded(master, _part(master, duals, base, best, turn), bin_types, dives_max=_DIVES)
         best = min(best, found, key=Packing.quality)
     return best
 

@@ -126,20 +126,17 @@ class PricingProblem:
         self._bin_types = bin_types
         self._knapsacks = Knapsacks(base.item_types, bin_types)
 
-    def add(self, left: Sequence[int]) -> int:
-        """Add patterns that are worthwhile at the program's prices; return how many were new.
-
-        None is larger than what is left.
-        """
+    def add(self) -> int:
+        """Add patterns that are worthwhile at the program's prices; return how many were new."""
         duals = self._master.program.duals()
-        values = [max(0.0, dual) for dual in duals[: len(left)]]
+        values = [max(0.0, dual) for dual in duals[: len(self._base.left)]]
         costs = [
             bin_type.price + sum([amount * max(0.0, -duals[row]) for row, amount in self._master.row_entries(bin_type)])
             for bin_type in self._bin_types
         ]
         found = [
             (costs[row] / value, row, pattern)
-            for row, pattern in self._knapsacks.fill(values, costs, left)
+            for row, pattern in self._knapsacks.fill(values, costs, self._base.left)
             if (value := sum(values[index] * count for index, count in pattern)) > costs[row] * _REDUCED_COST_RATIO
             and not self._base.is_kept_off(self._bin_types[row], pattern)
         ]
