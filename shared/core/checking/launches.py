@@ -51,7 +51,7 @@ def _judged(facts: Facts, topology: Topology, host: Host, load: int, classes: in
     found = [_strangers(facts, host)] if classes & STRANGER else [*_content(facts, host, load, classes)]
     launch_class, pool = host.launch_class, host.pool
     if launch_class is not None and pool is not None:
-        found.extend(_alternatives(facts, topology, host, pool, launch_class, load, classes))
+        found.extend(_alternatives(facts, topology, host, pool, launch_class))
         is_reserved = launch_class.launch.offering.capacity_type is CapacityType.RESERVED
         if not found and not (is_reserved and facts.min_values(pool)):  # which depend on sizes too
             launch_class.fine.add(classes)
@@ -177,13 +177,7 @@ def _existing(facts: Facts) -> Iterator[Violation]:
 
 
 def _alternatives(
-    facts: Facts,
-    topology: Topology,
-    host: Host,
-    pool: NodePool,
-    launch_class: LaunchClass,
-    load: int,
-    classes: int,
+    facts: Facts, topology: Topology, host: Host, pool: NodePool, launch_class: LaunchClass
 ) -> Iterator[Violation]:
     """Alternatives must be able to take the node's place: launching any of them may not break another rule."""
     launch = launch_class.launch
@@ -195,9 +189,7 @@ def _alternatives(
         message = f"{len(launch.alternatives)} alternatives"
         yield Violation(ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed))
     if launch.alternatives:
-        if launch_class.listed is None:
-            facts.list_alternatives(pool, launch_class)
-        problem = _alternative_problem(facts, topology, host, pool, launch_class, load, classes)
+        problem = _alternative_problem(facts, topology, host, pool, launch_class)
         if problem is not None:
             yield Violation(ViolationCode.ALTERNATIVE, host.subject, problem, tuple(host.placed))
     wanted = facts.min_values(pool)
@@ -207,17 +199,11 @@ def _alternatives(
 
 # Branches: one question after the other, each with its own answer.
 def _alternative_problem(
-    facts: Facts,
-    topology: Topology,
-    host: Host,
-    pool: NodePool,
-    launch_class: LaunchClass,
-    load: int,
-    classes: int,
+    facts: Facts, topology: Topology, host: Host, pool: NodePool, launch_class: LaunchClass
 ) -> str | None:
     """Say what is wrong with the alternatives, if anything."""
-    listed = launch_class.listed
-    assert listed is not None
+    listed = facts.alternatives_of(pool, launch_class)
+    load, classes = facts.carried(host.placed)
     if listed.problem is not None:
         return listed.problem
     if launch_class.is_wide and topology.hold(host.placed):

@@ -9,6 +9,7 @@ from shared.core.disruption.candidate import Candidate, make_candidate
 from shared.core.disruption.command import DisruptionDecision
 from shared.core.disruption.saving.command_parts import parts_of
 from shared.core.disruption.saving.node_prices import NodePrices
+from shared.core.launching.claim_nodes import node_of
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
 from shared.core.model.snapshot import PlacedReplicas
@@ -125,7 +126,7 @@ def nodes(**placements: dict[str, int]) -> list[Candidate]:
     it = Fleet((SMALL,), (node_pool(),), WORK)
     claims = [it.add_node(name, "small", ON_DEMAND, placed) for name, placed in placements.items()]
     prices = NodePrices.of(it.types)
-    return [make_candidate(it.node(claim), claim, it.pools[0], it.workloads, prices) for claim in claims]
+    return [make_candidate(node_of(claim, it.workloads), claim, it.pools[0], it.workloads, prices) for claim in claims]
 
 
 def launches(*hosts: dict[str, int]) -> Plan:

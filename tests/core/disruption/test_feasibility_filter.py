@@ -9,6 +9,7 @@ from shared.core.disruption.feasibility_filter import FeasibilityFilter
 from shared.core.disruption.free_capacity import Destination, FreeCapacity
 from shared.core.disruption.saving.node_prices import NodePrices
 from shared.core.disruption.simulation import PassState
+from shared.core.launching.claim_nodes import node_of
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms import labels
@@ -51,7 +52,7 @@ def fleet(**changes: object) -> Fleet:
 def candidates(it: Fleet) -> list[Candidate]:
     prices = NodePrices.of(it.types)
     found = [
-        make_candidate(it.node(claim), claim, it.pools[0], it.workloads, prices)
+        make_candidate(node_of(claim, it.workloads), claim, it.pools[0], it.workloads, prices)
         for _, claim in sorted(it.claims.items())
     ]
     return sorted(found, key=lambda candidate: candidate.order)
@@ -160,7 +161,7 @@ def test_work_that_is_no_longer_known_needs_nothing() -> None:
     it = fleet()
     claim = it.add_node("a", "large", ON_DEMAND, {"default/tiny": 1})
     it.workloads = {}
-    bare = it.node(replace(claim, placements=()))
+    bare = node_of(replace(claim, placements=()), it.workloads)
     everyone = [make_candidate(bare, claim, it.pools[0], {}, NodePrices.of(it.types))]
     world = PassState.of(
         Snapshot(tuple(it.types), nodes=(everyone[0].node,), node_pools=tuple(it.pools)), no_solve, NOW

@@ -10,6 +10,7 @@ from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
 from shared.core.disruption.effort import EFFORT_A_PASS
 from shared.core.disruption.simulation import merged_placements
+from shared.core.launching.claim_nodes import node_of
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_claim import ClaimState, NodeClaim
@@ -17,7 +18,7 @@ from shared.core.model.node_class import NodeClass, NodeClassStatus
 from shared.core.model.node_pool import Disruption, DisruptionReason, NodePool
 from shared.core.model.plan import OfferingKey
 from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.model.snapshot import PlacedReplicas, Snapshot
 from shared.core.model.workload import Demand, Workload
 from shared.core.scheduler import solve
 from shared.core.scheduling_terms import labels
@@ -140,27 +141,8 @@ class Fleet:
             reservations=self.reservations,
             node_pools=tuple(self.pools),
             node_classes=(NodeClass(CLASS, status=NodeClassStatus(reservation_ids=tuple(sorted(selected)))),),
-            nodes=tuple(self.node(claim) for _, claim in sorted(self.claims.items())),
+            nodes=tuple(node_of(claim, self.workloads) for _, claim in sorted(self.claims.items())),
             workloads=self.workloads,
-        )
-
-    def node(self, claim: NodeClaim) -> Node:
-        requests = (self.workloads[it.workload_key].requests * it.count for it in claim.placements)
-        return Node(
-            claim_id=claim.id,
-            node_pool_name=claim.node_pool_name,
-            node_class_name=claim.node_class_name,
-            instance_type=claim.offering.instance_type,
-            zone=claim.offering.zone,
-            zone_id=claim.offering.zone_id,
-            capacity_type=claim.offering.capacity_type,
-            labels=claim.labels,
-            allocatable=claim.allocatable,
-            used=sum(requests, start=Resources.of({})),
-            placements=claim.placements,
-            reservation_id=claim.offering.reservation_id,
-            price_atto_usd_per_hour=claim.price_atto_usd_per_hour,
-            created_at=claim.created_at,
         )
 
     def decide(self, demands: tuple[Demand, ...] = ()) -> DisruptionDecision:

@@ -254,13 +254,15 @@ class Facts(OfferingFacts):
             and all(self.accepts(pool, key.instance_type, (place_of(key),), workload) for workload in carried)
         }
 
-    def list_alternatives(self, pool: NodePool, launch_class: LaunchClass) -> None:
-        """Find out what a launch class's alternatives are."""
-        listed = launch_class.listed = self.listed(pool, launch_class.launch)
-        launch_class.is_wide = not listed.zone_ids <= {launch_class.launch.offering.zone_id}
-        if listed.problem is None:
-            rooms = zip(self.by_name(launch_class.allocatable), listed.least, strict=True)
-            launch_class.least = self.packing.room(min(room) for room in rooms)
+    def alternatives_of(self, pool: NodePool, launch_class: LaunchClass) -> Listed:
+        """Return what a launch class's alternatives are; found out once."""
+        if launch_class.listed is None:
+            listed = launch_class.listed = self.listed(pool, launch_class.launch)
+            launch_class.is_wide = not listed.zone_ids <= {launch_class.launch.offering.zone_id}
+            if listed.problem is None:
+                rooms = zip(self.by_name(launch_class.allocatable), listed.least, strict=True)
+                launch_class.least = self.packing.room(min(room) for room in rooms)
+        return launch_class.listed
 
     # -- one node
 
