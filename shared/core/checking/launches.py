@@ -1,7 +1,7 @@
 """Rules about one node: what it is, what it costs, and whether all replicas on it may be there together."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from shared.core.checking.constraints.topology import Topology
 from shared.core.checking.final_state.demand_facts import STRANGER
@@ -133,6 +133,7 @@ def _content(facts: Facts, host: Host, load: int, classes: int) -> Iterator[Viol
         keys = tuple(sorted(host.placed))
         message = f"cannot meet what {', '.join(keys)} require"
         yield Violation(ViolationCode.REQUIREMENTS, host.subject, message, keys)
+    yield from _notices(facts, host)
     for key in host.placed:
         if not classes & ~site.fine:
             return  # nearly always before the first
@@ -141,6 +142,23 @@ def _content(facts: Facts, host: Host, load: int, classes: int) -> Iterator[Viol
         yield from found
         if not found:
             site.fine |= placement_class
+
+
+def _notices(facts: Facts, host: Host) -> Iterator[Violation]:
+    """Check that nobody on a node that drains asks for a notice which cuts another's time short."""
+    drain_at = _drain_at(facts, host)
+    if drain_at is None:
+        return
+    longest_s = max(facts.workloads[key].checkpoint_period_s or 0 for key in host.placed)
+    for key in host.placed:
+        workload = facts.workloads[key]
+        if facts.outlasts(workload, drain_at, longest_s) and not facts.outlasts(workload, drain_at):
+            message = f"{key} would outlast the start of the {longest_s} s of notice that work beside it asks for"
+            yield Violation(ViolationCode.DURATION, host.subject, message, (key,))
+    leaves_at = None if host.node is None else host.node.leaves_at
+    if longest_s and leaves_at is not None and leaves_at > drain_at - timedelta(seconds=longest_s):
+        message = f"what runs there until {leaves_at} would be told {longest_s} s earlier, for who is put beside it"
+        yield Violation(ViolationCode.DURATION, host.subject, message, tuple(sorted(host.placed)))
 
 
 def _replicas(facts: Facts, host: Host, key: str) -> Iterator[Violation]:

@@ -176,7 +176,7 @@ class PlaceReasons:
         if not reservation.is_active(now):
             message = f"{words(key)} ends{at(reservation.end_at)} and takes no new work: its nodes drain"
             return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
-        if not self._catalogue.is_in_time(reservation.drain_at(), selection):
+        if not self._catalogue.is_in_time(reservation.drain_at(), selection, selection.notice_s):
             return self._does_not_fit(reservation, selection, key)
         if self._state.residual.units.get(reservation.unit_key, 0) <= 0:
             return no_unit(reservation, key)

@@ -12,6 +12,7 @@ from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.instance_type import Offering
 from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
 from shared.core.model.policy import MinValuesPolicy, NoDurationPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.core.model.workload import FallbackStep
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
@@ -49,6 +50,7 @@ ONE = snapshot(demand(workload()))
 BOUGHT = launch(offering(), {"job": 1})
 BLOCK = reservation(kind=ReservationKind.CAPACITY_BLOCK, end_at=NOW + timedelta(hours=3))
 IN_BLOCK = launch(reserved(), {"job": 1})
+TOLD_EARLY = launch(reserved(), {"job": 1, "saves-long": 1})
 TAINTED = pool(taints=(Taint("dedicated", "gpu"),))
 UNAVAILABLE = instance_type(
     SMALL, 2, offerings=(Offering("zone-1", "az1", ON_DEMAND, 100_000, NOW + timedelta(seconds=1)),)
@@ -57,6 +59,12 @@ UNAVAILABLE = instance_type(
 
 def requiring(*requirements: Requirement) -> Requirements:
     return Requirements.of(*requirements)
+
+
+def beside_a_notice(duration_s: int) -> Snapshot:
+    """Work of this duration, and some that is short and asks for ten minutes of notice."""
+    saving = workload("saves-long", duration_s=60, checkpoint_period_s=600)
+    return replace(snapshot(demand(workload(duration_s=duration_s)), demand(saving)), reservations=(BLOCK,))
 
 
 CASES = [
@@ -169,6 +177,8 @@ CASES = [
     Case("a market that is no rung", snapshot(demand(workload(fallback=(FallbackStep(RESERVED, 60), FallbackStep(SPOT))), waiting_s=99)), plan(BOUGHT), V.FALLBACK),
     Case("work that outlasts the block", replace(snapshot(demand(workload(duration_s=3 * 3600 - 40 * 60 + 1))), reservations=(BLOCK,)), plan(IN_BLOCK), V.DURATION),
     Case("work that just fits the block", replace(snapshot(demand(workload(duration_s=3 * 3600 - 40 * 60))), reservations=(BLOCK,)), plan(IN_BLOCK)),
+    Case("work that a neighbour's notice cuts short", beside_a_notice(duration_s=3 * 3600 - 40 * 60 - 599), plan(TOLD_EARLY), V.DURATION),
+    Case("work that just fits before a neighbour's notice", beside_a_notice(duration_s=3 * 3600 - 40 * 60 - 600), plan(TOLD_EARLY)),
     Case("work without a hint in a block", replace(ONE, reservations=(BLOCK,)), plan(IN_BLOCK)),
     Case(
         "work without a hint in a block, against the policy",
@@ -184,6 +194,8 @@ CASES = [
     Case("a node that goes", snapshot(demand(workload()), nodes=(node(deleting=True),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.UNKNOWN_NAME),
     Case("a node that drains", snapshot(demand(workload()), nodes=(node(drain_at=NOW),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.DURATION),
     Case("a node that drains too soon", snapshot(demand(workload(duration_s=61)), nodes=(node(drain_at=NOW + timedelta(seconds=60)),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.DURATION),
+    Case("a node whose work is through before the notice", snapshot(demand(workload(duration_s=60, checkpoint_period_s=600)), nodes=(node(drain_at=NOW + timedelta(hours=1), leaves_at=NOW + timedelta(minutes=50)),)), plan(existing=(existing("claim-1", {"job": 1}),))),
+    Case("a node whose work the notice cuts short", snapshot(demand(workload(duration_s=60, checkpoint_period_s=600)), nodes=(node(drain_at=NOW + timedelta(hours=1), leaves_at=NOW + timedelta(minutes=51)),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.DURATION),
     Case("an existing node lacks a well-known label", snapshot(demand(workload(node_selector=requiring(one_of(labels.INSTANCE_FAMILY, "m5")))), nodes=(node(),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.REQUIREMENTS),
     Case("a tainted existing node", snapshot(demand(workload()), nodes=(node(taints=(Taint("x"),)),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.TAINT),
     Case("an existing node on a rung that is not reached", snapshot(demand(workload(fallback=(FallbackStep(RESERVED),))), nodes=(node(),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.FALLBACK),

@@ -135,6 +135,35 @@ def test_work_must_be_through_before_the_block_drains(
         assert plan.unplaced[0].code is ReasonCode.DURATION_DOES_NOT_FIT
 
 
+SAVES_LONG = workload("saves-long", cpu=1500, duration_s=600, checkpoint_period_s=1200)
+
+
+@pytest.mark.parametrize(("duration", "nodes"), [(40 * 60, 1), (41 * 60, 2)], ids=["in time", "cut short"])
+def test_a_long_notice_cuts_no_neighbours_time_short(duration: int, nodes: int) -> None:
+    """The block drains in an hour, a node that saves for twenty minutes in forty."""
+    snapshot = strict(block("b", "p5", 2, ends_in=timedelta(minutes=100)))
+    tight = workload("tight", cpu=1500, duration_s=duration)
+    plan = planned(with_demand(snapshot, demand(tight), demand(SAVES_LONG)))
+    assert placed_count(plan) == 2
+    assert launched(plan) == {"p5:b": nodes}
+
+
+@pytest.mark.parametrize(("leaves_in", "joins"), [(40, True), (41, False), (None, True)])
+def test_a_node_in_a_block_takes_no_work_whose_notice_would_cut_what_runs_there_short(
+    leaves_in: int | None, joins: bool
+) -> None:
+    there = node(
+        "busy",
+        P5,
+        {"ns/before": 1},
+        capacity_type=RESERVED,
+        drain_at=NOW + timedelta(hours=1),
+        leaves_at=None if leaves_in is None else NOW + timedelta(minutes=leaves_in),
+    )
+    plan = planned(with_demand(strict(nodes=(there,)), demand(SAVES_LONG)))
+    assert placed_count(plan) == int(joins)
+
+
 def test_policy_may_keep_work_without_a_hint_out_of_blocks() -> None:
     snapshot = plain(P5, reservations=(block("b", "p5", 1, ends_in=9 * HOUR),))
     avoiding = SchedulingPolicy(no_duration_policy=NoDurationPolicy.AVOID)

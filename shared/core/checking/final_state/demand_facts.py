@@ -164,15 +164,16 @@ class DemandFacts:
                 return
             reached_at += timedelta(seconds=step.for_s)
 
-    def outlasts(self, workload: Workload, drain_at: datetime | None) -> bool:
-        """Whether the workload would still run when its node starts to drain, the notice that it wants included.
+    def outlasts(self, workload: Workload, drain_at: datetime | None, longest_notice_s: int = 0) -> bool:
+        """Whether the workload would still run when its node starts to drain.
 
-        Without a hint nobody can say so, unless the notice has begun already.
+        That is as much earlier as its own notice asks for, or a neighbour's if that is longer. Without a hint nobody
+        can say so, unless the notice has begun already.
         """
         if drain_at is None or (workload.duration_s is None and not workload.checkpoint_period_s):
             return False
         until = self.now + timedelta(seconds=workload.duration_s or 0)
-        return until > drain_at - timedelta(seconds=workload.checkpoint_period_s or 0)
+        return until > drain_at - timedelta(seconds=max(workload.checkpoint_period_s or 0, longest_notice_s))
 
     def offering_class(self, workload: Workload) -> int:
         """Return a number for requirements and markets: workloads of one class may go to the same offerings."""

@@ -44,7 +44,7 @@ from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import NODES, Resources
 from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
 from shared.core.solver.problem.selection import Selection
-from shared.core.solver.problem.vectors import Dimensions, Vector, mask_of
+from shared.core.solver.problem.vectors import Dimensions, Vector, iter_bits, mask_of
 
 _OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 _place_order = attrgetter("zone_id", "capacity_type")
@@ -216,9 +216,9 @@ class OptionCatalogue:
     ) -> Iterator[tuple[_Met, int]]:
         """Yield where a type is to be had now, and its price there; ``bought`` keeps what each market's places meet."""
         for reservation in reserved:
-            found = self._meeting_place(entry, OfferedPlace.of(reservation))
-            if reservation.free_units > 0:
-                yield found, self.prices.atto_usd_per_hour(item)
+            place, labels, met = self._meeting_place(entry, OfferedPlace.of(reservation))
+            for together in self.in_time_together(met, reservation.drain_at()) if reservation.free_units > 0 else ():
+                yield (place, labels, together), self.prices.atto_usd_per_hour(item)
         for offering in sorted(item.offerings, key=_place_order):
             about = (offering.zone, offering.zone_id, offering.capacity_type)
             if about not in bought:
@@ -262,18 +262,38 @@ class OptionCatalogue:
             return False
         if reservation is not None:
             is_of_others = reservation.share is not None and reservation.share.team_name != selection.team_name
-            if is_of_others or not self.is_in_time(reservation.drain_at(), selection):
+            if is_of_others or not self.is_in_time(reservation.drain_at(), selection, selection.notice_s):
                 return False
         return accepts(labels, (item for key, item in wanted.requirements.items() if key in _OFFERING_KEYS))
 
-    def is_in_time(self, drain_at: datetime | None, selection: Selection) -> bool:
-        """Whether such work, started now on what drains at ``drain_at``, is through its own notice before that."""
+    def is_in_time(self, drain_at: datetime | None, selection: Selection, notice_s: int) -> bool:
+        """Whether such work, started now on what drains at ``drain_at``, is through so many seconds before that."""
         if drain_at is None:
             return True
-        ends_at = drain_at - timedelta(seconds=selection.notice_s)
+        ends_at = drain_at - timedelta(seconds=notice_s)
         if selection.duration_s is None:
             return self.policy.no_duration_policy is NoDurationPolicy.PLACE and self.now < ends_at
         return self.now + timedelta(seconds=selection.duration_s) <= ends_at
+
+    def in_time_together(self, met: int, drain_at: datetime | None) -> list[int]:
+        """Split requirement sets, each of them in time by itself, by who may share a node that drains at ``drain_at``.
+
+        A node drains as early as the longest notice on it asks for. Masks are as large as that allows and may overlap;
+        shorter notices come first.
+        """
+        if drain_at is None:
+            return [met]
+        selections = {bit: self.requirement_sets[bit].selection for bit in iter_bits(met)}
+        found: list[int] = []
+        for notice_s in sorted({selection.notice_s for selection in selections.values()}, reverse=True):
+            mask = mask_of(
+                bit
+                for bit, selection in selections.items()
+                if selection.notice_s <= notice_s and self.is_in_time(drain_at, selection, notice_s)
+            )
+            if all(mask & ~longer for longer in found):
+                found.append(mask)
+        return found[::-1]
 
 
 def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:

@@ -1,13 +1,14 @@
 """Existing and in-flight nodes: which take replicas, in which order, and who runs on them already."""
 
 from collections.abc import Sequence, Set
+from datetime import timedelta
 from operator import sub
 
 from shared.core.model.snapshot import Node
 from shared.core.scheduling_terms.taint import Taint, tolerates_all
 from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
 from shared.core.solver.problem.groups import Demands
-from shared.core.solver.problem.selection import required
+from shared.core.solver.problem.selection import Selection, required
 from shared.core.solver.problem.topology import near_key
 from shared.core.solver.problem.vectors import PODS_INDEX, mask_of
 
@@ -20,6 +21,13 @@ def fill_order(node: Node) -> tuple[bool, int, str]:
     """
     replicas = sum([placed.count for placed in node.placements])
     return (not node.initialized, node.price_atto_usd_per_hour // (1 + replicas), node.claim_id)
+
+
+def _leaves_in_time(node: Node, selection: Selection) -> bool:
+    """Whether the notice that the work asks for leaves what runs on the node the time that it said it takes."""
+    if node.drain_at is None or node.leaves_at is None or not selection.notice_s:
+        return True
+    return node.leaves_at <= node.drain_at - timedelta(seconds=selection.notice_s)
 
 
 class NodeFacts:
@@ -50,10 +58,12 @@ class NodeFacts:
     def requirement_sets(self, node: Node) -> int:
         """Return the requirement sets that the node meets, in the strict form: it has a label or has it not (R-13)."""
         labels, taints = tuple(map(node.labels.get, self._asked)), self._catalogue.snapshot.binding_taints(node)
-        memo_key = (labels, taints, node.capacity_type, node.drain_at)
+        memo_key = (labels, taints, node.capacity_type, node.drain_at, node.drain_at and node.leaves_at)
         if (known := self._masks.get(memo_key)) is None:
             each = enumerate(self._demands.requirement_sets)
-            known = self._masks[memo_key] = mask_of(bit for bit, wanted in each if self._meets(node, taints, wanted))
+            met = mask_of(bit for bit, wanted in each if self._meets(node, taints, wanted))
+            known, *_ = self._catalogue.in_time_together(met, node.drain_at) or [0]
+            self._masks[memo_key] = known
         return known
 
     def _meets(self, node: Node, taints: tuple[Taint, ...], requirement_set: RequirementSet) -> bool:
@@ -61,7 +71,8 @@ class NodeFacts:
         return (
             tolerates_all(taints, selection.tolerations) is None
             and node.capacity_type in selection.capacity_types
-            and self._catalogue.is_in_time(node.drain_at, selection)
+            and self._catalogue.is_in_time(node.drain_at, selection, selection.notice_s)
+            and _leaves_in_time(node, selection)
             and accepts(node.labels, requirement_set.requirements.values())
         )
 
