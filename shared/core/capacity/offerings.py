@@ -7,6 +7,7 @@ from typing import Final
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_class import NodeClass
+from shared.core.model.node_pool import NodePool
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.labels import (
     CAPACITY_RESERVATION_ID,
@@ -14,6 +15,7 @@ from shared.core.scheduling_terms.labels import (
     CAPACITY_RESERVATION_SETTING,
     CAPACITY_RESERVATION_TYPE,
     CAPACITY_TYPE,
+    INSTANCE_TYPE,
     RESERVATION_SETTING_TARGET,
     ZONE,
     ZONE_ID,
@@ -101,6 +103,21 @@ def reservation_labels(
         CAPACITY_RESERVATION_INTERRUPTIBLE: "true" if interruptible else "false",
         CAPACITY_RESERVATION_SETTING: setting,
     }
+
+
+def pool_admits(pool: NodePool, reservation: CapacityReservation) -> bool:
+    """Whether nodes in the reservation meet what the pool asks of their place, market and type's name.
+
+    What else it asks of types is not looked at: whoever counts units by this may count too many.
+    """
+    known = {
+        INSTANCE_TYPE: reservation.instance_type,
+        ZONE: reservation.zone,
+        ZONE_ID: reservation.zone_id,
+        CAPACITY_TYPE: str(CapacityType.RESERVED),
+        **reservation_labels(reservation),
+    }
+    return all(requirement.has(known[key]) for key, requirement in pool.requirements.items() if key in known)
 
 
 def price_atto_usd(micro_usd: int) -> int:

@@ -7,10 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
-from shared.core.scheduling_terms import labels
 
 _NEVER_FOUND: Final = "LookupFailedNothingFound"
 _NOT_YET_KNOWN: Final = "NotYetKnown"
@@ -106,7 +104,7 @@ def node_pool_conditions(
 ) -> tuple[Condition, ...]:
     """Compute a pool's conditions from those of its class (None: there is no such class).
 
-    ``reservations`` are those that the class selects and can launch into.
+    ``reservations`` are those that the class selects and can launch into, and whose nodes the pool admits.
     """
     make = _Maker(previous, now)
     if node_class_found is None:
@@ -117,8 +115,7 @@ def node_pool_conditions(
         status = ConditionStatus.UNKNOWN if source is None else source.status
         reason, message = (_NOT_YET_KNOWN, "") if source is None else (source.reason, source.message)
         class_ready = make(ConditionType.NODE_CLASS_READY, status, reason, message)
-    may_reserve = pool.requirements[labels.CAPACITY_TYPE].has(CapacityType.RESERVED)
-    limit = _limit(make, reservations if may_reserve else (), now)
+    limit = _limit(make, reservations, now)
     return tuple(sorted((class_ready, *limit, _all_ready(make, [class_ready])), key=_order))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from shared.core.capacity.offerings import pool_admits
 from shared.core.capacity.unavailable_offerings import NodeClassKey, class_rests
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.conditions import Condition, ConditionType, node_class_conditions, node_pool_conditions
@@ -86,7 +87,7 @@ class NodeClassResolver:
             conditions = node_pool_conditions(
                 pool,
                 class_conditions.get(pool.node_class_name),
-                usable.get(pool.node_class_name, ()),
+                [it for it in usable.get(pool.node_class_name, ()) if pool_admits(pool, it)],
                 previous=before.status.conditions,
                 now=now,
             )

@@ -20,7 +20,6 @@ from shared.core.model.node_class import (
     Subnet,
 )
 from shared.core.model.node_pool import NodePool
-from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirements import Requirements
 from tests.fakes.system import START
 
@@ -202,13 +201,3 @@ def test_a_pool_is_as_ready_as_its_class() -> None:
     assert status(broken) is ConditionStatus.FALSE
     assert status(None) is ConditionStatus.FALSE
     assert status(()) is ConditionStatus.UNKNOWN  # nobody has looked yet
-
-
-def test_only_a_pool_that_may_use_reservations_shows_their_limit() -> None:
-    def kinds(capacity_type: str) -> set[ConditionType]:
-        pool = NodePool("p", "c", Requirements.from_labels({labels.CAPACITY_TYPE: capacity_type}))
-        conditions = node_pool_conditions(pool, (), (reservation(0),), previous=(), now=START)
-        return {condition.type for condition in conditions}
-
-    assert ConditionType.CAPACITY_RESERVATION in kinds("reserved")
-    assert ConditionType.CAPACITY_RESERVATION not in kinds("spot")

@@ -551,3 +551,26 @@ def test_units_in_a_zone_without_a_subnet_show_as_available_nowhere() -> None:
     assert selected(world) == ("cr-1",)
     for stored in (class_status(world), pool):
         assert "CapacityReservation" not in {str(condition.type) for condition in stored.status.conditions}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shows"),
+    [
+        ("karpenter.sh/capacity-type", "reserved", True),
+        ("karpenter.sh/capacity-type", "spot", False),
+        ("topology.kubernetes.io/zone", "us-east-1a", True),
+        ("topology.kubernetes.io/zone", "us-east-1b", False),
+        ("karpenter.k8s.aws/capacity-reservation-id", "cr-2", False),
+        ("node.kubernetes.io/instance-type", "m5.large", False),
+    ],
+)
+def test_a_pool_shows_only_units_that_its_nodes_could_run_in(key: str, value: str, shows: bool) -> None:
+    manifest = node_pool_manifest(capacity_types=("reserved",))
+    manifest["spec"]["template"]["spec"]["requirements"] = [{"key": key, "operator": "In", "values": [value]}]
+    world = PlanningWorld().ready(reservation("cr-1", tags=TEAM), pool=manifest)
+    pool = world.policy.get(PolicyKind.NODE_POOL, "gpu")
+    assert pool is not None
+
+    found = {str(condition.type) for condition in pool.status.conditions}
+
+    assert ("CapacityReservation" in found) is shows
