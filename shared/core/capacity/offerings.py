@@ -1,4 +1,4 @@
-"""Reserved offerings: what a NodeClass can launch into reservations, and at which near-zero price (rules 2 and 4)."""
+"""What pools and their classes can launch, into which reservations, and at which near-zero price (rules 2 and 4)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.labels import (
+    ARCH,
     CAPACITY_RESERVATION_ID,
     CAPACITY_RESERVATION_INTERRUPTIBLE,
     CAPACITY_RESERVATION_SETTING,
@@ -72,6 +73,25 @@ class ReservedPrices:
             if offering.capacity_type is CapacityType.ON_DEMAND
         ]
         return min(listed, default=self.dearest_micro_usd)
+
+
+def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:
+    """Return the dynamic pools with a class that may launch: heavier first, equal weights by descending name (R-39)."""
+    classes = {node_class.name: node_class for node_class in snapshot.node_classes}
+    found = []
+    by_name = sorted(snapshot.node_pools, key=lambda item: item.name, reverse=True)
+    for pool in sorted(by_name, key=lambda item: -item.weight):
+        node_class = classes.get(pool.node_class_name)
+        launches = pool.replicas is None and pool.paused is None
+        if launches and node_class is not None and node_class.status.launch_blocked_reason is None:
+            found.append((pool, node_class))
+    return found
+
+
+def has_image(node_class: NodeClass, instance_type: InstanceType) -> bool:
+    """Whether the class has an image that the type runs."""
+    images, architecture = node_class.status.machine_images, instance_type.requirements[ARCH]
+    return not images or any(architecture.has(image.architecture) for image in images)
 
 
 def selected_reservations(snapshot: Snapshot, node_class: NodeClass) -> tuple[CapacityReservation, ...]:

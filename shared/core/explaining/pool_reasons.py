@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
-from shared.core.capacity.offerings import OFFERING_LABELS
+from shared.core.capacity.offerings import OFFERING_LABELS, has_image
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_class import NodeClass
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, RESERVATION_LABELS, closest
 from shared.core.scheduling_terms.requirement import Requirement
-from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts, has_image
+from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts
 
 OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 

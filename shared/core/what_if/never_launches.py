@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.core.capacity.offerings import OFFERING_LABELS, selected_reservations
+from shared.core.capacity.offerings import OFFERING_LABELS, has_image, selected_reservations
 from shared.core.explaining.pool_reasons import out_of_reach
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_class import NodeClass
@@ -12,7 +12,7 @@ from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, RESERVATION_LABELS, closest
 from shared.core.scheduling_terms.requirement import Requirement
 from shared.core.scheduling_terms.resources import NODES, Resources
-from shared.core.solver.problem.catalogue import OfferedPlace, accepts, counted, has_image
+from shared.core.solver.problem.catalogue import OfferedPlace, accepts, counted
 
 _PLACE_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 

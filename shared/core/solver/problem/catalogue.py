@@ -16,9 +16,11 @@ from operator import attrgetter
 from shared.core.capacity.offerings import (
     OFFERING_LABELS,
     ReservedPrices,
+    has_image,
     price_atto_usd,
     reservation_labels,
     selected_reservations,
+    usable_pools,
 )
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
@@ -28,7 +30,6 @@ from shared.core.model.plan import OfferingKey
 from shared.core.model.policy import NoDurationPolicy, SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.labels import (
-    ARCH,
     CAPACITY_TYPE,
     HOSTNAME,
     INSTANCE_TENANCY,
@@ -294,25 +295,6 @@ class OptionCatalogue:
             if all(mask & ~longer for longer in found):
                 found.append(mask)
         return found[::-1]
-
-
-def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:
-    """Return the dynamic pools with a class that may launch: heavier first, equal weights by descending name (R-39)."""
-    classes = {node_class.name: node_class for node_class in snapshot.node_classes}
-    found = []
-    by_name = sorted(snapshot.node_pools, key=lambda item: item.name, reverse=True)
-    for pool in sorted(by_name, key=lambda item: -item.weight):
-        node_class = classes.get(pool.node_class_name)
-        launches = pool.replicas is None and pool.paused is None
-        if launches and node_class is not None and node_class.status.launch_blocked_reason is None:
-            found.append((pool, node_class))
-    return found
-
-
-def has_image(node_class: NodeClass, instance_type: InstanceType) -> bool:
-    """Whether the class has an image that the type runs."""
-    images, architecture = node_class.status.machine_images, instance_type.requirements[ARCH]
-    return not images or any(architecture.has(image.architecture) for image in images)
 
 
 def _variants(

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from operator import attrgetter
 
+from shared.core.capacity.offerings import usable_pools
 from shared.core.model.policy import PreferencePolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import by_namespace
 from shared.core.model.workload import ALL_CAPACITY_TYPES, Demand, Withheld, Workload
 from shared.core.scheduling_terms.resources import CPU, MEMORY
 from shared.core.scheduling_terms.taint import Taint, TaintEffect
-from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, usable_pools
+from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet
 from shared.core.solver.problem.selection import Level, levels
 from shared.core.solver.problem.topology import Constraints, Domains, Terms, constraints_of
 from shared.core.solver.problem.vectors import Dimensions, Vector, mask_of
