@@ -35,13 +35,10 @@ def _spread(topology: Topology, group: RuleGroup, constraint: TopologySpreadCons
     """Check the workloads of a group, of which those of one size are judged alike."""
     sizes = {id(workload.requests): workload for workload in group.workloads.values()}
     evenness = {size: topology.evenness(workload, constraint) for size, workload in sizes.items()}
-    key = constraint.topology_key
-    for crowded in {even.crowded for even in evenness.values()}:
-        added = set[str]().union(*[host.placed for host in topology.hosts_in(key, crowded)])
-        for workload in map(group.workloads.__getitem__, group.workloads.keys() & added):
-            even = evenness[id(workload.requests)]
-            if even.crowded == crowded:
-                yield from _uneven(topology, workload, constraint, even)
+    for workload in group.workloads.values():
+        even = evenness[id(workload.requests)]
+        if workload.key in topology.added_in(constraint.topology_key, even.crowded):
+            yield from _uneven(topology, workload, constraint, even)
 
 
 def _uneven(

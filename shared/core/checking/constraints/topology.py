@@ -5,7 +5,7 @@ and only about domains that the plan adds to: what was uneven or conflicting bef
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -44,6 +44,7 @@ class Topology(Selections):
         self._spread_counts: dict[tuple[object, ...], Counter[str]] = {}
         self._held: dict[frozenset[str], frozenset[str]] = {}
         self._all_counted: frozenset[str] | None = None
+        self._added_in: dict[tuple[str, frozenset[str]], frozenset[str]] = {}
 
     # -- the final state
 
@@ -108,6 +109,14 @@ class Topology(Selections):
             return ()
         found = ((host, host.labels.get(topology_key)) for host in self._facts.hosts)
         return [host for host, domain in found if domain is None or domain in domains]
+
+    def added_in(self, topology_key: str, domains: frozenset[str]) -> Set[str]:
+        """Return the workloads of which the plan adds replicas in these domains, or where there is no domain."""
+        known = (topology_key, domains)
+        if known not in self._added_in:
+            hosts = self.hosts_in(topology_key, domains)
+            self._added_in[known] = frozenset().union(*[host.placed for host in hosts])
+        return self._added_in[known]
 
     # -- who and where
 

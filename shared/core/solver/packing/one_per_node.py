@@ -28,7 +28,7 @@ def reserve_one_per_node(packing: Packing, reserved: Sequence[BinType], bin_type
     free = sum(packing.residual.units[name] for name in units)
     if free > sum(packing.left[item_type.index] for item_type in singles):
         return
-    _share_out(packing, free)
+    _share_out(packing, _loose(packing), free)
     singles.sort(key=lambda item_type: -bin_types.price_alone(item_type))
     for bin_type in reserved:
         size = bin_type.option.allocatable
@@ -46,12 +46,12 @@ def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
     """Buy nodes for replicas that need a node each, every one topped up with what may share it."""
     concerned = [item_type for item_type in packing.item_types if item_type.is_single or item_type.is_loose]
     concerned.sort(key=lambda item_type: (item_type.is_loose, [-amount for amount in item_type.request]))
-    singles = [item_type.index for item_type in concerned if item_type.is_single]
+    singles, loose = [item_type.index for item_type in concerned if item_type.is_single], _loose(packing)
     for item_type in concerned:
         families = _families(item_type, bin_types.holders) if packing.left[item_type.index] else []
         filled: dict[int, dict[BinType, tuple[float, Pattern]]] = {}  # by share of inexact rules
         while packing.left[item_type.index] and families and not packing.expired():
-            share = _share_out(packing, sum([packing.left[index] for index in singles]))
+            share = _share_out(packing, loose, sum([packing.left[index] for index in singles]))
             family = max(families, key=lambda sizes: _company(packing, sizes[0].eligible))
             best = _best(packing, item_type, family, filled.setdefault(share, {}))
             if best is None:
@@ -60,9 +60,12 @@ def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
                 packing.repeat(*best, max(1, -(-packing.left[item_type.index] // 2)))
 
 
-def _share_out(packing: Packing, nodes: int) -> int:
+def _loose(packing: Packing) -> list[ItemType]:
+    return [item_type for item_type in packing.item_types if item_type.is_loose]
+
+
+def _share_out(packing: Packing, loose: Sequence[ItemType], nodes: int) -> int:
     """Let no more carriers of inexact rules share a node than must, if so many nodes are opened; return how many."""
-    loose = [item_type for item_type in packing.item_types if item_type.is_loose]
     carriers = sum(packing.left[item_type.index] for item_type in loose)
     share = max(1, -(-carriers // nodes)) if nodes else 1
     packing.knapsack.host_caps.update({item_type.host.number: share for item_type in loose if item_type.host})

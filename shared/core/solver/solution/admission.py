@@ -1,6 +1,7 @@
 """How many replicas of a group may join a node: what they accept, what fits, and the rules about hosts and domains."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.problem.groups import Group, RelaxedGroup
@@ -79,8 +80,8 @@ class NodeAdmission:
             return 0
         room = UNLIMITED
         for index in bin_.contents:
-            # A replica's level is not remembered on the node; required terms are the same at every level.
-            final = self._groups[index].constraints[-1]
+            if (final := self._with_host_rules.get(index)) is None:
+                continue
             if final.anti_mask & hosts:
                 return 0
             for spread in final.spread:
@@ -88,8 +89,22 @@ class NodeAdmission:
                     room = min(room, max(0, spread.max_skew - self._matched_on(bin_, spread.term)))
         return room
 
+    @cached_property
+    def _with_host_rules(self) -> Mapping[int, Constraints]:
+        """Return what is required at every level of those groups, by index, that keep others off their nodes.
+
+        A replica's level is not remembered on the node; required terms are the same at every level.
+        """
+        final = ((group.index, group.constraints[-1]) for group in self._groups)
+        hosts = self._ledger.host_mask
+        return {
+            index: kept
+            for index, kept in final
+            if kept.anti_mask & hosts or any(spread.topology_key == HOSTNAME for spread in kept.spread)
+        }
+
     def _matched_on(self, bin_: Bin | None, term: int) -> int:
         if bin_ is None:
             return 0
-        own = sum(count for index, count in bin_.contents.items() if self._groups[index].matching >> term & 1)
-        return own + sum(count for matching, _, count in bin_.residents if matching >> term & 1)
+        own = sum([count for index, count in bin_.contents.items() if self._groups[index].matching >> term & 1])
+        return own + sum([count for matching, _, count in bin_.residents if matching >> term & 1])

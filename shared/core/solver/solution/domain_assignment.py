@@ -269,7 +269,7 @@ def _draw(
     spreads: Iterable[SpreadTerm],
 ) -> None:
     """Move replicas from domains where some are paid for to domains with room for them, while the spreads hold."""
-    while True:
+    while rooms:
         paying = [name for name, count in placed.items() if count > rooms[name]]
         empty = [name for name in order if rooms[name] > placed.get(name, 0)]
         if not paying or not empty:

@@ -57,7 +57,10 @@ class FreeRoom:
 
     def by_domain(self, relaxed: RelaxedGroup, wanted: int) -> Counter[str]:
         """Return for how many replicas each domain has room; from ``wanted`` on nobody counts."""
-        found, room = Counter[str](), self._room(relaxed)
+        found = Counter[str]()
+        if not self._vacancies:
+            return found
+        room = self._room(relaxed)
         for domain, vacancies in self._vacancies.items():
             for vacancy in vacancies:
                 if copies := room(vacancy):
@@ -68,8 +71,10 @@ class FreeRoom:
 
     def take(self, relaxed: RelaxedGroup, domain: str, wanted: int) -> int:
         """Use a domain's room for up to ``wanted`` replicas; return for how many there was room."""
+        if not self._vacancies.get(domain):
+            return 0
         left, request, room, vacancies = wanted, relaxed.group.request, self._room(relaxed), list[_Vacancy]()
-        for vacancy in self._vacancies.get(domain, ()):
+        for vacancy in self._vacancies[domain]:
             copies = room(vacancy) if left else 0
             if not copies:
                 vacancies.append(vacancy)

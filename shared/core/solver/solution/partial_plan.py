@@ -1,13 +1,13 @@
 """What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from functools import partial
+from functools import cache, partial
 from itertools import count as numbers
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
-from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
+from shared.core.solver.problem.groups import Demands, EquivalenceClass, Group, RelaxedGroup
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.topology import DomainLedger
 from shared.core.solver.problem.vectors import iter_bits
@@ -31,6 +31,7 @@ class PartialPlan:
         self.residual = ResidualCapacity.of(catalogue)
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
         self._journal: list[Callable[[], object]] = []
+        self._pinned_by = cache(self._topology_keys)
         self._uids = numbers()
         self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
         for node in facts.ordered:
@@ -175,15 +176,16 @@ class PartialPlan:
 
     def pinned_labels(self, levels: Mapping[int, int]) -> tuple[str, ...]:
         """Return those that must not change under groups (by index, at their levels): some rule counted on them."""
-        keys: set[str] = set()
-        for index, level in levels.items():
-            group = self.groups[index]
-            keys.update([term.topology_key for term in group.constraints[level]])
-            counted = iter_bits(group.matching & ~self.ledger.host_mask)
-            keys.update([self.ledger.by_term[term].topology_key for term in counted])
-            if group.workload.gang is not None and group.workload.gang.single_topology_key is not None:
-                keys.add(group.workload.gang.single_topology_key)
-        return tuple(sorted(keys - {HOSTNAME}))
+        groups = [(self.groups[index], level) for index, level in levels.items()]
+        gangs = [group.workload.gang for group, _ in groups if group.workload.gang is not None]
+        keys = {gang.single_topology_key for gang in gangs if gang.single_topology_key is not None}
+        pinned = keys.union(*[self._pinned_by(group.equivalence_class, level) for group, level in groups])
+        return tuple(sorted(pinned - {HOSTNAME}))
+
+    def _topology_keys(self, class_: EquivalenceClass, level: int) -> frozenset[str]:
+        counted = iter_bits(class_.matching & ~self.ledger.host_mask)
+        keys = [self.ledger.by_term[term].topology_key for term in counted]
+        return frozenset([*keys, *(term.topology_key for term in class_.constraints[level])])
 
     def cost(self) -> int:
         """Return what the planned nodes cost an hour with their overhead, in atto-USD."""

@@ -36,6 +36,7 @@ class Substitutes:
         self._is_strict = catalogue.policy.min_values_policy is MinValuesPolicy.STRICT
         self._by_domains: dict[object, defaultdict[object, list[LaunchOption]]] = {}
         self._known: dict[object, _Others] = {}
+        self._offered: dict[object, tuple[OfferingKey, ...]] = {}
 
     # -- minValues: how many distinct values of a label the types of a node must leave to choose from
 
@@ -90,17 +91,18 @@ class Substitutes:
         if len(found) < self._most or self._wanted[option.entry.index]:
             found = self._first(self._most, state, option, load, bin_.levels, market)
         ceiling = self._cheapest_on_demand(state, bin_) if market is CapacityType.SPOT else None
-        offered = list(found)
-        if ceiling is not None:
-            cheaper = [other for other in found if other.price <= ceiling.price]
-            offered = [*cheaper[: self._most - 1], ceiling]
-        return tuple([other.key for other in self._within_cap(state, bin_, option, offered)])
-
-    def _within_cap(
-        self, state: PartialPlan, bin_: Bin, option: LaunchOption, offered: Sequence[LaunchOption]
-    ) -> Sequence[LaunchOption]:
         margin = None if self._wanted[option.entry.index] else state.margin(bin_)
-        return [other for other in offered if margin is None or other.price <= option.price + margin]
+        most = None if margin is None else option.price + margin
+        # Nodes that may be the same have the same tuple, by which others tell that at once.
+        about = (id(found), None if ceiling is None else ceiling.index, most)
+        if (known := self._offered.get(about)) is None:
+            offered = list(found)
+            if ceiling is not None:
+                cheaper = [other for other in found if other.price <= ceiling.price]
+                offered = [*cheaper[: self._most - 1], ceiling]
+            keys = [other.key for other in offered if most is None or other.price <= most]
+            known = self._offered[about] = tuple(keys)
+        return known
 
     def cheaper_on_demand(self, state: PartialPlan, bin_: Bin) -> LaunchOption | None:
         """Return the cheapest on-demand option that could hold the same replicas, if it is cheaper than the bin's."""
