@@ -60,8 +60,7 @@ class Disaggregation:
                 for batch, taken in self._supplies[index].take(count):
                     self._state.place(bin_, batch.relaxed, taken)
                 continue
-            # The most plentiful first.
-            for batch in sorted(left, key=left.__getitem__, reverse=True) if len(left) > 1 else list(left):
+            for batch in sorted(left, key=left.__getitem__, reverse=True):  # the most plentiful first
                 if count == 0:
                     break
                 taken = min(count, left[batch], self._state.admission.host_room(batch.relaxed, bin_))

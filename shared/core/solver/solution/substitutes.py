@@ -94,14 +94,14 @@ class Substitutes:
         margin = None if self._wanted[option.entry.index] else state.margin(bin_)
         most = None if margin is None else option.price + margin
         # Nodes that may be the same have the same tuple, by which others tell that at once.
-        about = (id(found), None if ceiling is None else ceiling.index, most)
+        about: object = (id(found), None if ceiling is None else ceiling.index, most)
         if (known := self._offered.get(about)) is None:
             offered = list(found)
             if ceiling is not None:
                 cheaper = [other for other in found if other.price <= ceiling.price]
                 offered = [*cheaper[: self._most - 1], ceiling]
-            keys = [other.key for other in offered if most is None or other.price <= most]
-            known = self._offered[about] = tuple(keys)
+            keys = tuple([other.key for other in offered if most is None or other.price <= most])
+            known = self._offered[about] = self._offered.setdefault(keys, keys)
         return known
 
     def cheaper_on_demand(self, state: PartialPlan, bin_: Bin) -> LaunchOption | None:
