@@ -6,9 +6,8 @@ pool's limits were charged for (R-58 charges the largest; this way the chosen on
 """
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, islice
 from operator import attrgetter, le
 
 from shared.core.model.instance_type import CapacityType
@@ -24,6 +23,7 @@ from shared.core.solver.solution.partial_plan import PartialPlan
 
 _price = attrgetter("price")
 _Others = tuple[LaunchOption, ...]
+_Sold = tuple[_Others, list[list[int]]]
 
 
 class Substitutes:
@@ -34,7 +34,8 @@ class Substitutes:
         self._most = catalogue.policy.alternatives_max
         self._wanted = {entry.index: min_values(entry.pool) for entry in catalogue.entries}
         self._is_strict = catalogue.policy.min_values_policy is MinValuesPolicy.STRICT
-        self._by_domains: dict[object, defaultdict[object, list[LaunchOption]]] = {}
+        self._ordered = sorted(catalogue.options, key=attrgetter("price", "index"))
+        self._by_domains: dict[object, _Sold] = {}
         self._known: dict[object, _Others] = {}
         self._offered: dict[object, tuple[OfferingKey, ...]] = {}
 
@@ -140,38 +141,40 @@ class Substitutes:
         requirement_sets = tuple(sorted({state.groups[index].requirement_sets[at] for index, at in levels.items()}))
         key = (most, option.index, load, kept, requirement_sets, market)
         if (known := self._known.get(key)) is None:
-            options = self._beside(option, kept, market)
+            options, largest = self._beside(option, kept, market)
+            start = bisect_left(options, option.price, key=_price) if market is option.key.capacity_type else 0
+            large_enough = max(start, *map(bisect_left, largest, load))
             limits = [name for name in option.entry.pool.limits or () if name != NODES and market is not None]
-            found = self._holding(options, option, load, requirement_sets, limits)
+            found = _holding(options[large_enough:], option, load, requirement_sets, limits)
             known = self._known[key] = tuple(islice(found, most))
         return known
 
-    def _beside(self, option: LaunchOption, kept: Sequence[str], market: CapacityType | None) -> Sequence[LaunchOption]:
-        """Return what the option's pool has on the market with the same values of these labels, from cheap to dear."""
-        key = (option.entry.index, kept, market)
-        if (by_domains := self._by_domains.get(key)) is None:
-            by_domains = self._by_domains[key] = defaultdict(list)
-            for other in sorted(self._catalogue.options, key=attrgetter("price", "index")):
-                if other.entry is option.entry and market in (None, other.key.capacity_type):
-                    by_domains[self._domains(other, kept)].append(other)
-        found = by_domains[self._domains(option, kept)]
-        is_own = market is option.key.capacity_type
-        return found[bisect_left(found, option.price, key=_price) :] if is_own else found
+    def _beside(self, option: LaunchOption, kept: Sequence[str], market: CapacityType | None) -> _Sold:
+        """Return what the option's pool has on the market with the same values of these labels, from cheap to dear.
 
-    def _domains(self, option: LaunchOption, kept: Sequence[str]) -> tuple[str | None, ...]:
-        return tuple([option.label(key) for key in kept])
+        The lists have, by resource, the most that any so far has: none before has room for more.
+        """
+        values = [option.label(key) for key in kept]
+        key = (option.entry.index, kept, market, *values)
+        if (known := self._by_domains.get(key)) is None:
+            sold = [it for it in self._ordered if it.entry is option.entry and market in (None, it.key.capacity_type)]
+            options = tuple([other for other in sold if [other.label(key) for key in kept] == values])
+            columns = zip(*[other.allocatable for other in options], strict=True)
+            known = self._by_domains[key] = options, [list(accumulate(column, max)) for column in columns]
+        return known
 
-    @staticmethod
-    def _holding(
-        options: Sequence[LaunchOption],
-        option: LaunchOption,
-        load: Vector,
-        requirement_sets: Sequence[int],
-        limits: Sequence[str],
-    ) -> Iterator[LaunchOption]:
-        largest = option.instance_type.capacity
-        for other in options:
-            if other is not option and all(map(le, load, other.allocatable)):
-                capacity, met = other.instance_type.capacity, other.requirement_sets
-                if all(met & each for each in requirement_sets) and all(capacity[it] <= largest[it] for it in limits):
-                    yield other
+
+def _holding(
+    options: Iterable[LaunchOption],
+    option: LaunchOption,
+    load: Vector,
+    requirement_sets: Sequence[int],
+    limits: Sequence[str],
+) -> Iterator[LaunchOption]:
+    """Yield those others that have room for the load, meet what is asked for and take no more of the limits."""
+    largest = option.instance_type.capacity
+    for other in options:
+        if other is not option and all(map(le, load, other.allocatable)):
+            capacity, meets = other.instance_type.capacity, other.requirement_sets.__and__
+            if all(map(meets, requirement_sets)) and all(capacity[it] <= largest[it] for it in limits):
+                yield other
