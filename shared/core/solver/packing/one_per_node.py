@@ -28,7 +28,7 @@ def reserve_one_per_node(packing: Packing, reserved: Sequence[BinType], bin_type
     free = sum(packing.residual.units[name] for name in units)
     if free > sum(packing.left[item_type.index] for item_type in singles):
         return
-    _share_out(packing, _loose(packing), free)
+    _share_out(packing, [item_type for item_type in packing.item_types if item_type.is_loose], free)
     singles.sort(key=lambda item_type: -bin_types.price_alone(item_type))
     for bin_type in reserved:
         size = bin_type.option.allocatable
@@ -46,7 +46,8 @@ def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
     """Buy nodes for replicas that need a node each, every one topped up with what may share it."""
     concerned = [item_type for item_type in packing.item_types if item_type.is_single or item_type.is_loose]
     concerned.sort(key=lambda item_type: (item_type.is_loose, [-amount for amount in item_type.request]))
-    singles, loose = [item_type.index for item_type in concerned if item_type.is_single], _loose(packing)
+    singles = [item_type.index for item_type in concerned if item_type.is_single]
+    loose = [item_type for item_type in concerned if item_type.is_loose]
     for item_type in concerned:
         families = _families(item_type, bin_types.holders) if packing.left[item_type.index] else []
         filled: dict[int, dict[BinType, tuple[float, Pattern]]] = {}  # by share of inexact rules
@@ -58,10 +59,6 @@ def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
                 families.remove(family)
             else:
                 packing.repeat(*best, max(1, -(-packing.left[item_type.index] // 2)))
-
-
-def _loose(packing: Packing) -> list[ItemType]:
-    return [item_type for item_type in packing.item_types if item_type.is_loose]
 
 
 def _share_out(packing: Packing, loose: Sequence[ItemType], nodes: int) -> int:

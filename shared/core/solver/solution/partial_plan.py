@@ -1,7 +1,7 @@
 """What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from functools import cache, partial
+from functools import partial
 from itertools import count as numbers
 
 from shared.core.scheduling_terms.labels import HOSTNAME
@@ -31,7 +31,7 @@ class PartialPlan:
         self.residual = ResidualCapacity.of(catalogue)
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
         self._journal: list[Callable[[], object]] = []
-        self._pinned_by = cache(self._topology_keys)
+        self._keys: dict[tuple[EquivalenceClass, int], frozenset[str]] = {}  # by level, of the rules that concern them
         self._uids = numbers()
         self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
         for node in facts.ordered:
@@ -179,13 +179,16 @@ class PartialPlan:
         groups = [(self.groups[index], level) for index, level in levels.items()]
         gangs = [group.workload.gang for group, _ in groups if group.workload.gang is not None]
         keys = {gang.single_topology_key for gang in gangs if gang.single_topology_key is not None}
-        pinned = keys.union(*[self._pinned_by(group.equivalence_class, level) for group, level in groups])
+        pinned = keys.union(*[self._topology_keys(group.equivalence_class, level) for group, level in groups])
         return tuple(sorted(pinned - {HOSTNAME}))
 
     def _topology_keys(self, class_: EquivalenceClass, level: int) -> frozenset[str]:
-        counted = iter_bits(class_.matching & ~self.ledger.host_mask)
-        keys = [self.ledger.by_term[term].topology_key for term in counted]
-        return frozenset([*keys, *(term.topology_key for term in class_.constraints[level])])
+        if (known := self._keys.get((class_, level))) is None:
+            counted = iter_bits(class_.matching & ~self.ledger.host_mask)
+            keys = [self.ledger.by_term[term].topology_key for term in counted]
+            known = frozenset([*keys, *(term.topology_key for term in class_.constraints[level])])
+            self._keys[class_, level] = known
+        return known
 
     def cost(self) -> int:
         """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
