@@ -147,16 +147,18 @@ def _content(facts: Facts, host: Host, load: int, classes: int) -> Iterator[Viol
 def _notices(facts: Facts, host: Host) -> Iterator[Violation]:
     """Check that nobody on a node that drains asks for a notice which cuts another's time short."""
     drain_at = _drain_at(facts, host)
-    if drain_at is None:
-        return
     longest_s = max(facts.workloads[key].checkpoint_period_s or 0 for key in host.placed)
-    for key in host.placed:
-        workload = facts.workloads[key]
+    if drain_at is not None and longest_s:
+        yield from _cut_short(facts, host, drain_at, longest_s)
+
+
+def _cut_short(facts: Facts, host: Host, drain_at: datetime, longest_s: int) -> Iterator[Violation]:
+    for workload in map(facts.workloads.__getitem__, host.placed):
         if facts.outlasts(workload, drain_at, longest_s) and not facts.outlasts(workload, drain_at):
-            message = f"{key} would outlast the start of the {longest_s} s of notice that work beside it asks for"
-            yield Violation(ViolationCode.DURATION, host.subject, message, (key,))
+            message = f"{workload.key} would outlast the start of the {longest_s} s of notice that work beside it wants"
+            yield Violation(ViolationCode.DURATION, host.subject, message, (workload.key,))
     leaves_at = None if host.node is None else host.node.leaves_at
-    if longest_s and leaves_at is not None and leaves_at > drain_at - timedelta(seconds=longest_s):
+    if leaves_at is not None and leaves_at > drain_at - timedelta(seconds=longest_s):
         message = f"what runs there until {leaves_at} would be told {longest_s} s earlier, for who is put beside it"
         yield Violation(ViolationCode.DURATION, host.subject, message, tuple(sorted(host.placed)))
 
@@ -215,7 +217,6 @@ def _alternatives(
         yield from _min_values(facts, host, pool, wanted)
 
 
-# Branches: one question after the other, each with its own answer.
 def _alternative_problem(
     facts: Facts, topology: Topology, host: Host, pool: NodePool, launch_class: LaunchClass
 ) -> str | None:

@@ -193,8 +193,6 @@ class DomainLedger:
         self, labels: Mapping[str, str], taints: Iterable[Taint], matching: int, anti_mask: int, count: int
     ) -> None:
         """Record ``count`` replicas (negative: take them back) on a node with these labels and taints."""
-        if not (matching or anti_mask):
-            return  # nearly always
         for term in iter_bits((matching | anti_mask) & ~self.host_mask):
             counts = self.by_term[term]
             domain = labels.get(counts.topology_key)

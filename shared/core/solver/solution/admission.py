@@ -96,11 +96,10 @@ class NodeAdmission:
         A replica's level is not remembered on the node; required terms are the same at every level.
         """
         final = ((group.index, group.constraints[-1]) for group in self._groups)
-        hosts = self._ledger.host_mask
         return {
             index: kept
             for index, kept in final
-            if kept.anti_mask & hosts or any(spread.topology_key == HOSTNAME for spread in kept.spread)
+            if kept.anti_mask & self._ledger.host_mask or any(spread.topology_key == HOSTNAME for spread in kept.spread)
         }
 
     def _matched_on(self, bin_: Bin | None, term: int) -> int:

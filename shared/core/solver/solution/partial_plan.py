@@ -161,7 +161,8 @@ class PartialPlan:
             del bin_.contents[group.index], bin_.levels[group.index]
         self.remaining[group.index] -= per_node * bin_.count
         anti_mask = relaxed.constraints.anti_mask
-        self.ledger.add(bin_.labels, bin_.taints, group.matching, anti_mask, per_node * bin_.count)
+        if group.matching or anti_mask:
+            self.ledger.add(bin_.labels, bin_.taints, group.matching, anti_mask, per_node * bin_.count)
         if group.constraints[-1].spread:
             self.ledger.carry(bin_.labels, group.constraints[-1], per_node * bin_.count)
 

@@ -75,6 +75,7 @@ class Substitutes:
 
     # -- what EC2 may choose
 
+    # Branches: two ceilings of the price, either of which may be missing.
     def alternatives(self, state: PartialPlan, bin_: Bin) -> tuple[OfferingKey, ...]:
         """Return offerings on the same market that could replace the bin's, none cheaper.
 
@@ -143,12 +144,13 @@ class Substitutes:
         if (known := self._known.get(key)) is None:
             options, largest = self._beside(option, kept, market)
             start = bisect_left(options, option.price, key=_price) if market is option.key.capacity_type else 0
-            large_enough = max(start, *map(bisect_left, largest, load))
+            large_enough = max([start, *map(bisect_left, largest, load)])
             limits = [name for name in option.entry.pool.limits or () if name != NODES and market is not None]
             found = _holding(options[large_enough:], option, load, requirement_sets, limits)
             known = self._known[key] = tuple(islice(found, most))
         return known
 
+    # Branches: comprehensions of a line each.
     def _beside(self, option: LaunchOption, kept: Sequence[str], market: CapacityType | None) -> _Sold:
         """Return what the option's pool has on the market with the same values of these labels, from cheap to dear.
 
