@@ -25,7 +25,6 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "double": st.floats(allow_nan=False, allow_infinity=False),
     "float": st.floats(allow_nan=False, allow_infinity=False),
     "boolean": st.booleans(),
-    # The zone comes beside.
     # Hypothesis wants bounds without a zone, and gives the zone itself.
     "timestamp": st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001
         lambda instant: instant.replace(microsecond=0)
