@@ -21,6 +21,7 @@ _STEPS = 8
 _LEAST_SHARE = 0.02
 _PROMISING_MAX = 4  # bin types for the same eligible items that are filled in each round
 _PROMISING = 0.85  # less than this part of its price at the prices of fractions: a bin type is left out
+_TINY = 1e-12
 _REDUCED_COST_RATIO = 1.0005  # a pattern must be worth this much more than it costs: less is rounding
 
 Array = Any  # numpy's arrays; their generic types say no more here
@@ -41,19 +42,29 @@ class Knapsacks:
         masks = b"".join(item.eligible.to_bytes(octets, "little") for item in bin_types)
         bits = np.frombuffer(masks, dtype=np.uint8).reshape(len(bin_types), octets)
         self.eligible = np.unpackbits(bits, axis=1, count=len(item_types), bitorder="little").astype(bool)
-        self.eligible &= _fitting(self.requests, self.sizes) & (self._caps[self._rule] > 0)
+        # By resource: the distinct requests, and which items ask for none but so many of the smallest.
+        ranked = [np.unique(requests, return_inverse=True) for requests in self.requests.T]
+        self._fitting_by_rank = [(asked, rank < np.arange(len(asked) + 1)[:, None]) for asked, rank in ranked]
+        self.eligible &= self._fitting(self.sizes) & (self._caps[self._rule] > 0)
         self.parts = self.requests.T.astype(float)  # by resource, then item
         self.whole = np.maximum(self.sizes, 1).astype(float)
         self._directions = _directions(width)
 
     def bounds(self, values: Sequence[float]) -> tuple[Array, Array]:
         """Return, by bin type, a value that no pattern exceeds, and the shares of resources which show that."""
-        item_values, bounds = np.array(values), []
-        for direction in self._directions:
-            taken = (direction / self.whole) @ self.parts
-            ratios = np.where(self.eligible, item_values / np.maximum(taken, 1e-12), 0.0)
-            bounds.append(ratios.max(axis=1, initial=0.0))
+        worth = np.array(values)
+        takers, parts = self.eligible & (worth > 0), self.parts / np.where(worth > 0, worth, 1.0)
+        bounds = [
+            (takers / np.maximum((direction / self.whole) @ parts, _TINY)).max(axis=1) for direction in self._directions
+        ]
         return np.min(bounds, axis=0), self._directions[np.argmin(bounds, axis=0)]
+
+    def _fitting(self, free: Array) -> Array:
+        """Return which items (columns) fit into which rows of free resources; looking up is faster than comparing."""
+        fits = np.ones((len(free), len(self.requests)), dtype=bool)
+        for available, (asked, fitting) in zip(free.T, self._fitting_by_rank, strict=True):
+            fits &= fitting[np.searchsorted(asked, available, side="right")]
+        return fits
 
     def fill(self, values: Sequence[float], costs: Sequence[float], left: Sequence[int]) -> list[tuple[int, Pattern]]:
         """Return (row, pattern) for the rows of which a pattern may be worth more than they cost.
@@ -64,47 +75,41 @@ class Knapsacks:
         (rows,) = (bounds > np.array(costs)).nonzero()
         filled = self._filled(rows, np.array(values), np.array(left, dtype=np.int64), shares[rows])
         return [
-            (int(row), tuple((int(index), int(held[index])) for index in held.nonzero()[0]))
-            for row, held in zip(rows, filled, strict=True)
+            (row, tuple(zip((items := held.nonzero()[0]).tolist(), held[items].tolist(), strict=True)))
+            for row, held in zip(rows.tolist(), filled, strict=True)
         ]
 
     def _filled(self, rows: Array, values: Array, most: Array, shares: Array) -> Array:
         """Return how many of each item (columns) go onto a node of each row; resources count by these shares."""
+        pattern = np.zeros((len(rows), len(values)), dtype=np.int64)
+        parts = self.parts / np.where(values > 0, values, 1.0)  # what is taken for what it is worth
+        # Of the nodes that are not full yet: what is free, how much resources count there, what may still join.
+        active, room = np.arange(len(rows)), self.sizes[rows]
         # A resource that nobody is short of still counts a little, lest it run out unseen.
         weights = np.maximum(shares, _LEAST_SHARE)
-        whole, room = self.whole[rows], self.sizes[rows]
-        takers = self.eligible[rows] & (values > 0) & (most > 0)
-        pattern = np.zeros((len(rows), len(values)), dtype=np.int64)
         places = np.tile(self._caps, (len(rows), 1))
-        active = np.arange(len(rows))
-        while len(active):
-            free = room[active]
-            fits = takers[active] & (pattern[active] < most) & _fitting(self.requests, free)
-            fits &= places[active][:, self._rule] > 0
-            scarcity = np.maximum(free, 1) / whole[active]
-            taken = (weights[active] / (scarcity * whole[active])) @ self.parts
-            score = np.where(fits, values / np.maximum(taken, 1e-12), -1.0)
-            chosen = score.argmax(axis=1)
-            going = score[np.arange(len(active)), chosen] > 0
-            active, chosen, free = active[going], chosen[going], free[going]
-            asked = self.requests[chosen]
-            copies = np.where(asked > 0, free // np.maximum(asked, 1), most[chosen, None]).min(axis=1)
-            rule = self._rule[chosen]
-            copies = np.minimum(np.minimum(copies, most[chosen] - pattern[active, chosen]), places[active, rule])
+        takers = self.eligible[rows] & (values > 0) & (most > 0)
+        while True:
+            takers &= self._fitting(room)
+            # Worth for what is taken, where a resource counts the more the scarcer it gets on the node.
+            chosen = (takers / ((weights / np.maximum(room, 1)) @ parts)).argmax(axis=1)
+            going = takers[np.arange(len(active)), chosen]
+            if not going.all():
+                narrowed = (array[going] for array in (active, room, weights, places, takers, chosen))
+                active, room, weights, places, takers, chosen = narrowed
+            if not len(active):
+                return pattern
+            each, asked, rule = np.arange(len(active)), self.requests[chosen], self._rule[chosen]
+            copies = np.where(asked > 0, room // np.maximum(asked, 1), most[chosen, None]).min(axis=1)
+            copies = np.minimum(np.minimum(copies, most[chosen] - pattern[active, chosen]), places[each, rule])
             # Half of it at a time, so that the balance is looked at again.
             copies -= copies // 2
             pattern[active, chosen] += copies
-            places[active, rule] -= copies
-            room[active] -= asked * copies[:, None]
-        return pattern
-
-
-def _fitting(requests: Array, free: Array) -> Array:
-    """Return which items (columns) fit into which rows of free resources; a comparison a resource, for its speed."""
-    fits = np.ones((len(free), len(requests)), dtype=bool)
-    for resource in range(requests.shape[1]):
-        fits &= requests[:, resource] <= free[:, resource, None]
-    return fits
+            places[each, rule] -= copies
+            room -= asked * copies[:, None]
+            takers[each, chosen] = pattern[active, chosen] < most[chosen]
+            (full,) = (places[each, rule] == 0).nonzero()
+            takers[full] &= self._rule != rule[full, None]
 
 
 def _directions(width: int) -> Array:
@@ -124,6 +129,7 @@ class PricingProblem:
         self._master = master
         self._base = base
         self._bin_types = bin_types
+        self._row_entries = [master.row_entries(bin_type) for bin_type in bin_types]
         self._knapsacks = Knapsacks(base.item_types, bin_types)
 
     def add(self) -> int:
@@ -131,8 +137,8 @@ class PricingProblem:
         duals = self._master.program.duals()
         values = [max(0.0, dual) for dual in duals[: len(self._base.left)]]
         costs = [
-            bin_type.price + sum([amount * max(0.0, -duals[row]) for row, amount in self._master.row_entries(bin_type)])
-            for bin_type in self._bin_types
+            bin_type.price + sum([amount * max(0.0, -duals[row]) for row, amount in entries])
+            for bin_type, entries in zip(self._bin_types, self._row_entries, strict=True)
         ]
         found = [
             (costs[row] / value, row, pattern)
