@@ -25,7 +25,7 @@ def replace_dear_spot(insertion: Insertion) -> None:
 
 def _is_spot(bin_: Bin) -> bool:
     option = bin_.option
-    return option is not None and option.key.capacity_type is CapacityType.SPOT and bool(bin_.contents)
+    return option is not None and option.place.capacity_type is CapacityType.SPOT and bool(bin_.contents)
 
 
 def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> None:

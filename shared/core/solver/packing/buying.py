@@ -1,8 +1,7 @@
 """Completing a packing greedily; nodes are bought by value for money, and then each is made as small as may be."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from operator import attrgetter, gt
+from operator import attrgetter
 
 from shared.core.solver.packing.filling import fill_existing, top_up, use_best_first
 from shared.core.solver.packing.item_types import BinType, BinTypes
@@ -10,7 +9,7 @@ from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import open_one_per_node
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.packing.reserved_units import use_reserved
-from shared.core.solver.problem.vectors import mask_of
+from shared.core.solver.problem.vectors import iter_bits, mask_of
 
 
 def completed(packing: Packing, bin_types: BinTypes) -> Packing:
@@ -54,13 +53,7 @@ def _fit_sizes(packing: Packing, bin_types: BinTypes) -> None:
             continue
         mask = mask_of(use.pattern)
         load = [-amount for amount in packing.room_beside(use.pattern, [0] * len(use.size))]
-        for other in bin_types.unthinned[: bisect_left(prices, use.bin_type.price)]:
-            if _holds(other, load, mask) and packing.move(position, other):
+        cheaper = (1 << bisect_left(prices, use.bin_type.price)) - 1
+        for other in map(bin_types.unthinned.__getitem__, iter_bits(bin_types.unthinned_sizes.holding(load) & cheaper)):
+            if not mask & ~other.eligible and packing.move(position, other):
                 break
-
-
-def _holds(bin_type: BinType, load: Sequence[int], mask: int) -> bool:
-    """Whether the bin type has room for a load of these items."""
-    room = bin_type.option.allocatable
-    # The cheap questions first: most are too small.
-    return room[0] >= load[0] and room[1] >= load[1] and not mask & ~bin_type.eligible and not any(map(gt, load, room))

@@ -12,7 +12,7 @@ from operator import attrgetter, or_
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group
-from shared.core.solver.problem.vectors import Vector, mask_of
+from shared.core.solver.problem.vectors import Sizes, Vector, mask_of, prefix_masks
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.substitutes import Substitutes
@@ -116,8 +116,7 @@ class Eligibility:
 
     def __init__(self, item_types: Sequence[ItemType]) -> None:
         self._is_pinned = any(item_type.pin for item_type in item_types)
-        dimensions = len(item_types[0].request) if item_types else 0
-        prefixes = [_prefix(item_types, dimension) for dimension in range(dimensions)]
+        prefixes = [prefix_masks(amounts) for amounts in zip(*[it.request for it in item_types], strict=True)]
         # Of functions, not of its own methods: a cycle would outlive the pass.
         self._meeting = cache(partial(_meeting, item_types))
         self._at = cache(partial(_at, item_types))
@@ -145,15 +144,6 @@ def _fitting(prefixes: Sequence[tuple[Sequence[int], Sequence[int]]], size: Vect
     for (amounts, masks), available in zip(prefixes, size, strict=True):
         mask &= masks[bisect_right(amounts, available)]
     return mask
-
-
-def _prefix(item_types: Sequence[ItemType], dimension: int) -> tuple[list[int], list[int]]:
-    """Return the sorted requests of a resource, and for each prefix of them the mask of its items."""
-    ordered = sorted(item_types, key=lambda item_type: item_type.request[dimension])
-    masks = [0]
-    for item_type in ordered:
-        masks.append(masks[-1] | 1 << item_type.index)
-    return [item_type.request[dimension] for item_type in ordered], masks
 
 
 class BinTypes:
@@ -195,6 +185,7 @@ class BinTypes:
                     if key not in cheapest or option.price < cheapest[key].option.price:
                         cheapest[key] = BinType(option, accepting & allowed, (option.price + overhead) / 1e18)
         self.unthinned = sorted(cheapest.values(), key=lambda item: (item.price, item.option.index))
+        self.unthinned_sizes = Sizes(item.option.allocatable for item in self.unthinned)
         self.paid = _thinned(self.unthinned)
         fitting = self.eligibility.fitting
         self.holders = [(item, item.eligible & fitting(item.option.allocatable)) for item in self.unthinned]

@@ -9,13 +9,12 @@ look-up however many items there are.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
-from operator import itemgetter, or_
+from itertools import chain, pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 from shared.core.solver.packing.item_types import ItemType
-from shared.core.solver.problem.vectors import UNLIMITED, Vector, iter_bits
+from shared.core.solver.problem.vectors import UNLIMITED, Vector, copies_that_fit, iter_bits, prefix_masks
 
 # Memory is weighed in units of 4 MiB a millicore (4 GiB a vCPU), the middle of EC2's families: rates lie around 1.
 MEMORY_UNIT = 4 * 2**20
@@ -27,43 +26,23 @@ _NO_RULE = -1  # stands for the rule about hosts of items without one
 Pattern = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    """What one replica of each item takes, and the distinct amounts of CPU and memory, ascending."""
-
-    cpu: list[int]
-    memory: list[int]
-    pods: list[int]
-    cpu_steps: list[int]
-    memory_steps: list[int]
-
-    @classmethod
-    def of(cls, item_types: Sequence[ItemType]) -> "_Sizes":
-        """Read the requests. A replica without requests still takes a pod; a tiny amount keeps densities finite."""
-        cpu = [max(1, item_type.request[0]) for item_type in item_types]
-        memory = [max(1, item_type.request[1]) for item_type in item_types]
-        return cls(
-            cpu, memory, [item_type.request[2] for item_type in item_types], sorted(set(cpu)), sorted(set(memory))
-        )
-
-
 class _Ranking:
     """Some items in one order. Bit r of its masks stands for the item of rank r.
 
-    ``by_cpu`` has, per number of distinct amounts that fit, who asks for no more; so has ``by_memory``.
+    ``by_cpu`` has the amounts asked for in ascending order, and who asks for the first so many; so has ``by_memory``.
     """
 
     __slots__ = ("_digits", "_item_type_count", "_known", "_live", "_rank", "by_cpu", "by_memory", "order")
 
-    def __init__(self, order: Sequence[int], sizes: _Sizes, active: int) -> None:
+    def __init__(self, order: Sequence[int], cpu: Sequence[int], memory: Sequence[int], active: int) -> None:
         self.order = order
-        self._item_type_count = len(sizes.cpu)
+        self._item_type_count = len(cpu)
         self._rank = {index: rank for rank, index in enumerate(order)}
         # Which digit of a mask over items, written in binary, belongs to each rank, the last rank first.
         self._digits = itemgetter(*(self._item_type_count - 1 - index for index in reversed(order))) if order else None
         self._known: dict[int, int] = {}
-        self.by_cpu = _upto(order, sizes.cpu, sizes.cpu_steps)
-        self.by_memory = _upto(order, sizes.memory, sizes.memory_steps)
+        self.by_cpu = prefix_masks([cpu[index] for index in order])
+        self.by_memory = prefix_masks([memory[index] for index in order])
         self._live = self._ranked(active)
 
     def _ranked(self, mask: int) -> int:
@@ -77,25 +56,11 @@ class _Ranking:
         known = self._known.get(mask)
         return (self._ranked(mask) if known is None else known) & self._live
 
-    def first(self, mask: int) -> int:
-        """Return the first item of the mask that is left; one must be."""
-        alive = self.alive(mask)
-        return self.order[(alive & -alive).bit_length() - 1]
-
     def drop(self, index: int) -> None:
         """Do without an item of which nothing is left."""
         rank = self._rank.get(index)
         if rank is not None:
             self._live &= ~(1 << rank)
-
-
-def _upto(order: Sequence[int], amounts: Sequence[int], steps: Sequence[int]) -> list[int]:
-    """Return, for each number of steps, the ranks whose amount is among the first so many."""
-    position = {amount: number for number, amount in enumerate(steps, 1)}
-    at = [0] * (len(steps) + 1)
-    for rank, index in enumerate(order):
-        at[position[amounts[index]]] |= 1 << rank
-    return list(accumulate(at, or_))
 
 
 class _ScoreWeights(NamedTuple):
@@ -121,7 +86,7 @@ _EDGES = {
 
 def _score(knapsack: "GreedyKnapsack", rate: float, weights: _ScoreWeights) -> Callable[[int], tuple[float, int]]:
     """Sort by worth for what is taken; among near equals, what is balanced and large goes in while there is room."""
-    urgency, cpu, memory = knapsack.urgency, knapsack.sizes.cpu, knapsack.memory_units
+    urgency, cpu, memory = knapsack.urgency, knapsack.cpu, knapsack.memory_units
     own_balance, own_size = weights.own_balance, weights.own_size
 
     def key(index: int) -> tuple[float, int]:
@@ -150,9 +115,11 @@ class GreedyKnapsack:
         self.item_types = item_types
         self.left = list(left)
         self.active = sum([1 << index for index, count in enumerate(left) if count])
-        self.sizes = _Sizes.of(item_types)
-        self.memory_units = [memory / MEMORY_UNIT for memory in self.sizes.memory]
         self.requests = [item_type.request for item_type in item_types]
+        # A replica without requests still takes a pod; a tiny amount keeps densities finite.
+        self.cpu, self.memory, self.pods = ([max(1, request[at]) for request in self.requests] for at in range(3))
+        self._least = min(self.cpu, default=1), min(self.memory, default=1)
+        self.memory_units = [memory / MEMORY_UNIT for memory in self.memory]
         self.hosts = [_NO_RULE if item_type.host is None else item_type.host.number for item_type in item_types]
         self.plain = sum([1 << item_type.index for item_type in item_types if not any(item_type.request[3:])])
         self._carriers = dict.fromkeys(self.hosts, 0)  # of rules about hosts
@@ -191,7 +158,7 @@ class GreedyKnapsack:
         if known is None:
             plain = list(iter_bits(self.plain & self.active))
             plain.sort(key=_score(self, _RATES[rate], weights))
-            known = self._rankings[weights][rate] = _Ranking(plain, self.sizes, self.active)
+            known = self._rankings[weights][rate] = _Ranking(plain, self.cpu, self.memory, self.active)
         return known
 
     def bound(self, size: Vector, mask: int) -> float:
@@ -210,8 +177,10 @@ class GreedyKnapsack:
         """Return the value of the most attractive item for what it takes; 0 without any."""
         if not mask & self.plain & self.active:
             return 0.0
-        index = self._ranking(_MANY, rate).first(mask)
-        return self.values[index] / (self.sizes.cpu[index] + _RATES[rate] * self.memory_units[index])
+        ranking = self._ranking(_MANY, rate)
+        alive = ranking.alive(mask)
+        index = ranking.order[(alive & -alive).bit_length() - 1]
+        return self.values[index] / (self.cpu[index] + _RATES[rate] * self.memory_units[index])
 
     # Branches: set-up of a node in lines of their own; the search itself is elsewhere.
     def fill(self, size: Sequence[int], mask: int, base: Pattern = ()) -> tuple[float, Pattern]:
@@ -243,9 +212,10 @@ class GreedyKnapsack:
 
         Whatever else the node has is worth little beside them.
         """
-        for index in sorted(iter_bits(mask & ~self.plain), key=lambda i: (-self.values[i] / self._special_share[i], i)):
-            count = self._fitting(index, room, caps, pattern)
-            if count > 0:
+        special = iter_bits(mask & self.active & ~self.plain)
+        for index in sorted(special, key=lambda i: (-self.values[i] / self._special_share[i], i)):
+            most = min(self.left[index] - pattern.get(index, 0), caps[self.hosts[index]])
+            if (count := min(most, copies_that_fit(self.requests[index], room))) > 0:
                 self._put(index, count, room, caps, pattern)
 
     def _put(self, index: int, count: int, room: list[int], caps: dict[int, int], pattern: dict[int, int]) -> None:
@@ -253,13 +223,6 @@ class GreedyKnapsack:
             room[dimension] -= asked * count
         pattern[index] = pattern.get(index, 0) + count
         caps[self.hosts[index]] -= count
-
-    def _fitting(self, index: int, room: Sequence[int], caps: dict[int, int], pattern: dict[int, int]) -> int:
-        count = min(self.left[index] - pattern.get(index, 0), caps[self.hosts[index]])
-        for asked, available in zip(self.requests[index], room, strict=True):
-            if asked * count > available:
-                count = available // asked
-        return count
 
     # Branches: this is where the time goes, and a call would be made for each item of each node.
     def _fill_plain(
@@ -275,10 +238,9 @@ class GreedyKnapsack:
 
         No item of the mask carries a rule of which no place is left.
         """
-        left, hosts, sizes, rankings = self.left, self.hosts, self.sizes, self._rankings[weights]
-        cpu, memory, pods = sizes.cpu, sizes.memory, sizes.pods
-        cpu_steps, memory_steps = sizes.cpu_steps, sizes.memory_steps
-        least_cpu, least_memory = cpu_steps[0], memory_steps[0]
+        left, hosts, rankings = self.left, self.hosts, self._rankings[weights]
+        cpu, memory, pods = self.cpu, self.memory, self.pods
+        least_cpu, least_memory = self._least
         waiting_at: dict[int, int] = {}
         free_cpu, free_memory, free_pods = room[:3]
         while free_cpu >= least_cpu and free_memory >= least_memory and free_pods > 0:
@@ -286,8 +248,10 @@ class GreedyKnapsack:
             rate = bisect_right(edges, free_cpu * MEMORY_UNIT / free_memory)
             ranking = rankings[rate] or self._ranking(weights, rate)
             waiting = waiting_at[rate] if rate in waiting_at else ranking.alive(mask)
-            waiting &= ranking.by_cpu[bisect_right(cpu_steps, free_cpu)]
-            waiting &= ranking.by_memory[bisect_right(memory_steps, free_memory)]
+            amounts, masks = ranking.by_cpu
+            waiting &= masks[bisect_right(amounts, free_cpu)]
+            amounts, masks = ranking.by_memory
+            waiting &= masks[bisect_right(amounts, free_memory)]
             # This loop is where the time goes; what is refused once is refused for good, as room only shrinks.
             index, count = 0, 0
             while waiting:

@@ -82,38 +82,6 @@ class Entry:
         return {value for requirement in of_types if not requirement.complement for value in requirement.values}
 
 
-@dataclass(eq=False)
-class LaunchOption:
-    """One thing that can be launched. ``requirement_sets`` is the mask of those that it meets."""
-
-    index: int
-    entry: Entry
-    instance_type: InstanceType
-    key: OfferingKey
-    price: int  # atto-USD an hour
-    allocatable: Vector
-    requirement_sets: int
-    place_labels: Mapping[str, str]  # zone, market and reservation; one mapping per place
-    reservation: CapacityReservation | None = None
-    on_demand_micro_usd: int = 0
-    unit_key: str = ""  # of its reservation's units; empty for what is bought
-
-    @cached_property
-    def labels(self) -> Mapping[str, str]:
-        """Every label that a node of this option will have, as far as it is known now."""
-        return {**self.instance_type.requirements.labels(), **self.entry.labels, **self.place_labels}
-
-    def label(self, key: str) -> str | None:
-        """Return one label of a new node."""
-        placed = self.place_labels.get(key)
-        return self.labels.get(key) if placed is None else placed
-
-
-def counted(capacity: Resources, name: str) -> int:
-    """Return what a node with this capacity takes of a pool's limit: of ``nodes`` one, of a resource what it has."""
-    return 1 if name == NODES else capacity[name]
-
-
 @dataclass(frozen=True, slots=True)
 class OfferedPlace:
     """Where and on which market something is offered; what of an offering requirements can see."""
@@ -139,6 +107,43 @@ class OfferedPlace:
         if self.reservation is not None:
             found.update(reservation_labels(self.reservation))
         return found
+
+
+@dataclass(eq=False)
+class LaunchOption:
+    """One thing that can be launched. ``requirement_sets`` is the mask of those that it meets."""
+
+    index: int
+    entry: Entry
+    instance_type: InstanceType
+    place: OfferedPlace
+    price: int  # atto-USD an hour
+    allocatable: Vector
+    requirement_sets: int
+    place_labels: Mapping[str, str]  # zone, market and reservation; one mapping per place
+    reservation: CapacityReservation | None = None
+    on_demand_micro_usd: int = 0
+    unit_key: str = ""  # of its reservation's units; empty for what is bought
+
+    @cached_property
+    def key(self) -> OfferingKey:
+        """What the plan calls it; few of thousands of options are named."""
+        return self.place.key(self.instance_type)
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """Every label that a node of this option will have, as far as it is known now."""
+        return {**self.instance_type.requirements.labels(), **self.entry.labels, **self.place_labels}
+
+    def label(self, key: str) -> str | None:
+        """Return one label of a new node."""
+        placed = self.place_labels.get(key)
+        return self.labels.get(key) if placed is None else placed
+
+
+def counted(capacity: Resources, name: str) -> int:
+    """Return what a node with this capacity takes of a pool's limit: of ``nodes`` one, of a resource what it has."""
+    return 1 if name == NODES else capacity[name]
 
 
 def accepts(labels: Mapping[str, str], requirements: Iterable[Requirement]) -> bool:
@@ -205,8 +210,8 @@ class OptionCatalogue:
             size = self.dimensions.capacity(item.allocatable)
             for (place, labels, met), price in self._on_sale(entry, item, reserved.get(item.name, ()), bought):
                 if mask := meeting & met:
-                    key, index = place.key(item), len(self.options)
-                    option = LaunchOption(index, entry, item, key, price, size, mask, labels, place.reservation)
+                    about = (len(self.options), entry, item, place, price, size, mask, labels, place.reservation)
+                    option = LaunchOption(*about)
                     if place.reservation is not None:
                         option.on_demand_micro_usd = self.prices.on_demand_micro_usd(item)
                         option.unit_key = place.reservation.unit_key
@@ -297,6 +302,7 @@ class OptionCatalogue:
         return found[::-1]
 
 
+# Branches: comprehensions of a line each.
 def _variants(
     offered: Requirements, types: Sequence[InstanceType], asked: Iterable[Requirement], counted_by: Set[str]
 ) -> Iterator[Requirements]:
@@ -314,7 +320,8 @@ def _variants(
         _choices(offered[key], types, by_key[key], may_lack=key not in offered, is_counted=key in counted_by)
         for key in open_keys
     ]
-    others = [_choice(item) for item in offered.values() if _is_choice(item, types)]
+    listed = [item for item in offered.values() if _is_choice(item, types)]
+    others = [Requirement.new(item.key, Operator.IN, (min(item.values),)) for item in listed]
     for chosen in islice(product(*choices), _COMBINATIONS_MAX):
         yield Requirements({**offered, **{choice.key: choice for choice in (*others, *chosen)}})
 
@@ -323,10 +330,6 @@ def _is_choice(of_pool: Requirement, types: Sequence[InstanceType]) -> bool:
     """Whether the pool alone lists what a label may be, and wants no variety of it."""
     is_listed = of_pool.key not in WELL_KNOWN and not of_pool.complement and bool(of_pool.values)
     return is_listed and of_pool.min_values is None and not any(of_pool.key in item.requirements for item in types)
-
-
-def _choice(of_pool: Requirement) -> Requirement:
-    return Requirement.new(of_pool.key, Operator.IN, (min(of_pool.values),))
 
 
 def _is_open(

@@ -1,6 +1,9 @@
 """Amounts of resources as tuples of integers, and sets of small numbers as one integer."""
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import or_
 from typing import Final
 
 from shared.core.scheduling_terms.resources import CPU, MEMORY, PODS, Resources
@@ -32,7 +35,7 @@ class Dimensions:
 
 def largest_share(load: Iterable[int], size: Iterable[int]) -> float:
     """Return the part of a node that a load uses of the resource it uses most."""
-    return max((used / whole for used, whole in zip(load, size, strict=True) if whole), default=0.0)
+    return max([used / whole for used, whole in zip(load, size, strict=True) if whole], default=0.0)
 
 
 def copies_that_fit(request: Vector, free: Iterable[int]) -> int:
@@ -60,3 +63,24 @@ def mask_of(positions: Iterable[int]) -> int:
     for position in positions:
         mask |= 1 << position
     return mask
+
+
+def prefix_masks(amounts: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the amounts in ascending order, and for each number of the smallest the mask of their positions."""
+    ascending = sorted(range(len(amounts)), key=amounts.__getitem__)
+    masks = accumulate([1 << position for position in ascending], or_, initial=0)
+    return [amounts[position] for position in ascending], list(masks)
+
+
+class Sizes:
+    """Many sizes, of which those that hold something are asked for again and again."""
+
+    def __init__(self, sizes: Iterable[Vector]) -> None:
+        self._prefixes = [prefix_masks(amounts) for amounts in zip(*sizes, strict=True)]
+
+    def holding(self, load: Iterable[int]) -> int:
+        """Return the mask, over positions, of those that have room for the load; without sizes any mask."""
+        mask = -1
+        for (amounts, masks), asked in zip(self._prefixes, load, strict=False):
+            mask &= masks[-1] & ~masks[bisect_left(amounts, asked)]
+        return mask

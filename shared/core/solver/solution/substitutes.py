@@ -6,9 +6,11 @@ pool's limits were charged for (R-58 charges the largest; this way the chosen on
 """
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, islice
-from operator import attrgetter, le
+from functools import partial, reduce
+from itertools import islice
+from operator import attrgetter, is_not, or_
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import min_values
@@ -17,13 +19,12 @@ from shared.core.model.policy import MinValuesPolicy
 from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.problem.catalogue import Entry, LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import RelaxedGroup
-from shared.core.solver.problem.vectors import Vector
+from shared.core.solver.problem.vectors import Sizes, Vector, iter_bits
 from shared.core.solver.solution.bins import Bin, total_load
 from shared.core.solver.solution.partial_plan import PartialPlan
 
 _price = attrgetter("price")
 _Others = tuple[LaunchOption, ...]
-_Sold = tuple[_Others, list[list[int]]]
 
 
 class Substitutes:
@@ -34,7 +35,6 @@ class Substitutes:
         self._most = catalogue.policy.alternatives_max
         self._wanted = {entry.index: min_values(entry.pool) for entry in catalogue.entries}
         self._is_strict = catalogue.policy.min_values_policy is MinValuesPolicy.STRICT
-        self._ordered = sorted(catalogue.options, key=attrgetter("price", "index"))
         self._by_domains: dict[object, _Sold] = {}
         self._known: dict[object, _Others] = {}
         self._offered: dict[object, tuple[OfferingKey, ...]] = {}
@@ -66,7 +66,7 @@ class Substitutes:
         """
         if not self.concerns(option.entry):
             return True
-        market, most = (option.key.capacity_type, self._most) if option.reservation is None else (None, None)
+        market, most = (option.place.capacity_type, self._most) if option.reservation is None else (None, None)
         hosting = (option, *self._first(most, state, option, tuple(load), levels, market))
         return all(
             len({other.label(key) for other in hosting} - {None}) >= least
@@ -87,7 +87,7 @@ class Substitutes:
         assert option is not None
         if option.reservation is not None:
             return ()
-        market, load = option.key.capacity_type, self._load(state, bin_)
+        market, load = option.place.capacity_type, self._load(state, bin_)
         # Whatever is as large as the option holds any content of it, so those are found once for all contents.
         found = self._first(self._most, state, option, option.allocatable, bin_.levels, market)
         if len(found) < self._most or self._wanted[option.entry.index]:
@@ -142,41 +142,45 @@ class Substitutes:
         requirement_sets = tuple(sorted({state.groups[index].requirement_sets[at] for index, at in levels.items()}))
         key = (most, option.index, load, kept, requirement_sets, market)
         if (known := self._known.get(key)) is None:
-            options, largest = self._beside(option, kept, market)
-            start = bisect_left(options, option.price, key=_price) if market is option.key.capacity_type else 0
-            large_enough = max([start, *map(bisect_left, largest, load)])
-            limits = [name for name in option.entry.pool.limits or () if name != NODES and market is not None]
-            found = _holding(options[large_enough:], option, load, requirement_sets, limits)
-            known = self._known[key] = tuple(islice(found, most))
+            least_price = option.price if market is option.place.capacity_type else 0
+            others = self._beside(option, kept, market).holding(load, requirement_sets, least_price)
+            if market is not None:
+                others = filter(partial(_takes_no_more, option), others)
+            known = self._known[key] = tuple(islice(filter(partial(is_not, option), others), most))
         return known
 
-    # Branches: comprehensions of a line each.
-    def _beside(self, option: LaunchOption, kept: Sequence[str], market: CapacityType | None) -> _Sold:
-        """Return what the option's pool has on the market with the same values of these labels, from cheap to dear.
-
-        The lists have, by resource, the most that any so far has: none before has room for more.
-        """
+    def _beside(self, option: LaunchOption, kept: Sequence[str], market: CapacityType | None) -> "_Sold":
+        """Return what the option's pool has on the market with the same values of these labels."""
         values = [option.label(key) for key in kept]
         key = (option.entry.index, kept, market, *values)
         if (known := self._by_domains.get(key)) is None:
-            sold = [it for it in self._ordered if it.entry is option.entry and market in (None, it.key.capacity_type)]
-            options = tuple([other for other in sold if [other.label(key) for key in kept] == values])
-            columns = zip(*[other.allocatable for other in options], strict=True)
-            known = self._by_domains[key] = options, [list(accumulate(column, max)) for column in columns]
+            sold = [it for it in self._catalogue.options if it.entry is option.entry]
+            sold = [
+                it for it in sold if market in (None, it.place.capacity_type) and list(map(it.label, kept)) == values
+            ]
+            known = self._by_domains[key] = _Sold(sorted(sold, key=attrgetter("price", "index")))
         return known
 
 
-def _holding(
-    options: Iterable[LaunchOption],
-    option: LaunchOption,
-    load: Vector,
-    requirement_sets: Sequence[int],
-    limits: Sequence[str],
-) -> Iterator[LaunchOption]:
-    """Yield those others that have room for the load, meet what is asked for and take no more of the limits."""
-    largest = option.instance_type.capacity
-    for other in options:
-        if other is not option and all(map(le, load, other.allocatable)):
-            capacity, meets = other.instance_type.capacity, other.requirement_sets.__and__
-            if all(map(meets, requirement_sets)) and all(capacity[it] <= largest[it] for it in limits):
-                yield other
+class _Sold:
+    """Options from cheap to dear, and who of them meets the same."""
+
+    def __init__(self, options: Sequence[LaunchOption]) -> None:
+        self.options = options
+        self._sizes = Sizes(option.allocatable for option in options)
+        self._meeting = defaultdict[int, int](int)  # masks by requirement sets
+        for position, option in enumerate(options):
+            self._meeting[option.requirement_sets] |= 1 << position
+
+    def holding(self, load: Vector, requirement_sets: Iterable[int], least_price: int) -> Iterator[LaunchOption]:
+        """Yield those that have room for a load, meet one of each of the requirement sets and are none cheaper."""
+        mask = self._sizes.holding(load) & -1 << bisect_left(self.options, least_price, key=_price)
+        for wanted in requirement_sets:
+            mask &= reduce(or_, [meeting for met, meeting in self._meeting.items() if met & wanted], 0)
+        return map(self.options.__getitem__, iter_bits(mask))
+
+
+def _takes_no_more(option: LaunchOption, other: LaunchOption) -> bool:
+    """Whether the other takes no more than the option of any resource that their pool limits."""
+    taken, allowed = other.instance_type.capacity, option.instance_type.capacity
+    return all(taken[name] <= allowed[name] for name in option.entry.pool.limits or () if name != NODES)
