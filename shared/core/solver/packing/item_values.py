@@ -10,7 +10,7 @@ from math import inf
 
 from shared.core.solver.packing.item_types import BinType, BinTypes, Eligibility, ItemType
 from shared.core.solver.packing.knapsack import MEMORY_UNIT
-from shared.core.solver.problem.vectors import Vector, iter_bits
+from shared.core.solver.problem.vectors import Vector, iter_bits, mask_of
 
 # A replica that can only run on reserved units is worth this many times what it uses there, so that it comes first.
 _NO_OTHER_PLACE = 100.0
@@ -55,24 +55,27 @@ def _set_values(
     values: list[float], item_types: Sequence[ItemType], offers: Iterable[_Offer], eligibility: Eligibility
 ) -> None:
     plain = [item_type for item_type in item_types if not any(item_type.request[3:])]
+    special = mask_of(item_type.index for item_type in item_types if any(item_type.request[3:]))
     cpu = sum(item_type.request[0] * item_type.count for item_type in plain)
     memory = sum(item_type.request[1] * item_type.count for item_type in plain) / MEMORY_UNIT
     by_eligible: dict[int, list[tuple[Vector, float]]] = {}
     for size, mask, price in offers:
         by_eligible.setdefault(mask & eligibility.fitting(size), []).append((size, price))
-    scales: list[list[list[float]]] = [[] for _ in item_types]
+    scales: list[tuple[int, list[float]]] = []
     for eligible, found in by_eligible.items():
-        own = _scales(found)
-        for index in iter_bits(eligible):
-            request = item_types[index].request
-            if any(request[3:]):
-                values[index] = min(values[index], _special_value(request, found))
-            else:
-                scales[index].append(own)
-    for index, scale in enumerate(scales):
-        if scale:
-            cheapest = [min(column) for column in zip(*scale, strict=True)]
-            values[index] = max(_TINY, _at_best_rates(item_types[index].request, cheapest, cpu, memory))
+        scales.append((eligible, _scales(found)))
+        for index in iter_bits(eligible & special):
+            values[index] = min(values[index], _special_value(item_types[index].request, found))
+    cheapest: list[list[float]] = [[] for _ in item_types]  # by rate
+    for rate in range(len(_RATES)):
+        waiting = ~special
+        for scale, eligible in sorted([(own[rate], eligible) for eligible, own in scales]):
+            for index in iter_bits(eligible & waiting):
+                cheapest[index].append(scale)
+            waiting &= ~eligible
+    for item_type, scale_by_rate in zip(item_types, cheapest, strict=True):
+        if scale_by_rate:
+            values[item_type.index] = max(_TINY, _at_best_rates(item_type.request, scale_by_rate, cpu, memory))
 
 
 def _at_best_rates(request: Vector, scale: Sequence[float], cpu: float, memory: float) -> float:
