@@ -76,12 +76,13 @@ def _cheaper(facts: Facts, host: Host, pool: NodePool, on_demand: Sequence[_Pric
     load = facts.load(tallied(host.planned.placements))
     limits = [name for name in pool.limits or () if name != NODES]
     capacity = facts.types[host.planned.offering.instance_type].capacity
+    is_large_enough: dict[str, bool] = {}  # by type, of which several places sell
     for _, key in takewhile(lambda priced: priced[0] < price, on_demand):
-        instance_type = facts.types[key.instance_type]
-        if not load.fits_in(instance_type.allocatable):
-            continue
-        within_limits = all(instance_type.capacity[name] <= capacity[name] for name in limits)
-        if within_limits and all(facts.accepts(pool, key.instance_type, (place_of(key),), each) for each in carried):
+        name, other = key.instance_type, facts.types[key.instance_type]
+        if name not in is_large_enough:
+            within_limits = all(other.capacity[resource] <= capacity[resource] for resource in limits)
+            is_large_enough[name] = within_limits and load.fits_in(other.allocatable)
+        if is_large_enough[name] and all(facts.accepts(pool, name, (place_of(key),), each) for each in carried):
             return key
     return None
 

@@ -5,6 +5,7 @@ other way round. A replica that goes to a node with room, or changes places with
 node be the next smaller type. Nobody changes domain, and no other node has to grow.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from operator import attrgetter, le, sub
 
@@ -46,6 +47,9 @@ class _Exchanges:
         self._insertion, self._state = insertion, insertion.state
         self._fixed = _fixed(insertion.state)
         self._cheaper_types: dict[int, list[LaunchOption]] = {}  # by option
+        self._sold_at = defaultdict[int, list[LaunchOption]](list)  # by a place's labels, which are the same
+        for option in sorted(self._state.catalogue.options, key=attrgetter("price", "index"), reverse=True):
+            self._sold_at[id(option.place_labels)].append(option)
         self.evaluations_left = _EVALUATIONS_MAX
 
     def shrink(self, bin_: Bin) -> bool:
@@ -116,18 +120,19 @@ class _Exchanges:
         return scope.admits(bin_.labels) and self._insertion.put(relaxed, bin_, is_assigned=True) is not None
 
     def _cheaper(self, option: LaunchOption) -> list[LaunchOption]:
-        """Return cheaper types of the pool and the place, open to all whom the option is open to, dearest first.
+        """Return a few cheaper types of the pool and the place, open to all whom the option is open to, dearest first.
 
         Of those that hold less than another of them, none.
         """
         if (found := self._cheaper_types.get(option.index)) is None:
             found = self._cheaper_types[option.index] = []
-            alike = [it for it in self._state.catalogue.options if it.place_labels is option.place_labels]
-            for other in sorted(alike, key=attrgetter("price", "index"), reverse=True):
+            for other in self._sold_at[id(option.place_labels)]:
                 is_open = other.price < option.price and not option.requirement_sets & ~other.requirement_sets
                 if is_open and not any(all(map(le, other.allocatable, kept.allocatable)) for kept in found):
                     found.append(other)
-        return found[:_TYPES_MAX]
+                    if len(found) == _TYPES_MAX:
+                        break
+        return found
 
 
 def _fixed(state: PartialPlan) -> set[int]:

@@ -38,6 +38,7 @@ def top_up(packing: Packing) -> None:
             packing.extend(position, pattern)
 
 
+# Branches: one loop over bin types, which are done with or have to wait.
 def use_best_first(
     packing: Packing,
     bin_types: Sequence[BinType],
@@ -55,7 +56,7 @@ def use_best_first(
     patterns: list[Pattern] = [()] * len(bin_types)
     heap = [(-bound, position) for position, bound in enumerate(bounds)]
     heapify(heap)
-    while heap and not expired():
+    while heap and packing.active and not expired():
         score, position = heappop(heap)
         bin_type = bin_types[position]
         if packing.residual.nodes_left(bin_type.option) == 0:

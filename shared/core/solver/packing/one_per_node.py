@@ -10,6 +10,7 @@ from math import inf
 from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.packing import Packing
+from shared.core.solver.problem.vectors import iter_bits
 
 # So many sizes are tried for a node that one replica opens, each dearer by this factor.
 _SIZES = 7
@@ -71,8 +72,8 @@ def _share_out(packing: Packing, loose: Sequence[ItemType], nodes: int) -> int:
 
 def _company(packing: Packing, eligible: int) -> float:
     """Return how much could share a node with these eligible items, carriers of host rules counted more."""
-    each = zip(packing.knapsack.urgency, packing.left, f"{eligible:b}"[::-1], strict=False)
-    return sum([urgency * left for urgency, left, is_eligible in each if is_eligible == "1"])
+    urgency, left = packing.knapsack.urgency, packing.left
+    return sum([urgency[index] * left[index] for index in iter_bits(eligible & packing.active)])
 
 
 def _best(

@@ -5,7 +5,7 @@ anti-affinity, are bit masks, so that a node's occupants can be tested with one 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from shared.core.model.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint, Workload
@@ -187,13 +187,14 @@ class DomainLedger:
                 self.by_term[term] = DomainCounts(key.topology_key, key.nodes)
         # Who insists on which spread where: newcomers must keep it true in the final state, not only at admission.
         self.carried = defaultdict[SpreadTerm, Counter[str]](Counter)
+        self._terms_of: dict[int, Sequence[int]] = {}  # by mask: there are few
         self.populated_hosts = Counter[int]()  # host term -> matching replicas on all nodes together
 
     def add(
         self, labels: Mapping[str, str], taints: Iterable[Taint], matching: int, anti_mask: int, count: int
     ) -> None:
         """Record ``count`` replicas (negative: take them back) on a node with these labels and taints."""
-        for term in iter_bits((matching | anti_mask) & ~self.host_mask):
+        for term in self._terms_in((matching | anti_mask) & ~self.host_mask):
             counts = self.by_term[term]
             domain = labels.get(counts.topology_key)
             if domain is None:
@@ -202,8 +203,13 @@ class DomainLedger:
                 counts.owners[domain] += count
             if matching >> term & 1 and (counts.nodes is None or counts.nodes.has(labels, taints)):
                 counts.matched[domain] += count
-        for term in iter_bits(matching & self.host_mask):
+        for term in self._terms_in(matching & self.host_mask):
             self.populated_hosts[term] += count
+
+    def _terms_in(self, mask: int) -> Sequence[int]:
+        if (known := self._terms_of.get(mask)) is None:
+            known = self._terms_of[mask] = tuple(iter_bits(mask))
+        return known
 
     def carry(self, labels: Mapping[str, str], constraints: Constraints, count: int) -> None:
         """Record that ``count`` replicas with these spread constraints are on a node with these labels."""

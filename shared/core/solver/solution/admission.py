@@ -76,8 +76,9 @@ class NodeAdmission:
     def _inverse_host_room(self, bin_: Bin, group: Group) -> int:
         """Return what those on the node allow: their anti-affinity, and their host spread in the final state."""
         hosts = group.matching & self._ledger.host_mask
-        if any(anti_mask & hosts for _, anti_mask, _ in bin_.residents):
-            return 0
+        for _, anti_mask, _ in bin_.residents:
+            if anti_mask & hosts:
+                return 0
         room = UNLIMITED
         for index in bin_.contents:
             if (final := self._with_host_rules.get(index)) is None:
@@ -103,7 +104,10 @@ class NodeAdmission:
         }
 
     def _matched_on(self, bin_: Bin | None, term: int) -> int:
-        if bin_ is None:
-            return 0
-        own = sum([count for index, count in bin_.contents.items() if self._groups[index].matching >> term & 1])
-        return own + sum([count for matching, _, count in bin_.residents if matching >> term & 1])
+        matched = 0
+        if bin_ is not None:  # plain loops: this is asked for every replica with such a rule
+            for index, count in bin_.contents.items():
+                matched += count if self._groups[index].matching >> term & 1 else 0
+            for matching, _, count in bin_.residents:
+                matched += count if matching >> term & 1 else 0
+        return matched

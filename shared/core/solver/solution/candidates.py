@@ -7,6 +7,7 @@ price. So of each kind only those matter that hold more than every cheaper one.
 from collections import defaultdict
 from collections.abc import Sequence
 from math import inf
+from operator import attrgetter
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue, counted
@@ -21,13 +22,17 @@ Places = list[tuple[LaunchOption, int]]  # options with how many replicas of a g
 class Candidates:
     """The options of a market as groups see them."""
 
+    # Branches: comprehensions of a line each.
     def __init__(self, catalogue: OptionCatalogue, demands: Demands) -> None:
         self.catalogue = catalogue
         self.substitutes = Substitutes(catalogue)
         self.overhead = catalogue.policy.overhead_atto_usd
         self.reserved = [option for option in catalogue.options if option.reservation is not None]
-        self.flexibility = _flexibility(self.reserved, demands.groups)
-        self._ordered = sorted(catalogue.options, key=_order)
+        # By mask of requirement sets: how many groups it serves.
+        masks = {option.requirement_sets for option in self.reserved}
+        self.flexibility = {mask: sum(bool(it.requirement_sets[-1] & mask) for it in demands.groups) for mask in masks}
+        bought = [option for option in catalogue.options if option.reservation is None]
+        self._ordered = [*self.reserved, *sorted(bought, key=attrgetter("price", "index"))]
         gangs = [group.workload.gang for group in demands.groups if group.workload.gang is not None]
         keys = {*(key.topology_key for key in demands.terms.keys), *(gang.single_topology_key for gang in gangs)}
         self._keys = sorted(key for key in keys if key not in (None, HOSTNAME))
@@ -117,15 +122,3 @@ class Candidates:
                 if option.entry.pool.name == pool
             ]
         return self._limited[pool]
-
-
-def _order(option: LaunchOption) -> tuple[bool, int, int]:
-    """Sort reserved ones first, in the market's order, then from cheap to dear."""
-    is_bought = option.reservation is None
-    return is_bought, option.price if is_bought else 0, option.index
-
-
-def _flexibility(reserved: Sequence[LaunchOption], groups: Sequence[Group]) -> dict[int, int]:
-    """Return how many groups each mask of requirement sets serves."""
-    masks = {option.requirement_sets for option in reserved}
-    return {mask: sum(1 for group in groups if group.requirement_sets[-1] & mask) for mask in masks}

@@ -177,10 +177,12 @@ class PartialPlan:
 
     def pinned_labels(self, levels: Mapping[int, int]) -> tuple[str, ...]:
         """Return those that must not change under groups (by index, at their levels): some rule counted on them."""
-        groups = [(self.groups[index], level) for index, level in levels.items()]
-        gangs = [group.workload.gang for group, _ in groups if group.workload.gang is not None]
-        keys = {gang.single_topology_key for gang in gangs if gang.single_topology_key is not None}
-        pinned = keys.union(*[self._topology_keys(group.equivalence_class, level) for group, level in groups])
+        pinned = set[str]()
+        for index, level in levels.items():
+            group = self.groups[index]
+            pinned |= self._topology_keys(group.equivalence_class, level)
+            if (gang := group.workload.gang) is not None and gang.single_topology_key is not None:
+                pinned.add(gang.single_topology_key)
         return tuple(sorted(pinned - {HOSTNAME}))
 
     def _topology_keys(self, class_: EquivalenceClass, level: int) -> frozenset[str]:

@@ -42,8 +42,10 @@ def _launches(
 ) -> Iterator[PlannedNodes]:
     option = bin_.option
     assert option is not None
-    groups = [(state.groups[index], level) for index, level in sorted(bin_.levels.items())]
-    relaxed = {name for group, level in groups if level for name in group.levels[level].relaxed}
+    relaxed = {
+        name for index, level in bin_.levels.items() if level for name in state.groups[index].levels[level].relaxed
+    }
+    workloads = [state.groups[index].workload for index in sorted(bin_.contents)]
     for nodes, placed in _placements(bin_, members):
         yield PlannedNodes(
             node_pool_name=option.entry.pool.name,
@@ -54,7 +56,7 @@ def _launches(
             placements=placed,
             alternatives=alternatives,
             labels=bin_.labels,
-            gang_key=next((group.workload.key for group, _ in groups if group.workload.gang is not None), None),
+            gang_key=next((workload.key for workload in workloads if workload.gang is not None), None),
             relaxed=tuple(sorted(relaxed)),
         )
 
