@@ -1,12 +1,13 @@
 """Spot is bought to save: no spot node, nor what it may be launched as instead, costs more than on demand (R-115)."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from operator import itemgetter
 
 from shared.core.checking.constraints.topology import OF_A_ZONE, Topology
 from shared.core.checking.final_state.facts import Facts, Host, LaunchClass, tallied
 from shared.core.checking.final_state.offering_facts import in_words
-from shared.core.checking.final_state.place_facts import place_of
+from shared.core.checking.final_state.place_facts import Place
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool
@@ -16,12 +17,13 @@ from shared.core.scheduling_terms.labels import CAPACITY_TYPE
 from shared.core.scheduling_terms.resources import NODES
 
 _Priced = tuple[int, OfferingKey]
+_Sold = tuple[int, str, Sequence[tuple[int, Place]]]  # a type with its prices by place, from the cheapest on
 _OF_A_PLACE = OF_A_ZONE | {CAPACITY_TYPE}  # rules by these may want a replica on spot, whatever that costs
 
 
 def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
     """Check every spot launch of pools without minValues."""
-    on_demand: dict[str, Sequence[_Priced]] = {}
+    on_demand: dict[str, Sequence[_Sold]] = {}
     dearest: dict[int, _Priced] = {}
     judged: dict[tuple[int, int, int], OfferingKey | None] = {}
     for host, launch_class, pool in _on_spot(facts):
@@ -54,10 +56,15 @@ def _on_spot(facts: Facts) -> Iterator[tuple[Host, LaunchClass, NodePool]]:
             yield host, launch_class, pool
 
 
-def _on_demand(facts: Facts, pool: NodePool) -> Sequence[_Priced]:
-    keys = (key for key in facts.open_offerings(pool) if key.capacity_type is CapacityType.ON_DEMAND)
-    found = [(facts.price_atto_usd(key), key) for key in keys]
-    return sorted(found, key=lambda priced: priced[0])
+def _on_demand(facts: Facts, pool: NodePool) -> Sequence[_Sold]:
+    """Return what is sold on demand, the cheapest types first."""
+    found: list[_Sold] = []
+    for name, places in facts.open_places(pool).items():
+        on_demand = [place for place in places if place.capacity_type is CapacityType.ON_DEMAND]
+        prices = sorted((facts.price_atto_usd(OfferingKey(name, *place)), place) for place in on_demand)
+        if prices:
+            found.append((prices[0][0], name, prices))
+    return sorted(found)
 
 
 def _dearest(facts: Facts, launch: PlannedNodes) -> _Priced:
@@ -66,8 +73,8 @@ def _dearest(facts: Facts, launch: PlannedNodes) -> _Priced:
     return max(((facts.price_atto_usd(key), key) for key in spot), key=lambda priced: priced[0])
 
 
-# Branches: one search, from cheap to dear; each condition rules an offering out.
-def _cheaper(facts: Facts, host: Host, pool: NodePool, on_demand: Sequence[_Priced], price: int) -> OfferingKey | None:
+# Branches: one search, from cheap to dear; each condition rules something out.
+def _cheaper(facts: Facts, host: Host, pool: NodePool, on_demand: Sequence[_Sold], price: int) -> OfferingKey | None:
     """Return an on-demand offering below the price that certainly could carry what the host carries."""
     carried = [facts.workloads[key] for key in host.placed]
     if any(map(_depends_on_more, carried)):
@@ -76,14 +83,12 @@ def _cheaper(facts: Facts, host: Host, pool: NodePool, on_demand: Sequence[_Pric
     load = facts.load(tallied(host.planned.placements))
     limits = [name for name in pool.limits or () if name != NODES]
     capacity = facts.types[host.planned.offering.instance_type].capacity
-    is_large_enough: dict[str, bool] = {}  # by type, of which several places sell
-    for _, key in takewhile(lambda priced: priced[0] < price, on_demand):
-        name, other = key.instance_type, facts.types[key.instance_type]
-        if name not in is_large_enough:
-            within_limits = all(other.capacity[resource] <= capacity[resource] for resource in limits)
-            is_large_enough[name] = within_limits and load.fits_in(other.allocatable)
-        if is_large_enough[name] and all(facts.accepts(pool, name, (place_of(key),), each) for each in carried):
-            return key
+    for _, name, prices in on_demand[: bisect_left(on_demand, price, key=itemgetter(0))]:
+        other = facts.types[name]
+        if load.fits_in(other.allocatable) and all(other.capacity[it] <= capacity[it] for it in limits):
+            for sold_for, place in prices:
+                if sold_for < price and all(facts.accepts(pool, name, (place,), each) for each in carried):
+                    return OfferingKey(name, *place)
     return None
 
 

@@ -1,5 +1,6 @@
 """The topology rules themselves: what breaks one in the final state, and whether one more replica would."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,13 +33,16 @@ def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]
 
 
 def _spread(topology: Topology, group: RuleGroup, constraint: TopologySpreadConstraint) -> Iterator[Violation]:
-    """Check the workloads of a group, of which those of one size are judged alike."""
-    sizes = {id(workload.requests): workload for workload in group.workloads.values()}
-    evenness = {size: topology.evenness(workload, constraint) for size, workload in sizes.items()}
+    """Check the workloads of a group, of which those of one size are judged alike, and for hosts all."""
+    by_size: defaultdict[int, list[Workload]] = defaultdict(list)
     for workload in group.workloads.values():
-        even = evenness[id(workload.requests)]
-        if workload.key in topology.added_in(constraint.topology_key, even.crowded):
-            yield from _uneven(topology, workload, constraint, even)
+        by_size[0 if constraint.topology_key == labels.HOSTNAME else id(workload.requests)].append(workload)
+    for alike in by_size.values():
+        evenness = topology.evenness(alike[0], constraint)
+        crowded = topology.added_in(constraint.topology_key, evenness.crowded)
+        for workload in alike if crowded else ():
+            if workload.key in crowded:
+                yield from _uneven(topology, workload, constraint, evenness)
 
 
 def _uneven(

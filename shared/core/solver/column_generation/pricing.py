@@ -21,6 +21,7 @@ _STEPS = 8
 _LEAST_SHARE = 0.02
 _PROMISING_MAX = 4  # bin types for the same eligible items that are filled in each round
 _PROMISING = 0.85  # less than this part of its price at the prices of fractions: a bin type is left out
+_FILLED_MAX = 60  # bin types that are filled in each round (partial pricing)
 _TINY = 1e-12
 _REDUCED_COST_RATIO = 1.0005  # a pattern must be worth this much more than it costs: less is rounding
 
@@ -67,12 +68,10 @@ class Knapsacks:
         return fits
 
     def fill(self, values: Sequence[float], costs: Sequence[float], left: Sequence[int]) -> list[tuple[int, Pattern]]:
-        """Return (row, pattern) for the rows of which a pattern may be worth more than they cost.
-
-        ``left`` bounds the replicas of an item.
-        """
+        """Return (row, pattern) for the rows that may gain most for their cost, each item as far as it is left."""
         bounds, shares = self.bounds(values)
-        (rows,) = (bounds > np.array(costs)).nonzero()
+        ratios = bounds / np.maximum(costs, _TINY)
+        rows = np.argsort(-ratios, kind="stable")[: min(_FILLED_MAX, int((ratios > 1).sum()))]
         filled = self._filled(rows, np.array(values), np.array(left, dtype=np.int64), shares[rows])
         return [
             (row, tuple(zip((items := held.nonzero()[0]).tolist(), held[items].tolist(), strict=True)))

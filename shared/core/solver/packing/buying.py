@@ -35,14 +35,15 @@ def buy_rest(packing: Packing, bin_types: BinTypes) -> None:
 def _buy(packing: Packing, bin_types: BinTypes) -> None:
     """Buy nodes by value for money until nothing is left that anything could hold."""
     # Large nodes and inexact host rules do not go together: those carriers went one per node, the rest is left over.
-    among = ~mask_of(item.index for item in packing.item_types if item.is_loose)
+    among = bin_types.buyable & ~mask_of(item.index for item in packing.item_types if item.is_loose)
 
     def fill(bin_type: BinType) -> tuple[float, Pattern]:
         return packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible & among)
 
-    bound = packing.knapsack.bound
-    bounds = [bound(it.option.allocatable, it.eligible & among) / it.price for it in bin_types.paid]
-    use_best_first(packing, bin_types.paid, bounds, attrgetter("price"), fill, expired=packing.expired)
+    def bound(bin_type: BinType) -> float:
+        return packing.knapsack.bound(bin_type.option.allocatable, bin_type.eligible & among) / bin_type.price
+
+    use_best_first(packing, among, bin_types.paid, bound, attrgetter("price"), fill, expired=packing.expired)
 
 
 def _fit_sizes(packing: Packing, bin_types: BinTypes) -> None:

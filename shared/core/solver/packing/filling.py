@@ -41,8 +41,9 @@ def top_up(packing: Packing) -> None:
 # Branches: one loop over bin types, which are done with or have to wait.
 def use_best_first(
     packing: Packing,
+    items: int,
     bin_types: Sequence[BinType],
-    bounds: Sequence[float],
+    bound: Callable[[BinType], float],
     measure: Callable[[BinType], float],
     fill: Callable[[BinType], tuple[float, Pattern]],
     *,
@@ -50,19 +51,23 @@ def use_best_first(
 ) -> None:
     """Use patterns, the most value for what ``measure`` says of the bin type first; equals in the given order.
 
-    ``bounds``: what no pattern of each bin type exceeds by that measure, so that most are never filled.
+    Until none of the ``items`` (a mask) is left. ``bound``: what no pattern of a bin type exceeds by that measure now,
+    so that most are never filled.
     ``expired``: when to stop. Units that are paid for anyhow are given out even by a planner that is out of time.
     """
     patterns: list[Pattern] = [()] * len(bin_types)
-    heap = [(-bound, position) for position, bound in enumerate(bounds)]
+    heap = [(-bound(bin_type), position) for position, bin_type in enumerate(bin_types)]
     heapify(heap)
-    while heap and packing.active and not expired():
+    while heap and packing.active & items and not expired():
         score, position = heappop(heap)
         bin_type = bin_types[position]
         if packing.residual.nodes_left(bin_type.option) == 0:
             continue
         pattern = patterns[position]
         if not pattern or packing.repeats(pattern) == 0:
+            if (at_best := -bound(bin_type)) > score and heap and (at_best, position) > heap[0]:
+                heappush(heap, (at_best, position))
+                continue
             value, pattern = fill(bin_type)
             patterns[position] = pattern
             if value <= 0.0:

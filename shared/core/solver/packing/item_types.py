@@ -118,8 +118,8 @@ class Eligibility:
         self._is_pinned = any(item_type.pin for item_type in item_types)
         prefixes = [prefix_masks(amounts) for amounts in zip(*[it.request for it in item_types], strict=True)]
         # Of functions, not of its own methods: a cycle would outlive the pass.
-        self._meeting = cache(partial(_meeting, item_types))
-        self._at = cache(partial(_at, item_types))
+        self._meeting = cache(lambda sets: mask_of(it.index for it in item_types if it.requirement_sets & sets))
+        self._at = cache(lambda *place: mask_of(it.index for it in item_types if it.pin is None or it.pin in place))
         self.fitting: Callable[[Vector], int] = cache(partial(_fitting, prefixes))
 
     def accepting(self, requirement_sets: int, labels: Mapping[str, str]) -> int:
@@ -128,14 +128,6 @@ class Eligibility:
         if mask and self._is_pinned:
             mask &= self._at(*[(key, labels.get(key)) for key in (ZONE, ZONE_ID, CAPACITY_TYPE)])
         return mask
-
-
-def _meeting(item_types: Sequence[ItemType], requirement_sets: int) -> int:
-    return mask_of(item_type.index for item_type in item_types if item_type.requirement_sets & requirement_sets)
-
-
-def _at(item_types: Sequence[ItemType], *place: tuple[str, str | None]) -> int:
-    return mask_of(item_type.index for item_type in item_types if item_type.pin is None or item_type.pin in place)
 
 
 def _fitting(prefixes: Sequence[tuple[Sequence[int], Sequence[int]]], size: Vector) -> int:

@@ -14,7 +14,14 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from shared.core.solver.packing.item_types import ItemType
-from shared.core.solver.problem.vectors import UNLIMITED, Vector, copies_that_fit, iter_bits, prefix_masks
+from shared.core.solver.problem.vectors import (
+    UNLIMITED,
+    Vector,
+    copies_that_fit,
+    iter_bits,
+    largest_share,
+    prefix_masks,
+)
 
 # Memory is weighed in units of 4 MiB a millicore (4 GiB a vCPU), the middle of EC2's families: rates lie around 1.
 MEMORY_UNIT = 4 * 2**20
@@ -78,6 +85,7 @@ class _ScoreWeights(NamedTuple):
 # two ways that differ widely find more than one.
 _MANY = _ScoreWeights(0.5, 0.1, (1.0,))
 _FEW = _ScoreWeights(0.3, 0.7, (0.2, 5.0))
+_DENSITY = _ScoreWeights(0.0, 0.0, ())  # for bounds
 _EDGES = {
     exponent: [(low * high) ** (0.5 / exponent) for low, high in pairwise(_RATES)]
     for exponent in (*_MANY.exponents, *_FEW.exponents)
@@ -98,15 +106,6 @@ def _score(knapsack: "GreedyKnapsack", rate: float, weights: _ScoreWeights) -> C
     return key
 
 
-def _special_shares(requests: Sequence[Vector]) -> list[float]:
-    """Return how much of accelerators each item asks for, as a part of what the largest asks for; 1 for none."""
-    largest = [max(amounts, default=0) for amounts in list(zip(*requests, strict=True))[3:]]
-    return [
-        max([asked / most for asked, most in zip(request[3:], largest, strict=True) if most], default=0.0) or 1.0
-        for request in requests
-    ]
-
-
 class GreedyKnapsack:
     """Fills nodes from what is left of each item. ``left`` is for everybody to read; only :meth:`take` changes it."""
 
@@ -125,9 +124,11 @@ class GreedyKnapsack:
         self._carriers = dict.fromkeys(self.hosts, 0)  # of rules about hosts
         for index, number in enumerate(self.hosts):
             self._carriers[number] |= 1 << index
-        hosts = [item_type.host for item_type in item_types if item_type.host is not None]
-        self.host_caps = {_NO_RULE: UNLIMITED, **{host.number: host.cap for host in hosts}}
-        self._special_share = _special_shares(self.requests)
+        self.host_caps = {_NO_RULE: UNLIMITED}
+        self.host_caps |= {it.host.number: it.host.cap for it in item_types if it.host is not None}
+        # How much of accelerators each asks for, as a part of what the largest asks for; 1 for none.
+        largest = [max(amounts) for amounts in list(zip(*self.requests, strict=True))[3:]]
+        self._special_share = [largest_share(request[3:], largest) or 1.0 for request in self.requests]
         self.reprice(values)
 
     def reprice(self, values: Sequence[float]) -> None:
@@ -139,16 +140,16 @@ class GreedyKnapsack:
             for value, item_type in zip(values, self.item_types, strict=True)
         ]
         self._rankings: dict[_ScoreWeights, list[_Ranking | None]] = {
-            weights: [None] * len(_RATES) for weights in (_MANY, _FEW)
+            weights: [None] * len(_RATES) for weights in (_MANY, _FEW, _DENSITY)
         }
-        self._densities: dict[int, list[float]] = {}  # by mask of items
+        self._prices: dict[int, list[tuple[float, float]]] = {}  # by mask of items, then rate
 
     def take(self, index: int, count: int) -> None:
         """Take replicas of an item from what is left."""
         self.left[index] -= count
         if self.left[index] == 0:
             self.active &= ~(1 << index)
-            self._densities.clear()
+            self._prices.clear()
             for ranking in chain(*self._rankings.values()):
                 if ranking is not None:
                     ranking.drop(index)
@@ -162,25 +163,27 @@ class GreedyKnapsack:
         return known
 
     def bound(self, size: Vector, mask: int) -> float:
-        """Return a value that (about) no pattern of these items exceeds on a node of this size."""
-        if (densities := self._densities.get(mask)) is None:
-            densities = self._densities[mask] = [self._density(mask, rate) for rate in range(len(_RATES))]
-        memory = size[1] / MEMORY_UNIT
-        total = min([density * (size[0] + rate * memory) for rate, density in zip(_RATES, densities, strict=True)])
-        special = list(iter_bits(mask & ~self.plain & self.active)) if any(size[3:]) else []
+        """Return a value that no pattern of these items exceeds on a node of this size."""
+        if (prices := self._prices.get(mask)) is None:
+            prices = self._prices[mask] = [self._price(mask, rate) for rate in range(len(_RATES))]
+        cpu, memory, special = size[0], size[1] / MEMORY_UNIT, mask & self.active & ~self.plain
+        total = min([of_cpu * cpu + of_memory * memory for of_cpu, of_memory in prices])
         for dimension, amount in enumerate(size[3:], 3):
-            asking = [index for index in special if self.requests[index][dimension]]
-            total += amount * max([self.values[index] / self.requests[index][dimension] for index in asking], default=0)
+            if amount and special:
+                asking = [index for index in iter_bits(special) if self.requests[index][dimension]]
+                each = [self.values[index] / self.requests[index][dimension] for index in asking]
+                total += amount * max(each, default=0.0)
         return total
 
-    def _density(self, mask: int, rate: int) -> float:
-        """Return the value of the most attractive item for what it takes; 0 without any."""
+    def _price(self, mask: int, rate: int) -> tuple[float, float]:
+        """Return what the item that pays most for CPU and memory at a rate pays for each; nothing without any."""
         if not mask & self.plain & self.active:
-            return 0.0
-        ranking = self._ranking(_MANY, rate)
+            return 0.0, 0.0
+        ranking = self._ranking(_DENSITY, rate)
         alive = ranking.alive(mask)
         index = ranking.order[(alive & -alive).bit_length() - 1]
-        return self.values[index] / (self.cpu[index] + _RATES[rate] * self.memory_units[index])
+        price = self.urgency[index] / (self.cpu[index] + _RATES[rate] * self.memory_units[index])
+        return price, price * _RATES[rate]
 
     # Branches: set-up of a node in lines of their own; the search itself is elsewhere.
     def fill(self, size: Sequence[int], mask: int, base: Pattern = ()) -> tuple[float, Pattern]:

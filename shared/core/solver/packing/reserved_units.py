@@ -33,7 +33,7 @@ def use_reserved(packing: Packing, bin_types: BinTypes) -> Packing:
     # Units go to the patterns that are worth most for the slot, which is compared by its price; equals in order.
     biased, values = packing.fork(), packing.knapsack.values
     biased.knapsack.reprice(_preferring(values, bin_types))
-    use_best_first(biased, reserved, [inf] * len(reserved), _slot_price, partial(_filled, biased))
+    use_best_first(biased, bin_types.reserved_for, reserved, lambda _: inf, _slot_price, partial(_filled, biased))
     biased.knapsack.reprice(values)
     return biased
 

@@ -79,7 +79,7 @@ class Sizes:
         self._prefixes = [prefix_masks(amounts) for amounts in zip(*sizes, strict=True)]
 
     def holding(self, load: Iterable[int]) -> int:
-        """Return the mask, over positions, of those that have room for the load; without sizes any mask."""
+        """Return the mask, over positions, of those that have room for the load."""
         mask = -1
         for (amounts, masks), asked in zip(self._prefixes, load, strict=False):
             mask &= masks[-1] & ~masks[bisect_left(amounts, asked)]
