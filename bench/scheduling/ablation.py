@@ -200,6 +200,7 @@ CONSTANTS: Final = (
     "column_generation.improve:_QUICK_DIVES",
     "column_generation.pricing:_STEPS",
     "column_generation.pricing:_LEAST_SHARE",
+    "column_generation.pricing:_FILLED_MAX",
     "column_generation.pricing:_PROMISING_MAX",
     "column_generation.pricing:_PROMISING",
     "column_generation.improve:_DIVES",

@@ -1,5 +1,8 @@
 """Packing by counts: what goes onto one node, who gets reserved units, what is bought."""
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.scheduling_terms import labels
 from shared.core.solver.packing.buying import buy_rest
@@ -37,6 +40,42 @@ def test_a_node_is_filled_so_that_cpu_and_memory_run_out_together() -> None:
     _, pattern = world.packing.knapsack.fill(world.types.paid[0].option.allocatable, world.types.paid[0].eligible)
 
     assert dict(pattern) == {0: 1, 1: 1}
+
+
+@given(
+    requests=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 40), st.integers(1, 30)), min_size=1, max_size=8),
+    size=st.tuples(st.integers(1, 32), st.integers(1, 128)),
+)
+@settings(max_examples=50, deadline=None)
+def test_no_pattern_is_worth_more_than_the_bound_of_its_node(
+    requests: list[tuple[int, int, int]], size: tuple[int, int]
+) -> None:
+    """Whole replicas never use a node better than fractions of the one that pays most for what it takes."""
+    cpus, memory_gib = size
+    demands = [
+        demand(workload(f"w{number}", 500 * cpu, memory * GIB // 2), count)
+        for number, (cpu, memory, count) in enumerate(requests)
+    ]
+    world = unpacked(with_demand(plain(fx_type("node", cpus, memory_gib, 110, offered=BOUGHT)), *demands))
+    knapsack, everybody = world.packing.knapsack, world.packing.active
+    room = (1000 * cpus, memory_gib * GIB, 110)
+
+    value, _ = knapsack.fill(room, everybody)
+
+    assert value <= knapsack.bound(room, everybody) * (1 + 1e-9)
+
+
+def test_the_bound_falls_when_those_who_pay_most_have_their_place() -> None:
+    """So a node that was worth a look at first is not filled for the others."""
+    few, many = demand(workload("few", 1000, 2 * GIB), 1), demand(workload("many", 1000, GIB), 9)
+    world = unpacked(with_demand(plain(fx_type("node", 8, 64, 50, offered=BOUGHT)), few, many))
+    knapsack, room = world.packing.knapsack, (8000, 64 * GIB, 50)
+    knapsack.reprice([5.0 if item.count == 1 else 1.0 for item in world.items])
+    before = knapsack.bound(room, world.packing.active)
+
+    knapsack.take(next(item.index for item in world.items if item.count == 1), 1)
+
+    assert knapsack.bound(room, world.packing.active) < before / 2
 
 
 def test_nodes_are_bought_by_value_for_money_and_shrunk_to_what_they_hold() -> None:

@@ -3,6 +3,7 @@
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator
 from shared.core.solver.problem.components import connected, connected_components
+from shared.core.solver.problem.vectors import Sizes
 from tests.core.scheduler.world import (
     GIB,
     demand,
@@ -95,3 +96,12 @@ def test_a_mask_that_comes_again_connects_what_it_did() -> None:
     found = connected([0b001, 0b010, 0b011, 0b100, 0b001])
 
     assert found[0b001] == found[0b010] == found[0b011] != found[0b100]
+
+
+def test_who_holds_a_load_is_a_mask_over_the_sizes() -> None:
+    sizes = Sizes([(2000, 8, 0), (4000, 8, 1), (4000, 32, 0)])
+
+    assert sizes.holding((3000, 8, 0)) == 0b110
+    assert sizes.holding((3000, 8, 1)) == 0b010
+    assert sizes.holding((5000, 1, 0)) == 0
+    assert sizes.holding((0, 0, 0)) == 0b111

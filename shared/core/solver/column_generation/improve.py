@@ -22,7 +22,7 @@ from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
 
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
-_QUICK_ROUNDS, _QUICK_DIVES = 25, 3  # of a first plan (catalogue-10000, seeds 700 to 723)
+_QUICK_ROUNDS, _QUICK_DIVES = 25, 3  # of a first plan (catalogue-10000, seeds 700 to 723, 3000 to 3023)
 _ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
 _FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
 _WHOLE = 1e-6
