@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import count as numbers
+from itertools import repeat
 from operator import attrgetter
 
 from shared.core.capacity.offerings import usable_pools
@@ -62,8 +64,7 @@ class Group:
     @property
     def relaxed(self) -> tuple["RelaxedGroup", ...]:
         """Itself at each level, from all preferences to none; not kept, since a cycle would outlive the pass."""
-        each = zip(self.requirement_sets, self.constraints, strict=True)
-        return tuple([RelaxedGroup(self, level, *kept) for level, kept in enumerate(each)])
+        return tuple(map(RelaxedGroup, repeat(self), numbers(), self.requirement_sets, self.constraints))
 
 
 @dataclass(slots=True, eq=False)

@@ -51,11 +51,11 @@ class NodeAdmission:
     def host_room(self, relaxed: RelaxedGroup, bin_: Bin | None) -> int:
         """How many replicas the rules over hosts allow on one node (``bin_`` None: a fresh one)."""
         group, constraints = relaxed.group, relaxed.constraints
-        room = self._host_near_room(constraints, bin_)
+        room = self._host_near_room(constraints, bin_) if constraints.anti or constraints.affinity else UNLIMITED
         for spread in constraints.spread:
             if spread.topology_key == HOSTNAME:
                 room = min(room, spread.room(self._matched_on(bin_, spread.term) - spread.max_skew))
-        if bin_ is not None and group.matching & self._ledger.host_mask:
+        if bin_ is not None and (bin_.contents or bin_.residents) and group.matching & self._ledger.host_mask:
             room = min(room, self._inverse_host_room(bin_, group))
         return room
 

@@ -87,11 +87,11 @@ class Substitutes:
         assert option is not None
         if option.reservation is not None:
             return ()
-        market, load = option.place.capacity_type, self._load(state, bin_)
+        market = option.place.capacity_type
         # Whatever is as large as the option holds any content of it, so those are found once for all contents.
         found = self._first(self._most, state, option, option.allocatable, bin_.levels, market)
         if len(found) < self._most or self._wanted[option.entry.index]:
-            found = self._first(self._most, state, option, load, bin_.levels, market)
+            found = self._first(self._most, state, option, self._load(state, bin_), bin_.levels, market)
         ceiling = self._cheapest_on_demand(state, bin_) if market is CapacityType.SPOT else None
         margin = None if self._wanted[option.entry.index] else state.margin(bin_)
         most = None if margin is None else option.price + margin
