@@ -124,8 +124,7 @@ class GreedyKnapsack:
         self._carriers = dict.fromkeys(self.hosts, 0)  # of rules about hosts
         for index, number in enumerate(self.hosts):
             self._carriers[number] |= 1 << index
-        self.host_caps = {_NO_RULE: UNLIMITED}
-        self.host_caps |= {it.host.number: it.host.cap for it in item_types if it.host is not None}
+        self.host_caps = {_NO_RULE: UNLIMITED} | {it.host.number: it.host.cap for it in item_types if it.host}
         # How much of accelerators each asks for, as a part of what the largest asks for; 1 for none.
         largest = [max(amounts) for amounts in list(zip(*self.requests, strict=True))[3:]]
         self._special_share = [largest_share(request[3:], largest) or 1.0 for request in self.requests]

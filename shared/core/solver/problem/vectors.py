@@ -1,6 +1,7 @@
 """Amounts of resources as tuples of integers, and sets of small numbers as one integer."""
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import or_
@@ -66,10 +67,12 @@ def mask_of(positions: Iterable[int]) -> int:
 
 
 def prefix_masks(amounts: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the amounts in ascending order, and for each number of the smallest the mask of their positions."""
-    ascending = sorted(range(len(amounts)), key=amounts.__getitem__)
-    masks = accumulate([1 << position for position in ascending], or_, initial=0)
-    return [amounts[position] for position in ascending], list(masks)
+    """Return the distinct amounts in ascending order, and for each number of the smallest who has one of them."""
+    having = defaultdict[int, int](int)  # masks of positions; distinct amounts are few, and masks long
+    for position, amount in enumerate(amounts):
+        having[amount] |= 1 << position
+    ascending = sorted(having)
+    return ascending, list(accumulate(map(having.__getitem__, ascending), or_, initial=0))
 
 
 class Sizes:

@@ -40,12 +40,10 @@ def to_plan(
 def _launches(
     bin_: Bin, state: PartialPlan, members: _Members, alternatives: tuple[OfferingKey, ...]
 ) -> Iterator[PlannedNodes]:
-    option = bin_.option
+    option, groups = bin_.option, state.groups
     assert option is not None
-    relaxed = {
-        name for index, level in bin_.levels.items() if level for name in state.groups[index].levels[level].relaxed
-    }
-    workloads = [state.groups[index].workload for index in sorted(bin_.contents)]
+    relaxed = {name for index, level in bin_.levels.items() if level for name in groups[index].levels[level].relaxed}
+    workloads = [groups[index].workload for index in sorted(bin_.contents)]
     for nodes, placed in _placements(bin_, members):
         yield PlannedNodes(
             node_pool_name=option.entry.pool.name,
