@@ -39,9 +39,9 @@ def _spread(topology: Topology, group: RuleGroup, constraint: TopologySpreadCons
         by_size[0 if constraint.topology_key == labels.HOSTNAME else id(workload.requests)].append(workload)
     for alike in by_size.values():
         evenness = topology.evenness(alike[0], constraint)
-        crowded = topology.added_in(constraint.topology_key, evenness.crowded)
-        for workload in alike if crowded else ():
-            if workload.key in crowded:
+        added = topology.added_in(constraint.topology_key, evenness.crowded)
+        for workload in alike if added else ():
+            if workload.key in added:
                 yield from _uneven(topology, workload, constraint, evenness)
 
 

@@ -22,7 +22,7 @@ _LEAST_SHARE = 0.02
 _PROMISING_MAX = 4  # bin types for the same eligible items that are filled in each round
 _PROMISING = 0.85  # less than this part of its price at the prices of fractions: a bin type is left out
 _FILLED_MAX = 60  # bin types that are filled in a round: partial pricing (catalogue-10000, seeds 3000 to 3023)
-_TINY = 1e-12
+_TINY = 1e-12  # so that nothing is divided by nothing
 _REDUCED_COST_RATIO = 1.0005  # a pattern must be worth this much more than it costs: less is rounding
 
 Array = Any  # numpy's arrays; their generic types say no more here

@@ -175,7 +175,7 @@ class GreedyKnapsack:
         return total
 
     def _price(self, mask: int, rate: int) -> tuple[float, float]:
-        """Return what the item that pays most for CPU and memory at a rate pays for each; nothing without any."""
+        """Return what the item that pays most at a rate pays for CPU and memory, by its urgency: never too little."""
         if not mask & self.plain & self.active:
             return 0.0, 0.0
         ranking = self._ranking(_DENSITY, rate)

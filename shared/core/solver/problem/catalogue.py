@@ -121,7 +121,7 @@ class LaunchOption:
     allocatable: Vector
     requirement_sets: int
     place_labels: Mapping[str, str]  # zone, market and reservation; one mapping per place
-    reservation: CapacityReservation | None = None
+    reservation: CapacityReservation | None = None  # the place's, kept here as it is asked for all the time
     on_demand_micro_usd: int = 0
     unit_key: str = ""  # of its reservation's units; empty for what is bought
 
