@@ -1,6 +1,7 @@
 """From items back to groups: which replicas go on which node of a pattern, with host rules kept exactly."""
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from itertools import chain
 
 from shared.core.scheduling_terms.labels import HOSTNAME
@@ -11,6 +12,9 @@ from shared.core.solver.problem.vectors import mask_of
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from shared.core.solver.solution.partial_plan import PartialPlan
+
+# Of batches with how many replicas are left, negative, and where the batch stands among equals.
+_Heap = list[tuple[int, int, DomainBatch]]
 
 
 class Disaggregation:
@@ -40,11 +44,11 @@ class Disaggregation:
 
     def left(self) -> list[DomainBatch]:
         """Return what found no place."""
-        return [
-            DomainBatch(batch.relaxed, batch.pin, count)
-            for index, supply in enumerate(self._supplies)
-            for batch, count in self._watched.get(index, dict(reversed(supply.left))).items()
-        ]
+        left: list[tuple[DomainBatch, int]] = []
+        for index, supply in enumerate(self._supplies):
+            heap = self._watched.get(index)
+            left += reversed(supply.left) if heap is None else [(batch, -count) for count, _, batch in sorted(heap)]
+        return [DomainBatch(batch.relaxed, batch.pin, count) for batch, count in left]
 
     def _bin(self, use: PatternUse, count: int) -> Bin:
         if use.bin is not None:
@@ -55,34 +59,33 @@ class Disaggregation:
     def _fill_node(self, bin_: Bin, items: Sequence[tuple[int, int]]) -> None:
         """Take replicas for the slots of one node, item by item, so that every spread rule carried there is kept."""
         for index, count in items:
-            left = self._watched.get(index)
-            if left is None:
+            if (waiting := self._watched.get(index)) is None:
                 for batch, taken in self._supplies[index].take(count):
                     self._state.place(bin_, batch.relaxed, taken)
                 continue
-            for batch in sorted(left, key=left.__getitem__, reverse=True):  # the most plentiful first
-                if count == 0:
-                    break
-                taken = min(count, left[batch], self._state.admission.host_room(batch.relaxed, bin_))
+            looked_at: _Heap = []
+            while count and waiting:
+                minus_left, position, batch = heappop(waiting)
+                taken = min(count, -minus_left, self._state.admission.host_room(batch.relaxed, bin_))
                 if taken:
                     self._state.place(bin_, batch.relaxed, taken)
                     count -= taken
-                    left[batch] -= taken
-                    if left[batch] == 0:
-                        del left[batch]
+                if minus_left + taken:
+                    looked_at.append((minus_left + taken, position, batch))
+            for each in looked_at:
+                heappush(waiting, each)
 
 
-def _watched(item_types: Sequence[ItemType]) -> dict[int, dict[DomainBatch, int]]:
-    """Return how many of each batch are left, for items of which some carry a host spread or are counted by one.
+def _watched(item_types: Sequence[ItemType]) -> dict[int, _Heap]:
+    """Return the batches of items of which some carry a host spread or are counted by one, the most plentiful on top.
 
     Only those rules need a look at each node: packing has already kept anti-affine replicas apart.
     """
-    batches = {item_type.index: {batch: batch.count for batch in item_type.batches} for item_type in item_types}
-    terms = mask_of(term for some in batches.values() for batch in some for term in _host_spread(batch))
+    carried = mask_of(term for item_type in item_types for batch in item_type.batches for term in _host_spread(batch))
     return {
-        index: some
-        for index, some in batches.items()
-        if any(batch.relaxed.group.matching & terms or _host_spread(batch) for batch in some)
+        item_type.index: sorted([(-batch.count, at, batch) for at, batch in enumerate(item_type.batches)])
+        for item_type in item_types
+        if any(batch.relaxed.group.matching & carried or _host_spread(batch) for batch in item_type.batches)
     }
 
 
