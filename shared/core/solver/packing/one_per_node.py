@@ -6,6 +6,7 @@ them is lost.
 
 from collections.abc import Sequence
 from math import inf
+from typing import NamedTuple
 
 from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType
 from shared.core.solver.packing.knapsack import Pattern
@@ -16,6 +17,13 @@ from shared.core.solver.problem.vectors import iter_bits
 _SIZES = 7
 _STEP = 1.25
 _SMALLER_FIRST = 0.05
+
+
+class _Family(NamedTuple):
+    """A few sizes, from cheap to dear, for the same items."""
+
+    members: Sequence[int]
+    sizes: Sequence[BinType]
 
 
 # Branches: comprehensions of a line each; loops over slots, items and units.
@@ -54,8 +62,8 @@ def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
         filled: dict[int, dict[BinType, tuple[float, Pattern]]] = {}  # by share of inexact rules
         while packing.left[item_type.index] and families and not packing.expired():
             share = _share_out(packing, loose, sum([packing.left[index] for index in singles]))
-            family = max(families, key=lambda sizes: _company(packing, sizes[0].eligible))
-            best = _best(packing, item_type, family, filled.setdefault(share, {}))
+            family = max(families, key=lambda family: _company(packing, family.members))
+            best = _best(packing, item_type, family.sizes, filled.setdefault(share, {}))
             if best is None:
                 families.remove(family)
             else:
@@ -70,10 +78,10 @@ def _share_out(packing: Packing, loose: Sequence[ItemType], nodes: int) -> int:
     return share
 
 
-def _company(packing: Packing, eligible: int) -> float:
-    """Return how much could share a node with these eligible items, carriers of host rules counted more."""
+def _company(packing: Packing, members: Sequence[int]) -> float:
+    """Return how much could share a node with these items, carriers of host rules counted more."""
     urgency, left = packing.knapsack.urgency, packing.left
-    return sum([urgency[index] * left[index] for index in iter_bits(eligible & packing.active)])
+    return sum([urgency[index] * left[index] for index in members])
 
 
 def _best(
@@ -81,22 +89,25 @@ def _best(
 ) -> tuple[BinType, Pattern] | None:
     """Return the size that loses least with one replica of the item and what else it would hold, and that pattern.
 
-    The node must be opened anyway, so its loss counts, not its value for money. What was ``filled`` before is as good
-    as then while demand lasts for it: there is less to choose from since, and not more.
+    The node must be opened anyway, so its loss counts, not its value for money. There is less to choose from than when
+    a size was ``filled`` last, so it is worth no more than then, and as much while demand lasts for the pattern.
     """
     best, score = None, -inf
     for bin_type in sizes:
-        if packing.residual.nodes_left(bin_type.option):
-            if bin_type not in filled or not packing.repeats(filled[bin_type][1]):
-                size, base = bin_type.option.allocatable, ((item_type.index, 1),)
-                filled[bin_type] = packing.knapsack.fill(size, bin_type.eligible, base)
-            value, pattern = filled[bin_type]
-            if value - bin_type.price > score + _SMALLER_FIRST * sizes[0].price:
-                best, score = (bin_type, pattern), value - bin_type.price
+        least = score + _SMALLER_FIRST * sizes[0].price
+        value, pattern = filled.get(bin_type, (inf, ()))
+        if value - bin_type.price <= least or not packing.residual.nodes_left(bin_type.option):
+            continue
+        if not pattern or not packing.repeats(pattern):
+            size, base = bin_type.option.allocatable, ((item_type.index, 1),)
+            value, pattern = filled[bin_type] = packing.knapsack.fill(size, bin_type.eligible, base)
+        if value - bin_type.price > least:
+            best, score = (bin_type, pattern), value - bin_type.price
     return best
 
 
-def _families(item_type: ItemType, holders: Sequence[tuple[BinType, int]]) -> list[list[BinType]]:
+# Branches: one loop over bin types, from cheap to dear, which stops when all that is asked for was found.
+def _families(item_type: ItemType, holders: Sequence[tuple[BinType, int]]) -> list[_Family]:
     """Return bin types that hold the item, a few sizes for the same company; only those that are about as cheap."""
     families: dict[int, list[BinType]] = {}
     dearest, complete = inf, 0  # the dearest that opens a family
@@ -113,4 +124,4 @@ def _families(item_type: ItemType, holders: Sequence[tuple[BinType, int]]) -> li
         elif len(sizes) < 3 or (len(sizes) < _SIZES and item.price >= sizes[-1].price * _STEP):
             sizes.append(item)
             complete += len(sizes) == _SIZES
-    return list(families.values())
+    return [_Family(list(iter_bits(eligible)), sizes) for eligible, sizes in families.items()]
