@@ -99,5 +99,5 @@ def _depends_on_more(workload: Workload) -> bool:
         or workload.topology_spread
         or workload.affinity
         or workload.anti_affinity
-        or (workload.gang is not None and workload.gang.single_topology_key is not None)
+        or workload.single_topology_key is not None
     )

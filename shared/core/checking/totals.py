@@ -82,7 +82,7 @@ def _gangs(facts: Facts, topology: Topology, placed: Mapping[str, int]) -> Itera
 
 def gang_domains(topology: Topology, workload: Workload) -> Set[str | None]:
     """Return the domains of a gang's wanted single topology key in the final state; nothing without one."""
-    key = None if workload.gang is None else workload.gang.single_topology_key
+    key = workload.single_topology_key
     if key is None:
         return frozenset()
     return topology.domains(workload.key, key)

@@ -38,9 +38,10 @@ def limits_or_money(state: PartialPlan, group: Group) -> str | None:
 
 def _keys_of_one_domain(group: Group) -> list[str]:
     """Return the labels of which all replicas must be on nodes with one value: the gang's own, and by affinity."""
-    own = None if group.workload.gang is None else group.workload.gang.single_topology_key
     near = (it.topology_key for it in group.constraints[-1].affinity if it.matches_self)
-    return [key for key in dict.fromkeys((own, *near)) if key is not None and key != HOSTNAME]
+    return [
+        key for key in dict.fromkeys((group.workload.single_topology_key, *near)) if key is not None and key != HOSTNAME
+    ]
 
 
 def _by_domain(rooms: Sequence[Room], key: str) -> dict[str, list[Room]]:

@@ -145,6 +145,11 @@ class Workload:
         """Name the workload."""
         object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
 
+    @property
+    def single_topology_key(self) -> str | None:
+        """The topology key of which all replicas must be in one domain, if it is such a gang."""
+        return None if self.gang is None else self.gang.single_topology_key
+
     def reached_capacity_types(self, pending_since: datetime, now: datetime) -> frozenset[CapacityType]:
         """Return the capacity types that the fallback ladder allows at ``now``; all of them without a ladder."""
         if not self.fallback:

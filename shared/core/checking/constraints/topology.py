@@ -224,8 +224,7 @@ class Topology(Selections):
 
     def _found_held(self, topology_keys: frozenset[str]) -> Iterator[str]:
         for class_ in self._facts.workload_classes:
-            gang = class_.first.gang
-            if gang is not None and gang.single_topology_key in topology_keys:
+            if class_.first.single_topology_key in topology_keys:
                 yield from class_.workloads
         for group in self.groups:
             yield from self._held_by(group, topology_keys)

@@ -122,7 +122,7 @@ def reason_problem(facts: Facts, refusal: UnplacedReplicas, workload: Workload, 
     if refusal.earliest_at is not None and refusal.earliest_at <= facts.now:
         return f"could change at {refusal.earliest_at}, which is not in the future"
     if refusal.code is ReasonCode.TOPOLOGY:
-        has_rule = is_bound or (workload.gang is not None and workload.gang.single_topology_key is not None)
+        has_rule = is_bound or workload.single_topology_key is not None
         return None if has_rule else "refused for topology, but no topology rule concerns it"
     condition = _CONDITIONS.get(refusal.code)
     if condition is not None and not condition(facts, workload):

@@ -181,7 +181,7 @@ class ResidualCheck:
         for workload in facts.workloads.values():
             keys.update(item.topology_key for item in workload.topology_spread)
             keys.update(term.topology_key for term in (*workload.affinity, *workload.anti_affinity))
-            keys.add("" if workload.gang is None else workload.gang.single_topology_key or "")
+            keys.add(workload.single_topology_key or "")
         is_plain = keys <= {labels.ZONE, labels.ZONE_ID, labels.HOSTNAME, ""}
         return is_plain and host.labels.get(labels.ZONE_ID) == unit.domains.get(labels.ZONE_ID)
 

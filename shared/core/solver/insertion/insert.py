@@ -30,10 +30,9 @@ class Insertion:
 
     def scopes(self, group: Group) -> list[Scope]:
         """Return where the group may go: each domain by itself if it is a gang that must be in one."""
-        gang = group.workload.gang
-        if gang is None or gang.single_topology_key is None:
+        key, state = group.workload.single_topology_key, self.state
+        if key is None:
             return [ANYWHERE]
-        key, state = gang.single_topology_key, self.state
         places: list[Bin | LaunchOption] = [*state.bins, *state.catalogue.options]
         domains = {domain for place in places if (domain := place.labels.get(key)) is not None}
         return [Scope(((key, domain),)) for domain in sorted(domains)]

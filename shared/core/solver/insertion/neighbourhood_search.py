@@ -92,8 +92,7 @@ class NeighbourhoodSearch:
         for bin_ in nodes:
             node = self._state.split_bin(bin_, 1)
             for relaxed, count in self._state.empty(node):
-                gang = relaxed.group.workload.gang
-                key = None if gang is None else gang.single_topology_key
+                key = relaxed.group.workload.single_topology_key
                 scope = ANYWHERE if key is None else Scope(((key, node.labels.get(key)),))
                 yield from [_Replica(relaxed.group, scope)] * count
             if node.option is not None:

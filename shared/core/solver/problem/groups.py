@@ -18,7 +18,7 @@ from shared.core.scheduling_terms.taint import Taint, TaintEffect
 from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet
 from shared.core.solver.problem.selection import Level, levels
 from shared.core.solver.problem.topology import Constraints, Domains, Terms, constraints_of
-from shared.core.solver.problem.vectors import Dimensions, Vector, mask_of
+from shared.core.solver.problem.vectors import Dimensions, Vector, iter_bits, mask_of
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +34,15 @@ class EquivalenceClass:
     requirement_sets: tuple[int, ...]
     constraints: tuple[Constraints, ...] = ()
     terms: int = 0  # those that select them and those that they carry
+    pinned_labels: tuple[frozenset[str], ...] = ()  # by level: topology keys of their gang and of rules about them
+
+    def resolve(self, terms: Terms, domains: Domains, counted_by: Iterable[str]) -> None:
+        """Resolve the topology rules of each level; ``counted_by``: the topology keys of the rules that select them."""
+        about = self.workload, terms, domains, self.matching
+        self.constraints = tuple([constraints_of(level, *about) for level in self.levels])
+        self.terms = self.matching | mask_of(term.term for found in self.constraints for term in found)
+        pinned = frozenset([*filter(None, [self.workload.single_topology_key]), *counted_by])
+        self.pinned_labels = tuple([pinned.union([it.topology_key for it in found]) for found in self.constraints])
 
 
 @dataclass(slots=True, eq=False)
@@ -88,11 +97,10 @@ class Demands:
 
     def resolve(self, catalogue: OptionCatalogue) -> None:
         """Resolve the groups' topology against the domains that the market and the nodes have."""
-        domains = known_domains(catalogue, {key.topology_key for key in self.terms.keys})
+        keys = [key.topology_key for key in self.terms.keys]  # by term
+        domains = known_domains(catalogue, set(keys))
         for class_ in dict.fromkeys(group.equivalence_class for group in self.groups):
-            about = class_.workload, self.terms, domains, class_.matching
-            class_.constraints = tuple([constraints_of(level, *about) for level in class_.levels])
-            class_.terms = class_.matching | mask_of(term.term for found in class_.constraints for term in found)
+            class_.resolve(self.terms, domains, [keys[term] for term in iter_bits(class_.matching)])
         for group in self.groups:
             group.constraints = group.equivalence_class.constraints
 
@@ -109,9 +117,10 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
     for demand, found, withheld in looks:
         workload, budget = demand.workload, demand.budget_atto_usd_per_hour
         matching, request = terms.matching(workload), dimensions.request(workload.requests)
-        if (class_ := classes.get((id(found), matching))) is None:
+        about = id(found), matching, workload.single_topology_key
+        if (class_ := classes.get(about)) is None:
             masks = _requirement_sets(found, numbers)
-            class_ = classes[id(found), matching] = EquivalenceClass(workload, found, matching, masks)
+            class_ = classes[about] = EquivalenceClass(workload, found, matching, masks)
         is_capped = workload.max_price_micro_usd_per_hour is not None or budget is not None
         owner = workload.key if is_capped or workload.gang is not None else ""
         key = (request, id(class_), workload.priority, owner, withheld)

@@ -22,7 +22,6 @@ Places = list[tuple[LaunchOption, int]]  # options with how many replicas of a g
 class Candidates:
     """The options of a market as groups see them."""
 
-    # Branches: comprehensions of a line each.
     def __init__(self, catalogue: OptionCatalogue, demands: Demands) -> None:
         self.catalogue = catalogue
         self.substitutes = Substitutes(catalogue)
@@ -33,9 +32,8 @@ class Candidates:
         self.flexibility = {mask: sum(bool(it.requirement_sets[-1] & mask) for it in demands.groups) for mask in masks}
         bought = [option for option in catalogue.options if option.reservation is None]
         self._ordered = [*self.reserved, *sorted(bought, key=attrgetter("price", "index"))]
-        gangs = [group.workload.gang for group in demands.groups if group.workload.gang is not None]
-        keys = {*(key.topology_key for key in demands.terms.keys), *(gang.single_topology_key for gang in gangs)}
-        self._keys = sorted(key for key in keys if key not in (None, HOSTNAME))
+        pinned = [keys for group in demands.groups for keys in group.equivalence_class.pinned_labels]
+        self._keys = sorted(set[str]().union(*pinned) - {HOSTNAME})
         self._kinds: dict[int, tuple[object, ...]] = {}  # by option
         self._candidates: dict[tuple[int, Vector, bool], Places] = {}
         self._by_class: dict[tuple[int, Vector, bool], list[Places]] = {}

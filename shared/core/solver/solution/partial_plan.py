@@ -7,10 +7,9 @@ from itertools import count as numbers
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
-from shared.core.solver.problem.groups import Demands, EquivalenceClass, Group, RelaxedGroup
+from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.topology import DomainLedger
-from shared.core.solver.problem.vectors import iter_bits
 from shared.core.solver.solution.admission import NodeAdmission
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
@@ -31,7 +30,6 @@ class PartialPlan:
         self.residual = ResidualCapacity.of(catalogue)
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
         self._journal: list[Callable[[], object]] = []
-        self._keys: dict[tuple[EquivalenceClass, int], frozenset[str]] = {}  # by level, of the rules that concern them
         self._uids = numbers()
         self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
         for node in facts.ordered:
@@ -177,21 +175,8 @@ class PartialPlan:
 
     def pinned_labels(self, levels: Mapping[int, int]) -> tuple[str, ...]:
         """Return those that must not change under groups (by index, at their levels): some rule counted on them."""
-        pinned = set[str]()
-        for index, level in levels.items():
-            group = self.groups[index]
-            pinned |= self._topology_keys(group.equivalence_class, level)
-            if (gang := group.workload.gang) is not None and gang.single_topology_key is not None:
-                pinned.add(gang.single_topology_key)
-        return tuple(sorted(pinned - {HOSTNAME}))
-
-    def _topology_keys(self, class_: EquivalenceClass, level: int) -> frozenset[str]:
-        if (known := self._keys.get((class_, level))) is None:
-            counted = iter_bits(class_.matching & ~self.ledger.host_mask)
-            keys = [self.ledger.by_term[term].topology_key for term in counted]
-            known = frozenset([*keys, *(term.topology_key for term in class_.constraints[level])])
-            self._keys[class_, level] = known
-        return known
+        each = [self.groups[index].equivalence_class.pinned_labels[level] for index, level in levels.items()]
+        return tuple(sorted(set[str]().union(*each) - {HOSTNAME}))  # hosts are counted on the node itself
 
     def cost(self) -> int:
         """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
