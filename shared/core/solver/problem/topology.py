@@ -5,8 +5,9 @@ anti-affinity, are bit masks, so that a node's occupants can be tested with one 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cache
 
 from shared.core.model.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint, Workload
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME
@@ -187,7 +188,7 @@ class DomainLedger:
                 self.by_term[term] = DomainCounts(key.topology_key, key.nodes)
         # Who insists on which spread where: newcomers must keep it true in the final state, not only at admission.
         self.carried = defaultdict[SpreadTerm, Counter[str]](Counter)
-        self._terms_of: dict[int, Sequence[int]] = {}  # by mask: there are few
+        self._terms_in: Callable[[int], Sequence[int]] = cache(lambda mask: tuple(iter_bits(mask)))  # masks are few
         self.populated_hosts = Counter[int]()  # host term -> matching replicas on all nodes together
 
     def add(
@@ -205,11 +206,6 @@ class DomainLedger:
                 counts.matched[domain] += count
         for term in self._terms_in(matching & self.host_mask):
             self.populated_hosts[term] += count
-
-    def _terms_in(self, mask: int) -> Sequence[int]:
-        if (known := self._terms_of.get(mask)) is None:
-            known = self._terms_of[mask] = tuple(iter_bits(mask))
-        return known
 
     def carry(self, labels: Mapping[str, str], constraints: Constraints, count: int) -> None:
         """Record that ``count`` replicas with these spread constraints are on a node with these labels."""

@@ -24,8 +24,6 @@ from shared.core.solver.solution.partial_plan import PartialPlan
 _PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
 # By requirement sets, tier of the pool and domain: sizes, largest first, and the cheapest rate of each resource.
 _Table = dict[tuple[int, int, str], tuple[list[Vector], list[float]]]
-
-
 _Price = tuple[int, int]  # the tier of the heaviest pool that sells, and atto-USD an hour
 _NOT_SOLD: _Price = (1 << 30, 0)
 
@@ -209,7 +207,8 @@ def _even(
     draws replicas from where they would be paid for.
     """
     universe = sorted({domain for spread in spreads for domain in spread.domains})
-    matched = {spread.term: state.ledger.by_term[spread.term].matched for spread in spreads}
+    by_term = {term: [spread for spread in spreads if spread.term == term] for term in {it.term for it in spreads}}
+    matched = {term: state.ledger.by_term[term].matched for term in by_term}
     counts = {term: {**dict.fromkeys(universe, 0), **found} for term, found in matched.items()}
     loads, free = domains.loads[key], domains.free(key)
     batches: list[DomainBatch] = []
@@ -223,12 +222,12 @@ def _even(
         relaxed, term = group.relaxed[0], counting.bit_length() - 1
         rooms = free.by_domain(relaxed, remaining)
         order = {
-            name: (offered.get(name, _NOT_SOLD), loads[name]) for name in universe if rooms[name] or name in offered
+            name: (offered.get(name, _NOT_SOLD), loads[name]) for name in universe if name in offered or rooms[name]
         }
         if not order:
             return None
         placed = _water_filled(counts[term], order, remaining)
-        _draw(placed, rooms, order, counts[term], [spread for spread in spreads if spread.term == term])
+        _draw(placed, rooms, order, counts[term], by_term[term])
         for domain, count in sorted(placed.items()):
             if domain not in offered and count > rooms[domain]:
                 return None
