@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import count as numbers
 
+from shared.core.model.snapshot import Node
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
@@ -31,26 +32,28 @@ class PartialPlan:
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
         self._journal: list[Callable[[], object]] = []
         self._uids = numbers()
+        self._caps = {g.index: cap for g in self.groups if (cap := g.workload.max_price_micro_usd_per_hour) is not None}
         self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
         for node in facts.ordered:
-            if node.deleting:
-                continue  # its replicas are demand again (R-34); they hold no domain
-            residents, taints = facts.residents(node), catalogue.snapshot.binding_taints(node)
-            for matching, anti_mask, count in residents:
-                self.ledger.add(node.labels, taints, matching, anti_mask, count)
-                self.avoided |= anti_mask
-            if facts.takes_replicas(node):
-                self.bins.append(
-                    Bin(
-                        uid=next(self._uids),
-                        labels=node.labels,
-                        requirement_sets=facts.requirement_sets(node),
-                        free=facts.free(node),
-                        taints=taints,
-                        node=node,
-                        residents=residents,
-                    )
-                )
+            if not node.deleting:  # then its replicas are demand again (R-34); they hold no domain
+                self._add_node(node, facts)
+
+    def _add_node(self, node: Node, facts: NodeFacts) -> None:
+        residents, taints = facts.residents(node), self.catalogue.snapshot.binding_taints(node)
+        for matching, anti_mask, count in residents:
+            self.ledger.add(node.labels, taints, matching, anti_mask, count)
+            self.avoided |= anti_mask
+        if facts.takes_replicas(node):
+            bin_ = Bin(
+                uid=next(self._uids),
+                labels=node.labels,
+                requirement_sets=facts.requirement_sets(node),
+                free=facts.free(node),
+                taints=taints,
+                node=node,
+                residents=residents,
+            )
+            self.bins.append(bin_)
 
     # -- undo
 
@@ -186,7 +189,7 @@ class PartialPlan:
     def budget_left(self, group: Group) -> int:
         """Return what the workload may still spend an hour, in atto-USD, by its own cap and by its team's budget."""
         left = [self.team_budget_left(group)] if group.team_budget is not None else []
-        cap = group.workload.max_price_micro_usd_per_hour
+        cap = self._caps.get(group.index)
         return min(left if cap is None else [*left, self._cap_left(group, cap)])
 
     def _cap_left(self, group: Group, cap_micro_usd: int) -> int:
@@ -199,11 +202,9 @@ class PartialPlan:
         All nodes that are bought for a workload share what its cap leaves: each may be launched as something dearer.
         """
         margins = []
-        for group in map(self.groups.__getitem__, bin_.contents):
-            cap = group.workload.max_price_micro_usd_per_hour
-            if cap is not None:
-                nodes = sum(each.count for each in self._bins_of(group) if each.is_paid)
-                margins.append(self._cap_left(group, cap) // max(1, nodes))
+        for index in bin_.contents.keys() & self._caps.keys():
+            nodes = sum(each.count for each in self._bins_of(self.groups[index]) if each.is_paid)
+            margins.append(self._cap_left(self.groups[index], self._caps[index]) // max(1, nodes))
         return min(margins, default=None)
 
     def team_budget_left(self, group: Group) -> int:
