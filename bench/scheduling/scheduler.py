@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from bench.harness import Figures, fresh, medians, peak_rss_mib, tell
+from bench.harness import Figures, calibration_python_s, fresh, in_calibrations, medians, peak_rss_mib, tell
 from bench.karpenter.port import Outcome, provision
 from bench.scheduling import catalogue_bound, ladder_bound
 from bench.worlds.cases import WORLDS
@@ -46,8 +46,8 @@ def run(case: str) -> Figures:
     world = WORLDS[case]
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         if len(world.seeds) == 1:
-            return _one(case, world.seeds[0], folder, RUNS)
-        return _over_seeds([_told(seed, _one(case, seed, folder, 1)) for seed in world.seeds])
+            return _one(case, world.seeds[0], folder)
+        return _over_seeds([_told(seed, _one(case, seed, folder)) for seed in world.seeds])
 
 
 # -- what runs in processes of its own
@@ -70,8 +70,11 @@ def ours(path: str, preferences: str, form: str) -> Figures:
     """Parse, solve, check and write one snapshot, without the collector of cyclic garbage, as the planner does."""
     import_module("shared.core.solver.column_generation.improve")  # as a warm planner has
     text = Path(path).read_text()
+    before_s = calibration_python_s()
     with collection_paused():
-        return _pass(text, preferences, is_polished=form == "polished")
+        figures = _pass(text, preferences, is_polished=form == "polished")
+    # Right before and after: what slows a machine down for a while slows both.
+    return in_calibrations(figures, {"calibration_python_s": min(before_s, calibration_python_s())})
 
 
 def _pass(text: str, preferences: str, *, is_polished: bool) -> Figures:
@@ -149,14 +152,15 @@ def _port_cost(outcome: Outcome) -> int:
     return outcome.price_atto_usd + overhead * outcome.nodes
 
 
-def _one(case: str, seed: int, folder: str, runs: int) -> Figures:
+def _one(case: str, seed: int, folder: str) -> Figures:
     """Measure one world: ours at once and polished, the port in its forms, all against one bound."""
     world = WORLDS[case]
     path = str(Path(folder) / f"{seed}.json")
     figures = fresh("bench.scheduling.scheduler:prepare", case, str(seed), path)
-    first = medians([fresh("bench.scheduling.scheduler:ours", path, world.preferences, "first") for _ in range(runs)])
+    first = medians([fresh("bench.scheduling.scheduler:ours", path, world.preferences, "first") for _ in range(RUNS)])
     renamed = {"plan_s": "first_plan_s", "plan_cpu_s": "first_plan_cpu_s"}
     renamed |= {"solve_s": "first_solve_s", "solve_cpu_s": "first_solve_cpu_s"}
+    renamed |= {f"{name}_cpu_in_calibrations": f"first_{name}_cpu_in_calibrations" for name in ("plan", "solve")}
     figures |= {renamed.get(name, name): value for name, value in first.items() if name != "bound_usd_per_hour"}
     least = _number(first["bound_usd_per_hour"])
     if world.is_polished:
@@ -165,6 +169,7 @@ def _one(case: str, seed: int, folder: str, runs: int) -> Figures:
         figures |= {
             "polished_plan_s": polished["plan_s"],
             "polished_plan_cpu_s": polished["plan_cpu_s"],
+            "polished_plan_cpu_in_calibrations": polished["plan_cpu_in_calibrations"],
             "polished_json_in_out_s": polished["json_in_out_s"],
             "polished_cost_usd_per_hour": polished["cost_usd_per_hour"],
             "polished_peak_rss_mib": polished["peak_rss_mib"],
@@ -223,7 +228,9 @@ def _over_seeds(runs: Sequence[Figures]) -> Figures:
             found[name] = next((run[name] for run in runs if run.get(name)), None)
             continue
         found[name] = statistics.median(values)
-        if name.endswith(("_s", "_mib", "_over_bound", "_over_certificate", "violations", "unplaced")):
+        if name.endswith(
+            ("_s", "_mib", "_in_calibrations", "_over_bound", "_over_certificate", "violations", "unplaced")
+        ):
             found[f"{name}_worst"] = max(values)
         if len(values) < len(runs):
             found[f"{name}_seeds"] = len(values)

@@ -23,12 +23,24 @@ def test_times_and_sizes_are_medians() -> None:
     assert medians(runs) == {"plan_s": 2.0, "peak_rss_mib": 10.0, "nodes": 3, "prices": "x"}
 
 
+def test_in_calibrations_the_least_counts_as_of_a_calibration() -> None:
+    assert medians([{"plan_cpu_in_calibrations": multiple} for multiple in (12.0, 10.5, 11.0)]) == {
+        "plan_cpu_in_calibrations": 10.5
+    }
+
+
 def test_processor_times_are_also_told_in_calibrations() -> None:
     calibration: Figures = {"calibration_python_s": 0.02, "calibration_numpy_s": 0.01}
 
     told = in_calibrations({"plan_cpu_s": 0.5, "plan_s": 0.9, "nodes": 3}, calibration)
 
     assert told == {"plan_cpu_s": 0.5, "plan_s": 0.9, "nodes": 3, "plan_cpu_in_calibrations": 25.0, **calibration}
+
+
+def test_a_bench_may_have_timed_a_calibration_of_its_own() -> None:
+    told = in_calibrations({"plan_cpu_s": 0.5, "plan_cpu_in_calibrations": 20.0}, {"calibration_python_s": 0.02})
+
+    assert told == {"plan_cpu_s": 0.5, "plan_cpu_in_calibrations": 20.0, "calibration_python_s": 0.02}
 
 
 def test_a_calibration_takes_time_of_both_kinds() -> None:
