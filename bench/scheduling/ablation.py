@@ -31,6 +31,8 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
 from shared.core.scheduling_terms.resources import Resources
+from shared.core.solver.packing.item_types import BinTypes
+from shared.core.solver.packing.packing import Packing
 
 _ROOT: Final = "shared.core.solver."
 _BOUGHT: Final = (CapacityType.SPOT, CapacityType.ON_DEMAND)
@@ -111,6 +113,18 @@ def _one_exponent() -> None:
     _set("packing.knapsack", _FEW=few._replace(exponents=(0.2,)))
 
 
+def _only_used_patterns() -> None:
+    improve = _module("column_generation.improve")
+    original = improve.improved
+
+    def improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: bool) -> Packing | None:
+        greedy.filled.clear()
+        found: Packing | None = original(base, greedy, bin_types, is_quick=is_quick)
+        return found
+
+    _set("column_generation.improve", improved=improved)
+
+
 class _NoSearch:
     def __init__(self, _insertion: object) -> None:
         """Need nothing."""
@@ -129,6 +143,7 @@ MECHANISMS: Final = {
     "column-generation-in-first-plans": Mechanism(
         lambda: _set("pattern_packing", _are_units_short=_nothing), ("pattern_packing:_are_units_short",)
     ),
+    "unused-patterns-as-columns": Mechanism(_only_used_patterns, ()),
     "dives": Mechanism(lambda: _set(_IMPROVE, _DIVES=3), (f"{_IMPROVE}:rounded", f"{_IMPROVE}:_fix")),
     "ruin-and-recreate": Mechanism(lambda: _set(_IMPROVE, _TURNS=0), (f"{_IMPROVE}:_rebuilt", f"{_IMPROVE}:_part")),
     "parts-of-patterns-in-dives": Mechanism(

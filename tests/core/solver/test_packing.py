@@ -142,3 +142,20 @@ def test_a_part_of_a_pattern_that_is_below_the_floor_leaves_a_reserved_slot_alon
 
     world.packing.repeat_in_part(world.types.paid[0], ((0, 6),))
     assert uses(world.packing) == [("large", {0: 3}, 1)]
+
+
+def test_a_packing_remembers_also_the_patterns_that_it_filled_and_did_not_use() -> None:
+    """Both sizes are filled, one is bought: the program may still find the other of use (ADR 185)."""
+    world = unpacked(
+        with_demand(
+            plain(fx_type("small", 4, 16, 10, offered=BOUGHT), fx_type("large", 16, 64, 10, offered=BOUGHT)),
+            demand(workload("a", 3000, 12 * GIB), 5),
+        )
+    )
+    fork = world.packing.fork()
+
+    buy_rest(fork, world.types)
+
+    used = {use.bin_type.option.instance_type.name for use in fork.uses if use.bin_type is not None}
+    filled = {bin_type.option.instance_type.name for bin_type, _ in world.packing.filled}
+    assert used < filled

@@ -1,4 +1,4 @@
-"""Column generation: from the patterns of greedy packing to nearly the best combination of any patterns.
+"""Column generation: from the patterns that greedy packing filled to nearly the best combination of any patterns.
 
 The restricted master says how often to use which pattern; its dual prices say what a replica and a unit are worth; the
 pricing problem finds patterns worth more than they cost at these prices; they become columns.
@@ -22,7 +22,7 @@ from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
 
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
-_QUICK_ROUNDS, _QUICK_DIVES = 25, 3  # of a first plan (catalogue-10000, seeds 700 to 723, 3000 to 3023)
+_QUICK_ROUNDS, _QUICK_DIVES = 20, 3  # of a first plan (catalogue-10000, seeds 700 to 723, 3000 to 3023)
 _ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
 _FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
 _WHOLE = 1e-6
@@ -44,6 +44,7 @@ def improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: b
         return None
     master = RestrictedMaster(base)
     master.add((use.bin_type, tuple(sorted(use.pattern.items()))) for use in greedy.uses if use.bin_type is not None)
+    master.add(greedy.filled)
     pricing = PricingProblem(master, base, [*promising(base, bin_types.paid), *bin_types.reserved])
     if not _solved_in_fractions(master, pricing, base, _QUICK_ROUNDS if is_quick else None):
         return None

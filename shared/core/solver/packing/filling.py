@@ -72,6 +72,7 @@ def use_best_first(
             patterns[position] = pattern
             if value <= 0.0:
                 continue
+            packing.filled.append((bin_type, pattern))
             score = -round(value / measure(bin_type), 9)
             if heap and (score, position) > heap[0]:
                 heappush(heap, (score, position))

@@ -68,6 +68,7 @@ class Packing:
         self.left: Sequence[int] = self.knapsack.left
         self.residual = residual.copy()
         self.uses: list[PatternUse] = []
+        self.filled: list[tuple[BinType, Pattern]] = []  # what nodes were filled with, used or not, in all forks
         self.expired = expired
         self.floor = floor
         self.bought = bought  # nodes with room, and who may have it once units are in use
@@ -76,7 +77,7 @@ class Packing:
         """Return a copy that goes on by itself."""
         given = (self.item_types, self.knapsack.values, self.residual, self.expired)
         other = Packing(*given, floor=self.floor, bought=self.bought, left=self.left)
-        other.uses = list(self.uses)
+        other.uses, other.filled = list(self.uses), self.filled
         return other
 
     def follow(self, other: "Packing", *, on_units: bool) -> None:
@@ -84,10 +85,7 @@ class Packing:
         bought = {bin_.uid for bin_, _ in self.bought}
         self.bought = ()
         for use in other.uses:
-            if use.bin_type is None:
-                is_followed = use.bin is not None and use.bin.uid in bought
-            else:
-                is_followed = on_units and not use.is_bought
+            is_followed = on_units and not use.is_bought if use.bin is None else use.bin.uid in bought
             if is_followed:
                 self._add(use)
 
