@@ -158,9 +158,8 @@ def _one(case: str, seed: int, folder: str) -> Figures:
     path = str(Path(folder) / f"{seed}.json")
     figures = fresh("bench.scheduling.scheduler:prepare", case, str(seed), path)
     first = medians([fresh("bench.scheduling.scheduler:ours", path, world.preferences, "first") for _ in range(RUNS)])
-    renamed = {"plan_s": "first_plan_s", "plan_cpu_s": "first_plan_cpu_s"}
-    renamed |= {"solve_s": "first_solve_s", "solve_cpu_s": "first_solve_cpu_s"}
-    renamed |= {f"{name}_cpu_in_calibrations": f"first_{name}_cpu_in_calibrations" for name in ("plan", "solve")}
+    units = ("s", "cpu_s", "cpu_in_calibrations")
+    renamed = {f"{name}_{unit}": f"first_{name}_{unit}" for name in ("plan", "solve") for unit in units}
     figures |= {renamed.get(name, name): value for name, value in first.items() if name != "bound_usd_per_hour"}
     least = _number(first["bound_usd_per_hour"])
     if world.is_polished:
