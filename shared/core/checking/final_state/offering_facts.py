@@ -9,7 +9,7 @@ from typing import NamedTuple
 from shared.core.checking.final_state.numbering import Numbering
 from shared.core.checking.final_state.place_facts import Place, PlaceFacts, place_of
 from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.instance_type import CapacityType, Offering
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
@@ -63,6 +63,7 @@ class OfferingFacts(PlaceFacts):
         self._open: dict[str, tuple[OfferingKey, ...]] = {}
         self._rooms: dict[str, Sequence[int]] = {}
         self._open_places: dict[str, Mapping[str, tuple[Place, ...]]] = {}
+        self._on_demand: dict[tuple[str, str], Sequence[OfferingKey]] = {}
         self._reserved: dict[str, tuple[OfferingKey, ...]] = {}
 
     def offering(self, key: OfferingKey) -> Offering | None:
@@ -134,6 +135,17 @@ class OfferingFacts(PlaceFacts):
                 found.setdefault(key.instance_type, []).append(place_of(key))
             largest_first = sorted(found, key=lambda name: (-self.types[name].allocatable[CPU], name))
             known = self._open_places[pool.name] = {name: tuple(found[name]) for name in largest_first}
+        return known
+
+    def sold_on_demand(self, pool: NodePool, instance_type: InstanceType) -> Sequence[OfferingKey]:
+        """Return what can be bought of a type now, for a pool that may have it, the cheapest first."""
+        known = self._on_demand.get((pool.name, instance_type.name))
+        if known is None:
+            node_class = self._launching(pool)
+            places = [(it.zone, it.zone_id, it.capacity_type) for it in instance_type.offerings]
+            keys = [OfferingKey(instance_type.name, *place) for place in places if CapacityType.ON_DEMAND in place]
+            sold = [key for key in keys if node_class is not None and self._sale_problem(node_class, key) is None]
+            known = self._on_demand[pool.name, instance_type.name] = sorted(sold, key=self.price_atto_usd)
         return known
 
     def ever_offered(self, pool: NodePool) -> Iterator[tuple[str, Iterable[Place]]]:
