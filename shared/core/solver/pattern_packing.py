@@ -10,6 +10,7 @@ from shared.core.solver.packing.disaggregation import Disaggregation
 from shared.core.solver.packing.filling import fill_existing
 from shared.core.solver.packing.item_types import BinTypes, build_item_types
 from shared.core.solver.packing.item_values import add_slot_value, item_values
+from shared.core.solver.packing.knapsack import GreedyKnapsack
 from shared.core.solver.packing.packing import ItemFloor, Packing
 from shared.core.solver.problem.components import Component
 from shared.core.solver.problem.groups import Group
@@ -60,7 +61,7 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     add_slot_value(values, item_types, bin_types)
     room, bought = _with_room(state.bins, bin_types, insertion.candidates.substitutes)
     floor = ItemFloor(policy.reserved_floor_percent, bin_types.buyable)
-    base = Packing(item_types, values, state.residual, policy.expired, floor=floor, bought=bought)
+    base = Packing(GreedyKnapsack(item_types, values), state.residual, policy.expired, floor=floor, bought=bought)
     fill_existing(base, room)
     best = completed(base, bin_types)
     if (policy.with_certificate or _are_units_short(best, bin_types)) and not policy.expired():

@@ -78,6 +78,21 @@ def test_the_bound_falls_when_those_who_pay_most_have_their_place() -> None:
     assert knapsack.bound(room, world.packing.active) < before / 2
 
 
+def test_what_a_fork_packs_is_left_to_the_packing_that_it_came_from() -> None:
+    """Orders of items are found once for both, but who is left in them is each one's own."""
+    few, many = demand(workload("few", 1000, GIB), 1), demand(workload("many", 1000, 2 * GIB), 9)
+    world = unpacked(with_demand(plain(fx_type("node", 8, 64, 50, offered=BOUGHT)), few, many))
+    room, everybody = (8000, 64 * GIB, 50), world.packing.active
+    before = world.packing.knapsack.fill(room, everybody)
+
+    fork = world.packing.fork()
+    buy_rest(fork, world.types)
+
+    assert (sum(fork.left), sum(world.packing.left)) == (0, 10)
+    assert fork.knapsack.fill(room, everybody) == (0.0, ())
+    assert world.packing.knapsack.fill(room, everybody) == before
+
+
 def test_nodes_are_bought_by_value_for_money_and_shrunk_to_what_they_hold() -> None:
     small, large = fx_type("small", 2, 8, 10, offered=BOUGHT), fx_type("large", 8, 32, 10, offered=BOUGHT)
     world = unpacked(with_demand(plain(small, large), demand(workload(cpu=1500, memory=GIB), 6)))

@@ -8,6 +8,7 @@ from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.new_nodes import Strategy
 from shared.core.solver.packing.item_types import BinTypes, ItemType, build_item_types
 from shared.core.solver.packing.item_values import item_values
+from shared.core.solver.packing.knapsack import GreedyKnapsack
 from shared.core.solver.packing.packing import ItemFloor, Packing
 from shared.core.solver.problem.catalogue import OptionCatalogue
 from shared.core.solver.problem.groups import gather
@@ -48,7 +49,9 @@ def unpacked(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> Bins:
     types = BinTypes(state, items, policy.overhead_atto_usd)
     values = item_values(items, types.paid, types.reserved, types.eligibility)
     floor = ItemFloor(policy.reserved_floor_percent, types.buyable)
-    return Bins(items, types, values, Packing(items, values, state.residual, policy.expired, floor=floor))
+    return Bins(
+        items, types, values, Packing(GreedyKnapsack(items, values), state.residual, policy.expired, floor=floor)
+    )
 
 
 def uses(packing: Packing) -> list[tuple[str, dict[int, int], int]]:

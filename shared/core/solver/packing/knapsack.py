@@ -9,6 +9,7 @@ look-up however many items there are.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from copy import copy
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -41,7 +42,7 @@ class _Ranking:
 
     __slots__ = ("_digits", "_item_type_count", "_known", "_live", "_rank", "by_cpu", "by_memory", "order")
 
-    def __init__(self, order: Sequence[int], cpu: Sequence[int], memory: Sequence[int], active: int) -> None:
+    def __init__(self, order: Sequence[int], cpu: Sequence[int], memory: Sequence[int]) -> None:
         self.order = order
         self._item_type_count = len(cpu)
         self._rank = {index: rank for rank, index in enumerate(order)}
@@ -50,7 +51,13 @@ class _Ranking:
         self._known: dict[int, int] = {}
         self.by_cpu = prefix_masks([cpu[index] for index in order])
         self.by_memory = prefix_masks([memory[index] for index in order])
-        self._live = self._ranked(active)
+        self._live = -1
+
+    def among(self, active: int) -> "_Ranking":
+        """Return the same order for a packing that has these items left."""
+        other = copy(self)
+        other._live = self._ranked(active)
+        return other
 
     def _ranked(self, mask: int) -> int:
         """Return a mask over items in this order."""
@@ -110,10 +117,10 @@ class GreedyKnapsack:
     """Fills nodes from what is left of each item. ``left`` is for everybody to read; only :meth:`take` changes it."""
 
     # Branches: a table a line, each a comprehension.
-    def __init__(self, item_types: Sequence[ItemType], values: Sequence[float], left: Sequence[int]) -> None:
+    def __init__(self, item_types: Sequence[ItemType], values: Sequence[float]) -> None:
         self.item_types = item_types
-        self.left = list(left)
-        self.active = sum([1 << index for index, count in enumerate(left) if count])
+        self.left: list[int] = [item_type.count for item_type in item_types]
+        self.active = sum([1 << item_type.index for item_type in item_types if item_type.count])
         self.requests = [item_type.request for item_type in item_types]
         # A replica without requests still takes a pod; a tiny amount keeps densities finite.
         self.cpu, self.memory, self.pods = ([max(1, request[at]) for request in self.requests] for at in range(3))
@@ -128,11 +135,12 @@ class GreedyKnapsack:
         # How much of accelerators each asks for, as a part of what the largest asks for; 1 for none.
         largest = [max(amounts) for amounts in list(zip(*self.requests, strict=True))[3:]]
         self._special_share = [largest_share(request[3:], largest) or 1.0 for request in self.requests]
+        self._orders: dict[object, _Ranking] = {}  # of all items, by values, weights and rate: for all forks
         self.reprice(values)
 
     def reprice(self, values: Sequence[float]) -> None:
         """Go on with other values."""
-        self.values = list(values)
+        self.values = tuple(values)
         # Replicas with rules about hosts need many nodes: they are chosen early, while every node has room for one.
         self.urgency = [
             value * (_URGENT if item_type.host is not None else 1.0)
@@ -142,6 +150,13 @@ class GreedyKnapsack:
             weights: [None] * len(_RATES) for weights in (_MANY, _FEW, _DENSITY)
         }
         self._prices: dict[int, list[tuple[float, float]]] = {}  # by mask of items, then rate
+
+    def fork(self) -> "GreedyKnapsack":
+        """Return a copy that goes on by itself."""
+        other = copy(self)
+        other.left = list(self.left)
+        other.reprice(self.values)
+        return other
 
     def take(self, index: int, count: int) -> None:
         """Take replicas of an item from what is left."""
@@ -156,9 +171,11 @@ class GreedyKnapsack:
     def _ranking(self, weights: _ScoreWeights, rate: int) -> _Ranking:
         known = self._rankings[weights][rate]
         if known is None:
-            plain = list(iter_bits(self.plain & self.active))
-            plain.sort(key=_score(self, _RATES[rate], weights))
-            known = self._rankings[weights][rate] = _Ranking(plain, self.cpu, self.memory, self.active)
+            key = self.values, weights, rate
+            if key not in self._orders:
+                plain = sorted(iter_bits(self.plain), key=_score(self, _RATES[rate], weights))
+                self._orders[key] = _Ranking(plain, self.cpu, self.memory)
+            known = self._rankings[weights][rate] = self._orders[key].among(self.active)
         return known
 
     def bound(self, size: Vector, mask: int) -> float:

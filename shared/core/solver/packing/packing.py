@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import sub
 
-from shared.core.solver.packing.item_types import BinType, ItemType
+from shared.core.solver.packing.item_types import BinType
 from shared.core.solver.packing.knapsack import GreedyKnapsack, Pattern
 from shared.core.solver.problem.vectors import UNLIMITED, largest_share
 from shared.core.solver.solution.bins import Bin
@@ -52,20 +52,16 @@ class Packing:
 
     def __init__(
         self,
-        item_types: Sequence[ItemType],
-        values: Sequence[float],
+        knapsack: GreedyKnapsack,
         residual: ResidualCapacity,
         expired: Callable[[], bool],
         *,
         floor: ItemFloor = ItemFloor(),
         bought: Sequence[tuple[Bin, int]] = (),
-        left: Sequence[int] | None = None,
     ) -> None:
-        self.item_types = item_types
-        self.knapsack = GreedyKnapsack(
-            item_types, values, [item_type.count for item_type in item_types] if left is None else left
-        )
-        self.left: Sequence[int] = self.knapsack.left
+        self.item_types = knapsack.item_types
+        self.knapsack = knapsack
+        self.left: Sequence[int] = knapsack.left
         self.residual = residual.copy()
         self.uses: list[PatternUse] = []
         self.filled: list[tuple[BinType, Pattern]] = []  # what nodes were filled with, used or not, in all forks
@@ -75,8 +71,7 @@ class Packing:
 
     def fork(self) -> "Packing":
         """Return a copy that goes on by itself."""
-        given = (self.item_types, self.knapsack.values, self.residual, self.expired)
-        other = Packing(*given, floor=self.floor, bought=self.bought, left=self.left)
+        other = Packing(self.knapsack.fork(), self.residual, self.expired, floor=self.floor, bought=self.bought)
         other.uses, other.filled = list(self.uses), self.filled
         return other
 
