@@ -144,7 +144,6 @@ MECHANISMS: Final = {
         lambda: _set("pattern_packing", _are_units_short=_nothing), ("pattern_packing:_are_units_short",)
     ),
     "unused-patterns-as-columns": Mechanism(_only_used_patterns, ()),
-    "dives": Mechanism(lambda: _set(_IMPROVE, _DIVES=3), (f"{_IMPROVE}:rounded", f"{_IMPROVE}:_fix")),
     "ruin-and-recreate": Mechanism(lambda: _set(_IMPROVE, _TURNS=0), (f"{_IMPROVE}:_rebuilt", f"{_IMPROVE}:_part")),
     "parts-of-patterns-in-dives": Mechanism(
         lambda: _set("packing.packing", **{"Packing.repeat_in_part": _nothing}),
@@ -215,7 +214,6 @@ CONSTANTS: Final = (
     "insertion.rightsizing:_TYPES_MAX",
     "column_generation.improve:_SLOW_ROUNDS",
     "column_generation.improve:_QUICK_ROUNDS",
-    "column_generation.improve:_QUICK_DIVES",
     "column_generation.pricing:_STEPS",
     "column_generation.pricing:_LEAST_SHARE",
     "column_generation.pricing:_FILLED_MAX",

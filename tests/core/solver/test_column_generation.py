@@ -7,6 +7,7 @@ from shared.core.scheduling_terms import labels
 from shared.core.solver.column_generation import linear_program
 from shared.core.solver.column_generation.improve import improved
 from shared.core.solver.column_generation.pricing import Knapsacks
+from shared.core.solver.column_generation.restricted_master import RestrictedMaster
 from shared.core.solver.packing.buying import buy_rest
 from shared.core.solver.packing.reserved_units import use_reserved
 from tests.core.scheduler.world import (
@@ -72,6 +73,17 @@ def test_the_pricing_problem_finds_patterns_that_are_worth_more_than_a_node_cost
     found = knapsacks.fill([0.4, 0.3], [0.85], [4, 6])
 
     assert ((1, 3),) in [pattern for _, pattern in found]
+
+
+def test_of_equal_patterns_only_a_cheaper_one_becomes_a_column() -> None:
+    narrow, wide = fx_type("narrow", 8, 32, 50, offered=BOUGHT), fx_type("wide", 16, 64, 50, offered=BOUGHT)
+    world = unpacked(with_demand(plain(narrow, wide), demand(workload("any", 3000, GIB), 4)))
+    by_name = {item.option.key.instance_type: item for item in world.types.paid}
+    master, pattern = RestrictedMaster(world.packing), ((0, 2),)
+
+    added = [master.add([(by_name[name], pattern)]) for name in ("wide", "narrow", "wide")]
+
+    assert added == [1, 1, 0]
 
 
 def test_priced_patterns_hold_no_more_carriers_of_a_rule_about_hosts_than_a_node_may() -> None:

@@ -4,7 +4,7 @@ The restricted master says how often to use which pattern; its dual prices say w
 pricing problem finds patterns worth more than they cost at these prices; they become columns.
 
 From fractions to whole numbers: fix whole uses, round some up, ask the program about the rest (diving; Sadykov et al.
-2019 compare such heuristics). After each dive greedy packing places what is left on a copy, and the best copy stands.
+2019 compare such heuristics). What is left after a few dives greedy packing places.
 
 At last parts of the best packing are taken apart and the program is asked about them again (large neighbourhood search,
 Shaw 1998). What a packing costs beyond the program's optimum is the sum of what its nodes lose: the reduced costs of
@@ -22,12 +22,11 @@ from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
 
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
-_QUICK_ROUNDS, _QUICK_DIVES = 20, 3  # of a first plan (catalogue-10000, seeds 700 to 723, 3000 to 3023)
+_QUICK_ROUNDS = 25  # of a first plan (catalogue-10000, seeds 0 to 5, 3000 to 3031)
 _ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
-_FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
 _WHOLE = 1e-6
 _ROUNDED_UP = 10  # one in so many patterns in use is rounded up when none is whole
-_DIVES = 6  # each time
+_DIVES = 3  # after fewer the greedy pass has too much to place, after more it is no better
 # Chosen with catalogue-10000, seeds 701 to 759.
 _TURNS = 3
 _NEAR = 1.005  # a packing that costs no more than this times the program's optimum is left as it is
@@ -38,19 +37,17 @@ _OTHERS = 3  # and one in so many of the others, in each turn others of them
 def improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: bool) -> Packing | None:
     """Return a packing from the greedy one's patterns and better ones; None with too many items or no solution.
 
-    ``base`` has only existing nodes filled. ``is_quick`` ends after so many rounds and dives, near its optimum or not.
+    ``base`` has only existing nodes filled. ``is_quick`` ends after so many rounds, near the program's optimum or not.
     """
     if len(base.item_types) > _ITEM_TYPES_MAX:
         return None
     master = RestrictedMaster(base)
     master.add((use.bin_type, tuple(sorted(use.pattern.items()))) for use in greedy.uses if use.bin_type is not None)
-    master.add(greedy.filled)
+    master.add(sorted(greedy.filled, key=lambda filled: filled[0].price))
     pricing = PricingProblem(master, base, [*promising(base, bin_types.paid), *bin_types.reserved])
     if not _solved_in_fractions(master, pricing, base, _QUICK_ROUNDS if is_quick else None):
         return None
-    if is_quick:
-        return rounded(master, base, bin_types, dives_max=_QUICK_DIVES)
-    return _rebuilt(master, base, bin_types)
+    return (_rounded if is_quick else _rebuilt)(master, base, bin_types)
 
 
 def _solved_in_fractions(
@@ -70,30 +67,23 @@ def is_done(costs: Sequence[float]) -> bool:
     return len(costs) > _SLOW_ROUNDS and costs[-1 - _SLOW_ROUNDS] - costs[-1] < _SLOW * costs[-1]
 
 
-def rounded(master: RestrictedMaster, base: Packing, bin_types: BinTypes, *, dives_max: int) -> Packing:
-    """Fix whole uses and ask again, until nothing is whole that matters; the greedy packs the rest."""
+def _rounded(master: RestrictedMaster, base: Packing, bin_types: BinTypes) -> Packing:
+    """Fix whole uses and ask again, a few times; the greedy packs the rest."""
     packing = base.fork()
-    best: Packing | None = None
-    for dive in range(dives_max):
+    for _ in range(_DIVES):
         master.keep(packing)
         if not packing.active or packing.expired() or not master.program.solve():
             break
         _fix(master, packing)
-        if dive >= _FINISHED_FROM:
-            finished = completed(packing, bin_types)
-            best = finished if best is None else min(best, finished, key=Packing.quality)
-    return best or completed(packing, bin_types)
+    return completed(packing, bin_types)
 
 
 def _fix(master: RestrictedMaster, packing: Packing) -> None:
     """Take patterns as often as they are used wholly, and round up those nearest to one more use."""
-    used = [(-count, position) for position, count in enumerate(master.counts()) if count > _WHOLE]
-    parts = []
-    for negative, position in sorted(used):
-        wanted = floor(_WHOLE - negative)
-        packing.repeat(*master.patterns[position], wanted)
-        parts.append((wanted + negative, position))
-    parts.sort()
+    used = sorted([(-count, position) for position, count in enumerate(master.counts()) if count > _WHOLE])
+    for negative, position in used:
+        packing.repeat(*master.patterns[position], floor(_WHOLE - negative))
+    parts = sorted([(floor(_WHOLE - negative) + negative, position) for negative, position in used])
     for _, position in parts[: -(-len(parts) // _ROUNDED_UP)]:
         bin_type, pattern = master.patterns[position]
         # A reserved unit costs nothing more, so part of a pattern is worth a whole one; other nodes must be full.
@@ -104,12 +94,11 @@ def _fix(master: RestrictedMaster, packing: Packing) -> None:
 def _rebuilt(master: RestrictedMaster, base: Packing, bin_types: BinTypes) -> Packing:
     """Return the best packing that diving finds, at first from the whole program and then from parts of it."""
     duals, near = master.program.duals(), base.cost() + _NEAR * master.program.objective()
-    best = rounded(master, base, bin_types, dives_max=_DIVES)
+    best = _rounded(master, base, bin_types)
     for turn in range(_TURNS):
         if base.expired() or best.cost() <= near:
             break
-        found = rounded(master, _part(master, duals, base, best, turn), bin_types, dives_max=_DIVES)
-        best = min(best, found, key=Packing.quality)
+        best = min(best, _rounded(master, _part(master, duals, base, best, turn), bin_types), key=Packing.quality)
     return best
 
 
@@ -118,14 +107,10 @@ def _part(master: RestrictedMaster, duals: Sequence[float], base: Packing, best:
     part = base.fork()
     launched = [(use.bin_type, tuple(sorted(use.pattern.items())), use.count) for use in best.uses if use.bin_type]
     master.add((bin_type, pattern) for bin_type, pattern, _ in launched)
-    losses = []
-    for bin_type, pattern, count in launched:
-        loss = count * master.reduced_cost(duals, bin_type, pattern)
-        losses.append((-loss, bin_type.option.index, pattern, bin_type, count))
-    losses.sort(key=lambda item: item[:3])
-    wanted = _LOSS * sum(loss for loss, *_ in losses)
-    lost = 0.0
-    for position, (loss, _, pattern, bin_type, count) in enumerate(losses):
+    losses = [-count * master.reduced_cost(duals, bin_type, pattern) for bin_type, pattern, count in launched]
+    ranked = sorted(zip(losses, launched, strict=True), key=lambda item: (item[0], item[1][0].option.index, item[1][1]))
+    wanted, lost = _LOSS * sum(losses), 0.0
+    for position, (loss, (bin_type, pattern, count)) in enumerate(ranked):
         if lost <= wanted and position % _OTHERS != turn % _OTHERS:
             part.repeat(bin_type, pattern, count)
         else:

@@ -19,9 +19,10 @@ from shared.core.solver.problem.vectors import UNLIMITED
 # Shares of resources at which a pattern is bounded: any of them bounds, the least counts. CPU and memory in fine steps.
 _STEPS = 8
 _LEAST_SHARE = 0.02
+_AT_ONCE = 256  # bin types of which all bounds are found at once: the arrays of more no longer fit into the cache
 _PROMISING_MAX = 4  # bin types for the same eligible items that are filled in each round
 _PROMISING = 0.85  # less than this part of its price at the prices of fractions: a bin type is left out
-_FILLED_MAX = 60  # bin types that are filled in a round: partial pricing (catalogue-10000, seeds 3000 to 3023)
+_FILLED_MAX = 90  # bin types that are filled in a round: partial pricing (catalogue-10000, seeds 3000 to 3023)
 _TINY = 1e-12  # so that nothing is divided by nothing
 _REDUCED_COST_RATIO = 1.0005  # a pattern must be worth this much more than it costs: less is rounding
 
@@ -48,16 +49,14 @@ class Knapsacks:
         self._fitting_by_rank = [(asked, rank < np.arange(len(asked) + 1)[:, None]) for asked, rank in ranked]
         self.eligible &= self._fitting(self.sizes) & (self._caps[self._rule] > 0)
         self.parts = self.requests.T.astype(float)  # by resource, then item
-        self.whole = np.maximum(self.sizes, 1).astype(float)
-        self._directions = _directions(width)
+        self._directions, whole = _directions(width), np.maximum(self.sizes, 1)
+        # By direction: which part of a node (row) an item (column) takes; no end of it where the item may not run.
+        taken = (self._directions[:, None] / whole) @ self.parts
+        self._taken = np.where(self.eligible, np.maximum(taken, _TINY), np.inf)
 
     def bounds(self, values: Sequence[float]) -> tuple[Array, Array]:
         """Return, by bin type, a value that no pattern exceeds, and the shares of resources which show that."""
-        worth = np.array(values)
-        takers, parts = self.eligible & (worth > 0), self.parts / np.where(worth > 0, worth, 1.0)
-        bounds = [
-            (takers / np.maximum((direction / self.whole) @ parts, _TINY)).max(axis=1) for direction in self._directions
-        ]
+        bounds = [(np.array(values) / taken).max(axis=1) for taken in self._taken]
         return np.min(bounds, axis=0), self._directions[np.argmin(bounds, axis=0)]
 
     def _fitting(self, free: Array) -> Array:
@@ -150,7 +149,8 @@ class PricingProblem:
 
 def promising(base: Packing, paid: Sequence[BinType]) -> list[BinType]:
     """Return the few bin types for the same items that can hold the most value for their price."""
-    bounds, _ = Knapsacks(base.item_types, paid).bounds(base.knapsack.values)
+    parts = [paid[at : at + _AT_ONCE] for at in range(0, len(paid), _AT_ONCE)]
+    bounds = [bound for part in parts for bound in Knapsacks(base.item_types, part).bounds(base.knapsack.values)[0]]
     ratios = [(float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)]
     ratios.sort(key=lambda pair: (-pair[0], pair[1].option.index))
     kept: dict[tuple[int, str], list[BinType]] = {}

@@ -28,7 +28,7 @@ class RestrictedMaster:
         self.program = LinearProgram(rows)
         self.program.add([(_UNPLACED, INFINITY, [(index, 1.0)]) for index in range(self._items)])
         self.patterns: list[tuple[BinType, Pattern]] = []
-        self._seen: set[tuple[int, Pattern]] = set()
+        self._least_price: dict[object, float] = {}  # of columns with the same entries
 
     def row_entries(self, bin_type: BinType) -> list[tuple[int, float]]:
         """Return the rows, beside demand, in which a node of the bin type counts, with how much."""
@@ -38,13 +38,13 @@ class RestrictedMaster:
         return entries if option.reservation is None else [*entries, (self._row_of["", option.unit_key], 1.0)]
 
     def add(self, patterns: Iterable[tuple[BinType, Pattern]]) -> int:
-        """Add those patterns that are not known; return how many were new."""
+        """Add the patterns that are not known at such a price; return how many that were."""
         columns: list[Column] = []
         for bin_type, pattern in patterns:
-            key = (bin_type.option.index, pattern)
-            if key not in self._seen:
-                self._seen.add(key)
-                columns.append((bin_type.price, INFINITY, [*pattern, *self.row_entries(bin_type)]))
+            entries = (*pattern, *self.row_entries(bin_type))
+            if bin_type.price < self._least_price.get(entries, INFINITY):
+                self._least_price[entries] = bin_type.price
+                columns.append((bin_type.price, INFINITY, entries))
                 self.patterns.append((bin_type, pattern))
         self.program.add(columns)
         return len(columns)
