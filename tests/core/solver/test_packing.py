@@ -93,6 +93,15 @@ def test_what_a_fork_packs_is_left_to_the_packing_that_it_came_from() -> None:
     assert world.packing.knapsack.fill(room, everybody) == before
 
 
+def test_fewer_carriers_a_node_in_a_fork_are_as_many_as_before_elsewhere() -> None:
+    packing = unpacked(with_demand(plain(fx_type("node", 8, 64, 50, offered=BOUGHT)), demand(workload(), 1))).packing
+    before = dict(packing.knapsack.host_caps)
+
+    packing.fork().knapsack.host_caps.update(dict.fromkeys(before, 0))
+
+    assert packing.knapsack.host_caps == before
+
+
 def test_nodes_are_bought_by_value_for_money_and_shrunk_to_what_they_hold() -> None:
     small, large = fx_type("small", 2, 8, 10, offered=BOUGHT), fx_type("large", 8, 32, 10, offered=BOUGHT)
     world = unpacked(with_demand(plain(small, large), demand(workload(cpu=1500, memory=GIB), 6)))

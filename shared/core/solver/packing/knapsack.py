@@ -131,7 +131,8 @@ class GreedyKnapsack:
         self._carriers = dict.fromkeys(self.hosts, 0)  # of rules about hosts
         for index, number in enumerate(self.hosts):
             self._carriers[number] |= 1 << index
-        self.host_caps = {_NO_RULE: UNLIMITED} | {it.host.number: it.host.cap for it in item_types if it.host}
+        self._places = {_NO_RULE: UNLIMITED} | {it.host.number: it.host.cap for it in item_types if it.host}
+        self.host_caps = dict(self._places)
         # How much of accelerators each asks for, as a part of what the largest asks for; 1 for none.
         largest = [max(amounts) for amounts in list(zip(*self.requests, strict=True))[3:]]
         self._special_share = [largest_share(request[3:], largest) or 1.0 for request in self.requests]
@@ -154,7 +155,7 @@ class GreedyKnapsack:
     def fork(self) -> "GreedyKnapsack":
         """Return a copy that goes on by itself."""
         other = copy(self)
-        other.left = list(self.left)
+        other.left, other.host_caps = list(self.left), dict(self._places)
         other.reprice(self.values)
         return other
 
