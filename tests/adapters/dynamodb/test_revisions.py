@@ -29,6 +29,8 @@ class Reads:
         self.rows: Counter[str] = Counter()  # that were asked for by key
         self.scans: list[Mapping[str, Any]] = []
         self.stands_still = False
+        self.entries_beside = 0  # that a page has read beside those it shows, as in a large index
+        self.segments: list[int] = []  # that were asked for
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -43,8 +45,11 @@ class Reads:
         return self if operation == "scan" else self._client.get_paginator(operation)
 
     def paginate(self, **request: Any) -> Sequence[Any]:
+        if "Segment" in request:
+            self.segments.append(request["Segment"])
         if not (self.stands_still and self.scans):
-            self.scans = list(self._client.get_paginator("scan").paginate(**request))
+            pages = self._client.get_paginator("scan").paginate(**request)
+            self.scans = [page | {"ScannedCount": page["ScannedCount"] + self.entries_beside} for page in pages]
         return self.scans
 
     def asked(self) -> list[str]:
@@ -89,6 +94,23 @@ def test_only_what_has_changed_is_read(stores: Stores, reads: Reads) -> None:
     assert [claim.id for claim in found] == ["nc-1", "nc-2", "nc-4"]
     assert found[:2] == (one, two)
     assert reads.asked() == ["nc-2", "nc-4"], "what has ended is in the index no more"
+
+
+def test_a_large_index_is_read_in_parts_and_lists_the_same(stores: Stores, reads: Reads) -> None:
+    reads.entries_beside = 16_000
+    add(stores, *(f"nc-{number:02}" for number in range(12)))
+    first = stores.node_claims.list_live()
+    assert [claim.id for claim in first] == [f"nc-{number:02}" for number in range(12)]
+    assert reads.segments == [], "how large it is, the first listing finds"
+
+    for at in (0, 5, 11):  # ends and in between
+        move(stores, first[at], ClaimState.FAILED)
+    add(stores, "nc-", "nc-055", "nc-99")
+
+    listed = [claim.id for claim in stores.node_claims.list_live()]
+    kept = {claim.id for claim in first} - {first[at].id for at in (0, 5, 11)}
+    assert listed == sorted(kept | {"nc-", "nc-055", "nc-99"})
+    assert reads.segments == [*range(8)]
 
 
 def test_a_row_is_never_older_than_its_index_and_ends_with_it(stores: Stores, reads: Reads) -> None:

@@ -245,24 +245,6 @@ def test_a_listing_shows_what_has_changed_since_the_last_one(stores: Stores) -> 
     assert stores.node_claims.list_live() == (one, moved)
 
 
-def test_a_listing_in_parts_is_the_same_listing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.adapters.dynamodb.revisions._PARTS_FROM", 1)
-    for number in range(12):
-        claim = node_claim(f"nc-{number:02}", placements=(), lease=None)
-        stores.node_claims.commit(PlannedCommit(claims=(claim,)))
-    first = stores.node_claims.list_live()
-    assert [claim.id for claim in first] == [f"nc-{number:02}" for number in range(12)]
-
-    for at in (0, 5, 11):  # ends and in between
-        stores.node_claims.save(replace(first[at], state=ClaimState.FAILED), expected_revision=1)
-    for claim_id in ("nc-", "nc-055", "nc-99"):
-        stores.node_claims.commit(PlannedCommit(claims=(node_claim(claim_id, placements=(), lease=None),)))
-
-    listed = [claim.id for claim in stores.node_claims.list_live()]
-    kept = {claim.id for claim in first} - {first[at].id for at in (0, 5, 11)}
-    assert listed == sorted(kept | {"nc-", "nc-055", "nc-99"})
-
-
 def test_workloads_with_replicas_are_as_they_are_whatever_was_read_before(stores: Stores) -> None:
     observe(stores, 8, 0)
     submit(stores)

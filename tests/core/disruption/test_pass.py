@@ -6,14 +6,12 @@ from datetime import timedelta
 import pytest
 
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
-from shared.core.disruption.effort import EFFORT_A_PASS
+from shared.core.disruption.effort import EFFORT_A_PASS, effort_a_pass
 from shared.core.model.node_claim import ClaimState
 from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
 from shared.core.model.plan import Plan
-from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.workload import Demand
-from shared.core.scheduler import solve
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
@@ -96,20 +94,21 @@ def test_what_a_pass_has_no_effort_for_waits() -> None:
     assert [command.claim_ids for command in it.decide().commands] == [("roomy",)]
 
 
-def test_one_look_at_a_large_fleet_leaves_effort_to_move_something(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.core.disruption.effort.EFFORT_A_PASS", 30)
-    monkeypatch.setattr("shared.core.disruption.effort._LAUNCHING", 0)
-    it = fleet()
+def test_a_pass_over_a_large_fleet_can_look_at_each_node_six_times() -> None:
+    assert effort_a_pass(500) == effort_a_pass(5_000) == EFFORT_A_PASS
+    assert effort_a_pass(50_000) == 6 * 50_000
+
+
+@pytest.mark.parametrize(("effort", "moves"), [(1_000, False), (2_000, True)])
+def test_what_a_look_at_waiting_demand_leaves_of_the_effort_is_for_moves(effort: int, *, moves: bool) -> None:
+    it = fleet(effort=effort)
     for number in range(40):
         it.add_node(f"n{number:02}", "large", ON_DEMAND, {"default/tiny": 1})
-    waiting = replace(it.snapshot(), demands=(Demand(WORK["default/tiny"], 1, NOW),))  # which costs a first look
-    given = DisruptionInput(waiting, it.claims, {("default", reason): 40 for reason in DisruptionReason})
 
-    def ask(snapshot: Snapshot) -> Plan:
-        return solve(snapshot, now=NOW, policy=SchedulingPolicy())
+    waiting = (Demand(WORK["default/tiny"], 1, NOW),)  # where it will go is looked at first: it may need a launch
 
-    assert decide_disruption(given, ask, now=NOW).commands
-    assert not decide_disruption(given, ask, now=NOW, effort=30).commands
+    assert bool(it.decide(waiting).commands) is moves
+    assert it.decide().commands, "without it either suffices"
 
 
 def test_drift_leaves_half_of_the_effort_to_consolidation() -> None:
