@@ -150,7 +150,6 @@ MECHANISMS: Final = {
         ("packing.packing:Packing.repeat_in_part",),
     ),
     "topping-up": Mechanism(lambda: _set("packing.buying", top_up=_nothing), ("packing.filling:top_up",)),
-    "fitting-sizes": Mechanism(lambda: _set("packing.buying", _fit_sizes=_nothing), ("packing.buying:_fit_sizes",)),
     "thinning-sizes": Mechanism(
         lambda: _set("packing.item_types", _thinned=partial(sorted, key=attrgetter("option.index"))),
         ("packing.item_types:_thinned",),

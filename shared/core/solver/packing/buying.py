@@ -1,6 +1,5 @@
-"""Completing a packing greedily; nodes are bought by value for money, and then each is made as small as may be."""
+"""Completing a packing greedily; nodes are bought by value for money."""
 
-from bisect import bisect_left
 from operator import attrgetter
 
 from shared.core.solver.packing.filling import fill_existing, top_up, use_best_first
@@ -9,7 +8,7 @@ from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import open_one_per_node
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.packing.reserved_units import use_reserved
-from shared.core.solver.problem.vectors import iter_bits, mask_of
+from shared.core.solver.problem.vectors import mask_of
 
 
 def completed(packing: Packing, bin_types: BinTypes) -> Packing:
@@ -29,7 +28,6 @@ def buy_rest(packing: Packing, bin_types: BinTypes) -> None:
     if packing.active:
         open_one_per_node(packing, bin_types)
         _buy(packing, bin_types)
-    _fit_sizes(packing, bin_types)
 
 
 def _buy(packing: Packing, bin_types: BinTypes) -> None:
@@ -44,17 +42,3 @@ def _buy(packing: Packing, bin_types: BinTypes) -> None:
         return packing.knapsack.bound(bin_type.option.allocatable, bin_type.eligible & among) / bin_type.price
 
     use_best_first(packing, among, bin_types.paid, bound, attrgetter("price"), fill, expired=packing.expired)
-
-
-def _fit_sizes(packing: Packing, bin_types: BinTypes) -> None:
-    """Move each bought pattern to the cheapest bin type that holds it."""
-    prices = [item.price for item in bin_types.unthinned]
-    for position, use in enumerate(packing.uses):
-        if use.bin_type is None or not use.is_bought:
-            continue
-        mask = mask_of(use.pattern)
-        load = [-amount for amount in packing.room_beside(use.pattern, [0] * len(use.size))]
-        cheaper = (1 << bisect_left(prices, use.bin_type.price)) - 1
-        for other in map(bin_types.unthinned.__getitem__, iter_bits(bin_types.unthinned_sizes.holding(load) & cheaper)):
-            if not mask & ~other.eligible and packing.move(position, other):
-                break

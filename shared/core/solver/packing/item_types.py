@@ -12,7 +12,7 @@ from operator import attrgetter, or_
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group
-from shared.core.solver.problem.vectors import Sizes, Vector, mask_of, prefix_masks
+from shared.core.solver.problem.vectors import Vector, mask_of, prefix_masks
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.substitutes import Substitutes
@@ -177,7 +177,6 @@ class BinTypes:
                     if key not in cheapest or option.price < cheapest[key].option.price:
                         cheapest[key] = BinType(option, accepting & allowed, (option.price + overhead) / 1e18)
         self.unthinned = sorted(cheapest.values(), key=lambda item: (item.price, item.option.index))
-        self.unthinned_sizes = Sizes(item.option.allocatable for item in self.unthinned)
         self.paid = _thinned(self.unthinned)
         fitting = self.eligibility.fitting
         self.holders = [(item, item.eligible & fitting(item.option.allocatable)) for item in self.unthinned]
@@ -187,7 +186,7 @@ class BinTypes:
         return next((item.price for item, held in self.holders if held >> item_type.index & 1), inf)
 
 
-# Sizes closer than this to the next smaller one are left out while packing (a node is fitted to its pattern later).
+# Sizes closer than this to the next smaller one are left out while packing: less time for plans as cheap in the mean.
 _SIZE_STEP = 1.12
 
 

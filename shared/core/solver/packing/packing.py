@@ -119,16 +119,6 @@ class Packing:
         if part and not self.is_kept_off(bin_type, part):
             self.repeat(bin_type, part, 1)
 
-    def move(self, position: int, other: BinType) -> bool:
-        """Launch another bin type for the use at a position, if limits leave enough nodes; return whether they did."""
-        use = self.uses[position]
-        assert use.bin_type is not None
-        self.residual.take(use.bin_type.option, -use.count)
-        is_possible = self.residual.nodes_left(other.option) >= use.count
-        self.uses[position] = replace(use, bin_type=other) if is_possible else use
-        self.residual.take((other if is_possible else use.bin_type).option, use.count)
-        return is_possible
-
     def extend(self, position: int, pattern: Pattern) -> None:
         """Put a further pattern on the nodes of a use, or on some of them if demand does not last for all."""
         use = self.uses[position]
