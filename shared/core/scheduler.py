@@ -110,7 +110,7 @@ def _solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
 
 
 def _best(start: Callable[[], PartialPlan], candidates: Candidates) -> PartialPlan:
-    """Decide by the first strategy; while something is left over by the others too, at last with exchanges."""
+    """Decide by the first strategy; while something is left over by the others too, then by neighbourhood search."""
     best, used = _decided(start, candidates, _STRATEGIES[0]), _STRATEGIES[0]
     if not _is_worth_retrying(best):
         return best
@@ -267,9 +267,8 @@ def _insert_leftovers(insertion: Insertion, groups: Sequence[Group]) -> None:
     """Try what is left over again, at last in reserved slots that a floor kept for more."""
     _insert_again(insertion, groups)
     if insertion.state.catalogue.policy.reserved_floor_percent:
-        insertion.new_nodes.has_floor = False
-        _insert_again(insertion, groups)
-        insertion.new_nodes.has_floor = True
+        with insertion.new_nodes.without_floor():
+            _insert_again(insertion, groups)
 
 
 def _insert_again(insertion: Insertion, groups: Sequence[Group]) -> None:

@@ -86,15 +86,15 @@ class Knapsacks:
         # A resource that nobody is short of still counts a little, lest it run out unseen.
         weights = np.maximum(shares, _LEAST_SHARE)
         places = np.tile(self._caps, (len(rows), 1))
-        takers = self.eligible[rows] & (values > 0) & (most > 0)
+        fitting = self.eligible[rows] & (values > 0) & (most > 0)
         while True:
-            takers &= self._fitting(room)
-            # Worth for what is taken, where a resource counts the more the scarcer it gets on the node.
-            chosen = (takers / ((weights / np.maximum(room, 1)) @ parts)).argmax(axis=1)
-            going = takers[np.arange(len(active)), chosen]
+            fitting &= self._fitting(room)
+            # Item value for what is taken, where a resource counts the more the scarcer it gets on the node.
+            chosen = (fitting / ((weights / np.maximum(room, 1)) @ parts)).argmax(axis=1)
+            going = fitting[np.arange(len(active)), chosen]
             if not going.all():
-                narrowed = (array[going] for array in (active, room, weights, places, takers, chosen))
-                active, room, weights, places, takers, chosen = narrowed
+                narrowed = (array[going] for array in (active, room, weights, places, fitting, chosen))
+                active, room, weights, places, fitting, chosen = narrowed
             if not len(active):
                 return pattern
             each, asked, rule = np.arange(len(active)), self.requests[chosen], self._rule[chosen]
@@ -105,9 +105,9 @@ class Knapsacks:
             pattern[active, chosen] += copies
             places[each, rule] -= copies
             room -= asked * copies[:, None]
-            takers[each, chosen] = pattern[active, chosen] < most[chosen]
+            fitting[each, chosen] = pattern[active, chosen] < most[chosen]
             (full,) = (places[each, rule] == 0).nonzero()
-            takers[full] &= self._rule != rule[full, None]
+            fitting[full] &= self._rule != rule[full, None]
 
 
 def _directions(width: int) -> Array:

@@ -1,6 +1,7 @@
 """Which option a new node for a group should be: free reserved units first, then what is cheapest for a replica."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
@@ -17,8 +18,8 @@ from shared.core.solver.solution.partial_plan import PartialPlan
 class Strategy:
     """A way to go about a solve; others are tried when the usual one leaves something over.
 
-    ``packs``: pack by counts first. ``is_frugal``: spare limits rather than money. ``is_thorough``: make room by
-    exchanges. ``order``: who goes first among equal priorities.
+    ``packs``: pack by counts first. ``is_frugal``: spare limits rather than money. ``is_thorough``: end with
+    neighbourhood search. ``order``: who goes first among equal priorities.
     """
 
     packs: bool = True
@@ -52,25 +53,30 @@ _Offer = tuple[OrderKey, LaunchOption, int]  # with how many copies, and the key
 
 
 class NewNodes:
-    """Chooses new nodes, given what has been decided so far.
-
-    ``has_floor``: so little work leaves a reserved slot alone that it would use less of it than the policy asks for,
-    if it can be bought elsewhere.
-    """
+    """Chooses new nodes, given what has been decided so far."""
 
     def __init__(self, state: PartialPlan, candidates: Candidates, strategy: Strategy) -> None:
         self._state = state
         self._candidates = candidates
         self._strategy = strategy
-        self.has_floor = True
+        self._has_floor = True
         self._open_now = (-1, bytearray())  # as of which change of the residual capacity
 
     def best(self, relaxed: RelaxedGroup, scope: Scope, wanted: int) -> tuple[LaunchOption, int] | None:
         """Return the best option for ``wanted`` replicas, and how many of them one node takes; None without any."""
-        kinds = self._candidates.by_class(relaxed, only_reserved=scope.is_free)
-        offers = chain.from_iterable(self._offers(places, relaxed, scope, wanted) for places in kinds)
+        classes = self._candidates.by_class(relaxed, only_reserved=scope.is_free)
+        offers = chain.from_iterable(self._offers(places, relaxed, scope, wanted) for places in classes)
         best = min(offers, key=itemgetter(0), default=None)
         return None if best is None else best[1:]
+
+    @contextmanager
+    def without_floor(self) -> Iterator[None]:
+        """Let work have reserved slots of which it uses less than the policy asks for: more of it may join."""
+        self._has_floor = False
+        try:
+            yield
+        finally:
+            self._has_floor = True
 
     @property
     def is_frugal(self) -> bool:
@@ -113,7 +119,7 @@ class NewNodes:
     def _is_too_little(self, option: LaunchOption, relaxed: RelaxedGroup, copies: int) -> bool:
         """Whether the floor keeps so few copies off the reserved slot, as they can be bought elsewhere."""
         floor = self._state.catalogue.policy.reserved_floor_percent
-        if not (self.has_floor and floor) or option.reservation is None:
+        if not (self._has_floor and floor) or option.reservation is None:
             return False
         used = largest_share([asked * copies for asked in relaxed.group.request], option.allocatable)
         return 100 * used < floor and any(other.reservation is None for other, _ in self._candidates.of(relaxed))

@@ -58,9 +58,8 @@ def _empty(insertion: Insertion, victim: Bin) -> bool:
     moving = state.empty(victim)
     state.close_bin(victim)  # what it used of limits may be used by a free unit
     standing, floor = len(state.bins), state.catalogue.policy.reserved_floor_percent
-    insertion.new_nodes.has_floor = False  # they may be enough for a slot together
-    is_moved = all(insertion.place_at(relaxed, scope, count) == count for relaxed, count in moving)
-    insertion.new_nodes.has_floor = True
+    with insertion.new_nodes.without_floor():  # they may be enough for a slot together
+        is_moved = all(insertion.place_at(relaxed, scope, count) == count for relaxed, count in moving)
     return is_moved and all(100 * fullness(bin_) >= floor for bin_ in state.bins[standing:] if not bin_.is_paid)
 
 

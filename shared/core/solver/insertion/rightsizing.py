@@ -27,21 +27,21 @@ _TYPES_MAX = 4
 
 
 def rightsize_paid_nodes(insertion: Insertion) -> None:
-    """Launch paid nodes as cheaper types where an exchange of replicas makes room for that, the emptiest first."""
+    """Launch paid nodes as cheaper types where moving or swapping replicas makes room for that, the emptiest first."""
     state = insertion.state
     if len(state.bins) > _NODES_MAX:
         return
-    exchanges = _Exchanges(insertion)
+    swaps = _Swaps(insertion)
     # Under minValues, what a node may be depends on all that it holds.
     is_choosy = insertion.candidates.substitutes.concerns
     paid = [bin_ for bin_ in state.bins if bin_.is_paid and bin_.option and not is_choosy(bin_.option.entry)]
     for bin_ in sorted(paid, key=lambda bin_: (fullness(bin_), bin_.uid)):
-        while exchanges.evaluations_left > 0 and not state.catalogue.policy.expired() and exchanges.shrink(bin_):
+        while swaps.evaluations_left > 0 and not state.catalogue.policy.expired() and swaps.shrink(bin_):
             pass
 
 
-class _Exchanges:
-    """Finds the exchanges that let a node be of a cheaper type."""
+class _Swaps:
+    """Finds the shifts and swaps of replicas that let a node be of a cheaper type (Osman 1993)."""
 
     def __init__(self, insertion: Insertion) -> None:
         self._insertion, self._state = insertion, insertion.state
@@ -53,7 +53,7 @@ class _Exchanges:
         self.evaluations_left = _EVALUATIONS_MAX
 
     def shrink(self, bin_: Bin) -> bool:
-        """Let one of the bin's nodes be cheaper, if an exchange allows it; return whether one did."""
+        """Let one of the bin's nodes be cheaper, if a shift or swap allows it; return whether one did."""
         state = self._state
         assert bin_.option is not None
         load = [size - free for size, free in zip(bin_.option.allocatable, bin_.free, strict=True)]
@@ -63,7 +63,7 @@ class _Exchanges:
                 mark = state.mark()
                 node, home = state.split_bin(bin_, 1), state.split_bin(other, 1)
                 arriving = None if come is None else self._replica(home, come)
-                if self._exchange(node, option, home, self._replica(node, gone), arriving):
+                if self._swap(node, option, home, self._replica(node, gone), arriving):
                     return True
                 state.undo(mark)
         return False
@@ -99,10 +99,8 @@ class _Exchanges:
                     if all(map(le, need, moved)) and all(map(le, moved, free)):
                         yield other, gone, come
 
-    def _exchange(
-        self, node: Bin, option: LaunchOption, other: Bin, gone: RelaxedGroup, come: RelaxedGroup | None
-    ) -> bool:
-        """Have the replicas change places and the node be of the option; return whether every rule allows it."""
+    def _swap(self, node: Bin, option: LaunchOption, other: Bin, gone: RelaxedGroup, come: RelaxedGroup | None) -> bool:
+        """Swap the replicas and change the node to the option; return whether every rule allows it."""
         state, scope = self._state, self._insertion.staying(node, node.levels)
         state.place(node, gone, -1)
         state.change_option(node, option)

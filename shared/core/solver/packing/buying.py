@@ -23,8 +23,7 @@ def completed(packing: Packing, bin_types: BinTypes) -> Packing:
 
 def buy_rest(packing: Packing, bin_types: BinTypes) -> None:
     """Fill what is being bought already, then buy nodes for everything that is left."""
-    bins, packing.bought = packing.bought, ()
-    fill_existing(packing, bins)
+    fill_existing(packing, packing.take_bought())
     if packing.active:
         open_one_per_node(packing, bin_types)
         _buy(packing, bin_types)

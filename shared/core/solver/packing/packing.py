@@ -77,12 +77,16 @@ class Packing:
 
     def follow(self, other: "Packing", *, on_units: bool) -> None:
         """Do as another packing does on nodes that are being bought already and, if wanted, on reserved units."""
-        bought = {bin_.uid for bin_, _ in self.bought}
-        self.bought = ()
+        bought = {bin_.uid for bin_, _ in self.take_bought()}
         for use in other.uses:
             is_followed = on_units and not use.is_bought if use.bin is None else use.bin.uid in bought
             if is_followed:
                 self._add(use)
+
+    def take_bought(self) -> Sequence[tuple[Bin, int]]:
+        """Return the nodes that are being bought already, which are filled once."""
+        bought, self.bought = self.bought, ()
+        return bought
 
     def share(self, bin_type: BinType, pattern: Pattern) -> float:
         """Return the part of a node that the pattern uses of the resource it uses most."""

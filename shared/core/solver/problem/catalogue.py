@@ -210,12 +210,10 @@ class OptionCatalogue:
             size = self.dimensions.capacity(item.allocatable)
             for (place, labels, met), price in self._on_sale(entry, item, reserved.get(item.name, ()), bought):
                 if mask := meeting & met:
-                    about = (len(self.options), entry, item, place, price, size, mask, labels, place.reservation)
-                    option = LaunchOption(*about)
-                    if place.reservation is not None:
-                        option.on_demand_micro_usd = self.prices.on_demand_micro_usd(item)
-                        option.unit_key = place.reservation.unit_key
-                    self.options.append(option)
+                    about = (len(self.options), entry, item, place, price, size, mask, labels)
+                    unit = place.reservation
+                    reserved_as = () if unit is None else (unit, self.prices.on_demand_micro_usd(item), unit.unit_key)
+                    self.options.append(LaunchOption(*about, *reserved_as))
 
     def _on_sale(
         self, entry: Entry, item: InstanceType, reserved: Iterable[CapacityReservation], bought: dict[object, _Met]

@@ -8,7 +8,7 @@ from shared.core.solver.problem.vectors import largest_share
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 # Work that uses less than a quarter of a slot is tiny for it: a smaller fitting reservation goes first.
-WORTH_A_SLOT = 4
+TINY_BELOW_ONE_IN = 4
 _KIND_ORDER = {ReservationKind.CAPACITY_BLOCK: 0, ReservationKind.DEFAULT: 1, ReservationKind.INTERRUPTIBLE: 2}
 
 OrderKey = tuple[object, ...]
@@ -16,7 +16,7 @@ OrderKey = tuple[object, ...]
 
 def is_tiny(option: LaunchOption, load: list[int]) -> bool:
     """Whether the load uses less than a quarter of the option in every resource."""
-    return largest_share(load, option.allocatable) * WORTH_A_SLOT < 1
+    return largest_share(load, option.allocatable) * TINY_BELOW_ONE_IN < 1
 
 
 def reserved_key(option: LaunchOption, flexibility: int, units: int, *, tiny: bool) -> OrderKey:
