@@ -14,7 +14,7 @@ from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
 from shared.core.model.workload import Demand
 from shared.core.scheduling_terms.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
-from shared.core.scheduling_terms.resources import NODES, Resources
+from shared.core.scheduling_terms.resources import NODES, Resources, counted
 
 # Replicas that run already have climbed their fallback ladder: every rung is open to their replacement, to which they
 # are handed over. What they may not do is end up dearer, and that is the price rule's business.
@@ -192,7 +192,7 @@ class PassState:
                     it.capacity for it in self.snapshot.instance_types if it.name == planned.offering.instance_type
                 )
                 for name in left:
-                    left[name] -= planned.count * (1 if name == NODES else capacity[name])
+                    left[name] -= planned.count * counted(capacity, name)
         return replace(pool, limits=Resources.of(left))
 
     def _joined(self, node: Node, arriving: Sequence[PlacedReplicas]) -> Node:

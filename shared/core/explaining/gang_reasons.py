@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from shared.core.explaining.room import Room, amount_left, held_by, rooms_of
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
-from shared.core.solver.problem.catalogue import counted
+from shared.core.scheduling_terms.resources import counted
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.residual_capacity import ResidualCapacity

@@ -16,7 +16,8 @@ from shared.core.model.policy import NoDurationPolicy
 from shared.core.model.workload import Withheld
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
 from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts, counted
+from shared.core.scheduling_terms.resources import counted
+from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts
 from shared.core.solver.problem.selection import Selection
 from shared.core.solver.solution.partial_plan import PartialPlan
 

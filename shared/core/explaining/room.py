@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.core.scheduling_terms.resources import NODES, Resources
-from shared.core.solver.problem.catalogue import LaunchOption, counted
+from shared.core.scheduling_terms.resources import NODES, Resources, counted
+from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.vectors import copies_that_fit
 from shared.core.solver.solution.partial_plan import PartialPlan

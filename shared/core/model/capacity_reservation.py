@@ -1,6 +1,6 @@
 """Capacity reservations: as EC2 describes them, and with the units that the ledger says may still be promised."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -130,3 +130,12 @@ class CapacityReservation(ObservedReservation):
             return replace(observed, free_units=free_units)
         facts = {field.name: getattr(observed, field.name) for field in fields(observed)}
         return cls(**facts, free_units=free_units)
+
+
+def by_resource_group(reservations: Iterable[CapacityReservation]) -> Mapping[str, frozenset[str]]:
+    """Return the ids of the reservations in each resource group, by the group's ARN."""
+    found: dict[str, set[str]] = {}
+    for reservation in reservations:
+        for arn in reservation.resource_group_arns:
+            found.setdefault(arn, set()).add(reservation.id)
+    return {arn: frozenset(ids) for arn, ids in found.items()}

@@ -134,3 +134,8 @@ def _formatted(name: str, amount: int) -> str:
     if name == CPU:
         return format_cpu(amount)
     return format_bytes(amount) if _is_bytes(name) else format_count(amount)
+
+
+def counted(capacity: Resources, name: str) -> int:
+    """Return what a node with this capacity takes of a pool's limit: of ``nodes`` one, of a resource what it has."""
+    return 1 if name == NODES else capacity[name]

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cached_property
 
 from shared.core.capacity.reservation_selection import matches
-from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.capacity_reservation import CapacityReservation, by_resource_group
 from shared.core.model.node_class import CapacityReservationSelectorTerm
 from shared.core.model.snapshot import Node, Snapshot
 from shared.core.model.team import DEFAULT_COHORT, Quota, ReclaimWithinCohort, Team, by_namespace
@@ -79,7 +79,7 @@ def quota_groups(snapshot: Snapshot) -> tuple[QuotaGroup, ...]:
     for team in sorted(snapshot.teams, key=lambda team: team.name):
         for quota in team.quotas:
             quotas.setdefault(_key(quota.reservation_terms), {})[team.name] = quota
-    resource_groups = _resource_groups(snapshot.reservations)
+    resource_groups = by_resource_group(snapshot.reservations)
     members: dict[str, list[CapacityReservation]] = {key: [] for key in sorted(quotas)}
     for reservation in sorted(snapshot.reservations, key=lambda reservation: reservation.id):
         for key in members:
@@ -163,11 +163,3 @@ def words_of_reclaim(team: Team) -> str:
     """Say how a team gets back what others borrow."""
     is_left = team.reclaim_within_cohort is ReclaimWithinCohort.NEVER
     return "it gets its own as their work ends" if is_left else "it takes its own back"
-
-
-def _resource_groups(reservations: Iterable[CapacityReservation]) -> Mapping[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for reservation in reservations:
-        for arn in reservation.resource_group_arns:
-            found.setdefault(arn, set()).add(reservation.id)
-    return {arn: frozenset(ids) for arn, ids in found.items()}

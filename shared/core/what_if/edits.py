@@ -1,12 +1,12 @@
 """Edits of a snapshot: capacity that comes or goes, other prices, changed pools and classes."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from shared.core.capacity.reservation_selection import selected_ids
-from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
+from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind, by_resource_group
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_class import CapacityReservationSelectorTerm, NodeClass
 from shared.core.model.node_pool import NodePool
@@ -103,7 +103,7 @@ def zone_ids(snapshot: Snapshot) -> Mapping[str, str]:
 def _with_policy(snapshot: Snapshot, edits: WorldEdits, now: datetime, notes: list[str]) -> Snapshot:
     pools = {item.name: item for item in (*snapshot.node_pools, *edits.node_pools)}
     classes = {item.name: item for item in snapshot.node_classes}
-    groups = _groups(snapshot.reservations)
+    groups = by_resource_group(snapshot.reservations)
     for node_class in edits.node_classes:
         known = classes.get(node_class.name)
         if known is None:
@@ -138,14 +138,6 @@ def _selects_otherwise(node_class: NodeClass, known: NodeClass) -> bool:
         or node_class.security_group_selector_terms != known.security_group_selector_terms
         or node_class.ami_selector_terms != known.ami_selector_terms
     )
-
-
-def _groups(reservations: Iterable[CapacityReservation]) -> Mapping[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for reservation in reservations:
-        for arn in reservation.resource_group_arns:
-            found.setdefault(arn, set()).add(reservation.id)
-    return {arn: frozenset(ids) for arn, ids in found.items()}
 
 
 # --- what goes

@@ -11,8 +11,8 @@ from shared.core.model.node_pool import NodePool
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, RESERVATION_LABELS, closest
 from shared.core.scheduling_terms.requirement import Requirement
-from shared.core.scheduling_terms.resources import NODES, Resources
-from shared.core.solver.problem.catalogue import OfferedPlace, accepts, counted
+from shared.core.scheduling_terms.resources import NODES, Resources, counted
+from shared.core.solver.problem.catalogue import OfferedPlace, accepts
 
 _PLACE_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 

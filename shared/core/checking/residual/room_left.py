@@ -17,7 +17,7 @@ from shared.core.model.plan import OfferingKey
 from shared.core.model.policy import NoDurationPolicy
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.resources import NODES, Resources
+from shared.core.scheduling_terms.resources import Resources, counted
 from shared.core.scheduling_terms.taint import binding_taints, tolerates_all
 
 _UNLIMITED = 10**9
@@ -41,10 +41,7 @@ class RoomLeft:
         if pool.name not in self._uses:
             self._uses[pool.name] = pool_use(self._facts, pool.name, with_deleting=True)
         use, capacity = self._uses[pool.name], self._facts.types[key.instance_type].capacity
-        return all(
-            use[name] - freed[name] + (1 if name == NODES else capacity[name]) <= limit
-            for name, limit in pool.limits.items()
-        )
+        return all(use[name] - freed[name] + counted(capacity, name) <= limit for name, limit in pool.limits.items())
 
     def may_run(self, workload: Workload, room: OpenNodes) -> bool:
         """Whether one replica may be in the room, size and topology apart."""

@@ -6,11 +6,11 @@ units of reservations and limits of pools are rows too.
 
 from collections.abc import Iterable, Sequence
 
+from shared.core.scheduling_terms.resources import counted
 from shared.core.solver.column_generation.linear_program import INFINITY, Column, LinearProgram
 from shared.core.solver.packing.item_types import BinType
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.packing import Packing
-from shared.core.solver.problem.catalogue import counted
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 _UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
 
-from shared.core.solver.problem.catalogue import LaunchOption, counted
+from shared.core.scheduling_terms.resources import counted
+from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group, RelaxedGroup
 from shared.core.solver.problem.option_order import OrderKey, is_tiny, paid_key, reserved_key
 from shared.core.solver.problem.vectors import UNLIMITED, largest_share

@@ -42,7 +42,6 @@ from shared.core.scheduling_terms.labels import (
 )
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import NODES, Resources
 from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
 from shared.core.solver.problem.selection import Selection
 from shared.core.solver.problem.vectors import Dimensions, Vector, iter_bits, mask_of
@@ -139,11 +138,6 @@ class LaunchOption:
         """Return one label of a new node."""
         placed = self.place_labels.get(key)
         return self.labels.get(key) if placed is None else placed
-
-
-def counted(capacity: Resources, name: str) -> int:
-    """Return what a node with this capacity takes of a pool's limit: of ``nodes`` one, of a resource what it has."""
-    return 1 if name == NODES else capacity[name]
 
 
 def accepts(labels: Mapping[str, str], requirements: Iterable[Requirement]) -> bool:

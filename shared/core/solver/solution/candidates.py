@@ -10,7 +10,8 @@ from math import inf
 from operator import attrgetter
 
 from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue, counted
+from shared.core.scheduling_terms.resources import counted
+from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
 from shared.core.solver.solution.residual_capacity import ResidualCapacity

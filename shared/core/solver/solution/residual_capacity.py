@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey
-from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue, counted
+from shared.core.scheduling_terms.resources import counted
+from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.vectors import UNLIMITED
 
 
