@@ -22,7 +22,7 @@ from shared.core.scheduling_terms.taint import TaintEffect, binding_taints, unto
 
 # Each is a planner of its own at most, and a row of each transaction that concerns it. Further groups are one.
 GROUPS_MAX: Final = 16
-# So many workloads are planned, polished plan and all, in 0.1 to 0.3 s of processor time. To hand them
+# So many workloads are planned, column generation and all, in 0.1 to 0.3 s of processor time. To hand them
 # on costs a message, and for each group but one a planner that begins: 0.7 s.
 PLANNED_AT_ONCE_MAX: Final = 16
 

@@ -67,8 +67,8 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     if (policy.with_certificate or _are_units_short(best, bin_types)) and not policy.expired():
         is_last = all(group.priority >= batches[0].relaxed.group.priority for group in state.groups)
         is_quick = not policy.with_certificate
-        polished = _polished(base, best, bin_types, is_last=is_last, is_quick=is_quick)
-        best = best if polished is None else min(best, polished, key=Packing.quality)
+        improved = _improved(base, best, bin_types, is_last=is_last, is_quick=is_quick)
+        best = best if improved is None else min(best, improved, key=Packing.quality)
     disaggregation = Disaggregation(state, item_types)
     for use in best.uses:
         disaggregation.write(use)
@@ -99,7 +99,7 @@ def _are_units_short(greedy: Packing, bin_types: BinTypes) -> bool:
     return any(bin_types.reserved_for >> index & 1 for use in greedy.uses if use.is_bought for index in use.pattern)
 
 
-def _polished(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_last: bool, is_quick: bool) -> Packing | None:
+def _improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_last: bool, is_quick: bool) -> Packing | None:
     """Return the packing that a linear program makes of the greedy one, if HiGHS is there and finds one.
 
     Where no node was found for any of them there is nothing to make better, and nothing else would be found.
@@ -115,6 +115,6 @@ def _polished(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_last: b
     try:
         column_generation = import_module("shared.core.solver.column_generation.improve")
     except ModuleNotFoundError:
-        return None  # the plan says by its missing certificate that it was not polished
+        return None  # the plan says by its missing certificate that it was not improved
     packing: Packing | None = column_generation.improved(base, greedy, bin_types, is_quick=is_quick)
     return packing

@@ -21,7 +21,7 @@ from shared.core.solver.packing.buying import completed
 from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
 
-_SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
+_SLOW_ROUNDS, _SLOW = 8, 1e-3  # stop after so many rounds that each gained less than this part
 _QUICK_ROUNDS = 25  # of a first plan (catalogue-10000, seeds 0 to 5, 3000 to 3031)
 _ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
 _WHOLE = 1e-6
@@ -30,8 +30,8 @@ _DIVES = 3  # after fewer the greedy pass has too much to place, after more it i
 # Chosen with catalogue-10000, seeds 701 to 759.
 _TURNS = 3
 _NEAR = 1.005  # a packing that costs no more than this times the program's optimum is left as it is
-_LOSS = 0.8  # nodes go that lose this part of all that is lost,
-_OTHERS = 3  # and one in so many of the others, in each turn others of them
+_LOSS = 0.8  # nodes are taken apart that account for this part of the loss,
+_OTHERS = 3  # and one in so many of the others, a different one in each turn
 
 
 def improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: bool) -> Packing | None:

@@ -50,7 +50,7 @@ class Knapsacks:
         self.eligible &= self._fitting(self.sizes) & (self._caps[self._rule] > 0)
         self.parts = self.requests.T.astype(float)  # by resource, then item
         self._directions, whole = _directions(width), np.maximum(self.sizes, 1)
-        # By direction: which part of a node (row) an item (column) takes; no end of it where the item may not run.
+        # By direction: which part of a node (row) an item (column) takes; infinity where the item is not eligible.
         taken = (self._directions[:, None] / whole) @ self.parts
         self._taken = np.where(self.eligible, np.maximum(taken, _TINY), np.inf)
 

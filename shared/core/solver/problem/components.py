@@ -1,4 +1,4 @@
-"""Who has to do with whom by topology rules.
+"""Groups that topology rules connect.
 
 Groups and terms form a graph: a group that carries or matches a term is its neighbour. What happens in one connected
 component does not matter to the others.
@@ -22,7 +22,7 @@ class Component:
 
     @property
     def classes(self) -> list[EquivalenceClass]:
-        """The kinds of the groups."""
+        """The equivalence classes of the groups."""
         return list(dict.fromkeys([group.equivalence_class for group in self.groups]))
 
     @property

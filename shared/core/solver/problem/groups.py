@@ -25,7 +25,7 @@ from shared.core.solver.problem.vectors import Dimensions, Vector, iter_bits, ma
 class EquivalenceClass:
     """What groups share that differ in request, priority or owner alone: what they accept, and their topology rules.
 
-    Groups are many and kinds few, so whatever depends on these only is found once a kind.
+    There are many groups and few classes, so what depends on the class alone is found once per class.
     """
 
     workload: Workload  # one of them

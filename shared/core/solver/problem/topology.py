@@ -1,4 +1,4 @@
-"""Who may be near whom: spread, affinity and anti-affinity, and how many replicas each domain holds (R-60 to R-65).
+"""Topology rules: spread, affinity and anti-affinity, and how many replicas each domain holds (R-60 to R-65).
 
 A *term* is a selector over a topology key. Whether a group of replicas matches a term, and which terms it carries as
 anti-affinity, are bit masks, so that a node's occupants can be tested with one operation.

@@ -56,7 +56,7 @@ class FreeRoom:
         return FreeRoom(self._state, {domain: self._vacancies.get(domain, ())})
 
     def by_domain(self, relaxed: RelaxedGroup, wanted: int) -> Counter[str]:
-        """Return for how many replicas each domain has room; from ``wanted`` on nobody counts."""
+        """Return for how many replicas each domain has room; counting stops at ``wanted``."""
         found = Counter[str]()
         if not self._vacancies:
             return found

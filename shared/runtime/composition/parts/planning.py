@@ -29,7 +29,7 @@ def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
 
 
 def planner_policy(outside: Adapters) -> SchedulingPolicy:
-    """Return how the planner decides: what is bought now is paid for hours, so it is worth the seconds of polish."""
+    """Return how the planner decides: what is bought now is paid for hours, which is worth the seconds of a program."""
     return replace(outside.settings.scheduling, with_certificate=True)
 
 
