@@ -11,7 +11,7 @@ from shared.core.model.node_claim import ClaimState
 from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import Demand
+from shared.core.model.workload import Demand, LabelSelector, TopologySpreadConstraint
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
@@ -97,6 +97,23 @@ def test_what_a_pass_has_no_effort_for_waits() -> None:
 def test_a_pass_over_a_large_fleet_can_look_at_each_node_six_times() -> None:
     assert effort_a_pass(500) == effort_a_pass(5_000) == EFFORT_A_PASS
     assert effort_a_pass(50_000) == 6 * 50_000
+
+
+def test_the_fleet_says_how_much_a_pass_may_simulate_unless_somebody_else_does() -> None:
+    spread = TopologySpreadConstraint(labels.ZONE, 1, LabelSelector((("app", "tied"),)))
+    tied = replace(WORK["default/tiny"], name="tied", topology_spread=(spread,))
+    it = fleet(workloads={**WORK, tied.key: tied})
+    for number in range(8_000):
+        it.add_node(f"n{number}", "large", ON_DEMAND, {"default/tiny": 1})
+    # Each replica with a rule about others looks at each node: dearer than a small fleet's pass, not than this one's.
+    waiting = replace(it.snapshot(), demands=(Demand(tied, 116, NOW),))
+    given = DisruptionInput(waiting, it.claims, {("default", reason): 1 for reason in DisruptionReason})
+
+    def nothing_placed(_snapshot: Snapshot) -> Plan:
+        return Plan()
+
+    assert decide_disruption(given, nothing_placed, now=NOW).commands
+    assert not decide_disruption(given, nothing_placed, now=NOW, effort=EFFORT_A_PASS).commands
 
 
 @pytest.mark.parametrize(("effort", "moves"), [(1_000, False), (2_000, True)])
