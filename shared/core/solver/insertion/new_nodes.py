@@ -151,7 +151,7 @@ class NewNodes:
         if option.reservation is None:
             key: OrderKey = (1, option.entry.tier, crowd, *paid_key(option, self._candidates.overhead, copies))
         else:
-            tiny = is_tiny(option, [asked * copies for asked in group.request])
+            tiny = is_tiny(largest_share([asked * copies for asked in group.request], option.allocatable))
             units = self._state.residual.units[option.unit_key]
             key = (0, *reserved_key(option, self._candidates.flexibility[option.requirement_sets], units, tiny=tiny))
         if not self.is_frugal:

@@ -14,7 +14,7 @@ from shared.core.solver.packing.item_types import BinType, BinTypes
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import reserve_one_per_node
 from shared.core.solver.packing.packing import Packing
-from shared.core.solver.problem.option_order import TINY_BELOW_ONE_IN, OrderKey, reserved_key
+from shared.core.solver.problem.option_order import OrderKey, is_tiny, reserved_key
 from shared.core.solver.problem.vectors import iter_bits
 
 # How strongly work without choice is preferred where units are short (catalogue-10000, seeds 700 to 723).
@@ -72,7 +72,7 @@ def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:
         for bin_type in bin_types:
             while packing.residual.nodes_left(bin_type.option):
                 value, pattern = _filled(packing, bin_type)
-                if value <= 0.0 or not (takes_tiny or packing.share(bin_type, pattern) * TINY_BELOW_ONE_IN >= 1):
+                if value <= 0.0 or (is_tiny(packing.share(bin_type, pattern)) and not takes_tiny):
                     break
                 packing.repeat(bin_type, pattern)
 

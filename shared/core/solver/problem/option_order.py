@@ -4,19 +4,16 @@ from datetime import UTC, datetime
 
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.solver.problem.catalogue import LaunchOption
-from shared.core.solver.problem.vectors import largest_share
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
-# Work that uses less than a quarter of a slot is tiny for it: a smaller fitting reservation goes first.
-TINY_BELOW_ONE_IN = 4
 _KIND_ORDER = {ReservationKind.CAPACITY_BLOCK: 0, ReservationKind.DEFAULT: 1, ReservationKind.INTERRUPTIBLE: 2}
 
 OrderKey = tuple[object, ...]
 
 
-def is_tiny(option: LaunchOption, load: list[int]) -> bool:
-    """Whether the load uses less than a quarter of the option in every resource."""
-    return largest_share(load, option.allocatable) * TINY_BELOW_ONE_IN < 1
+def is_tiny(share: float) -> bool:
+    """Whether work with this largest share of a slot is tiny for it: a smaller fitting reservation goes first."""
+    return share < 0.25
 
 
 def reserved_key(option: LaunchOption, flexibility: int, units: int, *, tiny: bool) -> OrderKey:

@@ -29,7 +29,7 @@ def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
 
 
 def planner_policy(outside: Adapters) -> SchedulingPolicy:
-    """Return how the planner decides: what is bought now is paid for hours, which is worth the seconds of a program."""
+    """Return how the planner decides: what is bought now is paid for hours, so column generation is worth its time."""
     return replace(outside.settings.scheduling, with_certificate=True)
 
 
