@@ -159,10 +159,7 @@ MECHANISMS: Final = {
     ),
     "buying-first-for-one-per-node": Mechanism(
         lambda: _set("packing.buying", open_one_per_node=_nothing),
-        tuple(
-            f"packing.one_per_node:{name}"
-            for name in ("open_one_per_node", "_Family", "_company", "_best", "_families")
-        ),
+        tuple(f"packing.one_per_node:{name}" for name in ("open_one_per_node", "_company", "_best", "_families")),
     ),
     "reserved-units-for-one-per-node": Mechanism(
         lambda: _set("packing.reserved_units", reserve_one_per_node=_nothing),

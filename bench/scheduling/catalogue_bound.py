@@ -24,7 +24,7 @@ from shared.core.solver.column_generation.pricing import Array, Knapsacks
 from shared.core.solver.packing.item_types import BinType, Eligibility, ItemType
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.problem.catalogue import OptionCatalogue
-from shared.core.solver.problem.groups import gather
+from shared.core.solver.problem.groups import SchedulingProblem
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 _NEAR: Final = 2e-3  # so near to the program's optimum, more rounds are not worth their time
@@ -49,12 +49,12 @@ def bound_usd_per_hour(snapshot: Snapshot) -> float:
     """Return what a plan for all pending replicas costs at least; no nodes run yet."""
     assert not snapshot.nodes, "room on running nodes has no price"
     policy = SchedulingPolicy()
-    demands = gather(snapshot, NOW, policy.preference_policy)
-    catalogue = OptionCatalogue(snapshot, NOW, policy, demands.dimensions, demands.requirement_sets)
+    problem = SchedulingProblem.of(snapshot, NOW, policy)
+    catalogue = problem.catalogue
     item_types = [
         # The loosest level: giving up preferences can only make a plan cheaper.
-        ItemType(index, group.request, group.requirement_sets[-1], None, None, count=group.count)
-        for index, group in enumerate(demands.groups)
+        ItemType(index, group.request, group.requirement_sets[-1], None, None, group.count)
+        for index, group in enumerate(problem.groups)
     ]
     reserved, bought = _bin_types(catalogue, item_types)
     units = ResidualCapacity.of(catalogue).units

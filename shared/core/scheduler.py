@@ -22,9 +22,8 @@ from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take
 from shared.core.solver.insertion.rightsizing import rightsize_paid_nodes
 from shared.core.solver.insertion.spot_share import replace_dear_spot, spread_spot
 from shared.core.solver.pattern_packing import pack
-from shared.core.solver.problem.catalogue import OptionCatalogue
 from shared.core.solver.problem.components import Component, assignable_components, connected_components
-from shared.core.solver.problem.groups import Group, gather
+from shared.core.solver.problem.groups import Group, SchedulingProblem
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.vectors import copies_that_fit
 from shared.core.solver.solution.candidates import Candidates
@@ -98,13 +97,10 @@ def _solve_shared(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -
 
 
 def _solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
-    demands = gather(snapshot, now, policy.preference_policy)
-    keys = {key.topology_key for key in demands.terms.keys}
-    catalogue = OptionCatalogue(snapshot, now, policy, demands.dimensions, demands.requirement_sets, keys)
-    demands.resolve(catalogue)
-    facts = NodeFacts(catalogue, demands)
-    candidates = Candidates(catalogue, demands)
-    best = _best(lambda: PartialPlan(catalogue, demands, facts), candidates)
+    problem = SchedulingProblem.of(snapshot, now, policy)
+    facts = NodeFacts(problem.catalogue, problem.terms)
+    candidates = Candidates(problem.catalogue, problem.groups)
+    best = _best(lambda: PartialPlan(problem, facts), candidates)
     plan = to_plan(best, candidates.substitutes, Reasons(best).explain)
     return _certified(plan, best, facts) if policy.with_certificate else plan
 

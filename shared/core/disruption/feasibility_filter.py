@@ -17,9 +17,9 @@ from shared.core.disruption.simulation import LADDER_CLIMBED, PassState
 from shared.core.model.policy import PreferencePolicy, SchedulingPolicy
 from shared.core.model.snapshot import Node
 from shared.core.model.workload import Demand, Workload
-from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
-from shared.core.solver.problem.groups import gather
+from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.nodes import NodeFacts, fill_order
+from shared.core.solver.problem.queue import PendingQueue
 from shared.core.solver.problem.vectors import Vector
 
 # Evaluations of a node on behalf of a workload, in one pass: about 0.3 s of Lambda's processor at one vCPU.
@@ -60,12 +60,12 @@ class FeasibilityFilter:
             classes.setdefault(_class_key(workload), []).append(workload)
         examples = tuple(_bare_demand(alike[0]) for alike in classes.values())
         asked = replace(world.snapshot, demands=examples, workloads={})
-        demands = gather(asked, world.now, PreferencePolicy.IGNORE)
+        queue = PendingQueue.of(asked, world.now, PreferencePolicy.IGNORE)
         # The most permissive policy: what the operator's does not allow, the simulation refuses.
-        catalogue = OptionCatalogue(asked, world.now, SchedulingPolicy(), demands.dimensions, demands.requirement_sets)
-        of_example = {key: group.requirement_sets[-1] for group in demands.groups for key, _, _ in group.members}
-        request = demands.dimensions.request
-        self._facts = NodeFacts(catalogue, demands)
+        catalogue = queue.catalogue(asked, world.now, SchedulingPolicy())
+        of_example = {each.demand.workload.key: queue.masks(each.levels)[-1] for each in queue.pending}
+        request = queue.dimensions.request
+        self._facts = NodeFacts(catalogue, queue.terms)
         self._asks = {
             workload.key: (request(workload.requests), of_example[alike[0].key])
             for alike in classes.values()

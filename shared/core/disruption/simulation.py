@@ -54,7 +54,7 @@ class PassState:
     ) -> "PassState":
         """Return the world at the beginning of a pass."""
         workloads = (*snapshot.workloads.values(), *(demand.workload for demand in snapshot.demands))
-        tied = frozenset(it.key for it in workloads if it.topology_spread or it.affinity or it.anti_affinity)
+        tied = frozenset(it.key for it in workloads if it.has_topology_terms)
         return cls(
             snapshot,
             solve,

@@ -19,7 +19,7 @@ class Neighbours:
 
     @cached_property
     def _keys(self) -> dict[int, TermKey]:
-        return {term: key for key, term in self._state.demands.terms.keys.items()}
+        return {term: key for key, term in self._state.terms.keys.items()}
 
     def key_of(self, term: int) -> TermKey:
         """Return what a term selects, and over which label."""

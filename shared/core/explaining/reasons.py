@@ -250,7 +250,7 @@ class Reasons:
         return self._mismatches.of_offerings(entry, asked.term)
 
     def _fits(self, group: Group, kind: InstanceType) -> bool:
-        return copies_that_fit(group.request, self._state.demands.dimensions.capacity(kind.allocatable)) > 0
+        return copies_that_fit(group.request, self._state.catalogue.dimensions.capacity(kind.allocatable)) > 0
 
     def _outlook(self, entry: Entry, types: Iterable[InstanceType], asked: Asked) -> _Outlook:
         found = _Outlook()

@@ -26,8 +26,7 @@ def rooms_of(state: PartialPlan, group: Group) -> list[Room]:
     found = [
         Room(bin_.labels, room * bin_.count)
         for bin_ in state.bins
-        if not (group.is_price_capped and bin_.is_paid)
-        and (room := state.admission.room(bin_, relaxed, is_assigned=True))
+        if bin_.is_open_to(group) and (room := state.admission.room(bin_, relaxed, is_assigned=True))
     ]
     at_most = state.admission.host_room(relaxed, None)
     for option in state.catalogue.options:

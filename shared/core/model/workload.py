@@ -150,6 +150,11 @@ class Workload:
         """The topology key of which all replicas must be in one domain, if it is such a gang."""
         return None if self.gang is None else self.gang.single_topology_key
 
+    @property
+    def has_topology_terms(self) -> bool:
+        """Whether it has rules about where other replicas are."""
+        return bool(self.topology_spread or self.affinity or self.anti_affinity)
+
     def reached_capacity_types(self, pending_since: datetime, now: datetime) -> frozenset[CapacityType]:
         """Return the capacity types that the fallback ladder allows at ``now``; all of them without a ladder."""
         if not self.fallback:
@@ -192,3 +197,8 @@ class Demand:
     pending_since: datetime
     budget_atto_usd_per_hour: int | None = None
     withheld: tuple[Withheld, ...] = ()
+
+    @property
+    def is_price_capped(self) -> bool:
+        """Whether what may be paid for its nodes is bounded, by the workload or by its team's budget."""
+        return self.workload.max_price_micro_usd_per_hour is not None or self.budget_atto_usd_per_hour is not None

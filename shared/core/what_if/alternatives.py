@@ -9,8 +9,8 @@ from shared.core.model.plan import OfferingKey, Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
-from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
-from shared.core.solver.problem.groups import Group, gather
+from shared.core.solver.problem.catalogue import LaunchOption
+from shared.core.solver.problem.groups import Group, SchedulingProblem
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.solution.candidates import Candidates
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -43,19 +43,17 @@ def alternatives(
     judged alone, for all of the workload: a plan also weighs who else is on a node. Nothing for a workload of which no
     replica was pending.
     """
-    demands = gather(snapshot, now, policy.preference_policy)
-    catalogue = OptionCatalogue(snapshot, now, policy, demands.dimensions, demands.requirement_sets)
-    demands.resolve(catalogue)
-    mine = ((group, count) for group in demands.groups for key, count, _ in group.members if key == workload_key)
+    problem = SchedulingProblem.of(snapshot, now, policy)
+    mine = ((group, count) for group in problem.groups for key, count, _ in group.members if key == workload_key)
     group, count = next(mine, (None, 0))
     if group is None:
         return ()
     judge = _Judge(snapshot, plan, workload_key)
-    options = Candidates(catalogue, demands).of(group.relaxed[-1])
+    options = Candidates(problem.catalogue, problem.groups).of(group.relaxed[-1])
     served = [judge.served(option, -(-count // fitting)) for option, fitting in options]
     served.sort(key=lambda item: (item.price_micro_usd_per_hour or 0, *_name(item)))
     known = {(item.node_pool_name, item.offering) for item in served}
-    reasons = Reasons(PartialPlan(catalogue, demands, NodeFacts(catalogue, demands)))
+    reasons = Reasons(PartialPlan(problem, NodeFacts(problem.catalogue, problem.terms)))
     refused = [it for it in _refused(reasons, group) if (it.node_pool_name, it.offering) not in known]
     others = [item for item in (*served, *refused) if not item.chosen_count]
     return (*(item for item in served if item.chosen_count), *others[:limit])

@@ -310,4 +310,4 @@ def _lagging(claims: Mapping[str, NodeClaim], records: Mapping[str, WorkloadReco
 
 
 def _depends_on_placement(workload: Workload) -> bool:
-    return bool(workload.topology_spread or workload.affinity or workload.anti_affinity or workload.gang)
+    return bool(workload.has_topology_terms or workload.gang)

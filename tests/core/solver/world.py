@@ -10,8 +10,7 @@ from shared.core.solver.packing.item_types import BinTypes, ItemType, build_item
 from shared.core.solver.packing.item_values import item_values
 from shared.core.solver.packing.knapsack import GreedyKnapsack
 from shared.core.solver.packing.packing import ItemFloor, Packing
-from shared.core.solver.problem.catalogue import OptionCatalogue
-from shared.core.solver.problem.groups import gather
+from shared.core.solver.problem.groups import SchedulingProblem
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.solution.candidates import Candidates
 from shared.core.solver.solution.domain_assignment import DomainBatch
@@ -21,15 +20,13 @@ from tests.core.scheduler.world import NOW, POLICY
 
 def undecided(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> PartialPlan:
     """Return the partial plan in which nothing is decided."""
-    demands = gather(snapshot, NOW, policy.preference_policy)
-    catalogue = OptionCatalogue(snapshot, NOW, policy, demands.dimensions, demands.requirement_sets)
-    demands.resolve(catalogue)
-    return PartialPlan(catalogue, demands, NodeFacts(catalogue, demands))
+    problem = SchedulingProblem.of(snapshot, NOW, policy)
+    return PartialPlan(problem, NodeFacts(problem.catalogue, problem.terms))
 
 
 def inserting(state: PartialPlan) -> Insertion:
     """Return an insertion into the partial plan, by the usual strategy."""
-    return Insertion(state, Candidates(state.catalogue, state.demands), Strategy())
+    return Insertion(state, Candidates(state.catalogue, state.groups), Strategy())
 
 
 @dataclass(frozen=True)

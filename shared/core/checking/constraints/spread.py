@@ -154,7 +154,7 @@ def _anti_affinity(
 
 def is_bound(topology: Topology, workload: Workload) -> bool:
     """Whether any topology rule says something about where this workload may run."""
-    if workload.topology_spread or workload.affinity or workload.anti_affinity:
+    if workload.has_topology_terms:
         return True
     return topology.is_counted(workload.key)
 

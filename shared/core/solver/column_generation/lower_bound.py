@@ -7,6 +7,7 @@ may run on them. What is bought in bulk is described by its best resources per d
 A plan that costs more than the one at hand proves nothing against it, so how much is bought of what is bounded, too.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -59,17 +60,11 @@ def lower_bound_atto_usd(state: PartialPlan, existing: Sequence[tuple[int, Seque
 
 
 def _placed_item_types(state: PartialPlan) -> list[ItemType]:
-    item_types: dict[object, ItemType] = {}
+    placed = Counter[tuple[Vector, int]]()
     for group in state.groups:
-        placed = group.count - state.remaining[group.index]
-        if placed:
-            # The loosest level: giving up preferences can only make a plan cheaper.
-            mask = reduce(or_, group.requirement_sets)
-            item_type = item_types.setdefault(
-                (group.request, mask), ItemType(len(item_types), group.request, mask, None, None)
-            )
-            item_type.count += placed
-    return list(item_types.values())
+        # The loosest level: giving up preferences can only make a plan cheaper.
+        placed[group.request, reduce(or_, group.requirement_sets)] += group.count - state.remaining[group.index]
+    return [ItemType(index, *about, None, None, count) for index, (about, count) in enumerate((+placed).items())]
 
 
 # Branches: what an option is says how it counts.

@@ -89,7 +89,7 @@ class Insertion:
             if not self.new_nodes.copies(place, relaxed, 1):
                 return None
             place = state.open_bin(place, 1)
-        if not self._is_open(place, relaxed.group) or not self._room(place, relaxed, 1, is_assigned=is_assigned):
+        if not place.is_open_to(relaxed.group) or not self._room(place, relaxed, 1, is_assigned=is_assigned):
             state.undo(mark)
             return None
         node = state.split_bin(place, 1)
@@ -110,7 +110,7 @@ class Insertion:
             # The cheap questions first: most nodes are full.
             if bin_.free[0] < cpu or bin_.free[1] < memory or not bin_.requirement_sets & requirement_sets:
                 continue
-            if not self._is_open(bin_, group) or not scope.admits(bin_.labels):
+            if not bin_.is_open_to(group) or not scope.admits(bin_.labels):
                 continue
             while (wanted := state.remaining[group.index] - stop_at) > 0:
                 room = self._room(bin_, relaxed, wanted, is_assigned=scope.is_assigned)
@@ -130,11 +130,6 @@ class Insertion:
             nodes = wanted // copies if self._is_bulk(relaxed, scope) else 1
             opened = state.open_bin(option, min(nodes, self.new_nodes.nodes_left(option, group)))
             state.place(opened, relaxed, copies)
-
-    @staticmethod
-    def _is_open(bin_: Bin, group: Group) -> bool:
-        """Whether a price cap lets the group share the bin's nodes: only if none pays for them."""
-        return not (group.is_price_capped and bin_.is_paid)
 
     def _room(self, bin_: Bin, relaxed: RelaxedGroup, most: int, *, is_assigned: bool) -> int:
         """Return how many of ``most`` replicas one node of the bin takes by every rule."""

@@ -18,9 +18,10 @@ from shared.core.solver.solution.partial_plan import PartialPlan
 def replace_dear_spot(insertion: Insertion) -> None:
     """Buy the cheapest on-demand offering instead, where there is one that costs less and holds the same."""
     state, substitutes = insertion.state, insertion.candidates.substitutes
-    for bin_ in state.bins:
-        if _is_spot(bin_) and (cheaper := substitutes.cheaper_on_demand(state, bin_)) is not None:
-            state.change_option(bin_, cheaper)  # which takes no more of any limit than what it replaces
+    for bin_ in filter(_is_spot, state.bins):
+        cheapest = substitutes.cheapest_on_demand(state, bin_)
+        if cheapest is not None and bin_.option is not None and cheapest.price < bin_.option.price:
+            state.change_option(bin_, cheapest)  # which takes no more of any limit than what it replaces
 
 
 def _is_spot(bin_: Bin) -> bool:

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial, reduce
 from itertools import groupby
 from math import inf, log2
@@ -32,7 +32,7 @@ class HostRule:
     is_exact: bool
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class ItemType:
     """Batches with the same request, requirement sets, domain and kind of host rule."""
 
@@ -41,8 +41,8 @@ class ItemType:
     requirement_sets: int
     pin: tuple[str, str] | None
     host: HostRule | None
-    batches: list[DomainBatch] = field(default_factory=list)
-    count: int = 0
+    count: int
+    batches: Sequence[DomainBatch] = ()
 
     @property
     def is_single(self) -> bool:
@@ -67,15 +67,14 @@ class BinType:
 def build_item_types(batches: Sequence[DomainBatch]) -> list[ItemType]:
     """Merge batches into items, in order of first appearance."""
     rules = _host_rules(list({batch.relaxed.group.index: batch.relaxed.group for batch in batches}.values()))
-    item_types: dict[object, ItemType] = {}
+    alike = defaultdict[tuple[Vector, int, tuple[str, str] | None, HostRule | None], list[DomainBatch]](list)
     for batch in batches:
-        group, requirement_sets = batch.relaxed.group, batch.relaxed.requirement_sets
-        key = (group.request, requirement_sets, batch.pin, rules.get(group.index))
-        if (item_type := item_types.get(key)) is None:
-            item_type = item_types[key] = ItemType(len(item_types), *key)
-        item_type.batches.append(batch)
-        item_type.count += batch.count
-    return list(item_types.values())
+        group = batch.relaxed.group
+        alike[group.request, batch.relaxed.requirement_sets, batch.pin, rules.get(group.index)].append(batch)
+    return [
+        ItemType(index, *key, sum(batch.count for batch in merged), merged)
+        for index, (key, merged) in enumerate(alike.items())
+    ]
 
 
 # Branches: loops and comprehensions of a line each, one after the other.

@@ -6,7 +6,6 @@ them is lost.
 
 from collections.abc import Sequence
 from math import inf
-from typing import NamedTuple
 
 from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType
 from shared.core.solver.packing.knapsack import Pattern
@@ -17,13 +16,6 @@ from shared.core.solver.problem.vectors import iter_bits
 _SIZES = 7
 _STEP = 1.25
 _SMALLER_FIRST = 0.05
-
-
-class _Family(NamedTuple):
-    """A few sizes, from cheap to dear, for the same items."""
-
-    members: Sequence[int]
-    sizes: Sequence[BinType]
 
 
 # Branches: comprehensions of a line each; loops over slots, items and units.
@@ -58,14 +50,15 @@ def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
     singles = [item_type.index for item_type in concerned if item_type.is_single]
     loose = [item_type for item_type in concerned if item_type.is_loose]
     for item_type in concerned:
-        families = _families(item_type, bin_types.holders) if packing.left[item_type.index] else []
+        families = _families(item_type, bin_types.holders) if packing.left[item_type.index] else {}
+        members = {eligible: list(iter_bits(eligible)) for eligible in families}
         filled: dict[int, dict[BinType, tuple[float, Pattern]]] = {}  # by share of inexact rules
         while packing.left[item_type.index] and families and not packing.expired():
             share = _share_out(packing, loose, sum([packing.left[index] for index in singles]))
-            family = max(families, key=lambda family: _company(packing, family.members))
-            best = _best(packing, item_type, family.sizes, filled.setdefault(share, {}))
+            eligible = max(families, key=lambda eligible: _company(packing, members[eligible]))
+            best = _best(packing, item_type, families[eligible], filled.setdefault(share, {}))
             if best is None:
-                families.remove(family)
+                del families[eligible]
             else:
                 packing.repeat(*best, max(1, -(-packing.left[item_type.index] // 2)))
 
@@ -106,9 +99,8 @@ def _best(
     return best
 
 
-# Branches: one loop over bin types, from cheap to dear, which stops when all that is asked for was found.
-def _families(item_type: ItemType, holders: Sequence[tuple[BinType, int]]) -> list[_Family]:
-    """Return bin types that hold the item, a few sizes for the same company; only those that are about as cheap."""
+def _families(item_type: ItemType, holders: Sequence[tuple[BinType, int]]) -> dict[int, list[BinType]]:
+    """Return a few sizes that hold the item, cheapest first, by who else may join it; only what is about as cheap."""
     families: dict[int, list[BinType]] = {}
     dearest, complete = inf, 0  # the dearest that opens a family
     for item, eligible in holders:
@@ -124,4 +116,4 @@ def _families(item_type: ItemType, holders: Sequence[tuple[BinType, int]]) -> li
         elif len(sizes) < 3 or (len(sizes) < _SIZES and item.price >= sizes[-1].price * _STEP):
             sizes.append(item)
             complete += len(sizes) == _SIZES
-    return [_Family(list(iter_bits(eligible)), sizes) for eligible, sizes in families.items()]
+    return families

@@ -7,9 +7,8 @@ from operator import sub
 from shared.core.model.snapshot import Node
 from shared.core.scheduling_terms.taint import Taint, tolerates_all
 from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
-from shared.core.solver.problem.groups import Demands
 from shared.core.solver.problem.selection import Selection, required
-from shared.core.solver.problem.topology import near_key
+from shared.core.solver.problem.topology import Terms, near_key
 from shared.core.solver.problem.vectors import PODS_INDEX, mask_of
 
 
@@ -33,16 +32,16 @@ def _leaves_in_time(node: Node, selection: Selection) -> bool:
 class NodeFacts:
     """What a solve must know of the nodes of its snapshot."""
 
-    def __init__(self, catalogue: OptionCatalogue, demands: Demands) -> None:
+    def __init__(self, catalogue: OptionCatalogue, terms: Terms) -> None:
         snapshot = catalogue.snapshot
         self._catalogue = catalogue
-        self._demands = demands
+        self._terms = terms
         self.ordered: Sequence[Node] = sorted(snapshot.nodes, key=fill_order)
         asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
         self._workloads = {**asking, **snapshot.workloads}
-        self._asked = sorted({key for each in demands.requirement_sets for key in each.requirements})
+        self._asked = sorted({key for each in catalogue.requirement_sets for key in each.requirements})
         self._masks: dict[object, int] = {}
-        self._terms: dict[str, tuple[int, int]] = {}
+        self._of_workloads: dict[str, tuple[int, int]] = {}
 
     def takes_replicas(self, node: Node) -> bool:
         """Whether the node is a destination at all: not deleting, not draining."""
@@ -50,7 +49,7 @@ class NodeFacts:
 
     def free(self, node: Node) -> list[int]:
         """Return what is left on the node. Its pods count even where ``used`` does not list them."""
-        dimensions = self._demands.dimensions
+        dimensions = self._catalogue.dimensions
         used = node.used.amounts(dimensions.names)
         used[PODS_INDEX] = max(used[PODS_INDEX], sum([placed.count for placed in node.placements]))
         return list(map(sub, dimensions.capacity(node.allocatable), used))
@@ -60,7 +59,7 @@ class NodeFacts:
         labels, taints = tuple(map(node.labels.get, self._asked)), self._catalogue.snapshot.binding_taints(node)
         memo_key = (labels, taints, node.capacity_type, node.drain_at, node.drain_at and node.leaves_at)
         if (known := self._masks.get(memo_key)) is None:
-            each = enumerate(self._demands.requirement_sets)
+            each = enumerate(self._catalogue.requirement_sets)
             met = mask_of(bit for bit, wanted in each if self._meets(node, taints, wanted))
             known, *_ = self._catalogue.in_time_together(met, node.drain_at) or [0]
             self._masks[memo_key] = known
@@ -78,7 +77,7 @@ class NodeFacts:
 
     def residents(self, node: Node) -> tuple[tuple[int, int, int], ...]:
         """Return (matching, anti mask, count) of what runs on the node, as far as any term cares."""
-        if not self._demands.terms.keys:
+        if not self._terms.keys:
             return ()
         found = [(*self._of_workload(placed.workload_key), placed.count) for placed in node.placements]
         return tuple([resident for resident in found if any(resident[:2])])
@@ -99,11 +98,11 @@ class NodeFacts:
 
     def _of_workload(self, key: str) -> tuple[int, int]:
         """Return the terms that a running workload matches, and those by which it keeps others away."""
-        workload, terms = self._workloads.get(key), self._demands.terms
+        workload, terms = self._workloads.get(key), self._terms
         if workload is None:
             return 0, 0
-        if (known := self._terms.get(key)) is None:
+        if (known := self._of_workloads.get(key)) is None:
             anti = [near_key(term, workload) for term in required(workload.anti_affinity)]
             mask = mask_of(terms.keys[term] for term in anti if term in terms.keys)
-            known = self._terms[key] = (terms.matching(workload), mask)
+            known = self._of_workloads[key] = (terms.matching(workload), mask)
         return known

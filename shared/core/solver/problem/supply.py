@@ -10,8 +10,6 @@ _Whose = TypeVar("_Whose")
 class Supply(Generic[_Whose]):
     """Replicas to be handed out: ``left`` has (whose, how many), the first at the end."""
 
-    __slots__ = ("left",)
-
     def __init__(self, last_first: Iterable[tuple[_Whose, int]]) -> None:
         self.left = list(last_first)
 

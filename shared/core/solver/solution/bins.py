@@ -34,6 +34,10 @@ class Bin:
         """Whether the nodes are being bought."""
         return self.option is not None and self.option.reservation is None
 
+    def is_open_to(self, group: Group) -> bool:
+        """Whether a price cap lets the group share the nodes: only if none pays for them."""
+        return not (self.is_paid and group.is_price_capped)
+
     def split(self, uid: int, count: int) -> "Bin":
         """Take ``count`` of the nodes out as a bin of their own."""
         self.count -= count

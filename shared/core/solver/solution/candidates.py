@@ -12,7 +12,7 @@ from operator import attrgetter
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.resources import counted
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
-from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
+from shared.core.solver.problem.groups import Group, RelaxedGroup
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 from shared.core.solver.solution.substitutes import Substitutes
@@ -23,17 +23,17 @@ Places = list[tuple[LaunchOption, int]]  # options with how many replicas of a g
 class Candidates:
     """The options of a market as groups see them."""
 
-    def __init__(self, catalogue: OptionCatalogue, demands: Demands) -> None:
+    def __init__(self, catalogue: OptionCatalogue, groups: Sequence[Group]) -> None:
         self.catalogue = catalogue
         self.substitutes = Substitutes(catalogue)
         self.overhead = catalogue.policy.overhead_atto_usd
         self.reserved = [option for option in catalogue.options if option.reservation is not None]
         # By mask of requirement sets: how many groups it serves.
         masks = {option.requirement_sets for option in self.reserved}
-        self.flexibility = {mask: sum(bool(it.requirement_sets[-1] & mask) for it in demands.groups) for mask in masks}
+        self.flexibility = {mask: sum(bool(it.requirement_sets[-1] & mask) for it in groups) for mask in masks}
         bought = [option for option in catalogue.options if option.reservation is None]
         self._ordered = [*self.reserved, *sorted(bought, key=attrgetter("price", "index"))]
-        pinned = [keys for group in demands.groups for keys in group.equivalence_class.pinned_labels]
+        pinned = [keys for group in groups for keys in group.equivalence_class.pinned_labels]
         self._keys = sorted(set[str]().union(*pinned) - {HOSTNAME})
         self._kinds: dict[int, tuple[object, ...]] = {}  # by option
         self._candidates: dict[tuple[int, Vector, bool], Places] = {}

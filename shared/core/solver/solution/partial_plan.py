@@ -1,14 +1,14 @@
 """What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 from itertools import count as numbers
 
 from shared.core.model.snapshot import Node
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
-from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
+from shared.core.solver.problem.catalogue import LaunchOption
+from shared.core.solver.problem.groups import Group, RelaxedGroup, SchedulingProblem
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.topology import DomainLedger
 from shared.core.solver.solution.admission import NodeAdmission
@@ -19,21 +19,21 @@ from shared.core.solver.solution.residual_capacity import ResidualCapacity
 class PartialPlan:
     """Bins, reservation units, limits and topology counters of one solve."""
 
-    def __init__(self, catalogue: OptionCatalogue, demands: Demands, facts: NodeFacts) -> None:
-        self.catalogue = catalogue
-        self.demands = demands
-        self.groups: Sequence[Group] = demands.groups
-        self.remaining: list[int] = [group.count for group in demands.groups]
-        self.ledger = DomainLedger(demands.terms)
+    def __init__(self, problem: SchedulingProblem, facts: NodeFacts) -> None:
+        self.catalogue = problem.catalogue
+        self.terms = problem.terms
+        self.groups = problem.groups
+        self.remaining: list[int] = [group.count for group in self.groups]
+        self.ledger = DomainLedger(self.terms)
         self.admission = NodeAdmission(self.groups, self.ledger)
         self.avoided = 0  # a mask of the terms that running replicas keep away from
         self.bins: list[Bin] = []
-        self.residual = ResidualCapacity.of(catalogue)
+        self.residual = ResidualCapacity.of(self.catalogue)
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
         self._journal: list[Callable[[], object]] = []
         self._uids = numbers()
         self._caps = {g.index: cap for g in self.groups if (cap := g.workload.max_price_micro_usd_per_hour) is not None}
-        self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
+        self._running_cost = facts.running_cost({g.workload.key for g in self.groups if g.is_price_capped})
         for node in facts.ordered:
             if not node.deleting:  # then its replicas are demand again (R-34); they hold no domain
                 self._add_node(node, facts)

@@ -16,8 +16,6 @@ from shared.core.solver.problem.vectors import UNLIMITED
 class ResidualCapacity:
     """Counters of units and limits, and once shares are settled, of the nodes that each spot pool may still have."""
 
-    __slots__ = ("_spot", "changes", "limits", "units")
-
     def __init__(self, units: Mapping[str, int], limits: Mapping[str, Mapping[str, int]]) -> None:
         self.units = dict(units)
         self.limits = {pool: dict(left) for pool, left in limits.items()}

@@ -92,7 +92,7 @@ class Substitutes:
         found = self._first(self._most, state, option, option.allocatable, bin_.levels, market)
         if len(found) < self._most or self._wanted[option.entry.index]:
             found = self._first(self._most, state, option, self._load(state, bin_), bin_.levels, market)
-        ceiling = self._cheapest_on_demand(state, bin_) if market is CapacityType.SPOT else None
+        ceiling = self.cheapest_on_demand(state, bin_) if market is CapacityType.SPOT else None
         margin = None if self._wanted[option.entry.index] else state.margin(bin_)
         most = None if margin is None else option.price + margin
         # Nodes that may be the same have the same tuple, by which others tell that at once.
@@ -106,13 +106,8 @@ class Substitutes:
             known = self._offered[about] = self._offered.setdefault(keys, keys)
         return known
 
-    def cheaper_on_demand(self, state: PartialPlan, bin_: Bin) -> LaunchOption | None:
-        """Return the cheapest on-demand option that could hold the same replicas, if it is cheaper than the bin's."""
-        found = self._cheapest_on_demand(state, bin_)
-        return found if found is not None and bin_.option is not None and found.price < bin_.option.price else None
-
-    def _cheapest_on_demand(self, state: PartialPlan, bin_: Bin) -> LaunchOption | None:
-        """Return the option whose price bounds that of spot; None for who asks for variety."""
+    def cheapest_on_demand(self, state: PartialPlan, bin_: Bin) -> LaunchOption | None:
+        """Return the on-demand option whose price bounds that of spot; None for who asks for variety."""
         option = bin_.option
         if option is None or self._wanted[option.entry.index]:
             return None
