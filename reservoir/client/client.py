@@ -8,8 +8,6 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from pydantic import ValidationError
-
 from reservoir.client.conversation import Conversation, conflict, stored
 from reservoir.client.errors import NotSubscribedError, UnansweredError, WithdrawnError
 from reservoir.client.facts import Fact
@@ -22,8 +20,7 @@ from shared.manifests import outgoing
 from shared.manifests.described import WorkloadDescribed
 from shared.manifests.events import NodeDraining, WorkloadAccepted
 from shared.manifests.kinds.workload import WorkloadManifest
-from shared.manifests.parsing.errors import problems_of
-from shared.manifests.parsing.problems import ManifestError
+from shared.manifests.parsing.message import validated
 
 ANSWERED_WITHIN_S: Final = 120.0
 
@@ -94,7 +91,7 @@ class Client:
         UnansweredError
             Nobody answered within ``timeout_s``.
         """
-        manifest = _validated(workload)
+        manifest = validated(WorkloadManifest, workload)
         key = f"{manifest.metadata.namespace}/{manifest.metadata.name}"
         is_given = "generation" in workload["metadata"]
         if self._heard is None and is_given:
@@ -237,13 +234,6 @@ class Client:
         if self._heard is None:
             raise NotSubscribedError(call)
         return self._heard
-
-
-def _validated(workload: Mapping[str, Any]) -> WorkloadManifest:
-    try:
-        return WorkloadManifest.model_validate(workload)
-    except ValidationError as error:
-        raise ManifestError(problems_of(error, WorkloadManifest, line_of=lambda _: None)) from None
 
 
 def _is_placed(known: WorkloadDescribed, *, launched: bool) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from shared.core.capacity.back_off import doubled
 from shared.core.model.capacity_reservation import CapacityReservation
 
 FIRST_REST: Final = timedelta(hours=1)
@@ -58,7 +59,7 @@ def after_boot_failure(
 
 def _rest(round_count: int) -> timedelta:
     """Return how long units rest once one more round has failed after so many."""
-    return min(LONGEST_REST, FIRST_REST * (1 << min(round_count - 1, 10)))
+    return doubled(FIRST_REST, round_count, longest=LONGEST_REST)
 
 
 def forgotten_at(failures: BootFailures) -> datetime:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from shared.core.capacity.back_off import doubled
+
 FIRST_REST: Final = timedelta(minutes=3)
 LONGEST_REST: Final = timedelta(hours=1)
 # The units of a reservation are paid for: a refusal counts until its next observation, a minute later at most.
@@ -48,7 +50,7 @@ class Shortage:
 
 def rest_of(failure_count: int) -> timedelta:
     """Return how long an offering rests after ``failure_count`` failures in a row."""
-    return min(LONGEST_REST, FIRST_REST * (1 << min(failure_count - 1, 10)))
+    return doubled(FIRST_REST, failure_count, longest=LONGEST_REST)
 
 
 def forgotten_at(shortage: Shortage) -> datetime:
@@ -79,8 +81,8 @@ def after_tolerated_failure(previous: Shortage | None, now: datetime) -> Shortag
     if now < previous.until:
         return previous
     count = previous.failure_count + 1
-    rest = _FIRST_RESERVED_REST * (1 << min(max(0, count - _REFUSALS_TOLERATED), 10))
-    return Shortage(now + min(LONGEST_REST, rest), count, tolerated=count <= _REFUSALS_TOLERATED)
+    rest = doubled(_FIRST_RESERVED_REST, count - _REFUSALS_TOLERATED + 1, longest=LONGEST_REST)
+    return Shortage(now + rest, count, tolerated=count <= _REFUSALS_TOLERATED)
 
 
 def needs_probe(shortage: Shortage, now: datetime) -> bool:

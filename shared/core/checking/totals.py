@@ -12,7 +12,7 @@ from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey, PlannedNodes
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from shared.core.scheduling_terms.resources import NODES
+from shared.core.scheduling_terms.resources import NODES, Resources
 
 _ONE: Final = frozenset({1})
 
@@ -111,6 +111,11 @@ def _reservations(facts: Facts) -> Iterator[Violation]:
             yield Violation(ViolationCode.RESERVATION_OVERCOMMITTED, reservation_id, message, keys)
 
 
+def node_use(capacity: Resources) -> Counter[str]:
+    """Return what a node of this capacity uses of limits: also one of nodes."""
+    return Counter({NODES: 1, **capacity})
+
+
 def largest_use(facts: Facts, launch: PlannedNodes) -> dict[str, int]:
     """Return what one node of the launch may use of a limit: the most over all that may be launched (R-58)."""
     most: dict[str, int] = {NODES: 1}
@@ -131,7 +136,7 @@ def pool_use(facts: Facts, pool_name: str, *, with_deleting: bool) -> Counter[st
     for node in facts.snapshot.nodes:
         if node.node_pool_name == pool_name and (with_deleting or not node.deleting):
             instance_type = facts.types.get(node.instance_type)
-            use.update({NODES: 1, **(node.allocatable if instance_type is None else instance_type.capacity)})
+            use.update(node_use(node.allocatable if instance_type is None else instance_type.capacity))
     for launch in facts.plan.launches:
         if launch.node_pool_name == pool_name:
             for resource, amount in largest_use(facts, launch).items():

@@ -39,12 +39,11 @@ class Mismatches:
         told = "; ".join(_not_sold(wanted, {labels.get(wanted.key, "") for labels in sold}) for wanted in unmet)
         return Failure(ReasonCode.INCOMPATIBLE, f"pool {entry.pool.name} {told}", misses=len(unmet))
 
-    def sells(self, entry: Entry, kind: InstanceType, reserved: Set[str]) -> bool:
+    def sells(self, entry: Entry, instance_type: InstanceType, reserved: Set[str]) -> bool:
         """Whether the pool sells the type on any market, or selects a reservation of it."""
         wanted = _of_places(entry.pool.requirements)
-        return kind.name in reserved or any(
-            accepts(OfferedPlace(it.zone, it.zone_id, it.capacity_type).labels(), wanted) for it in kind.offerings
-        )
+        places = (OfferedPlace(it.zone, it.zone_id, it.capacity_type) for it in instance_type.offerings)
+        return instance_type.name in reserved or any(accepts(place.labels(), wanted) for place in places)
 
     def _labels_sold(self, entry: Entry) -> Sequence[Mapping[str, str]]:
         """Return the labels of every place that the pool sells anything at, full or free."""
@@ -56,13 +55,13 @@ class Mismatches:
 
     def _places_of(self, entry: Entry) -> Iterator[OfferedPlace]:
         """Yield where and on which markets the pool's types are sold, and the reservations that its class selects."""
-        kinds = {kind.name: kind for kind in entry.types}
+        types = {instance_type.name: instance_type for instance_type in entry.types}
         reserved = selected_reservations(self._catalogue.snapshot, entry.node_class)
-        found = [OfferedPlace.of(item) for item in reserved if item.instance_type in kinds]
+        found = [OfferedPlace.of(item) for item in reserved if item.instance_type in types]
         found += {
             OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type)
-            for kind in kinds.values()
-            for offering in kind.offerings
+            for instance_type in types.values()
+            for offering in instance_type.offerings
         }
         yield from found
 
@@ -77,19 +76,19 @@ def too_large(pool_name: str, small: Sequence[InstanceType], workload: Workload)
     """Return what the nearest of the types that are too small lacks: of the fewest resources, the largest."""
 
     def nearness(found: tuple[Resources, InstanceType]) -> tuple[int, int, str]:
-        missing, kind = found
-        return (len(missing), -kind.allocatable["cpu"], kind.name)
+        missing, instance_type = found
+        return (len(missing), -instance_type.allocatable["cpu"], instance_type.name)
 
-    lacking = [(workload.requests.missing(kind.allocatable), kind) for kind in small]
-    having = [(missing, kind) for missing, kind in lacking if all(kind.capacity[name] for name in missing)]
-    missing, kind = min(having or lacking, key=nearness)
+    lacking = [(workload.requests.missing(each.allocatable), each) for each in small]
+    having = [pair for pair in lacking if all(pair[1].capacity[name] for name in pair[0])]
+    missing, nearest = min(having or lacking, key=nearness)
     if having:
         told = ", ".join(f"{name} {amount}" for name, amount in missing.formatted().items()) or "pods"
-        return Failure(ReasonCode.TOO_LARGE, f"{kind.name}, the nearest type of pool {pool_name}, lacks {told}")
-    absent = [name for name in sorted(missing) if not kind.capacity[name]]
+        return Failure(ReasonCode.TOO_LARGE, f"{nearest.name}, the nearest type of pool {pool_name}, lacks {told}")
+    absent = [name for name in sorted(missing) if not nearest.capacity[name]]
     told = " and ".join(absent)
-    if any(kind.capacity[name] for name in absent for kind in small):  # then another lacks what this one has
-        asked = [name for name in workload.requests if not all(kind.capacity[name] for kind in small)]
+    if any(each.capacity[name] for name in absent for each in small):  # then another lacks what this one has
+        asked = [name for name in workload.requests if not all(each.capacity[name] for each in small)]
         told = f"{' and '.join(sorted(asked))} at once"
     message = f"no type of pool {pool_name} that would serve has {told}"
     return Failure(ReasonCode.TOO_LARGE, message, misses=len(absent), lacks_resource=True)

@@ -1,9 +1,9 @@
 """Why replicas are not placed: the binding constraint, the nearest offering, the time of change (rule 7)."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from shared.core.capacity.offerings import selected_reservations
 from shared.core.explaining.gang_reasons import limits_or_money, too_few_units
@@ -25,18 +25,18 @@ from shared.core.solver.solution.substitutes import Substitutes
 _order = attrgetter("order")
 
 
-@dataclass(slots=True)
-class _Outlook:
+@dataclass(frozen=True, slots=True)
+class _TypeFailures:
     """What speaks against the types of a pool, for all groups with the same requirement sets.
 
     ``sized`` counts only for replicas that fit the type: the worst failure of each, the worst of all first; ``timed``
     is when any of a type's failures could change, the soonest first.
     """
 
-    always: Failure | None = None
-    sized: list[tuple[InstanceType, Failure]] = field(default_factory=list)
-    timed: list[tuple[datetime, InstanceType]] = field(default_factory=list)
-    types: list[InstanceType] = field(default_factory=list)  # that size alone may rule out
+    always: Failure | None
+    sized: Sequence[tuple[InstanceType, Failure]]
+    timed: Sequence[tuple[datetime, InstanceType]]
+    types: Sequence[InstanceType]  # that size alone may rule out
 
 
 class Reasons:
@@ -46,7 +46,7 @@ class Reasons:
         self._state = state
         self._catalogue = state.catalogue
         self._memo: dict[int, tuple[Failure, datetime | None]] = {}
-        self._outlooks: dict[tuple[int, Asked], _Outlook] = {}
+        self._of_types: dict[tuple[int, Asked], _TypeFailures] = {}
         self._mismatches = Mismatches(state.catalogue)
         self._places = PlaceReasons(state)
         self._substitutes = Substitutes(state.catalogue)
@@ -95,11 +95,11 @@ class Reasons:
             failure
             for entry in self._catalogue.entries
             if not any(untolerated(entry.taints, tolerations))
-            for kind in entry.types
-            if self._fits(group, kind)
-            for failure in self._nearest(entry, kind, by_term)
+            for instance_type in entry.types
+            if self._fits(group, instance_type)
+            for failure in self._nearest(entry, instance_type, by_term)
             if failure.code not in LAST
-            and failure.labels({**kind.requirements.labels(), **entry.labels}).get(key) == domain
+            and failure.labels({**instance_type.requirements.labels(), **entry.labels}).get(key) == domain
         ]
         return min(found, key=_order).message if found else None
 
@@ -111,23 +111,25 @@ class Reasons:
         by_term = self._asked(group)
         for entry in self._catalogue.entries:
             if not any(untolerated(entry.taints, group.levels[-1].selection.tolerations)):
-                for kind in entry.types:
-                    if self._fits(group, kind):
-                        nearest = self._nearest(entry, kind, by_term)
+                for instance_type in entry.types:
+                    if self._fits(group, instance_type):
+                        nearest = self._nearest(entry, instance_type, by_term)
                         yield from ((entry.pool.name, failure) for failure in nearest if not failure.is_mismatch)
 
-    def _nearest(self, entry: Entry, kind: InstanceType, by_term: Iterable[Asked]) -> Iterable[Failure]:
+    def _nearest(self, entry: Entry, instance_type: InstanceType, by_term: Iterable[Asked]) -> Iterable[Failure]:
         """Return for each place of a type what speaks against it by the term that comes farthest there."""
         nearest: dict[OfferingKey | None, Failure] = {}
         for asked in by_term:
-            if not self._misses(entry, kind, asked):
-                for failure in self._places.of_type(entry, kind, asked):
+            if not self._misses(entry, instance_type, asked):
+                for failure in self._places.of_type(entry, instance_type, asked):
                     nearest[failure.key] = min(failure, nearest.get(failure.key, failure), key=_order)
         return nearest.values()
 
-    def _misses(self, entry: Entry, kind: InstanceType, asked: Asked) -> list[str]:
+    def _misses(self, entry: Entry, instance_type: InstanceType, asked: Asked) -> list[str]:
         """Return what a type in a pool does not meet of the term."""
-        return unmet_requirements(entry.pool.requirements.merged(kind.requirements), asked.term.without(OFFERING_KEYS))
+        return unmet_requirements(
+            entry.pool.requirements.merged(instance_type.requirements), asked.term.without(OFFERING_KEYS)
+        )
 
     def _next_step(self, group: Group, key: str) -> datetime | None:
         since = next(pending_since for member, _, pending_since in group.members if member == key)
@@ -139,7 +141,7 @@ class Reasons:
             yield Failure(ReasonCode.NO_NODE_POOL, "there is no NodePool")
             return
         selection = group.levels[-1].selection
-        paused = list(paused_pools(snapshot, selection, lambda kind: self._fits(group, kind)))
+        paused = list(paused_pools(snapshot, selection, lambda instance_type: self._fits(group, instance_type)))
         yield from paused
         if not self._catalogue.entries:
             yield self._no_usable_pool()
@@ -224,17 +226,18 @@ class Reasons:
         if wrong is not None:
             yield wrong
             return
-        if (entry.index, asked) not in self._outlooks:
-            types = entry.types
-            self._outlooks[entry.index, asked] = self._outlook(entry, types, asked)
-        outlook = self._outlooks[entry.index, asked]
-        if outlook.always is not None:
-            yield outlook.always
-        worst = next((failure for kind, failure in outlook.sized if self._fits(group, kind)), None)
+        if (entry.index, asked) not in self._of_types:
+            self._of_types[entry.index, asked] = self._type_failures(entry, asked)
+        found = self._of_types[entry.index, asked]
+        if found.always is not None:
+            yield found.always
+        worst = next((failure for instance_type, failure in found.sized if self._fits(group, instance_type)), None)
         if worst is not None:
-            yield replace(worst, at=next((when for when, kind in outlook.timed if self._fits(group, kind)), None))
+            yield replace(
+                worst, at=next((when for when, instance_type in found.timed if self._fits(group, instance_type)), None)
+            )
         if worst is None or worst.is_mismatch:
-            small = [kind for kind in outlook.types if not self._fits(group, kind)]
+            small = [each for each in found.types if not self._fits(group, each)]
             if small:
                 yield too_large(entry.pool.name, small, group.workload)
 
@@ -249,30 +252,31 @@ class Reasons:
             return Failure(ReasonCode.INCOMPATIBLE, f"pool {name}: {'; '.join(problems)}", misses=len(problems))
         return self._mismatches.of_offerings(entry, asked.term)
 
-    def _fits(self, group: Group, kind: InstanceType) -> bool:
-        return copies_that_fit(group.request, self._state.catalogue.dimensions.capacity(kind.allocatable)) > 0
+    def _fits(self, group: Group, instance_type: InstanceType) -> bool:
+        return copies_that_fit(group.request, self._state.catalogue.dimensions.capacity(instance_type.allocatable)) > 0
 
-    def _outlook(self, entry: Entry, types: Iterable[InstanceType], asked: Asked) -> _Outlook:
-        found = _Outlook()
+    # Branches: comprehensions of a line each after one loop over types.
+    def _type_failures(self, entry: Entry, asked: Asked) -> _TypeFailures:
         incompatible: list[Failure] = []
+        by_size: list[tuple[InstanceType, list[Failure]]] = []
         reserved = {it.instance_type for it in selected_reservations(self._catalogue.snapshot, entry.node_class)}
-        for kind in types:
-            if not self._mismatches.sells(entry, kind, reserved):
+        for instance_type in entry.types:
+            if not self._mismatches.sells(entry, instance_type, reserved):
                 continue
-            problems = self._misses(entry, kind, asked)
+            problems = self._misses(entry, instance_type, asked)
             if problems:
-                message = f"{kind.name} of pool {entry.pool.name}: {'; '.join(problems)}"
+                message = f"{instance_type.name} of pool {entry.pool.name}: {'; '.join(problems)}"
                 incompatible.append(Failure(ReasonCode.INCOMPATIBLE, message, misses=len(problems)))
-                continue
-            found.types.append(kind)
-            failures = list(self._places.of_type(entry, kind, asked))
-            if failures:
-                found.sized.append((kind, min(failures, key=_order)))
-                found.timed.extend((failure.at, kind) for failure in failures if failure.at is not None)
-        found.always = min(incompatible, key=_order, default=None)
-        found.sized.sort(key=lambda pair: _order(pair[1]))
-        found.timed.sort(key=lambda pair: pair[0])
-        return found
+            else:
+                by_size.append((instance_type, list(self._places.of_type(entry, instance_type, asked))))
+        sized = [(each, min(failures, key=_order)) for each, failures in by_size if failures]
+        timed = [(it.at, each) for each, failures in by_size for it in failures if it.at is not None]
+        return _TypeFailures(
+            always=min(incompatible, key=_order, default=None),
+            sized=sorted(sized, key=lambda pair: _order(pair[1])),
+            timed=sorted(timed, key=itemgetter(0)),
+            types=[each for each, _ in by_size],
+        )
 
 
 def _mismatch_order(failure: Failure) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.core.scheduling_terms.resources import NODES, Resources, counted
+from shared.core.scheduling_terms.resources import Resources, counted
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.vectors import copies_that_fit
@@ -68,4 +68,4 @@ def _share_of_limits(room: Room, residual: ResidualCapacity) -> float:
 
 def amount_left(name: str, left: int) -> str:
     """Return what a limit leaves, as a sentence ends with it."""
-    return f"{left if name == NODES else Resources.of({name: left}).formatted()[name]} left"
+    return f"{Resources.formatted_amount(name, left)} left"

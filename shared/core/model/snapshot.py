@@ -1,6 +1,6 @@
 """The snapshot: everything that a solve may see, frozen."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -20,6 +20,11 @@ class PlacedReplicas:
 
     workload_key: str
     count: int
+
+
+def count_of(workload_key: str, placements: Iterable[PlacedReplicas]) -> int:
+    """Return how many replicas of the workload there are among these."""
+    return sum(placed.count for placed in placements if placed.workload_key == workload_key)
 
 
 @dataclass(frozen=True, slots=True)

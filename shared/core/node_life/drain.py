@@ -17,7 +17,7 @@ from typing import Final
 
 from shared.core.model.capacity_reservation import DRAIN_MARGIN, CapacityReservation
 from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.snapshot import PlacedReplicas, count_of
 
 # Between the deadline and EC2's own reclaim: one minute's sweep that finds the deadline passed, and the call itself.
 RECLAIM_MARGIN: Final = timedelta(minutes=2)
@@ -134,8 +134,7 @@ def released(claim: NodeClaim, workload_key: str, count: int | None) -> NodeClai
 
 def awaited_count(claim: NodeClaim, workload_key: str) -> int:
     """Return how many replicas of the workload the drain still awaits."""
-    awaiting = () if claim.drain is None else claim.drain.awaiting
-    return sum(placed.count for placed in awaiting if placed.workload_key == workload_key)
+    return 0 if claim.drain is None else count_of(workload_key, claim.drain.awaiting)
 
 
 def is_over(claim: NodeClaim, now: datetime) -> bool:

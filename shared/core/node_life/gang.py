@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from shared.core.model.node_claim import GangSeat, NodeClaim
+from shared.core.model.snapshot import count_of
 from shared.core.node_life import drain
 
 
@@ -19,7 +20,7 @@ def seats(workload_key: str, unfinished: int, claims: Sequence[NodeClaim]) -> Ma
     """
     if any(claim.is_live and drain.awaited_count(claim, workload_key) for claim in claims):
         return {}
-    counts = {claim.id: _placed(claim, workload_key) for claim in claims if claim.is_live}
+    counts = {claim.id: count_of(workload_key, claim.placements) for claim in claims if claim.is_live}
     members = [claim for claim in claims if counts.get(claim.id)]
     addresses = {claim.id: claim.address for claim in members if claim.address is not None}
     if sum(counts.values()) != unfinished or len(addresses) < len(members):
@@ -40,10 +41,6 @@ def with_seat(seat: GangSeat, claim: NodeClaim) -> NodeClaim | None:
     others = [it for it in claim.seats if it.workload_key != seat.workload_key]
     taken = tuple(sorted((*others, seat), key=lambda it: it.workload_key))
     return None if taken == claim.seats else replace(claim, seats=taken)
-
-
-def _placed(claim: NodeClaim, workload_key: str) -> int:
-    return sum(placed.count for placed in claim.placements if placed.workload_key == workload_key)
 
 
 def _in_order(workload_key: str, members: Sequence[NodeClaim]) -> list[str]:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from shared.core.capacity.ledger import relieved
 from shared.core.model.node_claim import NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.snapshot import PlacedReplicas, count_of
 from shared.core.node_life import drain
 
 
@@ -35,34 +35,30 @@ def hosts(claim: NodeClaim, workload_key: str) -> bool:
 
 def ready(claim: NodeClaim, workload_key: str, total: int) -> NodeClaim | None:
     """Return the claim after its node has said that ``total`` replicas of a workload have run; None: nothing new."""
-    if total <= _count(claim.ready, workload_key):
+    if total <= count_of(workload_key, claim.ready):
         return None
     return replace(claim, ready=_with(claim.ready, workload_key, total))
 
 
 def ready_count(claim: NodeClaim, workload_key: str) -> int:
     """Return how many replicas that have their place on the node run, as far as it said."""
-    run = _count(claim.ready, workload_key) - _count(claim.finished, workload_key)
-    return max(0, min(run, _count(claim.placements, workload_key)))
+    run = count_of(workload_key, claim.ready) - count_of(workload_key, claim.finished)
+    return max(0, min(run, count_of(workload_key, claim.placements)))
 
 
 def finished(claim: NodeClaim, workload_key: str, total: int, now: datetime) -> FinishedReplicas | None:
     """Return what it means that ``total`` replicas of a workload have finished on the node; None: nothing new."""
-    new = total - _count(claim.finished, workload_key)
-    placed = _count(claim.placements, workload_key)
+    new = total - count_of(workload_key, claim.finished)
+    placed = count_of(workload_key, claim.placements)
     count = min(new, placed or drain.awaited_count(claim, workload_key))
     if count <= 0:
         return None
-    after = replace(claim, finished=_with(claim.finished, workload_key, _count(claim.finished, workload_key) + count))
+    after = replace(claim, finished=_with(claim.finished, workload_key, count_of(workload_key, claim.finished) + count))
     if placed:
         relief = relieved(replace(after, placements_changed_at=now), {workload_key: count})
         return FinishedReplicas(relief, count, count)
     left = drain.released(after, workload_key, count)
     return None if left is None else FinishedReplicas(left, count, 0)
-
-
-def _count(placements: Sequence[PlacedReplicas], workload_key: str) -> int:
-    return sum(placed.count for placed in placements if placed.workload_key == workload_key)
 
 
 def _with(counted: Sequence[PlacedReplicas], workload_key: str, count: int) -> tuple[PlacedReplicas, ...]:

@@ -58,6 +58,11 @@ class Resources(Mapping[str, int]):
         """Write the vector back as Kubernetes quantities; :meth:`parse` of the result is equal to this vector."""
         return {name: _formatted(name, amount) for name, amount in self._amounts.items()}
 
+    @staticmethod
+    def formatted_amount(name: str, amount: int) -> str:
+        """Write one amount of a limit, which may also be one of nodes."""
+        return str(amount) if name == NODES else _formatted(name, amount)
+
     def __getitem__(self, name: str) -> int:
         return self._amounts.get(name, 0)
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.team import Team, by_namespace
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 
 NOBODY: Final = ""  # the namespace of an instance with nothing on it, and the team of a namespace of no team
@@ -25,6 +26,12 @@ _NAMESPACES_MAX: Final = 40
 _LEAVING: Final = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED})
 
 TeamOf = Callable[[str], str]  # of a namespace
+
+
+def owners(teams: Iterable[Team]) -> TeamOf:
+    """Return what names the team of a namespace."""
+    by_name = by_namespace(teams)
+    return lambda namespace: by_name[namespace].name if namespace in by_name else NOBODY
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def pack(insertion: Insertion, components: Sequence[Component]) -> Packed:
     domains = DomainCosts(state)
     inserted: list[Group] = []
     short: set[int] = set()
-    for level in range(max((len(kind.levels) for component in components for kind in component.classes), default=0)):
+    for level in range(max((len(group.levels) for each in components for group in each.groups), default=0)):
         assigned, one_by_one = assign_domains(state, components, level, domains)
         inserted.extend(one_by_one)
         batches = [batch for batch in assigned if batch.count]

@@ -11,7 +11,7 @@ from shared.core.model.node_pool import NodePool
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, RESERVATION_LABELS, closest
 from shared.core.scheduling_terms.requirement import Requirement
-from shared.core.scheduling_terms.resources import NODES, Resources, counted
+from shared.core.scheduling_terms.resources import Resources, counted
 from shared.core.solver.problem.catalogue import OfferedPlace, accepts
 
 _PLACE_KEYS = OFFERING_LABELS | RESERVATION_LABELS
@@ -112,8 +112,7 @@ def _without_subnet(node_class: NodeClass, sold: Sequence[OfferedPlace]) -> Iter
 def _limited(pool: NodePool, types: Sequence[InstanceType]) -> Iterator[str]:
     for name, limit in sorted((pool.limits or {}).items()):
         if all(counted(item.capacity, name) > limit for item in types):
-            shown = str(limit) if name == NODES else Resources.of({name: limit}).formatted()[name]
-            yield f"its limit of {name} ({shown}) is below each of its instance types"
+            yield f"its limit of {name} ({Resources.formatted_amount(name, limit)}) is below each of its instance types"
 
 
 def _hint(wanted: Requirement, known: Iterable[str]) -> str:

@@ -5,13 +5,11 @@ import json
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
-from shared.manifests.parsing.errors import problems_of
 from shared.manifests.parsing.fields import LONGEST_NAME, NAME_PATTERN, NAMESPACE_PATTERN, Duration, broken, matching
-from shared.manifests.parsing.message import SchemaVersion
+from shared.manifests.parsing.message import SchemaVersion, validated
 from shared.manifests.parsing.model import Model
-from shared.manifests.parsing.problems import ManifestError
 
 LONGEST_REASON: Final = 300
 MOST_OBJECTS: Final = 100
@@ -80,7 +78,4 @@ class OperationResult(Model):
 
 def parse_request(data: object) -> OperationRequest:
     """Read a request. Raises ManifestError."""
-    try:
-        return OperationRequest.model_validate(data)
-    except ValidationError as error:
-        raise ManifestError(problems_of(error, OperationRequest, line_of=lambda _: None)) from None
+    return validated(OperationRequest, data)

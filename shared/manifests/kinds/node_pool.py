@@ -12,7 +12,13 @@ from shared.core.model.schedule import MACROS, CronSchedule, ScheduleError
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.resources import Resources
-from shared.manifests.kinds.selection import MOST_REQUIREMENTS, PoolRequirement, TaintSpec, requirements_of
+from shared.manifests.kinds.selection import (
+    MOST_REQUIREMENTS,
+    PoolRequirement,
+    TaintSpec,
+    integer_as_text,
+    requirements_of,
+)
 from shared.manifests.kinds.workload import Quantities
 from shared.manifests.parsing import nearest
 from shared.manifests.parsing.fields import (
@@ -78,10 +84,6 @@ def _check_keep_reserved(text: str) -> str:
     return text if text == WHILE_RESERVATION_LASTS else check_duration(text)
 
 
-def _number_as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 KeepReserved = Annotated[
     str,
     AfterValidator(_check_keep_reserved),
@@ -129,7 +131,7 @@ class Template(Model):
 class BudgetSpec(Model):
     """How many nodes may be disrupted at once; the most restrictive active budget counts."""
 
-    nodes: Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_check_budget_nodes)] = "10%"
+    nodes: Annotated[str, BeforeValidator(integer_as_text), AfterValidator(_check_budget_nodes)] = "10%"
     reasons: list[Annotated[DisruptionReason, Field(strict=False)]] = Field(
         default_factory=list, max_length=10, description="None: every reason."
     )

@@ -30,8 +30,8 @@ def _check_required_key(key: str) -> str:
     return key
 
 
-def _integer_as_text(value: Any) -> Any:
-    """Bounds are often written as bare numbers; the value of a label is always text."""
+def integer_as_text(value: Any) -> Any:
+    """Return a bare number as the text that it is meant as: the value of a label, or of a budget."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -41,7 +41,7 @@ RequiredKey = Annotated[
     # any key is valid; the enum is what editors offer
     Field(json_schema_extra={"anyOf": [{"enum": sorted(labels.WELL_KNOWN)}, {"type": "string"}]}),
 ]
-RequiredValue = Annotated[LabelValue, BeforeValidator(_integer_as_text)]
+RequiredValue = Annotated[LabelValue, BeforeValidator(integer_as_text)]
 # Enums are text on the wire; everything else stays strict.
 OperatorField = Annotated[Operator, Field(strict=False)]
 EffectField = Annotated[TaintEffect, Field(strict=False)]

@@ -36,6 +36,11 @@ def read_message(body: str | bytes, tag: str, models: Mapping[str, type[M]]) -> 
     if model is None:
         hint = closest(name, models) if isinstance(name, str) else None
         refuse(tag, tag, f"{shown(name)} is not one of {', '.join(models)}", hint)
+    return validated(model, data)
+
+
+def validated(model: type[M], data: object) -> M:
+    """Read a value that came without lines, as from JSON. Raises ManifestError."""
     try:
         return model.model_validate(data)
     except ValidationError as error:

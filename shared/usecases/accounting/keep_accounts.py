@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from shared.core.model.node_claim import NodeClaim
-from shared.core.model.team import by_namespace
-from shared.core.sharing.accounts import NOBODY, Meter, TeamOf, read
+from shared.core.sharing.accounts import Meter, TeamOf, owners, read
 from shared.ports.accounts import AccountStore
 from shared.ports.policy import PolicyKind, PolicyStore
 from shared.ports.state import ConflictError, NodeClaimStore, UnreadableRowsError
@@ -108,10 +107,4 @@ class KeepAccounts:
 def teams_of(policy: PolicyStore) -> TeamOf:
     """Return what names the team of a namespace."""
     rows = [row for row in policy.list_all() if row.kind is PolicyKind.TEAM]
-    owners = by_namespace(policy_of(rows).teams)
-
-    def team_of(namespace: str) -> str:
-        team = owners.get(namespace)
-        return NOBODY if team is None else team.name
-
-    return team_of
+    return owners(policy_of(rows).teams)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from shared.core.model.team import Ceiling, Team, by_namespace
-from shared.core.sharing.accounts import NOBODY
+from shared.core.model.team import Ceiling, Team
+from shared.core.sharing.accounts import owners
 from shared.core.sharing.budgets import hourly_bound
 from shared.ports.accounts import AccountStore
 from shared.usecases.policy.team_spending import Spending, spending
@@ -23,13 +23,7 @@ class MonthlyBudgets:
         monthly = [team.budget_micro_usd_per_month for team in teams] + [self.ceiling.micro_usd_per_month]
         spent = Spending()
         if self.accounts is not None and any(each is not None for each in monthly):
-            owners = by_namespace(teams)
-
-            def team_of(namespace: str) -> str:
-                team = owners.get(namespace)
-                return NOBODY if team is None else team.name
-
-            spent = spending(self.accounts, now, team_of)
+            spent = spending(self.accounts, now, owners(teams))
         by_team = spent.by_team()
         held = tuple(
             replace(

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from shared.core.model.plan import ReasonCode
-from shared.core.model.team import Ceiling, Team, by_namespace
+from shared.core.model.team import Ceiling, Team
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from shared.core.sharing.accounts import NOBODY, month_of
+from shared.core.sharing.accounts import NOBODY, month_of, owners
 from shared.manifests.answers.status import QuotaUse, ResourceUse
 from shared.manifests.event_parts import Event
 from shared.manifests.events import BudgetPeriod, QuotaShare, ResourceShare, TeamOverBudget, TeamShareTold
@@ -60,12 +60,11 @@ class TellTeams:
 
     def _waiting(self, teams: Sequence[Team]) -> Counter[str]:
         """Count by team the replicas for which a budget lets nothing be bought."""
-        owners = by_namespace(teams)
+        team_of = owners(teams)
         found: Counter[str] = Counter()
         for record in self.workloads.list_needing_planning():
-            team = owners.get(record.key.partition("/")[0])
             held = sum(item.count for item in record.unplaced if item.code is ReasonCode.TEAM_BUDGET)
-            found[NOBODY if team is None else team.name] += min(held, record.pending_count)
+            found[team_of(record.key.partition("/")[0])] += min(held, record.pending_count)
         return found
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.plan import UnplacedReplicas
-from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.snapshot import count_of
 from shared.core.node_life import replicas
 from shared.core.serialisation.generation import content_digest
 from shared.manifests.described import DrainStatus, NodeStatus, UnplacedDetail, WorkloadDescribed
@@ -74,15 +74,11 @@ def _waiting(unplaced: UnplacedReplicas) -> UnplacedDetail:
 def _nodes(claims: Sequence[NodeClaim], key: str) -> list[NodeStatus]:
     found = []
     for claim in sorted(claims, key=lambda it: it.id):
-        placed = _count(claim.placements, key)
-        awaiting = 0 if claim.drain is None else _count(claim.drain.awaiting, key)
+        placed = count_of(key, claim.placements)
+        awaiting = 0 if claim.drain is None else count_of(key, claim.drain.awaiting)
         if placed or awaiting:
             found.append(_node(claim, key, placed, awaiting))
     return found
-
-
-def _count(placements: Sequence[PlacedReplicas], key: str) -> int:
-    return sum(placed.count for placed in placements if placed.workload_key == key)
 
 
 def _node(claim: NodeClaim, key: str, placed: int, awaiting: int) -> NodeStatus:

@@ -26,7 +26,7 @@ from shared.ports.state import ConflictError, NodeClaimStore, ReservationRecord
 from shared.usecases.claims.claim_moves import save_claim
 from shared.usecases.disruption.commit_command import give_up, unmarked
 from shared.usecases.disruption.hand_over import HandOver
-from shared.usecases.draining.draining import Draining, DrainWish
+from shared.usecases.draining.draining import Draining, DrainRequest
 from shared.usecases.provisioning.commit_plan import Committed, launch_batches
 from shared.usecases.provisioning.gather_snapshot import Gathered
 from shared.usecases.provisioning.placement_events import placed_events
@@ -104,8 +104,8 @@ class ReplaceNodes:
     ) -> int:
         """Drain nodes with this mark and hand their replicas over; return how many began to drain."""
         hand_over = HandOver(self.claims, tuple(replacement_ids), now)
-        wishes = [DrainWish(node, mark.reason) for node in nodes]
-        moves = self.draining.begin_drains(wishes, hand_over)
+        requests = [DrainRequest(node, mark.reason) for node in nodes]
+        moves = self.draining.begin_drains(requests, hand_over)
         if hand_over.placed:
             self.publisher.publish(list(placed_events(Committed(placed=hand_over.placed), gathered)))
         return len(moves.moved)

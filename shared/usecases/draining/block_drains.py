@@ -17,7 +17,7 @@ from shared.ports.state import ConflictError, NodeClaimStore, ReservationStore, 
 from shared.usecases.claims import unreadable
 from shared.usecases.claims.checkpoints import checkpoint_periods_s
 from shared.usecases.claims.claim_moves import save_claim
-from shared.usecases.draining.draining import Draining, DrainWish
+from shared.usecases.draining.draining import Draining, DrainRequest
 
 _STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 _IN_USE: Final = _STEADY | {ClaimState.DRAINING}
@@ -70,12 +70,12 @@ class BlockDrains:
             for claim, drain in found
             if drain.starts_at <= now and _is_sooner(drain, claim)
         ]
-        due = [DrainWish(claim, DrainReason.CAPACITY_BLOCK_ENDING, drain.deadline) for claim, drain in begun]
+        due = [DrainRequest(claim, DrainReason.CAPACITY_BLOCK_ENDING, drain.deadline) for claim, drain in begun]
         if due:  # nothing that could fail comes before this, of any block
             self.draining.begin_drains(due)
         for block_id, found in drains.items():
             self._watch(block_id, found, now, is_near=block_id in near)
-        report.due_ids = frozenset(wish.claim.id for wish in due)
+        report.due_ids = frozenset(request.claim.id for request in due)
         report.late = max((now - drain.starts_at for _, drain in begun), default=None)
         return report
 

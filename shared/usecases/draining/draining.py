@@ -19,7 +19,7 @@ from shared.core.model.node_claim import (
     Operation,
     with_operation,
 )
-from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.snapshot import PlacedReplicas, count_of
 from shared.core.node_life import drain
 from shared.core.safety.endings import EndingKind, kind_of
 from shared.ports.ec2 import InstanceTerminator
@@ -40,7 +40,7 @@ _UNKNOWN_WORKLOAD: Final = "a workload on it cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
-class DrainWish:
+class DrainRequest:
     """A node that shall drain. ``deadline`` None: the usual grace of the reason; ``operation``: who asked by hand."""
 
     claim: NodeClaim
@@ -76,7 +76,7 @@ class Draining:
     queue: WorkQueue
     clock: Clock
 
-    def begin_drains(self, wishes: Sequence[DrainWish], hand_over: TakeOff | None = None) -> Moves:
+    def begin_drains(self, requests: Sequence[DrainRequest], hand_over: TakeOff | None = None) -> Moves:
         """Start drains, or move the deadlines of those under way forward, as far as the safety envelope lets them.
 
         Whatever was decided before, the present counts: a sweep that was held up announces no deadline that has passed.
@@ -85,9 +85,9 @@ class Draining:
         before the node is gone; withdrawn ones are simply taken off. ``hand_over`` moves them elsewhere instead.
         """
         now = self.clock.now()
-        begins = self._begins(wishes, now)
-        found = [(wish.claim, begins[wish.claim.id](wish.claim)) for wish in wishes if wish.claim.id in begins]
-        held = dict.fromkeys((wish.claim.id for wish in wishes if wish.claim.id not in begins), _UNKNOWN_WORKLOAD)
+        begins = self._begins(requests, now)
+        found = [(each.claim, begins[each.claim.id](each.claim)) for each in requests if each.claim.id in begins]
+        held = dict.fromkeys((each.claim.id for each in requests if each.claim.id not in begins), _UNKNOWN_WORKLOAD)
         held |= self._held([after for _, after in found if after is not None], now)
         planned = [(claim, after) for claim, after in found if claim.id not in held]
         self._notify([after for _, after in planned if after is not None])
@@ -124,29 +124,29 @@ class Draining:
             held |= {claim_id: admission.why for claim_id in ids if claim_id not in admission.admitted}
         return held
 
-    def _begins(self, wishes: Sequence[DrainWish], now: datetime) -> Mapping[str, Decide]:
+    def _begins(self, requests: Sequence[DrainRequest], now: datetime) -> Mapping[str, Decide]:
         """Return the decision for each claim, with everything read that it needs.
 
         None for a node that nothing forces to go while nobody knows how much notice the work on it needs.
         """
         pools = {
-            name: unreadable.node_pool(self.policy, name) for name in sorted({w.claim.node_pool_name for w in wishes})
+            name: unreadable.node_pool(self.policy, name) for name in sorted({w.claim.node_pool_name for w in requests})
         }
-        periods = checkpoint_periods_s([wish.claim for wish in wishes if wish.deadline is None], self.workloads)
+        periods = checkpoint_periods_s([each.claim for each in requests if each.deadline is None], self.workloads)
 
-        def decision(wish: DrainWish) -> Decide:
-            pool = pools[wish.claim.node_pool_name]
+        def decision(request: DrainRequest) -> Decide:
+            pool = pools[request.claim.node_pool_name]
             grace_s = None if pool is None else pool.termination_grace_period_s
-            if wish.deadline is None:
-                until = drain.voluntary_deadline(wish.reason, now, periods[wish.claim.id])
+            if request.deadline is None:
+                until = drain.voluntary_deadline(request.reason, now, periods[request.claim.id])
                 return lambda current: _noted(
-                    drain.begin_voluntary(current, wish.reason, until, now, grace_s), wish.operation
+                    drain.begin_voluntary(current, request.reason, until, now, grace_s), request.operation
                 )
-            given = wish.deadline
-            return lambda current: _noted(drain.begin(current, wish.reason, given, now, grace_s), wish.operation)
+            given = request.deadline
+            return lambda current: _noted(drain.begin(current, request.reason, given, now, grace_s), request.operation)
 
-        known = [wish for wish in wishes if wish.deadline is not None or wish.claim.id in periods]
-        return {wish.claim.id: decision(wish) for wish in known}
+        known = [request for request in requests if request.deadline is not None or request.claim.id in periods]
+        return {request.claim.id: decision(request) for request in known}
 
     def _notify(self, draining: Sequence[NodeClaim]) -> None:
         events = [node_draining(claim, claim.drain) for claim in draining if claim.drain is not None]
@@ -180,7 +180,7 @@ class Draining:
         left = record.surplus_count
         emptied: list[NodeClaim] = []
         for claim in sorted(hosts, key=_shed_order):
-            here = sum(placed.count for placed in claim.placements if placed.workload_key == record.key)
+            here = count_of(record.key, claim.placements)
             if left == 0 or here == 0:
                 continue
             taken = min(left, here)
@@ -242,7 +242,7 @@ class Draining:
 
     def _release_surplus(self, claim: NodeClaim, workload_key: str, count: int | None, now: datetime) -> bool:
         record = self.workloads.get(workload_key)
-        here = sum(placed.count for placed in claim.placements if placed.workload_key == workload_key)
+        here = count_of(workload_key, claim.placements)
         if record is None or not claim.is_live or here == 0:
             return False
         taken = min(here if count is None else count, here, record.surplus_count)
@@ -254,7 +254,7 @@ class Draining:
         """Drain nodes whose last replicas nobody wants; return those that do."""
         if not claims:
             return frozenset()
-        moves = self.begin_drains([DrainWish(claim, DrainReason.WITHDRAWN) for claim in claims])
+        moves = self.begin_drains([DrainRequest(claim, DrainReason.WITHDRAWN) for claim in claims])
         if moves.lost:
             raise ConflictError(moves.lost)
         return frozenset(claim.id for claim in moves.moved)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shared.core.model.node_claim import NodeClaim
+from shared.core.model.snapshot import count_of
 from shared.manifests.answers.explanations import HostingNode, WorkloadExplanation
 from shared.ports.state import NodeClaimStore, WorkloadStore
 from shared.usecases.claims.announce import stored_ref
@@ -24,7 +24,7 @@ class ExplainWorkload:
         pending = record.pending_count
         waits = [waiting(unplaced) for unplaced in record.unplaced] if pending else []
         times = [each.earliest_at for each in waits if each.earliest_at is not None]
-        hosts = [claim for claim in self.claims.list_live() if _replicas(claim, key)]
+        hosts = [claim for claim in self.claims.list_live() if count_of(key, claim.placements)]
         return WorkloadExplanation(
             workload=stored_ref(record),
             withdrawn=record.withdrawn,
@@ -36,11 +36,9 @@ class ExplainWorkload:
             next_feasible_at=min(times, default=None),
             waiting=waits,
             nodes=[
-                HostingNode(node_claim=c.id, instance_id=c.instance_id, state=c.state, replicas=_replicas(c, key))
+                HostingNode(
+                    node_claim=c.id, instance_id=c.instance_id, state=c.state, replicas=count_of(key, c.placements)
+                )
                 for c in hosts
             ],
         )
-
-
-def _replicas(claim: NodeClaim, key: str) -> int:
-    return sum(placed.count for placed in claim.placements if placed.workload_key == key)

@@ -28,7 +28,7 @@ from shared.usecases.claims.claim_moves import save_claim
 from shared.usecases.discovery.reservation_starts import ReservationStarts
 from shared.usecases.draining.block_drains import BlockDrains
 from shared.usecases.draining.drain_deadlines import DrainDeadlines
-from shared.usecases.draining.draining import Draining, DrainWish
+from shared.usecases.draining.draining import Draining, DrainRequest
 from shared.usecases.node_life.broken_capacity import BOOT_WITHIN, BrokenCapacity
 from shared.usecases.node_life.node_life import NodeLife
 
@@ -184,7 +184,7 @@ class Expire:
 
     def _drain_oldest(self, aged: Sequence[NodeClaim], allowed: int) -> int:
         oldest = sorted(aged, key=lambda claim: (claim.created_at, claim.id))[:allowed]
-        return len(self.draining.begin_drains([DrainWish(claim, DrainReason.EXPIRED) for claim in oldest]).moved)
+        return len(self.draining.begin_drains([DrainRequest(claim, DrainReason.EXPIRED) for claim in oldest]).moved)
 
     def _look_after(self, present: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> Set[str]:
         """Replace nodes whose checks fail, at once; drain those for which EC2 has planned maintenance (R-160).
@@ -193,18 +193,18 @@ class Expire:
         Returns the nodes that it drained.
         """
         by_instance = {claim.instance_id: claim for claim in present if claim.state in _TENDED}
-        wishes: dict[str, DrainWish] = {}
+        requests: dict[str, DrainRequest] = {}
         for health in self.health.list_unhealthy():
             claim = by_instance.get(health.instance_id)
-            wish = None if claim is None else _verdict(claim, health, now)
-            if wish is not None:
-                wishes[wish.claim.id] = wish
+            request = None if claim is None else _verdict(claim, health, now)
+            if request is not None:
+                requests[request.claim.id] = request
         if self.instance_status is InstanceStatusPolicy.REPORT:
-            report.unhealthy_count = self._remember_episodes(present, wishes.keys(), now)
-        elif wishes:
-            young = [wish.claim for wish in wishes.values() if _did_not_boot(wish, now)]
+            report.unhealthy_count = self._remember_episodes(present, requests.keys(), now)
+        elif requests:
+            young = [request.claim for request in requests.values() if _did_not_boot(request, now)]
             report.suspected_count += self.broken.note(young, now)
-            drained = {claim.id for claim in self.draining.begin_drains(list(wishes.values())).moved}
+            drained = {claim.id for claim in self.draining.begin_drains(list(requests.values())).moved}
             report.unhealthy_count = len(drained)
             return drained
         return frozenset()
@@ -230,9 +230,9 @@ def _with_episode(since: datetime | None, claim: NodeClaim) -> NodeClaim | None:
     return replace(claim, unhealthy_since=since)
 
 
-def _did_not_boot(wish: DrainWish, now: datetime) -> bool:
-    launched_at = wish.claim.launched_at or wish.claim.created_at
-    return wish.reason is DrainReason.UNHEALTHY and now - launched_at <= BOOT_WITHIN
+def _did_not_boot(request: DrainRequest, now: datetime) -> bool:
+    launched_at = request.claim.launched_at or request.claim.created_at
+    return request.reason is DrainReason.UNHEALTHY and now - launched_at <= BOOT_WITHIN
 
 
 def _is_gone(claim: NodeClaim, shown: Mapping[str, Instance]) -> bool:
@@ -240,12 +240,12 @@ def _is_gone(claim: NodeClaim, shown: Mapping[str, Instance]) -> bool:
     return instance is None or instance.is_gone
 
 
-def _verdict(claim: NodeClaim, health: InstanceHealth, now: datetime) -> DrainWish | None:
+def _verdict(claim: NodeClaim, health: InstanceHealth, now: datetime) -> DrainRequest | None:
     if health.impaired_since is not None and now - health.impaired_since >= _IMPAIRED_FOR:
-        return DrainWish(claim, DrainReason.UNHEALTHY, now)
+        return DrainRequest(claim, DrainReason.UNHEALTHY, now)
     if health.scheduled_event_code is None:
         return None
-    return DrainWish(claim, DrainReason.SCHEDULED_CHANGE, maintenance_deadline(health.scheduled_at, now))
+    return DrainRequest(claim, DrainReason.SCHEDULED_CHANGE, maintenance_deadline(health.scheduled_at, now))
 
 
 def _seconds(span: timedelta | None) -> float | None:

@@ -27,7 +27,7 @@ from shared.usecases.claims import unreadable
 from shared.usecases.discovery.freed_units import FreedUnits
 from shared.usecases.discovery.reservation_starts import ReservationStarts
 from shared.usecases.draining.block_drains import BlockDrains
-from shared.usecases.draining.draining import Draining, DrainWish, Moves
+from shared.usecases.draining.draining import Draining, DrainRequest, Moves
 from shared.usecases.draining.termination_batcher import TerminationBatcher
 from shared.usecases.node_life.node_life import NodeLife
 
@@ -173,8 +173,8 @@ class React:
         self.freed.observe(followed.freed_reservation_ids, now)
         warned = [each for key in sorted(known) for each in _warnings(known[key], shown.get(key), notices, now)]
         self._remember_shortages(warned, now)
-        wishes = self._wishes(warned, now)
-        drained = self.draining.begin_drains(wishes) if wishes else Moves()
+        requests = self._requests(warned, now)
+        drained = self.draining.begin_drains(requests) if requests else Moves()
         report.drained_count = len(drained.moved)
         lost = followed.lost.union(drained.lost)
         report.failed_instance_ids |= {instance_id for instance_id, claim in known.items() if claim.id in lost}
@@ -192,7 +192,7 @@ class React:
         for reservation_id in sorted(refused_at):
             self.reservations.mark_exhausted(reservation_id, refused_at=refused_at[reservation_id])  # S-83
 
-    def _wishes(self, warned: Sequence[_Warned], now: datetime) -> list[DrainWish]:
+    def _requests(self, warned: Sequence[_Warned], now: datetime) -> list[DrainRequest]:
         """Return the drain that the most urgent warning about each node asks for."""
         interrupted = sorted({key for each in warned if (key := each.interrupted_reservation_id) is not None})
         records = [unreadable.reservation(self.reservations, key) for key in interrupted]
@@ -204,7 +204,7 @@ class React:
             if answer is not None:
                 answers.setdefault(each.claim.id, []).append(answer)
         claims = {each.claim.id: each.claim for each in warned}
-        return [DrainWish(claims[key], *min(found, key=partial(_urgency, now))) for key, found in answers.items()]
+        return [DrainRequest(claims[key], *min(found, key=partial(_urgency, now))) for key, found in answers.items()]
 
     def _answer(self, warned: _Warned, blocks: Set[str], now: datetime) -> _Answer | None:
         """Return why and until when to drain."""

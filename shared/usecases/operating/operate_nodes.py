@@ -21,7 +21,7 @@ from shared.core.node_life.drain import is_over
 from shared.manifests.answers.operations import OperationResult
 from shared.ports.state import ConflictError, NodeClaimStore
 from shared.usecases.claims.claim_moves import save_claim
-from shared.usecases.draining.draining import Draining, DrainWish, Moves
+from shared.usecases.draining.draining import Draining, DrainRequest, Moves
 
 _INSTANCE_PREFIX: Final = "i-"
 _ENDING: Final = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
@@ -58,8 +58,8 @@ class OperateNodes:
         found = {name: self.find(name) for name in names}
         claims = {claim.id: claim for claim in found.values() if claim is not None and _why_not(claim) is None}
         deadline = None if ends_after is None else operation.at + ends_after
-        wishes = [DrainWish(claims[key], DrainReason.REQUESTED, deadline, operation) for key in sorted(claims)]
-        moves = self.draining.begin_drains(wishes) if wishes else Moves()
+        requests = [DrainRequest(claims[key], DrainReason.REQUESTED, deadline, operation) for key in sorted(claims)]
+        moves = self.draining.begin_drains(requests) if requests else Moves()
         now = self.draining.clock.now()
         return [_drained(name, claim, moves, now) for name, claim in found.items()]
 
@@ -113,7 +113,7 @@ def _why_not(claim: NodeClaim) -> str | None:
 
 
 def _drained(name: str, claim: NodeClaim | None, moves: Moves, now: datetime) -> OperationResult:
-    """Say what became of the wish to drain a node."""
+    """Say what became of the request to drain a node."""
     if claim is None:
         return _refused(name, "is not known")
     why_not = _why_not(claim)

@@ -7,8 +7,8 @@ from typing import Any
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.conditions import not_yet_looked_at
 from shared.core.model.node_claim import NodeClaim
-from shared.core.model.team import Team, by_namespace
-from shared.core.sharing.accounts import NOBODY
+from shared.core.model.team import Team
+from shared.core.sharing.accounts import owners
 from shared.manifests.answers.render import in_field_order
 from shared.manifests.answers.status import TeamSpending, node_class_status, node_pool_status, team_status
 from shared.manifests.validate import KINDS
@@ -64,8 +64,8 @@ class ShowPolicy:
         return found
 
     def _spent(self, teams: Sequence[Team], accounts: AccountStore) -> Mapping[str, TeamSpending]:
-        now, owners = self.clock.now(), by_namespace(teams)
-        spent = spending(accounts, now, lambda name: owners[name].name if name in owners else NOBODY)
+        now = self.clock.now()
+        spent = spending(accounts, now, owners(teams))
         return {team.name: spent.of_team(team.name, now) for team in teams}
 
     def _status(

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from shared.core.model.node_claim import ClaimState, DrainReason
-from shared.usecases.draining.draining import DrainWish
+from shared.usecases.draining.draining import DrainRequest
 from tests.reservoir.acting import Stack, at_a_terminal, stack
 
 __all__ = ["at_a_terminal", "stack"]
@@ -160,7 +160,7 @@ def test_a_release_ends_a_drain_when_all_have_left(stack: Stack, tmp_path: Path)
     (claim,) = stack.world.live()
     assert stack.run("release", "research/train", "--node", claim.id, "--yes").exit_code == 2, "nothing drains"
 
-    stack.world.draining().begin_drains([DrainWish(claim, DrainReason.DRIFT)])
+    stack.world.draining().begin_drains([DrainRequest(claim, DrainReason.DRIFT)])
     asked = stack.run("release", "research/train", "--node", claim.id, given="y\n")
     assert "1 of 1 replicas of workload/research/train have left" in asked.stderr
     assert "which is then terminated. Release?" in asked.stderr

@@ -28,7 +28,7 @@ from shared.runtime.composition.parts.node_life import node_life_from
 from shared.runtime.composition.parts.safety import envelope_from
 from shared.runtime.composition.react import react_from
 from shared.usecases.discovery.freed_units import FreedUnits
-from shared.usecases.draining.draining import Draining, DrainWish
+from shared.usecases.draining.draining import Draining, DrainRequest
 from shared.usecases.launching.launch import Launch
 from shared.usecases.node_life.collect import Collect
 from shared.usecases.node_life.expire import Expire
@@ -272,7 +272,7 @@ class World:
 
     def drain(self, claim: NodeClaim, reason: DrainReason, deadline: datetime | None = None) -> NodeClaim | None:
         """Begin a drain; None when nothing changes."""
-        moves = self.draining().begin_drains([DrainWish(claim, reason, deadline)])
+        moves = self.draining().begin_drains([DrainRequest(claim, reason, deadline)])
         assert moves.lost == ()
         return moves.moved[0] if moves.moved else None
 

@@ -16,6 +16,7 @@ from shared.core.checking.residual.room_left import RoomLeft
 from shared.core.checking.residual.splitting import can_split, copies_that_fit
 from shared.core.checking.team_resources import TeamResources
 from shared.core.checking.team_shares import TeamShares
+from shared.core.checking.totals import node_use
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool
@@ -23,7 +24,7 @@ from shared.core.model.plan import ReasonCode, UnplacedReplicas
 from shared.core.model.policy import PreferencePolicy
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.resources import NODES, Resources
+from shared.core.scheduling_terms.resources import Resources
 
 
 class ResidualCheck:
@@ -189,7 +190,7 @@ class ResidualCheck:
         launch = host.planned
         if launch is None or launch.node_pool_name != pool.name:
             return Counter()
-        return Counter({NODES: 1, **self._facts.types[launch.offering.instance_type].capacity})
+        return node_use(self._facts.types[launch.offering.instance_type].capacity)
 
     def _below_floor(self, load: Resources, slot: Resources) -> bool:
         floor = self._facts.policy.reserved_floor_percent

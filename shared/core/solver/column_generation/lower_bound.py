@@ -115,7 +115,7 @@ def _bulk(sold: Sequence[tuple[Vector, float]], eligible: int, most: float) -> l
 
 
 def _room(existing: Iterable[tuple[int, Sequence[int]]], eligibility: Eligibility) -> list[_Offer]:
-    """Return the room on existing nodes, one offer a kind of nodes."""
+    """Return the room on existing nodes, one offer for all nodes with the same eligible items."""
     pools: dict[int, Vector] = {}
     for requirement_sets, free in existing:
         size = tuple(max(0, amount) for amount in free)

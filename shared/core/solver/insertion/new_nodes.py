@@ -85,7 +85,7 @@ class NewNodes:
         return self._strategy.is_frugal and bool(self._state.residual.limits)
 
     def _offers(self, places: Places, relaxed: RelaxedGroup, scope: Scope, wanted: int) -> Iterator[_Offer]:
-        """Yield those options of one kind, alike but for size and price, that may be best."""
+        """Yield those options of one class, alike but for size and price, that may be best."""
         labels, is_open = places[0][0].labels, self._is_open_now()
         crowd = self._state.ledger.crowd(labels, relaxed.constraints)
         is_frugal, held = self.is_frugal, 0

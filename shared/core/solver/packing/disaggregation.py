@@ -7,7 +7,7 @@ from itertools import chain
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.packing.item_types import ItemType
 from shared.core.solver.packing.packing import PatternUse
-from shared.core.solver.problem.supply import Supply, dealt
+from shared.core.solver.problem.supply import Supply, distributed
 from shared.core.solver.problem.vectors import mask_of
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.domain_assignment import DomainBatch
@@ -37,7 +37,7 @@ class Disaggregation:
             for _ in range(use.count):
                 self._fill_node(self._bin(use, 1), items)
             return
-        for nodes, found in dealt([(self._supplies[index], count) for index, count in items], use.count):
+        for nodes, found in distributed([(self._supplies[index], count) for index, count in items], use.count):
             bin_ = self._bin(use, nodes)
             for batch, per_node in chain.from_iterable(found):
                 self._state.place(bin_, batch.relaxed, per_node)

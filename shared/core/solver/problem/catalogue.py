@@ -300,17 +300,17 @@ def _variants(
 ) -> Iterator[Requirements]:
     """Yield what a pool offers once per distinguishable kind of node that it could make, with settled labels.
 
-    A key is open when workloads ask about it and neither the pool nor the instance types settle its value, so that
+    A key is unsettled when workloads ask about it and neither the pool nor the instance types settle its value, so that
     two workloads could want different values: they must then not meet on one node (S-145). What replicas are
-    ``counted_by`` is open too, each value by itself (R-62). Nobody cares about the pool's other choices (R-68).
+    ``counted_by`` is unsettled too, each value by itself (R-62). Nobody cares about the pool's other choices (R-68).
     """
     by_key = {key: list[Requirement]() for key in counted_by & offered.keys()}
     for requirement in asked:
         by_key.setdefault(requirement.key, []).append(requirement)
-    open_keys = [key for key in sorted(by_key) if _is_open(key, offered.get(key), types, by_key[key])]
+    unsettled = [key for key in sorted(by_key) if _is_unsettled(key, offered.get(key), types, by_key[key])]
     choices = [
         _choices(offered[key], types, by_key[key], may_lack=key not in offered, is_counted=key in counted_by)
-        for key in open_keys
+        for key in unsettled
     ]
     listed = [item for item in offered.values() if _is_choice(item, types)]
     others = [Requirement.new(item.key, Operator.IN, (min(item.values),)) for item in listed]
@@ -324,7 +324,7 @@ def _is_choice(of_pool: Requirement, types: Sequence[InstanceType]) -> bool:
     return is_listed and of_pool.min_values is None and not any(of_pool.key in item.requirements for item in types)
 
 
-def _is_open(
+def _is_unsettled(
     key: str, of_pool: Requirement | None, types: Sequence[InstanceType], asked: Sequence[Requirement]
 ) -> bool:
     names_values = any(not requirement.complement and requirement.values for requirement in asked)
@@ -353,11 +353,11 @@ def _choices(
     named = {value for each in (offered, *others) if not each.complement for value in each.values}
     unnamed = Requirement(key, True, frozenset(named))
     candidates = named.union(offered.intersection(each).any_value() for each in (offered, unnamed, *others))
-    kinds: dict[tuple[object, ...], str] = {}
+    by_behaviour: dict[tuple[object, ...], str] = {}
     for value in sorted(candidates - {""}):
         if offered.has(value):
-            kinds.setdefault((is_counted and value, *[each.has(value) for each in others]), value)
-    found = [Requirement.new(key, Operator.IN, (value,)) for value in sorted(kinds.values())]
+            by_behaviour.setdefault((is_counted and value, *[each.has(value) for each in others]), value)
+    found = [Requirement.new(key, Operator.IN, (value,)) for value in sorted(by_behaviour.values())]
     return [*found, Requirement.new(key, Operator.DOES_NOT_EXIST)] if may_lack else found
 
 

@@ -18,7 +18,7 @@ class Supply(Generic[_Whose]):
         found: list[tuple[_Whose, int]] = []
         while count and self.left:
             whose, left = self.left.pop()
-            if left >= count:  # mostly
+            if left >= count:  # nearly always; spares the list
                 if left > count:
                     self.left.append((whose, left - count))
                 return (*found, (whose, count)) if found else ((whose, count),)
@@ -27,11 +27,11 @@ class Supply(Generic[_Whose]):
         return tuple(found)
 
 
-def dealt(
+def distributed(
     supplies: Sequence[tuple[Supply[_Whose], int]], nodes: int
 ) -> Iterator[tuple[int, list[tuple[tuple[_Whose, int], ...]]]]:
-    """Deal so many of each supply to one node after the other; yield (number of equal nodes, what is on each)."""
-    if nodes == 1:  # mostly
+    """Put so many of each supply on one node after the other; yield (number of equal nodes, what is on each)."""
+    if nodes == 1:  # nearly always; spares the grouping
         yield 1, [supply.take(count) for supply, count in supplies]
         return
     each = ([supply.take(count) for supply, count in supplies] for _ in range(nodes))

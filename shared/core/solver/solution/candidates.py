@@ -1,7 +1,7 @@
 """What a replica could be launched on: found once for all states of a solve, alike options together.
 
-Options of one kind differ in nothing that rules over domains, pool weights or limits' owners see, only in size and
-price. So of each kind only those matter that hold more than every cheaper one.
+Options of one class differ in nothing that rules over domains, pool weights or limits' owners see, only in size and
+price. So of each class only those matter that hold more than every cheaper one.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ class Candidates:
         self._ordered = [*self.reserved, *sorted(bought, key=attrgetter("price", "index"))]
         pinned = [keys for group in groups for keys in group.equivalence_class.pinned_labels]
         self._keys = sorted(set[str]().union(*pinned) - {HOSTNAME})
-        self._kinds: dict[int, tuple[object, ...]] = {}  # by option
+        self._classes: dict[int, tuple[object, ...]] = {}  # by option
         self._candidates: dict[tuple[int, Vector, bool], Places] = {}
         self._by_class: dict[tuple[int, Vector, bool], list[Places]] = {}
         self._distinct: dict[tuple[int, Vector], list[LaunchOption]] = {}
@@ -57,17 +57,17 @@ class Candidates:
         return known
 
     def by_class(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> list[Places]:
-        """Return the candidates by kind, each reservation as one of its own; in the same order."""
+        """Return the candidates by class, each reservation as one of its own; in the same order."""
         about = (relaxed.requirement_sets, relaxed.group.request, only_reserved)
         if (known := self._by_class.get(about)) is None:
-            kinds = defaultdict[object, Places](list)
+            classes = defaultdict[object, Places](list)
             for place in self.of(relaxed, only_reserved=only_reserved):
-                kinds[self._kind(place[0])].append(place)
-            known = self._by_class[about] = list(kinds.values())
+                classes[self._class_of(place[0])].append(place)
+            known = self._by_class[about] = list(classes.values())
         return known
 
     def distinct(self, group: Group) -> list[LaunchOption]:
-        """Return the cheapest candidate of each kind and size. Preferences do not matter.
+        """Return the cheapest candidate of each class and size. Preferences do not matter.
 
         Reserved ones first, then heavier pools, then from cheap to dear.
         """
@@ -75,15 +75,15 @@ class Candidates:
         if (known := self._distinct.get(about)) is None:
             found: dict[object, LaunchOption] = {}
             for option, _ in self.of(group.relaxed[-1]):
-                found.setdefault((self._kind(option), option.requirement_sets, option.allocatable), option)
+                found.setdefault((self._class_of(option), option.requirement_sets, option.allocatable), option)
             known = sorted(found.values(), key=lambda it: (it.reservation is None, it.entry.tier, it.price))
             self._distinct[about] = known
         return known
 
-    def _kind(self, option: LaunchOption) -> tuple[object, ...]:
-        if (known := self._kinds.get(option.index)) is None:
+    def _class_of(self, option: LaunchOption) -> tuple[object, ...]:
+        if (known := self._classes.get(option.index)) is None:
             domains = [option.label(key) for key in self._keys]
-            known = self._kinds[option.index] = (option.entry.index, option.unit_key, *domains)
+            known = self._classes[option.index] = (option.entry.index, option.unit_key, *domains)
         return known
 
     def dearness(self, group: Group) -> float:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from shared.core.model.plan import ExistingPlacement, OfferingKey, Plan, PlannedNodes, UnplacedReplicas
 from shared.core.model.snapshot import PlacedReplicas
 from shared.core.solver.problem.groups import Group
-from shared.core.solver.problem.supply import Supply, dealt
+from shared.core.solver.problem.supply import Supply, distributed
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.substitutes import Substitutes
@@ -62,5 +62,5 @@ def _launches(
 def _placements(bin_: Bin, members: _Members) -> Iterator[tuple[int, tuple[PlacedReplicas, ...]]]:
     """Yield (number of equal nodes, what is on each)."""
     supplies = [(members[index], count) for index, count in bin_.contents.items()]
-    for nodes, found in dealt(supplies, bin_.count):
+    for nodes, found in distributed(supplies, bin_.count):
         yield nodes, tuple(sorted(starmap(PlacedReplicas, chain.from_iterable(found)), key=_by_key))
