@@ -186,15 +186,7 @@ def _pareto_optimal(options: Iterable[LaunchOption]) -> list[_Purchasable]:
 
 def _class_key(workload: Workload) -> object:
     """Tell workloads apart by what decides where they may run, sizes apart."""
-    return (
-        workload.node_selector,
-        workload.required_node_terms,
-        workload.tolerations,
-        workload.fallback,
-        workload.duration_s,
-        workload.checkpoint_period_s,
-        tuple(workload.requests),
-    )
+    return workload.node_requirements, workload.fallback, tuple(workload.requests)
 
 
 def _bare_demand(workload: Workload) -> Demand:

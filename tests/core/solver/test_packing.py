@@ -94,12 +94,15 @@ def test_what_a_fork_packs_is_left_to_the_packing_that_it_came_from() -> None:
 
 
 def test_fewer_carriers_a_node_in_a_fork_are_as_many_as_before_elsewhere() -> None:
-    packing = unpacked(with_demand(plain(fx_type("node", 8, 64, 50, offered=BOUGHT)), demand(workload(), 1))).packing
-    before = dict(packing.knapsack.host_caps)
+    apart = workload(topology_spread=(spread(labels.HOSTNAME, skew=3),))
+    world = unpacked(with_demand(plain(fx_type("node", 8, 64, 50, offered=BOUGHT)), demand(apart, 9)))
+    (item,), everybody, room = world.items, world.packing.active, (8000, 64 * GIB, 50)
+    assert item.host is not None
+    fork = world.packing.fork()
 
-    packing.fork().knapsack.host_caps.update(dict.fromkeys(before, 0))
+    fork.knapsack.cap_carriers([item.host], 1)
 
-    assert packing.knapsack.host_caps == before
+    assert [dict(packing.knapsack.fill(room, everybody)[1]) for packing in (fork, world.packing)] == [{0: 1}, {0: 3}]
 
 
 def test_nodes_are_bought_by_value_for_money_and_shrunk_to_what_they_hold() -> None:

@@ -8,13 +8,13 @@ look-up however many items there are.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from shared.core.solver.packing.item_types import ItemType
+from shared.core.solver.packing.item_types import HostRule, ItemType
 from shared.core.solver.problem.vectors import (
     UNLIMITED,
     Vector,
@@ -132,7 +132,7 @@ class GreedyKnapsack:
         for index, number in enumerate(self.hosts):
             self._carriers[number] |= 1 << index
         self._places = {_NO_RULE: UNLIMITED} | {it.host.number: it.host.cap for it in item_types if it.host}
-        self.host_caps = dict(self._places)
+        self._host_caps = dict(self._places)
         # How much of accelerators each asks for, as a part of what the largest asks for; 1 for none.
         largest = [max(amounts) for amounts in list(zip(*self.requests, strict=True))[3:]]
         self._special_share = [largest_share(request[3:], largest) or 1.0 for request in self.requests]
@@ -155,9 +155,13 @@ class GreedyKnapsack:
     def fork(self) -> "GreedyKnapsack":
         """Return a copy that goes on by itself."""
         other = copy(self)
-        other.left, other.host_caps = list(self.left), dict(self._places)
+        other.left, other._host_caps = list(self.left), dict(self._places)
         other.reprice(self.values)
         return other
+
+    def cap_carriers(self, rules: Iterable[HostRule], places: int) -> None:
+        """Let a node have so many carriers of each of these rules about hosts from now on."""
+        self._host_caps.update({rule.number: places for rule in rules})
 
     def take(self, index: int, count: int) -> None:
         """Take replicas of an item from what is left."""
@@ -205,7 +209,7 @@ class GreedyKnapsack:
     # Branches: set-up of a node in lines of their own; the search itself is elsewhere.
     def fill(self, size: Sequence[int], mask: int, base: Pattern = ()) -> tuple[float, Pattern]:
         """Return the best pattern found for a node with this much room, and its value; ``base`` is on it already."""
-        room, caps, pattern = list(size), dict(self.host_caps), dict[int, int]()
+        room, caps, pattern = list(size), dict(self._host_caps), dict[int, int]()
         for index, count in base:
             self._put(index, count, room, caps, pattern)
         if any(size[3:]):

@@ -67,7 +67,7 @@ def _share_out(packing: Packing, loose: Sequence[ItemType], nodes: int) -> int:
     """Let no more carriers of inexact rules share a node than must, if so many nodes are opened; return how many."""
     carriers = sum(packing.left[item_type.index] for item_type in loose)
     share = max(1, -(-carriers // nodes)) if nodes else 1
-    packing.knapsack.host_caps.update({item_type.host.number: share for item_type in loose if item_type.host})
+    packing.knapsack.cap_carriers([item_type.host for item_type in loose if item_type.host], share)
     return share
 
 

@@ -70,17 +70,7 @@ def _queue_order(demand: Demand) -> tuple[int, int, int, datetime, str]:
     return -workload.priority, -requests[CPU], -requests[MEMORY], demand.pending_since, workload.key
 
 
-_what_it_accepts = attrgetter(
-    "node_selector",
-    "required_node_terms",
-    "preferred_node_terms",
-    "tolerations",
-    "topology_spread",
-    "affinity",
-    "anti_affinity",
-    "duration_s",
-    "checkpoint_period_s",
-)
+_accepts = attrgetter("node_requirements", "preferred_node_terms", "topology_spread", "affinity", "anti_affinity")
 
 
 # Branches: comprehensions of a line each around one loop over demands.
@@ -103,7 +93,7 @@ def _pending(
         team_name = None if not is_shared else "" if team is None else team.name
         # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
         own = (workload.namespace, *_chosen_labels(workload)) if workload.has_topology_terms else ()
-        key = (*_what_it_accepts(workload), allowed, team_name, own)
+        key = (*_accepts(workload), allowed, team_name, own)
         if (found := known.get(key)) is None:
             found = levels(workload, allowed, preference_policy, soft_taints=soft_taints, team_name=team_name)
             known[key] = found
