@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from shared.core.checking.constraints.topology import Topology
 from shared.core.checking.final_state.demand_facts import STRANGER
 from shared.core.checking.final_state.facts import Facts, Host, LaunchClass, tallied
-from shared.core.checking.final_state.offering_facts import in_words
+from shared.core.checking.final_state.offering_facts import Listed, in_words
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool
@@ -208,8 +208,8 @@ def _alternatives(
     if len(launch.alternatives) > facts.policy.alternatives_max:
         message = f"{len(launch.alternatives)} alternatives"
         yield Violation(ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed))
-    if launch.alternatives:
-        problem = _alternative_problem(facts, topology, host, pool, launch_class)
+    if launch_class.listed is not None:
+        problem = _alternative_problem(facts, topology, host, pool, launch_class.listed, is_wide=launch_class.is_wide)
         if problem is not None:
             yield Violation(ViolationCode.ALTERNATIVE, host.subject, problem, tuple(host.placed))
     wanted = facts.min_values(pool)
@@ -218,14 +218,13 @@ def _alternatives(
 
 
 def _alternative_problem(
-    facts: Facts, topology: Topology, host: Host, pool: NodePool, launch_class: LaunchClass
+    facts: Facts, topology: Topology, host: Host, pool: NodePool, listed: Listed, *, is_wide: bool
 ) -> str | None:
-    """Say what is wrong with the alternatives, if anything."""
-    listed = facts.alternatives_of(pool, launch_class)
+    """Say what is wrong with the alternatives, if anything; ``is_wide``: one is in another zone."""
     load, classes = facts.carried(host.placed)
     if listed.problem is not None:
         return listed.problem
-    if launch_class.is_wide and topology.hold(host.placed):
+    if is_wide and topology.hold(host.placed):
         return "an alternative is in another zone, which topology forbids"
     if not facts.packing.fits(load, facts.packing.room(listed.least)):
         least = dict(zip(facts.resource_names, listed.least, strict=True))

@@ -43,14 +43,14 @@ class Site:
     contents: dict[int, bool] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class LaunchClass:
     """Launches that differ only in number and in what their nodes carry: there are few, so each is looked at once.
 
     ``site`` is what the nodes will be; None where a name is wrong or the pool does not allow it. ``room`` is what a
-    node has for replicas, packed. Once somebody asks, ``listed`` are its alternatives, ``least`` is the room on
-    whatever is launched, and ``is_wide`` whether that may be in another zone. ``fine`` are placement classes that were
-    together on such a node when nothing spoke against it; size and zones apart, nothing will against others of them.
+    node has for replicas, packed; ``least`` is the room on whatever is launched: it or one of the alternatives, which
+    are ``listed`` if there are any. ``is_wide``: one of them is in another zone. ``fine`` are placement classes that
+    were together on such a node when nothing spoke against it; size and zones apart, nothing will against others.
     """
 
     launch: PlannedNodes  # one of them
@@ -58,8 +58,8 @@ class LaunchClass:
     allocatable: Resources
     room: int
     least: int
-    listed: Listed | None = None
-    is_wide: bool = False
+    listed: Listed | None
+    is_wide: bool
     fine: set[int] = field(default_factory=set)
 
 
@@ -78,7 +78,6 @@ class Host:
     placed: Mapping[str, int]
     labels: Mapping[str, str]
     pool: NodePool | None
-    known_site: Site | None  # of an existing node once somebody asks: see ``Facts.site``
     planned: PlannedNodes | None = None
     launch_class: LaunchClass | None = None
     node: Node | None = None
@@ -140,6 +139,7 @@ class Facts(OfferingFacts):
         super().__init__(snapshot, plan, now, policy)
         self._sites: dict[tuple[str, int], list[tuple[Mapping[str, str], Site | None]]] = {}
         self._existing_sites: dict[Hashable, Site] = {}
+        self._site_of: dict[str, Site] = {}  # by existing node
         self._asked: dict[tuple[str, ...], Sequence[str]] = {}
 
     @cached_property
@@ -172,7 +172,7 @@ class Facts(OfferingFacts):
             return None
         running = tallied(node.placements) if node.placements else _NOBODY
         pool = self.pools.get(node.node_pool_name)
-        return Host(f"node {node.claim_id}", 1, running, added, node.labels, pool, None, node=node)
+        return Host(f"node {node.claim_id}", 1, running, added, node.labels, pool, node=node)
 
     def _planned_host(
         self, index: int, launch: PlannedNodes, launch_class: LaunchClass, content: Mapping[str, int]
@@ -181,9 +181,7 @@ class Facts(OfferingFacts):
         if site is None:
             return None
         # Thousands of them: to pass arguments by name takes as long again.
-        return Host(
-            f"launch {index}", launch.count, _NOBODY, content, site.labels, site.pool, site, launch, launch_class
-        )
+        return Host(f"launch {index}", launch.count, _NOBODY, content, site.labels, site.pool, launch, launch_class)
 
     @cached_property
     def launch_classes(self) -> tuple[LaunchClass, ...]:
@@ -210,7 +208,15 @@ class Facts(OfferingFacts):
         instance_type = self.types.get(launch.offering.instance_type)
         allocatable = _NOTHING if instance_type is None else instance_type.allocatable
         room = self.packing.room(self.by_name(allocatable))
-        return LaunchClass(launch, self._planned_site(launch), allocatable, room, room)
+        pool, site = self.pools.get(launch.node_pool_name), self._planned_site(launch)
+        if site is None or pool is None or not launch.alternatives:
+            return LaunchClass(launch, site, allocatable, room, room, None, is_wide=False)
+        listed, least = self.listed(pool, launch), room
+        if listed.problem is None:
+            pairs = zip(self.by_name(allocatable), listed.least, strict=True)
+            least = self.packing.room(min(pair) for pair in pairs)
+        is_wide = not listed.zone_ids <= {launch.offering.zone_id}
+        return LaunchClass(launch, site, allocatable, room, least, listed, is_wide)
 
     def _planned_site(self, launch: PlannedNodes) -> Site | None:
         sites = self._sites.setdefault((launch.node_pool_name, self.offering_numbers.of(launch.offering)), [])
@@ -254,24 +260,18 @@ class Facts(OfferingFacts):
             and all(self.accepts(pool, key.instance_type, (place_of(key),), workload) for workload in carried)
         }
 
-    def alternatives_of(self, pool: NodePool, launch_class: LaunchClass) -> Listed:
-        """Return what a launch class's alternatives are; found out once."""
-        if launch_class.listed is None:
-            listed = launch_class.listed = self.listed(pool, launch_class.launch)
-            launch_class.is_wide = not listed.zone_ids <= {launch_class.launch.offering.zone_id}
-            if listed.problem is None:
-                rooms = zip(self.by_name(launch_class.allocatable), listed.least, strict=True)
-                launch_class.least = self.packing.room(min(room) for room in rooms)
-        return launch_class.listed
-
     # -- one node
 
     def site(self, host: Host) -> Site:
         """Return what the nodes of a host are."""
-        if host.known_site is None:
-            assert host.node is not None
-            host.known_site = self._existing_site(host.node)
-        return host.known_site
+        if host.launch_class is not None:
+            assert host.launch_class.site is not None, "no host is made of a launch that names what is not there"
+            return host.launch_class.site
+        assert host.node is not None
+        known = self._site_of.get(host.node.claim_id)
+        if known is None:
+            known = self._site_of[host.node.claim_id] = self._existing_site(host.node)
+        return known
 
     def _existing_site(self, node: Node) -> Site:
         """Return what a node is as far as somebody asks: few nodes differ in that."""
