@@ -87,7 +87,7 @@ _MOST_REASONS: Final = 5  # pools named in one message
 
 
 class _Names:
-    """Finds the nearest name as long as that is worth the while."""
+    """Finds the nearest name, as long as that is worthwhile."""
 
     def __init__(self) -> None:
         self._left = _MOST_COMPARED_NAMES

@@ -332,7 +332,7 @@ class TeamShareTold(Event):
 
 
 class BudgetPeriod(StrEnum):
-    """Of what a budget is."""
+    """The period that a budget covers."""
 
     HOUR = "hour"
     MONTH = "month"

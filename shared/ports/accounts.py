@@ -34,7 +34,7 @@ class AccountStore(Protocol):
     def write_many(self, before: Mapping[str, Meter | None], readings: Mapping[str, MeterReading]) -> Collection[str]:
         """As ``write`` for each claim, many together; return the claims whose meters moved.
 
-        What is not as ``before`` says is left alone, and stands in nobody else's way.
+        What does not match ``before`` is left alone and holds nothing else up.
         """
         ...
 

@@ -60,7 +60,7 @@ class BootFailureStore(Protocol):
         ...
 
     def put(self, reservation_id: str, failures: BootFailures) -> None:
-        """Remember; the last writer wins, and one lost failure only makes the suspicion later."""
+        """Remember; the last writer wins, and losing one failure only delays the suspicion."""
         ...
 
     def list_remembered(self) -> Mapping[str, BootFailures]:

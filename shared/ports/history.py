@@ -12,7 +12,7 @@ class HistoryStore(Protocol):
     """Events of the outbound bus, by object and by time; and what there was, by time."""
 
     def keep(self, events: Sequence[PastEvent]) -> None:
-        """Keep events; one that is kept already stays as it is."""
+        """Keep events; one that is already kept is left unchanged."""
         ...
 
     def of_object(self, name: str, since: datetime, until: datetime) -> Iterator[PastEvent]:

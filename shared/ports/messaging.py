@@ -50,10 +50,10 @@ class DemandQueue(Protocol):
 
 
 class Redelivery(Protocol):
-    """When messages that failed come again, instead of after the queue's own hidden time."""
+    """Decides when failed messages are redelivered, instead of waiting out the queue's visibility timeout."""
 
     def hasten(self, delays_s: Mapping[str, int]) -> None:
-        """Let each message, named by the receipt of its delivery, come again after so many seconds."""
+        """Redeliver each message, named by its receipt handle, after that many seconds."""
         ...
 
 
@@ -90,7 +90,7 @@ class StartTimers(Protocol):
     """Has somebody look at a reservation when it is to begin."""
 
     def set_start_timer(self, reservation_id: str, at: datetime) -> None:
-        """Look then, in moments if that is over; a look too many is harmless."""
+        """Look at that time, or almost at once if it has passed; an extra look is harmless."""
         ...
 
 

@@ -28,7 +28,7 @@ class PassReader(Protocol):
     """The passes of the deployment's functions."""
 
     def last(self, function: Function) -> datetime | None:
-        """Return about when the last pass ended that did not fail, to the minute; None where CloudWatch knows none."""
+        """Return, to the minute, about when the last successful pass ended; None if CloudWatch has no record."""
         ...
 
 

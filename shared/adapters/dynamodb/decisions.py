@@ -129,7 +129,7 @@ def _digest(content: str) -> str:
 
 
 def _snapshot_key(digest: str) -> str:
-    """Return where a content is kept, whoever was decided on it."""
+    """Return where the content is kept, whichever decision was made on it."""
     return f"snapshots/{digest}.json.gz"
 
 

@@ -63,7 +63,7 @@ def _rest(round_count: int) -> timedelta:
 
 
 def forgotten_at(failures: BootFailures) -> datetime:
-    """Return from when on a failure does not follow from the earlier ones."""
+    """Return when a failure no longer counts as following from earlier ones."""
     return failures.until + _REMEMBERED_FOR
 
 

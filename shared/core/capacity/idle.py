@@ -13,7 +13,7 @@ SAID_EVERY: Final = timedelta(days=1)
 def idle_since(
     previous: datetime | None, reservation: ObservedReservation, free_units: int, observed_at: datetime
 ) -> datetime | None:
-    """Return since when some unit of the reservation has been free without interruption; None when none is."""
+    """Return when the present unbroken stretch with a free unit began; None if no unit is free."""
     if free_units <= 0 or not reservation.is_active(observed_at):
         return None
     return previous or observed_at

@@ -29,7 +29,8 @@ UNSUPPORTED_REST: Final = timedelta(hours=12)
 _PROBE_WINDOW_RESTS: Final = 2
 # A launch may take a quarter of an hour to fail (its deadline); a failure that long after a rest still follows from it.
 _PROBE_WINDOW_MIN: Final = timedelta(minutes=20)
-# A probe is one CreateFleet call; one that is not heard of for this long died with its function.
+# The probe of an offering is one CreateFleet call: not heard of for this long, it died with its function. That of a
+# class is a claim, of which one is let through in each such time.
 PROBE_TIME: Final = timedelta(minutes=1)
 
 
@@ -54,7 +55,7 @@ def rest_of(failure_count: int) -> timedelta:
 
 
 def forgotten_at(shortage: Shortage) -> datetime:
-    """Return from when on a failure is no failed probe any more but a new shortage."""
+    """Return when a failure stops counting as a failed probe and becomes a new shortage."""
     return shortage.until + max(_PROBE_WINDOW_MIN, rest_of(shortage.failure_count) * _PROBE_WINDOW_RESTS)
 
 
@@ -91,7 +92,7 @@ def needs_probe(shortage: Shortage, now: datetime) -> bool:
 
 
 def is_probed_by_other(shortage: Shortage, batch_id: str, now: datetime) -> bool:
-    """Whether another batch is finding out."""
+    """Whether another batch is already probing."""
     if shortage.probe_batch_id in (None, batch_id) or shortage.probed_at is None:
         return False
     return now < shortage.probed_at + PROBE_TIME

@@ -16,7 +16,7 @@ _EXISTING: Final = frozenset({ClaimState.RUNNING, ClaimState.DRAINING, ClaimStat
 def budgets_leave(
     pool: NodePool, claims: Mapping[str, NodeClaim], now: datetime, *, leaving: Set[str] = frozenset()
 ) -> Mapping[DisruptionReason, int]:
-    """Return how many of the pool's nodes may go, by reason: those on their way out, or not there yet again, use it up.
+    """Return how many of the pool's nodes may go, by reason; nodes leaving or not yet running count against it.
 
     ``claims`` are the live ones of all pools, ``leaving`` those among them that have begun to go since they were read.
     """

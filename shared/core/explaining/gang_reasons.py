@@ -73,7 +73,7 @@ def _no_domain(key: str, found: dict[str, int]) -> str:
 
 
 def _limits(state: PartialPlan, rooms: Sequence[Room], count: int) -> Iterator[str]:
-    """Yield for each pool with room for too few by one of its limits which that is, and for how many."""
+    """For each pool in which a limit leaves too little room, yield the limit and how many replicas it has room for."""
     by_pool: dict[str, list[Room]] = {}
     for room in rooms:
         if room.option is not None:
@@ -97,7 +97,7 @@ def _held_by_limit(rooms: Sequence[Room], name: str, left: int) -> int:
 
 
 def _cost(state: PartialPlan, rooms: Sequence[Room], group: Group) -> tuple[int, int]:
-    """Return what nodes for all replicas cost an hour, from cheap to dear a replica: bought ones and reserved ones."""
+    """Return the hourly cost of the bought and the reserved nodes for all replicas, the cheapest per replica first."""
     rest, left, bought, reserved = group.count, state.residual.copy(), 0, 0
     for room in sorted(rooms, key=lambda room: 0 if room.option is None else room.option.price / room.per_node):
         if room.option is None:

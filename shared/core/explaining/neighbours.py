@@ -12,7 +12,7 @@ _SHOWN = 3
 
 
 class Neighbours:
-    """Looks terms of a finished state up by their number."""
+    """Looks up the terms of a finished state by number."""
 
     def __init__(self, state: PartialPlan) -> None:
         self._state = state

@@ -109,7 +109,7 @@ class Line:
 
 
 def lines(sample: Sample) -> Iterator[Line]:
-    """Yield what is told of a sample, at most ``MOST`` of a kind that can be many."""
+    """Yield what is reported of a sample, at most ``MOST`` of each kind that may be numerous."""
     for reservation in sorted(sample.reservations, key=_rank)[:MOST]:
         yield _reservation(reservation)
     for market in sample.markets:

@@ -115,7 +115,7 @@ def parse_event(event: Any) -> PastEvent:
 
 
 def correlation_ids_in(part: Any) -> Iterator[str]:
-    """Yield what the workloads in a part of a detail are followed by; an id may come several times."""
+    """Yield the correlation ids of the workloads in a part of a detail; an id may appear several times."""
     if isinstance(part, list):
         for each in part:
             yield from correlation_ids_in(each)
@@ -134,17 +134,17 @@ def outcome_of(detail_type: str) -> str:
 
 
 def workload_name(key: str) -> str:
-    """Return how the workload ``namespace/name`` is called in the history."""
+    """Return what the workload ``namespace/name`` is called in the history."""
     return f"{WORKLOAD}/{key}"
 
 
 def node_name(claim_id: str) -> str:
-    """Return how a claim's node is called in the history."""
+    """Return what a claim's node is called in the history."""
     return f"{NODE}/{claim_id}"
 
 
 def reservation_name(reservation_id: str) -> str:
-    """Return how a reservation is called in the history."""
+    """Return what a reservation is called in the history."""
     return f"{RESERVATION}/{reservation_id}"
 
 

@@ -39,7 +39,7 @@ class Offering:
     zone_id: str
     capacity_type: CapacityType
     price_micro_usd_per_hour: int
-    unavailable_until: datetime | None = None  # insufficient capacity was seen; probe again at this instant
+    unavailable_until: datetime | None = None  # it rests; may be probed again at this instant
     unavailable_reason: str = ""  # why, where it was something else than insufficient capacity
 
     def is_available(self, now: datetime) -> bool:

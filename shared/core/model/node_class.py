@@ -76,7 +76,8 @@ class NodeClassStatus:
     instance_profile: str | None = None
     # By zone id, where all subnets are without a free address. Made for a plan, never stored.
     zones_full_until: Mapping[str, datetime] = field(default_factory=dict)
-    launch_blocked_reason: str | None = None  # configuration or permission error: no launches until it changes
+    # No launches until it changes or a rest is over: an error of configuration or permission, or subnets are missing.
+    launch_blocked_reason: str | None = None
     launch_blocked_at: datetime | None = None
     launch_blocked_generation: int | None = None  # of the class that could not be launched
 

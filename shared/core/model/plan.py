@@ -20,7 +20,9 @@ class ReasonCode(StrEnum):
     RESERVATION_NOT_STARTED = "ReservationNotStarted"
     DURATION_DOES_NOT_FIT = "DurationDoesNotFit"
     FALLBACK_NOT_YET = "FallbackNotYet"  # a later rung of the ladder would serve
-    OFFERING_UNAVAILABLE = "OfferingUnavailable"  # insufficient capacity was seen; waits for its expiry
+    OFFERING_UNAVAILABLE = (
+        "OfferingUnavailable"  # it rests after insufficient capacity or another refusal, or its subnets are full
+    )
     MAX_PRICE = "MaxPrice"
     TEAM_BUDGET = "TeamBudget"  # its team has spent what it may on what is bought
     LIMIT_EXCEEDED = "LimitExceeded"

@@ -12,7 +12,7 @@ DEFAULT_COHORT: Final = "default"
 
 
 class ReclaimWithinCohort(StrEnum):
-    """Whose units a team takes back that wants what it owns, and others have borrowed."""
+    """From whom a team takes back units that it owns, now wants, and others have borrowed."""
 
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"  # from work of a lower priority than the work that waits

@@ -62,7 +62,7 @@ class Bound:
     latches: bool = False
 
     def limit(self, fleet_count: int) -> int:
-        """Return how many of a fleet of this size."""
+        """Return how many nodes of a fleet of this size may end."""
         return min(self.most_count, max(self.least_count, fleet_count * self.share_percent // 100))
 
 

@@ -14,7 +14,8 @@ from shared.core.launching.launch_outcome import LaunchAttempt
 from shared.core.model.instance import Instance
 from shared.core.model.node_claim import NodeClaim
 
-# An instance without a claim after this is nobody's: indexes lag moments, an open attempt adopts within 6 minutes.
+# An instance without a claim after this is nobody's: indexes lag moments, and an open attempt adopts from 6 minutes on,
+# at its next retry.
 ORPHAN_AFTER: Final = timedelta(minutes=10)
 
 

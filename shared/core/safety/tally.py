@@ -56,7 +56,7 @@ class Lift:
         return self.covers(1, now)
 
     def covers(self, more_count: int, now: datetime) -> bool:
-        """Whether so many more may end by it."""
+        """Whether the lift allows that many more endings."""
         return self.used_count + more_count <= self.count and now < self.until
 
 

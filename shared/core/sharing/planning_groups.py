@@ -36,7 +36,7 @@ class PlanningTurn:
 
 
 def planning_turn_row(group_key: str) -> str:
-    """Return what the row is called that keeps a group's turn."""
+    """Return the key of the row that keeps a group's turn."""
     return f"planning-turn {group_key}"
 
 

@@ -53,7 +53,7 @@ class QuotaGroup:
         return 0 if quota.lending_limit_units is None else max(0, quota.nominal_units - quota.lending_limit_units)
 
     def may_be_too_many(self, borrower: Team, units: int, teams: Mapping[str, Team]) -> bool:
-        """Whether a limit may forbid so many units more: what the team may borrow, or what owners lend to it."""
+        """Whether a limit may forbid that many more units: what the team may borrow, or what owners lend to it."""
         quota, used = self.quotas.get(borrower.name), self.used.get(borrower.name, 0) + units
         borrowed = used - self.nominal(borrower.name)
         if borrowed <= 0:

@@ -33,7 +33,7 @@ def describe() -> Describe:
 
 @once
 def rejections() -> RejectDemand:
-    """Return the way of messages that cannot be understood."""
+    """Return what handles messages that cannot be understood."""
     outside = adapters()
     return RejectDemand(outside.dead_letters, outside.publisher)
 

@@ -23,7 +23,7 @@ _ATTEMPTS_MAX: Final = 5
 
 
 class AcknowledgeRelease(Protocol):
-    """The drain protocol's ear."""
+    """Tells the drain protocol that replicas have left."""
 
     def __call__(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
         """Note that ``count`` replicas (None: all) of the workload left the claim's node; False: none was awaited."""

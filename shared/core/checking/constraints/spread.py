@@ -67,7 +67,7 @@ def _carries(workload: Workload, term: AffinityTerm, namespace: str) -> bool:
     )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False)  # not frozen, for its cached property
 class _Anchors:
     """Where replicas are that an affinity term is about."""
 
@@ -85,13 +85,13 @@ class _Anchors:
 
 def _anchors(facts: Facts, topology: Topology, workload: Workload, term: AffinityTerm) -> _Anchors:
     selected, by = topology.selected(workload, term), term.topology_key
-    found = _Anchors(selected, set(), {}, is_running=False)
+    anchored, opened, is_running = set[str | None](), dict[str | None, int](), False
     carrying: dict[tuple[str, int], bool] = {}
     for key in selected.keys:
         for host, count in topology.running.get(key, ()):
             if count:
-                found.is_running = True
-                found.anchored.add(domain_of(host, by))
+                is_running = True
+                anchored.add(domain_of(host, by))
         other = facts.workloads[key]
         about = (other.namespace, id(other.affinity))
         follows = carrying.get(about)
@@ -99,10 +99,10 @@ def _anchors(facts: Facts, topology: Topology, workload: Workload, term: Affinit
             follows = carrying[about] = _carries(other, term, workload.namespace)
         if follows:  # equal planned nodes are one host here but as many host names
             for host, _ in topology.placed.get(key, ()):
-                found.opened[domain_of(host, by)] = host.nodes if by == labels.HOSTNAME else 1
+                opened[domain_of(host, by)] = host.nodes if by == labels.HOSTNAME else 1
         else:
-            found.anchored.update(topology.domains(key, by))
-    return found
+            anchored.update(topology.domains(key, by))
+    return _Anchors(selected, anchored, opened, is_running)
 
 
 def _affinities(topology: Topology, group: RuleGroup, term: AffinityTerm, anchors: _Anchors) -> Iterator[Violation]:

@@ -63,7 +63,7 @@ class DemandFacts:
 
     @cached_property
     def pending_since(self) -> Mapping[str, datetime]:
-        """Since when each workload waits, which starts the clock of its ladder."""
+        """When each workload began to wait, which starts its ladder's clock."""
         since: dict[str, datetime] = {}
         for demand in self.snapshot.demands:
             key = demand.workload.key

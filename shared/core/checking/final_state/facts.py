@@ -185,7 +185,7 @@ class Facts(OfferingFacts):
 
     @cached_property
     def launch_classes(self) -> tuple[LaunchClass, ...]:
-        """What each launch of the plan is one of."""
+        """The class to which each launch of the plan belongs."""
         # The plan keeps all of these alive, and comparing them takes time: equal ones that are not the same make two.
         found: dict[tuple[object, ...], LaunchClass] = {}
         launch_classes = []

@@ -27,7 +27,7 @@ from shared.core.disruption.simulation import PassState
 from shared.core.model.node_pool import DisruptionReason
 from shared.core.model.plan import Plan
 
-COMMAND_NODES_MAX: Final = 100  # R-182; also what one transaction can mark
+COMMAND_NODES_MAX: Final = 100
 _SIMULATION_PARTS: Final = 3  # a simulation may take a third of the effort
 _REFUSED_GROUPS_MAX: Final = 6  # of each kind of move: halved so often, a hundred is three
 _SINGLE_NODES_A_MINUTE: Final = 10  # about as many as a pass can try; how far the next pass begins further on

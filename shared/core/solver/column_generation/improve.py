@@ -21,11 +21,11 @@ from shared.core.solver.packing.buying import completed
 from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
 
-_SLOW_ROUNDS, _SLOW = 8, 1e-3  # stop after so many rounds that each gained less than this part
+_SLOW_ROUNDS, _SLOW = 8, 1e-3  # stop when so many rounds together gained less than this part of the cost
 _QUICK_ROUNDS = 25  # of a first plan (catalogue-10000, seeds 0 to 5, 3000 to 3031)
 _ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
 _WHOLE = 1e-6
-_ROUNDED_UP = 10  # one in so many patterns in use is rounded up when none is whole
+_ROUNDED_UP = 10  # one in so many patterns in use is rounded up in each dive
 _DIVES = 3  # after fewer the greedy pass has too much to place, after more it is no better
 # Chosen with catalogue-10000, seeds 701 to 759.
 _TURNS = 3

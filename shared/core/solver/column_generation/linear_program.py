@@ -30,7 +30,7 @@ Column = tuple[float, float, Sequence[tuple[int, float]]]  # its cost, its upper
 
 
 class LinearProgram:
-    """Minimise cost over columns >= 0; rows have lower and upper bounds. Single-threaded, so deterministic."""
+    """Minimise cost, in USD an hour, over n columns >= 0; each of m rows has bounds. One thread, so deterministic."""
 
     def __init__(self, rows: Sequence[tuple[float, float]], columns: Sequence[Column] = ()) -> None:
         self._highs: Any = _new_highs()
@@ -90,13 +90,13 @@ class LinearProgram:
         return bound if 0 < bound < INFINITY else 0.0
 
     def objective(self) -> float:
-        """Value of the last solution."""
+        """Return the cost of the last solution, in USD an hour."""
         return float(self._highs.getInfo().objective_function_value)
 
     def values(self) -> list[float]:
-        """Return the value of each column in the last solution."""
+        """Return the value of each column in the last solution: n of them."""
         return [float(value) for value in self._highs.getSolution().col_value]
 
     def duals(self) -> list[float]:
-        """Return the dual of each row in the last solution."""
+        """Return the dual of each row in the last solution: m of them, in USD an hour for one unit of the row."""
         return [float(value) for value in self._highs.getSolution().row_dual]

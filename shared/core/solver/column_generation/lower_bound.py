@@ -67,7 +67,7 @@ def _placed_item_types(state: PartialPlan) -> list[ItemType]:
     return [ItemType(index, *about, None, None, count) for index, (about, count) in enumerate((+placed).items())]
 
 
-# Branches: what an option is says how it counts.
+# Branches: options too small, in bulk and as whole nodes, by accelerator and reservation, each count otherwise.
 def _offers(state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility) -> list[_Offer]:
     """Return few offers that are as good as all that is sold."""
     units, overhead = ResidualCapacity.of(state.catalogue).units, state.catalogue.policy.overhead_atto_usd

@@ -20,7 +20,7 @@ from shared.core.solver.problem.vectors import UNLIMITED
 _STEPS = 8
 _LEAST_SHARE = 0.02
 _AT_ONCE = 256  # bin types of which all bounds are found at once: the arrays of more no longer fit into the cache
-_PROMISING_MAX = 4  # bin types for the same eligible items that are filled in each round
+_PROMISING_MAX = 4  # bin types for the same eligible items and pool that are considered at all
 _PROMISING = 0.85  # less than this part of its price at the prices of fractions: a bin type is left out
 _FILLED_MAX = 90  # bin types that are filled in a round: partial pricing (catalogue-10000, seeds 3000 to 3023)
 _TINY = 1e-12  # so that nothing is divided by nothing
@@ -30,7 +30,10 @@ Array = Any  # numpy's arrays; their generic types say no more here
 
 
 class Knapsacks:
-    """Nodes to be filled: one row a bin type, one column an item."""
+    """Nodes to be filled, for B bin types, I items, R resources and D directions.
+
+    ``requests`` (I, R) and ``sizes`` (B, R) are integers; ``eligible`` (B, I) is boolean; ``parts`` (R, I) is float.
+    """
 
     def __init__(self, item_types: Sequence[ItemType], bin_types: Sequence[BinType]) -> None:
         self.requests = np.array([item_type.request for item_type in item_types], dtype=np.int64)
@@ -50,17 +53,17 @@ class Knapsacks:
         self.eligible &= self._fitting(self.sizes) & (self._caps[self._rule] > 0)
         self.parts = self.requests.T.astype(float)  # by resource, then item
         self._directions, whole = _directions(width), np.maximum(self.sizes, 1)
-        # By direction: which part of a node (row) an item (column) takes; infinity where the item is not eligible.
+        # (D, B, I): which part of a node an item takes; infinity where the item is not eligible.
         taken = (self._directions[:, None] / whole) @ self.parts
         self._taken = np.where(self.eligible, np.maximum(taken, _TINY), np.inf)
 
     def bounds(self, values: Sequence[float]) -> tuple[Array, Array]:
-        """Return, by bin type, a value that no pattern exceeds, and the shares of resources which show that."""
+        """Return, for values (I) in USD an hour, bounds (B) of any pattern, and the shares (B, R) that prove them."""
         bounds = [(np.array(values) / taken).max(axis=1) for taken in self._taken]
         return np.min(bounds, axis=0), self._directions[np.argmin(bounds, axis=0)]
 
     def _fitting(self, free: Array) -> Array:
-        """Return which items (columns) fit into which rows of free resources; looking up is faster than comparing."""
+        """Return which items fit (N, I) into free resources (N, R); looking up is faster than comparing."""
         fits = np.ones((len(free), len(self.requests)), dtype=bool)
         for available, (asked, fitting) in zip(free.T, self._fitting_by_rank, strict=True):
             fits &= fitting[np.searchsorted(asked, available, side="right")]
@@ -78,10 +81,10 @@ class Knapsacks:
         ]
 
     def _filled(self, rows: Array, values: Array, most: Array, shares: Array) -> Array:
-        """Return how many of each item (columns) go onto a node of each row; resources count by these shares."""
+        """Return how many of each item go onto a node of each row (N, I); resources count by these shares (N, R)."""
         pattern = np.zeros((len(rows), len(values)), dtype=np.int64)
         parts = self.parts / np.where(values > 0, values, 1.0)  # what is taken for what it is worth
-        # Of the nodes that are not full yet: what is free, how much resources count there, what may still join.
+        # Full nodes are dropped, so that arrays shrink: (active, R), (active, R), (active, rules), (active, I).
         active, room = np.arange(len(rows)), self.sizes[rows]
         # A resource that nobody is short of still counts a little, lest it run out unseen.
         weights = np.maximum(shares, _LEAST_SHARE)
@@ -89,7 +92,7 @@ class Knapsacks:
         fitting = self.eligible[rows] & (values > 0) & (most > 0)
         while True:
             fitting &= self._fitting(room)
-            # Item value for what is taken, where a resource counts the more the scarcer it gets on the node.
+            # The best ratio of value to what is taken, with resources weighed by their scarcity on the node now.
             chosen = (fitting / ((weights / np.maximum(room, 1)) @ parts)).argmax(axis=1)
             going = fitting[np.arange(len(active)), chosen]
             if not going.all():
@@ -111,7 +114,7 @@ class Knapsacks:
 
 
 def _directions(width: int) -> Array:
-    """Return shares of resources that sum to one: between CPU and memory, and with a part for each other resource."""
+    """Return shares (D, R) that sum to one by row: between CPU and memory, and with a part for each other resource."""
     found = [(step / _STEPS, 1 - step / _STEPS, *[0.0] * (width - 2)) for step in range(_STEPS + 1)]
     for other in range(2, width):
         for part in (0.5, 0.9, 1.0) if other > 2 else (0.5,):

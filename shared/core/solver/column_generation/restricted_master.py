@@ -50,11 +50,11 @@ class RestrictedMaster:
         return len(columns)
 
     def reduced_cost(self, duals: Sequence[float], bin_type: BinType, pattern: Pattern) -> float:
-        """Return what a use of the pattern costs beyond what it is worth at these prices of the rows."""
+        """Return what a use of the pattern costs beyond its worth at these prices of the rows, in USD an hour."""
         return bin_type.price - sum(duals[row] * amount for row, amount in [*pattern, *self.row_entries(bin_type)])
 
     def counts(self) -> list[float]:
-        """Return how often each pattern is used in the last solution."""
+        """Return how often each of ``patterns`` is used in the last solution."""
         return self.program.values()[self._items :]
 
     def keep(self, packing: Packing) -> None:

@@ -50,7 +50,7 @@ class Scope:
 
 
 ANYWHERE = Scope()
-_Offer = tuple[OrderKey, LaunchOption, int]  # with how many copies, and the key to sort it by
+_RankedOption = tuple[OrderKey, LaunchOption, int]  # with how many copies, and the key to sort it by
 
 
 class NewNodes:
@@ -84,7 +84,7 @@ class NewNodes:
         """Whether limits are to be spared rather than money."""
         return self._strategy.is_frugal and bool(self._state.residual.limits)
 
-    def _offers(self, places: Places, relaxed: RelaxedGroup, scope: Scope, wanted: int) -> Iterator[_Offer]:
+    def _offers(self, places: Places, relaxed: RelaxedGroup, scope: Scope, wanted: int) -> Iterator[_RankedOption]:
         """Yield those options of one class, alike but for size and price, that may be best."""
         labels, is_open = places[0][0].labels, self._is_open_now()
         crowd = self._state.ledger.crowd(labels, relaxed.constraints)

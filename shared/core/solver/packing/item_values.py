@@ -21,7 +21,7 @@ _TINY = 1e-12
 # The part of a small node that is lost to its fixed costs and to poor company.
 _SLOT = 0.3
 
-_Offer = tuple[Vector, int, float]
+_PricedSize = tuple[Vector, int, float]
 
 
 def item_values(
@@ -52,7 +52,7 @@ def add_slot_value(values: list[float], item_types: Sequence[ItemType], bin_type
 
 # Branches: sums, then scales, then values: comprehensions and loops of a line each.
 def _set_values(
-    values: list[float], item_types: Sequence[ItemType], offers: Iterable[_Offer], eligibility: Eligibility
+    values: list[float], item_types: Sequence[ItemType], offers: Iterable[_PricedSize], eligibility: Eligibility
 ) -> None:
     plain = [item_type for item_type in item_types if not any(item_type.request[3:])]
     special = mask_of(item_type.index for item_type in item_types if any(item_type.request[3:]))

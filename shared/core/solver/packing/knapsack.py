@@ -1,10 +1,9 @@
 """Filling one node: which replicas together are worth most to it.
 
-Every item has a *value* (USD an hour: what a replica would cost if it were bought alone and paid only for the resource
-that it uses most). A node is filled item by item; the next item is the one with the most value for what it takes,
-where a resource counts by its scarcity on the node at that moment. That keeps CPU and memory in balance, which no fixed
-order of items can. Orders are presorted for a few exchange rates of memory for CPU (``_Ranking``), so a step is a table
-look-up however many items there are.
+Every item has a *value* (USD an hour: its part of what capacity would cost, see ``item_values``). A node is filled item
+by item; the next item is the one with the most value for what it takes, where a resource counts by its scarcity on the
+node at that moment. That keeps CPU and memory in balance, which no fixed order of items can. Orders are presorted for a
+few exchange rates of memory for CPU (``_Ranking``), so a step is a table look-up however many items there are.
 """
 
 from bisect import bisect_right

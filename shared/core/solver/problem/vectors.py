@@ -9,7 +9,7 @@ from typing import Final
 
 from shared.core.scheduling_terms.resources import CPU, MEMORY, PODS, Resources
 
-Vector = tuple[int, ...]
+Vector = tuple[int, ...]  # an amount for each of ``Dimensions.names``: millicores, bytes, pods, then counts
 PODS_INDEX: Final = 2  # of every vector
 UNLIMITED: Final = 1 << 30  # replicas or nodes: more than there ever are
 

@@ -28,7 +28,7 @@ class Candidates:
         self.substitutes = Substitutes(catalogue)
         self.overhead = catalogue.policy.overhead_atto_usd
         self.reserved = [option for option in catalogue.options if option.reservation is not None]
-        # By mask of requirement sets: how many groups it serves.
+        # How many groups each mask of requirement sets serves: options are many, masks few.
         masks = {option.requirement_sets for option in self.reserved}
         self.flexibility = {mask: sum(bool(it.requirement_sets[-1] & mask) for it in groups) for mask in masks}
         bought = [option for option in catalogue.options if option.reservation is None]
