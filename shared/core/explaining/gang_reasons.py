@@ -115,10 +115,10 @@ def _cost(state: PartialPlan, rooms: Sequence[Room], group: Group) -> tuple[int,
 
 def _too_dear(state: PartialPlan, group: Group, bought: int, reserved: int) -> str | None:
     """Say whose money does not reach for all of them."""
-    if group.team_budget is not None and bought > state.team_budget_left(group):
-        return _dearer(bought, whose_budget(state), state.team_budget_left(group))
-    if group.workload.max_price_micro_usd_per_hour is not None and bought + reserved > state.budget_left(group):
-        return _dearer(bought + reserved, "maxPricePerHour leaves", state.budget_left(group))
+    if group.team_budget is not None and bought > state.price_caps.team_budget_left(group):
+        return _dearer(bought, whose_budget(state), state.price_caps.team_budget_left(group))
+    if group.workload.max_price_micro_usd_per_hour is not None and bought + reserved > state.price_caps.left(group):
+        return _dearer(bought + reserved, "maxPricePerHour leaves", state.price_caps.left(group))
     return None
 
 

@@ -175,9 +175,9 @@ class Reasons:
     def _asked(self, group: Group) -> tuple[Asked, ...]:
         """Return what the group asks by each of its terms: the nearest failure of all names the reason."""
         ladder = frozenset(step.capacity_type for step in group.workload.fallback)
-        budget = self._state.budget_left(group) if group.is_price_capped else None
+        budget = self._state.price_caps.left(group) if group.is_price_capped else None
         nodes = 1 if group.workload.gang is None else group.count
-        team_budget = None if group.team_budget is None else self._state.team_budget_left(group)
+        team_budget = None if group.team_budget is None else self._state.price_caps.team_budget_left(group)
         selection, without_choice = group.levels[-1].selection, self._without_choice(group, budget)
         each = (replace(selection, terms=(term,)) for term in selection.terms)
         return tuple(Asked(one, ladder, budget, nodes, team_budget, group.withheld, without_choice) for one in each)

@@ -39,7 +39,7 @@ class _NeighbourRules:
         self._ledger, self._constraints = state.ledger, group.constraints[-1]
         self._wanted = 1 if group.workload.gang is None else group.count
         self._neighbours = Neighbours(state)
-        budget = state.budget_left(group) if group.is_price_capped else None
+        budget = state.price_caps.left(group) if group.is_price_capped else None
         self._places = [
             (room.labels, held, room.option is None)
             for room, held in left_in(rooms_of(state, group), state.residual)

@@ -9,7 +9,7 @@ from shared.core.solver.packing.buying import completed
 from shared.core.solver.packing.disaggregation import Disaggregation
 from shared.core.solver.packing.filling import fill_existing
 from shared.core.solver.packing.item_types import BinTypes, build_item_types
-from shared.core.solver.packing.item_values import add_slot_value, item_values
+from shared.core.solver.packing.item_values import item_values
 from shared.core.solver.packing.knapsack import GreedyKnapsack
 from shared.core.solver.packing.packing import ItemFloor, Packing
 from shared.core.solver.problem.components import Component
@@ -54,11 +54,9 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     """Pack batches and return what is left of them."""
     state = insertion.state
     item_types = build_item_types(batches)
-    catalogue = state.catalogue
-    policy = catalogue.policy
+    policy = state.catalogue.policy
     bin_types = BinTypes(state, item_types, policy.overhead_atto_usd)
-    values = item_values(item_types, bin_types.paid, bin_types.reserved, bin_types.eligibility)
-    add_slot_value(values, item_types, bin_types)
+    values = item_values(item_types, bin_types)
     room, bought = _with_room(state.bins, bin_types, insertion.candidates.substitutes)
     floor = ItemFloor(policy.reserved_floor_percent, bin_types.buyable)
     base = Packing(GreedyKnapsack(item_types, values), state.residual, policy.expired, floor=floor, bought=bought)

@@ -45,7 +45,7 @@ def test_the_items_and_bins_are_those_of_the_page() -> None:
     state = undecided(FIVE)
     (item,) = build_item_types([DomainBatch(group.relaxed[0], None, group.count) for group in state.groups])
     bins = BinTypes(state, [item], SchedulingPolicy().overhead_atto_usd)
-    (value,) = item_values([item], bins.paid, bins.reserved, bins.eligibility)
+    (value,) = item_values([item], bins)
 
     assert item.count == 5
     assert sorted(f"{bin_.price:.3f}" for bin_ in bins.paid) == re.findall(r"0\.\d{3}", told("1"))

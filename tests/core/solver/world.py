@@ -44,7 +44,7 @@ def unpacked(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> Bins:
     state = undecided(snapshot, policy)
     items = build_item_types([DomainBatch(group.relaxed[0], None, group.count) for group in state.groups])
     types = BinTypes(state, items, policy.overhead_atto_usd)
-    values = item_values(items, types.paid, types.reserved, types.eligibility)
+    values = item_values(items, types)
     floor = ItemFloor(policy.reserved_floor_percent, types.buyable)
     return Bins(
         items, types, values, Packing(GreedyKnapsack(items, values), state.residual, policy.expired, floor=floor)

@@ -7,7 +7,7 @@ may run on them. What is bought in bulk is described by its best resources per d
 A plan that costs more than the one at hand proves nothing against it, so how much is bought of what is bounded, too.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -48,7 +48,10 @@ def lower_bound_atto_usd(state: PartialPlan, existing: Sequence[tuple[int, Seque
     eligibility = Eligibility(item_types)
     offers = _offers(state, item_types, eligibility) + _room(existing, eligibility)
     total = 0.0
-    for mask in _components(offers):
+    masks = defaultdict[int, int](int)  # of items that have nothing to do with others: accelerated work is often apart
+    for eligible, root in connected(offer.eligible for offer in offers).items():
+        masks[root] |= eligible
+    for mask in masks.values():
         program, whole = _program(item_types, mask, [offer for offer in offers if offer.eligible & mask])
         if not program.solve():
             return None
@@ -126,14 +129,6 @@ def _room(existing: Iterable[tuple[int, Sequence[int]]], eligibility: Eligibilit
         # Many kinds of nodes would make the program large; as one pool they only loosen the bound.
         pools = {reduce(or_, pools): tuple(map(sum, zip(*pools.values(), strict=True)))}
     return [_Offer(size, eligible, 0.0, 1.0) for eligible, size in pools.items()]
-
-
-def _components(offers: Sequence[_Offer]) -> Iterable[int]:
-    """Return masks of items that have nothing to do with each other: accelerated work is often apart."""
-    masks: dict[int, int] = {}
-    for eligible, root in connected(offer.eligible for offer in offers).items():
-        masks[root] = masks.get(root, 0) | eligible
-    return masks.values()
 
 
 # Branches: one program is written row by row; whole nodes add a row each.

@@ -137,7 +137,7 @@ class NewNodes:
         left = self._state.residual.nodes_left(option)
         is_charged = option.reservation is None or group.workload.max_price_micro_usd_per_hour is not None
         if group.is_price_capped and is_charged and option.price > 0:
-            left = min(left, max(0, self._state.budget_left(group)) // option.price)
+            left = min(left, max(0, self._state.price_caps.left(group)) // option.price)
         return left
 
     def _limited_use(self, option: LaunchOption, copies: int) -> float:

@@ -63,6 +63,11 @@ class BinType:
     eligible: int
     price: float  # USD an hour with the node's overhead
 
+    @property
+    def slot_price(self) -> float:
+        """What a reserved slot would cost on demand, in USD an hour."""
+        return max(1, self.option.on_demand_micro_usd) / 1e6
+
 
 def build_item_types(batches: Sequence[DomainBatch]) -> list[ItemType]:
     """Merge batches into items, in order of first appearance."""

@@ -8,7 +8,7 @@ fraction), and a replica is worth what it uses at these prices.
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from shared.core.solver.packing.item_types import BinType, BinTypes, Eligibility, ItemType
+from shared.core.solver.packing.item_types import BinTypes, Eligibility, ItemType
 from shared.core.solver.packing.knapsack import MEMORY_UNIT
 from shared.core.solver.problem.vectors import Vector, iter_bits, mask_of
 
@@ -24,22 +24,19 @@ _SLOT = 0.3
 _PricedSize = tuple[Vector, int, float]
 
 
-def item_values(
-    item_types: Sequence[ItemType], paid: Sequence[BinType], reserved: Sequence[BinType], eligibility: Eligibility
-) -> list[float]:
+def item_values(item_types: Sequence[ItemType], bin_types: BinTypes) -> list[float]:
     """Return USD an hour by item."""
     values = [inf] * len(item_types)
-    bought = [(item.option.allocatable, item.eligible, item.price) for item in paid]
-    _set_values(values, item_types, bought, eligibility)
+    bought = [(item.option.allocatable, item.eligible, item.price) for item in bin_types.paid]
+    _set_values(values, item_types, bought, bin_types.eligibility)
     alone = [index for index, value in enumerate(values) if value is inf]
     if alone:
-        slots = [
-            (item.option.allocatable, item.eligible, max(1, item.option.on_demand_micro_usd) / 1e6) for item in reserved
-        ]
+        slots = [(item.option.allocatable, item.eligible, item.slot_price) for item in bin_types.reserved]
         nominal = [inf] * len(item_types)
-        _set_values(nominal, item_types, slots, eligibility)
+        _set_values(nominal, item_types, slots, bin_types.eligibility)
         for index in alone:
             values[index] = _NO_OTHER_PLACE * (nominal[index] if nominal[index] < inf else 1.0)
+    add_slot_value(values, item_types, bin_types)
     return values
 
 

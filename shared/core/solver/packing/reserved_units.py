@@ -8,6 +8,7 @@ reservations accept is then preferred to work of equal worth that has more choic
 from collections.abc import Sequence
 from functools import partial
 from math import inf
+from operator import attrgetter
 
 from shared.core.solver.packing.filling import use_best_first
 from shared.core.solver.packing.item_types import BinType, BinTypes
@@ -33,7 +34,8 @@ def use_reserved(packing: Packing, bin_types: BinTypes) -> Packing:
     # Units go to the patterns that are worth most for the slot, which is compared by its price; equals in order.
     biased, values = packing.fork(), packing.knapsack.values
     biased.knapsack.reprice(_preferring(values, bin_types))
-    use_best_first(biased, bin_types.reserved_for, reserved, lambda _: inf, _slot_price, partial(_filled, biased))
+    fill = partial(_filled, biased)
+    use_best_first(biased, bin_types.reserved_for, reserved, lambda _: inf, attrgetter("slot_price"), fill)
     biased.knapsack.reprice(values)
     return biased
 
@@ -45,10 +47,6 @@ def _order(packing: Packing, bin_type: BinType) -> OrderKey:
     return reserved_key(option, bin_type.eligible.bit_count(), units, tiny=False)
 
 
-def _slot_price(bin_type: BinType) -> float:
-    return max(1, bin_type.option.on_demand_micro_usd) / 1e6
-
-
 def _preferring(values: Sequence[float], bin_types: BinTypes) -> list[float]:
     """Return the values, raised for whom little reserved capacity (weighed by on-demand price) is open to."""
     access = [0.0] * len(values)
@@ -56,7 +54,7 @@ def _preferring(values: Sequence[float], bin_types: BinTypes) -> list[float]:
         option = bin_type.option
         assert option.reservation is not None
         for index in iter_bits(bin_type.eligible & bin_types.eligibility.fitting(option.allocatable)):
-            access[index] += option.reservation.free_units * max(1, option.on_demand_micro_usd)
+            access[index] += option.reservation.free_units * bin_type.slot_price
     most = max(access)
     pairs = zip(values, access, strict=True)
     return [value * (most / reach) ** _PRICE_BIAS if reach else value for value, reach in pairs]

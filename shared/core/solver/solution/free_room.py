@@ -5,7 +5,7 @@ fit, so it may hold a few less than packing finds room for.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import lt
 
@@ -45,7 +45,8 @@ class FreeRoom:
         concerned = [group for group in state.groups if state.remaining[group.index] and group.equivalence_class.terms]
         least = [min(amounts) for amounts in zip(*[group.request for group in concerned], strict=True)]
         found = defaultdict[str, list[_Vacancy]](list)
-        for vacancy in [*_on_nodes(state), *_on_units(state)]:
+        on_nodes = [_Vacancy(it.requirement_sets, it.labels, it.free, it.count, it) for it in state.bins]
+        for vacancy in [*on_nodes, *_on_units(state)]:
             domain = vacancy.labels.get(key)
             if domain is not None and not any(map(lt, vacancy.free, least)):
                 found[domain].append(vacancy)
@@ -104,11 +105,6 @@ class FreeRoom:
             return min(fitting, on_a_new_one)
 
         return room
-
-
-def _on_nodes(state: PartialPlan) -> Iterator[_Vacancy]:
-    for bin_ in state.bins:
-        yield _Vacancy(bin_.requirement_sets, bin_.labels, bin_.free, bin_.count, bin_)
 
 
 def _on_units(state: PartialPlan) -> Iterable[_Vacancy]:

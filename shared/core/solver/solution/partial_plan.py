@@ -1,18 +1,18 @@
 """What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from itertools import count as numbers
 
 from shared.core.model.snapshot import Node
 from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group, RelaxedGroup, SchedulingProblem
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.topology import DomainLedger
 from shared.core.solver.solution.admission import NodeAdmission
 from shared.core.solver.solution.bins import Bin
+from shared.core.solver.solution.price_caps import PriceCaps
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 
@@ -32,8 +32,7 @@ class PartialPlan:
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
         self._journal: list[Callable[[], object]] = []
         self._uids = numbers()
-        self._caps = {g.index: cap for g in self.groups if (cap := g.workload.max_price_micro_usd_per_hour) is not None}
-        self._running_cost = facts.running_cost({g.workload.key for g in self.groups if g.is_price_capped})
+        self.price_caps = PriceCaps(self.groups, self.bins, facts)
         for node in facts.ordered:
             if not node.deleting:  # then its replicas are demand again (R-34); they hold no domain
                 self._add_node(node, facts)
@@ -55,8 +54,6 @@ class PartialPlan:
             )
             self.bins.append(bin_)
 
-    # -- undo
-
     def mark(self) -> int:
         """Remember the present state; give the mark to :meth:`undo` to return to it."""
         return len(self._journal)
@@ -69,8 +66,6 @@ class PartialPlan:
     def commit(self) -> None:
         """Forget how to undo what was decided so far."""
         self._journal.clear()
-
-    # -- changes
 
     def open_bin(self, option: LaunchOption, count: int) -> Bin:
         """Plan ``count`` empty nodes of the option and take their units and limits."""
@@ -167,8 +162,6 @@ class PartialPlan:
         if group.constraints[-1].spread:
             self.ledger.carry(bin_.labels, group.constraints[-1], per_node * bin_.count)
 
-    # -- questions
-
     def is_out_of_time(self, *groups: Group) -> bool:
         """Whether the deadline has passed; if so, remember that these groups were not looked at to the end."""
         if not self.catalogue.policy.expired():
@@ -185,41 +178,3 @@ class PartialPlan:
         """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
         overhead = self.catalogue.policy.overhead_atto_usd
         return sum((bin_.option.price + overhead) * bin_.count for bin_ in self.bins if bin_.option is not None)
-
-    def budget_left(self, group: Group) -> int:
-        """Return what the workload may still spend an hour, in atto-USD, by its own cap and by its team's budget."""
-        left = [self.team_budget_left(group)] if group.team_budget is not None else []
-        cap = self._caps.get(group.index)
-        return min(left if cap is None else [*left, self._cap_left(group, cap)])
-
-    def _cap_left(self, group: Group, cap_micro_usd: int) -> int:
-        spent = self._running_cost.get(group.workload.key, 0) + self._planned_cost(group, bought_only=False)
-        return cap_micro_usd * ATTO_USD_PER_MICRO_USD - spent
-
-    def margin(self, bin_: Bin) -> int | None:
-        """Return how much more than planned each of the bin's nodes may cost, in atto-USD an hour; None without a cap.
-
-        All nodes that are bought for a workload share what its cap leaves: each may be launched as something dearer.
-        """
-        margins = []
-        for index in bin_.contents.keys() & self._caps.keys():
-            nodes = sum(each.count for each in self._bins_of(self.groups[index]) if each.is_paid)
-            margins.append(self._cap_left(self.groups[index], self._caps[index]) // max(1, nodes))
-        return min(margins, default=None)
-
-    def team_budget_left(self, group: Group) -> int:
-        """Return what its team's budget leaves for what is bought; reserved units are not charged."""
-        assert group.team_budget is not None
-        return group.team_budget - self._planned_cost(group, bought_only=True)
-
-    def _planned_cost(self, group: Group, *, bought_only: bool) -> int:
-        """Return what nodes of the workload cost: quotas may have made several groups of it, which share its bounds."""
-        return sum(
-            bin_.option.price * bin_.count
-            for bin_ in self._bins_of(group)
-            if bin_.option is not None and not (bought_only and bin_.option.reservation is not None)
-        )
-
-    def _bins_of(self, group: Group) -> Iterator[Bin]:
-        key = group.workload.key
-        return (bin_ for bin_ in self.bins if any(self.groups[index].workload.key == key for index in bin_.contents))

@@ -93,7 +93,7 @@ class Substitutes:
         if len(found) < self._most or self._wanted[option.entry.index]:
             found = self._first(self._most, state, option, self._load(state, bin_), bin_.levels, market)
         ceiling = self.cheapest_on_demand(state, bin_) if market is CapacityType.SPOT else None
-        margin = None if self._wanted[option.entry.index] else state.margin(bin_)
+        margin = None if self._wanted[option.entry.index] else state.price_caps.margin(bin_)
         most = None if margin is None else option.price + margin
         # Nodes that may be the same have the same tuple, by which others tell that at once.
         about: object = (id(found), None if ceiling is None else ceiling.index, most)
