@@ -27,7 +27,7 @@ LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
 # The rings of docs/testing.md: every test belongs to one (tests/test_rings.py).
-RING_exhaustive := tests/core/oracle tests/core/polish tests/manifests/test_fuzz.py \
+RING_exhaustive := tests/core/oracle tests/core/column_generation tests/manifests/test_fuzz.py \
 	tests/usecases/disruption/test_disrupt_exactly_once.py tests/usecases/test_fleet_survives.py
 RING_unit := tests/core tests/manifests tests/usecases tests/functions tests/reservoir \
 	$(addprefix --ignore=,$(RING_exhaustive))
