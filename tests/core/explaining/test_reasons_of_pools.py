@@ -167,3 +167,14 @@ def test_a_pool_is_told_as_the_reason_where_it_is_one(it: Situation) -> None:
 
     (refusal,) = plan.unplaced
     assert (refusal.code, refusal.message) == (it.code, it.sentence)
+
+
+def test_the_reason_is_that_of_the_offering_that_came_furthest() -> None:
+    """One type is too small; the other would serve, but its reservation is full and the pool buys nothing."""
+    types = fx_type("two", 2, 4, offered=()), fx_type("four", 4, 16, offered=())
+    full = reservation("cr-1", "four", 1, free_units=0)
+
+    (unplaced,) = planned(with_demand(plain(*types, reservations=(full,)), demand(workload(cpu=3000)))).unplaced
+
+    assert unplaced.code is ReasonCode.RESERVATION_FULL
+    assert "no free unit (1 in all)" in unplaced.message

@@ -1,7 +1,9 @@
 """Insertion and what improves its result, each on a handful of replicas."""
 
+import pytest
+
 from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.workload import Gang
+from shared.core.model.workload import AffinityTerm, Gang
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
@@ -11,6 +13,7 @@ from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,
     SPOT,
+    ZONES,
     demand,
     fx_type,
     launched,
@@ -18,6 +21,7 @@ from tests.core.scheduler.world import (
     plain,
     planned,
     pool,
+    reservation,
     with_demand,
     workload,
 )
@@ -113,13 +117,22 @@ def test_no_node_is_smaller_for_an_exchange_that_a_rule_forbids() -> None:
     assert _rightsized(*nodes, apart=True) == list(nodes)
 
 
-def test_replicas_that_seek_each_other_go_where_the_first_one_went() -> None:
-    pair = workload("pair", 2000, GIB, affinity=(near(labels.ZONE, app="pair"),))
+@pytest.mark.parametrize(
+    ("affinity", "zones"),
+    [((), ["zone-1", "zone-2"]), ((near(labels.ZONE, app="pair"),), ["zone-1", "zone-1"])],
+    ids=["without the rule", "with it"],
+)
+def test_replicas_that_seek_each_other_go_where_the_first_one_went(
+    affinity: tuple[AffinityTerm, ...], zones: list[str]
+) -> None:
+    """A unit is free in each of two zones: the second replica goes to the other one only if it need not be near."""
+    units = [reservation(f"cr-{zone}", "four", 1, zone=zone, zone_id=f"id-{zone}") for zone in ZONES[:2]]
+    pair = workload("pair", 3000, GIB, affinity=affinity)
+    state = undecided(with_demand(plain(FOUR, reservations=units), demand(pair, 2)))
 
-    plan = planned(with_demand(plain(FOUR), demand(workload("apart", 3500, GIB), 2), demand(pair, 2)))
+    inserting(state).place_group(state.groups[0])
 
-    with_pairs = [launch for launch in plan.launches if any(it.workload_key == "ns/pair" for it in launch.placements)]
-    assert len({launch.labels[labels.ZONE] for launch in with_pairs}) == 1
+    assert [bin_.labels[labels.ZONE] for bin_ in state.bins] == zones
 
 
 def test_no_spot_pool_gets_more_than_its_share() -> None:

@@ -1,17 +1,21 @@
-"""What has been decided so far: steps are undone exactly, domains are filled like water, capacity runs out."""
+"""What has been decided so far: steps are undone exactly, domains are filled like water, the oldest go first."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from shared.core.explaining.reasons import Reasons
 from shared.core.model.instance_type import Offering
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.solver.problem.components import connected_components
 from shared.core.solver.solution.domain_assignment import DomainBatch, DomainCosts, assign_domains
 from shared.core.solver.solution.priority_inversion import has_inversion
+from shared.core.solver.solution.substitutes import Substitutes
+from shared.core.solver.solution.to_plan import to_plan
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,
@@ -146,3 +150,19 @@ def test_a_reserved_unit_under_less_important_work_is_an_inversion() -> None:
     state.place(state.open_bin(bought, 1), high.relaxed[0], 1)
 
     assert has_inversion(state)
+
+
+def test_the_oldest_workload_of_a_group_gets_the_places() -> None:
+    state = undecided(
+        with_demand(
+            plain(TYPE),
+            demand(workload("young", 1800, GIB), 2),
+            demand(workload("old", 1800, GIB), 2, waiting=timedelta(hours=1)),
+        )
+    )
+    state.place(state.open_bin(state.catalogue.options[0], 1), state.groups[0].relaxed[0], 2)
+
+    plan = to_plan(state, Substitutes(state.catalogue), Reasons(state).explain)
+
+    assert [(it.workload_key, it.count) for it in plan.launches[0].placements] == [("ns/old", 2)]
+    assert [(item.workload_key, item.count) for item in plan.unplaced] == [("ns/young", 2)]
