@@ -9,6 +9,7 @@ from shared.core.scheduling_terms.resources import Resources
 from shared.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes
 from shared.core.solver.insertion.rightsizing import rightsize_paid_nodes
+from shared.core.solver.insertion.spot_share import replace_dear_spot
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,
@@ -143,3 +144,19 @@ def test_no_spot_pool_gets_more_than_its_share() -> None:
 
     assert launched(plan) == {"four:spot": 4}
     assert max(launch.count for launch in plan.launches) == 2
+
+
+def test_spot_that_is_dearer_than_what_would_do_on_demand_is_not_bought() -> None:
+    """Of spot only a large type is left, and the replica needs little of it."""
+    small = fx_type("small", 2, 8, offered=((ON_DEMAND, "zone-1"),), price=96_000)
+    large = fx_type("large", 16, 64, offered=((SPOT, "zone-1"),), price=256_000)
+    state = undecided(with_demand(plain(small, large), demand(workload(cpu=1000, memory=GIB))))
+    spot = next(option for option in state.catalogue.options if option.place.capacity_type is SPOT)
+    state.place(state.open_bin(spot, 1), state.groups[0].relaxed[0], 1)
+
+    replace_dear_spot(inserting(state))
+
+    (bought,) = state.bins
+    assert bought.option is not None
+    assert (bought.option.instance_type.name, bought.option.place.capacity_type) == ("small", ON_DEMAND)
+    assert bought.contents == {0: 1}

@@ -2,8 +2,11 @@
 
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.scheduling_terms import labels
-from shared.core.solver.packing.buying import buy_rest
+from shared.core.solver.packing.buying import buy_rest, completed
+from shared.core.solver.packing.item_values import add_slot_value
 from shared.core.solver.packing.reserved_units import use_reserved
+from shared.core.solver.pattern_packing import pack
+from shared.core.solver.problem.components import connected_components
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,
@@ -11,6 +14,7 @@ from tests.core.scheduler.world import (
     demand,
     fx_type,
     near,
+    node,
     plain,
     planned,
     replicas_by,
@@ -19,7 +23,7 @@ from tests.core.scheduler.world import (
     with_demand,
     workload,
 )
-from tests.core.solver.world import unpacked, uses
+from tests.core.solver.world import inserting, undecided, unpacked, uses
 
 BOUGHT = [(ON_DEMAND, zone) for zone in ZONES]
 
@@ -65,6 +69,60 @@ def test_a_short_reserved_unit_goes_to_whom_it_would_be_dearest_elsewhere() -> N
     assert list(packing.left) == [0, 1]
 
 
+def test_nodes_that_are_there_are_filled_before_any_is_bought() -> None:
+    four = fx_type("four", 4, 16, 10, offered=BOUGHT)
+    state = undecided(with_demand(plain(four, nodes=(node("n-1", four),)), demand(workload(cpu=1200, memory=GIB), 5)))
+
+    pack(inserting(state), connected_components(state.groups))
+
+    there, bought = state.bins
+    assert (there.node is not None, there.contents) == (True, {0: 3})
+    assert (bought.node is None, bought.contents) == (True, {0: 2})
+
+
+def test_what_is_left_goes_beside_a_pattern_on_a_reserved_node_before_a_node_is_bought() -> None:
+    """The pattern uses half of the unit; the small replica finds room in the other half."""
+    four = fx_type("four", 4, 16, 10, offered=BOUGHT)
+    world = unpacked(
+        with_demand(
+            plain(four, reservations=(reservation("cr-1", "four", 1),)),
+            demand(workload("large", 2000, GIB)),
+            demand(workload("small", 1000, GIB)),
+        )
+    )
+    world.packing.repeat(world.types.reserved[0], ((0, 1),))
+
+    assert uses(completed(world.packing, world.types)) == [("four", {0: 1, 1: 1}, 1)]
+
+
+def test_a_node_that_a_replica_must_have_to_itself_is_opened_first_and_shared_with_others() -> None:
+    """By value for money the others would get a small node, and the large ones would have room to spare."""
+    small, large = fx_type("small", 2, 8, 10, offered=BOUGHT), fx_type("large", 16, 64, 10, offered=BOUGHT)
+    alone = workload("alone", 3000, GIB, anti_affinity=(near(labels.HOSTNAME, app="alone"),))
+    world = unpacked(with_demand(plain(small, large), demand(alone, 2), demand(workload("any", 500, 2 * GIB), 4)))
+
+    buy_rest(world.packing, world.types)
+
+    assert uses(world.packing) == [("large", {0: 1, 1: 4}, 1), ("large", {0: 1}, 1)]
+
+
+def test_a_reserved_unit_that_is_short_saves_a_node_of_those_that_share_none() -> None:
+    """Three of much memory would use more of the unit, but two replicas that share no node need a node each."""
+    eight = fx_type("eight", 8, 32, 30, offered=BOUGHT)
+    alone = workload("alone", 3000, 2 * GIB, anti_affinity=(near(labels.HOSTNAME, app="alone"),))
+    world = unpacked(
+        with_demand(
+            plain(eight, reservations=(reservation("cr-1", "eight", 1),)),
+            demand(alone, 2),
+            demand(workload("memory", 500, 10 * GIB), 4),
+        )
+    )
+
+    packing = use_reserved(world.packing, world.types)
+
+    assert uses(packing) == [("eight", {0: 1, 1: 2}, 1)]
+
+
 def test_replicas_that_share_no_node_get_one_each_with_company() -> None:
     alone = workload("alone", 500, GIB, anti_affinity=(near(labels.HOSTNAME, app="alone"),))
     world = unpacked(
@@ -78,6 +136,25 @@ def test_replicas_that_share_no_node_get_one_each_with_company() -> None:
     lonely = next(item.index for item in world.items if item.host is not None)
     assert [pattern[lonely] for _, pattern, _ in uses(world.packing)] == [1] * len(uses(world.packing))
     assert sum(count for _, _, count in uses(world.packing)) == 2
+
+
+def test_who_keeps_others_off_its_node_is_worth_more_than_its_request() -> None:
+    """Equal requests, but who shares no node with the others costs a part of a node of its own."""
+    rule = {"topology_spread": (spread(labels.HOSTNAME, app="any"),)}
+    world = unpacked(
+        with_demand(
+            plain(fx_type("only", 4, 16, 10, offered=BOUGHT)),
+            demand(workload("apart", 500, GIB, **rule), 2),
+            demand(workload("any", 500, GIB), 2),
+        )
+    )
+    values = list(world.values)
+    (apart,) = [item.index for item in world.items if item.is_loose]
+    assert values[apart] == values[1 - apart]
+
+    add_slot_value(values, world.items, world.types)
+
+    assert values[1 - apart] < values[apart] < values[1 - apart] + world.types.price_alone(world.items[apart])
 
 
 def test_host_spread_is_kept_when_items_become_replicas_again() -> None:
