@@ -1,17 +1,27 @@
 """The problem: equal replicas are one group, whoever accepts an option is a bit of its mask, rules connect groups."""
 
+from collections.abc import Sequence
+from datetime import timedelta
+
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.workload import PreferredNodeTerm, WhenUnsatisfiable
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator
 from shared.core.solver.problem.components import connected, connected_components
+from shared.core.solver.problem.option_order import reserved_key
 from shared.core.solver.problem.vectors import Sizes
 from tests.core.scheduler.world import (
     GIB,
+    NOW,
+    ZONES,
     demand,
     fx_type,
     near,
+    node,
     plain,
     pool,
     require,
+    reservation,
     spread,
     with_demand,
     workload,
@@ -105,3 +115,96 @@ def test_who_holds_a_load_is_a_mask_over_the_sizes() -> None:
     assert sizes.holding((3000, 8, 1)) == 0b010
     assert sizes.holding((5000, 1, 0)) == 0
     assert sizes.holding((0, 0, 0)) == 0b111
+
+
+def test_preferences_are_given_up_one_by_one_those_for_company_first_and_requirements_never() -> None:
+    only_linux, cheap = require(labels.OS, Operator.IN, "linux"), require("cheap", Operator.IN, "yes")
+    job = workload(
+        node_selector=only_linux,
+        preferred_node_terms=(PreferredNodeTerm(10, cheap),),
+        affinity=(near(labels.ZONE, app="cache", weight=50),),
+        topology_spread=(spread(labels.ZONE, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY),),
+    )
+    state = undecided(with_demand(plain(), demand(job)))
+
+    levels = state.groups[0].levels
+
+    assert [(len(level.affinity), level.selection.terms, len(level.spread)) for level in levels] == [
+        (1, (only_linux.merged(cheap),), 1),
+        (0, (only_linux.merged(cheap),), 1),
+        (0, (only_linux,), 1),
+        (0, (only_linux,), 0),
+    ]
+    assert [level.relaxed[-1:] for level in levels] == [
+        (),
+        (f"preferred affinity over {labels.ZONE}",),
+        (f"preferred nodes: {cheap}",),
+        (f"spread over {labels.ZONE}",),
+    ]
+
+
+def test_the_ledger_knows_how_many_more_each_zone_may_take() -> None:
+    """A skew of 1 over three zones; zone 1 has two already, zone 2 one."""
+    job = workload(cpu=100, topology_spread=(spread(labels.ZONE),))
+    held = (node("n-1", fx_type("default"), {"job": 2}), node("n-2", fx_type("default"), {"job": 1}, zone="zone-2"))
+    state = undecided(with_demand(plain(nodes=held, workloads={job.key: job}), demand(job, 4)))
+    group = state.groups[0]
+    (rule,) = group.constraints[0].spread
+
+    def rooms() -> list[int]:
+        return [state.ledger.spread_room(rule, zone) for zone in ZONES]
+
+    assert rooms() == [0, 0, 1]
+    state.ledger.add({labels.ZONE: "zone-3"}, (), group.matching, 0, 1)
+    assert rooms() == [0, 1, 1]
+
+
+def test_the_ledger_keeps_newcomers_from_where_somebody_wants_to_be_without_them() -> None:
+    calm = workload("calm", anti_affinity=(near(labels.ZONE, app="loud"),))
+    held = (node("n-1", fx_type("default"), {"calm": 1}),)
+    snapshot = with_demand(
+        plain(nodes=held, workloads={calm.key: calm}), demand(calm), demand(workload("loud")), demand(workload("any"))
+    )
+    state = undecided(snapshot)
+    matching = {group.workload.name: group.matching for group in state.groups}
+
+    found = {
+        (name, zone): state.ledger.inverse_blocked({labels.ZONE: zone}, mask)
+        for name, mask in matching.items()
+        for zone in ZONES[:2]
+    }
+
+    assert [about for about, is_blocked in found.items() if is_blocked] == [("loud", "zone-1")]
+
+
+def _in_order(*units: CapacityReservation, tiny: Sequence[str] = ()) -> list[str]:
+    """Return the ids of reservations for one piece of work that could use any of them."""
+    types = fx_type("small", 2, 8, 10), fx_type("large", 16, 64, 10)
+    options = undecided(with_demand(plain(*types, reservations=units), demand(workload(cpu=500)))).catalogue.options
+    keys = {
+        it.reservation.id: reserved_key(it, 1, it.reservation.free_units, tiny=it.reservation.id in tiny)
+        for it in options
+        if it.reservation is not None
+    }
+    return sorted(keys, key=keys.__getitem__)
+
+
+def test_reserved_units_go_by_their_end_then_by_size_then_by_how_many_are_free() -> None:
+    ends_soon = reservation("ends-soon", "large", 1, end_at=NOW + timedelta(hours=1))
+    ends_later = reservation("ends-later", "small", 1, end_at=NOW + timedelta(days=1))
+    large, small = reservation("large", "large", 9), reservation("small", "small", 1)
+    many = reservation("small-many", "small", 2)
+
+    assert _in_order(large, small, many, ends_later, ends_soon) == [
+        "ends-soon",
+        "ends-later",
+        "small-many",
+        "small",
+        "large",
+    ]
+
+
+def test_tiny_work_takes_a_slot_that_ends_soon_only_after_one_for_which_it_is_not_tiny() -> None:
+    ends_soon = reservation("ends-soon", "large", 1, end_at=NOW + timedelta(hours=1))
+
+    assert _in_order(ends_soon, reservation("small", "small", 1), tiny=["ends-soon"]) == ["small", "ends-soon"]

@@ -10,9 +10,13 @@ import pytest
 from shared.core.explaining.reasons import Reasons
 from shared.core.model.instance_type import Offering
 from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.solver.problem.components import connected_components
+from shared.core.solver.solution.candidates import Candidates
 from shared.core.solver.solution.domain_assignment import DomainBatch, DomainCosts, assign_domains
+from shared.core.solver.solution.free_room import FreeRoom
+from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.priority_inversion import has_inversion
 from shared.core.solver.solution.substitutes import Substitutes
 from shared.core.solver.solution.to_plan import to_plan
@@ -25,6 +29,7 @@ from tests.core.scheduler.world import (
     node,
     plain,
     pool,
+    require,
     reservation,
     spread,
     with_demand,
@@ -166,3 +171,85 @@ def test_the_oldest_workload_of_a_group_gets_the_places() -> None:
 
     assert [(it.workload_key, it.count) for it in plan.launches[0].placements] == [("ns/old", 2)]
     assert [(item.workload_key, item.count) for item in plan.unplaced] == [("ns/young", 2)]
+
+
+def test_a_node_admits_as_many_as_fit_and_rules_about_hosts_allow() -> None:
+    """Of 3.9 CPU there is room for three of 1.2; two of a kind may share a node, and one is there already."""
+    plenty = workload("plenty", cpu=1200)
+    paired = workload("paired", cpu=100, topology_spread=(spread(labels.HOSTNAME, 2, app="paired"),))
+    arm = workload("arm", cpu=100, node_selector=require(labels.ARCH, Operator.IN, "arm64"))
+    nodes = (node("n-1", TYPE, {"paired": 1}),)
+    state = undecided(
+        with_demand(
+            plain(TYPE, nodes=nodes, workloads={paired.key: paired}), *(demand(it, 5) for it in (plenty, paired, arm))
+        )
+    )
+
+    rooms = {group.workload.name: state.admission.room(state.bins[0], group.relaxed[0]) for group in state.groups}
+
+    assert rooms == {"plenty": 3, "paired": 1, "arm": 0}
+
+
+def test_free_room_is_what_nodes_and_reserved_units_of_a_zone_hold_until_it_is_used() -> None:
+    """A node of zone 1 holds three; two units of zone 3 hold three each; zone 2 has nothing that is paid for."""
+    units = reservation("cr-3", "default", 2, zone="zone-3", zone_id="id-zone-3")
+    job = workload(cpu=1200, topology_spread=(spread(labels.ZONE),))
+    state = undecided(with_demand(plain(TYPE, reservations=(units,), nodes=(node("n-1", TYPE),)), demand(job, 9)))
+    relaxed, room = state.groups[0].relaxed[0], FreeRoom.of(state, labels.ZONE)
+    assert room.by_domain(relaxed, 9) == {"zone-1": 3, "zone-3": 6}
+
+    assert room.take(relaxed, "zone-3", 4) == 4
+
+    assert room.by_domain(relaxed, 9) == {"zone-1": 3, "zone-3": 2}
+
+
+def _candidates() -> tuple[Candidates, PartialPlan]:
+    """Return those of a replica of 3 CPUs: three of four types hold it, and a unit of the largest is reserved."""
+    types = [fx_type(f"{cpus}-cpus", cpus, 64, 10, offered=((ON_DEMAND, "zone-1"),)) for cpus in (16, 8, 4, 2)]
+    units = reservation("cr-1", "16-cpus", 1)
+    state = undecided(with_demand(plain(*types, reservations=(units,)), demand(workload(cpu=3000), 2)))
+    return Candidates(state.catalogue, state.groups), state
+
+
+def test_candidates_hold_a_replica_and_go_from_reserved_to_cheap_to_dear() -> None:
+    candidates, state = _candidates()
+
+    found = [(it.instance_type.name, it.unit_key, fitting) for it, fitting in candidates.of(state.groups[0].relaxed[0])]
+
+    assert found == [("16-cpus", "cr-1", 5), ("4-cpus", "", 1), ("8-cpus", "", 2), ("16-cpus", "", 5)]
+
+
+def test_candidates_are_open_as_long_as_units_last() -> None:
+    candidates, state = _candidates()
+    (reserved,) = candidates.reserved
+    assert all(candidates.open_now(state.residual))
+
+    state.open_bin(reserved, 1)
+
+    is_open = candidates.open_now(state.residual)
+    assert [option for option in state.catalogue.options if not is_open[option.index]] == [reserved]
+
+
+def test_a_planned_node_has_substitutes_that_hold_its_replicas_and_are_none_cheaper() -> None:
+    """The node is one of 8 CPUs with 3 in use: 4 would do for less, 2 are too few, 16 are as good."""
+    _, state = _candidates()
+    (group,) = state.groups
+    option = next(option for option in state.catalogue.options if option.instance_type.name == "8-cpus")
+    bin_ = state.open_bin(option, 1)
+    state.place(bin_, group.relaxed[0], 1)
+
+    found = Substitutes(state.catalogue).alternatives(state, bin_)
+
+    assert [key.instance_type for key in found] == ["16-cpus"]
+
+
+def test_a_choice_of_types_that_a_pool_insists_on_bounds_what_joins_a_node() -> None:
+    """One replica could be on either type, two only on that of 8 CPUs: a second would leave no choice."""
+    choosy = pool("default", Requirement.new(labels.INSTANCE_TYPE, Operator.IN, ("four", "eight"), min_values=2))
+    types = [fx_type("eight", 8, 64, 10, price=100_000), fx_type("four", 4, 64, 10, price=200_000)]
+    state = undecided(with_demand(plain(*types, node_pools=(choosy,)), demand(workload(cpu=3000), 2)))
+    relaxed, substitutes = state.groups[0].relaxed[0], Substitutes(state.catalogue)
+    option = next(option for option in state.catalogue.options if option.instance_type.name == "eight")
+    bin_ = state.open_bin(option, 1)
+
+    assert [substitutes.allowed(state, bin_, relaxed, room) for room in (1, 2)] == [1, 1]
