@@ -170,7 +170,7 @@ MECHANISMS: Final = {
     "size-in-score": Mechanism(partial(_weights, own_size=0.0), ()),
     "averaged-rates": Mechanism(lambda: _set("packing.item_values", _NEARLY=1.0), ()),
     "value-of-a-slot": Mechanism(
-        lambda: _set("packing.item_values", add_slot_value=_nothing), ("packing.item_values:add_slot_value",)
+        lambda: _set("packing.item_values", _add_slot_value=_nothing), ("packing.item_values:_add_slot_value",)
     ),
     "node-elimination": Mechanism(
         lambda: _set("shared.core.scheduler", empty_paid_nodes=_nothing), ("insertion.node_elimination",)

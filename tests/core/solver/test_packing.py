@@ -3,7 +3,6 @@
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.scheduling_terms import labels
 from shared.core.solver.packing.buying import buy_rest, completed
-from shared.core.solver.packing.item_values import add_slot_value
 from shared.core.solver.packing.reserved_units import use_reserved
 from shared.core.solver.pattern_packing import pack
 from shared.core.solver.problem.components import connected_components
@@ -148,13 +147,10 @@ def test_who_keeps_others_off_its_node_is_worth_more_than_its_request() -> None:
             demand(workload("any", 500, GIB), 2),
         )
     )
-    values = list(world.values)
+
     (apart,) = [item.index for item in world.items if item.is_loose]
-    assert values[apart] == values[1 - apart]
-
-    add_slot_value(values, world.items, world.types)
-
-    assert values[1 - apart] < values[apart] < values[1 - apart] + world.types.price_alone(world.items[apart])
+    value, of_the_other = world.values[apart], world.values[1 - apart]
+    assert of_the_other < value < of_the_other + world.types.price_alone(world.items[apart])
 
 
 def test_host_spread_is_kept_when_items_become_replicas_again() -> None:

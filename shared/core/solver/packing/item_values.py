@@ -36,11 +36,11 @@ def item_values(item_types: Sequence[ItemType], bin_types: BinTypes) -> list[flo
         _set_values(nominal, item_types, slots, bin_types.eligibility)
         for index in alone:
             values[index] = _NO_OTHER_PLACE * (nominal[index] if nominal[index] < inf else 1.0)
-    add_slot_value(values, item_types, bin_types)
+    _add_slot_value(values, item_types, bin_types)
     return values
 
 
-def add_slot_value(values: list[float], item_types: Sequence[ItemType], bin_types: BinTypes) -> None:
+def _add_slot_value(values: list[float], item_types: Sequence[ItemType], bin_types: BinTypes) -> None:
     """Raise the value of carriers of inexact host rules: each that shares no node costs a small node of its own."""
     for item_type in item_types:
         if item_type.is_loose and bin_types.buyable >> item_type.index & 1:
