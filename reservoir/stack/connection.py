@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from shared.ports.accounts import AccountStore
     from shared.ports.capacity_blocks import BlockOfferingReader
     from shared.ports.ec2 import InstanceReader
-    from shared.ports.history import HistoryStore
+    from shared.ports.history import DecisionStore, HistoryStore
     from shared.ports.messaging import DemandQueue, EventPublisher, WorkQueue
     from shared.ports.overview import AlarmReader, PassReader, QueueReader
     from shared.ports.policy import PolicyStore
     from shared.ports.principals import PrincipalReader
     from shared.ports.safety import TableMarkStore, TallyStore
-    from shared.ports.state import DecisionStore, NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
+    from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
     from shared.ports.system import Clock
     from shared.runtime.adapters import Adapters
     from shared.usecases.provisioning.solver import Solver

@@ -1,11 +1,13 @@
-"""What happened, for a limited time."""
+"""What happened and what was decided, for a limited time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from shared.core.history.past_event import PastEvent
 from shared.core.history.sample import Sample
+from shared.core.model.decision_summary import DecisionSummary
 
 
 class HistoryStore(Protocol):
@@ -29,4 +31,39 @@ class HistoryStore(Protocol):
 
     def samples(self, since: datetime, until: datetime) -> Iterator[Sample]:
         """Yield what there was from ``since`` to before ``until``, oldest first; may lag by moments."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A stored plan and why. The snapshot that it was made from is kept beside it, so that it can be replayed.
+
+    ``policy_json`` is how the planner was set (``shared.core.serialisation.policy_json``); None for decisions of
+    disruption, and for those of releases that did not keep it.
+    """
+
+    plan_id: str
+    made_at: datetime
+    plan_json: str
+    summary: Mapping[str, int] = field(default_factory=dict)
+    policy_json: str | None = None
+
+
+class DecisionStore(Protocol):
+    """Plans and their snapshots, for a limited time."""
+
+    def save(self, decision: Decision, snapshot_json: str) -> None:
+        """Keep a decision and its snapshot."""
+        ...
+
+    def save_if_changed(self, decision: Decision, snapshot_json: str) -> None:
+        """Keep a decision, unless the one of its id says the same of the same snapshot; that keeps its ``made_at``."""
+        ...
+
+    def load(self, plan_id: str) -> tuple[Decision, str] | None:
+        """Return a decision and its snapshot, None when unknown or expired."""
+        ...
+
+    def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
+        """Return what is told of the decisions that are kept, by id."""
         ...

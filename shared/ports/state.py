@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from shared.core.capacity.ledger import Balance
 from shared.core.capacity.unavailable_offerings import Place, Rests, Unavailable
 from shared.core.model.capacity_reservation import ENDED_STATES, CapacityReservation, ObservedReservation
-from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.plan import UnplacedReplicas
@@ -360,39 +359,4 @@ class OfferingStore(Protocol):
 
     def list_unavailable(self, now: datetime) -> Mapping[Place, Unavailable]:
         """Return shortages that have not expired."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A stored plan and why. The snapshot that it was made from is kept beside it, so that it can be replayed.
-
-    ``policy_json`` is how the planner was set (``shared.core.serialisation.policy_json``); None for decisions of
-    disruption, and for those of releases that did not keep it.
-    """
-
-    plan_id: str
-    made_at: datetime
-    plan_json: str
-    summary: Mapping[str, int] = field(default_factory=dict)
-    policy_json: str | None = None
-
-
-class DecisionStore(Protocol):
-    """Plans and their snapshots, for a limited time."""
-
-    def save(self, decision: Decision, snapshot_json: str) -> None:
-        """Keep a decision and its snapshot."""
-        ...
-
-    def save_if_changed(self, decision: Decision, snapshot_json: str) -> None:
-        """Keep a decision, unless the one of its id says the same of the same snapshot; that keeps its ``made_at``."""
-        ...
-
-    def load(self, plan_id: str) -> tuple[Decision, str] | None:
-        """Return a decision and its snapshot, None when unknown or expired."""
-        ...
-
-    def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
-        """Return what is told of the decisions that are kept, by id."""
         ...

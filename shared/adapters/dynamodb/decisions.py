@@ -24,7 +24,7 @@ from shared.adapters.dynamodb.table import (
 )
 from shared.core.model.decision_summary import DecisionSummary
 from shared.names import KEY, TTL_ATTRIBUTE
-from shared.ports.state import Decision
+from shared.ports.history import Decision
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _POLICY: Final = "policy"
 
 
 class StoredDecisions:
-    """Implements ``shared.ports.state.DecisionStore``."""
+    """Implements ``shared.ports.history.DecisionStore``."""
 
     def __init__(self, client: "DynamoDBClient", table_name: str, s3: "S3Client", bucket: str, clock: Clock) -> None:
         self._client = client

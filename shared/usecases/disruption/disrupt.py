@@ -29,8 +29,9 @@ from shared.core.model.team import ReclaimWithinCohort
 from shared.core.safety.endings import EndingKind, kind_of
 from shared.core.serialisation.json_codec import dumps
 from shared.ports.errors import AwsError
+from shared.ports.history import Decision, DecisionStore
 from shared.ports.safety import UnreadableRowError
-from shared.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, Decision, DecisionStore, NodeClaimStore
+from shared.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, NodeClaimStore
 from shared.ports.system import Clock, IdFactory
 from shared.usecases.disruption.commit_command import NOMINATION, CommandCommitter, CommittedCommand, drain_reason
 from shared.usecases.disruption.move_units import Moved, MoveUnits

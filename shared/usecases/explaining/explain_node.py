@@ -12,7 +12,8 @@ from shared.core.model.plan import Plan, PlannedNodes
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.serialisation.json_codec import loads
 from shared.manifests.answers.explanations import NodeExplanation, Origin, Standing
-from shared.ports.state import Decision, DecisionStore, NodeClaimStore
+from shared.ports.history import Decision, DecisionStore
+from shared.ports.state import NodeClaimStore
 from shared.usecases.claims.announce import node_detail, placed_workloads
 
 _INSTANCE_PREFIX: Final = "i-"

@@ -7,7 +7,8 @@ from shared.core.disruption.decision_ids import LATEST_DECISION, decision_id
 from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.node_claim import NodeClaim
 from shared.manifests.answers.listed import DecisionRow, DecisionRowStatus, Named
-from shared.ports.state import DecisionStore, NodeClaimStore
+from shared.ports.history import DecisionStore
+from shared.ports.state import NodeClaimStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from shared.core.model.snapshot import Snapshot
 from shared.core.serialisation.json_codec import dumps
 from shared.core.serialisation.policy_json import policy_to_json
 from shared.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX, PlanningGroups, PlanningTurn
+from shared.ports.history import Decision, DecisionStore
 from shared.ports.messaging import NAMED_MAX, EventPublisher, WorkQueue
-from shared.ports.state import Decision, DecisionStore, NodeClaimStore, WorkloadRecord
+from shared.ports.state import NodeClaimStore, WorkloadRecord
 from shared.ports.system import Clock, IdFactory
 from shared.usecases.claims.claim_moves import return_all_replicas
 from shared.usecases.provisioning.commit_plan import Committed, PlanCommitter

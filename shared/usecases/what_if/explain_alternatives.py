@@ -8,7 +8,8 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.serialisation.policy_json import policy_from_json
 from shared.core.what_if.alternatives import Alternative, alternatives
 from shared.manifests.answers.explanations import AlternativePlace, DecisionAlternatives
-from shared.ports.state import DecisionStore, NodeClaimStore
+from shared.ports.history import DecisionStore
+from shared.ports.state import NodeClaimStore
 from shared.usecases.claims.announce import offering_detail
 from shared.usecases.what_if.replay import read_plan
 

@@ -13,7 +13,7 @@ from shared.core.serialisation.json_codec import CodecError, dumps, loads
 from shared.core.serialisation.policy_json import policy_from_json
 from shared.core.what_if.edits import WorldEdits, edited
 from shared.core.what_if.outcome import DemandOutcome, outcome_of
-from shared.ports.state import Decision, DecisionStore
+from shared.ports.history import Decision, DecisionStore
 from shared.usecases.provisioning.solver import Solve
 
 EditsAt = Callable[[datetime], WorldEdits]

@@ -12,8 +12,9 @@ from shared.adapters.dynamodb.policy import DynamoDbPolicyStore
 from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.node_claim import Operation
 from shared.core.model.node_class import NodeClassStatus
+from shared.ports.history import Decision
 from shared.ports.policy import DeletePolicy, Pause, PolicyKind, PolicyStatus, PolicyStore, PutPolicy
-from shared.ports.state import ConflictError, Decision, UnreadableRowsError
+from shared.ports.state import ConflictError, UnreadableRowsError
 from tests.adapters import ministack
 from tests.adapters.dynamodb.stores import LISTING
 from tests.fakes.stores.policy_store import MemoryPolicyStore

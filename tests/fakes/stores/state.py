@@ -15,11 +15,11 @@ from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.node_claim import NodeClaim
 from shared.core.sharing.planning_groups import PlanningTurn, planning_turn_row
+from shared.ports.history import Decision
 from shared.ports.state import (
     COMMIT_ITEMS_MAX,
     TURN_ROW,
     ConflictError,
-    Decision,
     PlannedCommit,
     ReservationRecord,
     UnreadableRowsError,

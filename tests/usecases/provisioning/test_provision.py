@@ -18,7 +18,8 @@ from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.serialisation.json_codec import loads
 from shared.ports.errors import TransientError
-from shared.ports.state import Decision, PlannedCommit
+from shared.ports.history import Decision
+from shared.ports.state import PlannedCommit
 from shared.usecases.provisioning.provision import PlanRejectedError
 from tests.fakes.effects import Killed
 from tests.fakes.values import reservation
