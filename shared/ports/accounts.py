@@ -10,15 +10,15 @@ class AccountStore(Protocol):
     """Accounts by month, and the meters of instances that run."""
 
     def meters(self) -> Mapping[str, Meter]:
-        """Return the meters that run, by claim (consistent read)."""
+        """Return the meters that run, by claim (consistent read); one that cannot be read is left out."""
         ...
 
     def meter(self, claim_id: str) -> Meter | None:
-        """Return a claim's meter while it runs (consistent read)."""
+        """Return a claim's meter while it runs (consistent read). Raises UnreadableRowsError."""
         ...
 
     def meters_of(self, claim_ids: Collection[str]) -> Mapping[str, Meter]:
-        """Return those of these claims' meters that run, by claim (consistent read)."""
+        """Return those of these claims' meters that run, by claim (consistent read). Raises UnreadableRowsError."""
         ...
 
     def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:

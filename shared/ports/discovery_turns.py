@@ -18,7 +18,7 @@ class DiscoveryTurnStore(Protocol):
     """Whose turn it is to read all reservations for the events of a moment."""
 
     def read(self) -> StoredTurn:
-        """Return the turn (consistent read)."""
+        """Return the turn (consistent read). Raises UnreadableRowsError."""
         ...
 
     def write(self, turn: DiscoveryTurn, *, expected_revision: int) -> None:

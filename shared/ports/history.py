@@ -61,9 +61,12 @@ class DecisionStore(Protocol):
         ...
 
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
-        """Return a decision and its snapshot, None when unknown or expired."""
+        """Return a decision and its snapshot, None when unknown or expired. Raises UnreadableRowsError."""
         ...
 
     def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
-        """Return what is told of the decisions that are kept, by id."""
+        """Return what is told of the decisions that are kept, by id.
+
+        Raises UnreadableRowsError with all that cannot be read.
+        """
         ...

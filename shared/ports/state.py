@@ -271,11 +271,17 @@ class NodeClaimStore(Protocol):
         ...
 
     def turn(self) -> int:
-        """Return how many commits named a turn so far (consistent read); disruption's passes take turns with it."""
+        """Return how many commits named a turn so far (consistent read); disruption's passes take turns with it.
+
+        Raises UnreadableRowsError.
+        """
         ...
 
     def planning_turns(self, group_keys: Collection[str]) -> Mapping[str, PlanningTurn]:
-        """Return the turns of planning that were taken so far (consistent read), by each group that is asked for."""
+        """Return the turns of planning that were taken so far (consistent read), by each group that is asked for.
+
+        Raises UnreadableRowsError with all that cannot be read.
+        """
         ...
 
     def commit(self, commit: PlannedCommit) -> None:

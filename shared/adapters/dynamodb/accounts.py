@@ -24,6 +24,7 @@ from shared.adapters.dynamodb.table import (
     data,
     epoch_s,
     number,
+    readable,
     text,
     transact,
     transact_what_holds,
@@ -84,14 +85,14 @@ class DynamoDbAccounts:
         key: Any = attributes({KEY: _RUNNING, SORT_KEY: claim_id})
         with map_client_errors():
             row = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
-        return None if row is None else _meter(row)
+        return None if row is None else readable(row, _meter)
 
     def meters_of(self, claim_ids: Collection[str]) -> Mapping[str, Meter]:
         """Return those of these claims' meters that run, by claim."""
         rows = DynamoDbTable(self._client, self._table)
         keys = [attributes({KEY: _RUNNING, SORT_KEY: claim_id}) for claim_id in sorted(set(claim_ids))]
         parts = (keys[first : first + BATCH_GET_MAX] for first in range(0, len(keys), BATCH_GET_MAX))
-        found = (_meter(row) for part in parts for row in rows.get_batch(part))
+        found = (readable(row, _meter) for part in parts for row in rows.get_batch(part))
         return {meter.claim_id: meter for meter in found}
 
     def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:

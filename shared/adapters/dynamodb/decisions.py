@@ -15,11 +15,14 @@ from shared.adapters.dynamodb.table import (
     CURRENT_FORM,
     DATA,
     FORM,
+    Attributes,
     DynamoDbTable,
+    all_readable,
     attributes,
     data,
     epoch_s,
     instant,
+    readable,
     text,
 )
 from shared.core.model.decision_summary import DecisionSummary
@@ -72,19 +75,14 @@ class StoredDecisions:
         row = self._table.get(plan_id, self._clock.now())
         if row is None:
             return None
-        made_at = datetime.fromisoformat(text(row, _MADE_AT))
+        told = readable(row, _summary)
         policy_json = text(row, _POLICY) if _POLICY in row else None
-        decision = Decision(plan_id, made_at, self._get(_plan_key(plan_id)), json.loads(data(row)), policy_json)
-        return decision, self._get(_snapshot_key(text(row, _SNAPSHOT)))
+        decision = Decision(plan_id, told.made_at, self._get(_plan_key(plan_id)), told.counts, policy_json)
+        return decision, self._get(_snapshot_key(readable(row, _snapshot)))
 
     def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
         """Return what is told of the decisions that are kept, by id: rows alone, no objects."""
-        rows = self._table.get_many(plan_ids, self._clock.now())
-        found = [
-            DecisionSummary(text(row, KEY), datetime.fromisoformat(text(row, _MADE_AT)), json.loads(data(row)))
-            for row in rows
-        ]
-        return {each.plan_id: each for each in found}
+        return all_readable(self._table.get_many(plan_ids, self._clock.now()), _summary)
 
     def _write(self, decision: Decision, snapshot_json: str, plan: str, snapshot: str) -> None:
         now = self._clock.now()
@@ -122,6 +120,14 @@ class StoredDecisions:
         with map_client_errors():
             body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
         return gzip.decompress(body).decode()
+
+
+def _summary(row: Attributes) -> DecisionSummary:
+    return DecisionSummary(text(row, KEY), datetime.fromisoformat(text(row, _MADE_AT)), json.loads(data(row)))
+
+
+def _snapshot(row: Attributes) -> str:
+    return text(row, _SNAPSHOT)
 
 
 def _digest(content: str) -> str:

@@ -7,12 +7,14 @@ from shared.adapters.dynamodb.table import (
     DATA,
     FORM,
     REVISION,
+    Attributes,
     DynamoDbTable,
     Expression,
     apply,
     attributes,
     data,
     number,
+    readable,
 )
 from shared.core.capacity.discovery_turn import DiscoveryTurn
 from shared.core.serialisation.json_codec import dumps, loads
@@ -36,9 +38,7 @@ class DynamoDbDiscoveryTurns:
     def read(self) -> StoredTurn:
         """Return the turn (consistent read)."""
         row = self._table.get(_ROW, self._clock.now())
-        return (
-            StoredTurn(None, 0) if row is None else StoredTurn(loads(DiscoveryTurn, data(row)), number(row, REVISION))
-        )
+        return StoredTurn(None, 0) if row is None else readable(row, _turn)
 
     def write(self, turn: DiscoveryTurn, *, expected_revision: int) -> None:
         """Write the turn; raises ConflictError when somebody else did first."""
@@ -46,3 +46,7 @@ class DynamoDbDiscoveryTurns:
         condition = expression.at(REVISION, expected_revision) if expected_revision else expression.absent()
         row = attributes({KEY: _ROW, FORM: CURRENT_FORM, DATA: dumps(turn), REVISION: expected_revision + 1})
         apply(self._table.client, self._table.put(row, expression, condition))
+
+
+def _turn(row: Attributes) -> StoredTurn:
+    return StoredTurn(loads(DiscoveryTurn, data(row)), number(row, REVISION))

@@ -142,13 +142,13 @@ class DynamoDbNodeClaimStore:
     def turn(self) -> int:
         """Return how many commits named a turn so far; the count has a row of its own among the claims."""
         row = self._table.get(TURN_ROW, self._clock.now())
-        return 0 if row is None else number(row, REVISION)
+        return 0 if row is None else readable(row, _turn)
 
     def planning_turns(self, group_keys: Collection[str]) -> Mapping[str, PlanningTurn]:
         """Return the turns of planning that were taken so far, by group; each has a row of its own, as the turn has."""
         wanted = [planning_turn_row(key) for key in group_keys]
-        rows = {text(row, KEY): row for row in self._table.get_many(wanted, self._clock.now())}
-        return {key: _planning_turn(rows.get(planning_turn_row(key))) for key in group_keys}
+        taken = all_readable(self._table.get_many(wanted, self._clock.now()), _planning_turn)
+        return {key: taken.get(planning_turn_row(key), PlanningTurn()) for key in group_keys}
 
     def commit(self, commit: PlannedCommit) -> None:
         """Write claims, leases and workload counts in one transaction."""
@@ -283,9 +283,11 @@ class DynamoDbNodeClaimStore:
         return self._rows.write(claim, expected_revision)
 
 
-def _planning_turn(row: Attributes | None) -> PlanningTurn:
-    if row is None:
-        return PlanningTurn()
+def _turn(row: Attributes) -> int:
+    return number(row, REVISION)
+
+
+def _planning_turn(row: Attributes) -> PlanningTurn:
     return PlanningTurn(number(row, REVISION), datetime.fromisoformat(text(row, _TAKEN_AT)))
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from shared.adapters.aws_errors import map_client_errors
-from shared.names import KEY, ROW_REVISION, ROWS_LOGGER, TTL_ATTRIBUTE
+from shared.names import KEY, ROW_REVISION, ROWS_LOGGER, SORT_KEY, TTL_ATTRIBUTE
 from shared.ports.errors import RefusedError, ThrottledError
 from shared.ports.state import ConflictError, UnreadableRowsError
 
@@ -100,7 +100,11 @@ def understood(rows: Iterable[Attributes], decode: Callable[[Attributes], T]) ->
 
 def _tell(row: Attributes, error: Exception) -> None:
     """Name a row in the log; ``shared.runtime.observability`` counts these lines, and an alarm watches the count."""
-    _log.error("row %s is left alone, it cannot be read: %s", text(row, KEY), error)
+    _log.error("row %s is left alone, it cannot be read: %s", _name(row), error)
+
+
+def _name(row: Attributes) -> str:
+    return " ".join(text(row, part) for part in (KEY, SORT_KEY) if part in row)
 
 
 def readable(row: Attributes, decode: Callable[[Attributes], T]) -> T:
@@ -115,7 +119,7 @@ def readable(row: Attributes, decode: Callable[[Attributes], T]) -> T:
         return decode(row)
     except _NOT_UNDERSTOOD as error:
         _tell(row, error)
-        raise UnreadableRowsError([text(row, KEY)]) from error
+        raise UnreadableRowsError([_name(row)]) from error
 
 
 def all_readable(rows: Iterable[Attributes], decode: Callable[[Attributes], T]) -> dict[str, T]:

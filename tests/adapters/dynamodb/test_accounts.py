@@ -14,7 +14,7 @@ from shared.adapters.dynamodb.accounts import DynamoDbAccounts
 from shared.core.model.instance_type import CapacityType
 from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from shared.ports.accounts import AccountStore
-from shared.ports.state import ConflictError
+from shared.ports.state import ConflictError, UnreadableRowsError
 from tests.adapters import ministack
 from tests.fakes.stores.accounts import MemoryAccounts
 from tests.fakes.system import START, ManualClock
@@ -102,6 +102,27 @@ def test_more_accounts_than_one_transaction_holds(accounts: AccountStore) -> Non
     }
     assert set(accounts.write_many({}, readings)) == readings.keys()
     assert len(accounts.accounts("2026-01")) == 240
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("damage", [{"form": {"N": "99"}}, {"data": {"S": "no JSON"}}, {"data": {"N": "1"}}])
+def test_a_meter_that_cannot_be_read_is_left_out_of_the_list_and_refused_by_name(
+    dynamodb: Any, damage: dict[str, Any]
+) -> None:
+    table = f"accounts-{next(_names)}"
+    ministack.create_history_table(dynamodb, table)
+    accounts = DynamoDbAccounts(dynamodb, table, ManualClock())
+    for claim_id in ("nc-1", "nc-2"):
+        accounts.write(claim_id, None, MeterReading({}, replace(METER, claim_id=claim_id)))
+    key = {"id": {"S": "#running"}, "at": {"S": "nc-1"}}
+    row = dynamodb.get_item(TableName=table, Key=key)["Item"]
+    dynamodb.put_item(TableName=table, Item=row | damage)
+
+    assert accounts.meters().keys() == accounts.meters_of(["nc-2"]).keys() == {"nc-2"}
+    with pytest.raises(UnreadableRowsError, match="#running nc-1"):
+        accounts.meter("nc-1")
+    with pytest.raises(UnreadableRowsError, match="#running nc-1"):
+        accounts.meters_of(["nc-1", "nc-2"])
 
 
 @pytest.mark.embedded

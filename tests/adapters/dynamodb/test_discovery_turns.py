@@ -10,7 +10,7 @@ from shared.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
 from shared.core.capacity.discovery_turn import DiscoveryTurn
 from shared.names import LISTING_INDEX, LISTING_KEY
 from shared.ports.discovery_turns import DiscoveryTurnStore, StoredTurn
-from shared.ports.state import ConflictError
+from shared.ports.state import ConflictError, UnreadableRowsError
 from tests.adapters import ministack
 from tests.fakes.stores.discovery_turns import MemoryDiscoveryTurns
 from tests.fakes.system import START, ManualClock
@@ -43,3 +43,16 @@ def test_of_two_that_read_the_same_turn_one_writes(turns: DiscoveryTurnStore) ->
     later = DiscoveryTurn(START, mine.busy_until, asked_for=START + timedelta(seconds=1))
     turns.write(later, expected_revision=1)
     assert turns.read() == StoredTurn(later, 2)
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("damage", [{"form": {"N": "99"}}, {"data": {"S": "no JSON"}}, {"revision": {"S": "1"}}])
+def test_a_turn_that_cannot_be_read_is_not_one_that_nobody_took(dynamodb: Any, damage: dict[str, Any]) -> None:
+    table = f"turns-{next(_names)}"
+    ministack.create_table(dynamodb, table, indexes={LISTING_INDEX: (LISTING_KEY, "ALL")})
+    turns = DynamoDbDiscoveryTurns(dynamodb, table, ManualClock())
+    turns.write(DiscoveryTurn(START), expected_revision=0)
+    row = dynamodb.get_item(TableName=table, Key={"id": {"S": "discovery-turn"}})["Item"]
+    dynamodb.put_item(TableName=table, Item=row | damage)
+    with pytest.raises(UnreadableRowsError, match="discovery-turn"):
+        turns.read()

@@ -11,8 +11,9 @@ import pytest
 from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.snapshot import PlacedReplicas
+from shared.core.sharing.planning_groups import PlanningTurn, planning_turn_row
 from shared.ports.errors import RefusedError
-from shared.ports.state import PlannedCommit
+from shared.ports.state import TURN_ROW, PlannedCommit, UnreadableRowsError
 from tests.adapters import ministack
 from tests.adapters.dynamodb.stores import LISTING, Stores, dynamodb_stores
 from tests.fakes.system import START
@@ -162,6 +163,18 @@ def test_a_row_that_cannot_be_read_is_asked_for_each_time(
         assert "nc-1" in reads.asked()
         assert "nc-1 is left alone" in caplog.text
         caplog.clear()
+
+
+def test_turns_that_cannot_be_read_are_not_taken_for_none(stores: Stores, reads: Reads) -> None:
+    store: Any = stores.node_claims
+    for key, number in ((TURN_ROW, "x"), (planning_turn_row("a"), "1")):
+        row = {"id": {"S": key}, "revision": {"N" if number == "1" else "S": number}, "taken_at": {"S": "some day"}}
+        reads.put_item(TableName=store._table.name, Item=row)
+    with pytest.raises(UnreadableRowsError, match=TURN_ROW):
+        stores.node_claims.turn()
+    with pytest.raises(UnreadableRowsError, match=f"row {planning_turn_row('a')}$"):
+        stores.node_claims.planning_turns(["a", "b"])
+    assert stores.node_claims.planning_turns(["b"]) == {"b": PlanningTurn()}
 
 
 def test_a_listing_that_is_refused_is_not_an_empty_one(dynamodb: Any) -> None:

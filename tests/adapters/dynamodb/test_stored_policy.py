@@ -68,6 +68,23 @@ def test_what_decisions_did_is_told_without_reading_their_plans(stored: Stored) 
 
 
 @pytest.mark.embedded
+@pytest.mark.parametrize("damage", [{"form": {"N": "99"}}, {"data": {"S": "no JSON"}}, {"made_at": {"S": "once"}}])
+def test_a_decision_that_cannot_be_read_is_not_one_that_expired(stored: Stored, damage: dict[str, Any]) -> None:
+    decisions, _, _ = stored
+    for number in range(2):
+        decisions.save(Decision(f"plan-{number}", START, "{}"), "{}")
+    table: Any = decisions._table
+    row = table.client.get_item(TableName=table.name, Key={"id": {"S": "plan-1"}})["Item"]
+    table.client.put_item(TableName=table.name, Item=row | damage)
+
+    with pytest.raises(UnreadableRowsError, match="plan-1"):
+        decisions.load("plan-1")
+    with pytest.raises(UnreadableRowsError, match=r"row plan-1$"):
+        decisions.summaries(["plan-0", "plan-1"])
+    assert decisions.summaries(["plan-0"]).keys() == {"plan-0"}
+
+
+@pytest.mark.embedded
 def test_decisions_on_the_same_snapshot_share_it(stored: Stored) -> None:
     decisions, _, _ = stored
     for number in range(3):
