@@ -117,6 +117,22 @@ def test_a_node_of_which_nobody_told_is_found_and_counted_from_its_launch() -> N
     assert world.written() == {"audio": 7200}
 
 
+def test_a_meter_that_cannot_be_read_stands_in_nobodys_way() -> None:
+    world = World()
+    names = [world.node(f"nc-{number}").id for number in range(3)]
+    world.keep.note(names)
+    world.accounts.unreadable.add("nc-1")
+    world.clock.advance(hours=1)
+    for name in names:
+        world.end(world.state.claim_rows[name])
+    assert world.keep.note(names[:2]) == 1
+    assert world.keep.sweep() == 1
+    assert world.written() == {"audio": 7200}
+    world.accounts.unreadable.clear()
+    assert world.keep.sweep() == 1, "it ran on"
+    assert world.written() == {"audio": 10800}
+
+
 def test_nodes_that_are_told_of_together_are_read_together() -> None:
     world = World()
     names = [world.node(f"nc-{number}").id for number in range(10)]

@@ -31,16 +31,19 @@ class KeepAccounts:
     def note(self, claim_ids: Collection[str]) -> int:
         """Read the meters of some nodes; return how many had something to write down.
 
-        Raises ConflictError when every race was lost.
+        A node whose claim or meter cannot be read is left alone. Raises ConflictError when every race was lost.
         """
         if not claim_ids:
             return 0
         team_of = teams_of(self.policy)
         claims = self._claims(sorted(set(claim_ids)))
-        return self._note_together(claims, self.accounts.meters_of(claims.keys()), team_of)
+        return self._note_together(claims, self._meters(claims.keys()), team_of)
 
     def sweep(self) -> int:
-        """Read the meters of all nodes: events may be lost, and days end."""
+        """Read the meters of all nodes, as ``note`` does: events may be lost, and days end.
+
+        Raises ConflictError as ``note`` does.
+        """
         live = {claim.id: claim for claim in self.claims.list_live() if claim.instance_id is not None}
         meters, team_of, now = self.accounts.meters(), teams_of(self.policy), self.clock.now()
         moved = {key for key, claim in live.items() if read(meters.get(key), claim, now, team_of) is not None}
@@ -77,7 +80,10 @@ class KeepAccounts:
             try:
                 self.accounts.write(claim_id, meter, reading)
             except ConflictError:
-                before, meter = meter, self.accounts.meter(claim_id)
+                try:
+                    before, meter = meter, self.accounts.meter(claim_id)
+                except UnreadableRowsError:
+                    break  # it runs on until somebody can read it
                 if claim.terminated_at is not None and before is None and meter is None:
                     break  # that it ended was written down before
                 lost += 1
@@ -89,6 +95,12 @@ class KeepAccounts:
                 if meter is None:
                     break
         return written
+
+    def _meters(self, claim_ids: Collection[str]) -> Mapping[str, Meter]:
+        try:
+            return self.accounts.meters_of(claim_ids)
+        except UnreadableRowsError:
+            return {}  # none is as it is written, so that each is read alone
 
     def _claims(self, claim_ids: Sequence[str]) -> Mapping[str, NodeClaim]:
         try:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
-from shared.ports.state import ConflictError
+from shared.ports.state import ConflictError, UnreadableRowsError
 
 
 class MemoryAccounts:
@@ -14,14 +14,18 @@ class MemoryAccounts:
         self._running: dict[str, Meter] = {}
         self._ended: set[str] = set()
         self._accounts: dict[AccountLine, Amount] = {}
+        self.unreadable: set[str] = set()  # claims whose meters a newer release wrote, or that were damaged
 
     def meters(self) -> Mapping[str, Meter]:
-        return dict(self._running)
+        return {key: meter for key, meter in self._running.items() if key not in self.unreadable}
 
     def meter(self, claim_id: str) -> Meter | None:
-        return self._running.get(claim_id)
+        return self.meters_of([claim_id]).get(claim_id)
 
     def meters_of(self, claim_ids: Collection[str]) -> Mapping[str, Meter]:
+        lost = self.unreadable.intersection(claim_ids)
+        if lost:
+            raise UnreadableRowsError([f"#running {claim_id}" for claim_id in lost])
         return {key: meter for key, meter in self._running.items() if key in claim_ids}
 
     def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:
