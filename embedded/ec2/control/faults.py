@@ -7,10 +7,10 @@ from typing import Any, Final
 from embedded.ec2.account.faults import CallFault, Faults, LaunchFault
 from embedded.ec2.account.outbox import EventFault, FaultKind
 from embedded.ec2.account.pools import PoolLimits
-from embedded.ec2.account.state import Market, Settings
+from embedded.ec2.account.state import Settings
 from embedded.ec2.account.world import World
 from embedded.ec2.api.errors import invalid_value
-from embedded.ec2.control.support import Action, zone_of
+from embedded.ec2.control.support import Action, market_of, zone_of
 
 
 def configure(world: World, **settings: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def set_pool_capacity(
     world: World, *, instance_type: str, zone: str, market: str = "on-demand", capacity: int | None
 ) -> dict[str, Any]:
     """Limit how many instances a pool holds in all, those that run included; None removes the limit."""
-    key = (instance_type, zone_of(world, zone).name, Market(market))
+    key = (instance_type, zone_of(world, zone).name, market_of(market))
     if capacity is None:
         world.pools.sizes.pop(key, None)
     else:

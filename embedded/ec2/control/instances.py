@@ -8,7 +8,7 @@ from typing import Any, Final
 from embedded.ec2.account.state import LaunchSpec, Market, ReservationTarget, ScheduledEvent
 from embedded.ec2.account.world import World
 from embedded.ec2.api.errors import invalid_value
-from embedded.ec2.control.support import Action, instance_of, zone_of
+from embedded.ec2.control.support import Action, instance_of, market_of, zone_of
 from embedded.ec2.instances.launch_specs import resolve_subnet
 from embedded.ec2.instances.life import SPOT_TERMINATED, launch_elsewhere, terminate
 from embedded.ec2.instances.placement import Draft
@@ -38,7 +38,7 @@ def outsider_launch(
         place, kind, chosen = reservation.zone, reservation.instance_type, reservation.kind.market
         target = ReservationTarget("capacity-reservations-only", capacity_reservation_id)
     elif instance_type is not None and zone is not None:
-        place, kind, chosen = zone_of(world, zone), instance_type, Market(market)
+        place, kind, chosen = zone_of(world, zone), instance_type, market_of(market)
         target = ReservationTarget("none")
     else:
         raise invalid_value("name a reservation, or an instance type and a zone")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from embedded.ec2.account.state import Instance, Zone
+from embedded.ec2.account.state import Instance, Market, Zone
 from embedded.ec2.account.world import World
 from embedded.ec2.api.errors import invalid_value
 from embedded.ec2.instances.launch_specs import resolve_zone
@@ -32,6 +32,19 @@ def instance_of(world: World, instance_id: str) -> Instance:
     return world.instances[instance_id]
 
 
+def market_of(name: str) -> Market:
+    """Return a market by EC2's name of it.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
+    if name not in set(Market):
+        raise invalid_value(f"there is no market {name!r}; known: {', '.join(Market)}")
+    return Market(name)
+
+
 def moment(world: World, iso: str | None, in_s: float | None) -> datetime | None:
     """Return a time given as ISO 8601 text or as seconds from now; None when neither is given.
 
@@ -43,7 +56,10 @@ def moment(world: World, iso: str | None, in_s: float | None) -> datetime | None
     if iso is not None and in_s is not None:
         raise invalid_value("give a time or a number of seconds, not both")
     if iso is not None:
-        parsed = datetime.fromisoformat(iso)
+        try:
+            parsed = datetime.fromisoformat(iso)
+        except ValueError as error:
+            raise invalid_value(f"{iso!r} is no time in ISO 8601") from error
         if parsed.tzinfo is None:
             raise invalid_value(f"{iso} has no time zone")
         return parsed

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
+from embedded.ec2.control.actions import ControlError
 from tests.embedded.ec2.support import (
     ACCOUNT_ID,
     START,
@@ -232,12 +233,23 @@ def test_clear_faults_ends_all_weather(cloud: Cloud) -> None:
         ("set_pool_capacity", {"instance_type": TYPE, "zone": "nowhere", "capacity": 1}, "nowhere"),
         ("mistreat_events", {"kind": "eat"}, "eat"),
         ("purchase_capacity_block", {"instance_type": TYPE, "zone": ZONE_A, "count": 1, "end_in_s": -1}, "ends after"),
+        (
+            "set_pool_capacity",
+            {"instance_type": TYPE, "zone": ZONE_A, "capacity": 1, "market": "nope"},
+            "set_pool_capacity: .*there is no market 'nope'; known: on-demand, spot, ",
+        ),
+        ("outsider_launch", {"instance_type": TYPE, "zone": ZONE_A, "market": "nope"}, "there is no market 'nope'"),
+        (
+            "purchase_capacity_block",
+            {"instance_type": TYPE, "zone": ZONE_A, "count": 1, "start": "nonsense"},
+            "purchase_capacity_block: .*'nonsense' is no time in ISO 8601",
+        ),
     ],
 )
 def test_control_says_what_it_does_not_understand(
     cloud: Cloud, action: str, payload: dict[str, Any], match: str
 ) -> None:
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises(ControlError, match=match):
         cloud.control(action, **payload)
 
 
