@@ -5,13 +5,12 @@ from typing import Final
 
 from shared.core.disruption.decision_ids import DECISION_PREFIX
 from shared.core.model.policy import SchedulingPolicy
-from shared.core.serialisation.policy_json import policy_from_json
 from shared.core.what_if.alternatives import Alternative, alternatives
 from shared.manifests.answers.explanations import AlternativePlace, DecisionAlternatives
 from shared.ports.history import DecisionStore
 from shared.ports.state import NodeClaimStore
 from shared.usecases.claims.announce import offering_detail
-from shared.usecases.what_if.replay import read_plan
+from shared.usecases.what_if.replay import read_plan, read_policy
 
 ALTERNATIVES_MAX: Final = 20  # of one plan
 
@@ -28,7 +27,7 @@ class ExplainAlternatives:
         """Return what each plan could have chosen for the workload that has nodes of it, oldest plan first.
 
         Plans that are not kept any more, and those that made the node for somebody else, are left out. Raises
-        ReplayError.
+        ReplayError for a plan, or its planner's settings, that this release cannot read, and UnreadableRowsError.
         """
         hosts = [claim for claim in self.claims.list_live() if any(it.workload_key == key for it in claim.placements)]
         found = []
@@ -37,7 +36,8 @@ class ExplainAlternatives:
             if stored is None or plan_id.startswith(f"{DECISION_PREFIX}-"):
                 continue
             decision, snapshot, plan = read_plan(*stored)
-            policy = self.policy if decision.policy_json is None else policy_from_json(decision.policy_json)
+            policy_json = decision.policy_json
+            policy = self.policy if policy_json is None else read_policy(decision, policy_json)
             places = alternatives(snapshot, plan, key, now=decision.made_at, policy=policy, limit=ALTERNATIVES_MAX)
             if places:
                 found.append(

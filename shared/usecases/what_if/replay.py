@@ -57,6 +57,8 @@ class Replay:
         ------
         ReplayError
             It is no plan, or of a release whose plans this one cannot read.
+        UnreadableRowsError
+            The row of the decision cannot be read.
         EditError
             The edits name something that was not there.
         """
@@ -87,7 +89,7 @@ class Replay:
         if decision.policy_json is None:
             note = "the decision does not say how its planner was set: the deployment's present settings are used"
             return self.policy, (note,)
-        return policy_from_json(decision.policy_json), ()
+        return read_policy(decision, decision.policy_json), ()
 
 
 def read_plan(decision: Decision, snapshot_json: str) -> tuple[Decision, Snapshot, Plan]:
@@ -98,6 +100,15 @@ def read_plan(decision: Decision, snapshot_json: str) -> tuple[Decision, Snapsho
         return decision, loads(Snapshot, snapshot_json), loads(Plan, decision.plan_json)
     except CodecError as error:
         message = f"this release cannot read {decision.plan_id}: {error}"
+        raise ReplayError(message) from error
+
+
+def read_policy(decision: Decision, policy_json: str) -> SchedulingPolicy:
+    """Return how the planner was set for a decision. Raises ReplayError when this release cannot read it."""
+    try:
+        return policy_from_json(policy_json)
+    except CodecError as error:
+        message = f"this release cannot read how the planner was set for {decision.plan_id}: {error}"
         raise ReplayError(message) from error
 
 

@@ -14,6 +14,7 @@ from shared.core.what_if.added_capacity import parse_added_capacity
 from shared.core.what_if.edits import WorldEdits
 from shared.runtime.composition.parts.planning import solve_in_full
 from shared.usecases.what_if.describe import replay_described
+from shared.usecases.what_if.explain_alternatives import ExplainAlternatives
 from shared.usecases.what_if.replay import Replay, Replayed, ReplayError
 from tests.fakes.values import reservation
 from tests.usecases.worlds.planning_world import PlanningWorld, solve
@@ -121,3 +122,15 @@ def test_what_is_no_plan_is_refused(text: str) -> None:
         replayed(world, LATEST_DECISION)
     with pytest.raises(ReplayError, match=f"this release cannot read {plan_id}"):
         replayed(world, plan_id)
+
+
+@pytest.mark.parametrize("text", ["half a r", '{"min_values_policy":"OfANewerRelease"}'])
+def test_settings_of_a_planner_that_this_release_cannot_read_are_refused(text: str) -> None:
+    world, plan_id = decided()
+    decision, snapshot = world.state.decisions.rows[plan_id]
+    world.state.decisions.rows[plan_id] = (replace(decision, policy_json=text), snapshot)
+    reason = f"this release cannot read how the planner was set for {plan_id}: not a policy"
+    with pytest.raises(ReplayError, match=reason):
+        replayed(world, plan_id)
+    with pytest.raises(ReplayError, match=reason):
+        ExplainAlternatives(world.state.node_claims, world.state.decisions, POLISHED).explain("research/train")
