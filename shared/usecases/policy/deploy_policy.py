@@ -44,7 +44,15 @@ class DeployPolicy:
     pause: Callable[[float], None]  # seconds
 
     def handle(self, request: Mapping[str, Any]) -> CustomResourceAnswer:
-        """Serve a custom resource request: Create, Update or Delete. Repeats change nothing."""
+        """Serve a custom resource request: Create, Update or Delete. Repeats change nothing.
+
+        Raises
+        ------
+        AwsError
+            AWS refuses: AccessDeniedError after as many attempts as a lost race gets, any other at once.
+        ValueError
+            Something is named as removed that is of no kind of policy.
+        """
         before = request.get("PhysicalResourceId", NOT_APPLIED)
         if request["RequestType"] == "Delete":
             return CustomResourceAnswer(True, before)
@@ -77,5 +85,5 @@ def files_of(request: Mapping[str, Any]) -> Files:
 
 
 def removed_names(listed: Sequence[str]) -> list[Name]:
-    """Read ``KIND/NAME`` of objects that a deployment says are removed."""
+    """Read ``KIND/NAME`` of objects that a deployment says are removed. Raises ValueError for any other kind."""
     return [(PolicyKind(kind), name) for kind, _, name in (text.partition("/") for text in listed)]
