@@ -17,19 +17,28 @@ class LaunchAttemptStore(Protocol):
     """The latest attempt of each batch. Reads are consistent, writes are conditional, the first writer wins."""
 
     def latest(self, batch_id: str) -> LaunchAttempt | None:
-        """Return the batch's latest attempt."""
+        """Return the batch's latest attempt. Raises UnreadableRowsError."""
         ...
 
     def begin(self, attempt: LaunchAttempt) -> LaunchAttempt:
-        """Record an intent if the attempt before it (number - 1) is completed; return the attempt that is stored."""
+        """Record an intent if the attempt before it (number - 1) is completed; return the attempt that is stored.
+
+        Raises UnreadableRowsError, and ConflictError when the attempt that was in the way is gone.
+        """
         ...
 
     def resolve(self, attempt: LaunchAttempt, outcome: LaunchOutcome) -> LaunchAttempt:
-        """Record the outcome unless the attempt has one; return the attempt that is stored."""
+        """Record the outcome unless the attempt has one; return the attempt that is stored.
+
+        Raises UnreadableRowsError, and ConflictError when the attempt is gone.
+        """
         ...
 
     def complete(self, attempt: LaunchAttempt) -> None:
-        """Close the attempt."""
+        """Close the attempt; one that is closed stays so.
+
+        Raises UnreadableRowsError, and ConflictError when the attempt is gone.
+        """
         ...
 
 
@@ -73,5 +82,8 @@ class LaunchPolicy(Protocol):
         ...
 
     def block_launches(self, node_class_name: str, reason: str) -> None:
-        """Stop launches of the class until it changes: sets ``launch_blocked_reason`` and the condition for users."""
+        """Stop launches of the class until it changes: sets ``launch_blocked_reason`` and the condition for users.
+
+        Raises UnreadableRowsError.
+        """
         ...

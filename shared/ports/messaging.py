@@ -37,7 +37,10 @@ class WorkQueue(Protocol):
         ...
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
-        """Enqueue launch batches, to be delivered after ``delay_s`` (at most 900); a repeat is harmless."""
+        """Enqueue launch batches, to be delivered after ``delay_s`` (at most 900); a repeat is harmless.
+
+        Raises TransientError when SQS did not take all of them.
+        """
         ...
 
 
@@ -82,7 +85,7 @@ class EventPublisher(Protocol):
     """The outbound bus."""
 
     def publish(self, events: Sequence[OutboundEvent]) -> None:
-        """Publish all events; raises when any was not accepted, so that the caller is retried."""
+        """Publish all events; raises TransientError when any was not accepted, so that the caller is retried."""
         ...
 
 

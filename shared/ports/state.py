@@ -184,7 +184,8 @@ class WorkloadStore(Protocol):
     def get_placed(self, keys: Collection[str], revisions: Mapping[str, int]) -> Mapping[str, WorkloadRecord]:
         """Return the records that exist, as ``get_many``; what ``placed_revisions`` said spares reads.
 
-        One that was read at that revision, and needed no planning, stands for its row: it may lag as they do.
+        One that was read at that revision, and needed no planning, stands for its row: it may lag as they do. Raises
+        UnreadableRowsError with all others that cannot be read.
         """
         ...
 
@@ -225,8 +226,14 @@ class ReservationStore(Protocol):
         An observation that began no later than the stored one is dropped, the stored record is returned. Writes nothing
         when neither facts nor leases changed. Leases beyond one transaction follow in further ones, each of which
         leaves too little rather than too much free. A reservation that has no row starts with ``outstanding_count``
-        open leases: its row may be what was lost. An ended reservation without open leases leaves the list. Raises
-        ConflictError if a claim in ``absorbed`` moved on.
+        open leases: its row may be what was lost. An ended reservation without open leases leaves the list.
+
+        Raises
+        ------
+        ConflictError
+            A claim in ``absorbed`` moved on, the row has fewer open leases than those, or it has just come or gone.
+        UnreadableRowsError
+            The row that ``expected`` does not tell of, or that was in the way, cannot be read.
         """
         ...
 
@@ -239,7 +246,10 @@ class ReservationStore(Protocol):
         ...
 
     def mark_stale(self, reservation_ids: Collection[str]) -> int:
-        """Flag the facts as the last good ones after a failed discovery; returns how many rows were written."""
+        """Flag the facts as the last good ones after a failed discovery; returns how many rows were written.
+
+        Raises UnreadableRowsError; rows before that one, by id, are flagged by then.
+        """
         ...
 
 
@@ -318,7 +328,8 @@ class NodeClaimStore(Protocol):
         ``claim`` carries the new state; its placements are reduced here. A lease that is still open is given back to
         its reservation when the new state is failed (no instance came of it), and left to be absorbed otherwise: the
         discovery finds leases of ended claims too. Returns the claim as stored. More workloads than one transaction
-        holds are returned in several; the new state comes with the last. Raises ConflictError.
+        holds are returned in several; the new state comes with the last. Raises ConflictError, and of so many
+        workloads UnreadableRowsError when the claim cannot be read.
         """
         ...
 
@@ -348,7 +359,10 @@ class OfferingStore(Protocol):
         ...
 
     def load_with_rests(self, only: Collection[str] | None = None) -> tuple[tuple[InstanceType, ...], Rests]:
-        """Return the catalogue, or those of these types, and all that rests: reservations are not in the catalogue."""
+        """Return the catalogue, or those of these types, and all that rests: reservations are not in the catalogue.
+
+        Raises UnreadableRowsError as ``load_catalogue`` does.
+        """
         ...
 
     def on_demand_prices(self, instance_types: Collection[str]) -> Mapping[str, int]:
@@ -356,7 +370,10 @@ class OfferingStore(Protocol):
         ...
 
     def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
-        """Replace the catalogue; returns how many rows were written (unchanged rows are not)."""
+        """Replace the catalogue; returns how many rows were written (unchanged rows are not).
+
+        Raises ConflictError when others keep touching its rows.
+        """
         ...
 
     def mark_unavailable(self, places: Collection[Place], *, until: datetime, reason: str = "") -> None:

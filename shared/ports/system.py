@@ -26,7 +26,11 @@ class Identities(Protocol):
     """Says who sent what was signed."""
 
     def sender_of(self, digest: str, proof: Mapping[str, str]) -> Sender:
-        """Return whoever signed a request with this digest. Raises AccessDeniedError."""
+        """Return whoever signed a request with this digest.
+
+        Raises AccessDeniedError when the proof is of another digest or AWS does not vouch for it, and TransientError
+        when AWS does not say.
+        """
         ...
 
 

@@ -36,7 +36,11 @@ class DiscoverOfferings:
     queue: WorkQueue
 
     def run(self) -> OfferingsDiscovery:
-        """Read and save once. Without types or zones nothing is saved and AwsError is raised; prices may be missing."""
+        """Read and save once. Without types or zones nothing is saved and AwsError is raised; prices may be missing.
+
+        Raises UnreadableRowsError when the stored catalogue cannot be read, and ConflictError when others keep writing
+        it.
+        """
         failures: list[str] = []
         types = self.types.list_types()
         zones = self.types.list_zones()

@@ -29,7 +29,8 @@ class DiscoverOnEvent:
     def run(self, told_at: datetime) -> Discovery | None:
         """Observe, unless another reading contains the event or will; None then.
 
-        Raises AwsError as discovery does, ConflictError when the turn is fought over for too long.
+        Raises AwsError as discovery does, ConflictError when the turn is fought over for too long, and
+        UnreadableRowsError when it cannot be read.
         """
         began_at = self._take(told_at)
         if began_at is None:

@@ -66,7 +66,10 @@ class DiscoverReservations:
     clock: Clock
 
     def run(self) -> Discovery:
-        """Observe once. When reservations cannot be read, flags the last good facts as stale and raises AwsError."""
+        """Observe once. When reservations cannot be read, flags the last good facts as stale and raises AwsError.
+
+        Raises UnreadableRowsError when an object of the policy became unreadable meanwhile.
+        """
         observed_at = self.clock.now()  # before the call: what EC2 answers is at least as old as this
         known = {record.reservation.id: record for record in self.reservations.list_current()}
         try:

@@ -34,7 +34,10 @@ class ReservationStarts:
     queue: WorkQueue
 
     def sweep(self, now: datetime, near: StartTimers) -> int:
-        """Observe what should have begun, and set ``near`` for what begins soon. Raises AwsError."""
+        """Observe what should have begun, and set ``near`` for what begins soon; return how many have units free now.
+
+        Raises AwsError.
+        """
         records = self.reservations.list_current()
         begun = self._observe(records, now)
         for record in records:
@@ -44,7 +47,10 @@ class ReservationStarts:
         return begun
 
     def run(self, now: datetime, ids: Collection[str]) -> int:
-        """Observe those of these reservations that should have begun. Raises AwsError."""
+        """Observe those of these reservations that should have begun; return how many have units free now.
+
+        Raises AwsError, and UnreadableRowsError when one of them cannot be read.
+        """
         found = [self.reservations.get(reservation_id) for reservation_id in sorted(ids)]
         return self._observe([record for record in found if record is not None], now)
 

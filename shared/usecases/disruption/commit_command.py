@@ -67,7 +67,8 @@ class CommandCommitter:
         """Commit a command; ``known`` are the claims that it was decided on, and is kept up to date.
 
         A command of more rows than one transaction holds takes several; should a later one fail, the earlier ones are
-        undone. Raises ConflictError when something changed: then nothing of the command holds.
+        undone. Raises ConflictError when something changed: then nothing of the command holds;
+        and UnreadableRowsError.
         """
         reason = drain_reason(command)
         slot_of = known[command.claim_ids[0]].offering.reservation_id if command.terminate_first else None
@@ -138,7 +139,10 @@ def drain_reason(command: DisruptionCommand) -> DrainReason:
 
 
 def give_up(claims: NodeClaimStore, replacements: Sequence[NodeClaim], why: str, now: datetime) -> int:
-    """Fail replacements that EC2 was not asked for yet, and give back their units and what was moved onto them."""
+    """Fail replacements that EC2 was not asked for yet, and give back their units and what was moved onto them.
+
+    Returns how many failed. Raises ConflictError when a claim is fought over, and UnreadableRowsError.
+    """
 
     def failed(claim: NodeClaim) -> NodeClaim | None:
         return replace(claim, state=ClaimState.FAILED, failure=why) if claim.state is ClaimState.PLANNED else None

@@ -92,7 +92,11 @@ class Disrupt:
     solve: Solve
 
     def run(self) -> DisruptReport:
-        """Run one pass."""
+        """Run one pass.
+
+        Raises ConflictError when a claim is fought over, and UnreadableRowsError when rows that a step needs cannot be
+        read.
+        """
         live = self.claims.list_live()
         if not live:
             return DisruptReport()  # nothing to decide on: the rest is not read

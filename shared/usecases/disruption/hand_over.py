@@ -61,7 +61,10 @@ class HandOver:
         raise lost or ConflictError([claim.id])
 
     def return_rest(self, draining: NodeClaim) -> NodeClaim:
-        """Return to demand what is left on a node that drains."""
+        """Return to demand what is left on a node that drains.
+
+        Raises ConflictError when the claim is fought over, and UnreadableRowsError.
+        """
         if not draining.placements:
             return draining
         rest = return_all_replicas(self.claims, draining, self.now, lambda claim: claim if claim.placements else None)

@@ -62,7 +62,8 @@ class MoveUnits:
         """Carry on with what earlier passes have begun, then begin anew; what does not hold any more is dropped.
 
         Between two reservations of which either gives or gets a unit already, nothing begins before EC2 shows that: it
-        may be the very unit that is wanted.
+        may be the very unit that is wanted. Raises ConflictError when a claim of a moving unit is fought over, and
+        UnreadableRowsError.
         """
         outcome = Moved()
         # First: whoever begins anything after this makes what follows conflict.

@@ -56,7 +56,10 @@ class ReplaceNodes:
     queue: WorkQueue
 
     def carry_on(self, gathered: Gathered, now: datetime) -> Carried:
-        """Do the next step of every replacement that is under way."""
+        """Do the next step of every replacement that is under way.
+
+        Raises ConflictError when a claim is fought over, and UnreadableRowsError.
+        """
         carried = Carried()
         commands: dict[str, tuple[DisruptionMark, list[NodeClaim]]] = {}
         for _, claim in sorted(gathered.claims.items()):
@@ -102,7 +105,10 @@ class ReplaceNodes:
         gathered: Gathered,
         now: datetime,
     ) -> int:
-        """Drain nodes with this mark and hand their replicas over; return how many began to drain."""
+        """Drain nodes with this mark and hand their replicas over; return how many began to drain.
+
+        Raises UnreadableRowsError.
+        """
         hand_over = HandOver(self.claims, tuple(replacement_ids), now)
         requests = [DrainRequest(node, mark.reason) for node in nodes]
         moves = self.draining.begin_drains(requests, hand_over)

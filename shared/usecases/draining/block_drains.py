@@ -47,7 +47,10 @@ class BlockDrains:
     draining: Draining
 
     def run(self, claims: Collection[NodeClaim], now: datetime) -> BlockReport:
-        """Start the drains that are due, then keep the others' times and timers right."""
+        """Start the drains that are due, then keep the others' times and timers right.
+
+        Raises UnreadableRowsError for claims to be drained that cannot be read again.
+        """
         by_block = _by_block(claims)
         report = BlockReport()
         if not by_block:

@@ -36,14 +36,20 @@ class DrainDeadlines:
     timers: DrainTimers
 
     def end(self, live: Sequence[NodeClaim], now: datetime) -> EndedDrains:
-        """Terminate the nodes of drains that are over; what EC2 refuses, or the envelope holds, waits for a sweep."""
+        """Terminate the nodes of drains that are over; what EC2 refuses, or the envelope holds, waits for a sweep.
+
+        Raises UnreadableRowsError for claims that cannot be read again.
+        """
         over = [claim for claim in live if is_over(claim, now)]
         refused = self.draining.end_due(over, now).refused if over else {}
         passed = [now - it.drain.deadline for it in over if it.drain is not None and it.drain.deadline <= now]
         return EndedDrains(frozenset(claim.id for claim in over), max(passed, default=None), refused)
 
     def watch(self, live: Sequence[NodeClaim], begun: Collection[str], now: datetime) -> None:
-        """Set the timer to the next deadline. ``begun`` names claims that began to drain since ``live`` was read."""
+        """Set the timer to the next deadline. ``begun`` names claims that began to drain since ``live`` was read.
+
+        Raises UnreadableRowsError when one of these cannot be read.
+        """
         current = {claim.id: claim for claim in live} | dict(self.claims.get_many(begun) if begun else {})
         deadlines = [
             claim.drain.deadline

@@ -82,7 +82,8 @@ class Draining:
         Whatever was decided before, the present counts: a sweep that was held up announces no deadline that has passed.
         A deadline is at least the longest checkpointPeriod of the workloads on the node, unless it was given; the
         pool's terminationGracePeriod bounds it. The replicas are demand again at once, so that they are replaced
-        before the node is gone; withdrawn ones are simply taken off. ``hand_over`` moves them elsewhere instead.
+        before the node is gone; withdrawn ones are simply taken off. ``hand_over`` moves them elsewhere instead. Raises
+        UnreadableRowsError.
         """
         now = self.clock.now()
         begins = self._begins(requests, now)
@@ -106,7 +107,10 @@ class Draining:
         return Moves(moves.moved, moves.lost, ended.refused, held)
 
     def end_due(self, claims: Sequence[NodeClaim], now: datetime) -> Moves:
-        """Terminate nodes whose drain is over. Those that replicas have not left pass the envelope (again)."""
+        """Terminate nodes whose drain is over. Those that replicas have not left pass the envelope (again).
+
+        Raises UnreadableRowsError as ``terminate`` does.
+        """
         held = self._held([claim for claim in claims if _awaiting(claim.drain)], now)
         ended = self.terminate([claim for claim in claims if claim.id not in held], now)
         return Moves(ended.moved, ended.lost, ended.refused, held)
@@ -158,7 +162,7 @@ class Draining:
 
         During a drain the node goes as soon as everybody has left. Outside one, replicas that the workload has too many
         of are taken off this node; a release that nobody asked for and that would leave too few changes nothing.
-        Raises ConflictError when every race for the claim was lost.
+        Raises ConflictError when every race for the claim was lost, and UnreadableRowsError.
         """
         claim = self.claims.get(claim_id)
         if claim is None:
@@ -176,6 +180,7 @@ class Draining:
 
         ``hosts`` are live claims. Dear and young nodes lose theirs first, reserved ones last: their units are paid
         for. A node whose last replicas go is drained, so that the workload hears of it and can say when it is done.
+        Raises ConflictError when the claim of a node is fought over, and UnreadableRowsError.
         """
         left = record.surplus_count
         emptied: list[NodeClaim] = []
@@ -197,7 +202,8 @@ class Draining:
         """Terminate the nodes of claims in one call of EC2; ``failures`` says why, by claim, where no drain does.
 
         The intent is committed first; the minute's sweep repeats what got lost. What is still placed there is demand
-        again at once, and not when EC2 says that the instance has ended.
+        again at once, and not when EC2 says that the instance has ended. Raises UnreadableRowsError when a claim moved
+        and cannot be read again.
         """
         why = failures or {}
         fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]
@@ -221,7 +227,7 @@ class Draining:
         """Note that the instances of claims are gone; what still ran there is demand again.
 
         ``failures`` says why, by claim, where neither a drain nor the claim does; ``shown`` has instances
-        as EC2 last showed them, by claim.
+        as EC2 last showed them, by claim. Raises UnreadableRowsError as ``terminate`` does.
         """
         why, last = failures or {}, shown or {}
         ending = [claim for claim in claims if claim.may_become(ClaimState.TERMINATED)]

@@ -28,7 +28,10 @@ class ExplainNode:
     decisions: DecisionStore
 
     def explain(self, name: str) -> NodeExplanation | None:
-        """Explain the node with this NodeClaim id or instance id; None when it is not known (any more)."""
+        """Explain the node with this NodeClaim id or instance id; None when it is not known (any more).
+
+        Raises UnreadableRowsError for the claim, or a decision about it.
+        """
         claim = self._find(name)
         if claim is None:
             return None

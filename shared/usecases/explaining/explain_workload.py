@@ -17,7 +17,10 @@ class ExplainWorkload:
     claims: NodeClaimStore
 
     def explain(self, key: str) -> WorkloadExplanation | None:
-        """Explain the workload ``namespace/name``; None when nobody ever submitted it, or it is forgotten."""
+        """Explain the workload ``namespace/name``; None when nobody ever submitted it, or it is forgotten.
+
+        Raises UnreadableRowsError.
+        """
         record = self.workloads.get(key)
         if record is None:
             return None

@@ -30,7 +30,8 @@ class Adoption:
     def of(self, attempt: LaunchAttempt, *, alive_before: datetime | None = None) -> LaunchOutcome:
         """Return what the batch has launched, ended instances included.
 
-        ``alive_before``: only what was launched before that and has not ended.
+        ``alive_before``: only what was launched before that and has not ended. Raises UnreadableRowsError when it
+        cannot be told whose they are.
         """
         found = self.instances.list_batch(attempt.batch_id)
         taken = self.claims.find_by_instance([instance.id for instance in found])
@@ -45,7 +46,8 @@ class Adoption:
     def of_forgotten(self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]) -> LaunchOutcome:
         """Return what was launched before the first intent that is known: restored tables know no other.
 
-        EC2 is asked only where that intent came long after the plan, so not for launches as they usually are.
+        EC2 is asked only where that intent came long after the plan, so not for launches as they usually are. Raises
+        UnreadableRowsError as :meth:`of` does.
         """
         planned_at = min((claim.created_at for claim in claims.values()), default=attempt.recorded_at)
         if attempt.number > 1 or attempt.recorded_at - planned_at < LATE_INTENT:

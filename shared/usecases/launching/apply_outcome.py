@@ -51,7 +51,10 @@ class ApplyOutcome:
     def apply(
         self, batch: LaunchBatch, attempt: LaunchAttempt, reaction: LaunchReaction, known: Mapping[str, NodeClaim]
     ) -> EffectCounts:
-        """Apply the attempt's recorded outcome; ``known`` are claims of it as this run has written or read them."""
+        """Apply the attempt's recorded outcome; ``known`` are claims of it as this run has written or read them.
+
+        Raises ConflictError when a claim is fought over, and UnreadableRowsError.
+        """
         until = self.recorder.remember(attempt, reaction)
         launched, unwanted = self._settle(attempt, known)
         gives_up = len(attempt.assignment()) < len(attempt.claim_ids) and not reaction.retry
@@ -71,7 +74,10 @@ class ApplyOutcome:
         return EffectCounts(len(launched), failed_count)
 
     def fail(self, claims: Sequence[NodeClaim], reason: str) -> int:
-        """Give up claims and, where they are of a gang, everything that was planned together with them."""
+        """Give up claims and, where they are of a gang, everything that was planned together with them.
+
+        Returns how many claims failed. Raises ConflictError when one is fought over, and UnreadableRowsError.
+        """
         now = self.clock.now()
 
         def failed(claim: NodeClaim) -> NodeClaim | None:

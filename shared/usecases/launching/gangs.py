@@ -31,14 +31,20 @@ class LaunchGangs:
     terminator: InstanceTerminator
 
     def is_broken(self, launched: Sequence[NodeClaim]) -> bool:
-        """Whether another batch of the gang has failed already: not all replicas have a place any more."""
+        """Whether another batch of the gang has failed already: not all replicas have a place any more.
+
+        Raises UnreadableRowsError.
+        """
         if not launched or launched[0].gang_key is None:
             return False
         record = self.workloads.get(launched[0].gang_key)
         return record is not None and record.pending_count > 0
 
     def of_batch(self, batch: LaunchBatch) -> list[NodeClaim]:
-        """Return the batch's claims that have an instance, also those whose undoing was cut short."""
+        """Return the batch's claims that have an instance, also those whose undoing was cut short.
+
+        Raises UnreadableRowsError.
+        """
         found = self.claims.get_many(batch.claim_ids)
         undoable = _LAUNCHED | {ClaimState.TERMINATING}
         return [found[claim_id] for claim_id in sorted(found) if found[claim_id].state in undoable]
@@ -46,7 +52,8 @@ class LaunchGangs:
     def undo(self, failed: Sequence[NodeClaim], now: datetime) -> int:
         """End everything that was planned together with gang claims that failed; return how many claims.
 
-        Batches that are being launched at this moment find their gang broken when they settle.
+        Batches that are being launched at this moment find their gang broken when they settle. Raises ConflictError
+        when a claim is fought over, and UnreadableRowsError.
         """
         gangs = {(claim.gang_key, claim.plan_id) for claim in failed if claim.gang_key is not None}
         if not gangs:

@@ -125,8 +125,8 @@ class Launch:
     def run(self, batch: LaunchBatch) -> LaunchReport:
         """Launch what of the batch still waits. Safe to repeat, concurrently too.
 
-        Throttles and lost answers send the batch again with a delay; any other AwsError is raised, and so is the
-        ConflictError of a claim that others move all the time, so that the message comes back.
+        Throttles and lost answers send the batch again with a delay. Any other AwsError is raised, so that the message
+        comes back; so are ConflictError (others move a claim all the time) and UnreadableRowsError (of the batch).
         """
         report = LaunchReport()
         try:

@@ -105,7 +105,10 @@ class RecordShortages:
         failing: Sequence[NodeClaim],
         until: datetime | None,
     ) -> None:
-        """Say what was launched, what failed and what that means for others."""
+        """Say what was launched, what failed and what that means for others.
+
+        Raises UnreadableRowsError for the reservation.
+        """
         events: list[OutboundEvent] = [node_launched(claim, attempt.settled_at) for claim in launched]
         if failing:
             events.append(launch_failed(failing, reaction.reason, f"EC2 refused: {reaction.reason}", until))

@@ -33,7 +33,8 @@ class ListDecisions:
     def list(self, names: Collection[str] = (), lately: Collection[str] = ()) -> list[ListedDecision]:
         """Return the decisions of these names; without any, those of live nodes and disruption's last. Newest first.
 
-        ``lately``: claims of nodes that count as the live ones do, ended or not.
+        ``lately``: claims of nodes that count as the live ones do, ended or not. Raises UnreadableRowsError for
+        decisions, and for claims of ``lately``, that cannot be read.
         """
         nodes: dict[str, list[NodeClaim]] = {LATEST_DECISION: []}
         live = {claim.id: claim for claim in self.claims.list_live()}

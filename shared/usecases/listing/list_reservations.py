@@ -16,7 +16,10 @@ class ListReservations:
     claims: NodeClaimStore
 
     def list(self, ids: Collection[str] = ()) -> list[ReservationRow]:
-        """Return the reservations that ids name; without ids, all current ones. By id."""
+        """Return the reservations that ids name; without ids, all current ones. By id.
+
+        Raises UnreadableRowsError for those that are named.
+        """
         if ids:
             asked = [self.reservations.get(each) for each in sorted(set(ids))]
             records = [record for record in asked if record is not None]

@@ -23,7 +23,10 @@ class ListWorkloads:
     claims: NodeClaimStore
 
     def list(self, keys: Collection[str] = ()) -> list[WorkloadRow]:
-        """Return those that keys (``namespace/name``) name and that are known; without keys, all. By key."""
+        """Return those that keys (``namespace/name``) name and that are known; without keys, all. By key.
+
+        Raises UnreadableRowsError.
+        """
         pools = _pools_by_workload(self.claims.list_live())
         records = {} if keys else {record.key: record for record in self.workloads.list_needing_planning()}
         records.update(self.workloads.get_many((set(keys) or set(pools)) - records.keys()))

@@ -70,7 +70,7 @@ class Collect:
     clock: Clock
 
     def run(self) -> CollectReport:
-        """Collect once."""
+        """Collect once. Raises UnreadableRowError when the tallies of the envelope cannot be read."""
         now = self.clock.now()
         # Instances first: a claim that is read later knows at least as much about them.
         owned = self.instances.list_owned()

@@ -81,7 +81,10 @@ class Expire:
     instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
 
     def run(self) -> ExpireReport:
-        """Sweep once. Blocks come first: theirs is the one deadline that EC2 enforces."""
+        """Sweep once. Blocks come first: theirs is the one deadline that EC2 enforces.
+
+        Raises UnreadableRowsError for claims that cannot be read again.
+        """
         now = self.clock.now()
         live = self.claims.list_live()
         report = ExpireReport(seen_count=len(live))
@@ -110,7 +113,7 @@ class Expire:
     def run_for(self, reservation_id: str, due: datetime | None = None) -> ExpireReport:
         """Do what the exact timer of one reservation asks for: begin the drains in it, or notice that it has begun.
 
-        ``due``: the time that the timer was set to.
+        ``due``: the time that the timer was set to. Raises UnreadableRowsError.
         """
         now = self._now(due)
         live = self.claims.list_live()
@@ -127,7 +130,10 @@ class Expire:
         return report
 
     def run_deadlines(self, due: datetime | None = None) -> ExpireReport:
-        """Do what the exact timer of a drain's deadline asks for: end the drains that are over."""
+        """Do what the exact timer of a drain's deadline asks for: end the drains that are over.
+
+        Raises UnreadableRowsError.
+        """
         now = self._now(due)
         live = self.claims.list_live()
         report = ExpireReport(seen_count=len(live))

@@ -45,7 +45,7 @@ class FollowReplicas:
     def apply(self, report: NodeReport, instance_id: str) -> bool:
         """Apply what an instance reports of replicas on it; False when they are not its to report about.
 
-        Raises ConflictError when every race for the rows was lost.
+        Raises ConflictError when every race for the rows was lost, and UnreadableRowsError.
         """
         key = report.workload.key
         claim = self.claims.find_by_instance([instance_id]).get(instance_id)

@@ -50,7 +50,10 @@ class NodeLife:
     publisher: EventPublisher
 
     def apply(self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], now: datetime) -> LifeReport:
-        """Do what instances that were just read mean for their claims."""
+        """Do what instances that were just read mean for their claims.
+
+        Raises UnreadableRowsError for claims that cannot be read again.
+        """
         report = LifeReport()
         found: dict[Meaning, list[NodeClaim]] = {}
         meanings = {claim.id: meaning(claim, shown.get(claim.instance_id or ""), now) for claim in claims}

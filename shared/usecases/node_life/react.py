@@ -97,7 +97,10 @@ class React:
     instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
 
     def run(self, notices: Sequence[Notice]) -> ReactReport:
-        """Handle a batch of notices: one reading of their claims, one of their instances, one call that ends nodes."""
+        """Handle a batch of notices: one reading of their claims, one of their instances, one call that ends nodes.
+
+        Raises UnreadableRowsError for claims that cannot be read again.
+        """
         report = ReactReport(by_kind=Counter(notice.kind for notice in notices))
         now = self.clock.now()
         instance_ids = {instance_id for notice in notices for instance_id in notice.instance_ids}

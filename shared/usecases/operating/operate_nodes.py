@@ -35,17 +35,17 @@ class OperateNodes:
     draining: Draining
 
     def claim_ids(self, names: Sequence[str]) -> list[str]:
-        """Return the names, with its claim in the place of each instance that is known."""
+        """Return the names, with its claim in the place of each instance that is known. Raises UnreadableRowsError."""
         instances = [name for name in names if name.startswith(_INSTANCE_PREFIX)]
         claims = self.claims.find_by_instance(instances) if instances else {}
         return [claims[name].id if name in claims else name for name in names]
 
     def cordon(self, names: Sequence[str], operation: Operation) -> list[OperationResult]:
-        """Let the nodes take no new replicas; those that they have stay."""
+        """Let the nodes take no new replicas; those that they have stay. Raises UnreadableRowsError."""
         return list(self._each(names, lambda name, claim: self._cordon(name, claim, operation)))
 
     def uncordon(self, names: Sequence[str], operation: Operation) -> list[OperationResult]:
-        """Let the nodes take replicas again."""
+        """Let the nodes take replicas again. Raises UnreadableRowsError."""
         return list(self._each(names, lambda name, claim: self._uncordon(name, claim, operation)))
 
     def drain(
@@ -53,7 +53,7 @@ class OperateNodes:
     ) -> list[OperationResult]:
         """Begin to drain the nodes, or move the deadlines of drains forward; None: the usual grace.
 
-        The safety envelope is asked for all of them together: it lets all go or none.
+        The safety envelope is asked for all of them together: it lets all go or none. Raises UnreadableRowsError.
         """
         found = {name: self.find(name) for name in names}
         claims = {claim.id: claim for claim in found.values() if claim is not None and _why_not(claim) is None}
@@ -77,7 +77,7 @@ class OperateNodes:
                 yield _refused(name, "changes too fast; repeat it")
 
     def find(self, name: str) -> NodeClaim | None:
-        """Return a node by the id of its NodeClaim or instance."""
+        """Return a node by the id of its NodeClaim or instance. Raises UnreadableRowsError."""
         if not name.startswith(_INSTANCE_PREFIX):
             return self.claims.get(name)
         return self.claims.find_by_instance([name]).get(name)

@@ -26,11 +26,11 @@ class PausePools:
     queue: WorkQueue
 
     def pause(self, names: Sequence[str], operation: Operation) -> list[OperationResult]:
-        """Let the pools launch nothing; their nodes stay and go on taking replicas."""
+        """Let the pools launch nothing; their nodes stay and go on taking replicas. Raises UnreadableRowsError."""
         return [self._set(name, operation, is_paused=True) for name in dict.fromkeys(names)]
 
     def resume(self, names: Sequence[str], operation: Operation) -> list[OperationResult]:
-        """Let the pools launch again, and have what waits planned."""
+        """Let the pools launch again, and have what waits planned. Raises UnreadableRowsError."""
         results = [self._set(name, operation, is_paused=False) for name in dict.fromkeys(names)]
         if any(result.outcome != "refused" for result in results):
             # Also where nothing changed: whoever resumed it may have died before it could wake anybody.

@@ -46,7 +46,10 @@ class NodeClassResolver:
     def refresh(
         self, objects: Sequence[PolicyObject], selections: Mapping[str, SelectedReservations], now: datetime
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Write statuses that changed; return the names of classes whose findings changed, and what failed."""
+        """Write statuses that changed; return the names of classes whose findings changed, and what failed.
+
+        Raises UnreadableRowsError when an object became unreadable meanwhile.
+        """
         changed: list[str] = []
         failures: list[str] = []
         found = policy_of(objects)

@@ -35,7 +35,10 @@ class StoredPolicy:
         return _understood([each for each in stored if each.kind is PolicyKind.NODE_CLASS]).node_classes
 
     def block_launches(self, node_class_name: str, reason: str) -> None:
-        """Stop launches of the class until it changes; discovery lifts the block (``resolve_node_classes``)."""
+        """Stop launches of the class until it changes; discovery lifts the block (``resolve_node_classes``).
+
+        Raises UnreadableRowsError.
+        """
         stored = self.store.get(PolicyKind.NODE_CLASS, node_class_name)
         if stored is None:
             return

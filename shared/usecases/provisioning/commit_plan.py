@@ -80,7 +80,8 @@ class PlanCommitter:
         """Commit what can be committed; a gang is committed whole or, as far as it went, given back.
 
         ``turns`` are those that were taken before the plan's pass began to read, by the groups that it is for;
-        ``recent`` is to know of each commit.
+        ``recent`` is to know of each commit. Raises ConflictError when a claim that is given back is fought over, and
+        UnreadableRowsError.
         """
         generations = {key: record.generation for key, record in gathered.records.items()}
         committed = Committed(turns={key: turn.number for key, turn in turns.items()})

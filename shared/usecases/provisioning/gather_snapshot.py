@@ -91,13 +91,17 @@ class SnapshotGatherer:
     described: DescribedNodes = field(default_factory=DescribedNodes)
 
     def needing(self, named: Collection[str] = ()) -> Mapping[str, WorkloadRecord]:
-        """Return the workloads that have too few or too many replicas; costs one query, and a read of those named."""
+        """Return the workloads that have too few or too many replicas; costs one query, and a read of those named.
+
+        Raises UnreadableRowsError as :meth:`listed_or` does.
+        """
         return {key: record for key, record in self.listed_or(named).items() if record.needs_planning}
 
     def listed_or(self, named: Collection[str]) -> Mapping[str, WorkloadRecord]:
         """Return the workloads that are listed for planning, and those named, whether they need it or not.
 
         The listing is an index that may lag what was written last: who was just written is named and read itself.
+        Raises UnreadableRowsError for those that are named.
         """
         listed = {record.key: record for record in self.workloads.list_needing_planning()}
         unlisted = [key for key in named if key not in listed]
@@ -132,7 +136,7 @@ class SnapshotGatherer:
 
         ``reading`` has begun, None: begin. ``needing`` are keys of workloads that are known to need planning, None:
         find them; ``recent`` is what listings may not show yet; ``live`` are the claims as they were just listed, None:
-        list them.
+        list them. Raises UnreadableRowsError when the catalogue cannot be read.
         """
         submit = self.executor.submit
         reading = self.read_policy() if reading is None else reading

@@ -113,7 +113,11 @@ class Provision:
     at_once_max: int = PLANNED_AT_ONCE_MAX
 
     def run(self, woken: Woken = EVERYONE) -> ProvisionReport:
-        """Plan the pending demand of the pass's share and take off what is surplus. Raises PlanRejectedError."""
+        """Plan the pending demand of the pass's share and take off what is surplus.
+
+        Raises PlanRejectedError; UnreadableRowsError when the catalogue, a turn or a workload that is named cannot be
+        read; and ConflictError when a claim is fought over.
+        """
         report = ProvisionReport()
         if woken.indexes_lag:  # also where nobody is listed: a row for which there was no room before may be missing
             self.pause(INDEX_LAG.total_seconds())

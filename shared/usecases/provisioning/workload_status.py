@@ -33,7 +33,8 @@ class WorkloadStatus:
     def update(self, gathered: Gathered, plan: Plan, now: datetime) -> None:
         """Bring the records of a pass up to date; unchanged ones are not written.
 
-        A record that moved on meanwhile is left as it is: it is listed, and the next pass sees it.
+        A record that moved on meanwhile is left as it is: it is listed, and the next pass sees it. Raises
+        UnreadableRowsError.
         """
         reasons: dict[str, tuple[UnplacedReplicas, ...]] = {}
         for unplaced in plan.unplaced:

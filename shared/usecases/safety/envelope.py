@@ -114,7 +114,10 @@ class LiftEnvelope:
         return tuple(self.tallies.get(kind).tally for kind in EndingKind)
 
     def lift(self, kind: EndingKind, lift: Lift) -> Tally:
-        """Store the lift in place of the one before. Raises ConflictError when the tally is fought over."""
+        """Store the lift in place of the one before.
+
+        Raises ConflictError when the tally is fought over, and UnreadableRowError.
+        """
         for _ in range(_TRIES):
             stored = self.tallies.get(kind)
             after = lifted(stored.tally, lift)
