@@ -51,6 +51,26 @@ def test_the_items_and_bins_are_those_of_the_page() -> None:
     assert sorted(f"{bin_.price:.3f}" for bin_ in bins.paid) == re.findall(r"0\.\d{3}", told("1"))
     assert len(bins.reserved) == 1
     assert f"**item value** is {value:.3f}" in told("2")
+    small, large = sorted(bins.paid, key=lambda bin_: bin_.price)
+    for_money = [2 * value / large.price, value / small.price, value / large.price]
+    in_full, alone, half = [f"{ratio:.2f}" for ratio in for_money]
+    assert f"{in_full} against {alone} for money" in told("4")
+    assert f"({half} against {alone})" in told("4")
+
+
+def test_the_bound_is_reckoned_as_on_the_page() -> None:
+    state = undecided(FIVE)
+    (item,) = build_item_types([DomainBatch(group.relaxed[0], None, group.count) for group in state.groups])
+    bins = BinTypes(state, [item], SchedulingPolicy().overhead_atto_usd)
+    large = max(bins.paid, key=lambda bin_: bin_.price)
+    held = large.option.allocatable[0] / item.request[0]  # in fractions
+    dual, saved = large.price / held, large.price
+
+    assert f"takes {held:.1f} replicas in fractions" in told("7")
+    assert f"dual price of the relaxation, {dual:.2f}, all five are worth {item.count * dual:.2f}" in told("7")
+    assert f"1.5 / {large.option.allocatable[0] / 1000:.1f} of {large.price:.3f}, which is {dual:.2f}" in told("2")
+    bound = item.count * dual - saved + SchedulingPolicy().overhead_atto_usd / USD
+    assert f"**{bound:.3f}**" in told("7")
 
 
 def test_the_plan_is_that_of_the_page() -> None:
