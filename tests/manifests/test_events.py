@@ -15,7 +15,6 @@ from shared.manifests.event_parts import Event, NodeDetail, NodePlacement, Offer
 from shared.manifests.events import (
     EVENTS,
     BlockStatusDetail,
-    BudgetPeriod,
     CapacitySuspected,
     Change,
     ChangedObject,
@@ -30,14 +29,10 @@ from shared.manifests.events import (
     NodeTerminated,
     OperationRequested,
     PolicyChanged,
-    QuotaShare,
     RejectedProblem,
     ReservationExhausted,
     ReservationIdle,
-    ResourceShare,
     TablesAdopted,
-    TeamOverBudget,
-    TeamShareTold,
     WorkloadAccepted,
     WorkloadIgnored,
     WorkloadPending,
@@ -46,6 +41,13 @@ from shared.manifests.events import (
 )
 from shared.manifests.parsing.problems import Problem
 from shared.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
+from shared.manifests.team_events import (
+    BudgetPeriod,
+    QuotaShare,
+    ResourceShare,
+    TeamOverBudget,
+    TeamShareTold,
+)
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas" / "events"
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)

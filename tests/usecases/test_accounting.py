@@ -15,7 +15,7 @@ from shared.core.model.team import Ceiling, Team
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from shared.manifests.event_parts import Event
-from shared.manifests.events import TeamOverBudget, TeamShareTold
+from shared.manifests.team_events import TeamOverBudget, TeamShareTold
 from shared.usecases.accounting.keep_accounts import KeepAccounts
 from shared.usecases.accounting.monthly_budgets import MonthlyBudgets
 from shared.usecases.accounting.tell_teams import TellTeams

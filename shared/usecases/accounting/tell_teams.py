@@ -11,7 +11,7 @@ from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.sharing.accounts import NOBODY, month_of, owners
 from shared.manifests.answers.status import QuotaUse, ResourceUse
 from shared.manifests.event_parts import Event
-from shared.manifests.events import BudgetPeriod, QuotaShare, ResourceShare, TeamOverBudget, TeamShareTold
+from shared.manifests.team_events import BudgetPeriod, QuotaShare, ResourceShare, TeamOverBudget, TeamShareTold
 from shared.ports.accounts import AccountStore
 from shared.ports.messaging import EventPublisher
 from shared.ports.policy import PolicyKind, PolicyStore
