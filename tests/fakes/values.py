@@ -8,10 +8,12 @@ from typing import Any
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.model.instance_type import CapacityType, InstanceType, Offering
 from shared.core.model.node_claim import ClaimState, Lease, NodeClaim
+from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import OfferingKey
-from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.snapshot import Node, PlacedReplicas
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.ports.state import WorkloadRecord
@@ -20,6 +22,10 @@ from tests.fakes.system import START
 ZONE = "us-east-1a"
 ZONE_ID = "use1-az1"
 OWNER = "111122223333"
+
+
+def one_of(key: str, *values: str) -> Requirement:
+    return Requirement.new(key, Operator.IN, values)
 
 
 def sold(prices: Mapping[CapacityType, int], places: Iterable[tuple[str, str]]) -> tuple[Offering, ...]:
@@ -49,8 +55,11 @@ def instance_type(
     )
 
 
-def reservation(reservation_id: str = "cr-1", **changes: Any) -> CapacityReservation:
-    """An active ODCR for four p5.48xlarge."""
+def reservation(
+    reservation_id: str = "cr-1", units: int = 4, free: int | None = None, **changes: Any
+) -> CapacityReservation:
+    """An active ODCR for p5.48xlarge, all of it free unless said otherwise."""
+    free_units = units if free is None else free
     base = CapacityReservation(
         id=reservation_id,
         owner_id=OWNER,
@@ -59,9 +68,9 @@ def reservation(reservation_id: str = "cr-1", **changes: Any) -> CapacityReserva
         zone_id=ZONE_ID,
         kind=ReservationKind.DEFAULT,
         state="active",
-        total_count=4,
-        available_count=4,
-        free_units=4,
+        total_count=units,
+        available_count=free_units,
+        free_units=free_units,
     )
     return replace(base, **changes)
 
@@ -89,6 +98,35 @@ def workload_record(name: str = "train", **changes: Any) -> WorkloadRecord:
         submitted_at=START,
         pending_since=START,
     )
+
+
+def node_pool(name: str = "default", *wanted: Requirement, class_name: str = "default", **changes: Any) -> NodePool:
+    """A pool without limits, whose nodes have its name as a label."""
+    return replace(NodePool(name, class_name, Requirements.of(one_of(labels.NODE_POOL, name), *wanted)), **changes)
+
+
+def placed(holds: Mapping[str, int]) -> tuple[PlacedReplicas, ...]:
+    """So many replicas of each workload of the namespace ns."""
+    return tuple(PlacedReplicas(f"ns/{name}", count) for name, count in holds.items())
+
+
+def node(claim_id: str, at: OfferingKey, own_labels: Mapping[str, str], **changes: Any) -> Node:
+    """An empty node of the pool default, with ``own_labels`` beside those of where it is."""
+    where = {labels.ZONE: at.zone, labels.ZONE_ID: at.zone_id, labels.CAPACITY_TYPE: str(at.capacity_type)}
+    base = Node(
+        claim_id=claim_id,
+        node_pool_name="default",
+        node_class_name="default",
+        instance_type=at.instance_type,
+        zone=at.zone,
+        zone_id=at.zone_id,
+        capacity_type=at.capacity_type,
+        labels={labels.NODE_POOL: "default", **where, **own_labels},
+        allocatable=Resources.of({}),
+        used=Resources.of({}),
+        placements=(),
+    )
+    return replace(base, **changes)
 
 
 def node_claim(claim_id: str, **changes: Any) -> NodeClaim:

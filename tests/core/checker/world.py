@@ -18,12 +18,11 @@ from shared.core.model.plan import (
     UnplacedReplicas,
 )
 from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.model.snapshot import Node, Snapshot
 from shared.core.model.workload import Demand, Workload
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.requirement import Requirement
 from shared.core.scheduling_terms.resources import Resources
 from tests.fakes import values
 
@@ -34,10 +33,7 @@ RESERVED, SPOT, ON_DEMAND = CapacityType.RESERVED, CapacityType.SPOT, CapacityTy
 SMALL, LARGE = "m5.large", "m5.4xlarge"
 PRICES = {SMALL: 100_000, LARGE: 800_000}
 ZONES = {"zone-1": "az1", "zone-2": "az2"}
-
-
-def one_of(key: str, *values: str) -> Requirement:
-    return Requirement.new(key, Operator.IN, values)
+one_of = values.one_of
 
 
 def instance_type(name: str, cpus: int, **changes: Any) -> InstanceType:
@@ -49,7 +45,7 @@ def instance_type(name: str, cpus: int, **changes: Any) -> InstanceType:
 
 def reservation(**changes: Any) -> CapacityReservation:
     about = {"instance_type": SMALL, "zone": "zone-1", "zone_id": "az1"}
-    return values.reservation(**about | {"total_count": 2, "available_count": 2, "free_units": 2} | changes)
+    return values.reservation(**{"units": 2, **about, **changes})
 
 
 def node_class(*reservation_ids: str, **changes: Any) -> NodeClass:
@@ -62,19 +58,12 @@ def node_class(*reservation_ids: str, **changes: Any) -> NodeClass:
 
 
 def pool(*requirements: Requirement, name: str = "default", **changes: Any) -> NodePool:
-    wanted = Requirements.of(one_of(labels.NODE_POOL, name), *requirements)
-    return replace(NodePool(name, "default", wanted), **changes)
+    return values.node_pool(name, *requirements, **changes)
 
 
 def workload(name: str = "job", cpus: int = 1, **changes: Any) -> Workload:
-    whole = Workload(
-        namespace="ns",
-        name=name,
-        generation=1,
-        replicas=1,
-        requests=Resources.of({"cpu": cpus * 1000, "memory": cpus * GIB}),
-    )
-    return replace(whole, **changes)
+    requests = Resources.of({"cpu": cpus * 1000, "memory": cpus * GIB})
+    return values.workload(name, **{"namespace": "ns", "replicas": 1, "requests": requests, **changes})
 
 
 def demand(wanted: Workload, count: int = 1, *, waiting_s: int = 0) -> Demand:
@@ -116,13 +105,13 @@ def launch(key: OfferingKey, content: dict[str, int], count: int = 1, **changes:
         offering=key,
         price_atto_usd_per_hour=price_of(key),
         count=count,
-        placements=tuple(PlacedReplicas(f"ns/{name}", number) for name, number in content.items()),
+        placements=values.placed(content),
     )
     return replace(whole, **changes)
 
 
 def existing(claim_id: str, content: dict[str, int]) -> ExistingPlacement:
-    return ExistingPlacement(claim_id, tuple(PlacedReplicas(f"ns/{name}", number) for name, number in content.items()))
+    return ExistingPlacement(claim_id, values.placed(content))
 
 
 def refused(name: str, count: int = 1, code: ReasonCode = ReasonCode.INCOMPATIBLE, **changes: Any) -> UnplacedReplicas:
@@ -135,29 +124,14 @@ def plan(*launches: PlannedNodes, **changes: Any) -> Plan:
 
 
 def node(claim_id: str = "claim-1", content: dict[str, int] | None = None, cpus: int = 2, **changes: Any) -> Node:
-    zone, market = changes.get("zone", "zone-1"), changes.get("capacity_type", ON_DEMAND)
-    placed = content or {}
-    whole = Node(
-        claim_id=claim_id,
-        node_pool_name="default",
-        node_class_name="default",
-        instance_type=SMALL,
-        zone=zone,
-        zone_id=ZONES[zone],
-        capacity_type=market,
-        labels={
-            labels.NODE_POOL: "default",
-            labels.INSTANCE_TYPE: SMALL,
-            labels.ARCH: "amd64",
-            labels.ZONE: zone,
-            labels.ZONE_ID: ZONES[zone],
-            labels.CAPACITY_TYPE: str(market),
-        },
-        allocatable=Resources.of({"cpu": cpus * 1000, "memory": cpus * 4 * GIB, "pods": 29}),
-        used=Resources.of({"cpu": sum(placed.values()) * 1000, "memory": sum(placed.values()) * GIB}),
-        placements=tuple(PlacedReplicas(f"ns/{name}", number) for name, number in placed.items()),
-    )
-    return replace(whole, **changes)
+    at = offering(SMALL, changes.get("capacity_type", ON_DEMAND), changes.get("zone", "zone-1"))
+    count = sum((content or {}).values())
+    holds = {
+        "allocatable": Resources.of({"cpu": cpus * 1000, "memory": cpus * 4 * GIB, "pods": 29}),
+        "used": Resources.of({"cpu": count * 1000, "memory": count * GIB}),
+        "placements": values.placed(content or {}),
+    }
+    return values.node(claim_id, at, {labels.INSTANCE_TYPE: SMALL, labels.ARCH: "amd64"}, **{**holds, **changes})
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 from shared.core.capacity.offerings import ReservedPrices, reservation_labels
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
@@ -15,7 +16,7 @@ from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.node_class import NodeClass, NodeClassStatus
-from shared.core.model.node_pool import Disruption, DisruptionReason, NodePool
+from shared.core.model.node_pool import DisruptionReason, NodePool
 from shared.core.model.plan import OfferingKey
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import PlacedReplicas, Snapshot
@@ -23,8 +24,6 @@ from shared.core.model.workload import Demand, Workload
 from shared.core.scheduler import solve
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from tests.fakes import values
 
@@ -45,23 +44,19 @@ SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
 LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
 
 
-def node_pool(name: str = "default", *markets: CapacityType, **changes: object) -> NodePool:
-    requirements = Requirements.of(Requirement.new(labels.NODE_POOL, Operator.IN, (name,)))
-    if markets:
-        requirements = requirements.add(Requirement.new(labels.CAPACITY_TYPE, Operator.IN, markets))
-    pool = NodePool(name, CLASS, requirements, labels={labels.NODE_POOL: name}, disruption=Disruption())
-    return replace(pool, **changes)  # type: ignore[arg-type]  # keyword by keyword, checked by the dataclass
+def node_pool(name: str = "default", *markets: CapacityType, **changes: Any) -> NodePool:
+    wanted = (values.one_of(labels.CAPACITY_TYPE, *markets),) if markets else ()
+    return values.node_pool(name, *wanted, **{"labels": {labels.NODE_POOL: name}, **changes})
 
 
-def workload(name: str, cpus: int, **changes: object) -> Workload:
-    whole = Workload("default", name, 1, 1, Resources.of({"cpu": cpus * 1000, "memory": cpus * GIB}))
-    return replace(whole, **changes)  # type: ignore[arg-type]  # as above
+def workload(name: str, cpus: int, **changes: Any) -> Workload:
+    requests = Resources.of({"cpu": cpus * 1000, "memory": cpus * GIB})
+    return values.workload(name, **{"namespace": "default", "replicas": 1, "requests": requests, **changes})
 
 
-def reservation(identity: str, type_name: str, total: int, free: int, **changes: object) -> CapacityReservation:
-    about = {"owner_id": "1", "instance_type": type_name, "zone": "zone-1", "zone_id": "z1"}
-    counts = {"total_count": total, "available_count": free, "free_units": free}
-    return values.reservation(identity, **about | counts | changes)
+def reservation(identity: str, type_name: str, total: int, free: int, **changes: Any) -> CapacityReservation:
+    about = {"instance_type": type_name, "zone": "zone-1", "zone_id": "z1"}
+    return values.reservation(identity, total, free, **{**about, **changes})
 
 
 @dataclass
@@ -92,7 +87,7 @@ class Fleet:
         placements: Mapping[str, int],
         *,
         reservation_id: str | None = None,
-        **changes: object,
+        **changes: Any,
     ) -> NodeClaim:
         kind = next(kind for kind in self.types if kind.name == type_name)
         node_labels = {
@@ -106,14 +101,10 @@ class Fleet:
         }
         if reservation_id is not None:
             node_labels |= reservation_labels(self.reservation(reservation_id))
-        claim = NodeClaim(
-            id=claim_id,
+        claim = values.node_claim(
+            claim_id,
             state=ClaimState.RUNNING,
-            revision=1,
             node_pool_name="default",
-            node_class_name=CLASS,
-            batch_id="b",
-            attempt=0,
             offering=OfferingKey(type_name, "zone-1", "z1", market, reservation_id),
             price_atto_usd_per_hour=self.price(kind, market),
             placements=tuple(PlacedReplicas(key, count) for key, count in sorted(placements.items())),
@@ -121,8 +112,9 @@ class Fleet:
             created_at=self.now - timedelta(days=1),
             running_at=self.now - timedelta(days=1),
             labels=node_labels,
+            lease=None,
         )
-        self.claims[claim_id] = replace(claim, **changes)  # type: ignore[arg-type]  # as above
+        self.claims[claim_id] = replace(claim, **changes)
         return self.claims[claim_id]
 
     def reservation(self, identity: str) -> CapacityReservation:

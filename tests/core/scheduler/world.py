@@ -11,9 +11,9 @@ from shared.core.model.capacity_reservation import CapacityReservation, Reservat
 from shared.core.model.instance_type import CapacityType, InstanceType, Offering
 from shared.core.model.node_class import NodeClass, NodeClassStatus
 from shared.core.model.node_pool import NodePool
-from shared.core.model.plan import Plan
+from shared.core.model.plan import OfferingKey, Plan
 from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.model.snapshot import Node, Snapshot
 from shared.core.model.workload import (
     AffinityTerm,
     Demand,
@@ -41,10 +41,7 @@ DEFAULT_OFFERINGS = (
     (ON_DEMAND, "zone-2"),
     (ON_DEMAND, "zone-3"),
 )
-
-
-def one_of(key: str, *values: str) -> Requirement:
-    return Requirement.new(key, Operator.IN, values)
+one_of = values.one_of
 
 
 def require(key: str, operator: Operator, *values: str) -> Requirements:
@@ -98,8 +95,7 @@ def fx_ladder(count: int) -> tuple[InstanceType, ...]:
 
 def reservation(identity: str, instance_type: str, units: int, **changes: Any) -> CapacityReservation:
     about = {"instance_type": instance_type, "zone": "zone-1", "zone_id": "id-zone-1"}
-    counts = {"total_count": units, "available_count": units, "free_units": units}
-    return values.reservation(identity, **about | counts | changes)
+    return values.reservation(identity, units, **{**about, **changes})
 
 
 def block(identity: str, instance_type: str, units: int, *, ends_in: timedelta, **changes: Any) -> CapacityReservation:
@@ -114,8 +110,7 @@ def node_class(name: str = "default", reservations: Iterable[CapacityReservation
 
 
 def pool(name: str = "default", *wanted: Requirement, class_name: str = "default", **changes: Any) -> NodePool:
-    requirements = Requirements.of(one_of(labels.NODE_POOL, name), *wanted)
-    return replace(NodePool(name, class_name, requirements), **changes)
+    return values.node_pool(name, *wanted, class_name=class_name, **changes)
 
 
 def markets(*capacity_types: CapacityType) -> Requirement:
@@ -148,8 +143,8 @@ def workload(name: str = "job", cpu: int = 0, memory: int = 0, **changes: Any) -
     """``cpu`` in millicores, ``memory`` in bytes; no request where 0."""
     requests = {key: amount for key, amount in (("cpu", cpu), ("memory", memory)) if amount}
     requests |= changes.pop("extra", {})
-    whole = Workload("ns", name, 1, 1, Resources.of(requests), labels={"app": name})
-    return replace(whole, **changes)
+    about = {"namespace": "ns", "replicas": 1, "requests": Resources.of(requests), "labels": {"app": name}}
+    return values.workload(name, **{**about, **changes})
 
 
 def demand(wanted: Workload, count: int = 1, *, waiting: timedelta = timedelta()) -> Demand:
@@ -180,30 +175,10 @@ def fx_anti(count: int, **changes: Any) -> tuple[Demand, ...]:
 
 def node(claim_id: str, instance_type: InstanceType, holds: Mapping[str, int] | None = None, **changes: Any) -> Node:
     zone = changes.get("zone", "zone-1")
-    market = changes.get("capacity_type", ON_DEMAND)
-    own = {
-        **instance_type.requirements.labels(),
-        labels.NODE_POOL: "default",
-        labels.ZONE: zone,
-        labels.ZONE_ID: f"id-{zone}",
-        labels.CAPACITY_TYPE: str(market),
-        labels.HOSTNAME: claim_id,
-        **changes.pop("labels", {}),
-    }
-    whole = Node(
-        claim_id=claim_id,
-        node_pool_name="default",
-        node_class_name="default",
-        instance_type=instance_type.name,
-        zone=zone,
-        zone_id=f"id-{zone}",
-        capacity_type=market,
-        labels=own,
-        allocatable=instance_type.allocatable,
-        used=Resources.of({}),
-        placements=tuple(PlacedReplicas(f"ns/{name}", count) for name, count in (holds or {}).items()),
-    )
-    return replace(whole, **changes)
+    at = OfferingKey(instance_type.name, zone, f"id-{zone}", changes.get("capacity_type", ON_DEMAND))
+    own = {**instance_type.requirements.labels(), labels.HOSTNAME: claim_id, **changes.pop("labels", {})}
+    room = {"allocatable": instance_type.allocatable, "placements": values.placed(holds or {})}
+    return values.node(claim_id, at, own, **{**room, **changes})
 
 
 def planned(snapshot: Snapshot, *, policy: SchedulingPolicy = POLICY, now: datetime = NOW) -> Plan:
