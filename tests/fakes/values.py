@@ -56,7 +56,7 @@ def instance_type(
 
 
 def reservation(
-    reservation_id: str = "cr-1", units: int = 4, free: int | None = None, **changes: Any
+    reservation_id: str = "cr-1", units: int = 4, free: int | None = None, /, **changes: Any
 ) -> CapacityReservation:
     """An active ODCR for p5.48xlarge, all of it free unless said otherwise."""
     free_units = units if free is None else free
@@ -130,7 +130,8 @@ def node(claim_id: str, at: OfferingKey, own_labels: Mapping[str, str], **change
 
 
 def node_claim(claim_id: str, **changes: Any) -> NodeClaim:
-    """A planned claim on cr-1 with one replica of research/train."""
+    """A planned claim on cr-1 with one replica of research/train; a reserved offering is leased."""
+    offering = changes.get("offering", OfferingKey("p5.48xlarge", ZONE, ZONE_ID, CapacityType.RESERVED, "cr-1"))
     base = NodeClaim(
         id=claim_id,
         state=ClaimState.PLANNED,
@@ -139,11 +140,11 @@ def node_claim(claim_id: str, **changes: Any) -> NodeClaim:
         node_class_name="default",
         batch_id="b-1",
         attempt=1,
-        offering=OfferingKey("p5.48xlarge", ZONE, ZONE_ID, CapacityType.RESERVED, "cr-1"),
+        offering=offering,
         price_atto_usd_per_hour=1,
         placements=(PlacedReplicas("research/train", 1),),
         allocatable=Resources.of({"cpu": 190_000}),
         created_at=START,
-        lease=Lease("cr-1"),
+        lease=None if offering.reservation_id is None else Lease(offering.reservation_id),
     )
     return replace(base, **changes)

@@ -7,12 +7,10 @@ import pytest
 
 from shared.core.capacity.ledger import COUNT_LAG, Balance
 from shared.core.capacity.unavailable_offerings import Market, SubnetKey, Unavailable
-from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_claim import ClaimState, Lease, LeaseState, NodeClaim
 from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from shared.core.model.snapshot import PlacedReplicas
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
 from shared.core.sharing.planning_groups import PlanningTurn, planning_turn_row
 from shared.ports.state import (
     TURN_ROW,
@@ -22,6 +20,7 @@ from shared.ports.state import (
     WorkloadRecord,
 )
 from tests.adapters.dynamodb.stores import Stores
+from tests.fakes import values
 from tests.fakes.system import START
 from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation, workload_record
 
@@ -702,8 +701,8 @@ def test_an_ended_reservation_leaves_the_list_when_its_last_lease_is_closed(stor
 
 
 def instance_type(name: str, price: int = 1_000_000) -> InstanceType:
-    offerings = tuple(Offering(ZONE, ZONE_ID, market, price) for market in (CapacityType.ON_DEMAND, CapacityType.SPOT))
-    return InstanceType(name, Requirements.of(), Resources.of({"cpu": 4000}), Resources.of({}), offerings, price)
+    prices = {CapacityType.ON_DEMAND: price, CapacityType.SPOT: price}
+    return values.instance_type(name, 4, 16, values.sold(prices, [(ZONE, ZONE_ID)]))
 
 
 def test_an_unchanged_catalogue_writes_nothing(stores: Stores) -> None:

@@ -12,11 +12,11 @@ from shared.core.launching.launch_outcome import LaunchOutcome
 from shared.core.launching.launch_request import LaunchFacts, LaunchRequest, build_launch_request, client_token
 from shared.core.model.capacity_reservation import ObservedReservation
 from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_claim import NodeClaim
 from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
 from shared.core.model.plan import OfferingKey
-from shared.core.scheduling_terms.resources import Resources
 from tests.embedded.ec2.support import Cloud
+from tests.fakes.values import node_claim
 from tests.usecases.worlds.launch_world import launchable
 
 DEPLOYMENT = "test"
@@ -91,18 +91,11 @@ class Ec2World:
     def claim(
         self, number: int, offering: OfferingKey, alternatives: tuple[OfferingKey, ...] = (), gang: bool = False
     ) -> NodeClaim:
-        return NodeClaim(
-            id=f"nc-{number:04d}",
-            state=ClaimState.PLANNED,
-            revision=1,
-            node_pool_name="gpu",
-            node_class_name="default",
-            batch_id="b-1",
+        return node_claim(
+            f"nc-{number:04d}",
             attempt=0,
             offering=offering,
-            price_atto_usd_per_hour=1,
             placements=(),
-            allocatable=Resources.of({}),
             created_at=self.now(),
             alternatives=alternatives,
             gang_key="research/train" if gang else None,

@@ -45,7 +45,7 @@ def instance_type(name: str, cpus: int, **changes: Any) -> InstanceType:
 
 def reservation(**changes: Any) -> CapacityReservation:
     about = {"instance_type": SMALL, "zone": "zone-1", "zone_id": "az1"}
-    return values.reservation(**{"units": 2, **about, **changes})
+    return values.reservation("cr-1", 2, **{**about, **changes})
 
 
 def node_class(*reservation_ids: str, **changes: Any) -> NodeClass:

@@ -112,7 +112,6 @@ class Fleet:
             created_at=self.now - timedelta(days=1),
             running_at=self.now - timedelta(days=1),
             labels=node_labels,
-            lease=None,
         )
         self.claims[claim_id] = replace(claim, **changes)
         return self.claims[claim_id]

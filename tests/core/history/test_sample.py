@@ -17,9 +17,9 @@ from shared.core.history.sample import (
     measure,
 )
 from shared.core.history.teams import measure_teams
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, Lease, NodeClaim
+from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.node_class import CapacityReservationSelectorTerm
 from shared.core.model.plan import OfferingKey, ReasonCode
 from shared.core.model.snapshot import PlacedReplicas
@@ -28,49 +28,27 @@ from shared.core.model.workload import Workload
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.serialisation.json_codec import dumps, loads
+from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation
 
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
 PRICES = {"p5.48xlarge": 55_000_000, "m5.large": 96_000}
 
 
-def reservation(total: int, free: int, **changes: Any) -> CapacityReservation:
-    facts: dict[str, Any] = {
-        "id": "cr-1",
-        "owner_id": "1",
-        "instance_type": "p5.48xlarge",
-        "zone": "us-east-1a",
-        "zone_id": "use1-az1",
-        "kind": ReservationKind.DEFAULT,
-        "state": "active",
-        "total_count": total,
-        "available_count": free,
-        "free_units": free,
-    }
-    return CapacityReservation(**facts | changes)
-
-
 def claim(name: str, market: CapacityType, *placements: tuple[str, int], **changes: Any) -> NodeClaim:
     is_reserved = market is CapacityType.RESERVED
     instance_type = "p5.48xlarge" if is_reserved else "m5.large"
-    return replace(
-        NodeClaim(
-            id=name,
-            state=ClaimState.RUNNING,
-            revision=1,
-            node_pool_name="p",
-            node_class_name="c",
-            batch_id="b",
-            attempt=0,
-            offering=OfferingKey(instance_type, "us-east-1a", "use1-az1", market, "cr-1" if is_reserved else None),
-            price_atto_usd_per_hour=40_000 * ATTO_USD_PER_MICRO_USD,
-            placements=tuple(PlacedReplicas(key, count) for key, count in placements),
-            allocatable=Resources.of({}),
-            created_at=NOW,
-            lease=Lease("cr-1") if is_reserved else None,
-            launched_at=NOW,
-        ),
-        **changes,
+    usual = node_claim(
+        name,
+        state=ClaimState.RUNNING,
+        node_pool_name="p",
+        offering=OfferingKey(instance_type, ZONE, ZONE_ID, market, "cr-1" if is_reserved else None),
+        price_atto_usd_per_hour=40_000 * ATTO_USD_PER_MICRO_USD,
+        placements=tuple(PlacedReplicas(key, count) for key, count in placements),
+        allocatable=Resources.of({}),
+        created_at=NOW,
+        launched_at=NOW,
     )
+    return replace(usual, **changes)
 
 
 def sample(*claims: NodeClaim, reservations: Any = (), waiting: Any = (), prices: Any = PRICES) -> Sample:
@@ -79,31 +57,33 @@ def sample(*claims: NodeClaim, reservations: Any = (), waiting: Any = (), prices
 
 def test_units_are_ours_others_or_free() -> None:
     on_its_way = claim("nc-2", CapacityType.RESERVED, state=ClaimState.PLANNED, launched_at=None)
-    (found,) = sample(claim("nc-1", CapacityType.RESERVED), on_its_way, reservations=[reservation(8, 3)]).reservations
+    claims = (claim("nc-1", CapacityType.RESERVED), on_its_way)
+    (found,) = sample(*claims, reservations=[reservation("cr-1", 8, 3)]).reservations
     assert (found.total_count, found.ours_count, found.others_count, found.free_count) == (8, 2, 3, 3)
     assert found.idle_micro_usd_per_hour == 3 * 55_000_000
 
 
 def test_a_launch_that_ec2_counts_already_makes_no_unit_somebody_elses() -> None:
     """Two leases are open beside an observation that contains them: nothing may be promised, and two units are idle."""
-    counted = replace(reservation(4, 2), free_units=0)
+    counted = replace(reservation("cr-1", 4, 2), free_units=0)
     (found,) = sample(*(claim(f"nc-{n}", CapacityType.RESERVED) for n in "12"), reservations=[counted]).reservations
     assert (found.ours_count, found.others_count, found.free_count) == (2, 0, 2)
 
 
 def test_before_and_after_it_is_active_nobody_has_a_unit_and_none_is_idle() -> None:
-    (found,) = sample(reservations=[reservation(8, 8, state="scheduled")]).reservations
+    (found,) = sample(reservations=[reservation("cr-1", 8, 8, state="scheduled")]).reservations
     assert (found.ours_count, found.others_count, found.free_count, found.idle_micro_usd_per_hour) == (0, 0, 0, 0)
 
 
 def test_without_a_price_idleness_has_none_and_is_not_nought() -> None:
-    (found,) = sample(reservations=[reservation(8, 3)], prices={}).reservations
+    (found,) = sample(reservations=[reservation("cr-1", 8, 3)], prices={}).reservations
     assert found.idle_micro_usd_per_hour is None
 
 
 def test_a_unit_that_two_claims_wait_for_is_counted_once() -> None:
     waits = claim("nc-2", CapacityType.RESERVED, waits_for_slot=True, launched_at=None)
-    (found,) = sample(claim("nc-1", CapacityType.RESERVED), waits, reservations=[reservation(1, 0)]).reservations
+    claims = (claim("nc-1", CapacityType.RESERVED), waits)
+    (found,) = sample(*claims, reservations=[reservation("cr-1", 1, 0)]).reservations
     assert (found.ours_count, found.others_count) == (1, 0)
 
 
@@ -149,7 +129,7 @@ def test_what_was_bought_is_shared_by_those_on_it() -> None:
 def test_a_sample_is_read_back_as_it_was_written() -> None:
     there = sample(
         claim("nc-1", CapacityType.SPOT, ("a/x", 1)),
-        reservations=[reservation(8, 3, end_at=NOW)],
+        reservations=[reservation("cr-1", 8, 3, end_at=NOW)],
         waiting=[PendingForReason("a/x", 3, "ReservationFull", NOW)],
     )
     assert loads(Sample, dumps(there)) == there
@@ -175,7 +155,7 @@ def test_what_is_not_known_is_left_out_of_a_line() -> None:
 def test_a_line_has_no_value_that_is_not_described() -> None:
     there = sample(
         claim("nc-1", CapacityType.SPOT, ("a/x", 1)),
-        reservations=[reservation(8, 3, end_at=NOW)],
+        reservations=[reservation("cr-1", 8, 3, end_at=NOW)],
         waiting=[PendingForReason("a/x", 3, "ReservationFull", NOW)],
     )
     there = replace(there, teams=(TeamSample("research", 4, 1, 0, 3),))

@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from types import MappingProxyType
 
 import pytest
 
 from shared.core.launching.launch_pools import INSTANCE_TYPES_MAX, NoLaunchablePoolError, launch_pools
 from shared.core.model.instance_type import CapacityType, InstanceType, Offering
-from shared.core.model.node_claim import ClaimState, Lease, NodeClaim
+from shared.core.model.node_claim import NodeClaim
 from shared.core.model.plan import OfferingKey
 from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
+from tests.fakes.values import instance_type, node_claim
 
 ZONES = {"a": ("us-east-1a", "use1-az1"), "b": ("us-east-1b", "use1-az2")}
 
@@ -23,13 +20,7 @@ def kind(name: str, on_demand: dict[str, int], spot: dict[str, int] | None = Non
     """Prices in micro-USD by zone."""
     offerings = [Offering(*ZONES[z], CapacityType.ON_DEMAND, price) for z, price in on_demand.items()]
     offerings += [Offering(*ZONES[z], CapacityType.SPOT, price) for z, price in (spot or {}).items()]
-    return InstanceType(
-        name,
-        Requirements.of(Requirement.new(labels.INSTANCE_TYPE, Operator.IN, (name,))),
-        Resources.of({"cpu": 4000} | ({"nvidia.com/gpu": gpus} if gpus else {})),
-        Resources.of({}),
-        tuple(offerings),
-    )
+    return instance_type(name, 4, 16, offerings, extra={"nvidia.com/gpu": gpus} if gpus else {})
 
 
 def key(name: str, zone: str = "a", capacity_type: CapacityType = CapacityType.ON_DEMAND) -> OfferingKey:
@@ -37,22 +28,7 @@ def key(name: str, zone: str = "a", capacity_type: CapacityType = CapacityType.O
 
 
 def claim(first: OfferingKey, *alternatives: OfferingKey) -> NodeClaim:
-    return NodeClaim(
-        id="nc-1",
-        state=ClaimState.PLANNED,
-        revision=1,
-        node_pool_name="p",
-        node_class_name="c",
-        batch_id="b",
-        attempt=0,
-        offering=first,
-        price_atto_usd_per_hour=1,
-        placements=(),
-        allocatable=Resources.of({}),
-        created_at=datetime(2026, 1, 1, tzinfo=UTC),
-        alternatives=alternatives,
-        lease=None if first.reservation_id is None else Lease(first.reservation_id),
-    )
+    return node_claim("nc-1", offering=first, alternatives=alternatives)
 
 
 def chosen(

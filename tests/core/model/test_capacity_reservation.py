@@ -4,22 +4,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from tests.fakes import values
 
 NOW = datetime(2026, 1, 15, 8, 0, tzinfo=UTC)
 
 
 def block(*, end_in: timedelta, ultra_server: bool = False, state: str = "active") -> CapacityReservation:
-    return CapacityReservation(
-        id="cr-1",
-        owner_id="123456789012",
-        instance_type="p5.48xlarge",
-        zone="us-east-1a",
-        zone_id="use1-az1",
+    return values.reservation(
         kind=ReservationKind.CAPACITY_BLOCK,
         state=state,
-        total_count=4,
-        available_count=4,
-        free_units=4,
         start_at=NOW - timedelta(days=1),
         end_at=NOW + end_in,
         ultra_server=ultra_server,

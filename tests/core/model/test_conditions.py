@@ -3,7 +3,7 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.conditions import (
     Condition,
     ConditionStatus,
@@ -21,6 +21,7 @@ from shared.core.model.node_class import (
 )
 from shared.core.model.node_pool import NodePool
 from shared.core.scheduling_terms.requirements import Requirements
+from tests.fakes import values
 from tests.fakes.system import START
 
 LATER = START + timedelta(minutes=1)
@@ -38,18 +39,7 @@ READY_CLASS = NodeClass(
 
 
 def reservation(free_units: int, state: str = "active") -> CapacityReservation:
-    return CapacityReservation(
-        id="cr-1",
-        owner_id="1",
-        instance_type="p5.48xlarge",
-        zone="us-west-2a",
-        zone_id="usw2-az1",
-        kind=ReservationKind.DEFAULT,
-        state=state,
-        total_count=4,
-        available_count=free_units,
-        free_units=free_units,
-    )
+    return values.reservation("cr-1", 4, free_units, state=state, zone="us-west-2a", zone_id="usw2-az1")
 
 
 def of_class(

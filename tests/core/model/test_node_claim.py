@@ -1,28 +1,7 @@
-from datetime import UTC, datetime
-
 import pytest
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ALLOWED_TRANSITIONS, LIVE_STATES, ClaimState, NodeClaim
-from shared.core.model.plan import OfferingKey
-from shared.core.scheduling_terms.resources import Resources
-
-
-def claim(state: ClaimState) -> NodeClaim:
-    return NodeClaim(
-        id="nc-1",
-        state=state,
-        revision=1,
-        node_pool_name="default",
-        node_class_name="default",
-        batch_id="b-1",
-        attempt=0,
-        offering=OfferingKey("m5.large", "us-east-1a", "use1-az1", CapacityType.ON_DEMAND),
-        price_atto_usd_per_hour=0,
-        placements=(),
-        allocatable=Resources.of({}),
-        created_at=datetime(2026, 1, 15, tzinfo=UTC),
-    )
+from shared.core.model.node_claim import ALLOWED_TRANSITIONS, LIVE_STATES, ClaimState
+from tests.fakes.values import node_claim
 
 
 def reachable(state: ClaimState) -> set[ClaimState]:
@@ -50,8 +29,8 @@ def test_every_live_claim_can_end(state: ClaimState) -> None:
 
 
 def test_a_late_running_event_does_not_revive_a_terminated_claim() -> None:
-    assert not claim(ClaimState.TERMINATED).may_become(ClaimState.RUNNING)
+    assert not node_claim("nc-1", state=ClaimState.TERMINATED).may_become(ClaimState.RUNNING)
 
 
 def test_a_claim_with_an_instance_cannot_fail_silently() -> None:
-    assert not claim(ClaimState.LAUNCHED).may_become(ClaimState.FAILED)
+    assert not node_claim("nc-1", state=ClaimState.LAUNCHED).may_become(ClaimState.FAILED)

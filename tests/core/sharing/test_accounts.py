@@ -11,7 +11,6 @@ from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
 from shared.core.model.plan import OfferingKey
 from shared.core.model.snapshot import PlacedReplicas
-from shared.core.scheduling_terms.resources import Resources
 from shared.core.sharing.accounts import (
     AccountLine,
     Amount,
@@ -23,6 +22,7 @@ from shared.core.sharing.accounts import (
     rates,
     read,
 )
+from tests.fakes.values import node_claim
 
 START: Final = datetime(2026, 1, 30, 12, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
@@ -37,10 +37,9 @@ def team_of(namespace: str) -> str:
 def claim(capacity_type: CapacityType = BOUGHT, *, on_it: dict[str, int] | None = None, **changes: Any) -> NodeClaim:
     placements = tuple(PlacedReplicas(f"{name}/job", count) for name, count in (on_it or {}).items())
     offering = OfferingKey("m5.large", "us-east-1a", "use1-az1", capacity_type, None)
-    made = NodeClaim(
-        "nc-1", ClaimState.RUNNING, 1, "p", "c", "b", 1, offering, USD_AN_HOUR, placements, Resources.of({}), START
-    )
-    return replace(made, **{"instance_id": "i-1", "launched_at": START, **changes})
+    made = {"state": ClaimState.RUNNING, "price_atto_usd_per_hour": USD_AN_HOUR, "created_at": START}
+    runs = {"instance_id": "i-1", "launched_at": START}
+    return node_claim("nc-1", **{"offering": offering, "placements": placements, **made, **runs, **changes})
 
 
 def by_namespace(amounts: dict[AccountLine, Amount]) -> dict[str, int]:

@@ -17,6 +17,7 @@ from shared.core.model.workload import Demand, Gang
 from shared.core.scheduler import solve
 from tests.core.scheduler.world import NOW, POLICY
 from tests.core.sharing.world import planned, team, units_of, wants, world
+from tests.fakes.values import node_claim
 
 ANY: Any = {"reclaim_within_cohort": ReclaimWithinCohort.ANY}
 LOWER: Any = {"reclaim_within_cohort": ReclaimWithinCohort.LOWER_PRIORITY}
@@ -24,14 +25,10 @@ TWO = (team("audio", 4, **ANY), team("vision", 4, **ANY))
 
 
 def claim_of(node: Node, age_min: int = 60) -> NodeClaim:
-    return NodeClaim(
-        id=node.claim_id,
+    return node_claim(
+        node.claim_id,
         state=ClaimState.RUNNING,
-        revision=1,
         node_pool_name=node.node_pool_name,
-        node_class_name=node.node_class_name,
-        batch_id="b",
-        attempt=0,
         offering=OfferingKey(node.instance_type, node.zone, node.zone_id, node.capacity_type, node.reservation_id),
         price_atto_usd_per_hour=0,
         placements=node.placements,

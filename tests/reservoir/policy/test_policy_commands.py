@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from reservoir.app import app
 from shared.core.capacity.ledger import Balance
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.conditions import node_class_conditions
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState
@@ -31,7 +31,7 @@ from tests.fakes.stores.capacity_blocks import MemoryBootFailures
 from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.fakes.stores.state import MemoryNodeClaims, MemoryOfferings, MemoryReservations, MemoryState, MemoryWorkloads
 from tests.fakes.system import START, InTurn, ManualClock
-from tests.fakes.values import ZONE, ZONE_ID, node_claim
+from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation
 from tests.usecases.policy.test_apply_policy import Bus, node_class, pool
 from tests.usecases.worlds.planning_world import node_class_manifest
 
@@ -343,24 +343,13 @@ def test_an_edit_of_something_that_moved_on_is_refused(stack: Stack) -> None:
 
 def give_status(stack: Stack) -> None:
     """Let discovery have found one full reservation for the class gpu-training."""
-    reservation = CapacityReservation(
-        id="cr-1",
-        owner_id="123456789012",
-        instance_type="p5.48xlarge",
-        zone="us-west-2a",
-        zone_id="usw2-az1",
-        kind=ReservationKind.CAPACITY_BLOCK,
-        state="active",
-        total_count=4,
-        available_count=0,
-        free_units=0,
-        end_at=START.replace(year=2027),
-    )
-    record = ReservationRecord(reservation, Balance(0, 0), START)
+    block = {"kind": ReservationKind.CAPACITY_BLOCK, "end_at": START.replace(year=2027)}
+    full = reservation("cr-1", 4, 0, owner_id="123456789012", zone="us-west-2a", zone_id="usw2-az1", **block)
+    record = ReservationRecord(full, Balance(0, 0), START)
     stack.state.reservation_rows["cr-1"] = record
     (gpu,) = [each for each in policy_of(stack.policy.list_all()).node_classes if each.name == "gpu-training"]
     found = NodeClassStatus(reservation_ids=("cr-1", "cr-gone"))
-    conditions = node_class_conditions(gpu, [reservation], discovery_errors={}, previous=(), now=START)
+    conditions = node_class_conditions(gpu, [full], discovery_errors={}, previous=(), now=START)
     stack.policy.save_status(PolicyKind.NODE_CLASS, "gpu-training", PolicyStatus(conditions, found))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.model.instance_type import CapacityType, InstanceType
-from shared.core.model.node_claim import ClaimState, DrainReason, Lease, NodeClaim
+from shared.core.model.node_claim import DrainReason, NodeClaim
 from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
 from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import OfferingKey
@@ -16,7 +16,6 @@ from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.safety.endings import Bounds
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
 from shared.ports.messaging import LaunchBatch
 from shared.ports.state import PlannedCommit, WorkloadRecord
 from shared.runtime.composition.collect import collect_from
@@ -46,7 +45,7 @@ from tests.fakes.stores.launches import MemoryLaunchAttempts, MemoryPolicy, Memo
 from tests.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from tests.fakes.stores.state import MemoryState
 from tests.fakes.system import ManualClock
-from tests.fakes.values import instance_type, reservation, sold, workload_record
+from tests.fakes.values import instance_type, node_claim, reservation, sold, workload_record
 
 ZONES = (("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2"))
 PRICES = {"m5.large": 96_000, "m5.xlarge": 192_000, "m6g.large": 77_000, "p5.48xlarge": 98_320_000}
@@ -167,22 +166,16 @@ class World:
     ) -> LaunchBatch:
         """Commit ``count`` claims of one replica each, as the planner does."""
         claims = tuple(
-            NodeClaim(
-                id=f"{batch_id}-nc-{number:04d}",
-                state=ClaimState.PLANNED,
-                revision=1,
-                node_pool_name="gpu",
-                node_class_name="default",
+            node_claim(
+                f"{batch_id}-nc-{number:04d}",
                 batch_id=batch_id,
                 attempt=0,
                 offering=offering,
                 price_atto_usd_per_hour=PRICES[offering.instance_type] * 10**12,
                 placements=(PlacedReplicas(workload, 1),),
-                allocatable=Resources.of({"cpu": 190_000}),
                 created_at=self.clock.now(),
                 alternatives=tuple(alternatives),
                 labels=_labels(offering),
-                lease=None if offering.reservation_id is None else Lease(offering.reservation_id),
                 gang_key=changes.get("gang_key"),
                 correlation_ids=changes.get("correlation_ids", {}),
             )
