@@ -1,7 +1,6 @@
 """Groups of nodes: what one node saves pays for moving no other."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -10,12 +9,10 @@ from shared.core.disruption.command import DisruptionDecision
 from shared.core.disruption.saving.command_parts import parts_of
 from shared.core.disruption.saving.node_prices import NodePrices
 from shared.core.launching.claim_nodes import node_of
-from shared.core.model.instance_type import InstanceType
 from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
 from shared.core.model.snapshot import PlacedReplicas
 from tests.core.disruption.world import (
     LARGE,
-    NOW,
     ON_DEMAND,
     RESERVED,
     SMALL,
@@ -23,7 +20,9 @@ from tests.core.disruption.world import (
     Fleet,
     instance_type,
     node_pool,
+    refusal,
     reservation,
+    short,
     workload,
 )
 
@@ -32,18 +31,8 @@ WORK = {it.key: it for it in (TINY, OTHER, THREE, SIX)}
 FREE_LARGE = (reservation("L", "large", 1, 1),)
 
 
-def short(kind: InstanceType) -> InstanceType:
-    """The type without capacity for new nodes."""
-    resting = (replace(it, unavailable_until=NOW + timedelta(minutes=3)) for it in kind.offerings)
-    return replace(kind, offerings=tuple(resting))
-
-
 def gone(decision: DisruptionDecision) -> list[tuple[str, ...]]:
     return [command.claim_ids for command in decision.commands]
-
-
-def why(decision: DisruptionDecision, claim_id: str) -> str:
-    return next(it.reason for it in decision.refusals if it.claim_id == claim_id)
 
 
 # --- what a group may not do
@@ -72,7 +61,7 @@ def test_a_spot_node_needs_the_gate_in_a_mixed_group_too(gate: bool) -> None:
     decision = it.decide()
 
     assert gone(decision) == [("saves",)]
-    assert why(decision, "spot") == (
+    assert refusal(decision, "spot") == (
         "spot to spot requires 15 cheaper types, got 1"
         if gate
         else "spot nodes are not replaced by spot nodes (spotToSpotConsolidation is off)"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,28 +15,20 @@ from shared.core.model.workload import FallbackStep, Gang
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.resources import Resources
 from tests.core.disruption.world import (
-    LARGE,
     NOW,
     ON_DEMAND,
     RESERVED,
-    SMALL,
     SPOT,
     Fleet,
     node_pool,
+    refusal,
     reservation,
     workload,
 )
 
 WORK = {w.key: w for w in (workload("tiny", 1), workload("pair", 2), workload("big", 6))}
 
-
-def fleet(**changes: object) -> Fleet:
-    settings: dict[str, object] = {"types": (SMALL, LARGE), "pools": (node_pool(),), "workloads": WORK}
-    return Fleet(**{**settings, **changes})  # type: ignore[arg-type]  # keyword by keyword, checked by the dataclass
-
-
-def refusal(it: Fleet, claim_id: str) -> str:
-    return next(refusal.reason for refusal in it.decide().refusals if refusal.claim_id == claim_id)
+fleet = partial(Fleet, workloads=WORK)
 
 
 def test_an_empty_on_demand_node_goes() -> None:
@@ -110,7 +103,7 @@ def test_work_with_a_ladder_is_not_moved_to_where_it_would_not_go(free: int, on:
     it.add_node("moves", "small", on, {"default/climber": 1}, **place)
 
     assert it.decide().commands == ()
-    assert "default/climber would begin its fallback ladder anew" in refusal(it, "moves")
+    assert "default/climber would begin its fallback ladder anew" in refusal(it.decide(), "moves")
 
 
 def test_work_with_a_ladder_moves_to_a_free_reserved_unit() -> None:
@@ -130,7 +123,7 @@ def test_spot_to_spot_needs_fifteen_cheaper_types() -> None:
     it.add_node("spot", "large", SPOT, {"default/tiny": 1})
 
     assert it.decide().commands == ()
-    assert "spot to spot requires 15 cheaper types, got 1" in refusal(it, "spot")
+    assert "spot to spot requires 15 cheaper types, got 1" in refusal(it.decide(), "spot")
 
 
 def test_half_used_on_demand_nodes_are_merged_without_a_launch() -> None:
@@ -186,7 +179,7 @@ def test_budgets_bound_what_goes() -> None:
     (command,) = it.decide().commands
 
     assert len(command.claim_ids) == 3  # S-101
-    assert "budget" in refusal(it, "n9")
+    assert "budget" in refusal(it.decide(), "n9")
 
 
 def test_paid_nodes_use_up_a_budget_before_reserved_ones() -> None:
@@ -219,7 +212,7 @@ def test_a_node_is_left_alone_and_says_why(changes: dict[str, object], because: 
     it.claims["n"] = replace(claim, **changes)  # type: ignore[arg-type]  # keyword by keyword, checked by the dataclass
 
     assert it.decide().commands == ()
-    assert because in refusal(it, "n")
+    assert because in refusal(it.decide(), "n")
 
 
 @pytest.mark.parametrize("change", [{"do_not_disrupt": True}, {"gang": Gang()}])
@@ -229,7 +222,7 @@ def test_protected_work_is_left_alone(change: dict[str, Any]) -> None:
     it.add_node("n", "large", ON_DEMAND, {protected.key: 1})
 
     assert it.decide().commands == ()
-    assert protected.key in refusal(it, "n")
+    assert protected.key in refusal(it.decide(), "n")
 
 
 @pytest.mark.parametrize("grace_s", [None, 600])
@@ -244,7 +237,7 @@ def test_a_pool_whose_template_says_do_not_disrupt_keeps_its_nodes(
     it.add_node("n", "large", ON_DEMAND, placements, node_pool_hash=pool_hash)
 
     assert it.decide().commands == ()
-    assert refusal(it, "n") == "NodePool default says do-not-disrupt in its template"
+    assert refusal(it.decide(), "n") == "NodePool default says do-not-disrupt in its template"
 
     it.pools = (replace(pool, annotations={labels.DO_NOT_DISRUPT: "false"}),)
     assert it.decide().commands != ()
@@ -263,7 +256,7 @@ def test_static_pools_do_not_consolidate() -> None:
     it = fleet(pools=(node_pool(replicas=1),))
     it.add_node("n", "large", ON_DEMAND, {"default/tiny": 1})
 
-    assert "static" in refusal(it, "n")
+    assert "static" in refusal(it.decide(), "n")
 
 
 def test_drift_makes_before_it_breaks() -> None:
@@ -287,7 +280,7 @@ def test_a_drifted_node_that_drift_may_not_replace_goes_as_any_other(replicas: i
     (command,) = it.decide().commands
 
     assert (command.reason, command.claim_ids) == (reason, ("old",))
-    assert refusal(it, "right-sized") == "NodePool default changed; budget of NodePool default is used up"
+    assert refusal(it.decide(), "right-sized") == "NodePool default changed; budget of NodePool default is used up"
 
 
 def test_an_empty_drifted_node_goes_as_drifted_where_empty_ones_must_stay() -> None:
@@ -345,7 +338,7 @@ def test_drift_in_a_full_reservation_terminates_first_one_at_a_time() -> None:
     assert command.terminate_first
     assert command.claim_ids == ("a",)
     assert [p.offering.reservation_id for p in command.replacements] == ["cr-1"]
-    assert "waits for another" in refusal(it, "b")
+    assert "waits for another" in refusal(it.decide(), "b")
 
 
 def test_a_demoted_node_drifts_only_where_on_demand_is_not_allowed() -> None:
@@ -381,7 +374,7 @@ def test_a_reservation_that_is_no_longer_selected_drifts() -> None:
     assert command.replacements[0].offering.reservation_id == "cr-2"
 
 
-def orphaned(*pools: str, **changes: object) -> Fleet:
+def orphaned(*pools: str, **changes: Any) -> Fleet:
     """A node whose pool was deleted, and the pools that there are."""
     it = fleet(pools=tuple(node_pool(name, ON_DEMAND) for name in pools), **changes)
     it.add_node("orphan", "large", ON_DEMAND, {"default/big": 1}, node_pool_name="former")
@@ -419,7 +412,7 @@ def test_protected_work_keeps_its_node_although_the_pool_was_deleted(change: dic
     it.workloads = {**WORK, "default/big": replace(WORK["default/big"], **change)}
 
     assert it.decide().commands == ()
-    assert "NodePool former was deleted; workload default/big" in refusal(it, "orphan")
+    assert "NodePool former was deleted; workload default/big" in refusal(it.decide(), "orphan")
 
 
 def test_nothing_moves_onto_a_node_whose_pool_was_deleted() -> None:
@@ -430,4 +423,4 @@ def test_nothing_moves_onto_a_node_whose_pool_was_deleted() -> None:
     (command,) = it.decide().commands
 
     assert (command.claim_ids, command.destinations) == (("n",), ())  # one small node instead
-    assert "budget of NodePool former" in refusal(it, "orphan")
+    assert "budget of NodePool former" in refusal(it.decide(), "orphan")

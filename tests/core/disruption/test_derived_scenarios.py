@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.plan import Plan, ReasonCode
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.workload import Demand, Workload
@@ -30,6 +30,7 @@ SMALL = instance_type("small", 2, on_demand=100_000, spot=20_000)
 WORK = {w.key: w for w in (workload("tiny", 1), workload("wide", 60))}
 
 PLAIN = SchedulingPolicy()
+fleet = partial(Fleet, types=(GPU, BIG, SMALL), workloads=WORK)
 block = partial(reservation, kind=ReservationKind.CAPACITY_BLOCK, end_at=NOW + timedelta(hours=24))
 
 
@@ -44,13 +45,8 @@ def launched(plan: Plan) -> list[tuple[str, str, int]]:
     )
 
 
-def fleet(*reservations: CapacityReservation, **changes: object) -> Fleet:
-    settings: dict[str, object] = {"types": (GPU, BIG, SMALL), "pools": (node_pool(),), "workloads": WORK}
-    return Fleet(**{**settings, **changes}, reservations=reservations)  # type: ignore[arg-type]  # checked by the dataclass
-
-
 def test_l02_of_two_equal_blocks_the_one_with_more_units_is_used() -> None:
-    it = fleet(block("cr-a", "gpu", 8, 1), block("cr-b", "gpu", 8, 7))
+    it = fleet(reservations=(block("cr-a", "gpu", 8, 1), block("cr-b", "gpu", 8, 7)))
 
     assert launched(plan_for(it, WORK["default/wide"], 1)) == [("gpu", "cr-b", 1)]
 
@@ -59,7 +55,7 @@ def test_l11_a_future_reservation_serves_from_its_start() -> None:
     start = NOW + timedelta(hours=1)
     future = reservation("cr-1", "gpu", 1, 1, state="scheduled", start_at=start)
     only_reserved = node_pool("default", RESERVED)
-    it = fleet(future, types=(GPU,), pools=(only_reserved,))
+    it = fleet(reservations=(future,), types=(GPU,), pools=(only_reserved,))
 
     (waiting,) = plan_for(it, WORK["default/wide"], 1).unplaced
     assert (waiting.code, waiting.earliest_at) == (ReasonCode.RESERVATION_NOT_STARTED, start)
@@ -69,7 +65,7 @@ def test_l11_a_future_reservation_serves_from_its_start() -> None:
 
 
 def test_l14_reserved_comes_before_cheap_spot_unless_a_floor_keeps_tiny_work_off_it() -> None:
-    it = fleet(reservation("cr-1", "big", 1, 1))
+    it = fleet(reservations=(reservation("cr-1", "big", 1, 1),))
 
     assert launched(plan_for(it, WORK["default/tiny"], 1)) == [("big", "cr-1", 1)]
     floor = SchedulingPolicy(reserved_floor_percent=25)
@@ -78,7 +74,7 @@ def test_l14_reserved_comes_before_cheap_spot_unless_a_floor_keeps_tiny_work_off
 
 def test_l16_where_the_only_block_is_expiring_on_demand_is_open_at_once() -> None:
     expiring = block("cr-1", "big", 1, 1, end_at=NOW + timedelta(minutes=39))
-    it = fleet(expiring, pools=(node_pool("default", RESERVED, ON_DEMAND),))
+    it = fleet(reservations=(expiring,), pools=(node_pool("default", RESERVED, ON_DEMAND),))
 
     assert launched(plan_for(it, WORK["default/wide"], 1)) == [("big", "", 1)]
 
@@ -86,7 +82,7 @@ def test_l16_where_the_only_block_is_expiring_on_demand_is_open_at_once() -> Non
 def test_l19_a_type_that_is_only_reserved_and_full_leaves_the_lighter_pool() -> None:
     heavy = node_pool("heavy", RESERVED, weight=100)
     light = node_pool("light", ON_DEMAND, weight=1)
-    it = fleet(reservation("cr-1", "gpu", 1, 0), pools=(heavy, light))
+    it = fleet(reservations=(reservation("cr-1", "gpu", 1, 0),), pools=(heavy, light))
 
     plan = plan_for(it, WORK["default/wide"], 1)
 
@@ -96,6 +92,6 @@ def test_l19_a_type_that_is_only_reserved_and_full_leaves_the_lighter_pool() -> 
 
 def test_l20_of_two_readings_of_a_reservation_the_smaller_counts() -> None:
     readings = (reservation("cr-1", "big", 3, 3), reservation("cr-1", "big", 3, 1))
-    it = fleet(*readings, pools=(node_pool("default", RESERVED, SPOT),), types=(BIG,), selected=("cr-1",))
+    it = fleet(reservations=readings, pools=(node_pool("default", RESERVED, SPOT),), types=(BIG,), selected=("cr-1",))
 
     assert launched(plan_for(it, WORK["default/wide"], 3)) == [("big", "", 2), ("big", "cr-1", 1)]

@@ -1,6 +1,7 @@
 """The quick look: what could be emptied, what could be cheaper, and what is hopeless."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -16,14 +17,11 @@ from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from tests.core.disruption.world import (
-    LARGE,
     NOW,
     ON_DEMAND,
     RESERVED,
-    SMALL,
     SPOT,
     Fleet,
-    node_pool,
     reservation,
     workload,
 )
@@ -38,15 +36,11 @@ WORK = {
         workload("choosy", 1, node_selector=ONLY_ON_DEMAND),
     )
 }
+fleet = partial(Fleet, workloads=WORK)
 
 
 def no_solve(_: Snapshot) -> Plan:
     raise AssertionError("the quick look asks the scheduler nothing")
-
-
-def fleet(**changes: object) -> Fleet:
-    settings: dict[str, object] = {"types": (SMALL, LARGE), "pools": (node_pool(),), "workloads": WORK}
-    return Fleet(**{**settings, **changes})  # type: ignore[arg-type]  # keyword by keyword, checked by the dataclass
 
 
 def candidates(it: Fleet) -> list[Candidate]:

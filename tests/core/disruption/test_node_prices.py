@@ -1,15 +1,10 @@
 """Nodes are worth what their offering costs today, whatever they cost when they were launched (R-27, R-170, R-201)."""
 
-from dataclasses import replace
-from datetime import timedelta
-
 from shared.core.disruption.saving.node_prices import NodePrices
-from shared.core.model.instance_type import InstanceType
 from shared.core.model.node_pool import ConsolidationPolicy, Disruption
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from tests.core.disruption.world import (
     LARGE,
-    NOW,
     ON_DEMAND,
     RESERVED,
     SMALL,
@@ -18,6 +13,7 @@ from tests.core.disruption.world import (
     instance_type,
     node_pool,
     reservation,
+    short,
     workload,
 )
 
@@ -27,12 +23,6 @@ WORK = {it.key: it for it in (TINY, THREE, SIX)}
 
 def micro(amount: int) -> int:
     return amount * ATTO_USD_PER_MICRO_USD
-
-
-def short(kind: InstanceType) -> InstanceType:
-    """The type without capacity for new nodes; what runs on it goes on, at its price."""
-    resting = (replace(it, unavailable_until=NOW + timedelta(minutes=3)) for it in kind.offerings)
-    return replace(kind, offerings=tuple(resting))
 
 
 def test_a_reserved_job_stays_when_the_cheapest_spot_price_falls() -> None:

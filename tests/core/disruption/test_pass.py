@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.core.disruption.world import (
     Fleet,
     instance_type,
     node_pool,
+    refusal,
     reservation,
     workload,
 )
@@ -41,19 +43,7 @@ WORK = {
         workload("pinned", 2, node_selector=ONLY_SMALL),
     )
 }
-
-
-def fleet(**changes: object) -> Fleet:
-    settings: dict[str, object] = {
-        "types": (SMALL, LARGE),
-        "pools": (node_pool("default", RESERVED, ON_DEMAND),),
-        "workloads": WORK,
-    }
-    return Fleet(**{**settings, **changes})  # type: ignore[arg-type]  # keyword by keyword, checked by the dataclass
-
-
-def refusal(it: Fleet, claim_id: str) -> str:
-    return next(refusal.reason for refusal in it.decide().refusals if refusal.claim_id == claim_id)
+fleet = partial(Fleet, pools=(node_pool("default", RESERVED, ON_DEMAND),), workloads=WORK)
 
 
 # -- demand that waits
@@ -88,7 +78,7 @@ def test_what_a_pass_has_no_effort_for_waits() -> None:
     first = it.decide()
 
     assert [command.claim_ids for command in first.commands] == [("paid",)]
-    assert "later pass" in refusal(it, "roomy")
+    assert "later pass" in refusal(it.decide(), "roomy")
     it.apply(first)
     it.effort = EFFORT_A_PASS
     assert [command.claim_ids for command in it.decide().commands] == [("roomy",)]
@@ -182,7 +172,7 @@ def test_a_drifted_node_that_receives_the_replicas_of_another_stays_for_now() ->
     (command,) = it.decide().commands
 
     assert (command.claim_ids, command.destinations) == (("a",), ("b",))
-    assert refusal(it, "b") == "NodePool default changed; replicas of other nodes move here"
+    assert refusal(it.decide(), "b") == "NodePool default changed; replicas of other nodes move here"
 
 
 def test_a_node_that_receives_the_replicas_of_a_drifted_one_is_not_made_smaller() -> None:
@@ -194,7 +184,7 @@ def test_a_node_that_receives_the_replicas_of_a_drifted_one_is_not_made_smaller(
     (command,) = it.decide().commands
 
     assert (command.claim_ids, command.destinations) == (("drifted",), ("stays",))
-    assert refusal(it, "stays") == "replicas of other nodes move here"
+    assert refusal(it.decide(), "stays") == "replicas of other nodes move here"
 
 
 def test_replicas_that_wait_have_the_first_right_to_what_is_free() -> None:
@@ -249,7 +239,8 @@ def test_a_node_that_would_be_launched_again_does_not_keep_a_group_from_going() 
 
     assert command.claim_ids == ("oversized0", "oversized1")
     assert [(planned.offering.instance_type, planned.count) for planned in command.replacements] == [("middle", 2)]
-    assert "a node like it" in refusal(it, "right-sized") or "nothing cheaper" in refusal(it, "right-sized")
+    because = refusal(it.decide(), "right-sized")
+    assert "a node like it" in because or "nothing cheaper" in because
 
 
 def test_groups_of_reserved_nodes_are_not_moved_to_paid_ones_with_a_paid_nodes_saving() -> None:
@@ -276,7 +267,7 @@ def test_balanced_moves_no_work_for_a_small_saving(policy: ConsolidationPolicy |
 
     assert ("crowded" in {key for command in it.decide().commands for key in command.claim_ids}) is goes
     if not goes:
-        assert "Balanced" in refusal(it, "crowded")
+        assert "Balanced" in refusal(it.decide(), "crowded")
 
 
 def test_balanced_lets_a_large_saving_pass() -> None:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from shared.core.disruption.command import DisruptionDecision
-from shared.core.model.instance_type import CapacityType
+from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_pool import Budget, Disruption, DisruptionReason
 from shared.core.model.plan import PlannedNodes
 from shared.core.model.schedule import allowed_disruptions
@@ -23,6 +24,7 @@ from tests.core.disruption.world import (
     Fleet,
     instance_type,
     node_pool,
+    refusal,
     reservation,
     workload,
 )
@@ -30,11 +32,7 @@ from tests.core.disruption.world import (
 MIDDLE = instance_type("middle", 4, on_demand=190_000, spot=80_000)
 WORK = {w.key: w for w in (workload("tiny", 1), workload("pair", 2), workload("three", 3), workload("six", 6))}
 TYPES = (SMALL, MIDDLE, LARGE)
-
-
-def fleet(**changes: object) -> Fleet:
-    settings: dict[str, object] = {"types": TYPES, "pools": (node_pool("default", ON_DEMAND),), "workloads": WORK}
-    return Fleet(**{**settings, **changes})  # type: ignore[arg-type]  # keyword by keyword, checked by the dataclass
+fleet = partial(Fleet, types=TYPES, pools=(node_pool("default", ON_DEMAND),), workloads=WORK)
 
 
 def removed(decision: DisruptionDecision) -> list[str]:
@@ -43,10 +41,6 @@ def removed(decision: DisruptionDecision) -> list[str]:
 
 def types_of(planned: PlannedNodes) -> list[str]:
     return list(dict.fromkeys(key.instance_type for key in (planned.offering, *planned.alternatives)))
-
-
-def refusal(decision: DisruptionDecision, claim_id: str) -> str:
-    return next(refusal.reason for refusal in decision.refusals if refusal.claim_id == claim_id)
 
 
 # -- G: reservations
@@ -86,7 +80,7 @@ def test_s91_a_replacement_never_offers_the_removed_nodes_own_type() -> None:
     assert types_of(command.replacements[0]) == ["middle"]
 
 
-def eighteen_spot_types() -> Sequence[object]:
+def eighteen_spot_types() -> Sequence[InstanceType]:
     prices = [1_000_000 + 100_000 * number for number in range(18)]
     prices[16] = 1_000
     return tuple(instance_type(f"t{number:02d}", 4, on_demand=None, spot=price) for number, price in enumerate(prices))

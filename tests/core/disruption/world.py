@@ -44,6 +44,12 @@ SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
 LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
 
 
+def short(kind: InstanceType) -> InstanceType:
+    """The type without capacity for new nodes; what runs on it goes on, at its price."""
+    resting = (replace(it, unavailable_until=NOW + timedelta(minutes=3)) for it in kind.offerings)
+    return replace(kind, offerings=tuple(resting))
+
+
 def node_pool(name: str = "default", *markets: CapacityType, **changes: Any) -> NodePool:
     wanted = (values.one_of(labels.CAPACITY_TYPE, *markets),) if markets else ()
     return values.node_pool(name, *wanted, **{"labels": {labels.NODE_POOL: name}, **changes})
@@ -59,13 +65,17 @@ def reservation(identity: str, type_name: str, total: int, free: int, **changes:
     return values.reservation(identity, total, free, **{**about, **changes})
 
 
+def refusal(decision: DisruptionDecision, claim_id: str) -> str:
+    return next(refusal.reason for refusal in decision.refusals if refusal.claim_id == claim_id)
+
+
 @dataclass
 class Fleet:
     """A world to disrupt. ``launches`` counts instances started since the beginning, ``removals`` those ended."""
 
-    types: Sequence[InstanceType]
-    pools: Sequence[NodePool]
-    workloads: Mapping[str, Workload]
+    types: Sequence[InstanceType] = (SMALL, LARGE)
+    pools: Sequence[NodePool] = (node_pool(),)
+    workloads: Mapping[str, Workload] = field(default_factory=dict)
     reservations: tuple[CapacityReservation, ...] = ()
     selected: tuple[str, ...] | None = None
     claims: dict[str, NodeClaim] = field(default_factory=dict)
