@@ -1,6 +1,6 @@
 """Counts the effects of a run (AWS calls and commits) and kills it, or loses an answer, at a chosen one."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,13 @@ class Effects:
 
 def _nothing() -> None:
     """Let the effect happen as it is."""
+
+
+def mishaps(numbers: Iterable[int]) -> Iterator[Effects]:
+    """Kill before each of these effects, and lose the answer of each."""
+    for number in numbers:
+        yield Effects(kill_before=number)
+        yield Effects(lose_answer_of=number)
 
 
 class _Watched:

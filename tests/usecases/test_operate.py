@@ -17,7 +17,7 @@ from shared.ports.state import ConflictError, PlannedCommit, WorkloadRecord
 from shared.ports.system import Sender
 from shared.runtime.composition.operate import operate_from
 from shared.usecases.demand.intake import submitted
-from tests.fakes.effects import Effects, Killed
+from tests.fakes.effects import Effects, Killed, mishaps
 from tests.fakes.system import START
 from tests.fakes.values import workload
 from tests.strategies import dear
@@ -50,10 +50,6 @@ def only(world: DisruptWorld) -> NodeClaim:
     return claim
 
 
-def now_of(world: DisruptWorld, claim: NodeClaim) -> NodeClaim:
-    return world.state.claim_rows[claim.id]
-
-
 def test_a_cordoned_node_keeps_its_replicas_and_takes_no_new_ones(world: DisruptWorld) -> None:
     claim = only(world)
     assert ask(world, Verb.CORDON, claim.id) == {claim.id: ("done", "takes no new replicas")}
@@ -62,10 +58,10 @@ def test_a_cordoned_node_keeps_its_replicas_and_takes_no_new_ones(world: Disrupt
     world.scale("train", 2)
     world.minutes(2)
 
-    assert sum(placed.count for placed in now_of(world, claim).placements) == 1
+    assert sum(placed.count for placed in world.now_of(claim).placements) == 1
     assert len(world.live()) == 2, "the replica went elsewhere"
     assert ask(world, Verb.CORDON, claim.id) == {claim.id: ("unchanged", "was cordoned before")}
-    assert [(it.verb, it.by, it.reason) for it in now_of(world, claim).operations] == [("cordon", ADA, "OPS-7")]
+    assert [(it.verb, it.by, it.reason) for it in world.now_of(claim).operations] == [("cordon", ADA, "OPS-7")]
 
 
 def test_an_uncordoned_node_takes_replicas_again(world: DisruptWorld) -> None:
@@ -95,7 +91,7 @@ def test_a_plan_that_was_made_before_the_cordon_is_not_carried_out_on_the_node(w
 
     world.state.node_claims.commit = cordon_first  # type: ignore[method-assign] # between the plan and its commit
     world.plan_and_launch()
-    assert sum(placed.count for placed in now_of(world, claim).placements) == 1
+    assert sum(placed.count for placed in world.now_of(claim).placements) == 1
     assert len(world.live()) == 2
 
 
@@ -106,7 +102,7 @@ def test_a_drain_gives_notice_and_ends_the_node_once_at_its_deadline(world: Disr
     assert outcome == "done"
     assert message.startswith("drains until ")
     (notice,) = world.bus.of("Node Draining")
-    assert [(it.verb, it.by) for it in now_of(world, claim).operations] == [("drain", ADA)]
+    assert [(it.verb, it.by) for it in world.now_of(claim).operations] == [("drain", ADA)]
     assert (notice["reason"], [it["replicas"] for it in notice["workloads"]]) == ("Requested", [2])
     again = ask(world, Verb.DRAIN, claim.id, deadline="3m")
     assert again[claim.id] == ("unchanged", message)
@@ -120,10 +116,10 @@ def test_a_later_request_moves_the_deadline_forward_and_never_back(world: Disrup
     world.holds_on = True
     claim = only(world)
     ask(world, Verb.DRAIN, claim.id)
-    first = now_of(world, claim).drain
+    first = world.now_of(claim).drain
     assert ask(world, Verb.DRAIN, claim.id, deadline="1h")[claim.id][0] == "unchanged"
     assert ask(world, Verb.DRAIN, claim.id, deadline="1m")[claim.id][0] == "done"
-    second = now_of(world, claim).drain
+    second = world.now_of(claim).drain
     assert first is not None
     assert second is not None
     assert (second.id, second.deadline) == (first.id, world.clock.now() + timedelta(minutes=1))
@@ -132,7 +128,7 @@ def test_a_later_request_moves_the_deadline_forward_and_never_back(world: Disrup
 def test_a_deleted_node_is_terminated_at_once_and_its_replicas_are_demand_again(world: DisruptWorld) -> None:
     claim = only(world)
     assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("done", "is being terminated")
-    assert now_of(world, claim).state is ClaimState.TERMINATING
+    assert world.now_of(claim).state is ClaimState.TERMINATING
     assert world.pending() == 2
     assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("unchanged", "is being terminated")
     world.minutes(3)
@@ -143,7 +139,7 @@ def test_a_deleted_node_is_terminated_at_once_and_its_replicas_are_demand_again(
 def test_what_cannot_be_done_is_refused_beside_what_can(world: DisruptWorld) -> None:
     claim = only(world)
     assert ask(world, Verb.DRAIN, "nc-none", claim.id)["nc-none"] == ("refused", "is not known")
-    assert now_of(world, claim).state is ClaimState.DRAINING
+    assert world.now_of(claim).state is ClaimState.DRAINING
     assert ask(world, Verb.CORDON, claim.id)[claim.id] == ("refused", "is being drained or terminated")
 
     world.submit("later", cpus=16)
@@ -158,7 +154,7 @@ def test_more_than_the_envelope_allows_is_held_and_none_of_it_ends(world: Disrup
     outcome, message = ask(world, Verb.DELETE, claim.id)[claim.id]
     assert outcome == "refused"
     assert message.startswith("is held by the safety envelope: ")
-    assert now_of(world, claim).state is ClaimState.RUNNING
+    assert world.now_of(claim).state is ClaimState.RUNNING
     assert [told["kind"] for told in world.bus.of("Endings Held")] == ["requested"]
 
 
@@ -172,8 +168,8 @@ def test_disruption_counts_a_node_that_is_drained_by_hand(world: DisruptWorld) -
     world.change_pool(disruption=stored_budget)
     ask(world, Verb.DRAIN, first.id, deadline="30m")
     world.disruption_pass()
-    assert now_of(world, second).disruption is None, "the one node that may be missing is"
-    drain = now_of(world, first).drain
+    assert world.now_of(second).disruption is None, "the one node that may be missing is"
+    drain = world.now_of(first).drain
     assert drain is not None
     assert drain.reason is DrainReason.REQUESTED
 
@@ -271,16 +267,15 @@ def killed_at(verb: Verb, effects: Effects) -> tuple[DisruptWorld, NodeClaim, in
 def test_a_request_that_dies_anywhere_is_finished_by_its_repeat(verb: Verb) -> None:
     points = killed_at(verb, Effects())[2]
     assert points >= (4 if verb is Verb.DELETE else 2)
-    for point in range(1, points + 1):
-        for effects in (Effects(kill_before=point), Effects(lose_answer_of=point)):
-            world, claim, _ = killed_at(verb, effects)
-            if verb is Verb.CORDON:
-                assert now_of(world, claim).cordoned
-                assert len(now_of(world, claim).operations) == 1
-                continue
-            assert now_of(world, claim).state is ClaimState.TERMINATED
-            assert {told["drainId"] for told in world.bus.of("Node Draining")} == {f"drain-{claim.id}"}
-            assert world.pending() == 0
+    for effects in mishaps(range(1, points + 1)):
+        world, claim, _ = killed_at(verb, effects)
+        if verb is Verb.CORDON:
+            assert world.now_of(claim).cordoned
+            assert len(world.now_of(claim).operations) == 1
+            continue
+        assert world.now_of(claim).state is ClaimState.TERMINATED
+        assert {told["drainId"] for told in world.bus.of("Node Draining")} == {f"drain-{claim.id}"}
+        assert world.pending() == 0
 
 
 def test_a_drain_that_was_begun_ends_without_a_repeat() -> None:
@@ -291,7 +286,7 @@ def test_a_drain_that_was_begun_ends_without_a_repeat() -> None:
     world.effects = Effects(lose_answer_of=4)
     with pytest.raises((Killed, TransientError)):
         ask(world, Verb.DELETE, claim.id)
-    assert now_of(world, claim).state is ClaimState.DRAINING, "written, and not yet terminated"
+    assert world.now_of(claim).state is ClaimState.DRAINING, "written, and not yet terminated"
     world.effects = Effects()
     world.minutes(3)
     assert world.of("Node Terminated") == [claim.id]

@@ -57,10 +57,6 @@ UNAVAILABLE = instance_type(
 )
 
 
-def requiring(*requirements: Requirement) -> Requirements:
-    return Requirements.of(*requirements)
-
-
 def beside_a_notice(duration_s: int) -> Snapshot:
     """Work of this duration, and some that is short and asks for ten minutes of notice."""
     saving = workload("saves-long", duration_s=60, checkpoint_period_s=600)
@@ -107,7 +103,7 @@ CASES = [
     ),
     Case(
         "a type for which the class has no image",
-        replace(ONE, instance_types=(instance_type(SMALL, 2, requirements=requiring(one_of(labels.ARCH, "arm64"))),)),
+        replace(ONE, instance_types=(instance_type(SMALL, 2, requirements=Requirements.of(one_of(labels.ARCH, "arm64"))),)),
         plan(BOUGHT),
         V.OFFERING,
     ),
@@ -131,32 +127,32 @@ CASES = [
     Case("another platform", replace(ONE, reservations=(reservation(platform="Windows"),)), plan(IN_BLOCK), V.RESERVATION_UNUSABLE),
     Case("another tenancy", replace(ONE, reservations=(reservation(tenancy="dedicated"),)), plan(IN_BLOCK), V.RESERVATION_UNUSABLE),
     # requirements and taints
-    Case("a wanted zone", snapshot(demand(workload(node_selector=requiring(one_of(labels.ZONE, "zone-1"))))), plan(BOUGHT)),
-    Case("an unwanted zone", snapshot(demand(workload(node_selector=requiring(one_of(labels.ZONE, "zone-2"))))), plan(BOUGHT), V.REQUIREMENTS),
-    Case("an unwanted architecture", snapshot(demand(workload(node_selector=requiring(one_of(labels.ARCH, "arm64"))))), plan(BOUGHT), V.REQUIREMENTS),
-    Case("a label that nobody defines", snapshot(demand(workload(node_selector=requiring(one_of("team", "a"))))), plan(BOUGHT), V.REQUIREMENTS),
+    Case("a wanted zone", snapshot(demand(workload(node_selector=Requirements.of(one_of(labels.ZONE, "zone-1"))))), plan(BOUGHT)),
+    Case("an unwanted zone", snapshot(demand(workload(node_selector=Requirements.of(one_of(labels.ZONE, "zone-2"))))), plan(BOUGHT), V.REQUIREMENTS),
+    Case("an unwanted architecture", snapshot(demand(workload(node_selector=Requirements.of(one_of(labels.ARCH, "arm64"))))), plan(BOUGHT), V.REQUIREMENTS),
+    Case("a label that nobody defines", snapshot(demand(workload(node_selector=Requirements.of(one_of("team", "a"))))), plan(BOUGHT), V.REQUIREMENTS),
     Case(
         "one of two terms",
-        snapshot(demand(workload(required_node_terms=(requiring(one_of(labels.ZONE, "zone-2")), requiring(one_of(labels.ZONE, "zone-1")))))),
+        snapshot(demand(workload(required_node_terms=(Requirements.of(one_of(labels.ZONE, "zone-2")), Requirements.of(one_of(labels.ZONE, "zone-1")))))),
         plan(BOUGHT),
     ),
     Case(
         "a reservation by name, bought instead",
-        replace(snapshot(demand(workload(node_selector=requiring(one_of(labels.CAPACITY_RESERVATION_ID, "cr-1"))))), reservations=(reservation(),)),
+        replace(snapshot(demand(workload(node_selector=Requirements.of(one_of(labels.CAPACITY_RESERVATION_ID, "cr-1"))))), reservations=(reservation(),)),
         plan(BOUGHT),
         V.REQUIREMENTS,
     ),
     Case(
         "a reservation by name",
-        replace(snapshot(demand(workload(node_selector=requiring(one_of(labels.CAPACITY_RESERVATION_ID, "cr-1"))))), reservations=(reservation(),)),
+        replace(snapshot(demand(workload(node_selector=Requirements.of(one_of(labels.CAPACITY_RESERVATION_ID, "cr-1"))))), reservations=(reservation(),)),
         plan(IN_BLOCK),
     ),
     Case(
         "two workloads that want different values of a label that the pool leaves open",
         replace(
             snapshot(
-                demand(workload("a", node_selector=requiring(one_of("tier", "1")))),
-                demand(workload("b", node_selector=requiring(one_of("tier", "2")))),
+                demand(workload("a", node_selector=Requirements.of(one_of("tier", "1")))),
+                demand(workload("b", node_selector=Requirements.of(one_of("tier", "2")))),
             ),
             node_pools=(pool(one_of("tier", "1", "2")),),
         ),
@@ -196,7 +192,7 @@ CASES = [
     Case("a node that drains too soon", snapshot(demand(workload(duration_s=61)), nodes=(node(drain_at=NOW + timedelta(seconds=60)),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.DURATION),
     Case("a node whose work is through before the notice", snapshot(demand(workload(duration_s=60, checkpoint_period_s=600)), nodes=(node(drain_at=NOW + timedelta(hours=1), leaves_at=NOW + timedelta(minutes=50)),)), plan(existing=(existing("claim-1", {"job": 1}),))),
     Case("a node whose work the notice cuts short", snapshot(demand(workload(duration_s=60, checkpoint_period_s=600)), nodes=(node(drain_at=NOW + timedelta(hours=1), leaves_at=NOW + timedelta(minutes=51)),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.DURATION),
-    Case("an existing node lacks a well-known label", snapshot(demand(workload(node_selector=requiring(one_of(labels.INSTANCE_FAMILY, "m5")))), nodes=(node(),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.REQUIREMENTS),
+    Case("an existing node lacks a well-known label", snapshot(demand(workload(node_selector=Requirements.of(one_of(labels.INSTANCE_FAMILY, "m5")))), nodes=(node(),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.REQUIREMENTS),
     Case("a tainted existing node", snapshot(demand(workload()), nodes=(node(taints=(Taint("x"),)),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.TAINT),
     Case("an existing node on a rung that is not reached", snapshot(demand(workload(fallback=(FallbackStep(RESERVED),))), nodes=(node(),)), plan(existing=(existing("claim-1", {"job": 1}),)), V.FALLBACK),
 ]  # fmt: skip
@@ -213,7 +209,7 @@ def alternatives(*keys: OfferingKey, first: PlannedNodes = BOUGHT) -> Plan:
 
 SPOT_FIRST = launch(offering(market=SPOT), {"job": 1})
 MANY = replace(ONE, node_pools=(pool(Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), 2)),))
-ZONAL = snapshot(demand(workload(node_selector=requiring(one_of(labels.ZONE, "zone-1")))))
+ZONAL = snapshot(demand(workload(node_selector=Requirements.of(one_of(labels.ZONE, "zone-1")))))
 
 ALTERNATIVES = [
     Case("dearer offerings in order", ONE, alternatives(offering(zone="zone-2"), offering(LARGE), first=SPOT_FIRST)),

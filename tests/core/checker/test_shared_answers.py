@@ -52,10 +52,6 @@ BLOCK = (reservation(kind=ReservationKind.CAPACITY_BLOCK, end_at=NOW + timedelta
 PLAIN = workload("good")
 
 
-def requiring(*requirements: Requirement) -> Requirements:
-    return Requirements.of(*requirements)
-
-
 def on(first: PlannedNodes, content: dict[str, int]) -> PlannedNodes:
     """A launch that shares all but its content with another, as the scheduler's do."""
     return replace(first, placements=launch(first.offering, content).placements)
@@ -80,11 +76,11 @@ IN_TWO_ZONES = launch(
 LAUNCHES = [
     pair(workload("bad", cpus=3), 1, ONE, V.RESOURCES, "too large"),
     pair(workload("bad"), 3, ONE, V.RESOURCES, "too many"),
-    pair(workload("bad", node_selector=requiring(one_of(labels.ARCH, "arm64"))), 1, ONE, V.REQUIREMENTS, "requires something else"),
+    pair(workload("bad", node_selector=Requirements.of(one_of(labels.ARCH, "arm64"))), 1, ONE, V.REQUIREMENTS, "requires something else"),
     pair(workload("bad", fallback=(FallbackStep(SPOT),)), 1, ONE, V.FALLBACK, "its ladder is not so far"),
     pair(workload("bad"), 1, ONE, V.TAINT, "tolerates less", replace(PLAIN, tolerations=TOLERANT), node_pools=TAINTED),
     pair(workload("bad", duration_s=10**5), 1, launch(reserved(), {"good": 1}), V.DURATION, "runs too long", replace(PLAIN, duration_s=60), reservations=BLOCK),
-    pair(workload("bad", node_selector=requiring(one_of(labels.CAPACITY_TYPE, "spot"))), 1, WITH_ALTERNATIVE, V.ALTERNATIVE, "does not accept an alternative"),
+    pair(workload("bad", node_selector=Requirements.of(one_of(labels.CAPACITY_TYPE, "spot"))), 1, WITH_ALTERNATIVE, V.ALTERNATIVE, "does not accept an alternative"),
     pair(workload("bad", gang=Gang(labels.ZONE)), 1, IN_TWO_ZONES, V.ALTERNATIVE, "is held to its zone"),
     Case("a workload that is not pending", snapshot(demand(PLAIN)), plan(ONE, on(ONE, {"stranger": 1})), V.UNKNOWN_NAME),
     Case("nothing, and then too much", snapshot(demand(workload("bad", cpus=3))), plan(on(ONE, {}), on(ONE, {"bad": 1})), V.RESOURCES),
@@ -126,9 +122,9 @@ LABELS = {labels.NODE_POOL: "default", labels.ARCH: "amd64", labels.ZONE: "zone-
 @pytest.mark.parametrize(
     ("second", "wanted", "code"),
     [
-        ({"labels": {**LABELS, labels.ARCH: "arm64"}}, workload(node_selector=requiring(one_of(labels.ARCH, "amd64"))), V.REQUIREMENTS),
-        ({"labels": {"rack": "1"}}, workload(node_selector=requiring(one_of(labels.ARCH, "amd64"))), V.REQUIREMENTS),
-        ({"labels": {**LABELS, "rack": "1"}}, workload(node_selector=requiring(Requirement.new("rack", Operator.DOES_NOT_EXIST))), V.REQUIREMENTS),
+        ({"labels": {**LABELS, labels.ARCH: "arm64"}}, workload(node_selector=Requirements.of(one_of(labels.ARCH, "amd64"))), V.REQUIREMENTS),
+        ({"labels": {"rack": "1"}}, workload(node_selector=Requirements.of(one_of(labels.ARCH, "amd64"))), V.REQUIREMENTS),
+        ({"labels": {**LABELS, "rack": "1"}}, workload(node_selector=Requirements.of(Requirement.new("rack", Operator.DOES_NOT_EXIST))), V.REQUIREMENTS),
         ({"taints": (Taint("dedicated"),)}, workload(), V.TAINT),
         ({"drain_at": NOW + timedelta(hours=1)}, workload(duration_s=7200), V.DURATION),
         ({"capacity_type": SPOT}, workload(fallback=(FallbackStep(ON_DEMAND),)), V.FALLBACK),
@@ -145,7 +141,7 @@ def test_a_good_node_does_not_speak_for_a_bad_one(second: dict[str, Any], wanted
 
 @pytest.mark.parametrize(("arch", "codes"), [("x86_64", set()), ("aarch64", {V.REQUIREMENTS})])
 def test_labels_of_nodes_may_be_spelled_as_they_were(arch: str, codes: set[V]) -> None:
-    wanted = workload(node_selector=requiring(one_of(labels.ARCH, "amd64")))
+    wanted = workload(node_selector=Requirements.of(one_of(labels.ARCH, "amd64")))
     assert placed_on({"labels": {"beta.kubernetes.io/arch": arch}}, wanted=wanted) == codes
 
 

@@ -4,7 +4,7 @@ The effects (commits, messages, calls) of all passes of a story are counted in a
 story is played once for each of them and each mishap. All other functions go on as scheduled. ``-s`` prints the counts.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +14,7 @@ from shared.core.model.node_claim import ClaimState
 from shared.names import MOVABLE_TAG, MOVABLE_VALUE
 from shared.ports.policy import DeletePolicy, PolicyKind
 from tests.conftest import Cover
-from tests.fakes.effects import Effects
+from tests.fakes.effects import Effects, mishaps
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 
@@ -198,12 +198,6 @@ def points(world: DisruptWorld) -> range:
     """Return the numbers of a story's effects, without those of the quiet passes at its end."""
     last = max(number for number, name in enumerate(world.armed.log, 1) if not name.startswith("save"))
     return range(1, last + 2)
-
-
-def mishaps(numbers: range) -> Iterator[Effects]:
-    for number in numbers:
-        yield Effects(kill_before=number)
-        yield Effects(lose_answer_of=number)
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))

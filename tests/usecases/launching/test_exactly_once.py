@@ -5,7 +5,7 @@ once for each of them and each kind of mishap, and what must hold is checked aft
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -20,7 +20,7 @@ from shared.core.node_life.notice import Notice, NoticeKind
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
 from tests.conftest import Cover
-from tests.fakes.effects import Effects, Killed
+from tests.fakes.effects import Effects, Killed, mishaps
 from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
 
 REPLICAS = 12
@@ -211,19 +211,13 @@ def effects_of(scenario: Scenario) -> int:
     return world.effects.count
 
 
-def mishaps(count: int) -> Iterator[Effects]:
-    for number in range(1, count + 1):
-        yield Effects(kill_before=number)
-        yield Effects(lose_answer_of=number)
-
-
 @pytest.mark.parametrize("returns", sorted(RETURNS_AFTER))
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_a_launch_that_is_killed_anywhere(name: str, returns: str, cover: Cover) -> None:
     scenario = SCENARIOS[name]
     count = effects_of(scenario)
     assert count >= 4
-    for effects in mishaps(count):
+    for effects in mishaps(range(1, count + 1)):
         world = new_world()
         batches = scenario.prepare(world)
         world.effects = effects
@@ -354,7 +348,7 @@ def test_reactions_that_are_killed_anywhere(cover: Cover) -> None:
     world = drained_world()
     world.effects = Effects()
     world.react().run(interrupted(world))
-    for effects in mishaps(world.effects.count):
+    for effects in mishaps(range(1, world.effects.count + 1)):
         world = drained_world()
         notices = interrupted(world)
         world.effects = effects
@@ -382,7 +376,7 @@ def test_sweeps_that_are_killed_anywhere(cover: Cover) -> None:
     world.expire().run()
     count = world.effects.count
     assert {c.state for c in world.claims()[:2]} == {ClaimState.DRAINING}
-    for effects in mishaps(count):
+    for effects in mishaps(range(1, count + 1)):
         world = at_the_blocks_end()
         world.effects = effects
         with contextlib.suppress(Killed, TransientError):
@@ -410,7 +404,7 @@ def test_collections_that_are_killed_anywhere(cover: Cover) -> None:
     world = littered()
     world.effects = Effects()
     world.collect().run()
-    for effects in mishaps(world.effects.count):
+    for effects in mishaps(range(1, world.effects.count + 1)):
         world = littered()
         world.effects = effects
         with contextlib.suppress(Killed, TransientError):

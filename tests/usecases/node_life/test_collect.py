@@ -20,14 +20,6 @@ from tests.fakes.values import workload
 from tests.usecases.worlds.launch_world import World, on_demand, reserved
 
 
-@pytest.fixture
-def world() -> World:
-    world = World()
-    world.add_reservation("cr-1")
-    world.add_workload(replicas=100)
-    return world
-
-
 def left_over(world: World, name: str, **changes: object) -> Instance:
     """An instance that a launch brought and no claim has: a copy of one that has a claim."""
     (claim,) = world.running(1, on_demand("m5.large"), batch_id=f"b-{name}")

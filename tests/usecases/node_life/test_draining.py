@@ -3,19 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.ports.state import WorkloadRecord
 from tests.usecases.worlds.launch_world import World, on_demand, reserved
-
-
-@pytest.fixture
-def world() -> World:
-    world = World()
-    world.add_reservation("cr-1")
-    world.add_workload(replicas=8)
-    return world
 
 
 def test_released_by_all_means_terminated_at_once(world: World) -> None:

@@ -18,14 +18,6 @@ from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.add_reservation("cr-1")
-    world.add_workload(replicas=100)
-    return world
-
-
-@pytest.fixture
 def end(world: World) -> datetime:
     end = world.clock.now() + timedelta(days=1)
     world.add_block(end)

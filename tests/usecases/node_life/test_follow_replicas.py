@@ -14,7 +14,7 @@ from shared.manifests.parsing.problems import ManifestError
 from shared.manifests.reports import NodeReport, parse_report
 from shared.ports.errors import UnknownOutcomeError
 from shared.ports.state import WorkloadRecord
-from tests.fakes.effects import Effects, Killed
+from tests.fakes.effects import Effects, Killed, mishaps
 from tests.usecases.worlds.launch_world import World, reserved
 
 KEY = "research/train"
@@ -23,6 +23,7 @@ TRAIN = {"namespace": "research", "name": "train"}
 
 @pytest.fixture
 def world() -> World:
+    """Two replicas, so that two nodes hold all of them."""
     world = World()
     world.add_reservation("cr-1")
     world.add_workload(replicas=2)
@@ -177,18 +178,13 @@ def test_killed_at_each_step_nothing_is_lost_or_doubled(*, draining: bool) -> No
     whole = Effects()
     played(whole)
     assert "finish_replicas" in whole.log
-    numbers = range(1, whole.count + 1)
-    for effects in (*map(_killed_before, numbers), *(Effects(lose_answer_of=number) for number in numbers)):
+    for effects in mishaps(range(1, whole.count + 1)):
         world = played(effects)
         record = world.state.workload_rows[KEY]
         assert (record.placed_count, record.finished_count, record.pending_count) == (1, 1, 0)
         assert world.bus.of("Replica Finished")
         states = [claim.state for claim in world.claims()]
         assert states == [ClaimState.TERMINATING if draining else ClaimState.RUNNING, ClaimState.RUNNING]
-
-
-def _killed_before(number: int) -> Effects:
-    return Effects(kill_before=number)
 
 
 def gangs(world: World) -> list[dict[str, Any] | None]:

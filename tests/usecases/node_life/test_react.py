@@ -22,32 +22,20 @@ from tests.fakes.effects import Effects, Killed
 from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
 
 
-@pytest.fixture
-def world() -> World:
-    world = World()
-    world.add_reservation("cr-1")
-    world.add_workload(replicas=500)
-    return world
-
-
 def about(world: World, claim: NodeClaim, kind: NoticeKind, due_at: datetime | None = None) -> Notice:
     assert claim.instance_id is not None
     return Notice(kind, world.clock.now(), (claim.instance_id,), due_at=due_at)
-
-
-def now_of(world: World, claim: NodeClaim) -> NodeClaim:
-    return world.state.claim_rows[claim.id]
 
 
 def test_running_is_believed_when_ec2_confirms_it(world: World) -> None:
     world.launch().run(world.plan(1, reserved()))
     claim = world.claims()[0]
     world.react().run([about(world, claim, NoticeKind.STATE_CHANGED)])
-    assert now_of(world, claim).state is ClaimState.LAUNCHED  # EC2 still says pending
+    assert world.now_of(claim).state is ClaimState.LAUNCHED  # EC2 still says pending
     world.ec2.start_all()
     world.react().run([about(world, claim, NoticeKind.STATE_CHANGED)])
-    assert now_of(world, claim).state is ClaimState.RUNNING
-    assert now_of(world, claim).running_at == world.clock.now()
+    assert world.now_of(claim).state is ClaimState.RUNNING
+    assert world.now_of(claim).running_at == world.clock.now()
 
 
 def test_a_terminated_instance_returns_its_replicas_once(world: World) -> None:
@@ -56,7 +44,7 @@ def test_a_terminated_instance_returns_its_replicas_once(world: World) -> None:
     notice = about(world, claim, NoticeKind.STATE_CHANGED)
     world.react().run([notice, notice])
     world.react().run([notice])
-    assert now_of(world, claim).state is ClaimState.TERMINATED
+    assert world.now_of(claim).state is ClaimState.TERMINATED
     assert world.placed() == 0
     assert len(world.bus.of("Node Terminated")) == 1
     assert world.queue.wake_ups
@@ -68,14 +56,14 @@ def test_late_and_reordered_events_never_move_a_claim_backwards(world: World) ->
     world.react().run([about(world, claim, NoticeKind.STATE_CHANGED)])
     world.ec2.change(claim.instance_id or "", state="running")  # a view that lags
     world.react().run([about(world, claim, NoticeKind.STATE_CHANGED)])
-    assert now_of(world, claim).state is ClaimState.TERMINATED
+    assert world.now_of(claim).state is ClaimState.TERMINATED
 
 
 def test_a_stopped_instance_is_terminated_and_replaced(world: World) -> None:
     (claim,) = world.running(1, reserved())
     world.ec2.change(claim.instance_id or "", state="stopped")
     world.react().run([about(world, claim, NoticeKind.STATE_CHANGED)])
-    assert now_of(world, claim).state is ClaimState.TERMINATING
+    assert world.now_of(claim).state is ClaimState.TERMINATING
     assert world.ec2.terminate_calls == [(claim.instance_id,)]
     assert world.placed() == 0
 
@@ -83,7 +71,7 @@ def test_a_stopped_instance_is_terminated_and_replaced(world: World) -> None:
 def test_a_spot_warning_rests_the_offering_and_drains_for_two_minutes(world: World) -> None:
     (claim,) = world.running(1, spot("m5.large"))
     world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION)])
-    drained = now_of(world, claim)
+    drained = world.now_of(claim)
     assert drained.state is ClaimState.DRAINING
     assert drained.drain is not None
     assert drained.drain.reason is DrainReason.INTERRUPTION
@@ -97,7 +85,7 @@ def test_a_spot_warning_rests_the_offering_and_drains_for_two_minutes(world: Wor
 def test_a_forged_spot_warning_about_an_on_demand_instance_changes_nothing(world: World) -> None:
     (claim,) = world.running(1, on_demand("m5.large"))
     world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION)])
-    assert now_of(world, claim).state is ClaimState.RUNNING
+    assert world.now_of(claim).state is ClaimState.RUNNING
     assert not world.state.offerings.list_unavailable(world.clock.now())
 
 
@@ -107,7 +95,7 @@ def test_a_reservation_warning_zeroes_that_reservation_and_drains(world: World) 
     world.clock.advance(seconds=5)
     due_at = world.clock.now() + timedelta(seconds=110)
     world.react().run([about(world, claim, NoticeKind.RESERVATION_INTERRUPTION, due_at)])
-    drain = now_of(world, claim).drain
+    drain = world.now_of(claim).drain
     assert drain is not None
     assert drain.deadline == due_at
     assert world.free_units("cr-int") <= 0  # S-83
@@ -118,7 +106,7 @@ def test_scheduled_maintenance_drains_with_the_usual_grace(world: World) -> None
     (claim,) = world.running(1, reserved())
     due_at = world.clock.now() + timedelta(days=7)
     world.react().run([about(world, claim, NoticeKind.SCHEDULED_CHANGE, due_at)])
-    drain = now_of(world, claim).drain
+    drain = world.now_of(claim).drain
     assert drain is not None
     assert drain.deadline == world.clock.now() + timedelta(minutes=15)
 
@@ -130,7 +118,7 @@ def test_scheduled_maintenance_drains_with_the_usual_grace(world: World) -> None
 def test_rebalance_recommendations_follow_the_policy(world: World, policy: RebalancePolicy, state: ClaimState) -> None:
     (claim,) = world.running(1, spot("m5.large"))
     world.react(policy).run([about(world, claim, NoticeKind.REBALANCE)])
-    assert now_of(world, claim).state is state
+    assert world.now_of(claim).state is state
 
 
 def test_a_warning_that_arrives_too_late_is_dropped(world: World) -> None:
@@ -138,7 +126,7 @@ def test_a_warning_that_arrives_too_late_is_dropped(world: World) -> None:
     notice = about(world, claim, NoticeKind.SPOT_INTERRUPTION)
     world.clock.advance(minutes=16)
     world.react().run([notice])
-    assert now_of(world, claim).state is ClaimState.RUNNING
+    assert world.now_of(claim).state is ClaimState.RUNNING
 
 
 def test_instances_of_others_are_counted_and_left_alone(world: World) -> None:
@@ -188,7 +176,7 @@ def test_a_batch_is_through_although_starts_cannot_be_read(world: World, monkeyp
     monkeypatch.setattr(world.ec2, "list_visible", refused)
     due = Notice(NoticeKind.RESERVATION_DUE, world.clock.now(), reservation_ids=("cr-new",))
     assert world.react().run([due, about(world, claim, NoticeKind.SPOT_INTERRUPTION)]).unread_count == 1
-    assert now_of(world, claim).state is ClaimState.DRAINING
+    assert world.now_of(claim).state is ClaimState.DRAINING
 
 
 class Lookups:
@@ -221,7 +209,7 @@ def test_claims_are_read_by_the_tags_of_their_instances(world: World) -> None:
     react = replace(world.react(), claims=cast("Any", lookups))
     warned = (tagged, untagged, lying)
     report = react.run([about(world, claim, NoticeKind.SPOT_INTERRUPTION) for claim in warned])
-    assert [now_of(world, claim).state for claim in warned] == [ClaimState.DRAINING] * 3
+    assert [world.now_of(claim).state for claim in warned] == [ClaimState.DRAINING] * 3
     assert (report.drained_count, report.foreign_count) == (3, 0)
     assert set(lookups.by_instance) == {untagged.instance_id, lying.instance_id}
 
@@ -242,9 +230,9 @@ def test_a_batch_that_dies_half_written_loses_and_doubles_nothing_when_it_comes_
             replace(dying, draining=replace(dying.draining, claims=claims), life=_with(dying, claims)).run(notices)
     for _ in range(2):
         assert not world.react().run(notices).failed_instance_ids
-    assert [now_of(world, claim).state for claim in gone] == [ClaimState.TERMINATED] * 10
-    assert [now_of(world, claim).state for claim in stopped] == [ClaimState.TERMINATING] * 10
-    assert [now_of(world, claim).state for claim in interrupted] == [ClaimState.DRAINING] * 20
+    assert [world.now_of(claim).state for claim in gone] == [ClaimState.TERMINATED] * 10
+    assert [world.now_of(claim).state for claim in stopped] == [ClaimState.TERMINATING] * 10
+    assert [world.now_of(claim).state for claim in interrupted] == [ClaimState.DRAINING] * 20
     assert world.placed() == 0
     told = {event["drainId"] for event in world.bus.of("Node Draining")}
     assert len(told) == 20
@@ -269,7 +257,7 @@ def test_a_hundred_warnings_are_one_reading(world: World) -> None:
     claims = [c for n in range(10) for c in world.running(10, spot("m5.large"), batch_id=f"b-{n}")]
     before = world.ec2.describe_count
     world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION) for claim in claims])
-    assert {now_of(world, claim).state for claim in claims} == {ClaimState.DRAINING}  # S-79
+    assert {world.now_of(claim).state for claim in claims} == {ClaimState.DRAINING}  # S-79
     assert world.ec2.describe_count - before == 1
 
 
@@ -284,7 +272,7 @@ def test_what_many_warnings_say_about_capacity_is_written_once_and_before_any_dr
     world.react().run([*notices, *notices])
     assert world.effects.log[:3] == ["mark_unavailable", "mark_exhausted", "publish"]
     assert world.effects.log.count("mark_unavailable") + world.effects.log.count("mark_exhausted") == 2
-    assert {now_of(world, claim).state for claim in (*bought, *lent)} == {ClaimState.DRAINING}
+    assert {world.now_of(claim).state for claim in (*bought, *lent)} == {ClaimState.DRAINING}
     assert world.free_units("cr-int") <= 0
     assert spot("m5.large") in world.state.offerings.list_unavailable(world.clock.now())
 
@@ -296,7 +284,7 @@ def test_stopped_and_stuck_nodes_of_a_batch_are_terminated_in_one_call(world: Wo
     world.clock.advance(minutes=16)
     world.ec2.change(stopped.instance_id or "", state="stopped")
     world.react().run([about(world, claim, NoticeKind.STATE_CHANGED) for claim in (stopped, stuck)])
-    assert [now_of(world, claim).failure for claim in (stopped, stuck)] == ["InstanceStopped", "InstanceNeverStarted"]
+    assert [world.now_of(claim).failure for claim in (stopped, stuck)] == ["InstanceStopped", "InstanceNeverStarted"]
     assert len(world.ec2.terminate_calls) == 1
     assert world.ec2.live() == []
 
@@ -314,8 +302,8 @@ def test_a_batch_ends_stopped_nodes_and_drains_that_are_over_in_one_call(world: 
     (gone, stopped, due), notices = several_that_go(world)
     react = world.react()
     assert react.run(notices).drained_count == 1
-    assert now_of(world, gone).state is ClaimState.TERMINATED
-    assert [now_of(world, claim).state for claim in (stopped, due)] == [ClaimState.TERMINATING] * 2
+    assert world.now_of(gone).state is ClaimState.TERMINATED
+    assert [world.now_of(claim).state for claim in (stopped, due)] == [ClaimState.TERMINATING] * 2
     assert world.ec2.terminate_calls == [tuple(sorted([stopped.instance_id or "", due.instance_id or ""]))]
     react.run(notices)
     assert len(world.ec2.terminate_calls) == 1, "they are on their way"
@@ -331,7 +319,7 @@ def test_a_batch_that_fails_half_way_ends_what_it_committed_and_nothing_else(wor
     policy: Any = SimpleNamespace(node_pool=throttled)  # what drains are begun with
     with pytest.raises(ThrottledError):
         replace(react, draining=replace(react.draining, policy=policy)).run(notices)
-    assert [now_of(world, it).state for it in (stopped, due)] == [ClaimState.TERMINATING, ClaimState.RUNNING]
+    assert [world.now_of(it).state for it in (stopped, due)] == [ClaimState.TERMINATING, ClaimState.RUNNING]
     react.run(notices)
     assert world.ec2.terminate_calls == [(stopped.instance_id,), (due.instance_id,)]
 
@@ -340,7 +328,7 @@ def test_what_ec2_refuses_to_end_for_a_batch_the_sweep_asks_for_and_reports(worl
     (_, stopped, due), notices = several_that_go(world)
     world.ec2.protected.add(stopped.instance_id or "")
     world.react().run(notices)
-    assert [now_of(world, claim).state for claim in (stopped, due)] == [ClaimState.TERMINATING] * 2
+    assert [world.now_of(claim).state for claim in (stopped, due)] == [ClaimState.TERMINATING] * 2
     assert world.expire().run().refused == {stopped.instance_id: "OperationNotPermitted"}
 
 
@@ -361,7 +349,7 @@ def test_the_warning_that_a_block_expires_starts_its_drain(world: World) -> None
     world.clock.set(end - timedelta(minutes=40))
     notice = Notice(NoticeKind.RESERVATION_CHANGED, world.clock.now(), reservation_ids=("cr-block",))
     world.react().run([notice])
-    drain = now_of(world, claim).drain
+    drain = world.now_of(claim).drain
     assert drain is not None
     assert drain.reason is DrainReason.CAPACITY_BLOCK_ENDING
     assert drain.deadline == end - timedelta(minutes=32)
@@ -390,7 +378,7 @@ def test_an_instance_whose_reservation_is_gone_becomes_on_demand_with_all_its_la
     (claim,) = world.running(1, reserved())
     world.ec2.change(claim.instance_id or "", capacity_reservation_id=None)
     world.expire().run()
-    after = now_of(world, claim)
+    after = world.now_of(claim)
     assert after.offering == on_demand("p5.48xlarge")
     assert after.labels[labels.CAPACITY_TYPE] == "on-demand"
     assert not labels.RESERVATION_LABELS & after.labels.keys()  # upstream forgets one
@@ -404,7 +392,7 @@ def test_an_instance_that_ec2_put_into_a_selected_reservation_is_promoted(world:
     (claim,) = world.running(1, on_demand("p5.48xlarge"))
     world.ec2.change(claim.instance_id or "", capacity_reservation_id="cr-1")
     world.expire().run()
-    after = now_of(world, claim)
+    after = world.now_of(claim)
     assert after.offering == reserved()
     wanted = reservation_labels(world.state.reservation_rows["cr-1"].reservation)
     assert wanted.keys() <= after.labels.keys()
@@ -421,7 +409,7 @@ def test_an_instance_that_slides_within_a_group_keeps_its_price_and_changes_its_
     world.expire().run()
     world.ec2.change(claim.instance_id or "", capacity_reservation_id="cr-block")
     world.expire().run()
-    after = now_of(world, claim)
+    after = world.now_of(claim)
     assert after.offering == reserved("cr-block")
     assert after.labels[labels.CAPACITY_RESERVATION_ID] == "cr-block"
     assert after.drain_at is None
@@ -433,7 +421,7 @@ def test_an_instance_in_an_open_reservation_that_nobody_selected_stays_on_demand
     (claim,) = world.running(1, on_demand("p5.48xlarge"))
     world.ec2.change(claim.instance_id or "", capacity_reservation_id="cr-of-somebody")
     world.expire().run()
-    assert now_of(world, claim).offering == on_demand("p5.48xlarge")  # S-61
+    assert world.now_of(claim).offering == on_demand("p5.48xlarge")  # S-61
     assert world.bus.of("Node Capacity Type Changed") == []
 
 
@@ -442,7 +430,7 @@ def test_a_claim_keeps_the_reservation_that_its_class_stopped_selecting(world: W
     node_class = world.policy.classes["default"]
     world.policy.classes["default"] = replace(node_class, status=replace(node_class.status, reservation_ids=()))
     world.expire().run()
-    assert now_of(world, claim).offering == reserved()  # S-70: unchanged while EC2 shows it; drift decides
+    assert world.now_of(claim).offering == reserved()  # S-70: unchanged while EC2 shows it; drift decides
     assert claim.offering.capacity_type is CapacityType.RESERVED
 
 
@@ -480,5 +468,5 @@ def test_with_policy_report_maintenance_that_an_event_tells_of_touches_nothing(w
 
     world.react(instance_status=InstanceStatusPolicy.REPORT).run([notice])
 
-    assert now_of(world, claim).state is ClaimState.RUNNING
+    assert world.now_of(claim).state is ClaimState.RUNNING
     assert world.bus.of("Node Draining") == []

@@ -274,6 +274,9 @@ class World:
     def claims(self) -> Sequence[NodeClaim]:
         return [claim for _, claim in sorted(self.state.claim_rows.items())]
 
+    def now_of(self, claim: NodeClaim) -> NodeClaim:
+        return self.state.claim_rows[claim.id]
+
     def placed(self, key: str = "research/train") -> int:
         return self.state.workload_rows[key].placed_count
 

@@ -55,9 +55,6 @@ class LiveWorld(World):
         notices = [parse_notice(json.loads(json.dumps(event))) for event in sent]
         return [notice for notice in notices if notice is not None]
 
-    def now_of(self, claim: NodeClaim) -> NodeClaim:
-        return self.state.claim_rows[claim.id]
-
 
 class _Ec2:
     """All EC2 ports of the emulation in one, as the fake has them."""
