@@ -22,7 +22,7 @@ from tests.fakes.system import ManualClock
 from tests.manifests.kinds import valid
 from tests.manifests.test_fuzz import mutated
 from tests.usecases.demand.test_intake import World
-from tests.usecases.policy.test_apply_policy import Bus
+from tests.usecases.worlds.policies import Bus
 
 RULES = DemandRules(frozenset({"pool"}))
 

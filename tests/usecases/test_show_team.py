@@ -17,7 +17,7 @@ from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.fakes.stores.state import MemoryState
 from tests.fakes.system import START, ManualClock
 from tests.fakes.values import node_claim, reservation, workload_record
-from tests.usecases.policy.test_apply_policy import applier
+from tests.usecases.worlds.policies import applier
 
 
 def team(name: str, nominal: int) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from tests.fakes.stores.history import MemoryHistory
 from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.fakes.system import ManualClock
 from tests.reservoir.ask.report_world import EVIL, PRICE, SINCE, UNTIL, events, samples
-from tests.usecases.policy.test_apply_policy import applier
 from tests.usecases.test_show_team import team
+from tests.usecases.worlds.policies import applier
 
 HOUR_S = 3600
 

@@ -32,8 +32,8 @@ from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.fakes.stores.state import MemoryNodeClaims, MemoryOfferings, MemoryReservations, MemoryState, MemoryWorkloads
 from tests.fakes.system import START, InTurn, ManualClock
 from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation
-from tests.usecases.policy.test_apply_policy import Bus, node_class, pool
 from tests.usecases.worlds.planning_world import node_class_manifest
+from tests.usecases.worlds.policies import Bus, node_class, pool
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 POLICY = str(EXAMPLES / "policy")

@@ -14,7 +14,7 @@ from shared.usecases.policy.apply_policy import Outcome
 from shared.usecases.policy.policy_objects import policy_of
 from tests.fakes.principals import MemoryPrincipals
 from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.usecases.policy.test_apply_policy import applier
+from tests.usecases.worlds.policies import applier
 
 ROLE = "arn:aws:iam::123456789012:role/front-end"
 

@@ -8,7 +8,7 @@ from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY, REMOV
 from shared.ports.errors import AccessDeniedError
 from shared.usecases.policy.deploy_policy import APPLIED, NOT_APPLIED, DeployPolicy
 from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.usecases.policy.test_apply_policy import applier, files, node_class, pool
+from tests.usecases.worlds.policies import applier, files, node_class, pool
 
 
 def properties(*texts: str, removed: Sequence[str] = ()) -> dict[str, Any]:
@@ -27,11 +27,6 @@ def update(before: list[str], after: list[str], removed: Sequence[str] = ()) -> 
         "ResourceProperties": properties(*after, removed=removed),
         "OldResourceProperties": properties(*before),
     }
-
-
-@pytest.fixture
-def store() -> MemoryPolicyStore:
-    return MemoryPolicyStore()
 
 
 @pytest.fixture
