@@ -16,6 +16,7 @@ from shared.names import Function, function_name
 from tests.deployed.story.people import Person, refusal
 from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.story.world import World
+from tests.fakes.manifests import team_manifest
 
 pytestmark = pytest.mark.embedded
 
@@ -214,8 +215,7 @@ def test_an_operator_looks_at_dead_letters_and_sends_them_again(world: World) ->
 
 def test_a_principal_of_a_team_operates_for_its_namespaces_alone(world: World, pool: str, tmp_path: Path) -> None:
     guest = Person(world, managed=("Viewer", "Sender", "Operator"))
-    spec = {"namespaces": ["guests"], "principals": [guest.arn]}
-    team = {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": "guests"}, "spec": spec}
+    team = team_manifest("guests", namespaces=["guests"], principals=[guest.arn])
     world.apply(write_manifests(tmp_path, [team]))
     foreign = story_workload("foreign", 1, "1500m", nodeSelector={"karpenter.sh/nodepool": pool})
     owned = {**foreign, "metadata": {"namespace": "guests", "name": "owned"}}

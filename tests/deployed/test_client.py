@@ -23,6 +23,7 @@ from shared.names import EVENT_BUS, Queue
 from tests.deployed.story.endpoints import Endpoint
 from tests.deployed.story.people import Person, refusal
 from tests.deployed.story.world import LIMIT_S, World
+from tests.fakes.manifests import workload_manifest
 
 pytestmark = pytest.mark.embedded
 
@@ -108,12 +109,7 @@ def run(world: World, person: Person, example: str, *arguments: str) -> str:
 
 
 def workload(name: str, replicas: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "reservoir/v1",
-        "kind": "Workload",
-        "metadata": {"namespace": "ci", "name": name},
-        "spec": {"replicas": replicas, "resources": {"requests": {"cpu": "3", "memory": "4Gi"}}},
-    }
+    return workload_manifest(f"ci/{name}", replicas, {"cpu": "3", "memory": "4Gi"})
 
 
 @pytest.mark.parametrize("example", sorted((EXAMPLES / "client").glob("*.py")), ids=lambda path: path.name)

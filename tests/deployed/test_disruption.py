@@ -15,6 +15,7 @@ from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
 from shared.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function, Queue, Table
 from tests.deployed.story.policies import one_type_pool, write_manifests
 from tests.deployed.story.world import World
+from tests.fakes.manifests import workload_manifest
 from tests.fakes.system import InTurn
 
 pytestmark = pytest.mark.embedded
@@ -55,17 +56,8 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def workload(name: str, story: str, replicas: int = 1, **spec: Any) -> dict[str, Any]:
     """Replicas that fill a node each, on the pool of a story."""
-    return {
-        "apiVersion": "reservoir/v1",
-        "kind": "Workload",
-        "metadata": {"namespace": "disruption", "name": name, "generation": 1},
-        "spec": {
-            "replicas": replicas,
-            "resources": {"requests": {"cpu": "6", "memory": "10Gi"}},
-            "nodeSelector": {"story": story, "topology.kubernetes.io/zone": ZONE},
-            **spec,
-        },
-    }
+    requests, where = {"cpu": "6", "memory": "10Gi"}, {"story": story, "topology.kubernetes.io/zone": ZONE}
+    return workload_manifest(f"disruption/{name}", replicas, requests, generation=1, nodeSelector=where, **spec)
 
 
 def live(seen: Observed, instance_type: str, *states: str) -> list[Any]:

@@ -24,6 +24,7 @@ from shared.names import (
     Queue,
 )
 from tests.deployed.story.world import World
+from tests.fakes.manifests import workload_manifest
 
 pytestmark = pytest.mark.embedded
 
@@ -157,9 +158,8 @@ def test_conditions_say_what_was_found_and_what_is_missing(world: World) -> None
 
 
 def workload(name: str, **spec: Any) -> dict[str, Any]:
-    wanted = {"replicas": 1, "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}, **spec}
-    metadata = {"namespace": "story", "name": name, "generation": 1}
-    return {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata, "spec": wanted}
+    usual = workload_manifest(f"story/{name}", 1, {"cpu": "1", "memory": "1Gi"}, generation=1)
+    return {**usual, "spec": {**usual["spec"], **spec}}
 
 
 def submit(name: str, **spec: Any) -> str:

@@ -18,6 +18,7 @@ from shared import names
 from shared.names import DEPLOYMENT, Function
 from tests.deployed.story.policies import one_type_pool, write_manifests
 from tests.deployed.story.world import World
+from tests.fakes.manifests import workload_manifest
 
 pytestmark = pytest.mark.embedded
 
@@ -49,19 +50,11 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def submit(world: World, name: str, story: str, replicas: int = 1, **spec: Any) -> str:
     """Ask for replicas that fill a node each, on the pool of a story; return the workload's key."""
-    body = {
-        "apiVersion": "reservoir/v1",
-        "kind": "Workload",
-        "metadata": {"namespace": "launch", "name": name, "generation": 1},
-        "spec": {
-            "replicas": replicas,
-            "resources": {"requests": {"cpu": "6", "memory": "10Gi"}},
-            "nodeSelector": {"story": story, "topology.kubernetes.io/zone": ZONE},
-            **spec,
-        },
-    }
+    key, requests = f"launch/{name}", {"cpu": "6", "memory": "10Gi"}
+    where = {"story": story, "topology.kubernetes.io/zone": ZONE}
+    body = workload_manifest(key, replicas, requests, generation=1, nodeSelector=where, **spec)
     world.send({"action": "submit", "workload": body})
-    return f"launch/{name}"
+    return key
 
 
 def withdraw(world: World, key: str) -> None:

@@ -16,6 +16,7 @@ from embedded.reservoir.example import EXAMPLES
 from shared.names import Table
 from tests.deployed.story.people import Person
 from tests.deployed.story.world import World
+from tests.fakes.manifests import workload_manifest
 
 pytestmark = pytest.mark.embedded
 
@@ -32,12 +33,8 @@ def policy(world: World) -> None:
 
 
 def workload(name: str, replicas: int, generation: int = 1, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "reservoir/v1",
-        "kind": "Workload",
-        "metadata": {"namespace": "story", "name": name, "generation": generation},
-        "spec": {"replicas": replicas, "resources": {"requests": {"cpu": "5", "memory": "16Gi"}}, **spec},
-    }
+    requests = {"cpu": "5", "memory": "16Gi"}
+    return workload_manifest(f"story/{name}", replicas, requests, generation=generation, **spec)
 
 
 def submit(world: World, manifest: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from demo.observer import Observed
 from shared.names import DEMAND_DEAD_LETTER_QUEUE, DEPLOYMENT, Function, Queue, Table, function_name
 from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.story.world import World
+from tests.fakes.manifests import team_manifest
 
 pytestmark = pytest.mark.embedded
 
@@ -54,12 +55,7 @@ class Role:
 
 
 def team(*principals: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "reservoir/v1",
-        "kind": "Team",
-        "metadata": {"name": "story-tellers"},
-        "spec": {"namespaces": ["story"], "principals": list(principals)},
-    }
+    return team_manifest("story-tellers", namespaces=["story"], principals=list(principals))
 
 
 WORKLOAD: Final = story_workload("teams", 1, "1")
@@ -152,8 +148,7 @@ def test_what_is_known_of_the_team_is_shown(world: World, owner: Role) -> None:
 
 def sharing_team(name: str, nominal: int) -> dict[str, Any]:
     quota = {"capacityReservationSelectorTerms": [{"tags": {"purpose": "lent"}}], "nominalQuota": nominal}
-    spec = {"namespaces": [name], "quotas": [quota], "reclaimWithinCohort": "Any"}
-    return {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec}
+    return team_manifest(name, namespaces=[name], quotas=[quota], reclaimWithinCohort="Any")
 
 
 def of_team(name: str, replicas: int) -> dict[str, Any]:
@@ -209,8 +204,7 @@ def reclaimed(world: World) -> list[dict[str, Any]]:
 
 
 def test_a_month_that_is_nearly_spent_lets_one_node_be_bought(world: World, tmp_path: Path) -> None:
-    spec = {"namespaces": ["payers"], "budget": {"usdPerMonth": "0.15"}}
-    payers = {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": "payers"}, "spec": spec}
+    payers = team_manifest("payers", namespaces=["payers"], budget={"usdPerMonth": "0.15"})
     pool = one_type_pool("bought", "m7i.large", ["on-demand"])  # some 0.10 USD an hour
     world.apply(write_manifests(tmp_path, [*pool, payers]))
     world.discover()
@@ -284,8 +278,7 @@ def record(world: World) -> None:
 
 def amounts_team(name: str) -> dict[str, Any]:
     quota = {"capacityTypes": ["on-demand"], "resource": "cpu", "nominalQuota": "3"}
-    spec = {"namespaces": [name], "cohort": "amounts", "quotas": [quota], "reclaimWithinCohort": "Any"}
-    return {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec}
+    return team_manifest(name, namespaces=[name], cohort="amounts", quotas=[quota], reclaimWithinCohort="Any")
 
 
 def test_an_owner_gets_its_vcpus_back_from_whoever_borrows_them(world: World, tmp_path: Path) -> None:

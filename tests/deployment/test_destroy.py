@@ -20,6 +20,7 @@ from shared.deployment.deployment import read
 from shared.names import OWNER_TAG, Table
 from tests.deployed.story.world import World
 from tests.deployment.embedded_cdk import EmbeddedCdk
+from tests.fakes.manifests import team_manifest, workload_manifest
 
 pytestmark = pytest.mark.embedded
 
@@ -52,19 +53,17 @@ class Fleet:
         self.looks: list[dict[str, Any]] = []  # the claims that were live whenever the destroyer waited
 
     def submit(self, name: str, replicas: int, namespace: str = "story", **spec: Any) -> None:
-        requests = {"resources": {"requests": {"cpu": "1200m", "memory": "4Gi"}}}
-        metadata = {"name": name, "namespace": namespace, "generation": 1}
-        kind = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata}
-        self.world.send({"action": "submit", "workload": {**kind, "spec": {"replicas": replicas, **requests, **spec}}})
+        requests = {"cpu": "1200m", "memory": "4Gi"}
+        workload = workload_manifest(f"{namespace}/{name}", replicas, requests, generation=1, **spec)
+        self.world.send({"action": "submit", "workload": workload})
 
     def give_to_a_team(self, namespace: str) -> None:
         """Let a namespace belong to a Team of which whoever destroys the deployment is no principal."""
         trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
         document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
         role = self.aws.client("iam").create_role(RoleName="owners", AssumeRolePolicyDocument=document)["Role"]
-        spec = {"namespaces": [namespace], "principals": [role["Arn"]]}
         path = self.path.parent / "team.json"
-        team = {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": "owners"}, "spec": spec}
+        team = team_manifest("owners", namespaces=[namespace], principals=[role["Arn"]])
         path.write_text(json.dumps(team))
         self.world.apply(path)
 

@@ -26,6 +26,7 @@ from shared.manifests.parsing.problems import ManifestError
 from shared.names import LEASE_KEY, Function, Table, output_name
 from tests.deployed.story.world import World
 from tests.deployment.embedded_cdk import EmbeddedCdk, delete_stack
+from tests.fakes.manifests import workload_manifest
 
 pytestmark = pytest.mark.embedded
 
@@ -112,13 +113,8 @@ class Recovery:
 
     def submit(self, name: str, replicas: int = 1) -> None:
         """Send work that may only run on the reservation."""
-        spec = {
-            "replicas": replicas,
-            "resources": {"requests": {"cpu": "1200m", "memory": "4Gi"}},
-            "nodeSelector": {"karpenter.sh/capacity-type": "reserved"},
-        }
-        metadata = {"name": name, "namespace": "story", "generation": 1}
-        workload = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata, "spec": spec}
+        requests, where = {"cpu": "1200m", "memory": "4Gi"}, {"karpenter.sh/capacity-type": "reserved"}
+        workload = workload_manifest(f"story/{name}", replicas, requests, generation=1, nodeSelector=where)
         self.world.send({"action": "submit", "workload": workload})
 
     def lose(self, table: Table) -> None:

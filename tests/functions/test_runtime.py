@@ -21,6 +21,7 @@ from shared.runtime.environment import SettingsError
 from shared.runtime.observability import count, observed
 from shared.runtime.settings import REGION, VM_MEMORY_OVERHEAD_PERCENT, Settings
 from shared.usecases.demand.reject_demand import RejectDemand
+from tests.fakes.manifests import workload_manifest
 from tests.fakes.messaging import MemoryBus, MemoryDeadLetters
 
 ENVIRONMENT = {
@@ -154,15 +155,7 @@ def test_a_bug_is_raised_after_the_neighbours_were_served() -> None:
     assert seen == ["bug", "a", "b"]
 
 
-GOOD = {
-    "action": "submit",
-    "workload": {
-        "apiVersion": "reservoir/v1",
-        "kind": "Workload",
-        "metadata": {"name": "train", "namespace": "research"},
-        "spec": {"replicas": 1, "resources": {"requests": {"cpu": "1"}}},
-    },
-}
+GOOD = {"action": "submit", "workload": workload_manifest("research/train", 1, {"cpu": "1"})}
 
 
 def changed(path: str, value: Any) -> str:

@@ -10,6 +10,7 @@ from integrations.slurm.slurm import Slurm, SlurmError
 from shared.core.model.node_claim import ClaimState, DrainReason
 from shared.core.model.snapshot import PlacedReplicas
 from shared.manifests.events import NodeDraining
+from tests.fakes.manifests import workload_manifest
 from tests.fakes.values import node_claim
 from tests.reservoir.client.test_client import draining
 from tests.reservoir.client.world import Deployment
@@ -60,14 +61,7 @@ class World:
         )
 
     def give(self, claim_id: str = "nc-1") -> None:
-        self.nodes.client.submit(
-            {
-                "apiVersion": "reservoir/v1",
-                "kind": "Workload",
-                "metadata": {"namespace": "slurm", "name": "train-1"},
-                "spec": {"resources": {"requests": {"cpu": "4"}}, "replicas": 1},
-            }
-        )
+        self.nodes.client.submit(workload_manifest("slurm/train-1", 1, {"cpu": "4"}))
         rows = self.deployment.state.workload_rows
         rows[KEY] = replace(rows[KEY], placed_count=1)
         claim = node_claim(claim_id, placements=(PlacedReplicas(KEY, 1),), state=ClaimState.RUNNING, instance_id="i-1")

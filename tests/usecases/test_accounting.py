@@ -19,6 +19,7 @@ from shared.manifests.team_events import TeamOverBudget, TeamShareTold
 from shared.usecases.accounting.keep_accounts import KeepAccounts
 from shared.usecases.accounting.monthly_budgets import MonthlyBudgets
 from shared.usecases.accounting.tell_teams import TellTeams
+from tests.fakes.manifests import team_manifest
 from tests.fakes.stores.accounts import MemoryAccounts
 from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.fakes.stores.state import MemoryState
@@ -39,10 +40,7 @@ class World:
     def __init__(self, **budget: str) -> None:
         self.clock = ManualClock()
         self.state, self.store, self.accounts = MemoryState(self.clock), MemoryPolicyStore(), MemoryAccounts()
-        spec: dict[str, Any] = {"namespaces": ["audio"]}
-        if budget:
-            spec["budget"] = budget
-        self.apply({"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": "audio"}, "spec": spec})
+        self.apply(team_manifest("audio", namespaces=["audio"], **({"budget": budget} if budget else {})))
         self.told: list[Event] = []
         self.keep = KeepAccounts(self.accounts, self.state.node_claims, self.store, self.clock)
 
@@ -170,14 +168,7 @@ def test_namespaces_keep_the_team_that_they_had() -> None:
     world.clock.advance(hours=1)
     world.end(claim)
     world.keep.sweep()
-    world.apply(
-        {
-            "apiVersion": "reservoir/v1",
-            "kind": "Team",
-            "metadata": {"name": "audio"},
-            "spec": {"namespaces": ["elsewhere"]},
-        }
-    )
+    world.apply(team_manifest("audio", namespaces=["elsewhere"]))
     assert {account.team for account in world.accounts.accounts(DAY[:7])} == {"audio"}
 
 
@@ -260,8 +251,7 @@ def test_a_team_is_told_what_it_requests_of_what_it_has_a_quota_for() -> None:
     world = World()
     quota = {"capacityTypes": [BOUGHT.value], "resource": "cpu"}
     for name, nominal in (("audio", "4"), ("vision", "8")):
-        spec = {"namespaces": [name], "quotas": [{**quota, "nominalQuota": nominal}]}
-        world.apply({"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec})
+        world.apply(team_manifest(name, namespaces=[name], quotas=[{**quota, "nominalQuota": nominal}]))
     record = workload_record(namespace="audio", name="job", requests=Resources.of({"cpu": 6_000}))
     world.state.workload_rows[record.key] = record
     world.node()

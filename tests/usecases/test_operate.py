@@ -18,6 +18,7 @@ from shared.ports.system import Sender
 from shared.runtime.composition.operate import operate_from
 from shared.usecases.demand.intake import submitted
 from tests.fakes.effects import Effects, Killed, mishaps
+from tests.fakes.manifests import team_manifest
 from tests.fakes.system import START
 from tests.fakes.values import workload
 from tests.strategies import dear
@@ -369,8 +370,7 @@ def test_a_generation_that_others_keep_changing_is_not_reset(world: DisruptWorld
 
 def own(world: DisruptWorld, name: str, namespace: str, *principals: str) -> None:
     """Let a Team have a namespace, with principals by their unique ids."""
-    spec = {"namespaces": [namespace], "principals": list(principals)}
-    world.apply({"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec})
+    world.apply(team_manifest(name, namespaces=[namespace], principals=list(principals)))
 
 
 VISION = Sender("arn:aws:sts::123456789012:assumed-role/vision/kim", "AROAVISION0000000000:kim")

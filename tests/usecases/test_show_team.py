@@ -12,6 +12,7 @@ from shared.core.sharing.accounts import AccountLine, Amount, MeterReading
 from shared.ports.policy import PolicyKind
 from shared.ports.state import ReservationRecord
 from shared.usecases.policy.show_policy import ShowPolicy
+from tests.fakes.manifests import team_manifest
 from tests.fakes.stores.accounts import MemoryAccounts
 from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.fakes.stores.state import MemoryState
@@ -22,8 +23,7 @@ from tests.usecases.worlds.policies import applier
 
 def team(name: str, nominal: int) -> dict[str, Any]:
     quota = {"capacityReservationSelectorTerms": [{"tags": {"purpose": "training"}}], "nominalQuota": nominal}
-    spec = {"namespaces": [name], "quotas": [quota]}
-    return {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec}
+    return team_manifest(name, namespaces=[name], quotas=[quota])
 
 
 def test_a_team_shows_what_it_owns_uses_borrows_and_has_lent() -> None:

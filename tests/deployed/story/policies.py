@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from embedded.reservoir import IMAGE_PARAMETER, NETWORK_TAG, NODE_ROLE
+from tests.fakes.manifests import workload_manifest
 
 
 def one_type_pool(
@@ -56,17 +57,8 @@ def one_type_pool(
 
 def story_workload(name: str, replicas: int, cpu: str, **spec: Any) -> dict[str, Any]:
     """Return a workload for the nodes of the pool of that name."""
-    return {
-        "apiVersion": "reservoir/v1",
-        "kind": "Workload",
-        "metadata": {"namespace": "story", "name": name, "generation": 1},
-        "spec": {
-            "replicas": replicas,
-            "resources": {"requests": {"cpu": cpu}},
-            "nodeSelector": {"story": name},
-            **spec,
-        },
-    }
+    where = {"nodeSelector": {"story": name}, **spec}
+    return workload_manifest(f"story/{name}", replicas, {"cpu": cpu}, generation=1, **where)
 
 
 def write_manifests(folder: Path, manifests: Iterable[Any]) -> Path:

@@ -14,6 +14,7 @@ from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, OLDER_INDEXES_CON
 from shared.names import DEPLOYMENT, Function, Queue, Table, dead_letters_output
 from tests.deployed.story.policies import one_type_pool, write_manifests
 from tests.deployed.story.world import World
+from tests.fakes.manifests import workload_manifest
 
 TYPE: Final = "m7i.2xlarge"
 ZONE: Final = "us-east-1a"
@@ -107,16 +108,8 @@ def assembly_for_both(folder: Path) -> Path:
 
 def workload(name: str, replicas: int, generation: int, cpu: str = FILLS_A_NODE) -> dict[str, Any]:
     """Return a workload for the fleet's pool."""
-    return {
-        "apiVersion": "reservoir/v1",
-        "kind": "Workload",
-        "metadata": {"namespace": NAMESPACE, "name": name, "generation": generation},
-        "spec": {
-            "replicas": replicas,
-            "resources": {"requests": {"cpu": cpu, "memory": "10Gi"}},
-            "nodeSelector": {"story": "kept", "topology.kubernetes.io/zone": ZONE},
-        },
-    }
+    requests, where = {"cpu": cpu, "memory": "10Gi"}, {"story": "kept", "topology.kubernetes.io/zone": ZONE}
+    return workload_manifest(f"{NAMESPACE}/{name}", replicas, requests, generation=generation, nodeSelector=where)
 
 
 def code_of(root: Path) -> bytes:

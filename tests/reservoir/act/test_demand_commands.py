@@ -9,6 +9,7 @@ import yaml
 
 from shared.core.model.node_claim import ClaimState, DrainReason
 from shared.usecases.draining.draining import DrainRequest
+from tests.fakes.manifests import workload_manifest
 from tests.reservoir.acting import Stack, at_a_terminal, stack
 
 __all__ = ["at_a_terminal", "stack"]
@@ -17,11 +18,8 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "workloads"
 
 
 def manifest(name: str = "train", generation: int | None = None, **spec: Any) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": name, "namespace": "research"}
-    if generation is not None:
-        metadata["generation"] = generation
-    spec = {"replicas": 1, "resources": {"requests": {"nvidia.com/gpu": 8}}, **spec}
-    return {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata, "spec": spec}
+    wanted = {"replicas": 1, **spec}
+    return workload_manifest(f"research/{name}", requests={"nvidia.com/gpu": 8}, generation=generation, **wanted)
 
 
 def write(folder: Path, *manifests: dict[str, Any]) -> str:

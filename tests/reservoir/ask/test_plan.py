@@ -22,16 +22,12 @@ from shared.runtime.composition.parts.planning import check, snapshot_gatherer_f
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from shared.usecases.provisioning.solver import Solver
 from tests.core.scheduler.world import NOW
+from tests.fakes.manifests import workload_manifest
 from tests.fakes.values import reservation
 from tests.reservoir.world_stack import WorldStack
 from tests.usecases.worlds.planning_world import PlanningWorld, node_pool_manifest
 
-DEMAND: dict[str, Any] = {
-    "apiVersion": "reservoir/v1",
-    "kind": "Workload",
-    "metadata": {"namespace": "research", "name": "train"},
-    "spec": {"replicas": 3, "resources": {"requests": {"cpu": "90", "nvidia.com/gpu": 8}}},
-}
+DEMAND = workload_manifest("research/train", 3, {"cpu": "90", "nvidia.com/gpu": 8})
 
 
 class Stack(WorldStack[PlanningWorld]):

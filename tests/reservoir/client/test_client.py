@@ -26,6 +26,7 @@ from shared.manifests.events import EVENTS, NodeDraining, NodeTerminated
 from shared.manifests.parsing.problems import ManifestError
 from shared.ports.state import WorkloadRecord
 from shared.usecases.demand.authorise_demand import DemandRules
+from tests.fakes.manifests import workload_manifest
 from tests.fakes.system import START
 from tests.fakes.values import node_claim
 from tests.reservoir.client.world import Deployment
@@ -33,13 +34,8 @@ from tests.reservoir.client.world import Deployment
 KEY = "research/train"
 
 
-def workload(replicas: int = 2, **metadata: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "reservoir/v1",
-        "kind": "Workload",
-        "metadata": {"namespace": "research", "name": "train", **metadata},
-        "spec": {"replicas": replicas, "resources": {"requests": {"cpu": "4"}}},
-    }
+def workload(replicas: int = 2, generation: int | None = None) -> dict[str, Any]:
+    return workload_manifest(KEY, replicas, {"cpu": "4"}, generation=generation)
 
 
 def record(world: Deployment) -> WorkloadRecord:

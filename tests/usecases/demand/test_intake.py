@@ -15,6 +15,7 @@ from shared.manifests.parsing.problems import ManifestError
 from shared.ports.state import WorkloadRecord
 from shared.usecases.demand.authorise_demand import DemandRules
 from shared.usecases.demand.intake import TOMBSTONE_KEPT, Answer, Intake
+from tests.fakes.manifests import workload_manifest
 from tests.fakes.messaging import MemoryBus, MemoryQueue
 from tests.fakes.stores.state import MemoryState
 from tests.fakes.system import START, ManualClock
@@ -53,15 +54,8 @@ class World:
 
 
 def submit(generation: int = 1, replicas: int = 4, **spec: Any) -> dict[str, Any]:
-    return {
-        "action": "submit",
-        "workload": {
-            "apiVersion": "reservoir/v1",
-            "kind": "Workload",
-            "metadata": {"name": "train", "namespace": "research", "generation": generation},
-            "spec": {"replicas": replicas, "resources": {"requests": {"cpu": "90"}}, **spec},
-        },
-    }
+    wanted = workload_manifest(KEY, replicas, {"cpu": "90"}, generation=generation, **spec)
+    return {"action": "submit", "workload": wanted}
 
 
 def withdraw(generation: int = 1) -> dict[str, Any]:

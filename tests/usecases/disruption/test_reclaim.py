@@ -5,6 +5,7 @@ from datetime import timedelta
 from shared.core.disruption.methods.reclaim import units_returning
 from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
 from shared.core.safety.endings import EndingKind
+from tests.fakes.manifests import team_manifest
 from tests.fakes.system import START
 from tests.fakes.values import node_claim
 from tests.usecases.worlds.disrupt_world import DisruptWorld
@@ -50,8 +51,7 @@ class Cohort(DisruptWorld):
         self.add_reservation(total_count=4, tags={"purpose": "lent"})
         for name, nominal in (("audio", 1), ("vision", 2)):
             quota = {"capacityReservationSelectorTerms": [{"tags": {"purpose": "lent"}}], "nominalQuota": nominal}
-            spec = {"namespaces": [name], "reclaimWithinCohort": "Any", "quotas": [quota]}
-            self.apply({"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec})
+            self.apply(team_manifest(name, namespaces=[name], reclaimWithinCohort="Any", quotas=[quota]))
         self.submit("job", namespace="audio", replicas=4, gpus=8)
         self.minutes(2)
         assert self.owners() == ["audio/job"] * 4

@@ -12,6 +12,7 @@ from shared.ports.errors import AccessDeniedError
 from shared.ports.policy import PolicyKind
 from shared.usecases.policy.apply_policy import Outcome
 from shared.usecases.policy.policy_objects import policy_of
+from tests.fakes.manifests import team_manifest
 from tests.fakes.principals import MemoryPrincipals
 from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.usecases.worlds.policies import applier
@@ -20,8 +21,7 @@ ROLE = "arn:aws:iam::123456789012:role/front-end"
 
 
 def team(name: str = "vision", *namespaces: str, principals: tuple[str, ...] = (ROLE,)) -> dict[str, Any]:
-    spec = {"namespaces": list(namespaces) or [name], "principals": list(principals)}
-    return {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec}
+    return team_manifest(name, namespaces=list(namespaces) or [name], principals=list(principals))
 
 
 class World:

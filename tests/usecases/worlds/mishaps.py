@@ -26,6 +26,7 @@ from shared.usecases.demand.intake import Intake
 from shared.usecases.discovery.discover_reservations import DiscoverReservations
 from tests.fakes.discovery import MemoryLaunchEnvironment
 from tests.fakes.ec2 import FakeEc2, _Launched
+from tests.fakes.manifests import workload_manifest
 from tests.fakes.stores.safety import ROLES
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 from tests.usecases.worlds.launch_world import node_class
@@ -148,13 +149,7 @@ class FleetWorld(DisruptWorld):
 
     def send(self, name: str, replicas: int, **spec: Any) -> None:
         """Submit replicas that need a node each."""
-        requests = {"requests": {"nvidia.com/gpu": 8}}
-        workload = {
-            "apiVersion": "reservoir/v1",
-            "kind": "Workload",
-            "metadata": {"namespace": "research", "name": name, "generation": 1},
-            "spec": {"replicas": replicas, "resources": requests, **spec},
-        }
+        workload = workload_manifest(f"research/{name}", replicas, {"nvidia.com/gpu": 8}, generation=1, **spec)
         self.sent.append(SubmitMessage.model_validate({"action": "submit", "workload": workload}))
         self.intake().apply(self.sent[-1], RULES)
 
