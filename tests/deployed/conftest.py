@@ -23,6 +23,12 @@ DEFAULTS: Final[Settings] = {}
 
 
 @pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What all nodes see, as a file system in the network would be."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module")
 def world(
     request: pytest.FixtureRequest, make_once: MakeOnce, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:

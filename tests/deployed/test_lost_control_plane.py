@@ -45,12 +45,6 @@ STORIES = ("steady", "told", "untold")
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What all nodes see, as a file system in the network would be."""
-    return tmp_path_factory.mktemp("shared")
-
-
-@pytest.fixture(scope="module")
 def endpoint(world: World) -> Iterator[Endpoint]:
     """Where nodes reach AWS."""
     with Endpoint(world.aws, "dynamodb", "sqs") as endpoint:

@@ -63,12 +63,6 @@ exec {AGENT}
 """
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What all nodes see, as a file system in the network would be."""
-    return tmp_path_factory.mktemp("shared")
-
-
 @pytest.fixture(scope="module", autouse=True)
 def policy(world: World, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     let_nodes_in(world)

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from reservoir.app import app
 from shared.manifests.answers.operations import OperationRequest, OperationResult
 from shared.manifests.messages import DescribeMessage, parse_demand
 from shared.manifests.parsing.problems import ManifestError
@@ -16,7 +15,7 @@ from shared.runtime.composition.intake import intake_from
 from shared.runtime.composition.operate import operate_from
 from shared.usecases.demand.authorise_demand import DemandRules
 from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.reservoir.world_stack import LaunchWorldStack
+from tests.reservoir.world_stack import LaunchWorldStack, invoke
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 ME = "arn:aws:sts::111122223333:assumed-role/operators/ada"
@@ -69,7 +68,7 @@ class Stack(LaunchWorldStack[DisruptWorld]):
                 continue  # put away with its reason: tests/functions/test_intake_handler.py
 
     def run(self, *arguments: str, given: str | None = None) -> Result:
-        return CliRunner().invoke(app, arguments, input=given, obj=self, env={"COLUMNS": "200", "NO_COLOR": "1"})
+        return invoke(self, *arguments, given=given)
 
     @property
     def messages(self) -> list[dict[str, Any]]:

@@ -3,7 +3,8 @@
 import pytest
 
 from reservoir.app import EXIT_CODES
-from tests.reservoir.policy.test_policy_commands import POLICY, Stack, run
+from tests.reservoir.policy.test_policy_commands import POLICY, Stack
+from tests.reservoir.world_stack import invoke
 
 
 @pytest.mark.parametrize(
@@ -20,10 +21,10 @@ from tests.reservoir.policy.test_policy_commands import POLICY, Stack, run
     ],
 )
 def test_a_command_ends_as_the_page_says(arguments: list[str], code: int) -> None:
-    assert run(Stack(), *arguments).exit_code == code
+    assert invoke(Stack(), *arguments).exit_code == code
     assert code in EXIT_CODES
 
 
 def test_help_tells_the_exit_codes() -> None:
-    told = " ".join(run(Stack(), "--help").stdout.split())
+    told = " ".join(invoke(Stack(), "--help").stdout.split())
     assert [code for code, meaning in EXIT_CODES.items() if f"{code}: {meaning}" not in told] == []

@@ -3,11 +3,19 @@
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from typer.testing import CliRunner, Result
+
+from reservoir.app import app
 from tests.fakes.messaging import MemoryBus
 from tests.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from tests.fakes.stores.state import MemoryDecisions, MemoryNodeClaims, MemoryReservations, MemoryState, MemoryWorkloads
 from tests.fakes.system import ManualClock
 from tests.usecases.worlds.launch_world import World
+
+
+def invoke(stack: object, *arguments: str, given: str | None = None, columns: int = 200) -> Result:
+    """Call the command line on a stack, in a plain terminal of so many columns."""
+    return CliRunner().invoke(app, arguments, input=given, obj=stack, env={"COLUMNS": str(columns), "NO_COLOR": "1"})
 
 
 class _World(Protocol):

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from embedded.client import EmbeddedAws
 from tests.embedded.conftest import Resources, allow, unique
+from tests.embedded.ec2.support import code_of
 
 pytestmark = pytest.mark.embedded
 NOBODY = allow("s3:ListAllMyBuckets")
@@ -33,12 +33,6 @@ class User:
         self._iam.update_access_key(UserName=self._name, AccessKeyId=key, Status="Inactive")
 
 
-def refused(call: Any, code: str) -> None:
-    with pytest.raises(ClientError) as error:
-        call()
-    assert error.value.response["Error"]["Code"] == code
-
-
 def test_a_replaced_policy_counts_at_once(embedded_aws: EmbeddedAws, resources: Resources) -> None:
     user, table = User(embedded_aws, "dynamodb"), resources.table()
 
@@ -47,18 +41,18 @@ def test_a_replaced_policy_counts_at_once(embedded_aws: EmbeddedAws, resources: 
 
     for _ in range(3):
         user.may(NOBODY)
-        refused(scan, "AccessDeniedException")
+        assert code_of(scan) == "AccessDeniedException"
         user.may(allow("dynamodb:Scan"))
         scan()
     user.may(allow("dynamodb:Scan"), {"Effect": "Deny", "Action": "dynamodb:*", "Resource": "*"})
-    refused(scan, "AccessDeniedException")
+    assert code_of(scan) == "AccessDeniedException"
 
 
 def test_a_replaced_policy_counts_at_once_for_ec2(embedded_aws: EmbeddedAws) -> None:
     user = User(embedded_aws, "ec2")
     for _ in range(3):
         user.may(NOBODY)
-        refused(user.client.describe_instances, "UnauthorizedOperation")
+        assert code_of(user.client.describe_instances) == "UnauthorizedOperation"
         user.may(allow("ec2:DescribeInstances"))
         user.client.describe_instances()
 
@@ -68,7 +62,7 @@ def test_a_key_that_is_switched_off_is_refused_at_once(embedded_aws: EmbeddedAws
     user.may(allow("ec2:DescribeInstances"))
     user.client.describe_instances()
     user.inactive_key()
-    refused(user.client.describe_instances, "AuthFailure")
+    assert code_of(user.client.describe_instances) == "AuthFailure"
 
 
 def test_a_policy_of_a_queue_knows_who_calls(embedded_aws: EmbeddedAws, resources: Resources) -> None:
@@ -78,4 +72,4 @@ def test_a_policy_of_a_queue_knows_who_calls(embedded_aws: EmbeddedAws, resource
     deny = {"Effect": "Deny", "Principal": {"AWS": user.arn}, "Action": "sqs:SendMessage", "Resource": "*"}
     url, _ = resources.queue(Policy={"Version": "2012-10-17", "Statement": [deny]})
     other.client.send_message(QueueUrl=url, MessageBody="welcome")
-    refused(lambda: user.client.send_message(QueueUrl=url, MessageBody="unwelcome"), "AccessDenied")
+    assert code_of(lambda: user.client.send_message(QueueUrl=url, MessageBody="unwelcome")) == "AccessDenied"

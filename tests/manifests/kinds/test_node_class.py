@@ -19,11 +19,7 @@ TERMS = "spec.capacityReservationSelectorTerms"
 
 
 def with_spec(**fields: Any) -> dict[str, Any]:
-    """The valid class with fields of its spec set, or removed for None."""
-    manifest = valid.node_class()
-    manifest["spec"].update(fields)
-    manifest["spec"] = {name: value for name, value in manifest["spec"].items() if value is not None}
-    return manifest
+    return valid.with_spec(valid.node_class(), **fields)
 
 
 def errors(manifest: dict[str, Any]) -> set[tuple[str, str]]:

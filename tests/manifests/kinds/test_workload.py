@@ -28,10 +28,7 @@ WEB = LabelSelector((("app", "web"),), (LabelSelectorExpression("tier", LabelSel
 
 
 def with_spec(**fields: Any) -> dict[str, Any]:
-    manifest = valid.workload()
-    manifest["spec"].update(fields)
-    manifest["spec"] = {name: value for name, value in manifest["spec"].items() if value is not None}
-    return manifest
+    return valid.with_spec(valid.workload(), **fields)
 
 
 def errors(manifest: dict[str, Any]) -> set[tuple[str, str]]:

@@ -6,6 +6,12 @@ SELECTOR = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", 
 EXPRESSION = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-west-2a"]}
 
 
+def with_spec(manifest: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """The manifest with fields of its spec set, or removed for None."""
+    spec = {name: value for name, value in {**manifest["spec"], **fields}.items() if value is not None}
+    return {**manifest, "spec": spec}
+
+
 def node_pool() -> dict[str, Any]:
     return {
         "apiVersion": "karpenter.sh/v1",

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from reservoir.app import app
 from reservoir.stack.dead_letters import DeadLetterQueue, dead_letter_queues
 from shared.names import Queue, dead_letters_output, output_name
 from tests.adapters import ministack
+from tests.reservoir.world_stack import invoke
 
 pytestmark = pytest.mark.embedded
 
@@ -40,7 +40,7 @@ class Letters:
         return [message["Body"] for message in found.get("Messages", [])]
 
     def run(self, *arguments: str) -> Result:
-        return CliRunner().invoke(app, ["dlq", *arguments], obj=self, env={"COLUMNS": "200", "NO_COLOR": "1"})
+        return invoke(self, "dlq", *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from reservoir.app import app
 from reservoir.commands.ask.what_if_text import answer_lines
 from shared.core.model.plan import ReasonCode
 from shared.core.model.policy import SchedulingPolicy
@@ -24,7 +23,7 @@ from shared.usecases.provisioning.solver import Solver
 from tests.core.scheduler.world import NOW
 from tests.fakes.manifests import workload_manifest
 from tests.fakes.values import reservation
-from tests.reservoir.world_stack import WorldStack
+from tests.reservoir.world_stack import WorldStack, invoke
 from tests.usecases.worlds.planning_world import PlanningWorld, node_pool_manifest
 
 DEMAND = workload_manifest("research/train", 3, {"cpu": "90", "nvidia.com/gpu": 8})
@@ -56,8 +55,7 @@ def world() -> Iterator[PlanningWorld]:
 def plan(world: PlanningWorld, folder: Path, *arguments: str, given: Any = DEMAND) -> Result:
     path = folder / "demand.yaml"
     path.write_text(yaml.dump(given))
-    arguments = ("plan", "-f", str(path), *arguments)
-    return CliRunner().invoke(app, arguments, obj=Stack(world), env={"COLUMNS": "80", "NO_COLOR": "1"})
+    return invoke(Stack(world), "plan", "-f", str(path), *arguments, columns=80)
 
 
 def test_for_people(world: PlanningWorld, tmp_path: Path) -> None:
@@ -131,7 +129,7 @@ def test_policy_is_no_demand(world: PlanningWorld, tmp_path: Path) -> None:
 
 
 def replay(world: PlanningWorld, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["replay", *arguments], obj=Stack(world), env={"COLUMNS": "80", "NO_COLOR": "1"})
+    return invoke(Stack(world), "replay", *arguments, columns=80)
 
 
 def test_a_replay_is_the_same_to_the_byte(decided: PlanningWorld) -> None:
@@ -201,8 +199,7 @@ def test_alternatives_of_a_workload_that_waits(world: PlanningWorld) -> None:
 
 
 def explain(world: PlanningWorld, *arguments: str) -> Result:
-    environment = {"COLUMNS": "80", "NO_COLOR": "1"}
-    return CliRunner().invoke(app, ["explain", "workload", *arguments], obj=Stack(world), env=environment)
+    return invoke(Stack(world), "explain", "workload", *arguments, columns=80)
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """``reservoir envelope`` and ``reservoir tables`` on a world in memory."""
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from reservoir.app import app
 from shared.core.safety.endings import EndingKind
 from tests.fakes.ec2 import FakeEc2
-from tests.reservoir.world_stack import LaunchWorldStack
+from tests.reservoir.world_stack import LaunchWorldStack, invoke
 from tests.usecases.worlds.launch_world import DEPLOYMENT, World, on_demand
 
 ME = "arn:aws:sts::111122223333:assumed-role/operators/ada"
@@ -37,7 +36,7 @@ def world() -> World:
 
 
 def run(world: World, *arguments: str, given: str | None = None) -> Result:
-    return CliRunner().invoke(app, arguments, input=given, obj=Stack(world), env={"COLUMNS": "200", "NO_COLOR": "1"})
+    return invoke(Stack(world), *arguments, given=given)
 
 
 def test_show_says_what_is_held(world: World) -> None:

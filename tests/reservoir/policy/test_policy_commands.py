@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from reservoir.app import app
 from shared.core.capacity.ledger import Balance
@@ -32,6 +32,7 @@ from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.fakes.stores.state import MemoryNodeClaims, MemoryOfferings, MemoryReservations, MemoryState, MemoryWorkloads
 from tests.fakes.system import START, InTurn, ManualClock
 from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation
+from tests.reservoir.world_stack import invoke
 from tests.usecases.worlds.planning_world import node_class_manifest
 from tests.usecases.worlds.policies import Bus, node_class, pool
 
@@ -92,16 +93,12 @@ def stack() -> Stack:
     return Stack()
 
 
-def run(stack: Stack, *arguments: str, given: str | None = None) -> Result:
-    return CliRunner().invoke(app, arguments, input=given, obj=stack, env={"COLUMNS": "200", "NO_COLOR": "1"})
-
-
 def names(stack: Stack) -> Sequence[str]:
     return [f"{row.kind}/{row.name}" for row in stack.policy.list_all()]
 
 
 def test_apply_a_folder(stack: Stack) -> None:
-    result = run(stack, "apply", "-f", POLICY)
+    result = invoke(stack, "apply", "-f", POLICY)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         "ec2nodeclass/default created",
@@ -110,42 +107,42 @@ def test_apply_a_folder(stack: Stack) -> None:
         "nodepool/gpu-training created",
     ]
     assert (len(stack.publisher.events), stack.publisher.wake_count) == (1, 1)
-    assert "nodepool/default unchanged" in run(stack, "apply", "-f", POLICY).stdout
+    assert "nodepool/default unchanged" in invoke(stack, "apply", "-f", POLICY).stdout
 
 
 def test_apply_standard_input(stack: Stack) -> None:
-    assert run(stack, "apply", "-f", "-", given=node_class()).exit_code == 0
+    assert invoke(stack, "apply", "-f", "-", given=node_class()).exit_code == 0
     assert names(stack) == ["EC2NodeClass/c"]
 
 
 def test_a_dry_run_writes_nothing(stack: Stack) -> None:
-    result = run(stack, "apply", "--dry-run", "-f", POLICY)
+    result = invoke(stack, "apply", "--dry-run", "-f", POLICY)
     assert "nodepool/default created (dry run)" in result.stdout
     assert names(stack) == []
 
 
 def test_nothing_is_not_valid(stack: Stack) -> None:
-    result = run(stack, "validate", "-f", "-", given="# nothing\n")
+    result = invoke(stack, "validate", "-f", "-", given="# nothing\n")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "there is no manifest in what was given" in result.stderr
-    assert run(stack, "apply", "-f", "-", given="").exit_code == 2
+    assert invoke(stack, "apply", "-f", "-", given="").exit_code == 2
 
 
 def test_values_that_the_account_does_not_have_are_doubted(stack: Stack) -> None:
     stack.state.offerings.save_catalogue([fx_type("small")])
     mistyped = pool(requirement="{key: node.kubernetes.io/instance-type, operator: In, values: [smal]}")
-    told = run(stack, "apply", "-f", "-", given=node_class() + "---" + mistyped)
+    told = invoke(stack, "apply", "-f", "-", given=node_class() + "---" + mistyped)
     assert told.exit_code == 0, told.output
     assert (
         "node.kubernetes.io/instance-type 'smal' is not offered in this account and region (did you mean small?)"
         " [unknown-value]"
     ) in told.stderr
     offline = mistyped.replace("[smal]", "[p5.48xlagre]")
-    assert "(did you mean p5.48xlarge?) [unknown-value]" in run(stack, "validate", "-f", "-", given=offline).stderr
+    assert "(did you mean p5.48xlarge?) [unknown-value]" in invoke(stack, "validate", "-f", "-", given=offline).stderr
 
 
 def test_a_dry_run_says_which_nodes_would_drift(stack: Stack) -> None:
-    run(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
+    invoke(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
     (stored,) = (NodePoolManifest.model_validate(row.manifest) for row in stack.policy.list_all() if row.name == "p")
     claim = node_claim(
         "nc-1",
@@ -164,13 +161,13 @@ def test_a_dry_run_says_which_nodes_would_drift(stack: Stack) -> None:
         claim, id="nc-2", offering=bought, price_atto_usd_per_hour=price, lease=None
     )
     tainted = pool().replace("requirements:", "taints: [{key: a, effect: NoSchedule}], requirements:")
-    told = run(stack, "apply", "--dry-run", "-f", "-", given=tainted)
+    told = invoke(stack, "apply", "--dry-run", "-f", "-", given=tainted)
     assert told.exit_code == 0, told.output
     assert [line for line in told.stderr.splitlines() if line.startswith("impact: ")] == [
         "impact: 2 nodes would drift and be replaced: 1 reserved, 1 bought for 0.096 USD an hour",
         "impact: 2 nodes: NodePool p changed",
     ]
-    as_data = run(stack, "apply", "--dry-run", "-o", "json", "-f", "-", given=tainted)
+    as_data = invoke(stack, "apply", "--dry-run", "-o", "json", "-f", "-", given=tainted)
     assert as_data.stderr == ""
     document = json.loads(as_data.stdout)
     assert (document["kind"], document["dryRun"]) == ("Apply", True)
@@ -186,13 +183,13 @@ def test_a_dry_run_says_which_nodes_would_drift(stack: Stack) -> None:
         "assumptions": [],
     }
     other = pool().replace("weight: 7", "weight: 8")
-    assert "impact: no node would drift" in run(stack, "diff", "-f", "-", given=other).stderr
-    assert "impact" not in run(stack, "diff", "-f", "-", given=pool()).stderr
+    assert "impact: no node would drift" in invoke(stack, "diff", "-f", "-", given=other).stderr
+    assert "impact" not in invoke(stack, "diff", "-f", "-", given=pool()).stderr
 
 
 def test_apply_says_everything_that_is_wrong_and_writes_nothing(stack: Stack) -> None:
     given = node_class() + "---" + pool().replace("weight: 7", "wieght: 7").replace("name: p", "name: P")
-    result = run(stack, "apply", "-f", "-", given=given)
+    result = invoke(stack, "apply", "-f", "-", given=given)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
@@ -205,7 +202,7 @@ def test_apply_says_everything_that_is_wrong_and_writes_nothing(stack: Stack) ->
 
 
 def test_apply_warns_on_the_error_stream(stack: Stack) -> None:
-    result = run(stack, "apply", "-f", "-", given=pool())
+    result = invoke(stack, "apply", "-f", "-", given=pool())
     assert result.exit_code == 0
     assert "stdin:7: warning: NodePool/p" in result.stderr
     assert "can never launch because there is no EC2NodeClass c" in result.stderr
@@ -217,45 +214,45 @@ def test_a_lost_race_is_told(stack: Stack) -> None:
         raise ConflictError(["NodePool/p"])
 
     stack.policy.before_commit = overtake
-    result = run(stack, "apply", "-f", "-", given=pool())
+    result = invoke(stack, "apply", "-f", "-", given=pool())
     assert result.exit_code == 2
     assert "somebody else was faster" in result.stderr
 
 
 def test_diff_shows_changes_and_ends_with_one(stack: Stack) -> None:
-    run(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
-    result = run(stack, "diff", "-f", "-", given=pool().replace("weight: 7", "weight: 8"))
+    invoke(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
+    result = invoke(stack, "diff", "-f", "-", given=pool().replace("weight: 7", "weight: 8"))
     assert result.exit_code == 1
     changed = [line for line in result.stdout.splitlines() if line.startswith(("+ ", "- "))]
     assert changed == ["-  weight: 7", "+  weight: 8"]
-    same = run(stack, "diff", "-f", "-", given=pool())
+    same = invoke(stack, "diff", "-f", "-", given=pool())
     assert (same.exit_code, same.stdout) == (0, "")
 
 
 def test_a_default_that_is_spelt_out_is_no_difference(stack: Stack) -> None:
     spelt = pool().replace("  weight: 7", "  weight: 7\n  disruption: {consolidateAfter: 0s}")
-    run(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
-    same = run(stack, "diff", "-f", "-", given=spelt)
+    invoke(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
+    same = invoke(stack, "diff", "-f", "-", given=spelt)
     assert (same.exit_code, same.stdout) == (0, "")
-    assert "nodepool/p unchanged" in run(stack, "apply", "-f", "-", given=spelt).stdout
-    changed = run(stack, "diff", "-f", "-", given=spelt.replace("weight: 7", "weight: 8"))
+    assert "nodepool/p unchanged" in invoke(stack, "apply", "-f", "-", given=spelt).stdout
+    changed = invoke(stack, "diff", "-f", "-", given=spelt.replace("weight: 7", "weight: 8"))
     lines = [line for line in changed.stdout.splitlines() if line.startswith(("+ ", "- "))]
     assert (changed.exit_code, lines) == (1, ["-  weight: 7", "+  weight: 8"])
 
 
 @pytest.mark.parametrize("words", [["nodepool", "p", "q"], ["NodePool/p", "nodepools/q"]])
 def test_delete_by_name(stack: Stack, words: list[str]) -> None:
-    run(stack, "apply", "-f", "-", given="---".join([node_class(), pool("p"), pool("q")]))
-    result = run(stack, "delete", *words)
+    invoke(stack, "apply", "-f", "-", given="---".join([node_class(), pool("p"), pool("q")]))
+    result = invoke(stack, "delete", *words)
     assert result.stdout.splitlines() == ["nodepool/p deleted", "nodepool/q deleted"]
     assert names(stack) == ["EC2NodeClass/c"]
 
 
 def test_delete_says_what_becomes_of_nodes(stack: Stack) -> None:
-    run(stack, "apply", "-f", "-", given="---".join([node_class(), pool("p"), pool("q")]))
+    invoke(stack, "apply", "-f", "-", given="---".join([node_class(), pool("p"), pool("q")]))
     for claim_id in ("nc-1", "nc-2"):
         stack.state.claim_rows[claim_id] = node_claim(claim_id, node_pool_name="p", state=ClaimState.RUNNING)
-    said = run(stack, "delete", "--dry-run", "nodepool", "p", "q").stderr
+    said = invoke(stack, "delete", "--dry-run", "nodepool", "p", "q").stderr
     assert said.splitlines() == [
         "nodepool/p leaves 2 nodes, which are replaced where another pool can and drain, 10% at a time and no"
         " more in an hour than the safety envelope allows: see reservoir explain node"
@@ -263,23 +260,23 @@ def test_delete_says_what_becomes_of_nodes(stack: Stack) -> None:
 
 
 def test_delete_what_files_name(stack: Stack) -> None:
-    run(stack, "apply", "-f", POLICY)
-    assert run(stack, "delete", "--dry-run", "-f", POLICY).exit_code == 0
+    invoke(stack, "apply", "-f", POLICY)
+    assert invoke(stack, "delete", "--dry-run", "-f", POLICY).exit_code == 0
     assert len(names(stack)) == 4
-    assert run(stack, "delete", "-f", POLICY).exit_code == 0
+    assert invoke(stack, "delete", "-f", POLICY).exit_code == 0
     assert names(stack) == []
 
 
 def test_delete_what_does_not_exist_says_so(stack: Stack) -> None:
-    result = run(stack, "delete", "nodepool/p")
+    result = invoke(stack, "delete", "nodepool/p")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nodepool/p does not exist\n")
 
 
 def test_a_misspelt_name_is_answered_with_the_nearest(stack: Stack) -> None:
-    run(stack, "apply", "-f", POLICY)
-    found = run(stack, "get", "nodepool", "gpu-trainin", "-o", "yaml")
+    invoke(stack, "apply", "-f", POLICY)
+    found = invoke(stack, "get", "nodepool", "gpu-trainin", "-o", "yaml")
     assert (found.exit_code, found.stderr) == (2, "nodepool/gpu-trainin does not exist; did you mean gpu-training?\n")
-    gone = run(stack, "delete", "nodepool/gpu-trainin", "nodeclass/nothing-like-it")
+    gone = invoke(stack, "delete", "nodepool/gpu-trainin", "nodeclass/nothing-like-it")
     assert gone.stderr.splitlines() == [
         "nodepool/gpu-trainin does not exist; did you mean gpu-training?",
         "ec2nodeclass/nothing-like-it does not exist",
@@ -298,12 +295,12 @@ def test_a_misspelt_name_is_answered_with_the_nearest(stack: Stack) -> None:
     ],
 )
 def test_wrong_arguments_end_with_a_sentence(stack: Stack, arguments: list[str], message: str) -> None:
-    result = run(stack, *arguments)
+    result = invoke(stack, *arguments)
     assert (result.exit_code, result.stderr) == (2, message + "\n")
 
 
 def test_an_empty_folder_is_no_success(stack: Stack, tmp_path: Path) -> None:
-    result = run(stack, "apply", "-f", str(tmp_path))
+    result = invoke(stack, "apply", "-f", str(tmp_path))
     assert result.exit_code == 2
     assert "no manifests in" in result.stderr
 
@@ -311,32 +308,32 @@ def test_an_empty_folder_is_no_success(stack: Stack, tmp_path: Path) -> None:
 def test_a_file_above_the_limit_is_refused_without_reading_it_all(stack: Stack, tmp_path: Path) -> None:
     large = tmp_path / "large.yaml"
     large.write_bytes(b"#" * (2**20 + 100))
-    result = run(stack, "apply", "-f", str(large))
+    result = invoke(stack, "apply", "-f", str(large))
     assert "at most 1048576 are read" in result.stderr
 
 
 def test_what_get_prints_can_be_applied_and_changes_nothing(stack: Stack) -> None:
-    run(stack, "apply", "-f", POLICY)
+    invoke(stack, "apply", "-f", POLICY)
     for form in ("yaml", "json"):
-        printed = run(stack, "get", "-o", form).stdout
+        printed = invoke(stack, "get", "-o", form).stdout
         given = printed if form == "yaml" else "\n---\n".join(json.dumps(each) for each in json.loads(printed)["items"])
-        result = run(stack, "apply", "-f", "-", given=given)
+        result = invoke(stack, "apply", "-f", "-", given=given)
         assert {line.split()[1] for line in result.stdout.splitlines()} == {"unchanged"}
     assert stack.policy.commit_count == 1
 
 
 def test_get_prints_fields_in_the_order_of_the_reference(stack: Stack) -> None:
-    run(stack, "apply", "-f", POLICY)
-    printed = run(stack, "get", "nodepool", "gpu-training", "-o", "yaml").stdout
+    invoke(stack, "apply", "-f", POLICY)
+    printed = invoke(stack, "get", "nodepool", "gpu-training", "-o", "yaml").stdout
     fields = [line.strip() for line in printed.splitlines() if line.startswith("  ") and line.endswith(":")]
     assert fields.index("template:") < fields.index("requirements:") < fields.index("disruption:")
 
 
 def test_an_edit_of_something_that_moved_on_is_refused(stack: Stack) -> None:
-    run(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
-    printed = run(stack, "get", "nodepool", "p", "-o", "yaml").stdout
-    run(stack, "apply", "-f", "-", given=pool().replace("weight: 7", "weight: 8"))
-    result = run(stack, "apply", "-f", "-", given=printed.replace("weight: 7", "weight: 9"))
+    invoke(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
+    printed = invoke(stack, "get", "nodepool", "p", "-o", "yaml").stdout
+    invoke(stack, "apply", "-f", "-", given=pool().replace("weight: 7", "weight: 8"))
+    result = invoke(stack, "apply", "-f", "-", given=printed.replace("weight: 7", "weight: 9"))
     assert result.exit_code == 2
     assert "resourceVersion 1 was read, and now it is at 2" in result.stderr
 
@@ -354,9 +351,9 @@ def give_status(stack: Stack) -> None:
 
 
 def test_get_shows_the_reservations_that_were_found(stack: Stack) -> None:
-    run(stack, "apply", "-f", POLICY)
+    invoke(stack, "apply", "-f", POLICY)
     give_status(stack)
-    (document,) = load_documents(run(stack, "get", "nodeclass", "gpu-training", "-o", "yaml").stdout)
+    (document,) = load_documents(invoke(stack, "get", "nodeclass", "gpu-training", "-o", "yaml").stdout)
     assert document.value["status"]["capacityReservations"] == [
         {
             "id": "cr-1",
@@ -380,36 +377,36 @@ def test_get_shows_the_reservations_that_were_found(stack: Stack) -> None:
 
 
 def test_get_shows_what_a_pool_has_and_can_be_applied_with_it(stack: Stack) -> None:
-    run(stack, "apply", "-f", POLICY)
+    invoke(stack, "apply", "-f", POLICY)
     for claim_id in ("nc-1", "nc-2"):
         claim = node_claim(claim_id, node_pool_name="gpu-training", state=ClaimState.RUNNING)
         stack.state.claim_rows[claim_id] = claim
-    printed = run(stack, "get", "nodepool", "gpu-training", "-o", "yaml").stdout
+    printed = invoke(stack, "get", "nodepool", "gpu-training", "-o", "yaml").stdout
     (document,) = load_documents(printed)
     status = document.value["status"]
     assert (status["nodes"], status["nodesByCapacityType"]) == (2, {"reserved": 2})
     assert status["resources"]["cpu"] == "380"
-    assert "unchanged" in run(stack, "apply", "-f", "-", given=printed).stdout
-    rows = [line.split() for line in run(stack, "get", "nodepool").stdout.splitlines()]
+    assert "unchanged" in invoke(stack, "apply", "-f", "-", given=printed).stdout
+    rows = [line.split() for line in invoke(stack, "get", "nodepool").stdout.splitlines()]
     assert ["gpu-training", "Unknown", "gpu-training", "50", "2", "2", "0", "0"] in rows
 
 
 @pytest.mark.parametrize("kind", ["nodepool", "nodeclass"])
 def test_get_says_of_what_was_not_looked_at_yet_that_nobody_knows(stack: Stack, kind: str) -> None:
-    run(stack, "apply", "-f", POLICY)
-    printed = run(stack, "get", kind, "default", "-o", "yaml").stdout
+    invoke(stack, "apply", "-f", POLICY)
+    printed = invoke(stack, "get", kind, "default", "-o", "yaml").stdout
     (document,) = load_documents(printed)
     (ready,) = document.value["status"]["conditions"]
     assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "Unknown", "NotYetKnown")
     assert "within a minute" in ready["message"]
-    assert "unchanged" in run(stack, "apply", "-f", "-", given=printed).stdout
-    assert run(stack, "get", kind, "default").stdout.splitlines()[1].split()[:2] == ["default", "Unknown"]
+    assert "unchanged" in invoke(stack, "apply", "-f", "-", given=printed).stdout
+    assert invoke(stack, "get", kind, "default").stdout.splitlines()[1].split()[:2] == ["default", "Unknown"]
 
 
 def test_get_as_a_table(stack: Stack) -> None:
-    run(stack, "apply", "-f", POLICY)
+    invoke(stack, "apply", "-f", POLICY)
     give_status(stack)
-    rows = [line.split() for line in run(stack, "get").stdout.splitlines()]
+    rows = [line.split() for line in invoke(stack, "get").stdout.splitlines()]
     assert ["default", "Unknown", "0", "0", "0", "-"] in rows
     assert ["gpu-training", "Unknown", "gpu-training", "50", "0", "0", "0", "0"] in rows
     (gpu,) = [row for row in rows if row[:2] == ["gpu-training", "False"]]
@@ -429,7 +426,7 @@ def test_validate_checks_workloads_against_pools() -> None:
 
 
 def test_names_are_never_read_as_markup(stack: Stack) -> None:
-    result = run(stack, "apply", "-f", "-", given=node_class().replace("kind: EC2NodeClass", "kind: '[red]x[/red]'"))
+    result = invoke(stack, "apply", "-f", "-", given=node_class().replace("kind: EC2NodeClass", "kind: '[red]x[/red]'"))
     assert "'[red]x[/red]' is not one of" in result.stderr
 
 
@@ -451,7 +448,7 @@ def test_a_key_that_the_deployment_does_not_know_is_told(
 ) -> None:
     stack = Stack(launch_limits=LaunchLimits(kms_keys=known))
     (file := tmp_path / "class.yaml").write_text(class_with({"blockDeviceMappings": encrypted_with(named)}))
-    told = run(stack, "apply", "-f", str(file))
+    told = invoke(stack, "apply", "-f", str(file))
     assert told.exit_code == 0
     assert ("spec.blockDeviceMappings[0].ebs.kmsKeyID" in told.output) == warned
     assert (named in told.output) == warned
@@ -459,9 +456,9 @@ def test_a_key_that_the_deployment_does_not_know_is_told(
 
 def test_a_class_that_wants_metadata_without_tokens_is_told_why_it_cannot_launch(tmp_path: Path) -> None:
     (file := tmp_path / "class.yaml").write_text(class_with({"metadataOptions": {"httpTokens": "optional"}}))
-    strict = run(Stack(), "apply", "-f", str(file))
+    strict = invoke(Stack(), "apply", "-f", str(file))
     assert "can never launch because the deployment lets instances read their metadata by token only" in strict.output
-    lax = run(Stack(launch_limits=LaunchLimits(tokens_required=False)), "apply", "-f", str(file))
+    lax = invoke(Stack(launch_limits=LaunchLimits(tokens_required=False)), "apply", "-f", str(file))
     assert "metadata" not in lax.output
 
 

@@ -4,18 +4,15 @@ import json
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from reservoir.app import app
 from shared.core.model.node_claim import NodeClaim
-from tests.reservoir.world_stack import WorldStack
+from tests.reservoir.world_stack import WorldStack, invoke
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 
 def explain(world: DisruptWorld, *arguments: str) -> Result:
-    return CliRunner().invoke(
-        app, ["explain", *arguments], obj=WorldStack(world), env={"COLUMNS": "200", "NO_COLOR": "1"}
-    )
+    return invoke(WorldStack(world), "explain", *arguments)
 
 
 def explained(world: DisruptWorld, *arguments: str) -> Any:

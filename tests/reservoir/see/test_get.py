@@ -26,6 +26,7 @@ from shared.ports.capacity_blocks import BlockOffering
 from tests.fakes.stores.accounts import MemoryAccounts
 from tests.fakes.stores.history import MemoryHistory
 from tests.fakes.system import START
+from tests.reservoir.world_stack import invoke
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 HOUR = timedelta(hours=1)
@@ -93,7 +94,7 @@ def world() -> DisruptWorld:
 
 
 def run(world: DisruptWorld, *arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments, obj=Stack(world), env={"COLUMNS": "200", "NO_COLOR": "1"})
+    return invoke(Stack(world), *arguments)
 
 
 def table(world: DisruptWorld, *arguments: str) -> list[list[str]]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from tests.embedded.ec2.support import launched
+
 TAG = {"Key": "reservoir:contract", "Value": "test"}
 IMAGE_NAME = "al2023-ami-2023.*-kernel-*-x86_64"
 WAIT_S, POLL_S = 300, 5
@@ -117,7 +119,3 @@ class Site:
             except ClientError as error:
                 if not error.response["Error"]["Code"].startswith("Invalid"):
                     raise
-
-
-def launched(answer: dict[str, Any]) -> list[str]:
-    return [i for entry in answer["Instances"] for i in entry["InstanceIds"]]
