@@ -22,11 +22,6 @@ def with_spec(**fields: Any) -> dict[str, Any]:
     return valid.with_spec(valid.node_class(), **fields)
 
 
-def errors(manifest: dict[str, Any]) -> set[tuple[str, str]]:
-    _, problems = read_document(Document(manifest))
-    return {(problem.path, problem.rule) for problem in problems if problem.severity is Severity.ERROR}
-
-
 def test_every_field_arrives_in_the_core() -> None:
     core = NodeClassManifest.model_validate(valid.node_class()).to_core()
     assert core.capacity_reservation_selector_terms == (
@@ -82,7 +77,7 @@ def test_what_has_no_meaning_here_is_named_line_by_line() -> None:
     ],
 )
 def test_reservation_terms_that_are_accepted(terms: Any) -> None:  # S-41
-    assert errors(with_spec(capacityReservationSelectorTerms=terms)) == set()
+    assert valid.errors(with_spec(capacityReservationSelectorTerms=terms)) == set()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +103,7 @@ def test_reservation_terms_that_are_accepted(terms: Any) -> None:  # S-41
     ],
 )
 def test_reservation_terms_that_are_refused(terms: Any, problem: tuple[str, str]) -> None:
-    assert problem in errors(with_spec(capacityReservationSelectorTerms=terms))
+    assert problem in valid.errors(with_spec(capacityReservationSelectorTerms=terms))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +164,7 @@ def test_the_first_rfcs_capacity_reservation_spec(spec: Any, terms: Any, prefere
     ],
 )
 def test_the_first_rfcs_exclusions(fields: dict[str, Any], path: str) -> None:
-    assert (path, "capacity-reservation-spec") in errors(with_spec(**fields))
+    assert (path, "capacity-reservation-spec") in valid.errors(with_spec(**fields))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +212,7 @@ def test_the_first_rfcs_exclusions(fields: dict[str, Any], path: str) -> None:
     ],
 )
 def test_what_is_wrong_is_found_at_its_place(fields: dict[str, Any], problem: tuple[str, str]) -> None:
-    assert problem in errors(with_spec(**fields))
+    assert problem in valid.errors(with_spec(**fields))
 
 
 def test_a_volume_is_never_smaller_than_asked_for() -> None:

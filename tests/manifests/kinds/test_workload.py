@@ -19,8 +19,6 @@ from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.scheduling_terms.taint import TaintEffect, Toleration, TolerationOperator
 from shared.manifests.kinds.workload import WorkloadManifest
-from shared.manifests.parsing.load import Document
-from shared.manifests.validate import read_document
 from tests.manifests.kinds import valid
 
 ZONE_A = Requirements.of(Requirement.new(labels.ZONE, Operator.IN, ["us-west-2a"]))
@@ -29,11 +27,6 @@ WEB = LabelSelector((("app", "web"),), (LabelSelectorExpression("tier", LabelSel
 
 def with_spec(**fields: Any) -> dict[str, Any]:
     return valid.with_spec(valid.workload(), **fields)
-
-
-def errors(manifest: dict[str, Any]) -> set[tuple[str, str]]:
-    read, problems = read_document(Document(manifest))
-    return set() if read is not None else {(problem.path, problem.rule) for problem in problems}
 
 
 def test_every_field_arrives_in_the_core() -> None:
@@ -175,4 +168,4 @@ AFFINITY = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecu
     ],
 )
 def test_what_is_wrong_is_found_at_its_place(fields: dict[str, Any], problem: tuple[str, str]) -> None:
-    assert problem in errors(with_spec(**fields))
+    assert problem in valid.errors(with_spec(**fields))

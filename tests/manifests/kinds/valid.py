@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from shared.manifests.parsing.load import Document
+from shared.manifests.parsing.problems import Severity
+from shared.manifests.validate import read_document
+
 SELECTOR = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}
 EXPRESSION = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-west-2a"]}
 
@@ -10,6 +14,14 @@ def with_spec(manifest: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """The manifest with fields of its spec set, or removed for None."""
     spec = {name: value for name, value in {**manifest["spec"], **fields}.items() if value is not None}
     return {**manifest, "spec": spec}
+
+
+def errors(manifest: dict[str, Any]) -> set[tuple[str, str]]:
+    """Where a manifest is wrong, and which rules it breaks; it is read unless it is wrong somewhere."""
+    read, problems = read_document(Document(manifest))
+    wrong = {(problem.path, problem.rule) for problem in problems if problem.severity is Severity.ERROR}
+    assert (read is None) == bool(wrong)
+    return wrong
 
 
 def node_pool() -> dict[str, Any]:
