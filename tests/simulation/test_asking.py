@@ -99,7 +99,7 @@ def test_a_unit_that_is_used_counts_as_free() -> None:
     one = observed(reservation("cr-1", total_count=2, available_count=1), observed_at=START, absorbed=(), expected=None)
     seen.row_written("cr-1", None, one)
     later = START + timedelta(minutes=1)
-    two = observed(reservation("cr-1", total_count=2, available_count=2), observed_at=later, absorbed=(), expected=None)
+    two = observed(reservation("cr-1", 2), observed_at=later, absorbed=(), expected=None)
     with pytest.raises(Violation, match=r"cr-1 has 2 units, 1 are used, \[\] shall have more and 2 count as free"):
         seen.row_written("cr-1", one, two)
     world.ec2.touched.add("cr-1")

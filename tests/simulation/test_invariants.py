@@ -409,7 +409,7 @@ def test_a_loan_of_what_its_owner_keeps(
     scene.world.teams = (owner, Team("research", ("research",), quotas=(Quota((), 0, None),)))
     seen = scene.see(teams.LendingLimitsAreKept)
     scene.world.state.reservations.save_observation(
-        reservation("cr-1", total_count=3, available_count=3), observed_at=START, absorbed=(), expected=None
+        reservation("cr-1", 3), observed_at=START, absorbed=(), expected=None
     )
     seen.row_written("cr-1", None, scene.world.state.reservation_rows["cr-1"])
     taken = replace(CLAIM, placements=REPLICAS, created_at=START)

@@ -65,7 +65,7 @@ def test_each_node_and_each_workload_is_written_to_partitions_of_its_own(dynamod
 
 def _life(stores: Stores) -> Any:
     for number in range(RESERVATIONS):
-        observed = reservation(f"cr-{number}", total_count=NODES, available_count=NODES)
+        observed = reservation(f"cr-{number}", NODES)
         stores.reservations.save_observation(observed, observed_at=START, absorbed=(), expected=None)
     for number in range(NODES):
         stores.workloads.put(workload_record(f"job-{number}", replicas=1), expected_revision=None)

@@ -620,9 +620,7 @@ def test_an_observation_over_a_claim_that_moved_on_is_refused_whole(stores: Stor
 
 def test_more_leases_than_one_transaction_holds_are_absorbed(stores: Stores) -> None:
     submit(stores, replicas=150)
-    stores.reservations.save_observation(
-        reservation(total_count=150, available_count=150), observed_at=NOW, absorbed=(), expected=None
-    )
+    stores.reservations.save_observation(reservation("cr-1", 150), observed_at=NOW, absorbed=(), expected=None)
     claims = [node_claim(f"nc-{index:03}") for index in range(150)]
     for start in range(0, 150, 50):
         stores.node_claims.commit(PlannedCommit(tuple(claims[start : start + 50])))

@@ -43,7 +43,7 @@ class Stack(WorldStack[PlanningWorld]):
 
 @pytest.fixture
 def world() -> Iterator[PlanningWorld]:
-    units = reservation("cr-1", tags={"team": "research"}, total_count=1, available_count=1, free_units=1)
+    units = reservation("cr-1", 1, tags={"team": "research"})
     world = PlanningWorld().ready(units)
     before = (world.state.node_claims.list_live(), world.state.workloads.list_needing_planning())
     yield world
@@ -204,7 +204,7 @@ def explain(world: PlanningWorld, *arguments: str) -> Result:
 
 @pytest.fixture
 def decided() -> PlanningWorld:
-    units = reservation("cr-1", tags={"team": "research"}, total_count=1, available_count=1, free_units=1)
+    units = reservation("cr-1", 1, tags={"team": "research"})
     world = PlanningWorld().ready(units)
     world.submit("train", replicas=3)
     world.plan()

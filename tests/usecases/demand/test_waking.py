@@ -11,7 +11,7 @@ from tests.usecases.worlds.planning_world import PlanningWorld
 
 def world_with(units: int) -> PlanningWorld:
     return PlanningWorld().ready(
-        reservation(total_count=units, available_count=units, tags={"team": "research"}),
+        reservation("cr-1", units, tags={"team": "research"}),
     )
 
 

@@ -14,7 +14,7 @@ from tests.usecases.worlds.planning_world import PlanningWorld, node_class_manif
 
 def ready() -> PlanningWorld:
     """Two replicas run: one in a reservation, one on demand."""
-    units = reservation("cr-1", tags={"team": "research"}, total_count=1, available_count=1, free_units=1)
+    units = reservation("cr-1", 1, tags={"team": "research"})
     world = PlanningWorld().ready(units)
     world.submit("train", replicas=2)
     world.plan()

@@ -25,7 +25,7 @@ USD_P5 = 55_040_000
 
 def ready(units: int = 4, **changes: Any) -> PlanningWorld:
     return PlanningWorld().ready(
-        reservation("cr-1", tags={"team": "research"}, total_count=units, available_count=units, free_units=units),
+        reservation("cr-1", units, tags={"team": "research"}),
         **changes,
     )
 

@@ -359,7 +359,7 @@ def test_a_workload_that_changed_meanwhile_is_planned_by_its_new_spec() -> None:
 
 
 def test_a_gang_is_committed_whole_over_many_transactions() -> None:
-    world = PlanningWorld().ready(reservation(total_count=150, available_count=150, tags=TEAM))
+    world = PlanningWorld().ready(reservation("cr-1", 150, tags=TEAM))
     world.submit(replicas=150, gang=Gang())
 
     world.plan()
@@ -370,7 +370,7 @@ def test_a_gang_is_committed_whole_over_many_transactions() -> None:
 
 def test_a_gang_that_cannot_be_committed_whole_is_given_back() -> None:
     world = PlanningWorld().ready(
-        reservation(total_count=150, available_count=150, tags=TEAM),
+        reservation("cr-1", 150, tags=TEAM),
         pool=node_pool_manifest(capacity_types=("reserved",)),
     )
     world.submit(replicas=150, gang=Gang())
@@ -392,7 +392,7 @@ def test_a_gang_that_cannot_be_committed_whole_is_given_back() -> None:
 
 
 def test_half_a_gang_of_a_planner_that_died_is_given_back_by_the_next_pass() -> None:
-    world = PlanningWorld().ready(reservation(total_count=150, available_count=150, tags=TEAM))
+    world = PlanningWorld().ready(reservation("cr-1", 150, tags=TEAM))
     world.submit(replicas=150, gang=Gang())
     die_at_write(world, 3)  # the decision, the first transaction, then the second
     with pytest.raises(Killed):
@@ -410,7 +410,7 @@ def test_half_a_gang_of_a_planner_that_died_is_given_back_by_the_next_pass() -> 
 
 
 def test_demand_does_not_wait_for_a_store_of_decisions_that_is_down() -> None:
-    world = PlanningWorld().ready(reservation(total_count=2, available_count=2, tags=TEAM))
+    world = PlanningWorld().ready(reservation("cr-1", 2, tags=TEAM))
     world.submit(replicas=2)
 
     def down(decision: Decision, snapshot_json: str) -> None:  # noqa: ARG001 - a store's signature
@@ -439,7 +439,7 @@ def die_at_write(world: PlanningWorld, number: int) -> None:
 
 @pytest.mark.parametrize("number", range(1, 12))
 def test_a_death_before_any_write_leaks_nothing_and_loses_no_replica(number: int) -> None:
-    world = PlanningWorld().ready(reservation(total_count=120, available_count=120, tags=TEAM))
+    world = PlanningWorld().ready(reservation("cr-1", 120, tags=TEAM))
     world.submit(replicas=130)
     world.submit("small", replicas=7, requests=Resources.of({"cpu": 500}))
     die_at_write(world, number)

@@ -34,7 +34,7 @@ class Whole:
     """Planner and launcher on one state, every effect of both watched."""
 
     def __init__(self, units: int, *, prior: Callable[["Whole"], None] = lambda _: None) -> None:
-        facts = reservation(total_count=units, available_count=units, tags=TEAM)
+        facts = reservation("cr-1", units, tags=TEAM)
         self.planning = PlanningWorld().ready(facts, pool=node_pool_manifest())
         self.launching = World()
         self.launching.clock = self.planning.clock

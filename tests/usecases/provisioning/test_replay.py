@@ -29,7 +29,7 @@ def nothing(now: datetime) -> WorldEdits:
 
 def decided(policy: SchedulingPolicy = POLISHED) -> tuple[PlanningWorld, str]:
     """One replica in a reservation, three bought."""
-    units = reservation("cr-1", tags={"team": "research"}, total_count=1, available_count=1, free_units=1)
+    units = reservation("cr-1", 1, tags={"team": "research"})
     world = PlanningWorld().ready(units)
     world.submit("train", replicas=4)
     report = world.provisioner(policy=policy).run()

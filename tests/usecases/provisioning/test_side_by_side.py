@@ -27,7 +27,7 @@ def pool(name: str, **limits: str) -> dict[str, Any]:
 
 def world_of(*pools: dict[str, Any], units: int = 0) -> PlanningWorld:
     """A world whose pools share a class that selects ``units`` reserved ones; without units they share nothing."""
-    known = [reservation(total_count=units, available_count=units, tags={"team": "research"})] if units else []
+    known = [reservation("cr-1", units, tags={"team": "research"})] if units else []
     world = PlanningWorld().ready(*known, pool=pools[0], node_class=node_class_manifest())
     world.apply(*pools[1:])
     world.queue.wake_ups.clear()

@@ -41,7 +41,7 @@ def test_room_that_is_gone_by_now_is_not_given_away() -> None:
 
 
 def test_a_picture_that_stays_old_is_waited_for() -> None:
-    world = PlanningWorld().ready(reservation(total_count=1, available_count=1, tags={"team": "research"}))
+    world = PlanningWorld().ready(reservation("cr-1", 1, tags={"team": "research"}))
     stale = world.state.reservations.list_current()
     (record,) = stale
     leased = replace(record.balance, outstanding_count=1)
