@@ -100,7 +100,7 @@ class StartTimers(Protocol):
 class DrainTimers(Protocol):
     """Exact one-time timers that fire the expire function.
 
-    One a Capacity Block, one a reservation that is to come, and one for the next deadline of a drain.
+    One per Capacity Block, one per reservation that is to come, and one for the next deadline of a drain.
     """
 
     def set_timer(self, reservation_id: str, at: datetime) -> None:

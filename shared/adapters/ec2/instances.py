@@ -105,7 +105,7 @@ class Ec2Instances:
             self._client.terminate_instances(InstanceIds=list(instance_ids))
 
     def tag_claims(self, claim_ids: Mapping[str, str], *, patient: bool) -> None:
-        """Tag instances with their claim: one call a claim, because a call has one set of tags."""
+        """Tag instances with their claim: one call per claim, because a call has one set of tags."""
         for instance_id, claim_id in sorted(claim_ids.items()):
             if not patient and not self._tag_pacer.is_free():
                 return

@@ -1,10 +1,10 @@
 """Known shortages of spot and on-demand offerings: how long to leave one alone after EC2 had nothing.
 
 EC2 answers "insufficient" for a pool that is empty at this moment. Asking again at once creates and deletes NodeClaims
-in a loop; never asking again wastes the cheap pool. So an offering rests for 3 minutes (Karpenter's figure, R-132);
-the next launch after that is a probe, and each probe that fails doubles the rest. One batch probes at a time: others
-leave the offering out or wait, so that EC2 is asked once an offering and not once a claim. A class that rested because
-its instances end before they run is probed by one claim a minute, until an instance runs that was launched after that.
+in a loop; never asking again wastes the cheap pool. So an offering rests for 3 minutes (Karpenter's figure, R-132); the
+next launch after that is a probe, and each probe that fails doubles the rest. One batch probes at a time: others leave
+the offering out or wait, so that EC2 is asked once per offering and not once per claim. A class that rested because its
+instances end before they run is probed by one claim a minute, until an instance runs that was launched after that.
 
 ::
 

@@ -13,7 +13,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "ReplicasHeld": "of these, those that would have been placed against a rule",
     "NodeClaimsPlanned": "nodes that plans ask for",
     "PlansLost": "transactions of plans that lost a race and were planned again",
-    "PlanShortcomings": "what the checker would have had better, without harm to anybody",
+    "PlanShortcomings": "rules of quality that a plan missed, without harm to anybody",
     "NodesLaunched": "launches that EC2 answered with an instance",
     "LaunchesFailed": "nodes that EC2 refused",
     "LaunchesDelayed": "batches that were sent again because EC2 did not answer or was throttled",

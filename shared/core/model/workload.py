@@ -138,7 +138,7 @@ class Workload:
     max_price_micro_usd_per_hour: int | None = None
     do_not_disrupt: bool = False
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
-    # The identity, ``namespace/name``; kept, because a pass asks for it several times a replica.
+    # The identity, ``namespace/name``; kept, because a pass asks for it several times for each replica.
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ REFUSED_WITHIN: Final = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A source did not answer. What it would have said is not known, and is never nought."""
+    """A source did not answer. What it would have said is unknown, which is never shown as zero."""
 
     why: str
 

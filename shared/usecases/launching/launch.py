@@ -375,13 +375,13 @@ class Launch:
         report: LaunchReport,
         until: datetime | None = None,
     ) -> None:
-        """Fail claims for which EC2 will not be asked (any more): announce, then give back."""
+        """Fail claims for which EC2 is not asked, or no longer: announce, then give back."""
         self.publisher.publish([launch_failed(waiting, code, message, until)])
         report.failed_count += self.outcomes.fail(waiting, message)
 
 
 def _waiting(batch: LaunchBatch, claims: Mapping[str, NodeClaim]) -> list[NodeClaim]:
-    """Return claims of the batch without an instance; one odd claim cannot spoil a batch, its like go first."""
+    """Return the claims of the batch without an instance that are like the first: one unlike it spoils no batch."""
     found = (claims[claim_id] for claim_id in sorted(claims))
     waiting = [claim for claim in found if claim.state in AWAITING_LAUNCH and claim.batch_id == batch.batch_id]
     return [claim for claim in waiting if launch_key(claim) == launch_key(waiting[0])]

@@ -62,7 +62,7 @@ class LaunchReading:
 
 @dataclass(frozen=True, slots=True)
 class LaunchReader:
-    """Reads it."""
+    """Reads what a batch of launches needs."""
 
     policy: LaunchPolicy
     reservations: ReservationStore

@@ -93,7 +93,7 @@ class Expire:
         report.block_drain_count, report.unread_count = len(draining), blocks.unread_count
         report.block_drain_late_s = _seconds(blocks.late)
         over = self._end_drains(live, report, now)
-        # What has just been moved is left to the next sweep: it is not any more what was listed.
+        # What has just been moved is left to the next sweep: it is no longer what was listed.
         rest = [claim for claim in live if claim.id not in draining and claim.id not in over]
         shown = self._read(rest)
         followed = self.life.apply([claim for claim in rest if claim.instance_id is not None], shown, now)

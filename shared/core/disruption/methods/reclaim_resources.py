@@ -208,9 +208,9 @@ class _Lenders:
         return option.has_gang, not is_loan, -max(shares), len(option.nodes), lost_s, replicas, ids
 
     def costs_more_than_loans(self, chosen: Mapping[str, Sequence[_Option]]) -> bool:
-        """Plan without the nodes; whether somebody is left over who borrowed nothing, or more than was borrowed.
+        """Plan without the nodes; say whether work that borrowed nothing stays over, or more than was borrowed.
 
-        Of the last replica that had to go, a part may have been its team's own.
+        Part of the last replica that had to go may have been its team's own.
         """
         nodes = [node for options in chosen.values() for option in options for node in option.nodes]
         self._after = self._world.drained(nodes)

@@ -4,7 +4,7 @@ A relaxation that every feasible plan satisfies: replicas and nodes may be cut i
 which few are bought, stay whole), topology, limits and pool weights are ignored, and existing nodes are pooled by who
 may run on them. What is bought in bulk is described by its best resources per dollar only.
 
-A plan that costs more than the one at hand proves nothing against it, so how much is bought of what is bounded, too.
+No plan dearer than the one at hand can be better, so what any of them buys at most is bounded by its cost.
 """
 
 from collections import Counter, defaultdict

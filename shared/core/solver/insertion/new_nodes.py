@@ -147,7 +147,7 @@ class NewNodes:
         return max(used, default=0.0) / copies
 
     def _key(self, option: LaunchOption, group: Group, copies: int, crowd: int) -> OrderKey:
-        """Sort options for ``copies`` replicas a node; of what is bought the emptiest domains of a spread go first."""
+        """Sort options for ``copies`` per node; of what is bought, the emptiest domains of a spread go first."""
         if option.reservation is None:
             key: OrderKey = (1, option.entry.tier, crowd, *paid_key(option, self._candidates.overhead, copies))
         else:

@@ -195,7 +195,7 @@ _SIZE_STEP = 1.12
 
 
 def _thinned(bin_types: Sequence[BinType]) -> list[BinType]:
-    """Thin out families, cheapest first: sizes of one CPU to memory ratio at one price a unit, for the same items."""
+    """Thin out families, cheapest first: sizes of one CPU to memory ratio at one price per unit, for the same items."""
     last: dict[object, BinType] = {}
     kept: list[BinType] = []
     for bin_type in bin_types:

@@ -76,7 +76,7 @@ class Packing:
         return other
 
     def follow(self, other: "Packing", *, on_units: bool) -> None:
-        """Do as another packing does on nodes that are being bought already and, if wanted, on reserved units."""
+        """Repeat what another packing does on nodes already being bought and, if wanted, on reserved units."""
         bought = {bin_.uid for bin_, _ in self.take_bought()}
         for use in other.uses:
             is_followed = on_units and not use.is_bought if use.bin is None else use.bin.uid in bought

@@ -22,7 +22,7 @@ def reserved_key(option: LaunchOption, flexibility: int, units: int, *, tiny: bo
     1. the pool's weight: an operator's order stands above ours;
     2. not tiny before tiny: tiny work leaves a large slot alone while a smaller one fits;
     3. what ends soonest (and still fits, which eligibility ensures): it is worth nothing afterwards;
-    4. what the fewest kinds of pending work could use: flexible slots are kept for those who have no other;
+    4. what the fewest groups of pending work could use: flexible slots are kept for those who have no other;
     5. the smallest by on-demand price: a large slot can serve what a small one cannot;
     6. Capacity Blocks, then ODCRs, then interruptible ones: a block is sunk cost for a fixed time;
     7. the most free units (L-02): fewer reservations are touched; 8. the pool order and the id.
@@ -43,6 +43,6 @@ def reserved_key(option: LaunchOption, flexibility: int, units: int, *, tiny: bo
 
 
 def paid_key(option: LaunchOption, overhead: int, copies: int) -> OrderKey:
-    """Order spot and on-demand options for ``copies`` replicas a node: pool weight, price a replica, id."""
+    """Order spot and on-demand options for ``copies`` replicas per node: pool weight, price per replica, id."""
     price = option.price + overhead
     return (option.entry.tier, price / copies, price, option.index)

@@ -76,7 +76,7 @@ class SpreadTerm:
         return matched.get(domain, 0) - self.max_skew - lowest
 
     def room(self, excess: int) -> int:
-        """Return how many of the carrier's replicas a domain takes that holds so many too many."""
+        """Return how many of the carrier's replicas fit into a domain with this excess."""
         if self.matches_self:
             return max(0, -excess)
         return UNLIMITED if excess <= 0 else 0
