@@ -1,4 +1,4 @@
-"""The problem: equal replicas are one group, whoever accepts an option is a bit of its mask, rules connect groups."""
+"""The problem: groups of equal replicas, masks of who accepts what, rules that connect, the order of reservations."""
 
 from collections.abc import Sequence
 from datetime import timedelta

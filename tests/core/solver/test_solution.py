@@ -1,4 +1,4 @@
-"""What has been decided so far: steps are undone exactly, domains are filled like water, the oldest go first."""
+"""What has been decided so far, exactly undone, and what it leaves: domains, room, candidates, substitutes."""
 
 from collections import Counter
 from collections.abc import Sequence
