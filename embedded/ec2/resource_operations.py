@@ -17,7 +17,8 @@ def create_tags(world: World, parameters: Parameters) -> dict[str, Any]:
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``.
+        ``InvalidParameter``, ``InvalidParameterValue``, ``TagLimitExceeded``, and of an unknown resource the code for
+        its kind.
     """
     resources = parameters["Resources"]
     if len(resources) > TAGGED_RESOURCES_LIMIT:
@@ -39,7 +40,13 @@ def delete_tags(world: World, parameters: Parameters) -> dict[str, Any]:
 
 
 def describe_tags(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeTags."""
+    """Answer DescribeTags.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterCombination``, ``InvalidParameterValue``.
+    """
     return tags.describe_tags(world.tags, parameters)
 
 
@@ -49,7 +56,8 @@ def create_placement_group(world: World, parameters: Parameters) -> dict[str, An
     Raises
     ------
     Ec2Error
-        ``InvalidPlacementGroup.Duplicate``, ``MissingParameter``.
+        ``InvalidParameter``, ``InvalidParameterValue``, ``InvalidPlacementGroup.Duplicate``, ``MissingParameter``,
+        ``TagLimitExceeded``.
     """
     name = parameters.get("GroupName", "")
     if not name:
@@ -75,7 +83,7 @@ def describe_placement_groups(world: World, parameters: Parameters) -> dict[str,
     Raises
     ------
     Ec2Error
-        ``InvalidPlacementGroup.Unknown``.
+        ``InvalidParameterValue``, ``InvalidPlacementGroup.Unknown``.
     """
     chosen = list(world.placement_groups.values())
     for parameter, member in (("GroupNames", "GroupName"), ("GroupIds", "GroupId")):

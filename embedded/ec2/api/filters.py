@@ -29,7 +29,7 @@ def select(
     Raises
     ------
     Ec2Error
-        What a test has ordered.
+        ``InvalidParameterValue`` for a filter that is not known.
     """
     found = list(items)
     for item_filter in filters or ():

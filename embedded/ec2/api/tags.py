@@ -114,7 +114,13 @@ def resource_type(resource_id: str) -> str:
 
 
 def describe_tags(store: TagStore, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Answer DescribeTags."""
+    """Answer DescribeTags.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterCombination``, ``InvalidParameterValue``.
+    """
     readers: Readers[TagRow] = {
         "resource-id": lambda row: row[0],
         "resource-type": lambda row: resource_type(row[0]),

@@ -33,7 +33,13 @@ def configure(world: World, **settings: Any) -> dict[str, Any]:
 def set_pool_capacity(
     world: World, *, instance_type: str, zone: str, market: str = "on-demand", capacity: int | None
 ) -> dict[str, Any]:
-    """Limit how many instances a pool holds in all, those that run included; None removes the limit."""
+    """Limit how many instances a pool holds in all, those that run included; None removes the limit.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``, for a zone or a market that is not known.
+    """
     key = (instance_type, zone_of(world, zone).name, market_of(market))
     if capacity is None:
         world.pools.sizes.pop(key, None)
@@ -43,7 +49,13 @@ def set_pool_capacity(
 
 
 def set_spot_price(world: World, *, instance_type: str, zone: str, micro_usd_per_hour: int) -> dict[str, Any]:
-    """Replace the Spot price that the formula gives."""
+    """Replace the Spot price that the formula gives.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``, for a zone that is not known.
+    """
     world.spot_prices[(instance_type, zone_of(world, zone).name)] = micro_usd_per_hour
     return {}
 
@@ -75,7 +87,13 @@ def refuse_launches(
     message: str = "Refused by a test.",
     **launches: Any,
 ) -> dict[str, Any]:
-    """Refuse the ``launches`` that match (see ``_launch_fault``), with any error code."""
+    """Refuse the ``launches`` that match (see ``_launch_fault``), with any error code.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``, for a zone that is not known.
+    """
     world.faults.launches.append(_launch_fault(world, code, message, **launches))
     return {}
 
@@ -83,7 +101,13 @@ def refuse_launches(
 def fail_starts(
     world: World, *, code: str = "Client.InternalError", message: str = "Client error on launch", **launches: Any
 ) -> dict[str, Any]:
-    """Let instances of the ``launches`` that match end with a state reason when they would begin to run."""
+    """Let instances of the ``launches`` that match end with a state reason when they would begin to run.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``, for a zone that is not known.
+    """
     world.faults.starts.append(_launch_fault(world, code, message, **launches))
     return {}
 

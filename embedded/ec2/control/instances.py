@@ -31,7 +31,8 @@ def outsider_launch(
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``.
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``, and what keeps an instance from a place
+        (:meth:`Draft.place`).
     """
     if capacity_reservation_id is not None:
         reservation = world.reservation(capacity_reservation_id)
@@ -50,7 +51,13 @@ def outsider_launch(
 
 
 def terminate_instance(world: World, *, instance_id: str, code: str = "Server.InternalError") -> dict[str, Any]:
-    """End an instance as failing hardware, or an outsider's own decision, would."""
+    """End an instance as failing hardware, or an outsider's own decision, would.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     terminate(world, instance_of(world, instance_id), (code, f"{code}: terminated by a test"))
     return {}
 
@@ -79,7 +86,13 @@ def interrupt_spot(
 
 
 def recommend_rebalance(world: World, *, instance_id: str) -> dict[str, Any]:
-    """Send a rebalance recommendation and nothing else."""
+    """Send a rebalance recommendation and nothing else.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     world.announce(world.events.rebalance(instance_of(world, instance_id), world.now()))
     return {}
 
@@ -87,7 +100,13 @@ def recommend_rebalance(world: World, *, instance_id: str) -> dict[str, Any]:
 def set_status_checks(
     world: World, *, instance_id: str, instance_status: str = "ok", system_status: str = "ok"
 ) -> dict[str, Any]:
-    """Let status checks pass (ok), fail (impaired) or have no data (insufficient-data)."""
+    """Let status checks pass (ok), fail (impaired) or have no data (insufficient-data).
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     instance = instance_of(world, instance_id)
     instance.instance_status, instance.system_status = instance_status, system_status
     impaired = "impaired" in {instance_status, system_status}
@@ -105,7 +124,13 @@ def schedule_maintenance(
     entity_arns: bool = False,
     detail: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Schedule maintenance: in DescribeInstanceStatus, and as a Health event whose ``detail`` may be changed."""
+    """Schedule maintenance: in DescribeInstanceStatus, and as a Health event whose ``detail`` may be changed.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     starts_at = world.now() + timedelta(seconds=starts_in_s)
     for instance_id in instance_ids:
         event_id = world.ids.resource("instance-event")
@@ -122,13 +147,25 @@ def schedule_maintenance(
 
 
 def clear_maintenance(world: World, *, instance_id: str) -> dict[str, Any]:
-    """Remove the scheduled events of an instance."""
+    """Remove the scheduled events of an instance.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     instance_of(world, instance_id).scheduled_events.clear()
     return {}
 
 
 def protect_instance(world: World, *, instance_id: str, protected: bool = True) -> dict[str, Any]:
-    """Switch termination protection on or off."""
+    """Switch termination protection on or off.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     instance_of(world, instance_id).termination_protected = protected
     return {}
 

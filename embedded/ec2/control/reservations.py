@@ -41,7 +41,7 @@ def purchase_capacity_block(
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``.
+        ``InvalidParameterValue``, ``TagLimitExceeded``.
     """
     start_at = moment(world, start, start_in_s) or world.now()
     end_at = moment(world, end, end_in_s) or _block_end(start_at, duration_hours or 24)
@@ -86,7 +86,7 @@ def extend_block(
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``.
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``.
     """
     block = world.reservation(capacity_reservation_id)
     if (
@@ -119,7 +119,7 @@ def break_units(
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``.
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``.
     """
     block = world.reservation(capacity_reservation_id)
     if block.kind is not ReservationKind.CAPACITY_BLOCK or not 0 <= count <= block.total_count:
@@ -140,12 +140,24 @@ def share_reservation(
     platform: str = LINUX,
     end: str | None = None,
 ) -> dict[str, Any]:
-    """Let another account share an on-demand reservation with this one."""
+    """Let another account share an on-demand reservation with this one.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     return _add(world, ReservationKind.ON_DEMAND, instance_type, zone, count, owner_id, match_criteria, platform, end)
 
 
 def unshare_reservation(world: World, *, capacity_reservation_id: str) -> dict[str, Any]:
-    """Stop sharing: the reservation vanishes from answers, its instances keep their slots, no event is sent."""
+    """Stop sharing: the reservation vanishes from answers, its instances keep their slots, no event is sent.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``.
+    """
     world.reservation(capacity_reservation_id).visible = False
     return {}
 
@@ -165,7 +177,7 @@ def create_interruptible(
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``.
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``, ``OperationNotPermitted``.
     """
     if source_reservation_id is not None:
         allocation = interruptible.allocate(world, world.reservation(source_reservation_id), count)
@@ -181,7 +193,7 @@ def reclaim_interruptible(world: World, *, capacity_reservation_id: str, target_
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``.
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``.
     """
     reservation = world.reservation(capacity_reservation_id)
     if reservation.kind is not ReservationKind.INTERRUPTIBLE or not 0 <= target_count <= reservation.total_count:
@@ -190,7 +202,13 @@ def reclaim_interruptible(world: World, *, capacity_reservation_id: str, target_
 
 
 def set_reservation_state(world: World, *, capacity_reservation_id: str, state: str) -> dict[str, Any]:
-    """Put a reservation into any state (delayed, failed, payment-failed...) with the event that belongs to it."""
+    """Put a reservation into any state (delayed, failed, payment-failed...) with the event that belongs to it.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``.
+    """
     reservation = world.reservation(capacity_reservation_id)
     if state == "active":
         activate(world, reservation)
@@ -211,7 +229,7 @@ def create_group(
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``.
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``.
     """
     arn = arn or f"arn:aws:resource-groups:{world.region}:{world.account_id}:group/{name}"
     for reservation_id in capacity_reservation_ids:
@@ -224,7 +242,13 @@ def create_group(
 
 
 def report_underutilized(world: World, *, capacity_reservation_ids: list[str], summary: bool = False) -> dict[str, Any]:
-    """Send the Health event about reservations that are hardly used, in its short or its summary form."""
+    """Send the Health event about reservations that are hardly used, in its short or its summary form.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``.
+    """
     reservations = [world.reservation(i) for i in capacity_reservation_ids]
     entities = [
         f"{r.reservation_id} | {r.zone.name} | {r.instance_type} | {r.platform} | {_utilization(r)}%"

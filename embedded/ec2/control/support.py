@@ -13,7 +13,13 @@ Action = Callable[..., dict[str, Any]]
 
 
 def zone_of(world: World, name_or_id: str) -> Zone:
-    """Return a zone by its name or its id."""
+    """Return a zone by its name or its id.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     if name_or_id in world.zones:
         return world.zones[name_or_id]
     return resolve_zone(world, {"AvailabilityZoneId": name_or_id})

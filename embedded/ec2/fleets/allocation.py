@@ -16,7 +16,13 @@ from embedded.ec2.instances.placement import Draft, group_members
 
 
 def plan_fleet(world: World, request: FleetRequest) -> Plan:
-    """Return the launches of an instant fleet: its Spot part, its on-demand part, then the rest by the default type."""
+    """Return the launches of an instant fleet: its Spot part, its on-demand part, then the rest by the default type.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``.
+    """
     plan, draft = Plan(), Draft(world)
     rest = request.total_units - request.on_demand_units - request.spot_units
     on_demand = request.on_demand_units + (rest if request.default_market == "on-demand" else 0)

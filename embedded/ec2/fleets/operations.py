@@ -21,7 +21,14 @@ _REQUEST_ONLY = frozenset({"KeyName", "IamInstanceProfile", "MetadataOptions", "
 
 
 def create_fleet(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer CreateFleet: what was launched and, per pool, why the rest was not; success may mean nothing."""
+    """Answer CreateFleet: what was launched and, per pool, why the rest was not; success may mean nothing.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``, ``TagLimitExceeded``, and what makes EC2 refuse the whole request
+        (:func:`embedded.ec2.fleets.request.parse`).
+    """
     request = fleet_request.parse(world, parameters)
     plan = plan_fleet(world, request)
     fleet_id = f"fleet-{world.ids.uuid('fleet')}"
@@ -51,7 +58,7 @@ def describe_fleets(world: World, parameters: Parameters) -> dict[str, Any]:
     Raises
     ------
     Ec2Error
-        ``InvalidFleetId.NotFound``.
+        ``InvalidFleetId.NotFound``, ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
     ids = parameters.get("FleetIds", [])
     readers: Readers[Fleet] = {"fleet-state": lambda f: f.state, "type": lambda _: "instant"}

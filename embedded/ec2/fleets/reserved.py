@@ -20,6 +20,11 @@ def reserved_part(world: World, request: FleetRequest, draft: Draft, units: Frac
 
     EC2 chooses at random among several reservations of one type; here they are used in the order in which the request
     (or the resource group) names them, so a test can say which.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``.
     """
     plan = Plan()
     options = request.reserved_options

@@ -33,7 +33,9 @@ def resolve(
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``, ``InvalidUserData.Malformed``, ``MissingParameter``, ``UnsupportedOperation``.
+        ``InvalidAMIID.Malformed``, ``InvalidAMIID.NotFound``, ``InvalidParameter``, ``InvalidParameterCombination``,
+        ``InvalidParameterValue``, ``InvalidSubnetID.NotFound``, ``InvalidUserData.Malformed``, ``MissingInput``,
+        ``MissingParameter``, ``TagLimitExceeded``, ``UnsupportedOperation``.
     """
     if "InstanceRequirements" in data:
         raise Ec2Error(
@@ -80,7 +82,7 @@ def resolve_subnet(world: World, data: Data) -> tuple[str, Zone]:
     Raises
     ------
     Ec2Error
-        ``InvalidSubnetID.NotFound``, ``MissingInput``.
+        ``InvalidParameterCombination``, ``InvalidParameterValue``, ``InvalidSubnetID.NotFound``, ``MissingInput``.
     """
     backend = world.moto.backend
     interfaces = data.get("NetworkInterfaces") or [{}]

@@ -20,7 +20,7 @@ def find(world: World, template_id: str | None, name: str | None) -> LaunchTempl
     Raises
     ------
     Ec2Error
-        ``InvalidLaunchTemplateId.NotFound`` or ``InvalidLaunchTemplateName.NotFoundException``.
+        ``InvalidLaunchTemplateId.NotFound``, ``InvalidLaunchTemplateName.NotFoundException``, ``MissingParameter``.
     """
     if template_id:
         if template_id in world.templates:
@@ -68,7 +68,7 @@ def create_launch_template(world: World, parameters: Parameters) -> dict[str, An
     ------
     Ec2Error
         ``InvalidLaunchTemplateName.AlreadyExistsException``, ``InvalidLaunchTemplateName.MalformedException``,
-        ``VersionLimitExceeded``.
+        ``InvalidParameter``, ``InvalidParameterValue``, ``TagLimitExceeded``, ``VersionLimitExceeded``.
     """
     name = parameters["LaunchTemplateName"]
     if not _NAME.fullmatch(name):
@@ -92,7 +92,7 @@ def create_launch_template_version(world: World, parameters: Parameters) -> dict
     Raises
     ------
     Ec2Error
-        ``VersionLimitExceeded``.
+        ``InvalidLaunchTemplateId.VersionNotFound``, ``VersionLimitExceeded``, and as :func:`find` does.
     """
     template = find(world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName"))
     base: dict[str, Any] = {}
@@ -105,7 +105,13 @@ def create_launch_template_version(world: World, parameters: Parameters) -> dict
 
 
 def modify_launch_template(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer ModifyLaunchTemplate: the default version moves."""
+    """Answer ModifyLaunchTemplate: the default version moves.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidLaunchTemplateId.VersionNotFound``, and as :func:`find` does.
+    """
     template = find(world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName"))
     if "DefaultVersion" in parameters:
         template.default_version = version_of(template, parameters["DefaultVersion"]).number
@@ -113,14 +119,26 @@ def modify_launch_template(world: World, parameters: Parameters) -> dict[str, An
 
 
 def delete_launch_template(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DeleteLaunchTemplate."""
+    """Answer DeleteLaunchTemplate.
+
+    Raises
+    ------
+    Ec2Error
+        As :func:`find` does.
+    """
     template = find(world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName"))
     del world.templates[template.template_id]
     return {"LaunchTemplate": _rendered(world, template)}
 
 
 def delete_launch_template_versions(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DeleteLaunchTemplateVersions; the default version cannot be deleted."""
+    """Answer DeleteLaunchTemplateVersions; the default version cannot be deleted.
+
+    Raises
+    ------
+    Ec2Error
+        As :func:`find` does.
+    """
     template = find(world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName"))
     deleted, failed = [], []
     for number in parameters["Versions"]:
@@ -145,7 +163,13 @@ def delete_launch_template_versions(world: World, parameters: Parameters) -> dic
 
 
 def describe_launch_templates(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeLaunchTemplates."""
+    """Answer DescribeLaunchTemplates.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterCombination``, ``InvalidParameterValue``, and as :func:`find` does.
+    """
     ids, names = parameters.get("LaunchTemplateIds", []), parameters.get("LaunchTemplateNames", [])
     if ids or names:
         chosen = [find(world, i, None) for i in ids] + [find(world, None, n) for n in names]
@@ -166,7 +190,8 @@ def describe_launch_template_versions(world: World, parameters: Parameters) -> d
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``, ``MissingParameter``.
+        ``InvalidLaunchTemplateId.VersionNotFound``, ``InvalidParameterCombination``, ``InvalidParameterValue``, and as
+        :func:`find` does.
     """
     template_id, name = parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName")
     wanted = parameters.get("Versions")

@@ -42,7 +42,13 @@ def launch(
     fleet_id: str | None = None,
     client_token: str | None = None,
 ) -> Instance:
-    """Start one instance in ``slot`` and let the clock bring it to running."""
+    """Start one instance in ``slot`` and let the clock bring it to running.
+
+    Raises
+    ------
+    Ec2Error
+        ``TagLimitExceeded``.
+    """
     instance = Instance(
         instance_id=world.ids.resource("i"),
         owner_id=world.account_id,

@@ -28,7 +28,8 @@ def run_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``, and whatever keeps the first MinCount instances from a place.
+        What makes a launch specification unusable (:func:`embedded.ec2.instances.launch_specs.resolve`), a template
+        that is not known, ``InvalidParameterValue``, and whatever keeps the first MinCount instances from a place.
     """
     data = dict(parameters)
     template_tags: dict[str, str] = {}
@@ -69,7 +70,8 @@ def describe_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     Raises
     ------
     Ec2Error
-        ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``.
+        ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``, ``InvalidParameterCombination``,
+        ``InvalidParameterValue``.
     """
     ids = parameters.get("InstanceIds", [])
     filters = parameters.get("Filters")
@@ -89,7 +91,8 @@ def describe_instance_status(world: World, parameters: Parameters) -> dict[str, 
     Raises
     ------
     Ec2Error
-        ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``.
+        ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``, ``InvalidParameterCombination``,
+        ``InvalidParameterValue``.
     """
     ids = parameters.get("InstanceIds", [])
     chosen = [i for i in _chosen(world, ids) if parameters.get("IncludeAllInstances") or i.state == "running"]
@@ -168,7 +171,8 @@ def start_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     Raises
     ------
     Ec2Error
-        ``IncorrectInstanceState``, ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``.
+        ``IncorrectInstanceState``, ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``, and whatever keeps
+        an instance from a place (:meth:`Draft.place`).
     """
     instances = _by_ids(world, parameters["InstanceIds"])
     for instance in instances:

@@ -54,7 +54,7 @@ def describe_instance_types(world: World, parameters: Parameters) -> dict[str, A
     Raises
     ------
     Ec2Error
-        ``InvalidInstanceType``.
+        ``InvalidInstanceType``, ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
     names = parameters.get("InstanceTypes", [])
     offered = {name: info for name, info in instance_types().items() if name in offered_zones(world.region)}
@@ -70,7 +70,13 @@ def describe_instance_types(world: World, parameters: Parameters) -> dict[str, A
 
 
 def describe_instance_type_offerings(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeInstanceTypeOfferings by region, zone name or zone id."""
+    """Answer DescribeInstanceTypeOfferings by region, zone name or zone id.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterCombination``, ``InvalidParameterValue``.
+    """
     kind = parameters.get("LocationType", "region")
     readers: Readers[Offering] = {"instance-type": lambda o: o[0], "location": lambda o: o[1]}
     found = select(sorted(_offerings(world, kind)), parameters.get("Filters"), readers, lambda _: {})
@@ -88,7 +94,7 @@ def describe_spot_price_history(world: World, parameters: Parameters) -> dict[st
     Raises
     ------
     Ec2Error
-        ``InvalidParameterCombination``.
+        ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
     if "AvailabilityZone" in parameters and "AvailabilityZoneId" in parameters:
         raise invalid_combination("Specify AvailabilityZone or AvailabilityZoneId, not both.")

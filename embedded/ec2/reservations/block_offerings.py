@@ -28,7 +28,7 @@ def describe_capacity_block_offerings(world: World, parameters: Parameters) -> d
     Raises
     ------
     Ec2Error
-        ``InvalidParameterValue``, ``UnsupportedOperation``.
+        ``InvalidParameterCombination``, ``InvalidParameterValue``, ``UnsupportedOperation``.
     """
     if "UltraserverType" in parameters:
         raise Ec2Error("UnsupportedOperation", "Offerings of whole UltraServers are not emulated.")

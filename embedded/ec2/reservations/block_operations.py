@@ -17,7 +17,7 @@ def describe_capacity_blocks(world: World, parameters: Parameters) -> dict[str, 
     Raises
     ------
     Ec2Error
-        ``InvalidCapacityBlockId.NotFound``.
+        ``InvalidCapacityBlockId.NotFound``, ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
     readers: Readers[CapacityReservation] = {
         "capacity-block-id": lambda r: r.block_id,
@@ -41,7 +41,7 @@ def describe_capacity_block_status(world: World, parameters: Parameters) -> dict
     Raises
     ------
     Ec2Error
-        ``InvalidCapacityBlockId.NotFound``.
+        ``InvalidCapacityBlockId.NotFound``, ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
     readers: Readers[CapacityReservation] = {"interconnect-status": lambda r: r.interconnect_status}
     ids = parameters.get("CapacityBlockIds", [])
@@ -51,7 +51,14 @@ def describe_capacity_block_status(world: World, parameters: Parameters) -> dict
 
 
 def create_interruptible_allocation(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer CreateInterruptibleCapacityReservationAllocation."""
+    """Answer CreateInterruptibleCapacityReservationAllocation.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``, ``OperationNotPermitted``,
+        ``TagLimitExceeded``.
+    """
     source = world.reservation(parameters["CapacityReservationId"])
     interruptible.allocate(world, source, parameters["InstanceCount"])
     return {

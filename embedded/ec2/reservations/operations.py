@@ -26,8 +26,8 @@ def create_capacity_reservation(world: World, parameters: Parameters) -> dict[st
     Raises
     ------
     Ec2Error
-        ``InsufficientInstanceCapacity``, ``InvalidParameterCombination``, ``InvalidParameterValue``,
-        ``MissingParameter``, ``Unsupported``.
+        ``InsufficientInstanceCapacity``, ``InvalidParameter``, ``InvalidParameterCombination``,
+        ``InvalidParameterValue``, ``MissingParameter``, ``TagLimitExceeded``, ``Unsupported``.
     """
     instance_type, count = parameters["InstanceType"], parameters["InstanceCount"]
     zone = resolve_zone(world, parameters)
@@ -76,8 +76,9 @@ def modify_capacity_reservation(world: World, parameters: Parameters) -> dict[st
     Raises
     ------
     Ec2Error
-        ``InsufficientInstanceCapacity``, ``InvalidCapacityReservationState``, ``InvalidParameterCombination``,
-        ``InvalidParameterValue``, ``OperationNotPermitted``, ``UnauthorizedOperation``.
+        ``InsufficientInstanceCapacity``, ``InvalidCapacityReservationId.NotFound``,
+        ``InvalidCapacityReservationState``, ``InvalidParameterCombination``, ``InvalidParameterValue``,
+        ``OperationNotPermitted``, ``UnauthorizedOperation``.
     """
     reservation = _own_plain(world, parameters["CapacityReservationId"])
     if reservation.state != "active":
@@ -104,7 +105,8 @@ def cancel_capacity_reservation(world: World, parameters: Parameters) -> dict[st
     Raises
     ------
     Ec2Error
-        ``InvalidCapacityReservationState``, ``OperationNotPermitted``, ``UnauthorizedOperation``.
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidCapacityReservationState``, ``OperationNotPermitted``,
+        ``UnauthorizedOperation``.
     """
     reservation = _own_plain(world, parameters["CapacityReservationId"])
     if reservation.state not in {"active", "pending", "assessing", "scheduled", "delayed"}:
@@ -123,7 +125,8 @@ def describe_capacity_reservations(world: World, parameters: Parameters) -> dict
     Raises
     ------
     Ec2Error
-        ``InvalidCapacityReservationId.Malformed``.
+        ``InvalidCapacityReservationId.Malformed``, ``InvalidCapacityReservationId.NotFound``,
+        ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
     ids = parameters.get("CapacityReservationIds", [])
     malformed = [i for i in ids if not _RESERVATION_ID.fullmatch(i)]
@@ -144,8 +147,8 @@ def move_capacity_reservation_instances(world: World, parameters: Parameters) ->
     Raises
     ------
     Ec2Error
-        ``InvalidCapacityReservationState``, ``InvalidParameterCombination``, ``InvalidParameterValue``,
-        ``OperationNotPermitted``, ``UnauthorizedOperation``.
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidCapacityReservationState``, ``InvalidParameterCombination``,
+        ``InvalidParameterValue``, ``OperationNotPermitted``, ``UnauthorizedOperation``.
     """
     source = _own_plain(world, parameters["SourceCapacityReservationId"])
     target = _own_plain(world, parameters["DestinationCapacityReservationId"])
@@ -180,7 +183,13 @@ def move_capacity_reservation_instances(world: World, parameters: Parameters) ->
 
 
 def get_capacity_reservation_usage(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer GetCapacityReservationUsage: who uses the slots of a reservation of one's own."""
+    """Answer GetCapacityReservationUsage: who uses the slots of a reservation of one's own.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``.
+    """
     reservation = world.reservation(parameters["CapacityReservationId"])
     used: dict[str, int] = {}
     for instance_id in reservation.occupants:
