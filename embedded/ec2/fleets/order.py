@@ -32,7 +32,8 @@ def spot_order(world: World, draft: Draft, strategy: str, units: int) -> SortKey
     """Return the order of Spot pools.
 
     EC2 does not publish how it rates capacity. Here a pool either can hold the whole request or has as much as it has;
-    strategies that look at capacity first compare that, and only then price or priority.
+    strategies that look at capacity first compare that, and only then price or priority. ``units`` are of target
+    capacity; what a pool can hold is compared with them as if every instance were one.
     """
 
     def price(pool: Pool) -> Fraction:

@@ -19,7 +19,8 @@ def reserved_part(world: World, request: FleetRequest, draft: Draft, units: Frac
     """Fill by reservation type in the given order, then by override priority.
 
     EC2 chooses at random among several reservations of one type; here they are used in the order in which the request
-    (or the resource group) names them, so a test can say which.
+    (or the resource group) names them, so a test can say which. ``units`` are of target capacity: an instance counts
+    with the weight of its pool.
 
     Raises
     ------

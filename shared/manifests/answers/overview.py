@@ -63,7 +63,7 @@ class BoughtNow(Part):
 
 
 class TeamNow(Part):
-    """What one team owns, uses, has bought and waits for."""
+    """What one team owns, uses, has bought and waits for; ``owned`` and ``used`` are units of reservations."""
 
     name: str
     owned: int

@@ -68,7 +68,10 @@ class QuotaUse:
 
 @dataclass(frozen=True, slots=True)
 class ResourceUse:
-    """An amount of a resource on some capacity types: what a team owns, requests, requests beyond that, who borrows."""
+    """An amount of a resource on some capacity types: what a team owns, requests, requests beyond that, who borrows.
+
+    Amounts are in the units of ``Resources``: millicores, bytes, else whole counts.
+    """
 
     capacity_types: tuple[str, ...]
     resource: str

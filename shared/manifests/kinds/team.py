@@ -118,7 +118,7 @@ class QuotaSpec(Model):
                     yield Contradiction(name, "quantity", problem)
 
     def to_core(self) -> Quota | ResourceQuota:
-        """Return the quota of the core."""
+        """Return the quota of the core; one of a resource is in millicores or bytes, else a whole count."""
         limits = self.borrowing_limit, self.lending_limit
         terms, resource = self.capacity_reservation_selector_terms, self.resource
         if terms is not None or resource is None:

@@ -34,9 +34,9 @@ class ReservationStarts:
     queue: WorkQueue
 
     def sweep(self, now: datetime, near: StartTimers) -> int:
-        """Observe what should have begun, and set ``near`` for what begins soon; return how many have units free now.
+        """Observe what should have begun, and set ``near`` for what begins soon; return how many offer more now.
 
-        Raises AwsError.
+        Raises AwsError, and UnreadableRowsError when a row became unreadable meanwhile.
         """
         records = self.reservations.list_current()
         begun = self._observe(records, now)
@@ -47,7 +47,7 @@ class ReservationStarts:
         return begun
 
     def run(self, now: datetime, ids: Collection[str]) -> int:
-        """Observe those of these reservations that should have begun; return how many have units free now.
+        """Observe those of these reservations that should have begun; return how many offer more now.
 
         Raises AwsError, and UnreadableRowsError when one of them cannot be read.
         """
