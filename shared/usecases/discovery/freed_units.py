@@ -25,7 +25,8 @@ class FreedUnits:
         """Read the reservations and wake the planner if one has more free units; return how many have.
 
         A hint only: a unit of a block that EC2 still scrubs, or a count that lags, is found by the minute's discovery,
-        and so is everything when EC2 does not answer.
+        and so is everything when EC2 does not answer. Raises UnreadableRowsError when a row became unreadable
+        meanwhile.
         """
         records = [
             record

@@ -54,7 +54,7 @@ class ReservationObserver:
 
         Claims that move on meanwhile keep their leases until the next observation, rather than holding the facts and
         the other leases back: a lease that stays open too long leaves a unit idle for a minute, and promises nothing
-        twice.
+        twice. Raises UnreadableRowsError when the row became unreadable meanwhile.
         """
         absorbed = self._absorbable(before, observed_at)
         # A row that was lost is made anew from the claims: what they hold stays promised.
@@ -79,7 +79,7 @@ class ReservationObserver:
     def observe_again(self, before: ReservationRecord, shown: ObservedReservation, observed_at: datetime) -> bool:
         """Save what EC2 shows now of a known reservation; return whether it offers more than before.
 
-        Which groups it is in is read by discovery alone, and kept.
+        Which groups it is in is read by discovery alone, and kept. Raises UnreadableRowsError as :meth:`observe` does.
         """
         facts = replace(shown, resource_group_arns=before.reservation.resource_group_arns)
         change = self.observe(before, facts, observed_at)

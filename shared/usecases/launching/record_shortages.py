@@ -42,7 +42,10 @@ class RecordShortages:
     publisher: EventPublisher
 
     def remember(self, attempt: LaunchAttempt, reaction: LaunchReaction) -> datetime | None:
-        """Remember shortages, exhausted reservations and blocked classes; return until when the offering rests."""
+        """Remember shortages, exhausted reservations and blocked classes; return until when the offering rests.
+
+        Raises UnreadableRowsError for a class to be blocked.
+        """
         at = attempt.settled_at
         refused = () if reaction.exhausted_reservation_id is None else attempt.request.offerings
         rests = self._after_failure((*reaction.resting, *refused, *reaction.full_subnets), at)

@@ -79,7 +79,7 @@ class ListOfferings:
         """Return the offerings of instance types, or families (``p5``), that names name; without names, of all.
 
         With a pool, only those that its requirements and its class allow. By type; reserved ones first, then
-        the cheapest.
+        the cheapest. Raises UnreadableRowsError when the catalogue cannot be read.
         """
         now = self.clock.now()
         pool = None if wanted_by is None else wanted_by.pool
