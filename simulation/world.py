@@ -63,7 +63,7 @@ _DISRUPTIONS: Final[tuple[Mapping[str, Any], ...]] = (
     {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
 )
 _LIMITS: Final[tuple[Mapping[str, str], ...]] = ({}, {}, {}, {"cpu": "40"}, {"nodes": "4"})
-# In looks at the clock, so that a plan is the same on any machine: most planners have no time to polish what they buy,
+# In looks at the clock, so that a plan is the same on any machine: most planners have no time to improve what they buy,
 # and all have enough to place everything once. With half of that, what comes last found its turn in no pass.
 _SOLVE_BUDGETS: Final = tuple(timedelta(seconds=each) for each in (10, 4, 4, 4))
 _SOLVE_BUDGET_OF_TEAMS: Final = timedelta(seconds=80)

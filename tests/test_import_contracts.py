@@ -130,7 +130,7 @@ def ignored_imports() -> dict[str, set[str]]:
     return found
 
 
-def test_a_plan_without_polish_needs_no_package() -> None:
+def test_a_plan_without_a_certificate_needs_no_package() -> None:
     code = "import sys, shared.core.scheduler; print({'highspy', 'numpy', 'pydantic'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own code
     assert (done.stdout, done.stderr) == ("set()\n", "")

@@ -1,7 +1,7 @@
 """What each mechanism of the scheduler buys: without it, worlds that nothing was tuned with are solved again.
 
 A mechanism is taken out by putting an idle one in its place, in a process of its own. What remains is compared with
-the whole: cost of first and of polished plans, replicas left over, the bound, processor time. A mechanism that saves
+the whole: cost of first and of certified plans, replicas left over, the bound, processor time. A mechanism that saves
 less than 0.2 % needs another reason to stay (docs/scheduler.md). Constants that were found by trial are moved by half.
 
 Single worlds move by a per cent with any change, so a mean comes with its standard error and with the worst world.
@@ -249,7 +249,7 @@ def run(case: str) -> Figures:
         found["lines"] = lines(case.removeprefix("without-"))
     for world in WORLDS:
         whole, less = _measured("", world), fresh("bench.scheduling.ablation:measure", case, world)
-        for form in ("first", "polished"):
+        for form in ("first", "certified"):
             changes = _changes(less[f"{form}_cost"], whole[f"{form}_cost"])
             found[f"{world}_{form}_cost_change_percent"] = round(statistics.mean(changes), 2)
             error = statistics.stdev(changes) / math.sqrt(len(changes))
@@ -268,7 +268,7 @@ def _measured(name: str, world: str) -> Figures:
 
 
 def measure(case: str, world: str) -> Figures:
-    """Solve every seed of a world with a case's change (with an empty name: without any), at once and polished."""
+    """Solve every seed of a world with a case's change (with an empty name: without any), at once and certified."""
     if case.startswith("without-"):
         MECHANISMS[case.removeprefix("without-")].idle()
     elif case:
@@ -277,9 +277,9 @@ def measure(case: str, world: str) -> Figures:
     for make in WORLDS[world]:
         snapshot, calibration = make(), float(str(calibrate()["calibration_python_s"]))
         unplaced = 0
-        for form in ("first", "polished"):
+        for form in ("first", "certified"):
             started = time.process_time()
-            plan = solve(snapshot, now=NOW, policy=SchedulingPolicy(with_certificate=form == "polished"))
+            plan = solve(snapshot, now=NOW, policy=SchedulingPolicy(with_certificate=form == "certified"))
             cpu_s = time.process_time() - started
             found.setdefault(f"{form}_cpu_in_calibrations", []).append(cpu_s / calibration)
             found.setdefault(f"{form}_cost", []).append(plan.cost_atto_usd_per_hour / 10**18)

@@ -135,7 +135,7 @@ def _usd(atto: int) -> float:
 
 
 def packed_anew(it: Fleet) -> Plan:
-    """Plan for all replicas of the fleet as if no node stood and all units of the reservations were free; polished."""
+    """Plan for all replicas of the fleet as if no node stood and all units of the reservations were free; certified."""
     demands = tuple(Demand(it.workloads[key], count, it.now) for key, count in sorted(it.replicas().items()))
     free = tuple(replace(each, free_units=each.total_count) for each in it.reservations)
     anew = replace(it.snapshot(demands), nodes=(), reservations=free)

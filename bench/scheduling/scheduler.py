@@ -25,7 +25,7 @@ from shared.core.serialisation.json_codec import dumps, loads
 from shared.runtime.garbage import collection_paused
 
 RUNS = 3
-POLISHING_S = 10.0  # the deadline of one pass; of processor time, so that a busy machine changes no plan
+CERTIFIED_WITHIN_S = 10.0  # the deadline of one pass; of processor time, so that a busy machine changes no plan
 _USD_ATTO = 10**18
 _REPLICAS = (1000, 10_000, 100_000)
 _SHAPES = (100, 300, 1000)
@@ -72,19 +72,19 @@ def ours(path: str, preferences: str, form: str) -> Figures:
     text = Path(path).read_text()
     before_s = calibration_python_s()
     with collection_paused():
-        figures = _pass(text, preferences, is_polished=form == "polished")
+        figures = _pass(text, preferences, is_certified=form == "certified")
     # Right before and after: what slows a machine down for a while slows both.
     return in_calibrations(figures, {"calibration_python_s": min(before_s, calibration_python_s())})
 
 
-def _pass(text: str, preferences: str, *, is_polished: bool) -> Figures:
+def _pass(text: str, preferences: str, *, is_certified: bool) -> Figures:
     started, started_cpu = time.perf_counter(), time.process_time()
     snapshot = loads(Snapshot, text)
     parsed, parsed_cpu = time.perf_counter(), time.process_time()
     policy = SchedulingPolicy(
         preference_policy=PreferencePolicy(preferences),
-        with_certificate=is_polished,
-        expired=lambda: time.process_time() - started_cpu > POLISHING_S,
+        with_certificate=is_certified,
+        expired=lambda: time.process_time() - started_cpu > CERTIFIED_WITHIN_S,
     )
     plan = solve(snapshot, now=NOW, policy=policy)
     solved, solved_cpu = time.perf_counter(), time.process_time()
@@ -153,7 +153,7 @@ def _port_cost(outcome: Outcome) -> int:
 
 
 def _one(case: str, seed: int, folder: str) -> Figures:
-    """Measure one world: ours at once and polished, the port in its forms, all against one bound."""
+    """Measure one world: ours at once and certified, the port in its forms, all against one bound."""
     world = WORLDS[case]
     path = str(Path(folder) / f"{seed}.json")
     figures = fresh("bench.scheduling.scheduler:prepare", case, str(seed), path)
@@ -162,17 +162,17 @@ def _one(case: str, seed: int, folder: str) -> Figures:
     renamed = {f"{name}_{unit}": f"first_{name}_{unit}" for name in ("plan", "solve") for unit in units}
     figures |= {renamed.get(name, name): value for name, value in first.items() if name != "bound_usd_per_hour"}
     least = _number(first["bound_usd_per_hour"])
-    if world.is_polished:
-        polished = fresh("bench.scheduling.scheduler:ours", path, world.preferences, "polished")
-        least = _number(polished["bound_usd_per_hour"])
+    if world.is_certified:
+        certified = fresh("bench.scheduling.scheduler:ours", path, world.preferences, "certified")
+        least = _number(certified["bound_usd_per_hour"])
         figures |= {
-            "polished_plan_s": polished["plan_s"],
-            "polished_plan_cpu_s": polished["plan_cpu_s"],
-            "polished_plan_cpu_in_calibrations": polished["plan_cpu_in_calibrations"],
-            "polished_json_in_out_s": polished["json_in_out_s"],
-            "polished_cost_usd_per_hour": polished["cost_usd_per_hour"],
-            "polished_peak_rss_mib": polished["peak_rss_mib"],
-            "polished_violations": polished["violations"],
+            "certified_plan_s": certified["plan_s"],
+            "certified_plan_cpu_s": certified["plan_cpu_s"],
+            "certified_plan_cpu_in_calibrations": certified["plan_cpu_in_calibrations"],
+            "certified_json_in_out_s": certified["json_in_out_s"],
+            "certified_cost_usd_per_hour": certified["cost_usd_per_hour"],
+            "certified_peak_rss_mib": certified["peak_rss_mib"],
+            "certified_violations": certified["violations"],
         }
     if world.bound != "certificate":
         found = _number(fresh("bench.scheduling.scheduler:bound", path, world.bound)["bound_usd_per_hour"])
@@ -202,7 +202,7 @@ def _ratios(figures: Figures) -> Figures:
     found: Figures = {}
     for below in ("bound", "certificate"):
         least = _number(figures.get(f"{below}_usd_per_hour"))
-        for prefix in ("", "polished_", "port_", "port_tuned_") if below == "bound" else ("", "polished_"):
+        for prefix in ("", "certified_", "port_", "port_tuned_") if below == "bound" else ("", "certified_"):
             cost = _number(figures.get(f"{prefix}cost_usd_per_hour"))
             if cost is not None and least:
                 found[f"{prefix}cost_over_{below}"] = cost / least

@@ -34,7 +34,7 @@ class World:
     markets: tuple[CapacityType, ...] = ()  # set: the tuned form of the port has pools for these
     preferences: PreferencePolicy = PreferencePolicy.RESPECT
     bound: Literal["certificate", "ladder", "catalogue"] = "certificate"  # the last two are of whole nodes
-    is_polished: bool = True
+    is_certified: bool = True
 
     def tuned(self) -> tuple[NodePool, ...] | None:
         """Return the pools of the well-tuned port; None where the case has no such form."""
@@ -143,14 +143,14 @@ def _two_pools(count: int, _seed: int) -> Snapshot:
 
 def _worlds() -> Mapping[str, World]:
     sizes = (50, 100, 500, 1000, 2000, 5000, 10_000, 20_000)
-    on_ladder = partial(World, bound="ladder", is_polished=False)
+    on_ladder = partial(World, bound="ladder", is_certified=False)
     found = {f"diverse-{count}": on_ladder(partial(_diverse, count)) for count in sizes}
     found["diverse-10000-single"] = on_ladder(partial(_single, 10_000))
     for count in (500, 1000, 2000):
         found[f"karpenter-{count}"] = on_ladder(partial(_karpenter, count), seeds=range(len(SEEDS)))
-    found["limited-10000"] = World(partial(_limited, 10_000), is_polished=False)
-    found["preference-4000"] = World(_preference, is_polished=False)
-    found["preference-4000-ignore"] = World(_preference, preferences=PreferencePolicy.IGNORE, is_polished=False)
+    found["limited-10000"] = World(partial(_limited, 10_000), is_certified=False)
+    found["preference-4000"] = World(_preference, is_certified=False)
+    found["preference-4000-ignore"] = World(_preference, preferences=PreferencePolicy.IGNORE, is_certified=False)
     found["catalogue-10000"] = replace(_mixed(Mix(10_000), seeds=6), bound="catalogue")
     found["catalogue-10000-held-out"] = replace(found["catalogue-10000"], seeds=_HELD_OUT)
     found["catalogue-100000"] = _mixed(Mix(100_000, reserved_percent=300), seeds=3)
@@ -159,9 +159,9 @@ def _worlds() -> Mapping[str, World]:
     found["no-reservations-10000"] = _mixed(Mix(10_000, markets=_BOUGHT))
     found["on-demand-10000"] = _mixed(Mix(10_000, markets=_ON_DEMAND))
     for percent in (1, 10):
-        found[f"reserved-{percent}-percent-5000"] = World(partial(reserved_ladder, percent, 5000), is_polished=False)
-    found["reserved-one-unit-each-400"] = World(partial(_one_unit_each, 400), is_polished=False)
-    found["reserved-two-pools-300"] = World(partial(_two_pools, 300), is_polished=False)
+        found[f"reserved-{percent}-percent-5000"] = World(partial(reserved_ladder, percent, 5000), is_certified=False)
+    found["reserved-one-unit-each-400"] = World(partial(_one_unit_each, 400), is_certified=False)
+    found["reserved-two-pools-300"] = World(partial(_two_pools, 300), is_certified=False)
     found["existing-5000"] = _mixed(Mix(1000, existing=5000))
     return found
 

@@ -42,7 +42,7 @@ _CONDITIONAL: Final = frozenset(
         "policy.save_pause",
     }
 )
-GLANCE_S: Final = 0.4  # what looking at the clock takes: with the usual budget, 25 looks end the polish of a plan
+GLANCE_S: Final = 0.4  # what looking at the clock takes: with the usual budget, 25 looks end column generation
 CLOCK_OFF_MAX: Final = 2 * SECOND
 CLOCK_WRONG_MAX: Final = 4 * MINUTE  # AWS refuses what is signed five minutes off
 _ANSWER_LATE_MAX: Final = 15 * SECOND

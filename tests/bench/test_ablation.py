@@ -14,7 +14,7 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
 
-_POLISH = """
+_CERTIFIED = """
 from bench.worlds.common import NOW
 from bench.worlds.mix import Mix, mix_snapshot
 from shared.core.model.policy import SchedulingPolicy
@@ -29,10 +29,10 @@ def test_each_mechanism_can_be_taken_out_and_each_constant_halved() -> None:
     assert fresh("bench.scheduling.ablation:take_out_all") == {"taken_out": len(MECHANISMS), "halved": len(CONSTANTS)}
 
 
-def test_without_column_generation_a_polished_plan_costs_what_the_first_one_does() -> None:
+def test_without_column_generation_a_certified_plan_costs_what_the_first_one_does() -> None:
     without = fresh("bench.scheduling.ablation:measure", "without-column-generation", "few")
 
-    assert without["polished_cost"] == without["first_cost"]
+    assert without["certified_cost"] == without["first_cost"]
 
 
 def test_cases_are_named_after_what_is_changed() -> None:
@@ -52,9 +52,9 @@ def test_nobody_is_left_over_who_fits_into_what_limits_leave(make: Callable[[], 
     assert check(snapshot, solve(snapshot, now=NOW, policy=policy), now=NOW, policy=policy) == ()
 
 
-def test_a_polished_plan_ends_where_simplex_would_not() -> None:
+def test_a_certified_plan_ends_where_simplex_would_not() -> None:
     # In a process of its own: HiGHS hears no signal, so nothing else could end it if it did not end by itself.
-    command = [sys.executable, "-c", _POLISH]
+    command = [sys.executable, "-c", _CERTIFIED]
     done = subprocess.run(  # noqa: S603 - our own interpreter and text
         command, capture_output=True, text=True, timeout=300, check=True
     )

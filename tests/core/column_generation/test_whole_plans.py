@@ -1,4 +1,4 @@
-"""Polished plans keep every rule, leave no more over than first ones, and carry a bound that no plan undercuts."""
+"""Certified plans keep every rule, leave no more over than first ones, and carry a bound that no plan undercuts."""
 
 from dataclasses import replace
 from functools import cache
@@ -20,7 +20,7 @@ from tests.core.checker.world import NOW
 from tests.core.oracle.brute_force import BruteForce
 from tests.core.oracle.instances import Features, instance
 
-FIRST, POLISHED = SchedulingPolicy(), SchedulingPolicy(with_certificate=True)
+FIRST, CERTIFIED = SchedulingPolicy(), SchedulingPolicy(with_certificate=True)
 FAMILIES = {
     "plain": Features(),
     "topology": Features(topology=True),
@@ -55,18 +55,18 @@ def unplaced(plan: Plan) -> int:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", ["plain", "limits", "floor"])
-def test_a_polished_plan_is_right_and_costs_no_less_than_its_bound(kind: str, seed: int) -> None:
+def test_a_certified_plan_is_right_and_costs_no_less_than_its_bound(kind: str, seed: int) -> None:
     snapshot = limited(mix(seed)) if kind == "limits" else mix(seed)
     floor = 30 if kind == "floor" else 0
     first = solve(snapshot, now=BENCH_NOW, policy=replace(FIRST, reserved_floor_percent=floor))
-    policy = replace(POLISHED, reserved_floor_percent=floor)
+    policy = replace(CERTIFIED, reserved_floor_percent=floor)
 
-    polished = solve(snapshot, now=BENCH_NOW, policy=policy)
+    certified = solve(snapshot, now=BENCH_NOW, policy=policy)
 
-    assert check(snapshot, polished, now=BENCH_NOW, policy=policy) == ()
-    assert unplaced(polished) <= unplaced(first)
-    assert polished.lower_bound_atto_usd_per_hour is not None
-    assert 0 < polished.lower_bound_atto_usd_per_hour <= polished.cost_atto_usd_per_hour
+    assert check(snapshot, certified, now=BENCH_NOW, policy=policy) == ()
+    assert unplaced(certified) <= unplaced(first)
+    assert certified.lower_bound_atto_usd_per_hour is not None
+    assert 0 < certified.lower_bound_atto_usd_per_hour <= certified.cost_atto_usd_per_hour
 
 
 def ranked(snapshot: Snapshot) -> Snapshot:
@@ -77,32 +77,32 @@ def ranked(snapshot: Snapshot) -> Snapshot:
 
 
 @pytest.mark.parametrize("seed", [0, 2, 5])
-def test_polishing_leaves_reserved_units_to_the_important(seed: int) -> None:
+def test_column_generation_leaves_reserved_units_to_the_important(seed: int) -> None:
     snapshot = ranked(mix(seed))
     first = solve(snapshot, now=BENCH_NOW, policy=FIRST)
-    polished = solve(snapshot, now=BENCH_NOW, policy=POLISHED)
+    certified = solve(snapshot, now=BENCH_NOW, policy=CERTIFIED)
 
     assert check(snapshot, first, now=BENCH_NOW, policy=FIRST) == ()
-    assert check(snapshot, polished, now=BENCH_NOW, policy=POLISHED) == ()
-    assert unplaced(polished) == unplaced(first) == 0
+    assert check(snapshot, certified, now=BENCH_NOW, policy=CERTIFIED) == ()
+    assert unplaced(certified) == unplaced(first) == 0
 
 
-def test_polishing_repeats_itself() -> None:
-    polished = solve(mix(0), now=BENCH_NOW, policy=POLISHED)
+def test_column_generation_repeats_itself() -> None:
+    certified = solve(mix(0), now=BENCH_NOW, policy=CERTIFIED)
 
-    assert dumps(solve(mix(0), now=BENCH_NOW, policy=POLISHED)) == dumps(polished)
+    assert dumps(solve(mix(0), now=BENCH_NOW, policy=CERTIFIED)) == dumps(certified)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_plan_that_places_as_much_undercuts_the_bound(family: str, seed: int) -> None:
     snapshot = instance(seed, FAMILIES[family])
-    plan = solve(snapshot, now=NOW, policy=POLISHED)
-    placed = placed_counts(Facts(snapshot, plan, NOW, POLISHED))
+    plan = solve(snapshot, now=NOW, policy=CERTIFIED)
+    placed = placed_counts(Facts(snapshot, plan, NOW, CERTIFIED))
     vector = tuple(placed[item.workload.key] for item in snapshot.demands)
 
-    least = BruteForce(snapshot, POLISHED).outcomes[vector]
+    least = BruteForce(snapshot, CERTIFIED).outcomes[vector]
 
     assert plan.lower_bound_atto_usd_per_hour is not None
     assert plan.lower_bound_atto_usd_per_hour <= least
-    assert check(snapshot, plan, now=NOW, policy=POLISHED) == ()
+    assert check(snapshot, plan, now=NOW, policy=CERTIFIED) == ()

@@ -1,4 +1,4 @@
-"""The same snapshot gives the same bytes: in any process, under any hash seed, with and without HiGHS's polish."""
+"""The same snapshot gives the same bytes: in any process, under any hash seed, with and without HiGHS."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ from shared.core.scheduler import solve
 from shared.core.model.snapshot import Snapshot
 from shared.core.serialisation.json_codec import dumps
 from tests.core.scheduler.world import NOW
-policy = SchedulingPolicy(with_certificate=sys.argv[1] == "polished")
+policy = SchedulingPolicy(with_certificate=sys.argv[1] == "certified")
 sys.stdout.write(dumps(solve(busy_world(), now=NOW, policy=policy)))
 """
 
@@ -48,7 +48,7 @@ def busy_world() -> Snapshot:  # the child processes import it too
     return with_demand(plain(*fx_ladder(12), reservations=reservations), *demands)
 
 
-@pytest.mark.parametrize("mode", ["plain", "polished"])
+@pytest.mark.parametrize("mode", ["plain", "certified"])
 def test_three_hash_seeds_give_the_same_bytes(mode: str) -> None:
     told = {
         subprocess.run(  # noqa: S603 - our own interpreter with our own code

@@ -39,19 +39,19 @@ def test_the_cutting_stock_problem_is_solved_to_the_optimum() -> None:
     base = greedy.packing.fork()
     buy_rest(greedy.packing, greedy.types)
 
-    polished = improved(base, greedy.packing, greedy.types, is_quick=False)
+    certified = improved(base, greedy.packing, greedy.types, is_quick=False)
 
-    assert polished is not None
+    assert certified is not None
     assert sum(count for _, _, count in uses(greedy.packing)) == 5
-    assert sum(count for _, _, count in uses(polished)) == 4
+    assert sum(count for _, _, count in uses(certified)) == 4
 
 
-def test_a_polished_plan_is_certified_and_cheaper() -> None:
-    first, polished = planned(ROLLS), planned(ROLLS, policy=CERTIFIED)
+def test_column_generation_makes_the_plan_cheaper_and_proves_a_bound() -> None:
+    first, certified = planned(ROLLS), planned(ROLLS, policy=CERTIFIED)
 
     assert first.lower_bound_atto_usd_per_hour is None
-    assert polished.lower_bound_atto_usd_per_hour is not None
-    assert polished.lower_bound_atto_usd_per_hour <= polished.cost_atto_usd_per_hour < first.cost_atto_usd_per_hour
+    assert certified.lower_bound_atto_usd_per_hour is not None
+    assert certified.lower_bound_atto_usd_per_hour <= certified.cost_atto_usd_per_hour < first.cost_atto_usd_per_hour
 
 
 def test_a_first_plan_asks_the_program_who_gets_units_that_are_short() -> None:

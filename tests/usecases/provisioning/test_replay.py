@@ -19,7 +19,7 @@ from shared.usecases.what_if.replay import Replay, Replayed, ReplayError
 from tests.fakes.values import reservation
 from tests.usecases.worlds.planning_world import PlanningWorld, solve
 
-POLISHED = SchedulingPolicy(with_certificate=True)
+CERTIFIED = SchedulingPolicy(with_certificate=True)
 
 
 def nothing(now: datetime) -> WorldEdits:
@@ -27,7 +27,7 @@ def nothing(now: datetime) -> WorldEdits:
     return WorldEdits()
 
 
-def decided(policy: SchedulingPolicy = POLISHED) -> tuple[PlanningWorld, str]:
+def decided(policy: SchedulingPolicy = CERTIFIED) -> tuple[PlanningWorld, str]:
     """One replica in a reservation, three bought."""
     units = reservation("cr-1", 1, tags={"team": "research"})
     world = PlanningWorld().ready(units)
@@ -75,7 +75,7 @@ def test_another_release_decided() -> None:
         plan = solve(snapshot, now, policy)
         return replace(plan, launches=plan.launches[:1])
 
-    found = Replay(world.state.decisions, other, POLISHED).run(plan_id, nothing)
+    found = Replay(world.state.decisions, other, CERTIFIED).run(plan_id, nothing)
     assert found is not None
     assert found.replayed is not None
     assert (
@@ -89,7 +89,7 @@ def test_another_release_decided() -> None:
 
 
 def test_a_planner_that_ran_out_of_time() -> None:
-    world, plan_id = decided(replace(POLISHED, expired=lambda: True))
+    world, plan_id = decided(replace(CERTIFIED, expired=lambda: True))
     found = replayed(world, plan_id)
     assert found.why == "the planner noted, and this replay does not: no certificate: out of time"
 
@@ -97,7 +97,7 @@ def test_a_planner_that_ran_out_of_time() -> None:
 def test_what_would_have_differed_with_more_capacity() -> None:
     world, plan_id = decided()
     text = "2 p5.48xlarge in us-east-1a"
-    found = Replay(world.state.decisions, solve_in_full, POLISHED).run(
+    found = Replay(world.state.decisions, solve_in_full, CERTIFIED).run(
         plan_id, lambda now: WorldEdits(added=(parse_added_capacity(text, now),))
     )
     assert found is not None
@@ -108,7 +108,7 @@ def test_what_would_have_differed_with_more_capacity() -> None:
 
 def test_what_is_not_known_is_told() -> None:
     world, _ = decided()
-    assert Replay(world.state.decisions, solve_in_full, POLISHED).run("plan-nobody", nothing) is None
+    assert Replay(world.state.decisions, solve_in_full, CERTIFIED).run("plan-nobody", nothing) is None
 
 
 @pytest.mark.parametrize("text", ["{}", json.dumps({"launches": [{"newer": 1}]})])
@@ -133,4 +133,4 @@ def test_settings_of_a_planner_that_this_release_cannot_read_are_refused(text: s
     with pytest.raises(ReplayError, match=reason):
         replayed(world, plan_id)
     with pytest.raises(ReplayError, match=reason):
-        ExplainAlternatives(world.state.node_claims, world.state.decisions, POLISHED).explain("research/train")
+        ExplainAlternatives(world.state.node_claims, world.state.decisions, CERTIFIED).explain("research/train")

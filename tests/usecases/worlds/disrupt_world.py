@@ -124,7 +124,7 @@ class DisruptWorld(World):
         return snapshot_gatherer_from(self.outside())
 
     def provision(self) -> Provision:
-        # Without the polish that purchases get, which would take most of the time.
+        # Without column generation for what is bought, which would take most of the time.
         return replace(provision_from(self.outside(), solve), policy=self.scheduling)
 
     def disrupt(self) -> Disrupt:
