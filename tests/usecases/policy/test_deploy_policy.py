@@ -5,7 +5,7 @@ import pytest
 
 from shared.manifests.events import Change
 from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY, REMOVED_PROPERTY
-from shared.ports.errors import AccessDeniedError
+from shared.ports.errors import AccessDeniedError, RefusedError
 from shared.usecases.policy.deploy_policy import APPLIED, NOT_APPLIED, DeployPolicy
 from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.usecases.worlds.policies import applier, files, node_class, pool
@@ -103,12 +103,31 @@ def test_permissions_that_have_not_spread_yet_are_waited_for(store: MemoryPolicy
 
 
 def test_permissions_that_never_come_fail_the_deployment(store: MemoryPolicyStore) -> None:
+    pauses: list[float] = []
+
     def deny() -> None:
         raise AccessDeniedError("AccessDeniedException", "TransactWriteItems")
 
     store.before_commit = deny
     with pytest.raises(AccessDeniedError):
-        DeployPolicy(applier(store), pause=lambda _: None).handle(create(pool()))
+        DeployPolicy(applier(store), pause=pauses.append).handle(create(pool()))
+    assert len(pauses) == 5, "before each attempt but the first"
+
+
+def test_any_other_refusal_fails_the_deployment_at_once(store: MemoryPolicyStore) -> None:
+    def refuse() -> None:
+        raise RefusedError("ItemCollectionSizeLimitExceededException", "TransactWriteItems")
+
+    store.before_commit = refuse
+    with pytest.raises(RefusedError):
+        DeployPolicy(applier(store), pause=lambda _: pytest.fail("nothing to wait for")).handle(create(pool()))
+
+
+def test_what_is_removed_has_a_kind(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
+    use_case.handle(create(node_class(), pool()))
+    with pytest.raises(ValueError, match="Pool"):
+        use_case.handle(update([node_class(), pool()], [node_class()], ["Pool/p"]))
+    assert names(store) == ["c", "p"]
 
 
 def test_a_race_is_run_again(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
