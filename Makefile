@@ -103,7 +103,7 @@ test: check ## `check`, then the tests of decisions, adapters, template, emulato
 test-more: setup $(NODE_TOOLS) $(ORACLES) $(RAY)/.installed ## all other rings: all deployed stories, tutorials, integrations, simulation ...
 	@echo '== tests: $(MORE_RINGS)'; $(PYTEST) $(foreach ring,$(MORE_RINGS),$(RING_$(ring)))
 
-test-%: setup ## one ring alone; `make test-unit` is the one to run while writing (docs/testing.md has all)
+test-%: setup $(NODE_TOOLS) ## one ring alone; `make test-unit` is the one to run while writing (docs/testing.md has all)
 	@$(if $(RING_$*),$(PYTEST) $(RING_$*),echo "no ring is called $*; there are: $(RINGS)" >&2; exit 2)
 
 test-oracle: setup $(ORACLES) ## the stores and queues against AWS's DynamoDB Local and ElasticMQ; needs Java and Maven
