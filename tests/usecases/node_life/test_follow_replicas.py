@@ -22,12 +22,9 @@ TRAIN = {"namespace": "research", "name": "train"}
 
 
 @pytest.fixture
-def world() -> World:
-    """Two replicas, so that two nodes hold all of them."""
-    world = World()
-    world.add_reservation("cr-1")
-    world.add_workload(replicas=2)
-    return world
+def replica_count() -> int:
+    """So that two nodes hold all of them."""
+    return 2
 
 
 def report(kind: str, workload: dict[str, str] = TRAIN, **fields: Any) -> NodeReport:
