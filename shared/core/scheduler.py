@@ -7,9 +7,10 @@ from functools import partial
 from importlib import import_module
 
 from shared.core.explaining.reasons import Reasons
-from shared.core.model.plan import Plan
+from shared.core.model.plan import Plan, PlannedNodes, ReasonCode
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import Demand
 from shared.core.sharing.apportionment import Apportionment, is_shared, waiting_count
 from shared.core.sharing.budgets import has_budgets, within_budgets
 from shared.core.sharing.pools import within_pools
@@ -48,13 +49,52 @@ _SHARING_ROUNDS_MAX = 3
 _TIMES_PERCENT = (40, 60, 80, 100)
 
 
-# Branches: which solve comes next depends on all that the last one exceeded.
 def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Plan:
     """Return a complete plan for the snapshot's demand.
 
     Pure and deterministic: the same arguments give the same plan, byte for byte, under any hash seed, as long as
     ``policy.expired`` answers the same. ``now`` is aware UTC.
     """
+    plan = _solve_all(snapshot, now, policy)
+    if _is_stuck(plan):
+        return _serve_one(snapshot, plan, now, policy)
+    return plan
+
+
+def _is_stuck(plan: Plan) -> bool:
+    """Whether nothing was placed for lack of time: the next pass would meet the same deadline at the same place."""
+    is_late = any(item.code is ReasonCode.OUT_OF_TIME for item in plan.unplaced)
+    return is_late and not (plan.launches or plan.existing)
+
+
+def _serve_one(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> Plan:
+    """Plan for one workload, as if nobody else waited and within as much time again; the others wait as they did.
+
+    Workloads take turns by the minute, so that one that is too much for any pass, or has no place at all, keeps nobody
+    from theirs for long.
+    """
+    in_order = sorted(snapshot.demands, key=_urgency)
+    minute = int(now.timestamp()) // 60
+    chosen = in_order[minute % len(in_order)]
+    alone = _solve_all(replace(snapshot, demands=(chosen,)), now, policy.prolonged())
+    waiting = (item for item in plan.unplaced if item.workload_key != chosen.workload.key)
+    launches = tuple(_in_its_zone(launch) for launch in alone.launches)
+    return replace(alone, launches=launches, unplaced=(*alone.unplaced, *waiting))
+
+
+def _in_its_zone(launch: PlannedNodes) -> PlannedNodes:
+    """Leave out alternatives in other zones: those who wait, whom nobody looked at, may have rules about the place."""
+    near = (key for key in launch.alternatives if key.zone_id == launch.offering.zone_id)
+    return replace(launch, alternatives=tuple(near))
+
+
+def _urgency(demand: Demand) -> tuple[int, datetime, str]:
+    return -demand.workload.priority, demand.pending_since, demand.workload.key
+
+
+# Branches: which solve comes next depends on all that the last one exceeded.
+def _solve_all(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+    """Solve until no team exceeds what it owns or may spend."""
     snapshot = within_pools(snapshot)
     if not (has_budgets(snapshot) or has_resource_quotas(snapshot)):
         return _solve_shared(snapshot, now, policy)

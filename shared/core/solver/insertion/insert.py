@@ -57,7 +57,9 @@ class Insertion:
                 best = (found, scope)
             state.undo(mark)
         if best is not None:
-            self.place_group(group, best[1])
+            # It was whole in time, and the same steps again make it whole: a part of it would be worth nothing.
+            with state.finishing():
+                self.place_group(group, best[1])
         return best is not None
 
     def place_group(self, group: Group, scope: Scope = ANYWHERE) -> None:

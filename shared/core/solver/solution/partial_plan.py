@@ -1,6 +1,7 @@
 """What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from functools import partial
 from itertools import count as numbers
 
@@ -30,6 +31,7 @@ class PartialPlan:
         self.bins: list[Bin] = []
         self.residual = ResidualCapacity.of(self.catalogue)
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
+        self._is_finishing = False
         self._journal: list[Callable[[], object]] = []
         self._uids = numbers()
         self.price_caps = PriceCaps(self.groups, self.bins, facts)
@@ -162,9 +164,18 @@ class PartialPlan:
         if group.constraints[-1].spread:
             self.ledger.carry(bin_.labels, group.constraints[-1], per_node * bin_.count)
 
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """Carry what was found within the time to its end, however late it is."""
+        self._is_finishing = True
+        try:
+            yield
+        finally:
+            self._is_finishing = False
+
     def is_out_of_time(self, *groups: Group) -> bool:
         """Whether the deadline has passed; if so, remember that these groups were not looked at to the end."""
-        if not self.catalogue.policy.expired():
+        if self._is_finishing or not self.catalogue.policy.expired():
             return False
         self.unlooked.update(group.index for group in groups if self.remaining[group.index])
         return True
