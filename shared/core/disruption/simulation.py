@@ -1,7 +1,7 @@
 """The edited snapshot: the world without some nodes, their replicas as demand; and the world after a command."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -129,6 +129,19 @@ class PassState:
             for reservation in self.snapshot.reservations
         )
         return replace(self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations))
+
+    def with_units(self, units: Mapping[str, int]) -> "PassState":
+        """Return the world in which so many units more of each reservation, by its id, are free."""
+        reservations = tuple(
+            replace(reservation, free_units=reservation.free_units + units.get(reservation.id, 0))
+            for reservation in self.snapshot.reservations
+        )
+        return replace(self, snapshot=replace(self.snapshot, reservations=reservations))
+
+    def without_leaving(self) -> "PassState":
+        """Return the world once the nodes that leave already have left."""
+        nodes = tuple(node for node in self.snapshot.nodes if not node.deleting)
+        return replace(self, snapshot=replace(self.snapshot, nodes=nodes))
 
     def drained(self, removed: Sequence[Candidate]) -> "PassState":
         """Return the world without the nodes, whose replicas are demand beside that which waits."""

@@ -6,16 +6,23 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from shared.core.disruption.command import DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
+from shared.core.disruption.methods.reclaim import units_owed
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.node_pool import DisruptionReason
 from shared.core.model.plan import OfferingKey
 from shared.core.model.snapshot import Node, Snapshot
 from shared.core.model.team import ReclaimWithinCohort, Team
-from shared.core.model.workload import Demand, Gang
+from shared.core.model.workload import AffinityTerm, Demand, Gang, LabelSelector
 from shared.core.scheduler import solve
-from tests.core.scheduler.world import NOW, POLICY
+from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, ZONE
+from shared.core.scheduling_terms.requirement import Operator
+from tests.core.scheduler.world import NOW, POLICY, require
 from tests.core.sharing.world import planned, team, units_of, wants, world
 from tests.fakes.values import node_claim
 
@@ -167,3 +174,107 @@ def test_any_start_ends_with_everybody_having_their_own() -> None:
                 used[claim_id.rpartition("-")[0]] -= 1
             used.update(units_of(planned(world(teams_of(4, 2, 2), demands, dict(used)))))
         assert +used == {"team-0": 4, "team-1": 2, "team-2": 2}
+
+
+def test_what_the_plan_gives_an_owner_is_not_owed_again() -> None:
+    """Two of its four units are free: they are its own at once, and two are owed, however much it wants."""
+    snapshot = world(TWO, [wants("vision", 9)], {"audio": 6})
+    (owed,) = units_owed(snapshot, planned(snapshot))
+    assert (owed.team.name, owed.units) == ("vision", 2)
+    assert len(taken(snapshot)) == 2
+
+
+def test_what_comes_back_is_counted_for_the_owner_that_gets_it() -> None:
+    """A unit drains. It is one owner's only: the other is owed its unit as before."""
+    teams = (team("audio", 6, **ANY), team("speech", 1, **ANY), team("vision", 1, **ANY))
+    snapshot = world(teams, [wants("speech", 1), wants("vision", 1)], {"audio": 8})
+    first, *others = snapshot.nodes
+    assert len(taken(replace(snapshot, nodes=(replace(first, deleting=True), *others)))) == 1
+
+
+def test_what_an_owner_that_never_reclaims_gets_of_what_comes_back_is_owed_to_others() -> None:
+    teams = (team("audio", 6), team("speech", 1), team("vision", 1, **ANY))
+    snapshot = world(teams, [wants("speech", 1), wants("vision", 1)], {"audio": 8})
+    first, *others = snapshot.nodes
+    drained = replace(snapshot, nodes=(replace(first, deleting=True), *others))
+    assert len(taken(drained)) == 1, "speech is first by its name, and does not wait for long"
+
+
+def test_an_owner_that_never_reclaims_and_comes_first_keeps_no_other_from_its_own() -> None:
+    teams = (team("audio", 6), team("speech", 1), team("vision", 1, **ANY))
+    demands, used = [wants("speech", 1), wants("vision", 1)], Counter({"audio": 8})
+    for _ in range(2):
+        for claim_id in taken(world(teams, demands, used)):
+            used[claim_id.partition("-")[0]] -= 1
+        used.update(units_of(planned(world(teams, demands, used))))
+        demands = [wants(name, 1) for name in ("speech", "vision") if not used[name]]
+    assert used == {"audio": 6, "speech": 1, "vision": 1}
+
+
+def test_units_that_the_waiting_work_cannot_use_stay_where_they_are() -> None:
+    """The youngest nodes, whose work would lose least, stand in a reservation that vision's work does not accept."""
+    only_first = require(CAPACITY_RESERVATION_ID, Operator.IN, "cr-0")
+    snapshot = world(TWO, [wants("vision", 2, node_selector=only_first)], {"audio": 8}, units=4, reservations=2)
+    ages = {f"audio-{number}": 100 - number for number in range(8)}
+    assert taken(snapshot, ages_min=ages) == ["audio-2", "audio-3"]
+
+
+def by_zone(name: str) -> tuple[AffinityTerm, ...]:
+    """About the work with this label, by zones."""
+    return (AffinityTerm(ZONE, LabelSelector((("app", name),))),)
+
+
+def test_no_more_is_taken_than_a_plan_can_use() -> None:
+    """Its replicas keep away from each other by zones, of which there is one."""
+    spread_out = wants("vision", 4, labels={"app": "job"}, anti_affinity=by_zone("job"))
+    assert len(taken(world(TWO, [spread_out], {"audio": 8}))) == 1
+
+
+def test_no_more_is_taken_than_owners_gain_whoever_they_are() -> None:
+    """What two owners wait for seeks company that is nowhere; the third, which never reclaims, gets the one unit."""
+    teams = (team("audio", 1), team("a", 1), team("b", 1, **ANY), team("c", 1, **ANY))
+    demands = [wants(name, 1, affinity=by_zone("nowhere")) for name in "bc"]
+    assert len(taken(world(teams, [wants("a", 1), *demands], {"audio": 4}, units=4))) == 1
+    assert taken(world(teams, demands, {"audio": 4}, units=4)) == []
+
+
+def many_owners(count: int) -> tuple[Team, ...]:
+    return team("audio", 0, **ANY), *(team(f"owner-{number:02}", 2, **ANY) for number in range(count))
+
+
+@pytest.mark.parametrize("count", range(1, 21))
+def test_however_many_owners_reclaim_at_once_each_has_its_own_after_one_pass(count: int) -> None:
+    teams, units = many_owners(count), 2 * count
+    owners = [each.name for each in teams[1:]]
+    used = Counter({"audio": units})
+    snapshot = world(teams, [wants(name, 2) for name in owners], used, units=units)
+
+    going = taken(snapshot)
+
+    assert len(going) == units, "all that is owed, at once"
+    after = planned(world(teams, [wants("audio", units), *(wants(name, 2) for name in owners)], units=units))
+    assert units_of(after) == dict.fromkeys(owners, 2)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6),
+    st.integers(0, 3),
+)
+def test_what_is_taken_covers_what_is_owed_to_all_and_nothing_else(
+    owners: list[tuple[int, int, int]], free: int
+) -> None:
+    """Each owns, uses and wants so much; together they are owed what neither is free nor draining."""
+    names = [f"team-{number}" for number in range(len(owners))]
+    teams = [team(name, own, **ANY) for name, (own, _, _) in zip(names, owners, strict=True)]
+    used = {name: runs for name, (_, runs, _) in zip(names, owners, strict=True) if runs}
+    demands = [wants(name, count) for name, (_, _, count) in zip(names, owners, strict=True) if count]
+    snapshot = world(teams, demands, used, units=sum(used.values()) + free)
+
+    going = taken(snapshot)
+
+    owed = sum(max(0, min(count, own - runs)) for own, runs, count in owners)
+    lent = sum(max(0, runs - own) for own, runs, _ in owners)
+    assert len(going) == min(lent, max(0, owed - free))
+    for name, (own, runs, _) in zip(names, owners, strict=True):
+        lost = sum(claim_id.startswith(f"{name}-") for claim_id in going)
+        assert runs - lost >= min(runs, own), "never what a team owns"

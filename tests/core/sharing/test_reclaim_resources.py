@@ -112,6 +112,23 @@ def test_what_is_going_already_is_not_taken_twice() -> None:
     assert taken(replace(snapshot, nodes=(replace(first, deleting=True), *others))) == []
 
 
+def owners(count: int) -> tuple[Team, ...]:
+    own = [team(f"owner-{number:02}", quota(1, *BOUGHT), **ANY) for number in range(count)]
+    return team("audio", quota(0, *BOUGHT), **ANY), *own
+
+
+def test_what_is_going_already_is_one_owners_alone() -> None:
+    snapshot = market(owners(2), [wants("owner-00", 1), wants("owner-01", 1)], {"audio": 2})
+    first, *others = snapshot.nodes
+    assert taken(replace(snapshot, nodes=(replace(first, deleting=True), *others))) == ["audio-1"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 20])
+def test_however_many_owners_reclaim_at_once_all_that_is_owed_is_taken(count: int) -> None:
+    demands = [wants(f"owner-{number:02}", 1) for number in range(count)]
+    assert len(taken(market(owners(count), demands, {"audio": count}))) == count
+
+
 def gangs(snapshot: Snapshot, name: str) -> Snapshot:
     """Make what runs for a namespace one gang."""
     found = {key: replace(it, gang=Gang() if key.startswith(name) else None) for key, it in snapshot.workloads.items()}

@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from shared.core.disruption.methods.reclaim import units_returning
 from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
 from shared.core.safety.endings import EndingKind
@@ -99,3 +101,40 @@ def test_nothing_is_taken_while_nobody_can_say_what_was() -> None:
     world.tallies.unreadable.clear()
     world.minutes(3)
     assert (world.taken(), world.owners()) == (1, ["audio/job"] * 3 + ["vision/job"])
+
+
+class ManyOwners(DisruptWorld):
+    """Audio uses every unit; each of so many owners owns two, half of them in all, and has just begun to want its own.
+
+    Half of a fleet is what the safety envelope lets go within an hour.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__("reserved")
+        self.names = [f"owner-{number:02}" for number in range(count)]
+        self.add_reservation(total_count=4 * count, tags={"purpose": "lent"})
+        for name in self.names:
+            quota = {"capacityReservationSelectorTerms": [{"tags": {"purpose": "lent"}}], "nominalQuota": 2}
+            self.apply(team_manifest(name, namespaces=[name], reclaimWithinCohort="Any", quotas=[quota]))
+        self.submit("job", namespace="audio", replicas=4 * count, gpus=8)
+        self.minutes(2)
+        assert self.placed("audio/job") == 4 * count
+        for name in self.names:
+            self.submit("job", namespace=name, replicas=2, gpus=8)
+
+    def minutes_until_served(self) -> int:
+        for minute in range(1, 61):
+            self.minute()
+            if all(self.placed(f"{name}/job") == 2 for name in self.names):
+                return minute
+        raise AssertionError("an owner does not get its own within an hour")
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8, 20])
+def test_owners_have_their_own_within_minutes_however_many_want_it_at_once(count: int) -> None:
+    """With work that leaves at once, and with work that stays until its deadline, 15 minutes after it was told."""
+    world = ManyOwners(count)
+    assert world.minutes_until_served() <= 3
+    stubborn = ManyOwners(count)
+    stubborn.holds_on = True
+    assert stubborn.minutes_until_served() <= 18

@@ -1,7 +1,7 @@
 """Units on loan go back to the team that owns them, once it has work that waits for them (docs/teams.md).
 
-No more than is owed, less what is on its way already; from whoever borrows most for their weight; what loses the least
-work first. A team never loses a unit that it owns, so what was taken back is not taken again.
+No more than is owed to each team, less what is on its way to that team; from whoever borrows most for their weight;
+what loses the least work first. A team never loses a unit that it owns, so what was taken back is not taken again.
 """
 
 from bisect import bisect_left
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from typing import Final
 
 from shared.core.capacity.ledger import UNIT_BACK_WITHIN
 from shared.core.disruption.candidate import Candidate
@@ -19,8 +20,12 @@ from shared.core.model.node_claim import DrainReason, NodeClaim
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import ReclaimWithinCohort, Team, by_namespace
+from shared.core.model.workload import Workload
 from shared.core.sharing.quota_groups import NOBODY, QuotaGroup, quota_groups, users_of
 from shared.core.sharing.unit_wants import UnitWants
+
+# What is to be taken back is planned with so often; mostly everybody gains what they should the first time.
+_CONFIRMATIONS_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class Owed:
     group: QuotaGroup
     units: int
     priority: int  # the highest that waits
+    reservation_ids: frozenset[str]  # of the group, those whose units what waits could use
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,52 +91,130 @@ def reclaimed(
 ) -> Iterator[Reclaimed]:
     """Yield what to take back, the least loss first; ``waiting`` is the plan for the demand of ``world``.
 
-    ``returning`` are the units, by reservation, that were taken back and that nobody has yet. What is yielded is
-    confirmed by a plan: with these units free, the owner gets them.
+    ``returning`` are the units, by reservation, that were taken back and that nobody has yet. Several owners may be
+    owed units at once, and a free unit is whose the scheduler says. So all of them are looked at together: what is on
+    its way is counted for the owner that a plan gives it to, and what is yielded is confirmed by a plan in which all
+    of it is free.
     """
-    snapshot = world.snapshot
-    search = _Victims(snapshot, candidates, world.now)
-    for owed in units_owed(snapshot, waiting, returning):
-        chosen = list(search.victims(owed))
-        if not chosen:
-            continue
-        plan = world.freed([candidate for each in chosen for candidate in each.candidates]).pending()
-        gained = _units_of(owed, plan, snapshot) - _units_of(owed, waiting, snapshot)
-        for each in chosen:
-            if gained <= 0:
-                break
-            gained -= len(each.candidates)
-            yield each
+    coming = units_coming(world.snapshot, returning)
+    expected = waiting
+    if coming:
+        world = world.with_units(coming)
+        expected = world.pending()
+    search = _Victims(world.snapshot, candidates, world.now)
+    loans = [_Loan(owed, tuple(search.victims(owed))) for owed in units_owed(world.snapshot, expected)]
+    for loan in _confirmed(loans, world, expected):
+        yield from loan.taken
 
 
-# Branches: each team takes from what is on its way, so the sums go through all loops.
-def units_owed(snapshot: Snapshot, waiting: Plan, returning: Mapping[str, int]) -> Iterator[Owed]:
-    """Yield what teams that reclaim are short of, by group and team."""
+def units_coming(snapshot: Snapshot, returning: Mapping[str, int]) -> Mapping[str, int]:
+    """Count by reservation the units that come back anyhow: their nodes drain, or ended and nobody has them yet."""
+    coming = Counter(returning)
+    for node in snapshot.nodes:
+        if node.deleting and node.reservation_id is not None:
+            coming[node.reservation_id] += 1
+    return coming
+
+
+def units_owed(snapshot: Snapshot, plan: Plan) -> Iterator[Owed]:
+    """Yield what teams that reclaim are short of, by group and team, after all that the plan gives to each."""
     wants, owners = UnitWants(snapshot), by_namespace(snapshot.teams)
-    left = [(item.workload_key, item.count) for item in waiting.unplaced]
     workloads = {demand.workload.key: demand.workload for demand in snapshot.demands}
+    waiting: dict[str, list[tuple[Workload, int]]] = {}  # by team
+    for item in plan.unplaced:
+        owner = owners.get(item.workload_key.partition("/")[0], NOBODY)
+        waiting.setdefault(owner.name, []).append((workloads[item.workload_key], item.count))
     for group in quota_groups(snapshot):
         ids = {reservation.id for reservation in group.reservations}
-        coming = sum(node.deleting and node.reservation_id in ids for node in snapshot.nodes)
-        coming += sum(returning.get(key, 0) for key in ids)
         for team in sorted(snapshot.teams, key=lambda team: team.name):
             if team.reclaim_within_cohort is ReclaimWithinCohort.NEVER or team.name not in group.quotas:
                 continue
-            planned = _units(team.name, ids, waiting, owners)
-            own = group.nominal(team.name) - group.used.get(team.name, 0) - planned
-            wanted, priorities = 0, []
-            for key, count in left:
-                if owners.get(key.partition("/")[0], NOBODY).name != team.name:
-                    continue
-                units = _least(wants.units(workloads[key], count), ids)
-                if units and (workloads[key].gang is None or units <= own):
-                    wanted += units
-                    priorities.append(workloads[key].priority)
-            short = min(own, wanted)
-            owed = max(0, short - coming)
-            coming -= min(coming, max(0, short))
-            if owed:
-                yield Owed(team, group, owed, max(priorities))
+            planned = _units(team.name, ids, plan, owners)
+            left_to_own = group.nominal(team.name) - group.used.get(team.name, 0) - planned
+            wanted, priorities, usable = 0, [], set[str]()
+            for workload, count in waiting.get(team.name, ()):
+                found = {key: units for key, units in wants.units(workload, count).items() if key in ids}
+                least = min(found.values(), default=0)
+                if least and (workload.gang is None or least <= left_to_own):
+                    wanted += least
+                    priorities.append(workload.priority)
+                    usable.update(found)
+            units_short = min(left_to_own, wanted)
+            if units_short > 0:
+                yield Owed(team, group, units_short, max(priorities), frozenset(usable))
+
+
+@dataclass(frozen=True, slots=True)
+class _Loan:
+    """What an owner is owed of a group, and what is to be taken back for it."""
+
+    owed: Owed
+    taken: tuple[Reclaimed, ...]
+
+    @property
+    def units(self) -> int:
+        """How many units are to be taken back."""
+        return sum(len(each.candidates) for each in self.taken)
+
+    def no_more_than(self, units: int) -> "_Loan":
+        """Return the loan without what goes beyond so many units; a gang that is needed in part goes whole."""
+        kept: list[Reclaimed] = []
+        for each in self.taken:
+            if units <= 0:
+                break
+            kept.append(each)
+            units -= len(each.candidates)
+        return _Loan(self.owed, tuple(kept))
+
+
+def _confirmed(loans: Sequence[_Loan], world: PassState, expected: Plan) -> Sequence[_Loan]:
+    """Return of the loans what owners gain by it once everything that is to be taken back is free.
+
+    What one owner cannot use may be why another gains, so what is left is looked at again. After the last time, what
+    was confirmed then is taken: perhaps a unit more than is of use, which is lent again.
+    """
+    for _ in range(_CONFIRMATIONS_MAX):
+        going = [node for loan in loans for each in loan.taken for node in each.candidates]
+        if not going:
+            return ()
+        plan = world.freed(going).pending()
+        kept: list[_Loan] = []
+        for group in quota_groups(world.snapshot):
+            of_group = [loan for loan in loans if loan.owed.group.key == group.key]
+            kept += _within(of_group, _gains(group, world.snapshot, expected, plan))
+        if kept == loans:
+            break
+        loans = kept
+    return loans
+
+
+def _gains(group: QuotaGroup, snapshot: Snapshot, before: Plan, after: Plan) -> Counter[str]:
+    """Count by team the units of its own that one plan gives it and another does not.
+
+    Those of owners that never reclaim too: they are served before others have all of theirs.
+    """
+    owners = by_namespace(snapshot.teams)
+    ids = {reservation.id for reservation in group.reservations}
+    gained: Counter[str] = Counter()
+    for name in group.quotas:
+        own = max(0, group.nominal(name) - group.used.get(name, 0))
+        gained[name] = min(own, _units(name, ids, after, owners)) - min(own, _units(name, ids, before, owners))
+    return +gained
+
+
+def _within(loans: Sequence[_Loan], gained: Counter[str]) -> list[_Loan]:
+    """Return of each loan what its owner gains; then, as far as others gain more than was chosen for them, the rest.
+
+    A free unit is not its owner's for whom it was taken: where there are not enough for all, it goes to another one.
+    """
+    needed = [loan.no_more_than(gained[loan.owed.team.name]) for loan in loans]
+    spare = gained.total() - sum(loan.units for loan in needed)
+    kept = []
+    for loan, least in zip(loans, needed, strict=True):
+        most = loan.no_more_than(least.units + spare)
+        spare -= most.units - least.units
+        kept.append(most)
+    return kept
 
 
 class _Victims:
@@ -181,7 +265,7 @@ class _Victims:
         ids = {reservation.id for reservation in owed.group.reservations}
         seen: set[frozenset[str]] = set()
         for candidate in self._left.values():
-            if self._users.get(candidate.id) != borrower or candidate.node.reservation_id not in ids:
+            if self._users.get(candidate.id) != borrower or candidate.node.reservation_id not in owed.reservation_ids:
                 continue
             together = self._work.together(candidate)
             if self._work.has_gang(candidate) is not is_gang or together in seen or not together <= self._left.keys():
@@ -201,15 +285,6 @@ class _Victims:
     def _loss(self, nodes: tuple[Candidate, ...]) -> tuple[int, int, int, tuple[str, ...]]:
         """Sort key: how many go, seconds of work since the last checkpoint times replicas, replicas, ids."""
         return len(nodes), *self._work.lost(nodes), tuple(node.id for node in nodes)
-
-
-def _least(units: Mapping[str, int], ids: set[str]) -> int:
-    return min((count for reservation_id, count in units.items() if reservation_id in ids), default=0)
-
-
-def _units_of(owed: Owed, plan: Plan, snapshot: Snapshot) -> int:
-    ids = {reservation.id for reservation in owed.group.reservations}
-    return _units(owed.team.name, ids, plan, by_namespace(snapshot.teams))
 
 
 def _units(team_name: str, ids: set[str], plan: Plan, owners: Mapping[str, Team]) -> int:

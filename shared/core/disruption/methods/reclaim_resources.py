@@ -39,6 +39,11 @@ class OwedResources:
 def resources_reclaimed(world: PassState, waiting: Plan, candidates: Sequence[Candidate]) -> Iterator[Reclaimed]:
     """Yield what to take back, the least loss first; ``waiting`` is the plan for the demand of ``world``."""
     owed_by_team = list(resources_owed(world.snapshot, waiting))
+    if owed_by_team and any(node.deleting and node.placements for node in world.snapshot.nodes):
+        # What leaves already comes back to whom the scheduler gives it, and to nobody else.
+        world = world.without_leaving()
+        waiting = world.pending()
+        owed_by_team = list(resources_owed(world.snapshot, waiting))
     if not owed_by_team:
         return
     search = _Lenders(world, waiting, candidates)
@@ -51,16 +56,10 @@ def resources_reclaimed(world: PassState, waiting: Plan, candidates: Sequence[Ca
         yield from search.taken(owed, chosen)
 
 
-# Branches: comprehensions of a line each; each team takes from what is on its way.
+# Branches: comprehensions of a line each.
 def resources_owed(snapshot: Snapshot, waiting: Plan) -> Iterator[OwedResources]:
-    """Yield what teams that reclaim are short of; what is on its way already is not owed again."""
+    """Yield what teams that reclaim are short of, after all that the plan gives to each."""
     pools, owners = resource_pools(snapshot, waiting), by_namespace(snapshot.teams)
-    tally = RequestTally(snapshot, pools)
-    coming: Counter[PoolKey] = Counter()
-    for node in snapshot.nodes:
-        if node.deleting:
-            for pool, name, amount in tally.amounts(node.capacity_type, node.placements):
-                coming[pool.key] += min(amount, pool.borrowed(name))
     demands = {demand.workload.key: demand for demand in snapshot.demands}
     held = [(demands[item.workload_key], item.count) for item in waiting.unplaced if item.code in _HELD]
     held.sort(key=lambda it: (-it[0].workload.priority, it[0].pending_since, it[0].workload.key))
@@ -74,7 +73,7 @@ def resources_owed(snapshot: Snapshot, waiting: Plan) -> Iterator[OwedResources]
             for demand, count in held
             if owners.get(demand.workload.namespace) == team and _claims(team, demand, own, wanted, count)
         ]
-        amounts = {pool.key: wanted[pool.key] - max(0, pool.room(team.name)) - coming[pool.key] for pool in own}
+        amounts = {pool.key: wanted[pool.key] - max(0, pool.room(team.name)) for pool in own}
         amounts = {key: amount for key, amount in amounts.items() if wanted[key] and amount > 0}
         if amounts:
             yield OwedResources(team, amounts, max(priorities))
