@@ -103,6 +103,13 @@ def test_only_dear_spot_is_as_nothing() -> None:
         chosen(claim(key("a.large", "a", CapacityType.SPOT), key("a.large")), *types)
 
 
+def test_on_demand_that_rests_is_no_reason_to_leave_spot_out() -> None:
+    """It cannot be had for now: measured by its price, spot would be left out, and the work would wait for it."""
+    types = (kind("a.large", {"a": 5, "b": 12}, {"a": 9}),)
+    wanted = claim(key("a.large", "a", CapacityType.SPOT), key("a.large"), key("a.large", "b"))
+    assert chosen(wanted, *types, resting=frozenset({key("a.large")})) == [("a.large", "a")]
+
+
 def test_on_demand_requests_hold_no_spot_pools() -> None:
     types = (kind("a.large", {"a": 5}, {"a": 1}),)
     assert chosen(claim(key("a.large"), key("a.large", "a", CapacityType.SPOT)), *types) == [("a.large", "a")]

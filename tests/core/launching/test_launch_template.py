@@ -126,6 +126,12 @@ def test_a_reservation_in_a_placement_group_takes_its_launches_there() -> None:
     assert data(replace(CLASS, placement_group="rack-1"), target)["Placement"] == {"GroupName": "rack-1"}
 
 
+def test_the_reservations_placement_group_goes_before_one_that_the_class_was_given_since() -> None:
+    """What a class selects is discovered: its spec may name another group by the time of a launch."""
+    target = replace(to(ReservationKind.DEFAULT), placement_group="rack-1")
+    assert data(replace(CLASS, placement_group="rack-2"), target)["Placement"] == {"GroupName": "rack-1"}
+
+
 def test_equal_content_has_one_name_and_other_content_another() -> None:
     first = launch_template(CLASS, "ami-1", "prod", None)
     assert launch_template(CLASS, "ami-1", "prod", None).name == first.name

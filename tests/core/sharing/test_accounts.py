@@ -87,6 +87,13 @@ def test_the_end_counts_once() -> None:
     assert by_namespace(book.total(START + 5 * HOUR)) == {"audio": 3600}
 
 
+def test_an_instance_is_charged_until_ec2_ended_it_however_late_that_was_seen() -> None:
+    book = Book()
+    times: Any = {"ended_at": START + HOUR, "terminated_at": START + 3 * HOUR}
+    book.look(claim(on_it={"audio": 1}, state=ClaimState.TERMINATED, **times), START + 3 * HOUR)
+    assert by_namespace(book.total(START + 5 * HOUR)) == {"audio": 3600}
+
+
 def test_reserved_units_count_in_time_and_cost_nothing() -> None:
     book = Book()
     book.look(claim(RESERVED, on_it={"audio": 1}), START)

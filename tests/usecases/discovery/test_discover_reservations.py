@@ -487,6 +487,22 @@ def test_a_launch_is_counted_by_its_lease_until_ec2_counts_it() -> None:
     assert (found.absorbed_count, world.reservation().balance) == (1, Balance(3, 0))
 
 
+def test_a_row_that_was_lost_is_made_anew_with_all_that_is_promised() -> None:
+    """Of four units one is promised and not launched yet: EC2 shows four, and three are free."""
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+    committed(world, 1)
+    assert world.reservation().balance == Balance(4, 1)
+    del world.state.reservation_rows["cr-1"]
+    world.clock.advance(minutes=1)
+
+    world.discover()
+
+    assert world.reservation().balance == Balance(4, 1)
+    world.submit("more", replicas=9)
+    world.plan()
+    assert len(world.state.node_claims.list_leased("cr-1")) == 4, "no unit is promised twice"
+
+
 def test_leases_of_a_reservation_that_vanished_are_closed() -> None:
     world = PlanningWorld().ready(reservation(tags=TEAM))
     (claim,) = committed(world, 1)

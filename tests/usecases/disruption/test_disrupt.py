@@ -71,6 +71,19 @@ def test_the_old_node_drains_only_once_its_replacement_runs() -> None:
     assert world.state.claim_rows[new.id].placements == old.placements
 
 
+def test_nothing_is_handed_over_to_a_node_that_was_cordoned_since() -> None:
+    world = on_the_side()
+    old = dear(world)
+    world.minute()
+    (new,) = [c for c in world.live() if old.id in c.replaces]
+    running = world.state.claim_rows[new.id]
+    world.state.node_claims.save(replace(running, cordoned=True), expected_revision=running.revision)
+
+    for _ in range(4):
+        world.minute()
+        assert world.state.claim_rows[new.id].placements == ()
+
+
 def test_a_replacement_that_fails_drains_nothing() -> None:
     world = on_the_side()
     old = dear(world)
@@ -492,6 +505,20 @@ def test_a_slot_that_is_being_scrubbed_is_waited_for() -> None:
     world.minutes(2)
     assert (world.types(), world.at_work()) == (["p5.48xlarge reserved"], 1)
     assert len(world.ec2.all()) == 2
+
+
+def test_no_other_node_goes_while_the_slot_of_the_last_one_is_awaited() -> None:
+    """EC2 scrubs it for minutes; each node of the reservation that went meanwhile would be one more that is away."""
+    world = full(3)
+    world.minute()
+    world.resize("cr-1", 2)  # one node is ended, and EC2 does not show its slot free yet
+    for _ in range(10):
+        world.minute()
+        assert world.at_work() >= 2
+    assert len(world.bus.of("Node Draining")) == 1
+    world.resize("cr-1", 3)
+    world.minutes(2)
+    assert world.at_work() >= 2
 
 
 def test_a_slot_that_ec2_shows_free_too_early_is_asked_for_again() -> None:

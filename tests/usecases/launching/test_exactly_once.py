@@ -19,6 +19,7 @@ from shared.core.model.node_claim import OPEN_LEASE_STATES, ClaimState, DrainRea
 from shared.core.node_life.notice import Notice, NoticeKind
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
+from shared.usecases.discovery.observe_reservation import ReservationObserver
 from tests.conftest import Cover
 from tests.fakes.effects import Effects, Killed, mishaps
 from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
@@ -299,6 +300,29 @@ def test_a_throttled_call_is_repeated_with_its_token() -> None:
     recover(world, [batch], timedelta(seconds=15))
     check(world, SCENARIOS["reserved"])
     assert len(world.ec2.launch_calls) == 1
+
+
+def test_a_count_that_was_taken_between_the_intent_and_the_launch_does_not_contain_the_launch() -> None:
+    """The first function got no further than its intent; a minute later another one launches.
+
+    Were the launch dated to the intent, an observation from between would pass for one that counts it, and show its
+    unit as free.
+    """
+    world = new_world()
+    batch = world.plan(1, reserved())
+    world.ec2.throttle_count = 1
+    deliver(world, [batch])
+    assert not world.ec2.all()
+    world.clock.advance(seconds=40)
+    before, seen_at = world.state.reservations.get("cr-1"), world.clock.now()
+    (shown,) = world.ec2.list_visible()
+    world.clock.advance(seconds=20)
+    deliver(world, [batch])
+    assert len(world.ec2.all()) == 1
+
+    ReservationObserver(world.state.reservations, world.state.node_claims).observe(before, shown, seen_at)
+
+    assert world.free_units() == shown.total_count - 1
 
 
 def drained_world() -> World:

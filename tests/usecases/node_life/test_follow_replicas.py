@@ -206,6 +206,18 @@ def test_nodes_that_have_all_arrived_know_each_other(world: World) -> None:
     assert world.state.claim_rows == rows, "a repeat writes nothing"
 
 
+def test_nodes_know_each_other_although_the_index_has_not_heard_of_the_last_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lags: who is listed is as it was before the last node said where it is, or before that node was written."""
+    first, second = world.running(2, reserved())
+    assert tell(world, first, "arrived", address="10.0.0.1")
+    listed = tuple(claim for claim in world.claims() if claim.id == first.id)
+    monkeypatch.setattr(world.state.node_claims, "list_live", lambda: listed)
+    assert tell(world, second, "arrived", address="10.0.0.2")
+    assert [gang and gang["addresses"] for gang in gangs(world)] == [["10.0.0.1", "10.0.0.2"]] * 2
+
+
 def test_the_node_of_another_workload_is_no_member(world: World) -> None:
     first, second = world.running(2, reserved())
     assert not tell(world, first, "arrived", workload={"namespace": "research", "name": "other"}, address="10.0.0.1")
