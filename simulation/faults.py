@@ -67,13 +67,15 @@ class Faults:
     schedule_doubled: float = 0.15
     # each workload that is submitted: whoever did takes it back within seconds
     taken_back: float = 0.3
+    # each look at the time in a plan: the machine is so slow that its time may be over
+    slow_solve: float = 0.05
 
 
 NO_FAULTS: Final = Faults(**{each.name: 0.0 for each in fields(Faults)})
 _KEPT_SHARE: Final = 0.4
 _KEPT_SELDOM: Final = 0.15
 # They came last, and seeds without them play as they did before.
-_SELDOM: Final = frozenset({"runs_dry", "partly_launched", "outage", "schedule_doubled", "taken_back"})
+_SELDOM: Final = frozenset({"runs_dry", "partly_launched", "outage", "schedule_doubled", "taken_back", "slow_solve"})
 
 
 def drawn(random: Random, usual: Faults | None = None) -> Faults:

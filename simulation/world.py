@@ -35,7 +35,7 @@ from simulation.old_release import Upgrade
 from simulation.people.agents import Agents
 from simulation.people.operators import ARN, Identities, Operators
 from simulation.people.outsiders import Outsiders
-from simulation.people.teams import NAMESPACES, team_manifests
+from simulation.people.teams import namespaces_of, team_manifests
 from simulation.people.users import BOUND, CONTENDED, POOL, Users, Wanted
 from simulation.process import DEPLOYMENT, REJECTED, SETTINGS, process_of
 from simulation.restores import Restores, Tables
@@ -124,10 +124,10 @@ class World:
         self._apply(self._pool_manifest())
         self.teams: tuple[Team, ...] = ()
         if chance.between("teams", 0, 3) == 0 and not self.is_plain:
-            self.users.namespaces = NAMESPACES
             for manifest in team_manifests(chance):
                 self._apply(manifest)
             self.teams = policy_of(self.policy.list_all()).teams
+            self.users.namespaces = namespaces_of(self.teams)
         self.has_two_pools = self._adds_pool()
         self.upgrade = Upgrade(kernel, chance, lambda function: self.lambdas.replace(function))
         self.upgrade.is_made = chance.between("upgrade", 0, 5) == 0 and not self.is_plain

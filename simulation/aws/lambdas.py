@@ -42,6 +42,8 @@ _CONDITIONAL: Final = frozenset(
         "policy.save_pause",
     }
 )
+_SLOW_S: Final = 10.0  # as much as the longest budget of a plan without teams
+_SLOW_MOST_S: Final = 50.0  # less than what a planner remembers its own commits for
 GLANCE_S: Final = 0.4  # what looking at the clock takes: with the usual budget, 25 looks end column generation
 CLOCK_OFF_MAX: Final = 2 * SECOND
 CLOCK_WRONG_MAX: Final = 4 * MINUTE  # AWS refuses what is signed five minutes off
@@ -93,6 +95,7 @@ class Environment:
         self.is_old = lambdas.is_old(function)
         self.is_last_run = False  # its code is replaced
         self._glances = 0
+        self._lost_s = 0.0  # while something was computed, since the last call to the outside
         self.process: Process = lambdas.make_process(self)
 
     # --- what its process has of its own
@@ -104,7 +107,9 @@ class Environment:
     def monotonic_s(self) -> float:
         """Return seconds that grow each time: asked in the middle of a plan, where no simulated time passes."""
         self._glances += 1
-        return self.lambdas.kernel.now_us / SECOND + self._glances * GLANCE_S
+        if self.lambdas.chance.hits("slow_solve", self.lambdas.faults().slow_solve):
+            self._lost_s = min(self._lost_s + _SLOW_S, _SLOW_MOST_S)
+        return self.lambdas.kernel.now_us / SECOND + self._glances * GLANCE_S + self._lost_s
 
     def pause(self, seconds: float) -> None:
         """Sleep."""
@@ -116,6 +121,7 @@ class Environment:
         """Make a call to the outside, as well as it goes."""
         lambdas, run = self.lambdas, self._running()
         faults = lambdas.faults()
+        self._lost_s = 0
         chance = lambdas.chance
         latency = chance.between("latency", SECOND // 500, SECOND // 20) * run.pace
         if chance.hits("clock_jumps", faults.clock_jumps):

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.plan import ReasonCode
 from shared.ports.state import WorkloadRecord
 from simulation.aws.lambdas import Environment
 from simulation.catalogue import CPUS
@@ -23,6 +24,16 @@ class EveryPlacedReplicaIsCounted(Invariant):
         for key, record in self.world.state.workload_rows.items():
             if record.placed_count != placed[key]:
                 self.refute(f"{key} counts {record.placed_count} placed replicas, {placed[key]} are on claims")
+
+
+class PlansKeepTheRules(Invariant):
+    """No plan is refused by the independent checker, at whichever look its time was over."""
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if isinstance(after, WorkloadRecord):
+            for item in after.unplaced:
+                if item.code is ReasonCode.PLAN_REJECTED:
+                    self.refute(f"{key}: {item.message}")
 
 
 class EndedClaimsHoldNothing(Invariant):

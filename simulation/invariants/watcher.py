@@ -12,6 +12,7 @@ from simulation.invariants.demand import (
     EveryPlacedReplicaIsCounted,
     LimitsAreKept,
     NothingIsPlacedThatNobodyWants,
+    PlansKeepTheRules,
 )
 from simulation.invariants.launches import (
     EverythingBacksOff,
@@ -55,6 +56,7 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     EveryPlacedReplicaIsCounted,
     EndedClaimsHoldNothing,
     NothingIsPlacedThatNobodyWants,
+    PlansKeepTheRules,
     LimitsAreKept,
     LeasesEqualWhatTheyStandFor,
     NoUnitIsPromisedTwice,

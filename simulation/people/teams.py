@@ -10,7 +10,7 @@ from simulation.kernel import Chance
 from simulation.people.users import NAMESPACE
 
 NAMES: Final = ("audio", "vision")
-NAMESPACES: Final = (*NAMES, NAMESPACE)  # the last one is nobody's
+MORE_NAMES: Final = ("robots", "search", "speech")  # in a third of the seeds with teams
 _BORROWING: Final = (None, 0, 1)
 _LENDING: Final = (None, None, 0)
 _RECLAIM: Final = ("Never", "LowerPriority", "Any")
@@ -20,12 +20,18 @@ _SPOT_CPUS: Final = (None, None, "3", "7", "16")  # two small replicas, a large 
 
 def team_manifests(chance: Chance) -> Sequence[Mapping[str, Any]]:
     """Return the teams of a seed."""
-    manifests = [_manifest(name, chance) for name in NAMES]
+    names = NAMES if chance.between("owners", 0, 2) else (*NAMES, *MORE_NAMES)
+    manifests = [_manifest(name, chance) for name in names]
     for manifest in manifests:
         cpus = _SPOT_CPUS[chance.between("quotas of resources", 0, len(_SPOT_CPUS) - 1)]
         if cpus is not None:
             manifest["spec"]["quotas"].append({"capacityTypes": ["spot"], "resource": "cpu", "nominalQuota": cpus})
     return manifests
+
+
+def namespaces_of(teams: Iterable[Team]) -> tuple[str, ...]:
+    """Return where users submit workloads; the last one is nobody's."""
+    return (*(name for team in teams for name in team.namespaces), NAMESPACE)
 
 
 def spent_atto_usd(claims: Iterable[NodeClaim], team: Team) -> int:

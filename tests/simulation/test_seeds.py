@@ -70,6 +70,9 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (8646, STEPS, []),
     (9156, STEPS, []),
     (9189, STEPS, []),
+    (77006, STEPS, []),
+    (501031, STEPS, []),
+    (501196, STEPS, []),
 )
 
 
