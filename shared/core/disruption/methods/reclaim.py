@@ -119,11 +119,7 @@ def units_coming(snapshot: Snapshot, returning: Mapping[str, int]) -> Mapping[st
 def units_owed(snapshot: Snapshot, plan: Plan) -> Iterator[Owed]:
     """Yield what teams that reclaim are short of, by group and team, after all that the plan gives to each."""
     wants, owners = UnitWants(snapshot), by_namespace(snapshot.teams)
-    workloads = {demand.workload.key: demand.workload for demand in snapshot.demands}
-    waiting: dict[str, list[tuple[Workload, int]]] = {}  # by team
-    for item in plan.unplaced:
-        owner = owners.get(item.workload_key.partition("/")[0], NOBODY)
-        waiting.setdefault(owner.name, []).append((workloads[item.workload_key], item.count))
+    waiting = _waiting_by_team(snapshot, plan, owners)
     for group in quota_groups(snapshot):
         ids = {reservation.id for reservation in group.reservations}
         for team in sorted(snapshot.teams, key=lambda team: team.name):
@@ -131,17 +127,42 @@ def units_owed(snapshot: Snapshot, plan: Plan) -> Iterator[Owed]:
                 continue
             planned = _units(team.name, ids, plan, owners)
             left_to_own = group.nominal(team.name) - group.used.get(team.name, 0) - planned
-            wanted, priorities, usable = 0, [], set[str]()
-            for workload, count in waiting.get(team.name, ()):
-                found = {key: units for key, units in wants.units(workload, count).items() if key in ids}
-                least = min(found.values(), default=0)
-                if least and (workload.gang is None or least <= left_to_own):
-                    wanted += least
-                    priorities.append(workload.priority)
-                    usable.update(found)
-            units_short = min(left_to_own, wanted)
-            if units_short > 0:
-                yield Owed(team, group, units_short, max(priorities), frozenset(usable))
+            owed = _owed(team, group, left_to_own, waiting.get(team.name, ()), wants)
+            if owed is not None:
+                yield owed
+
+
+def _waiting_by_team(
+    snapshot: Snapshot, plan: Plan, owners: Mapping[str, Team]
+) -> Mapping[str, Sequence[tuple[Workload, int]]]:
+    """Return the workloads that the plan leaves waiting and how many replicas of each, by their team's name."""
+    workloads = {demand.workload.key: demand.workload for demand in snapshot.demands}
+    waiting: dict[str, list[tuple[Workload, int]]] = {}
+    for item in plan.unplaced:
+        owner = owners.get(item.workload_key.partition("/")[0], NOBODY)
+        waiting.setdefault(owner.name, []).append((workloads[item.workload_key], item.count))
+    return waiting
+
+
+def _owed(
+    team: Team, group: QuotaGroup, left_to_own: int, waiting: Iterable[tuple[Workload, int]], wants: UnitWants
+) -> Owed | None:
+    """Return what a team is short of in a group, or None if it waits for nothing that its quota still covers."""
+    ids = {reservation.id for reservation in group.reservations}
+    wanted = 0
+    priorities: list[int] = []
+    usable: set[str] = set()
+    for workload, count in waiting:
+        found = {key: units for key, units in wants.units(workload, count).items() if key in ids}
+        least = min(found.values(), default=0)
+        if least and (workload.gang is None or least <= left_to_own):
+            wanted += least
+            priorities.append(workload.priority)
+            usable.update(found)
+    units_short = min(left_to_own, wanted)
+    if units_short <= 0:
+        return None
+    return Owed(team, group, units_short, max(priorities), frozenset(usable))
 
 
 @dataclass(frozen=True, slots=True)
