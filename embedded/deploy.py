@@ -25,6 +25,7 @@ CAPABILITIES: Final = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUT
 # Stack operations are watched this often; at 0.2 s a deployment of a second is not rounded up to two.
 POLL_S: Final = 0.2
 LIMIT_S: Final = 300.0
+FAILED_CREATES: Final = frozenset({"ROLLBACK_COMPLETE", "ROLLBACK_FAILED"})
 
 Clients = Callable[[str], Any]  # a boto3 client for a service's name
 Report = Callable[[str], None]
@@ -181,7 +182,11 @@ def _zipped(folder: Path) -> bytes:
 def _deploy_stack(stack: _Stack, locations: Mapping[str, str], cloudformation: Any, report: Report) -> dict[str, str]:
     template = json.loads(stack.template.read_text())
     present = _status(cloudformation, stack.name)
+    if present in FAILED_CREATES:
+        _delete_failed(cloudformation, stack.name)
+        present = None
     if present is not None and _is_as_deployed(stack, template, cloudformation):
+        _protect(cloudformation, stack)
         report(f"{stack.name}: no changes")
         return _outputs(cloudformation, stack.name)
     request = {
@@ -192,15 +197,43 @@ def _deploy_stack(stack: _Stack, locations: Mapping[str, str], cloudformation: A
         "Tags": [{"Key": k, "Value": v} for k, v in sorted(stack.tags.items())],
     }
     report(f"{stack.name}: {'creating' if present is None else 'updating'} {len(template['Resources'])} resources")
+    # As the CDK does: a stack is protected before anything of it is made, and stays so if that fails.
     if present is None:
-        cloudformation.create_stack(**request)
+        cloudformation.create_stack(**request, EnableTerminationProtection=stack.is_protected)
     else:
+        _protect(cloudformation, stack)
         cloudformation.update_stack(**request)
     expected = "CREATE_COMPLETE" if present is None else "UPDATE_COMPLETE"
     _wait(cloudformation, stack.name, expected)
-    cloudformation.update_termination_protection(StackName=stack.name, EnableTerminationProtection=stack.is_protected)
     report(f"{stack.name}: {expected}")
     return _outputs(cloudformation, stack.name)
+
+
+def _protect(cloudformation: Any, stack: _Stack) -> None:
+    cloudformation.update_termination_protection(StackName=stack.name, EnableTerminationProtection=stack.is_protected)
+
+
+def _delete_failed(cloudformation: Any, name: str) -> None:
+    """Delete a stack whose create failed, as the CDK does before it tries again.
+
+    Raises
+    ------
+    DeploymentError
+        CloudFormation does not delete it.
+    """
+    (failed,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
+    try:
+        cloudformation.delete_stack(StackName=name)
+    except ClientError as error:
+        raise DeploymentError(str(error)) from error
+    deadline = time.monotonic() + LIMIT_S
+    status = failed["StackStatus"]
+    while status != "DELETE_COMPLETE":
+        if time.monotonic() > deadline or status == "DELETE_FAILED":
+            raise DeploymentError(f"{name}, whose create failed, is {status}")
+        time.sleep(POLL_S)
+        (described,) = cloudformation.describe_stacks(StackName=failed["StackId"])["Stacks"]
+        status = described["StackStatus"]
 
 
 def _status(cloudformation: Any, name: str) -> str | None:

@@ -44,7 +44,9 @@ class ReservoirStack(Stack):
             scope,
             deployment.stack,
             description="Puts workloads onto reserved EC2 capacity first",
-            termination_protection=config.termination_protection,
+            # A create that fails must be repeatable: the CDK protects a stack before it creates what is in it, and
+            # CloudFormation deletes no protected stack, also not an empty one of which nothing came.
+            termination_protection=config.termination_protection and not is_new,
         )
         self.deployment = deployment
         self.embedded = embedded

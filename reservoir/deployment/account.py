@@ -9,8 +9,9 @@ from shared.names import Table, output_name
 
 Clients = Callable[[str], Any]  # a boto3 client for a service's name
 
-# A change set that was never executed, and a first create that failed: CloudFormation keeps a name, and nothing else.
-_EMPTY: Final = frozenset({"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "DELETE_COMPLETE"})
+# A change set that was never executed, and a first create that failed: nothing of it works, and the CDK makes it anew.
+_NEVER_CREATED: Final = frozenset({"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"})
+_NOT_STANDING: Final = _NEVER_CREATED | {"DELETE_COMPLETE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,52 @@ class Account:
 
     def stacks(self) -> list[FoundStack]:
         """Return the stacks that exist, whoever made them."""
-        pages = self.clients("cloudformation").get_paginator("describe_stacks").paginate()
-        return [_found(stack) for page in pages for stack in page["Stacks"] if stack["StackStatus"] not in _EMPTY]
+        return [_found(stack) for stack in self._described_stacks() if stack["StackStatus"] not in _NOT_STANDING]
+
+    def _described_stacks(self) -> Iterator[Mapping[str, Any]]:
+        for page in self.clients("cloudformation").get_paginator("describe_stacks").paginate():
+            yield from page["Stacks"]
+
+    def _failed(self, name: str) -> Mapping[str, Any] | None:
+        """Return the stack of this name whose create failed, if there is one."""
+        return next(
+            (
+                stack
+                for stack in self._described_stacks()
+                if stack["StackName"] == name and stack["StackStatus"] in _NEVER_CREATED
+            ),
+            None,
+        )
+
+    def release_failed(self, name: str) -> None:
+        """Let a stack of this name whose create failed be deleted: the CDK does it at the next attempt.
+
+        Earlier releases protected it, and so does a `cdk deploy` without `make deploy`.
+        """
+        failed = self._failed(name)
+        if failed is not None and failed.get("EnableTerminationProtection", False):
+            self.clients("cloudformation").update_termination_protection(
+                StackName=name, EnableTerminationProtection=False
+            )
+
+    def _tables_of_failed(self, name: str) -> frozenset[str]:
+        """Return the tables that a create which failed could not delete again: they go with its stack."""
+        failed = self._failed(name)
+        if failed is None:
+            return frozenset()
+        pages = self.clients("cloudformation").get_paginator("list_stack_resources").paginate(StackName=name)
+        return frozenset(
+            resource["PhysicalResourceId"]
+            for page in pages
+            for resource in page["StackResourceSummaries"]
+            if resource["ResourceType"] == "AWS::DynamoDB::Table" and "PhysicalResourceId" in resource
+        )
 
     def left_tables(self, stack: str) -> dict[Table, list[str]]:
-        """Return the tables that stacks of this name have made, whether or not one of them still stands."""
+        """Return the tables that stacks of this name have made, but for one whose create failed."""
         found: dict[Table, list[str]] = {}
-        made = list(self._table_names())
+        of_failed = self._tables_of_failed(stack)
+        made = [name for name in self._table_names() if name not in of_failed]
         for table in Table:
             prefix = f"{stack}-State{output_name(table.name)}"
             named = sorted(name for name in made if name.startswith(prefix))

@@ -1,5 +1,6 @@
 """``make deploy`` and ``make diff``: what is about to happen is said, and what cannot be meant is refused."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -43,8 +44,10 @@ class Deploy:
     cdk: Cdk
     report: Report
 
-    def run(self, arguments: Sequence[str]) -> None:
+    def run(self, arguments: Sequence[str], *, to_older: bool = False) -> None:
         """Create or update the stack; ``arguments`` go to ``cdk deploy``.
+
+        ``to_older``: this release may be older than the one that is deployed.
 
         Raises
         ------
@@ -53,9 +56,11 @@ class Deploy:
         CdkError
             The CDK's command line failed.
         """
-        standing = self.check()
-        if standing is None and self.deployment.settings.retain:
-            # Tables that protect themselves from deletion would outlive a create that fails: they begin without.
+        standing = self.check(to_older=to_older)
+        if standing is None:
+            self.account.release_failed(self.deployment.stack)
+            # What protects itself from deletion would outlive a create that fails, and the stack itself would be in the
+            # way of the next attempt: they begin without.
             self.cdk("deploy", *_CREATING, *arguments)
         if standing is not None and standing.outputs.get(RELEASE_OUTPUT) != VERSION:
             # Functions of the release before run until it is over. It also makes new indexes: CloudFormation makes or
@@ -65,11 +70,13 @@ class Deploy:
 
     def diff(self, arguments: Sequence[str]) -> None:
         """Say what a deployment would change; ``arguments`` go to ``cdk diff``. Raises as ``run`` does."""
-        self.check()
+        self.check(to_older=True)  # nothing is deployed
         self.cdk("diff", *arguments)
 
-    def check(self) -> FoundStack | None:
+    def check(self, *, to_older: bool) -> FoundStack | None:
         """Refuse what cannot be meant, say what becomes of the policy; return the stack if it stands.
+
+        ``to_older`` as of ``run``.
 
         Raises
         ------
@@ -82,6 +89,8 @@ class Deploy:
         if not problems:
             problems += self._flaws(stacks)
             problems += self._left_behind() if standing is None else self._lost(standing)
+        if not problems and standing is not None and not to_older:
+            problems += self._newer(standing)
         if problems:
             raise ManifestError(problems)
         if standing is not None:
@@ -105,6 +114,13 @@ class Deploy:
             if table not in self.deployment.tables and not self.account.has_table(name):
                 message = f"{name}, the stack's own, does not exist any more: restore it and name the new one here"
                 yield self._problem(f"tables.{table_field(table)}", "lost", message)
+
+    def _newer(self, stack: FoundStack) -> Iterator[Problem]:
+        """Refuse to replace a newer release by accident: a checkout that was not updated is the usual way there."""
+        deployed = stack.outputs.get(RELEASE_OUTPUT)
+        if deployed is not None and _release(deployed) > _release(VERSION):
+            message = f"{stack.name} runs release {deployed}, and this is {VERSION}: to go back to it, add --rollback"
+            yield self._problem("stack", "older-release", message)
 
     def _left_behind(self) -> Iterator[Problem]:
         """Look for tables of an earlier stack of this name: new, empty ones beside them would forget a fleet."""
@@ -136,6 +152,11 @@ class Deploy:
 
     def _problem(self, path: str, rule: str, message: str) -> Problem:
         return Problem(path, rule, message, source=str(self.deployment.path))
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return a release in its order; what follows its numbers (a suffix of a candidate) does not count."""
+    return tuple(int(number) for number in re.findall(r"\d+", version.partition("-")[0]))
 
 
 def left_alone(store: PolicyStore, named: Iterable[Name]) -> list[Name]:

@@ -14,6 +14,7 @@ import pytest
 from embedded.client import EmbeddedAws
 from embedded.deploy import DeploymentError
 from embedded.reservoir import make_network
+from reservoir.deployment import deploy as deploy_module
 from reservoir.deployment.account import Account
 from reservoir.deployment.connect import deployed, fleet
 from reservoir.deployment.deploy import Deploy
@@ -46,11 +47,11 @@ class Story:
     def settings(self, **settings: Any) -> None:
         self.path.write_text(json.dumps(settings))
 
-    def deploy(self) -> list[str]:
+    def deploy(self, *, to_older: bool = False) -> list[str]:
         """Deploy; return what was said."""
         self.said.clear()
         connect = partial(deployed, self.aws.client)
-        Deploy(read(self.path), Account(self.aws.client), connect, self.cdk, self.said.append).run(())
+        Deploy(read(self.path), Account(self.aws.client), connect, self.cdk, self.said.append).run((), to_older=to_older)
         return list(self.said)
 
     def destroy(self, *, drain: bool = False) -> list[str]:
@@ -94,17 +95,31 @@ def story(embedded_aws: EmbeddedAws, tmp_path_factory: pytest.TempPathFactory) -
     return Story(embedded_aws, tmp_path_factory.mktemp("deployments"))
 
 
-def test_a_first_create_that_fails_leaves_nothing_behind(story: Story) -> None:
+NOTHING = {"tables": [], "queues": [], "logs": [], "buckets": [], "functions": []}
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{}, {"retain": False}, {"terminationProtection": False}],
+    ids=["as by default", "nothing retained", "never protected"],
+)
+def test_a_first_create_that_fails_leaves_nothing_behind_and_is_not_in_the_way(
+    story: Story, choices: dict[str, Any]
+) -> None:
+    story.settings(**SETTINGS, **choices)
     wrong = story.folder / "policy" / "wrong.yaml"
     wrong.write_text("{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: wrong}, spec: {wieght: 1}}")
-    with pytest.raises(DeploymentError, match="ROLLBACK_COMPLETE"):
-        story.deploy()
-    assert story.holds() == {"tables": [], "queues": [], "logs": [], "buckets": [], "functions": []}
+    for _ in range(2):  # the second attempt meets what the first one left
+        with pytest.raises(DeploymentError, match="is ROLLBACK_COMPLETE"):
+            story.deploy()
+        assert story.holds() == NOTHING
     wrong.unlink()
+    story.settings(**SETTINGS)
 
 
-def test_the_next_attempt_creates_and_then_protects(story: Story) -> None:
-    story.aws.client("cloudformation").delete_stack(StackName="Reservoir")  # as the CDK does with such a stack
+def test_the_next_attempt_creates_and_then_protects_also_after_one_that_was_protected(story: Story) -> None:
+    cloudformation = story.aws.client("cloudformation")
+    cloudformation.update_termination_protection(StackName="Reservoir", EnableTerminationProtection=True)
     story.cdk.calls.clear()
     story.deploy()
     assert [call[0] for call in story.cdk.calls] == ["deploy", "deploy"]
@@ -131,6 +146,18 @@ def test_an_update_keeps_the_indexes_of_the_release_before_until_its_functions_a
     story.deploy()
     assert story.cdk.calls == [keeping, ("deploy",)]
     assert [story.indexes(table) for table in tables] == [set(names.indexes(table)) for table in tables]
+
+
+def test_an_older_release_replaces_a_newer_one_only_when_that_is_said(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = list(story.cdk.calls)
+    monkeypatch.setattr(deploy_module, "VERSION", "0.1.9")
+    with pytest.raises(ManifestError, match=rf"runs release {names.VERSION}, and this is 0\.1\.9: .* add --rollback"):
+        story.deploy()
+    assert story.cdk.calls == before
+    story.deploy(to_older=True)
+    assert len(story.cdk.calls) > len(before)
 
 
 def test_what_a_deployment_does_to_policy_is_said_before(story: Story) -> None:

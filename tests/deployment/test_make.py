@@ -24,9 +24,25 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         print(aws.log())  # noqa: T201 - pytest shows it beside a failure
 
 
-def test_a_new_account_is_bootstrapped_and_gets_a_protected_deployment(machine: Machine) -> None:
+def test_a_first_deployment_that_fails_is_not_in_the_way_of_the_next(machine: Machine) -> None:
     bootstrapped = machine.make("bootstrap")
     assert bootstrapped.returncode == 0, bootstrapped.stdout
+    policy = machine.home / "policy"
+    policy.mkdir()
+    wrong = "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: wrong}, spec: {wieght: 1}}"
+    (policy / "wrong.yaml").write_text(wrong)
+    machine.settings(manifests="policy")
+    failed = machine.make("deploy")
+    assert failed.returncode != 0, failed.stdout
+    assert machine.stack()["StackStatus"] == "ROLLBACK_COMPLETE"
+    # As a `cdk deploy` without `make deploy` leaves it.
+    machine.aws.client("cloudformation").update_termination_protection(
+        StackName="Reservoir", EnableTerminationProtection=True
+    )
+    machine.settings()
+
+
+def test_a_new_account_gets_a_protected_deployment(machine: Machine) -> None:
     deployed = machine.make("deploy")
     assert deployed.returncode == 0, deployed.stdout
     stack = machine.stack()

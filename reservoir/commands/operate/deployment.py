@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reservoir.deployment.deploy import Deploy
     from shared.deployment.deployment import Deployment
 
+_ROLLBACK: Final = "--rollback"
 Arguments = Annotated[list[str] | None, typer.Argument(help="Passed on to the CDK.")]
 
 
@@ -52,9 +53,19 @@ def diff(context: typer.Context, arguments: Arguments = None) -> None:
     _attempt(lambda: _deploy(context).diff(arguments or ()))
 
 
-def deploy(context: typer.Context, arguments: Arguments = None) -> None:
+def deploy(
+    context: typer.Context,
+    arguments: Arguments = None,
+    rollback: Annotated[
+        bool, typer.Option(_ROLLBACK, help="Deploy this release although a newer one is deployed.")
+    ] = False,
+) -> None:
     """Create or update the stack, after looking whether the settings can be meant."""
-    _attempt(lambda: _deploy(context).run(arguments or ()))
+    given = list(arguments or ())
+    # As `make deploy ARGS=--rollback` gives it. The CDK has a flag of this name too, which is its default.
+    to_older = rollback or _ROLLBACK in given
+    for_cdk = [argument for argument in given if argument != _ROLLBACK]
+    _attempt(lambda: _deploy(context).run(for_cdk, to_older=to_older))
 
 
 def destroy(
