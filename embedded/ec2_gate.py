@@ -11,7 +11,7 @@ from ministack.services import iam
 from embedded.ec2 import Ec2Emulation, Ec2Error
 from embedded.ec2.api.keys import REFUSED
 from embedded.ec2.api.protocol import Call, Reply
-from embedded.ec2.instances import launch_templates
+from embedded.ec2.instances import launch_templates, volume_defaults
 from embedded.ec2_permissions import Tags, checks, keys_of_volumes
 from embedded.front import policies
 from embedded.kms_access import Allowed, refused_keys
@@ -85,6 +85,10 @@ class Ec2Gate:
         except Ec2Error:
             return None
         return template.template_id, version.data
+
+    def volume_key(self, ebs: Mapping[str, Any]) -> str | None:
+        """Return the customer managed key of a volume."""
+        return volume_defaults.key_of(self._ec2.world, ebs)
 
     def role_arn(self, instance_profile: Mapping[str, Any]) -> str | None:
         """Return the role of an instance profile."""

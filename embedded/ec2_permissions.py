@@ -85,6 +85,10 @@ class Account(Protocol):
         """Return the role of an instance profile that is named by ``Arn`` or ``Name``."""
         ...
 
+    def volume_key(self, ebs: Mapping[str, Any]) -> str | None:
+        """Return the customer managed key of a volume: the one that it names, or the account's default."""
+        ...
+
 
 def checks(call: Call, account: Account) -> list[Check]:
     """Return every check that EC2 makes for ``call``; all must pass."""
@@ -145,15 +149,15 @@ def _of_fleet(parameters: Mapping[str, Any], account: Account) -> Iterator[_Laun
 
 
 def keys_of_volumes(call: Call, account: Account) -> Iterator[str]:
-    """Yield the KMS keys that a launch names for volumes: ids, ARNs or aliases."""
+    """Yield the customer managed keys of a launch's volumes: ids, ARNs or aliases."""
     launches: Iterable[_Launch] = ()
     if call.operation == "CreateFleet":
         launches = _of_fleet(call.parameters, account)
     elif call.operation == "RunInstances":
         launches = _run_instances(call.parameters, account)
     for launch in launches:
-        for mapping in launch.data.get("BlockDeviceMappings") or ():
-            if key := (mapping.get("Ebs") or {}).get("KmsKeyId"):
+        for mapping in launch.data.get("BlockDeviceMappings") or [{}]:
+            if key := account.volume_key(mapping.get("Ebs") or {}):
                 yield key
 
 

@@ -7,6 +7,7 @@ from embedded.ec2 import resource_operations as resources
 from embedded.ec2.account.world import World
 from embedded.ec2.fleets import operations as fleets
 from embedded.ec2.instances import launch_templates as templates
+from embedded.ec2.instances import metadata, volume_defaults
 from embedded.ec2.instances import operations as instances
 from embedded.ec2.instances import type_operations as types
 from embedded.ec2.reservations import block_offerings
@@ -43,6 +44,14 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "DescribeCapacityBlockStatus": blocks.describe_capacity_block_status,
     "CreateInterruptibleCapacityReservationAllocation": blocks.create_interruptible_allocation,
     "UpdateInterruptibleCapacityReservationAllocation": blocks.update_interruptible_allocation,
+    "ModifyInstanceMetadataDefaults": metadata.modify_instance_metadata_defaults,
+    "GetInstanceMetadataDefaults": metadata.get_instance_metadata_defaults,
+    "EnableEbsEncryptionByDefault": volume_defaults.enable_ebs_encryption_by_default,
+    "DisableEbsEncryptionByDefault": volume_defaults.disable_ebs_encryption_by_default,
+    "GetEbsEncryptionByDefault": volume_defaults.get_ebs_encryption_by_default,
+    "ModifyEbsDefaultKmsKeyId": volume_defaults.modify_ebs_default_kms_key_id,
+    "ResetEbsDefaultKmsKeyId": volume_defaults.reset_ebs_default_kms_key_id,
+    "GetEbsDefaultKmsKeyId": volume_defaults.get_ebs_default_kms_key_id,
     "DescribeInstanceTypes": types.describe_instance_types,
     "DescribeInstanceTypeOfferings": types.describe_instance_type_offerings,
     "DescribeSpotPriceHistory": types.describe_spot_price_history,

@@ -40,6 +40,12 @@ class World:
     groups: dict[str, list[str]] = field(default_factory=dict)
     """Reservation ids by ARN of a resource group."""
     placement_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    metadata_defaults: dict[str, Any] = field(default_factory=dict)
+    """What instances take of metadata options that their launch leaves open (ModifyInstanceMetadataDefaults)."""
+    encrypts_volumes: bool = False
+    """Whether every new volume is encrypted (EnableEbsEncryptionByDefault)."""
+    default_volume_key: str | None = None
+    """The customer managed key of volumes that name none (ModifyEbsDefaultKmsKeyId); None is AWS's own."""
     spot_prices: dict[tuple[str, str], int] = field(default_factory=dict)
     """Spot prices set by a test, in micro-USD per hour by (instance type, zone name)."""
 

@@ -11,6 +11,7 @@ from embedded.ec2.account.world import World
 from embedded.ec2.api import keys
 from embedded.ec2.api.errors import Ec2Error, invalid_combination, invalid_value
 from embedded.ec2.api.tags import from_specifications, refuse_too_many
+from embedded.ec2.instances import metadata, volume_defaults
 from embedded.ec2.instances.life import DEFAULT_ROOT_DEVICE, DEFAULT_ROOT_SIZE_GIB
 
 TAGGABLE_AT_LAUNCH = ("instance", "volume", "network-interface")
@@ -46,6 +47,9 @@ def resolve(
         raise Ec2Error("MissingParameter", "The request must contain the parameter InstanceType")
     image_id, platform = resolve_image(world, data.get("ImageId"))
     subnet_id, zone = resolve_subnet(world, data)
+    tags = _tags(data, extra_tags or {})
+    metadata_options = metadata.options_of(world, data.get("MetadataOptions"))
+    metadata.refuse_tags_that_metadata_cannot_show(metadata_options, tags["instance"])
     return LaunchSpec(
         instance_type=instance_type,
         image_id=image_id,
@@ -60,12 +64,12 @@ def resolve(
         user_data=_user_data(data),
         key_name=data.get("KeyName"),
         instance_profile=dict(data["IamInstanceProfile"]) if data.get("IamInstanceProfile") else None,
-        block_devices=_block_devices(data.get("BlockDeviceMappings", [])),
-        metadata_options=dict(data["MetadataOptions"]) if data.get("MetadataOptions") else None,
+        block_devices=_block_devices(world, data.get("BlockDeviceMappings", [])),
+        metadata_options=metadata_options,
         placement_group=data.get("Placement", {}).get("GroupName"),
         ebs_optimized=bool(data.get("EbsOptimized")),
         monitoring=bool(data.get("Monitoring", {}).get("Enabled")),
-        tags=_tags(data, extra_tags or {}),
+        tags=tags,
     )
 
 
@@ -168,21 +172,27 @@ def _security_groups(world: World, data: Data, subnet_id: str) -> tuple[str, ...
     return (world.moto.backend.get_security_group_from_name("default", vpc_id=vpc_id).id,)
 
 
-def _block_devices(mappings: list[dict[str, Any]]) -> tuple[BlockDevice, ...]:
+def _block_devices(world: World, mappings: list[dict[str, Any]]) -> tuple[BlockDevice, ...]:
     devices = [
         BlockDevice(
             device=mapping.get("DeviceName", DEFAULT_ROOT_DEVICE),
             size_gib=ebs.get("VolumeSize") or DEFAULT_ROOT_SIZE_GIB,
             volume_type=ebs.get("VolumeType"),
             iops=ebs.get("Iops"),
-            encrypted=bool(ebs.get("Encrypted")),
+            encrypted=world.encrypts_volumes or bool(ebs.get("Encrypted")),
             delete_on_termination=ebs.get("DeleteOnTermination", True),
-            refused=keys.refusal(ebs.get("KmsKeyId")),
+            refused=keys.refusal(volume_defaults.key_of(world, ebs)),
         )
         for mapping in mappings
         if (ebs := mapping.get("Ebs")) is not None
     ]
-    return tuple(devices) or (BlockDevice(DEFAULT_ROOT_DEVICE, DEFAULT_ROOT_SIZE_GIB),)
+    root = BlockDevice(
+        DEFAULT_ROOT_DEVICE,
+        DEFAULT_ROOT_SIZE_GIB,
+        encrypted=world.encrypts_volumes,
+        refused=keys.refusal(volume_defaults.key_of(world, {})),
+    )
+    return tuple(devices) or (root,)
 
 
 def _tags(data: Data, extra: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:

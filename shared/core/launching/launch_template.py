@@ -26,12 +26,15 @@ _TAGS_MAX: Final = 50  # EC2's limit for one resource
 _TAG_KEY: Final = re.compile(r"[\w .:/=+@-]{1,128}")
 _TAG_VALUE: Final = re.compile(r"[\w .:/=+@-]{0,256}")
 
-# Karpenter's defaults: instance metadata by token only, and not from inside containers with their own network.
+# Karpenter's defaults: instance metadata by token only, and not from inside containers with their own network. Tags
+# are kept out of it whatever the account's default says: EC2 refuses a launch with keys such as karpenter.sh/nodepool
+# where instance metadata show tags (EC2 user guide, "Work with instance tags in instance metadata").
 _METADATA_DEFAULTS: Final[Mapping[str, object]] = {
     "HttpEndpoint": "enabled",
     "HttpProtocolIpv6": "disabled",
     "HttpPutResponseHopLimit": 1,
     "HttpTokens": "required",
+    "InstanceMetadataTags": "disabled",
 }
 
 
@@ -107,6 +110,14 @@ def launch_template(
     }
     if target is not None:
         tags[RESERVATION_TAG] = target.reservation_id
+    # Fleet tags interfaces as well, since a release that EC2's older models do not know. Whoever is right, an interface
+    # carries the owner tag, without which the launch role may not make it.
+    data["TagSpecifications"] = [
+        {
+            "ResourceType": "network-interface",
+            "Tags": [{"Key": key, "Value": value} for key, value in sorted(tags.items())],
+        }
+    ]
     content = json.dumps({"data": data, "tags": tags}, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(content.encode()).hexdigest()[:24]
     return LaunchTemplate(f"reservoir-{deployment}-{digest}", data, tags)

@@ -3,6 +3,7 @@
 import base64
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
 
@@ -72,11 +73,27 @@ def test_metadata_needs_a_token_unless_the_class_says_otherwise() -> None:
         "HttpProtocolIpv6": "disabled",
         "HttpPutResponseHopLimit": 1,
         "HttpTokens": "required",
+        "InstanceMetadataTags": "disabled",
     }
     relaxed = replace(CLASS, metadata_options={"HttpTokens": "optional"})
     options = data(relaxed)["MetadataOptions"]
     assert isinstance(options, dict)
     assert options["HttpTokens"] == "optional"
+
+
+def test_no_class_can_have_tags_shown_in_metadata_which_ec2_refuses_with_our_keys() -> None:
+    for options in ({"HttpTokens": "optional"}, {"HttpEndpoint": "disabled"}):
+        shown = data(replace(CLASS, metadata_options=options))["MetadataOptions"]
+        assert isinstance(shown, dict)
+        assert shown["InstanceMetadataTags"] == "disabled"
+
+
+def test_interfaces_are_tagged_by_the_template_too() -> None:
+    made = launch_template(replace(CLASS, tags={"team": "research"}), "ami-1", "prod", None)
+    (specification,) = cast("list[dict[str, Any]]", made.data["TagSpecifications"])
+    assert specification["ResourceType"] == "network-interface"
+    assert {tag["Key"]: tag["Value"] for tag in specification["Tags"]} == made.tags
+    assert made.tags[OWNER_TAG] == "prod"
 
 
 def test_the_rest_of_the_class_is_carried_over() -> None:
