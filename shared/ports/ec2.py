@@ -45,7 +45,10 @@ class LaunchTemplateStore(Protocol):
 
 
 class InstanceReader(Protocol):
-    """DescribeInstances, for instances that carry our owner tag; others are never returned."""
+    """DescribeInstances, for instances that carry our owner tag.
+
+    Others are never returned, but for one that has terminated, lost its tags, and is asked for by id.
+    """
 
     def get_many(self, instance_ids: Collection[str]) -> Mapping[str, Instance]:
         """Return the instances that EC2 shows, by id; one that it does not show yet (or any more) is left out."""

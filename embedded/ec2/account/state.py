@@ -250,6 +250,8 @@ class Settings:
     pending_s: float = 5.0
     shutting_down_s: float = 10.0
     terminated_visible_s: float = 3600.0
+    terminated_tags_s: float = 300.0
+    """How long a terminated instance keeps its tags; EC2 promises "a short while" and no figure."""
     block_scrub_s: float = 300.0
     block_payment_s: float = 300.0
     block_warning_s: float = 120.0

@@ -65,6 +65,10 @@ class TagStore:
                 del kept[key]
         self._tags[resource_id] = kept
 
+    def drop(self, resource_id: str) -> None:
+        """Forget all tags of a resource, AWS's own too."""
+        self._tags.pop(resource_id, None)
+
     def rows(self) -> list[TagRow]:
         """Return (resource id, key, value) of every tag, in a fixed order."""
         return sorted((resource, key, value) for resource, tags in self._tags.items() for key, value in tags.items())

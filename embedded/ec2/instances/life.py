@@ -137,6 +137,7 @@ def _become_terminated(world: World, instance: Instance) -> None:
     _take_back(world, instance)
     instance.terminated_at = world.now()
     _enter_state(world, instance, "terminated")
+    world.after(world.settings.terminated_tags_s, partial(world.tags.drop, instance.instance_id))
     world.after(world.settings.terminated_visible_s, partial(_forget, world, instance))
 
 

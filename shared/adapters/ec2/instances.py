@@ -1,4 +1,8 @@
-"""Instances in EC2: reading in bulk, terminating, tagging. What does not carry our owner tag does not exist here."""
+"""Instances in EC2: reading in bulk, terminating, tagging. What does not carry our owner tag does not exist here.
+
+Instances that have terminated are the exception, where they are asked for by id: EC2 takes their tags away "after a
+short while" (EC2 user guide, "Terminate instances"), and goes on showing them for about an hour.
+"""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 _FILTER_VALUES_MAX: Final = 200
 _PAGE: Final = 1000
 _TERMINATE_MAX: Final = 1000
+_TERMINATED: Final = "terminated"
 _LIVE_STATES: Final = ["pending", "running", "shutting-down", "stopping", "stopped"]
 # EC2 sets it on what is launched from a template; nobody can set tags that begin with "aws:".
 _TEMPLATE_TAG: Final = "aws:ec2launchtemplate:id"
@@ -39,18 +44,21 @@ class Ec2Instances:
         self._tag_pacer = tag_pacer or Pacer(CREATE_TAGS_CALLS)
 
     def get_many(self, instance_ids: Collection[str]) -> Mapping[str, Instance]:
-        """Return those of the instances that EC2 shows and that are ours.
+        """Return those of the instances that EC2 shows and that are ours, or have terminated and lost their tags.
 
         The ids are a filter, not the request's InstanceIds: there, one that EC2 does not show fails the whole call.
-        Many are picked out of all of ours, which takes a fifth of the calls.
+        Many are picked out of all of ours first, which takes a fifth of the calls; the rest is asked for by id.
         """
-        if len(instance_ids) > _PAGE:
-            wanted = frozenset(instance_ids)
-            return {i.id: i for i in self._describe([]) if i.id in wanted}
-        found = {}
-        for chunk in _chunks(sorted(set(instance_ids)), _FILTER_VALUES_MAX):
-            for instance in self._describe([{"Name": "instance-id", "Values": chunk}]):
-                found[instance.id] = instance
+        wanted = frozenset(instance_ids)
+        found: dict[str, Instance] = {}
+        if len(wanted) > _PAGE:
+            for instance in self._describe([]):
+                if instance.id in wanted:
+                    found[instance.id] = instance
+        for chunk in _chunks(sorted(wanted - found.keys()), _FILTER_VALUES_MAX):
+            for instance in self._shown([{"Name": "instance-id", "Values": chunk}]):
+                if instance.owner == self._deployment or _has_lost_its_tags(instance):
+                    found[instance.id] = instance
         return found
 
     def list_batch(self, batch_id: str) -> tuple[Instance, ...]:
@@ -66,16 +74,20 @@ class Ec2Instances:
 
     def _describe(self, filters: "list[FilterTypeDef]") -> Iterator[Instance]:
         ours: FilterTypeDef = {"Name": f"tag:{names.OWNER_TAG}", "Values": [self._deployment]}
+        for instance in self._shown([ours, *filters]):
+            if instance.owner == self._deployment:
+                yield instance
+
+    def _shown(self, filters: "list[FilterTypeDef]") -> Iterator[Instance]:
+        """Yield what EC2 shows, whoever it belongs to."""
         pages = self._client.get_paginator("describe_instances").paginate(
-            Filters=[ours, *filters], PaginationConfig={"PageSize": _PAGE}
+            Filters=filters, PaginationConfig={"PageSize": _PAGE}
         )
         with map_client_errors():
             for page in pages:
                 for reservation in page["Reservations"]:
                     for item in reservation["Instances"]:
-                        instance = instance_of(item)
-                        if instance.owner == self._deployment:
-                            yield instance
+                        yield instance_of(item)
 
     def terminate(self, instance_ids: Collection[str]) -> TerminationReceipt:
         """Terminate in bulk. EC2 refuses a whole call for one bad id and terminates none: halves are then tried."""
@@ -135,6 +147,11 @@ class Ec2Instances:
         with map_client_errors():
             for page in pages:
                 yield from page["InstanceStatuses"]
+
+
+def _has_lost_its_tags(instance: Instance) -> bool:
+    """Whether nothing says any more whose an instance was; its id, which a claim of ours noted, does."""
+    return instance.state == _TERMINATED and instance.owner is None
 
 
 def instance_of(item: Mapping[str, Any]) -> Instance:

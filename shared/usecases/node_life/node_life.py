@@ -102,7 +102,7 @@ class NodeLife:
     ) -> frozenset[str]:
         """Return claims that stay although EC2 does not show their instances: so many at once are a bad answer.
 
-        EC2 shows an instance for an hour after it has terminated; sweeps that ran meanwhile have seen it.
+        EC2 shows an instance by its id for an hour after it has terminated; sweeps that ran meanwhile have seen it.
         """
         vanished = [
             claim.id

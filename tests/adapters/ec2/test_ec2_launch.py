@@ -170,6 +170,16 @@ def test_everything_is_tagged(world: Ec2World) -> None:
     assert {tag["Key"]: tag["Value"] for tag in volume["Tags"]}.items() >= expected.items()
 
 
+def test_accounts_that_show_tags_in_metadata_launch_too(world: Ec2World) -> None:
+    world.cloud.ec2.modify_instance_metadata_defaults(InstanceMetadataTags="enabled")
+    try:
+        outcome = world.launch(world.request(1, world.offering(), tags={"cost centre": "a/b"}), attempt=30)
+    finally:
+        world.cloud.ec2.modify_instance_metadata_defaults(InstanceMetadataTags="no-preference")
+    assert outcome.errors == ()
+    assert len(outcome.instances) == 1
+
+
 def test_metadata_needs_a_token_and_plain_launches_leave_open_reservations_alone(world: Ec2World) -> None:
     open_id = world.cloud.reserve(1, InstanceMatchCriteria="open", InstanceType="m5.xlarge")
     plain = world.launch(world.request(1, world.offering("m5.xlarge")), attempt=15)
@@ -241,6 +251,20 @@ class TestInstances:
         assert set(world.instances.get_many([*ours, foreign])) == set(ours)
         assert {i.id for i in world.instances.list_owned()} == set(ours)
         assert {i.id for i in world.instances.list_batch("b-1")} == set(ours)
+
+    @pytest.mark.parametrize("count", [3, 1_001])
+    def test_what_has_terminated_is_found_by_id_when_its_tags_are_gone(self, world: Ec2World, count: int) -> None:
+        ours = self.launched(world, count)
+        (foreign,) = world.cloud.run(1)
+        world.instances.terminate(ours[1:])
+        world.cloud.advance(minutes=10)
+        (shown,) = world.cloud.ec2.describe_instances(InstanceIds=[ours[1]])["Reservations"][0]["Instances"]
+        assert "Tags" not in shown
+        found = world.instances.get_many([*ours, foreign])
+        assert found.keys() == set(ours)
+        assert {instance_id for instance_id, instance in found.items() if instance.is_gone} == set(ours[1:])
+        assert found[ours[1]].ended_at is not None
+        assert [instance.id for instance in world.instances.list_owned()] == ours[:1]
 
     def test_ids_that_ec2_does_not_show_are_left_out(self, world: Ec2World) -> None:
         ours = self.launched(world, 1)
