@@ -25,6 +25,7 @@ def install(account_id: str, region: str) -> None:
     _accept_any_request_time()
     _retry_events_for_functions()
     _rearm_changed_schedules()
+    _refuse_past_schedules()
     _receive_whole_batches()
     _ask_queue_policies_once()
     responses.set_request_account_id(account_id)
@@ -135,6 +136,22 @@ def _rearming(operation: Callable[[str, dict[str, Any]], Any]) -> Callable[[str,
         return answer
 
     return change
+
+
+def _refuse_past_schedules() -> None:
+    # Two public projects report that Scheduler refuses an at() that has passed; its API reference is silent.
+    for name in ("_create_schedule", "_update_schedule"):
+        setattr(scheduler, name, _of_the_future(getattr(scheduler, name)))
+
+
+def _of_the_future(operation: Callable[[str, dict[str, Any]], Any]) -> Callable[[str, dict[str, Any]], Any]:
+    def checked(name: str, body: dict[str, Any]) -> Any:
+        at_s = scheduler._at_time_epoch(str(body.get("ScheduleExpression", "")))
+        if at_s is not None and at_s < scheduler.time.time():
+            return scheduler._error(400, "ValidationException", "Schedule expression is in the past.")
+        return operation(name, body)
+
+    return checked
 
 
 def _ask_queue_policies_once() -> None:

@@ -230,9 +230,10 @@ class Schedules(Construct):
 class DrainTimers(Construct):
     """Group and role of the one-time schedules that discovery sets, one a Capacity Block, to wake ``expire``."""
 
-    def __init__(self, scope: Construct, construct: str) -> None:
+    def __init__(self, scope: Construct, construct: str, *, undelivered: sqs.IQueue) -> None:
         super().__init__(scope, construct)
         stack = Stack.of(self)
+        self.dead_letters_arn = undelivered.queue_arn
         self.group = scheduler.ScheduleGroup(self, "Group", schedule_group_name=f"{stack.stack_name}-drain")
         self.target_arn = stack.format_arn(
             service="lambda",
@@ -248,7 +249,12 @@ class DrainTimers(Construct):
         trusted = iam.ServicePrincipal("scheduler.amazonaws.com").with_conditions(
             {"StringEquals": {"aws:SourceAccount": stack.account, "aws:SourceArn": self.group.schedule_group_arn}}
         )
-        self.role = iam.Role(self, "Role", assumed_by=trusted, description="Wakes the expire function, nothing else")
+        self.role = iam.Role(
+            self, "Role", assumed_by=trusted, description="Wakes the expire function, or says it cannot"
+        )
         self.role.add_to_policy(
             iam.PolicyStatement(sid="WakeExpire", actions=["lambda:InvokeFunction"], resources=[self.target_arn])
+        )
+        self.role.add_to_policy(
+            iam.PolicyStatement(sid="KeepUndelivered", actions=["sqs:SendMessage"], resources=[undelivered.queue_arn])
         )

@@ -8,6 +8,8 @@ __all__ = ["CREATING_CONTEXT", "DEPLOYMENT_CONTEXT", "EMBEDDED_CONTEXT", "OLDER_
 
 # Context is what synthesis needs to know, and no choice of a deployment.
 DEPLOYMENT_CONTEXT: Final = "deployment"  # name or path of the settings file
-CREATING_CONTEXT: Final = "creating"  # the stack does not exist yet: neither it nor its tables are protected before it does
+CREATING_CONTEXT: Final = (
+    "creating"  # the stack does not exist yet: neither it nor its tables are protected before it does
+)
 OLDER_INDEXES_CONTEXT: Final = "olderIndexes"  # functions of the release before may run: their indexes stay for now
 EMBEDDED_CONTEXT: Final = "embedded"  # build for this machine's Python: the stack will run on the embedded AWS

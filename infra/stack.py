@@ -61,7 +61,7 @@ class ReservoirStack(Stack):
         self.queues = WorkQueues(self, "Queues", retain=config.retain)
         self.bus = events.EventBus(self, "Outbound", event_bus_name=deployment.event_bus_name)
         self.snapshots = self._snapshots()
-        self.timers = DrainTimers(self, "DrainTimers")
+        self.timers = DrainTimers(self, "DrainTimers", undelivered=self.queues.undelivered)
         self.settings = self._settings()
         self.resources = self._resources()
         self.functions = self._functions()
@@ -114,7 +114,6 @@ class ReservoirStack(Stack):
             functions=self.functions,
             queues=self.queues,
             schedules=schedules.by_function,
-            timers=self.timers.group,
             topic=self.deployment.settings.alarm_topic,
         )
         People(
@@ -170,6 +169,7 @@ class ReservoirStack(Stack):
             names.DRAIN_SCHEDULE_GROUP: self.timers.group.schedule_group_name,
             names.DRAIN_SCHEDULE_ROLE_ARN: self.timers.role.role_arn,
             names.DRAIN_SCHEDULE_TARGET_ARN: self.timers.target_arn,
+            names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN: self.timers.dead_letters_arn,
             names.DEPLOYMENT: self.stack_name,
             names.INSTANCE_ARN_PREFIX: f"arn:{self.partition}:ec2:{self.region}:{self.account}:instance/",
             **({names.KMS_KEYS: ",".join(keys)} if (keys := self.deployment.settings.kms_keys) else {}),

@@ -158,6 +158,7 @@ SNAPSHOTS_BUCKET: Final = "SNAPSHOTS_BUCKET"
 DRAIN_SCHEDULE_GROUP: Final = "DRAIN_SCHEDULE_GROUP"  # of EventBridge Scheduler
 DRAIN_SCHEDULE_ROLE_ARN: Final = "DRAIN_SCHEDULE_ROLE_ARN"
 DRAIN_SCHEDULE_TARGET_ARN: Final = "DRAIN_SCHEDULE_TARGET_ARN"  # the expire function
+DRAIN_SCHEDULE_DEAD_LETTERS_ARN: Final = "DRAIN_SCHEDULE_DEAD_LETTERS_ARN"  # what timers could not deliver
 INSTANCE_ARN_PREFIX: Final = "INSTANCE_ARN_PREFIX"  # of the account's instances in the region; an id follows
 # Environment variables: what a spot rebalance recommendation does (values with the default first), and what failed
 # status checks and planned maintenance do.

@@ -28,6 +28,7 @@ SETTINGS: Final = Settings(
     drain_schedule_group="drain",
     drain_schedule_role_arn="role",
     drain_schedule_target_arn="expire",
+    drain_schedule_dead_letters_arn="undelivered",
     deployment=DEPLOYMENT,
     instance_arn_prefix="arn:aws:ec2:us-east-1:123456789012:instance/",
     region="us-east-1",
@@ -61,7 +62,15 @@ class SimulatedAdapters:
         self.reactions = SqsRedelivery(sqs, urls[Queue.REACTIONS])
         self.start_messages = SqsStartMessages(sqs, urls[Queue.REACTIONS], environment)
         self.publisher = EventBridgePublisher(self._port("events"), SETTINGS.event_bus)
-        self.timers = SchedulerDrainTimers(self._port("scheduler"), group="drain", role_arn="role", target_arn="expire")
+        self.timers = SchedulerDrainTimers(
+            self._port("scheduler"),
+            group="drain",
+            role_arn="role",
+            target_arn="expire",
+            dead_letters_arn="undelivered",
+            clock=environment,
+            on_refusal=lambda _name, _error: None,
+        )
         self.launch_policy = StoredPolicy(self._port("policy"), environment)
         ec2 = self._port("ec2")
         self.fleet = self.instances = self.reservation_reader = ec2

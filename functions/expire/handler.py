@@ -27,6 +27,7 @@ def handler(event: dict[str, Any], _context: Any) -> None:
     count_for_all("LaunchesBlocked", report.blocked_count)
     count("ReservationsStarted", report.started_count)
     count("ReservationsUnread", report.unread_count)
+    count("HealthUnread", report.health_unread_count)
     count("CapacityTypesChanged", report.rebought_count)
     count_for_all("TerminationsRefused", len(report.refused))
 

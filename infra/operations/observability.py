@@ -13,7 +13,6 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_events as events
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
@@ -70,6 +69,10 @@ COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
     "EndingsHeld": ("More nodes would end than the safety envelope allows: none does.", (Function.COLLECT,)),
     "TablesUnknown": ("The tables are not known to be whole: nothing is ended.", (Function.COLLECT,)),
     "ReplicasHeld": ("The scheduler would have broken a rule for these replicas: they wait.", (Function.PROVISION,)),
+    "TimersRefused": (
+        "Scheduler does not take exact timers: drains and starts wait for the minute's sweep.",
+        (Function.DISCOVER_RESERVATIONS, Function.EXPIRE, Function.LAUNCH),
+    ),
     "TerminationsRefused": ("EC2 refuses to terminate instances.", (Function.EXPIRE, Function.COLLECT)),
 }
 
@@ -85,13 +88,12 @@ class Observability(Construct):
         functions: Mapping[Function, lambda_.Function],
         queues: WorkQueues,
         schedules: Mapping[Function, events.Rule],
-        timers: scheduler.IScheduleGroup,
         topic: str | None,
     ) -> None:
         super().__init__(scope, construct)
         self._tell = None if topic is None else actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic))
         self._queue_alarms(queues)
-        self._delivery_alarms(queues, timers)
+        self._delivery_alarms(queues)
         for function, work in functions.items():
             self._function_alarms(function, work, schedules.get(function))
         for metric, (text, writers) in COUNTED.items():
@@ -120,18 +122,12 @@ class Observability(Construct):
                 text="The queue is not being worked off.",
             )
 
-    def _delivery_alarms(self, queues: WorkQueues, timers: scheduler.IScheduleGroup) -> None:
+    def _delivery_alarms(self, queues: WorkQueues) -> None:
         self._alarm(
             "Undelivered",
             queues.undelivered.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum"),
             threshold=0,
-            text="EventBridge could not deliver events to a queue or function of this stack.",
-        )
-        self._alarm(
-            "TimersFailing",
-            timers.metric_target_errors(period=MINUTE),
-            threshold=0,
-            text="Scheduler's exact timers cannot wake the expire function; the minute's sweep still does.",
+            text="EventBridge or Scheduler could not deliver to a queue or function of this stack.",
         )
 
     def _function_alarms(self, function: Function, work: lambda_.IFunction, schedule: events.Rule | None) -> None:

@@ -17,11 +17,11 @@ def operate(deployment: str, request: OperationRequest) -> list[OperationResult]
     """Have a request carried out; ends the command when it is refused as a whole."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from shared.adapters.clients import make_client
+    from shared.adapters.clients import Patience, make_client
 
     try:
         payload = {"request": request.document(), "proof": signed(make_client("sts"), request.digest(deployment))}
-        answer = make_client("lambda", read_timeout_s=_TIMEOUT_S).invoke(
+        answer = make_client("lambda", patience=Patience(read_timeout_s=_TIMEOUT_S)).invoke(
             FunctionName=function_name(deployment, Function.OPERATE), Payload=json.dumps(payload).encode()
         )
     except (BotoCoreError, ClientError) as error:

@@ -4,6 +4,7 @@ Clients come from botocore alone: boto3 would add its resources and transfer man
 cold start.
 """
 
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final
 
@@ -24,30 +25,43 @@ _PRICING_REGION_ELSEWHERE: Final = "us-east-1"
 class _LazyClient:
     """Makes its client at the first call."""
 
-    def __init__(self, service: str, region: str | None) -> None:
+    def __init__(self, service: str, region: str | None, patience: "Patience") -> None:
         self._service = service
         self._region = region
+        self._patience = patience
 
     @cached_property
     def _client(self) -> Any:
-        return make_client(self._service, self._region)
+        return make_client(self._service, self._region, self._patience)
 
     def __getattr__(self, name: str) -> Any:
         """Return what the client has by this name."""
         return getattr(self._client, name)
 
 
-def lazy_client(service: str, region: str | None = None) -> Any:
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often a client asks, and how long it waits for each answer."""
+
+    attempts_max: int = _ATTEMPTS_MAX
+    read_timeout_s: int = _READ_TIMEOUT_S
+
+
+# Of a service that others can do without: its silence may not use up the time of a function.
+LITTLE_PATIENCE: Final = Patience(attempts_max=2, read_timeout_s=3)
+
+
+def lazy_client(service: str, region: str | None = None, patience: Patience = Patience()) -> Any:
     """Return a client that is made at its first call, so that a process pays only for the services that it asks."""
-    return _LazyClient(service, region)
+    return _LazyClient(service, region, patience)
 
 
-def make_client(service: str, region: str | None = None, *, read_timeout_s: int = _READ_TIMEOUT_S) -> Any:
+def make_client(service: str, region: str | None = None, patience: Patience = Patience()) -> Any:
     """Return a client of ``service``; the region defaults to the function's own."""
     config = Config(
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS_MAX},
+        retries={"mode": "standard", "total_max_attempts": patience.attempts_max},
         connect_timeout=_CONNECT_TIMEOUT_S,
-        read_timeout=read_timeout_s,
+        read_timeout=patience.read_timeout_s,
         user_agent_extra="reservoir",
     )
     return _session().create_client(service, region_name=region, config=config)

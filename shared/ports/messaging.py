@@ -100,7 +100,8 @@ class StartTimers(Protocol):
 class DrainTimers(Protocol):
     """Exact one-time timers that fire the expire function.
 
-    One per Capacity Block, one per reservation that is to come, and one for the next deadline of a drain.
+    One per Capacity Block, one per reservation that is to come, and one for the next deadline of a drain. They refine
+    the minute's sweep, which does the same: no method raises AwsError, and a time that has passed is not asked for.
     """
 
     def set_timer(self, reservation_id: str, at: datetime) -> None:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from shared.adapters.caller_identity import StsIdentities
-from shared.adapters.clients import lazy_client, make_client, pricing_region
+from shared.adapters.clients import LITTLE_PATIENCE, lazy_client, make_client, pricing_region
 from shared.adapters.dynamodb.accounts import DynamoDbAccounts
 from shared.adapters.dynamodb.boot_failures import DynamoDbBootFailures
 from shared.adapters.dynamodb.decisions import StoredDecisions
@@ -38,14 +38,21 @@ from shared.adapters.sqs import SqsDeadLetters, SqsDemandQueue, SqsRedelivery, S
 from shared.adapters.system import RandomIds, SystemClock
 from shared.core.capacity.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
 from shared.names import MARKED_TABLES, Queue, Table, output_name
+from shared.ports.errors import AwsError
 from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher, WorkQueue
+from shared.runtime.observability import count_for_all, logger
 from shared.runtime.settings import Settings
 
 # As many launch functions run at once at most (the stack's setting); each takes its share of EC2's rate.
 _LAUNCHERS_MAX: Final = 5
 # More than any use case asks for at once; botocore keeps ten connections.
 _SIDE_BY_SIDE_MAX: Final = 8
+
+
+def _count_refused_timer(name: str, error: AwsError) -> None:
+    logger.warning("timer refused", extra={"timer": name, "code": error.code})
+    count_for_all("TimersRefused")
 
 
 class Adapters:
@@ -247,10 +254,13 @@ class Adapters:
     def timers(self) -> SchedulerDrainTimers:
         """Drain timers."""
         return SchedulerDrainTimers(
-            lazy_client("scheduler"),
+            lazy_client("scheduler", patience=LITTLE_PATIENCE),
             group=self.settings.drain_schedule_group,
             role_arn=self.settings.drain_schedule_role_arn,
             target_arn=self.settings.drain_schedule_target_arn,
+            dead_letters_arn=self.settings.drain_schedule_dead_letters_arn,
+            clock=self.clock,
+            on_refusal=_count_refused_timer,
         )
 
     # EC2 and prices

@@ -37,6 +37,7 @@ REQUIRED: Final = (
     names.DRAIN_SCHEDULE_GROUP,
     names.DRAIN_SCHEDULE_ROLE_ARN,
     names.DRAIN_SCHEDULE_TARGET_ARN,
+    names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN,
     names.DEPLOYMENT,
     names.INSTANCE_ARN_PREFIX,
     REGION,
@@ -62,6 +63,7 @@ class Settings:
     drain_schedule_group: str
     drain_schedule_role_arn: str
     drain_schedule_target_arn: str
+    drain_schedule_dead_letters_arn: str
     deployment: str
     instance_arn_prefix: str
     region: str
@@ -92,6 +94,7 @@ class Settings:
             drain_schedule_group=environment[names.DRAIN_SCHEDULE_GROUP],
             drain_schedule_role_arn=environment[names.DRAIN_SCHEDULE_ROLE_ARN],
             drain_schedule_target_arn=environment[names.DRAIN_SCHEDULE_TARGET_ARN],
+            drain_schedule_dead_letters_arn=environment[names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN],
             deployment=environment[names.DEPLOYMENT],
             instance_arn_prefix=environment[names.INSTANCE_ARN_PREFIX],
             region=environment[REGION],

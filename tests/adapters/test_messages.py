@@ -9,13 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
 from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsStartMessages, SqsWorkQueue
 from shared.core.node_life.notice import Notice, NoticeKind, parse_notice
 from shared.core.serialisation.json_codec import loads
-from shared.ports.errors import TransientError
+from shared.ports.errors import AwsError, TransientError
 from shared.ports.messaging import LaunchBatch
 from tests.adapters import ministack
 from tests.fakes.system import START, ManualClock, SequentialIds
@@ -214,12 +215,103 @@ def test_the_requests_of_one_publication_are_made_side_by_side() -> None:
     assert sorted(put) == list(range(25))
 
 
+LETTERS_ARN = "arn:aws:sqs:us-east-1:000000000000:undelivered"
+
+
+def never_refused(name: str, error: AwsError) -> None:
+    raise AssertionError((name, error))
+
+
+class RefusingScheduler:
+    """Answers each request with the same failure, or not at all."""
+
+    def __init__(self, failure: Exception) -> None:
+        self.failure = failure
+        self.asked: list[str] = []
+
+    def create_schedule(self, **request: Any) -> None:
+        self.asked.append(request["Name"])
+        raise self.failure
+
+    update_schedule = create_schedule
+
+
+class RefusedTimers:
+    """Timers of a Scheduler that takes none, and what was reported of them."""
+
+    def __init__(self, failure: Exception) -> None:
+        self.clock = ManualClock(START)
+        self.scheduler = RefusingScheduler(failure)
+        self.refused: list[tuple[str, str]] = []
+        self.timers = SchedulerDrainTimers(
+            self.scheduler,  # type: ignore[arg-type] # a fake of the two calls
+            group="group",
+            role_arn="role",
+            target_arn="target",
+            dead_letters_arn=LETTERS_ARN,
+            clock=self.clock,
+            on_refusal=lambda name, error: self.refused.append((name, error.code)),
+        )
+
+    def set_all(self) -> None:
+        soon = self.clock.now() + timedelta(minutes=1)
+        self.timers.set_timer("cr-1", soon)
+        self.timers.set_start_timer("cr-2", soon)
+        self.timers.set_deadline_timer(soon)
+
+
+ANSWERS = ["AccessDeniedException", "ValidationException", "ServiceQuotaExceededException", "ResourceNotFoundException"]
+
+
+@pytest.mark.parametrize("code", ANSWERS)
+def test_no_refusal_of_a_timer_reaches_whoever_sets_it(code: str) -> None:
+    refused = RefusedTimers(ClientError({"Error": {"Code": code, "Message": ""}}, "CreateSchedule"))
+    refused.set_all()
+    assert refused.refused == [("drain-cr-1", code), ("start-cr-2", code), ("deadline", code)]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "CreateSchedule"),
+        ClientError({"Error": {"Code": "InternalServerError", "Message": ""}}, "CreateSchedule"),
+        EndpointConnectionError(endpoint_url="https://scheduler.nowhere"),
+        ReadTimeoutError(endpoint_url="https://scheduler.nowhere"),
+    ],
+    ids=["throttled", "in trouble", "not there", "silent"],
+)
+def test_a_scheduler_that_does_not_answer_costs_one_call_a_minute(failure: Exception) -> None:
+    refused = RefusedTimers(failure)
+    refused.set_all()
+    assert len(refused.scheduler.asked) == len(refused.refused) == 1
+    refused.clock.advance(minutes=1)
+    refused.set_all()
+    assert len(refused.scheduler.asked) == 2
+
+
+def test_what_is_past_is_not_asked_of_scheduler() -> None:
+    refused = RefusedTimers(AssertionError("asked for the past"))
+    for seconds in (0, -1, -3600):
+        refused.timers.set_timer("cr-1", START + timedelta(seconds=seconds))
+        refused.timers.set_start_timer("cr-1", START + timedelta(seconds=seconds))
+        refused.timers.set_deadline_timer(START + timedelta(seconds=seconds))
+    assert refused.scheduler.asked == []
+
+
 def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
     scheduler = ministack.client("scheduler", aws_endpoint)
     group = f"group-{next(_numbers)}"
     scheduler.create_schedule_group(Name=group)
     role, target = "arn:aws:iam::000000000000:role/r", "arn:aws:lambda:us-east-1:000000000000:function:expire"
-    timers = SchedulerDrainTimers(scheduler, group=group, role_arn=role, target_arn=target)
+    timers = SchedulerDrainTimers(
+        scheduler,
+        group=group,
+        role_arn=role,
+        target_arn=target,
+        dead_letters_arn=LETTERS_ARN,
+        clock=ManualClock(START - timedelta(hours=1)),
+        on_refusal=never_refused,
+    )
 
     timers.set_timer("cr-1", START)
     timers.set_timer("cr-1", START)
@@ -229,6 +321,7 @@ def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
     schedule = scheduler.get_schedule(GroupName=group, Name=found["Name"])
     assert schedule["ScheduleExpression"] == "at(2026-01-16T12:00:00)"
     assert schedule["ActionAfterCompletion"] == "DELETE"
+    assert schedule["Target"]["DeadLetterConfig"] == {"Arn": LETTERS_ARN}
     assert schedule["Target"]["RetryPolicy"]["MaximumEventAgeInSeconds"] == 120  # Scheduler would go on for a day
     assert json.loads(schedule["Target"]["Input"]) == {
         "capacityReservationId": "cr-1",

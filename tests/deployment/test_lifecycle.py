@@ -51,7 +51,9 @@ class Story:
         """Deploy; return what was said."""
         self.said.clear()
         connect = partial(deployed, self.aws.client)
-        Deploy(read(self.path), Account(self.aws.client), connect, self.cdk, self.said.append).run((), to_older=to_older)
+        Deploy(read(self.path), Account(self.aws.client), connect, self.cdk, self.said.append).run(
+            (), to_older=to_older
+        )
         return list(self.said)
 
     def destroy(self, *, drain: bool = False) -> list[str]:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.embedded.conftest import FROM_EVENTBRIDGE, Resources, allow, unique
 
@@ -120,6 +121,17 @@ def test_a_timer_fires_once_at_its_time_deletes_itself_and_can_be_set_again(reso
         resources.aws.clock.advance(timedelta(minutes=2))
         assert resources.bodies(url, 1) == ['{"timer": 1}']
         assert resources.scheduler.list_schedules(NamePrefix=name)["Schedules"] == []
+
+
+def test_a_timer_in_the_past_is_refused(resources: Resources) -> None:
+    at = resources.aws.clock.now() - timedelta(seconds=2)
+    with pytest.raises(ClientError, match="ValidationException"):
+        resources.scheduler.create_schedule(
+            Name=unique("timer"),
+            ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target={"Arn": resources.queue()[1], "RoleArn": resources.role(allow("sqs:SendMessage")), "Input": "{}"},
+        )
 
 
 def test_a_moved_timer_fires_at_its_new_time_only(resources: Resources) -> None:

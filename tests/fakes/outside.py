@@ -14,7 +14,12 @@ from tests.fakes.system import InTurn
 def settings(**changes: Any) -> Settings:
     """Return settings of a deployment whose tables and queues are names with nothing behind them."""
     nowhere = ("event_bus", "demand_dead_letter_queue_url", "snapshots_bucket")
-    timers = ("drain_schedule_group", "drain_schedule_role_arn", "drain_schedule_target_arn")
+    timers = (
+        "drain_schedule_group",
+        "drain_schedule_role_arn",
+        "drain_schedule_target_arn",
+        "drain_schedule_dead_letters_arn",
+    )
     values: dict[str, Any] = {
         **dict.fromkeys((*nowhere, *timers), ""),
         "tables": {table: f"the-{table.name.lower()}" for table in Table},

@@ -35,6 +35,7 @@ ENVIRONMENT = {
         names.DRAIN_SCHEDULE_GROUP,
         names.DRAIN_SCHEDULE_ROLE_ARN,
         names.DRAIN_SCHEDULE_TARGET_ARN,
+        names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN,
         names.DEPLOYMENT,
         names.INSTANCE_ARN_PREFIX,
         REGION,

@@ -203,12 +203,6 @@ def leave_lying(queue: Queue) -> Callable[[Stack], float]:
     return story
 
 
-def fail_timers(stack: Stack) -> float:
-    (group,) = of_type(stack.resources, "AWS::Scheduler::ScheduleGroup").values()
-    stack.metrics.put("AWS/Scheduler", "TargetErrorCount", {"ScheduleGroup": group["Name"]}, DAY_S, 1)
-    return DAY_S + MINUTE_S
-
-
 @cache
 def written(service: str, name: str, whose: str) -> list[dict[str, Any]]:
     """Return the lines in CloudWatch's embedded format that a function writes when it counts one."""
@@ -252,7 +246,6 @@ def stories() -> Iterator[tuple[str, str, Callable[[Stack], float]]]:
         yield f"{name}DeadLetters", "a message was given up", give_up(f"{name}DeadLetters")
         yield f"{name}Age", "nobody receives", leave_lying(queue)
     yield "Undelivered", "an event could not be delivered", give_up("Undelivered")
-    yield "TimersFailing", "a timer may not call its function", fail_timers
     yield "ReactThrottles", "no concurrency", throttle(Function.REACT)
     for function in Function:
         name = output_name(function)

@@ -183,6 +183,7 @@ def test_functions_get_every_variable_that_the_names_module_names(resources: Res
         names.DRAIN_SCHEDULE_GROUP,
         names.DRAIN_SCHEDULE_ROLE_ARN,
         names.DRAIN_SCHEDULE_TARGET_ARN,
+        names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN,
         names.DEPLOYMENT,
         names.INSTANCE_ARN_PREFIX,
     }

@@ -1,7 +1,7 @@
 """The account's defaults for EBS encryption.
 
-With encryption by default each volume is encrypted, with the account's default key where its launch names none (EBS user
-guide, "Enable encryption by default"). AWS's own key serves everybody; one of the customer's must let them.
+With encryption by default each volume is encrypted, with the account's default key where its launch names none (EBS
+user guide, "Enable encryption by default"). AWS's own key serves everybody; one of the customer's must let them.
 """
 
 from collections.abc import Mapping

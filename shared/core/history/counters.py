@@ -36,6 +36,8 @@ COUNTERS: Final[Mapping[str, str]] = {
     "OrphansFound": "instances without a claim that were ended",
     "OrphansSpared": "instances without a claim that were left alone",
     "ReservationsStarted": "reservations whose start a timer told",
+    "HealthUnread": "sweeps in which EC2 did not say which nodes are unhealthy",
+    "TimersRefused": "exact timers that EventBridge Scheduler did not take",
     "ReservationsUnread": "ends of blocks that EC2 could not be asked for",
     "LeasesAbsorbed": "leases that an observation replaced",
     "DiscoveriesShared": "events that another reading of reservations served",

@@ -92,6 +92,9 @@ class DiscoverReservations:
         if opened or changed_classes:
             self.queue.wake_planner(reason="reservations changed")
         self._tell(changes, observed_at)
+        # Last: timers refine what each minute's sweep does, and a run that dies before them leaves it to the sweep.
+        for change in changes:
+            self._set_timers(change.before, change.after.reservation, observed_at)
         return Discovery(
             seen_count=len(visible),
             written_count=sum(change.is_written for change in changes),
@@ -149,7 +152,6 @@ class DiscoverReservations:
             reservation = observed[key] if key in observed else _gone(known[key])
             if before is None and reservation.state in ENDED_STATES:
                 continue
-            self._set_timer(before, reservation, observed_at)
             try:
                 change = self.observer.observe(before, reservation, observed_at)
             except UnreadableRowsError:
@@ -158,10 +160,10 @@ class DiscoverReservations:
                 changes.append(change)
         return changes
 
-    def _set_timer(
-        self, before: ReservationRecord | None, reservation: ObservedReservation, observed_at: datetime
+    def _set_timers(
+        self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime
     ) -> None:
-        """Set exact timers for what is new or was moved, before the facts that say so are saved.
+        """Set exact timers for what is new or was moved.
 
         A reservation that is to come is looked at when it begins; a block drains in time, and later when extended.
         """

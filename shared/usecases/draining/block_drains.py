@@ -110,11 +110,12 @@ class BlockDrains:
         moved = [(claim, drain) for claim, drain in later if not _knows(claim, drain)]
         # The block's one timer belongs to the next drain: set again when it has fired, or the end has moved; and once
         # more shortly before, because a launch sets it for its own claims and may not know of earlier ones.
-        if later and (moved or is_near or len(later) < len(steady)):
-            self.timers.set_timer(block_id, _earliest(later))
+        wants_timer = bool(later) and (bool(moved) or is_near or len(later) < len(steady))
         for claim, drain in moved:
             with suppress(ConflictError):  # whoever moves it this often will be seen by the next sweep
                 save_claim(self.claims, claim, partial(_with_block_drain, drain))
+        if wants_timer:
+            self.timers.set_timer(block_id, _earliest(later))
 
 
 def _knows(claim: NodeClaim, drain: BlockDrain) -> bool:

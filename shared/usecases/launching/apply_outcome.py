@@ -104,13 +104,15 @@ class ApplyOutcome:
             return [], surplus
         waiting = [found[claim_id] for claim_id in sorted(assignment) if claim_id in found]
         catalogue = self._bought_instead(attempt, waiting)
-        drains = self._block_drains(waiting)
+        block_id, drains = self._block_drains(waiting)
 
         def change(claim: NodeClaim) -> NodeClaim | None:
             return _launched(attempt, assignment[claim.id], catalogue, drains.get(claim.id), claim)
 
         settled = settle_claims(self.claims, waiting, change)
         others = self.claims.get_many(assignment.keys() - settled.keys())  # settled before, or ended meanwhile
+        if block_id is not None:
+            self._set_timer(block_id, drains)
         for claim_id, instance in sorted(assignment.items()):
             claim = settled.get(claim_id) or others.get(claim_id)
             if claim is None or claim.instance_id != instance.id:
@@ -134,17 +136,23 @@ class ApplyOutcome:
         now = self.clock.now()
         return [key for key in unwanted if now - since[key] <= TAKEN_BACK_WITHIN]
 
-    def _block_drains(self, claims: Sequence[NodeClaim]) -> Mapping[str, BlockDrain]:
-        """Return how the Capacity Block under the claims will drain them, and set its timer for the first."""
+    def _block_drains(self, claims: Sequence[NodeClaim]) -> tuple[str | None, Mapping[str, BlockDrain]]:
+        """Return the Capacity Block under the claims, if they are in one, and how it will drain them."""
         lease = claims[0].lease if claims else None
         record = None if lease is None else self.reservations.get(lease.reservation_id)
         if record is None or record.reservation.reclaim_at() is None:
-            return {}
+            return None, {}
         periods = checkpoint_periods_s(claims, self.workloads)
         found = {claim.id: block_drain(record.reservation, periods.get(claim.id, ())) for claim in claims}
         drains = {claim_id: drain for claim_id, drain in found.items() if drain is not None}
-        self.timers.set_timer(record.reservation.id, min(drain.starts_at for drain in drains.values()))
-        return drains
+        return record.reservation.id, drains
+
+    def _set_timer(self, block_id: str, drains: Mapping[str, BlockDrain]) -> None:
+        """Set the block's timer for its next drain; what is to drain already, the minute's sweep drains."""
+        now = self.clock.now()
+        to_come = [drain.starts_at for drain in drains.values() if drain.starts_at > now]
+        if to_come:
+            self.timers.set_timer(block_id, min(to_come))
 
     def _without_instance(self, attempt: LaunchAttempt) -> list[NodeClaim]:
         rest = attempt.claim_ids[len(attempt.assignment()) :]

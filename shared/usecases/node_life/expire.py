@@ -59,6 +59,7 @@ class ExpireReport:
     blocked_count: int = 0  # classes that rest because their nodes do
     started_count: int = 0  # reservations that were seen to begin
     unread_count: int = 0  # readings that EC2 refused; what was known before was used
+    health_unread_count: int = 0  # whether EC2 did not say which nodes are unhealthy
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -200,7 +201,12 @@ class Expire:
         """
         by_instance = {claim.instance_id: claim for claim in present if claim.state in _TENDED}
         requests: dict[str, DrainRequest] = {}
-        for health in self.health.list_unhealthy():
+        try:
+            unhealthy = self.health.list_unhealthy()
+        except AwsError:  # ages, starts and deadlines come after this, and are worth more
+            report.health_unread_count = 1
+            return frozenset()
+        for health in unhealthy:
             claim = by_instance.get(health.instance_id)
             request = None if claim is None else _verdict(claim, health, now)
             if request is not None:

@@ -11,7 +11,7 @@ from shared.core.model.node_pool import Budget, Disruption
 from shared.core.node_life.drain import InstanceStatusPolicy
 from shared.core.node_life.notice import Notice, NoticeKind
 from shared.ports.ec2 import InstanceHealth
-from shared.ports.errors import ThrottledError
+from shared.ports.errors import AccessDeniedError, ThrottledError
 from tests.fakes.effects import Effects, Killed
 from tests.fakes.system import ManualClock
 from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
@@ -376,6 +376,26 @@ def test_nodes_that_this_sweep_drains_for_their_health_use_the_budget_of_old_one
     report = world.expire().run()
     assert (report.unhealthy_count, report.aged_count) == (1, 0)
     assert world.state.claim_rows[old.id].state is ClaimState.RUNNING
+
+
+@pytest.mark.parametrize("policy", list(InstanceStatusPolicy))
+def test_nodes_grow_old_and_episodes_stay_where_ec2_does_not_say_who_is_ill(
+    world: World, monkeypatch: pytest.MonkeyPatch, policy: InstanceStatusPolicy
+) -> None:
+    disruption = Disruption(budgets=(Budget(nodes="1"),))
+    world.policy.pools["gpu"] = replace(world.pool, expire_after_s=3600, disruption=disruption)
+    old, ill = world.running(2, on_demand("m5.large"))
+    world.state.claim_rows[ill.id] = replace(world.state.claim_rows[ill.id], unhealthy_since=world.clock.now())
+    world.clock.advance(hours=1)
+
+    def denied() -> None:
+        raise AccessDeniedError("UnauthorizedOperation", "DescribeInstanceStatus")
+
+    monkeypatch.setattr(world.ec2, "list_unhealthy", denied)
+    report = replace(world.expire(), instance_status=policy).run()
+    assert (report.health_unread_count, report.unhealthy_count, report.aged_count) == (1, 0, 1)
+    assert world.state.claim_rows[old.id].state is ClaimState.DRAINING
+    assert world.state.claim_rows[ill.id].unhealthy_since is not None
 
 
 def test_a_pool_that_never_expires_is_left_alone(world: World) -> None:
