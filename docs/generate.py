@@ -178,9 +178,10 @@ _COUNTED: Final = """
 ## What happens
 
 Functions count these when they happen (unit Count; the dimension `service` is the function, or `any` for
-`CapacitySuspected`, `LaunchesBlocked`, `RowsUnreadable`, `TerminationsRefused` and `TimersRefused`). Nothing is written for 0,
-and CloudWatch charges for the hours in which a metric was written. Beside these, what events of AWS told is counted by its
-kind (`shared/core/node_life/notice.py`), and what disruption did (`shared/usecases/disruption/disrupt.py`).
+`CapacitySuspected`, `LaunchesBlocked`, `RowsUnreadable`, `TerminationsRefused` and `TimersRefused`). Nothing is
+written for 0, and CloudWatch charges for the hours in which a metric was written. Beside these, what events of AWS
+told is counted by its kind (`shared/core/node_life/notice.py`), and what disruption did
+(`shared/usecases/disruption/disrupt.py`).
 
 | metric | counts |
 |---|---|

@@ -38,8 +38,8 @@ def refuse_tags_that_metadata_cannot_show(options: Mapping[str, Any] | None, tag
             continue  # AWS's own tags are left out of metadata
         if key in _RESERVED_KEYS or not _SHOWN_KEY.fullmatch(key):
             raise invalid_value(
-                f"'{key}' is not a valid tag key. Tag keys must match pattern ([0-9a-zA-Z\\-_+=,.@:]{{1,255}}), and must"
-                " not be a reserved name ('.', '..', '_index')"
+                f"'{key}' is not a valid tag key. Tag keys must match pattern ([0-9a-zA-Z\\-_+=,.@:]{{1,255}}), and"
+                " must not be a reserved name ('.', '..', '_index')"
             )
 
 
