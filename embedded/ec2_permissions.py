@@ -142,7 +142,7 @@ def _of_fleet(parameters: Mapping[str, Any], account: Account) -> Iterator[_Laun
     for config in parameters.get("LaunchTemplateConfigs", ()):
         found = account.launch_template(config.get("LaunchTemplateSpecification", {}))
         if found is None:
-            continue  # the request fails for a reason of its own
+            continue  # it launches nothing; whether it may be asked for is checked in `_fleet`
         template_id, data = found
         for override in config.get("Overrides") or [{}]:
             yield _Launch(template_id, {**data, **override}, tags, override)
@@ -164,6 +164,11 @@ def keys_of_volumes(call: Call, account: Account) -> Iterator[str]:
 def _fleet(parameters: Mapping[str, Any], account: Account) -> Iterator[Check]:
     tags = _tag_specifications(parameters.get("TagSpecifications"))
     yield Check("ec2:CreateFleet", "fleet", "*", tags.get("fleet", NO_TAGS))
+    for config in parameters.get("LaunchTemplateConfigs", ()):
+        if account.launch_template(config.get("LaunchTemplateSpecification", {})) is None:
+            # EC2 authorizes before it looks, on a resource that has no tags: kubernetes-sigs/karpenter#2813 shows its
+            # answer to a template that does not exist.
+            yield Check("ec2:CreateFleet", "launch-template", "*", tags.get("fleet", NO_TAGS))
     seen: dict[object, Check] = {}
     for check in _launch(_of_fleet(parameters, account), account, "CreateFleet"):
         seen.setdefault(_identity(check), check)

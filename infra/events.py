@@ -118,7 +118,9 @@ class AwsEvents(Construct):
         with_rebalance: bool,
     ) -> None:
         super().__init__(scope, construct)
-        react = targets.SqsQueue(reactions, dead_letter_queue=undelivered)
+        # By its ARN, or the CDK would add a statement to the queue's policy for each rule.
+        by_arn = sqs.Queue.from_queue_arn(self, "ReactionsByArn", reactions.queue_arn)
+        react = targets.SqsQueue(by_arn, dead_letter_queue=undelivered)
         # The minute's schedule makes up for a lost wake-up; a late one would tell nothing new.
         discover = targets.LambdaFunction(
             discover_reservations, max_event_age=Duration.minutes(1), dead_letter_queue=undelivered
@@ -131,7 +133,19 @@ class AwsEvents(Construct):
             events.Rule(self, name, event_pattern=pattern, targets=[react, discover])
             for name, pattern in _reservation_patterns().items()
         ]
+        reactions.add_to_resource_policy(_from_rules(reactions, rules))
         reactions.add_to_resource_policy(_nobody_else(reactions, rules, senders))
+
+
+def _from_rules(queue: sqs.Queue, rules: Sequence[events.Rule]) -> iam.PolicyStatement:
+    """Allow these rules to send, in one statement."""
+    return iam.PolicyStatement(
+        sid="FromRules",
+        principals=[iam.ServicePrincipal("events.amazonaws.com")],
+        actions=["sqs:SendMessage"],
+        resources=[queue.queue_arn],
+        conditions={"ArnEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]}},
+    )
 
 
 def _nobody_else(queue: sqs.Queue, rules: Sequence[events.Rule], senders: Sequence[iam.IRole]) -> iam.PolicyStatement:

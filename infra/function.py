@@ -62,14 +62,23 @@ class ReservoirFunction(Construct):
             description=f"What {name} may do",
         )
         log_group.grant_write(role)
-        # EC2's statements are a policy of their own: of one that it thinks too long, the CDK makes managed policies.
-        of_ec2 = [grant.statement() for grant in grants if grant.actions[0].startswith("ec2:")]
-        for grant in grants:
-            if not grant.actions[0].startswith("ec2:"):
-                role.add_to_policy(grant.statement())
+        # All inline policies of a role share 10,240 characters; a managed policy has 6,144 of its own. What EC2 wants
+        # is about half of all, and a long name of the stack or keys of the account's must not make it too long.
+        of_ec2 = [grant for grant in grants if grant.actions[0].startswith("ec2:")]
+        others = [grant for grant in grants if not grant.actions[0].startswith("ec2:")]
+        for grant in others:
+            role.add_to_policy(grant.statement())
+        acknowledge_wildcards(role, others)
         if of_ec2:
-            iam.Policy(role, "Ec2", statements=of_ec2, roles=[role])
-        acknowledge_wildcards(role, grants)
+            policy = iam.ManagedPolicy(
+                role,
+                # Not "Ec2": a release before made an inline policy of that name, and CloudFormation changes no types.
+                "Ec2Permissions",
+                description=f"What {name} may do in EC2",
+                statements=[grant.statement() for grant in of_ec2],
+                roles=[role],
+            )
+            acknowledge_wildcards(policy, of_ec2)
         self.function = lambda_.Function(
             self,
             "Function",

@@ -1,6 +1,6 @@
 """The queues, each with its dead letter queue, and one for what AWS could not deliver."""
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -16,7 +16,7 @@ RETENTION = Duration.days(14)  # the most SQS keeps: a dead letter waits for a p
 class WorkQueues(Construct):
     """The five queues. Encrypted with SQS's own key: with AWS's KMS key EventBridge could not write."""
 
-    def __init__(self, scope: Construct, construct: str, *, retain: bool) -> None:
+    def __init__(self, scope: Construct, construct: str, *, retain: bool, event_bus_name: str) -> None:
         super().__init__(scope, construct)
         self._retain = retain
         self.dead_letters = {queue: self._dead_letters(queue) for queue in Queue}
@@ -25,6 +25,10 @@ class WorkQueues(Construct):
         # here says that a delivery is broken, not that a function failed.
         self.by_name[Queue.REPORTS].add_to_resource_policy(_nobody_but_instances(self.by_name[Queue.REPORTS]))
         self.undelivered = self._letters("Undelivered", fifo=None)
+        self.undelivered.add_to_resource_policy(_from_rules(self.undelivered, event_bus_name))
+        # As rules know it. To the policy of a queue that it has made itself the CDK adds a statement for each rule; SQS
+        # takes no more than 20 statements and 8,192 bytes.
+        self.letters_of_rules = sqs.Queue.from_queue_arn(self, "LettersOfRules", self.undelivered.queue_arn)
         acknowledge_letters_of_rules(self.undelivered)
 
     def _dead_letters(self, queue: Queue) -> sqs.Queue:
@@ -67,6 +71,23 @@ class WorkQueues(Construct):
     def _removal_policy(self, queue: Queue) -> RemovalPolicy:
         """Demand is its senders' and nobody can make it again; what the other queues hold follows from the tables."""
         return kept(retain=self._retain and queue is Queue.DEMAND)
+
+
+def _from_rules(queue: sqs.Queue, event_bus_name: str) -> iam.PolicyStatement:
+    """Allow the stack's rules, on the default bus and on its own, to leave what they could not deliver.
+
+    A rule's name begins with the stack's, also where CloudFormation has to shorten it.
+    """
+    stack = Stack.of(queue)
+    names = (f"{stack.stack_name}-*", f"{event_bus_name}/{stack.stack_name}-*")
+    rules = [stack.format_arn(service="events", resource="rule", resource_name=name) for name in names]
+    return iam.PolicyStatement(
+        sid="FromRules",
+        principals=[iam.ServicePrincipal("events.amazonaws.com")],
+        actions=["sqs:SendMessage"],
+        resources=[queue.queue_arn],
+        conditions={"ArnLike": {"aws:SourceArn": rules}, "StringEquals": {"aws:SourceAccount": stack.account}},
+    )
 
 
 def _nobody_but_instances(queue: sqs.Queue) -> iam.PolicyStatement:

@@ -58,7 +58,7 @@ class ReservoirStack(Stack):
             protect=config.retain and not is_new,
             with_older_indexes=with_older_indexes,
         )
-        self.queues = WorkQueues(self, "Queues", retain=config.retain)
+        self.queues = WorkQueues(self, "Queues", retain=config.retain, event_bus_name=deployment.event_bus_name)
         self.bus = events.EventBus(self, "Outbound", event_bus_name=deployment.event_bus_name)
         self.snapshots = self._snapshots()
         self.timers = DrainTimers(self, "DrainTimers", undelivered=self.queues.undelivered)
@@ -75,7 +75,7 @@ class ReservoirStack(Stack):
                 for function, duty in DUTIES.items()
                 if Queue.REACTIONS in duty.sends and (role := self.functions[function].role) is not None
             ],
-            undelivered=self.queues.undelivered,
+            undelivered=self.queues.letters_of_rules,
             discover_reservations=self.functions[Function.DISCOVER_RESERVATIONS],
             with_rebalance=config.rebalance_policy != names.REBALANCE_POLICIES[0],
         )
@@ -84,7 +84,7 @@ class ReservoirStack(Stack):
             "KeptEvents",
             bus=self.bus,
             history=self.queues.by_name[Queue.HISTORY],
-            undelivered=self.queues.undelivered,
+            undelivered=self.queues.letters_of_rules,
         )
         self._watch()
         if deployment.manifests is not None or config.removed:
@@ -106,7 +106,7 @@ class ReservoirStack(Stack):
             "Schedules",
             functions=self.functions,
             queues=self.queues.by_name,
-            undelivered=self.queues.undelivered,
+            undelivered=self.queues.letters_of_rules,
         )
         Observability(
             self,

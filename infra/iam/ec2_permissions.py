@@ -100,6 +100,14 @@ def _launch_from_templates(resources: Resources) -> Iterable[Grant]:
         resources.ec2("launch-template"),
         {"StringEquals": resources.owner_present},
     )
+    yield Grant(
+        "AskFromOurTemplates",
+        "EC2 asks whether a fleet may use a template before it looks whether there is one, when it has no tag to show."
+        " Instances still want a template that carries the owner tag.",
+        ["ec2:CreateFleet"],
+        resources.ec2("launch-template"),
+        {"StringEquals": resources.owner_requested},
+    )
     images = [f"arn:{resources.stack.partition}:ec2:{resources.stack.region}::image/*"]
     yield Grant(
         "AskForImages",

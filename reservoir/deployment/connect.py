@@ -51,7 +51,7 @@ def fleet(clients: Clients, stack: FoundStack) -> Fleet:
 
     return Fleet(
         instances=Ec2Instances(clients("ec2"), owner),
-        templates=Ec2LaunchTemplates(clients("ec2"), owner),
+        templates=Ec2LaunchTemplates(clients("ec2"), owner, SystemClock()),
         node_claims=_node_claims(clients, stack),
         workloads=workloads,
         withdraw=withdraw,

@@ -320,4 +320,4 @@ class Adapters:
     @cached_property
     def launch_templates(self) -> Ec2LaunchTemplates:
         """Launch templates."""
-        return Ec2LaunchTemplates(self.ec2, self.settings.deployment, self._mutating_pacer)
+        return Ec2LaunchTemplates(self.ec2, self.settings.deployment, self.clock, self._mutating_pacer)

@@ -36,6 +36,10 @@ def policy_statements(world: World, function: Function) -> tuple[dict[str, Any],
         iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
         for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
     ]
+    for attached in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
+        policy = iam.get_policy(PolicyArn=attached["PolicyArn"])["Policy"]
+        version = iam.get_policy_version(PolicyArn=policy["Arn"], VersionId=policy["DefaultVersionId"])
+        documents.append(version["PolicyVersion"]["Document"])
     return tuple(statement for document in documents for statement in document["Statement"])
 
 

@@ -21,6 +21,21 @@ ZONE = "us-east-1a"
 DAY_S = 24 * 60 * 60
 
 
+def expect_refusals(world: World) -> None:
+    """End ordered failures; what functions have said of them so far was meant."""
+    world.expected_denials += world.denials()
+    world.aws.clear_faults()
+
+
+def delete_templates(world: World) -> list[str]:
+    """Delete all launch templates, as somebody who tidies up does; return their names."""
+    ec2 = world.aws.client("ec2")
+    names = [each["LaunchTemplateName"] for each in ec2.describe_launch_templates()["LaunchTemplates"]]
+    for name in names:
+        ec2.delete_launch_template(LaunchTemplateName=name)
+    return names
+
+
 @pytest.fixture(scope="module", autouse=True)
 def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     """One pool, whose class selects six reservations and a Capacity Block that is to come."""
@@ -62,6 +77,45 @@ def test_what_scheduler_refuses_stops_neither_discovery_nor_launches(world: Worl
     key = submit(world, name)
     world.until("the workload has a node", lambda seen: nodes_of(seen, key) == 1)
     assert "timer refused" in world.log(Function.DISCOVER_RESERVATIONS)
-    world.expected_denials += [line for line in world.denials() if "timer refused" in line]
-    world.aws.clear_faults()
+    expect_refusals(world)
     world.aws.clock.advance(timedelta(minutes=1), coalesce=True)
+
+
+def launched_though_templates_are_gone(world: World, name: str) -> None:
+    """Launch, so that a warm launcher believes in its template, take the template away, and launch again."""
+    first = submit(world, f"{name}-before")
+    world.until("a launcher is warm", lambda seen: nodes_of(seen, first) == 1)
+    assert delete_templates(world)
+    second = submit(world, f"{name}-after")
+    world.until("the workload has a node", lambda seen: nodes_of(seen, second) == 1)
+    assert world.events("Launches Blocked") == []
+
+
+def test_a_launch_template_that_was_deleted_is_made_again(world: World) -> None:
+    launched_though_templates_are_gone(world, "deleted")
+
+
+def test_so_it_is_where_ec2_calls_it_unauthorized(world: World) -> None:
+    world.aws.fault("error", service="ec2", operation="CreateFleet", code="UnauthorizedOperation", status=403, times=1)
+    launched_though_templates_are_gone(world, "unauthorized")
+    expect_refusals(world)
+
+
+def test_a_launch_template_that_is_not_visible_yet_is_waited_for(world: World) -> None:
+    delete_templates(world)
+    world.aws.ec2("configure", template_lag_s=5)
+    key = submit(world, "not-visible")
+    world.until("the workload has a node", lambda seen: nodes_of(seen, key) == 1)
+    assert world.events("Launches Blocked") == []
+    world.aws.ec2("configure", template_lag_s=0)
+
+
+def test_a_class_whose_launches_stay_refused_is_blocked_after_one_more_try(world: World) -> None:
+    world.aws.fault(
+        "error", service="ec2", operation="CreateFleet", code="UnauthorizedOperation", status=403, times=100_000
+    )
+    submit(world, "refused")
+    world.until("the class is blocked", lambda _: bool(world.events("Launches Blocked")))
+    (rule,) = world.aws.faults()
+    assert rule["hits"] == 2
+    expect_refusals(world)

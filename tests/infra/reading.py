@@ -36,9 +36,26 @@ class Statement:
         return {key for operator in self.conditions.values() for key in operator}
 
 
-def statements(resources: Resources, kind: str = "AWS::IAM::Policy") -> Iterator[Statement]:
-    """Yield the statements of all policies attached to roles, or of those for people (``AWS::IAM::ManagedPolicy``)."""
-    for name, properties in of_type(resources, kind).items():
+def policies_of_roles(resources: Resources) -> dict[str, Any]:
+    """Return the properties of all policies, inline and managed, that the stack attaches to its roles."""
+    managed = of_type(resources, "AWS::IAM::ManagedPolicy")
+    attached = {name: properties for name, properties in managed.items() if properties.get("Roles")}
+    return {**of_type(resources, "AWS::IAM::Policy"), **attached}
+
+
+def policies_for_people(resources: Resources) -> dict[str, Any]:
+    """Return the properties of the managed policies that nobody has until somebody attaches them."""
+    return {
+        name: properties
+        for name, properties in of_type(resources, "AWS::IAM::ManagedPolicy").items()
+        if not properties.get("Roles")
+    }
+
+
+def statements(resources: Resources, *, for_people: bool = False) -> Iterator[Statement]:
+    """Yield the statements of all policies attached to roles, or of those for people."""
+    policies = policies_for_people(resources) if for_people else policies_of_roles(resources)
+    for name, properties in policies.items():
         for statement in properties["PolicyDocument"]["Statement"]:
             assert statement["Effect"] == "Allow"
             yield Statement(

@@ -99,7 +99,7 @@ def test_the_security_page_tells_of_every_policy_for_people(template: dict[str, 
 
 def test_the_page_of_nodes_shows_the_statements_of_the_policy(resources: Resources) -> None:
     shown = [json.loads(text) for text in re.findall(r"^```json\n(\{\"Effect\".+?)^```", page("nodes.md"), re.M | re.S)]
-    true = [each for each in statements(resources, "AWS::IAM::ManagedPolicy") if each.policy.startswith("PeopleNode")]
+    true = [each for each in statements(resources, for_people=True) if each.policy.startswith("PeopleNode")]
     assert [(as_list(s["Action"]), s.get("Condition", {})) for s in shown] == [
         (list(each.actions), each.conditions) for each in true
     ]

@@ -263,4 +263,6 @@ class Settings:
     """How long after its end date an on-demand reservation expires; EC2 promises no more than "within an hour"."""
     count_lag_s: float = 0.0
     describe_lag_s: float = 0.0
+    template_lag_s: float = 0.0
+    """How long a new launch template is not there yet for who launches or lists; its name is taken at once."""
     older_block_event_names: bool = False

@@ -1,6 +1,7 @@
 """Launch templates: versions, defaults, deletion. moto's are not used because its listing silently stops after 15."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 from embedded.ec2.account.state import LaunchTemplate, LaunchTemplateVersion
@@ -22,22 +23,28 @@ def find(world: World, template_id: str | None, name: str | None) -> LaunchTempl
     Ec2Error
         ``InvalidLaunchTemplateId.NotFound``, ``InvalidLaunchTemplateName.NotFoundException``, ``MissingParameter``.
     """
+    visible = {each.template_id: each for each in world.templates.values() if _is_visible(world, each)}
     if template_id:
-        if template_id in world.templates:
-            return world.templates[template_id]
+        if template_id in visible:
+            return visible[template_id]
         raise Ec2Error(
             "InvalidLaunchTemplateId.NotFound",
             f"The specified launch template, with template ID {template_id}, does not exist.",
         )
     if not name:
         raise Ec2Error("MissingParameter", "Either launch template ID or launch template name must be specified.")
-    found = next((t for t in world.templates.values() if t.name == name), None)
+    found = next((t for t in visible.values() if t.name == name), None)
     if found is None:
         raise Ec2Error(
             "InvalidLaunchTemplateName.NotFoundException",
             f"The specified launch template, with template name {name}, does not exist.",
         )
     return found
+
+
+def _is_visible(world: World, template: LaunchTemplate) -> bool:
+    """Whether what was made has reached the part of EC2 that is asked: it is eventually consistent."""
+    return world.now() - template.created_at >= timedelta(seconds=world.settings.template_lag_s)
 
 
 def version_of(template: LaunchTemplate, number: str | None) -> LaunchTemplateVersion:
@@ -174,7 +181,7 @@ def describe_launch_templates(world: World, parameters: Parameters) -> dict[str,
     if ids or names:
         chosen = [find(world, i, None) for i in ids] + [find(world, None, n) for n in names]
     else:
-        chosen = list(world.templates.values())
+        chosen = [each for each in world.templates.values() if _is_visible(world, each)]
     readers: Readers[LaunchTemplate] = {
         "launch-template-name": lambda t: t.name,
         "create-time": lambda t: t.created_at,

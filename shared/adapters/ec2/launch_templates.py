@@ -1,33 +1,41 @@
 """Launch templates in EC2, found by our owner tag."""
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from shared import names
 from shared.adapters.aws_errors import map_client_errors
 from shared.adapters.pacing import Pacer
 from shared.core.capacity.token_bucket import MUTATING_CALLS
-from shared.core.launching.launch_template import LaunchTemplate, StoredTemplate
+from shared.core.launching.launch_template import TEMPLATE_GRACE, LaunchTemplate, StoredTemplate
 from shared.ports.errors import AlreadyExistsError, NotFoundError
+from shared.ports.system import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 _PAGE: Final = 200  # DescribeLaunchTemplates' most
+# No collector deletes a template that is younger than its grace, so what was just made stays for longer than it is
+# believed in. One that was there already may go any time; EC2's refusal then has it made again.
+_BELIEVED_FOR: Final = TEMPLATE_GRACE / 2
 
 
 class Ec2LaunchTemplates:
-    """Implements ``LaunchTemplateStore``. A warm process remembers what it made and asks EC2 only once a template."""
+    """Implements ``LaunchTemplateStore``. A warm process remembers for a while what it made, and does not ask EC2."""
 
-    def __init__(self, client: "EC2Client", deployment: str, pacer: Pacer | None = None) -> None:
+    def __init__(self, client: "EC2Client", deployment: str, clock: Clock, pacer: Pacer | None = None) -> None:
         self._client = client
         self._deployment = deployment
+        self._clock = clock
         self._pacer = pacer or Pacer(MUTATING_CALLS)
-        self._known: set[str] = set()
+        self._known_until: dict[str, datetime] = {}
 
     def ensure(self, template: LaunchTemplate) -> None:
         """Create the template unless it is known to exist."""
-        if template.name in self._known:
+        now = self._clock.now()
+        known_until = self._known_until.get(template.name)
+        if known_until is not None and now < known_until:
             return
         self._pacer.wait()
         try:
@@ -44,11 +52,12 @@ class Ec2LaunchTemplates:
                 )
         except AlreadyExistsError:
             pass  # the name is the hash of the content, so it is the same template
-        self._known.add(template.name)
+        self._known_until[template.name] = now + _BELIEVED_FOR
 
     def forget(self, names: Collection[str]) -> None:
         """Ask EC2 again about these templates."""
-        self._known.difference_update(names)
+        for name in names:
+            self._known_until.pop(name, None)
 
     def list_owned(self) -> tuple[StoredTemplate, ...]:
         """Return our templates, by name."""

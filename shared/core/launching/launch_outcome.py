@@ -46,6 +46,10 @@ _RETRIED: Final = frozenset(
 # A code that nobody has sorted may be a passing trouble. When this many attempts did not get past it, what was asked
 # for rests as after a shortage, longer each time, so that other offerings serve and EC2 is not asked for ever.
 UNKNOWN_ATTEMPTS_MAX: Final = 3
+# EC2 asks whether we may use a launch template before it looks whether there is one: what was deleted, or is not
+# visible yet, is refused as if it were somebody else's. So a refusal of the whole first call is tried once more, from
+# templates that were made again, before it counts as a lack of permission.
+TEMPLATE_DOUBTED_ATTEMPTS: Final = 1
 _PAUSED: Final = frozenset({LaunchErrorKind.TRANSIENT, LaunchErrorKind.UNKNOWN})
 _BLOCKING: Final = frozenset({LaunchErrorKind.CONFIGURATION, LaunchErrorKind.PERMISSION})
 # A reservation that cannot be launched into rests until its next observation, a minute at most; the offerings outside
@@ -181,6 +185,8 @@ class LaunchReaction:
 # Branches: a table of what each kind of error means, one line a reaction.
 def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int = 1) -> LaunchReaction:
     """Decide the reactions to the outcome of the batch's ``attempt_number``-th attempt."""
+    if attempt_number <= TEMPLATE_DOUBTED_ATTEMPTS and _may_miss_its_templates(outcome):
+        return LaunchReaction(retry=True, pause=True, reason=_codes(outcome))
     is_given_up = attempt_number >= UNKNOWN_ATTEMPTS_MAX
     errors = [_as_shortage(error) for error in outcome.errors] if is_given_up else outcome.errors
     kinds = {error.kind for error in errors}
@@ -194,7 +200,7 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int
         spot_not_permitted=LaunchErrorKind.SPOT_NOT_PERMITTED in kinds,
         retry=is_short and (kinds <= _RETRIED or is_scrubbed),
         pause=bool(kinds & _PAUSED) or is_silent or is_scrubbed,
-        reason=", ".join(sorted({error.code for error in outcome.errors})) or "EC2 launched nothing and gave no reason",
+        reason=_codes(outcome) or "EC2 launched nothing and gave no reason",
     )
     if request.target is None:
         return replace(
@@ -205,6 +211,18 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int
         )
     is_exhausted = bool(kinds & _RESTS_RESERVATION) and not is_scrubbed
     return replace(reaction, exhausted_reservation_id=request.target.reservation_id if is_exhausted else None)
+
+
+def _may_miss_its_templates(outcome: LaunchOutcome) -> bool:
+    """Whether EC2 refused the call as a whole because we may not: it names no pool then."""
+    return not outcome.instances and any(
+        error.kind is LaunchErrorKind.PERMISSION and error.instance_type is None and error.zone_id is None
+        for error in outcome.errors
+    )
+
+
+def _codes(outcome: LaunchOutcome) -> str:
+    return ", ".join(sorted({error.code for error in outcome.errors}))
 
 
 def _blocked_reason(outcome: LaunchOutcome) -> str | None:

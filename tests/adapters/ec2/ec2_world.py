@@ -30,7 +30,7 @@ class Ec2World:
         self.cloud = Cloud()
         client = self.cloud.ec2
         self.fleet = Ec2FleetLauncher(client, self.cloud.clock)
-        self.templates = Ec2LaunchTemplates(client, DEPLOYMENT)
+        self.templates = Ec2LaunchTemplates(client, DEPLOYMENT, self.cloud.clock)
         self.instances = Ec2Instances(client, DEPLOYMENT)
         self.reader = Ec2ReservationReader(client, None)
         self.zones = {

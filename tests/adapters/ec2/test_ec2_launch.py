@@ -11,6 +11,7 @@ from shared.adapters.pacing import Pacer
 from shared.core.capacity.token_bucket import BucketSize
 from shared.core.launching.launch_outcome import LaunchErrorKind
 from shared.core.launching.launch_request import LaunchRequest, client_token
+from shared.core.launching.launch_template import TEMPLATE_GRACE
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_class import FleetTargetingMode, MachineImage, OpenReservationPreference
 from shared.names import BATCH_TAG, NODE_CLASS_TAG, NODE_POOL_TAG, OWNER_TAG
@@ -156,6 +157,28 @@ def test_a_template_that_was_deleted_is_noticed_and_made_again(world: Ec2World) 
     assert [error.kind for error in outcome.errors] == [LaunchErrorKind.TEMPLATE_MISSING]
     world.templates.forget([config.template.name])
     assert len(world.launch(request, attempt=13).instances) == 1
+
+
+def test_a_warm_process_asks_ec2_again_before_a_template_of_its_own_can_be_collected(world: Ec2World) -> None:
+    request = world.request(1, world.offering(), tags={"made": "again later"})
+    (config,) = request.configs
+    world.templates.ensure(config.template)
+    world.cloud.ec2.delete_launch_template(LaunchTemplateName=config.template.name)
+    world.cloud.advance(seconds=TEMPLATE_GRACE.total_seconds() - 1)
+    assert len(world.launch(request, attempt=40).instances) == 1
+
+
+def test_a_template_that_is_not_visible_yet_is_not_there_for_a_launch(world: Ec2World) -> None:
+    request = world.request(1, world.offering(), tags={"seen": "later"})
+    world.cloud.control("configure", template_lag_s=3)
+    try:
+        outcome = world.launch(request, attempt=41)
+        assert [error.kind for error in outcome.errors] == [LaunchErrorKind.TEMPLATE_MISSING]
+        world.templates.forget([config.template.name for config in request.configs])
+        world.cloud.advance(seconds=3)
+        assert len(world.launch(request, attempt=42).instances) == 1
+    finally:
+        world.cloud.control("configure", template_lag_s=0)
 
 
 def test_everything_is_tagged(world: Ec2World) -> None:

@@ -283,6 +283,15 @@ def test_each_kind_of_refusal_has_its_reaction(kind: LaunchErrorKind, retry: boo
     assert (reaction.resting_markets, reaction.unsupported) == ({}, ())
 
 
+def test_a_refusal_of_the_whole_call_is_tried_once_more_before_it_blocks_the_class() -> None:
+    request = request_of(on_demand("m5.large"))
+    denied = LaunchOutcome(errors=(LaunchError(LaunchErrorKind.PERMISSION, "UnauthorizedOperation"),))
+    first = react_to(request, denied, attempt_number=1)
+    assert (first.retry, first.pause, first.blocked_reason) == (True, True, None)
+    second = react_to(request, denied, attempt_number=2)
+    assert (second.retry, second.blocked_reason) == (False, "Permission: UnauthorizedOperation")
+
+
 def test_a_type_that_is_not_sold_in_the_zone_is_left_out_until_the_next_catalogue() -> None:
     reaction = react_to(request_of(on_demand("m5.large")), outcome(LaunchErrorKind.UNSUPPORTED))
     assert (reaction.retry, reaction.resting, reaction.unsupported) == (False, (), (on_demand("m5.large"),))
