@@ -12,7 +12,7 @@ from typing import Any
 
 from ministack import app
 
-from embedded import delivery, ec2, services
+from embedded import delivery, ec2, quotas, services
 from embedded.cloudformation import events as stack_events
 from embedded.cloudformation import provisioners
 from embedded.control import ControlServer, JsonObject
@@ -107,6 +107,7 @@ class Host:
         sessions.install()
         expressions.install()
         provisioners.install(self.ec2)
+        quotas.install()
         stack_events.install(self.clock)
         TableBackups().install()
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)
