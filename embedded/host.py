@@ -12,7 +12,7 @@ from typing import Any
 
 from ministack import app
 
-from embedded import delivery, ec2, quotas, services
+from embedded import delivery, ec2, services
 from embedded.cloudformation import events as stack_events
 from embedded.cloudformation import provisioners
 from embedded.control import ControlServer, JsonObject
@@ -23,7 +23,7 @@ from embedded.emulated_time.control import set_clock, show_clock
 from embedded.emulated_time.governor import Governor
 from embedded.emulated_time.sources import Ec2Agenda, QueuedMessages, Schedules
 from embedded.faults import FaultRule, Faults
-from embedded.front import dynamodb_keys, expressions, policies, policy_variables, principal_arns, senders
+from embedded.front import dynamodb_keys, expressions, policies, policy_variables, principal_arns, quotas, senders
 from embedded.front.plain_calls import PlainCalls
 from embedded.front.server import serve
 from embedded.functions import concurrency

@@ -55,30 +55,7 @@ class ReservoirFunction(Construct):
             retention=logs.RetentionDays.ONE_MONTH,
             removal_policy=kept(retain=bundle.keep_logs),
         )
-        role = iam.Role(
-            self,
-            "Role",
-            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-            description=f"What {name} may do",
-        )
-        log_group.grant_write(role)
-        # All inline policies of a role share 10,240 characters; a managed policy has 6,144 of its own. What EC2 wants
-        # is about half of all, and a long name of the stack or keys of the account's must not make it too long.
-        of_ec2 = [grant for grant in grants if grant.actions[0].startswith("ec2:")]
-        others = [grant for grant in grants if not grant.actions[0].startswith("ec2:")]
-        for grant in others:
-            role.add_to_policy(grant.statement())
-        acknowledge_wildcards(role, others)
-        if of_ec2:
-            policy = iam.ManagedPolicy(
-                role,
-                # Not "Ec2": a release before made an inline policy of that name, and CloudFormation changes no types.
-                "Ec2Permissions",
-                description=f"What {name} may do in EC2",
-                statements=[grant.statement() for grant in of_ec2],
-                roles=[role],
-            )
-            acknowledge_wildcards(policy, of_ec2)
+        role = self._role(name, log_group, grants)
         self.function = lambda_.Function(
             self,
             "Function",
@@ -107,3 +84,33 @@ class ReservoirFunction(Construct):
         if by_schedule and (settings.every_min or 0) <= RETRY_BY_SCHEDULE_MIN:
             # The schedule comes again soon; a retry on top of it would only be one more pass at the same time.
             self.function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
+
+    def _role(self, function_name: str, log_group: logs.LogGroup, grants: Sequence[Grant]) -> iam.Role:
+        """Return the function's role, which holds ``grants`` and may write its log.
+
+        All inline policies of a role share 10,240 characters; a managed policy has 6,144 of its own. What EC2 wants is
+        about half of all, and a long name of the stack or keys of the account's must not make it too long.
+        """
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+            description=f"What {function_name} may do",
+        )
+        log_group.grant_write(role)
+        of_ec2 = [grant for grant in grants if grant.actions[0].startswith("ec2:")]
+        others = [grant for grant in grants if not grant.actions[0].startswith("ec2:")]
+        for grant in others:
+            role.add_to_policy(grant.statement())
+        acknowledge_wildcards(role, others)
+        if of_ec2:
+            policy = iam.ManagedPolicy(
+                role,
+                # Not "Ec2": a release before made an inline policy of that name, and CloudFormation changes no types.
+                "Ec2Permissions",
+                description=f"What {function_name} may do in EC2",
+                statements=[grant.statement() for grant in of_ec2],
+                roles=[role],
+            )
+            acknowledge_wildcards(policy, of_ec2)
+        return role

@@ -7,7 +7,7 @@ import json
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -97,7 +97,7 @@ def story(embedded_aws: EmbeddedAws, tmp_path_factory: pytest.TempPathFactory) -
     return Story(embedded_aws, tmp_path_factory.mktemp("deployments"))
 
 
-NOTHING = {"tables": [], "queues": [], "logs": [], "buckets": [], "functions": []}
+NOTHING: Final[dict[str, list[str]]] = {"tables": [], "queues": [], "logs": [], "buckets": [], "functions": []}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Policies are enforced as on AWS, EC2's with every resource and tag that EC2 asks about."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -265,6 +265,10 @@ class _Account:
 
     def tags_of(self, resource_id: str) -> dict[str, str]:
         return {"of": resource_id}
+
+    def volume_key(self, ebs: Mapping[str, Any]) -> str | None:
+        key: str | None = ebs.get("KmsKeyId")
+        return key
 
     def launch_template(self, specification: Any) -> tuple[str, dict[str, Any]] | None:
         return ("lt-1", self._data) if specification else None

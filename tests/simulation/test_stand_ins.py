@@ -102,11 +102,19 @@ def test_a_fifo_queue_drops_what_it_has_seen_and_delivers_nothing_beside_what_is
 
 def test_a_timer_that_was_moved_fires_once_at_its_new_time() -> None:
     account = Account()
-    timers = SchedulerDrainTimers(account.scheduler, group="g", role_arn="r", target_arn="t")  # type: ignore[arg-type] # stands for the client
+    timers = SchedulerDrainTimers(
+        account.scheduler,  # type: ignore[arg-type] # stands for the client
+        group="g",
+        role_arn="r",
+        target_arn="t",
+        dead_letters_arn="d",
+        clock=account.kernel,
+        on_refusal=lambda name, error: account.told.append(f"{name}: {error}"),
+    )
     timers.set_timer("cr-1", START + timedelta(minutes=1))
     timers.set_timer("cr-1", START + timedelta(minutes=5))
     account.wait(4 * MINUTE)
-    assert account.fired == []
+    assert (account.fired, account.told) == ([], [])
     account.wait(2 * MINUTE)
     assert account.fired == ['{"capacityReservationId": "cr-1", "due": "2026-01-15T12:05:00+00:00"}']
 

@@ -68,7 +68,7 @@ def test_what_aws_would_refuse_is_found() -> None:
     statement = {"Effect": "Allow", "Action": "sqs:SendMessage", "Resource": {"Fn::GetAtt": ["Letters", "Arn"]}}
     source = {"ArnEquals": {"aws:SourceArn": "x" * 350}}
     document = {"Version": "2012-10-17", "Statement": [{**statement, "Condition": source}] * 21}
-    role = {"AssumeRolePolicyDocument": {}}
+    role: Mapping[str, Any] = {"AssumeRolePolicyDocument": {}}
     resources = {
         "Letters": {"Type": "AWS::SQS::Queue", "Properties": {}},
         "Policy": {"Type": "AWS::SQS::QueuePolicy", "Properties": {"PolicyDocument": document}},
