@@ -41,7 +41,6 @@ from shared.names import MARKED_TABLES, Queue, Table, output_name
 from shared.ports.errors import AwsError
 from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher, WorkQueue
-from shared.runtime.observability import count_for_all, logger
 from shared.runtime.settings import Settings
 
 # As many launch functions run at once at most (the stack's setting); each takes its share of EC2's rate.
@@ -51,6 +50,9 @@ _SIDE_BY_SIDE_MAX: Final = 8
 
 
 def _count_refused_timer(name: str, error: AwsError) -> None:
+    # Here and not above: the command line has these adapters too, sets no timers, and is installed without Powertools.
+    from shared.runtime.observability import count_for_all, logger
+
     logger.warning("timer refused", extra={"timer": name, "code": error.code})
     count_for_all("TimersRefused")
 
