@@ -10,7 +10,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 # Which settings file: the NAME of deployments/NAME.yaml, or a path; nothing: the only one there is.
 DEPLOYMENT ?=
-RESERVOIR = python -m reservoir $(if $(DEPLOYMENT),--deployment $(DEPLOYMENT)) deployment
+RESERVOIR = reservoir $(if $(DEPLOYMENT),--deployment $(DEPLOYMENT)) deployment
 VENV := .venv
 BIN := $(VENV)/bin
 # A stamp a lock: a changed lock installs again, an unchanged one costs nothing.
@@ -29,7 +29,7 @@ LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes \
 # The rings of docs/testing.md: every test belongs to one (tests/test_rings.py).
 RING_exhaustive := tests/core/oracle tests/core/column_generation tests/manifests/test_fuzz.py \
 	tests/usecases/disruption/test_disrupt_exactly_once.py tests/usecases/test_fleet_survives.py
-RING_unit := tests/core tests/manifests tests/usecases tests/functions tests/reservoir \
+RING_unit := tests/core tests/manifests tests/usecases tests/functions tests/cli tests/client tests/agent \
 	$(addprefix --ignore=,$(RING_exhaustive))
 RING_component := tests/adapters tests/upgrades
 RING_simulation := tests/simulation
@@ -76,26 +76,26 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup ## deploy the stack to an embedded AWS and watch workloads fill reservations
-	@python -m demo
+	@python -m lab.demo
 
 play: setup ## keep the deployed stack up until Ctrl-C, to try things; KEEP=folder keeps its state
-	@python -m embedded.reservoir $(if $(KEEP),--keep "$(KEEP)")
+	@python -m lab.embedded.reservoir $(if $(KEEP),--keep "$(KEEP)")
 
 sim: setup ## play the pipeline under faults: SEED=first SEEDS=how many STEPS=of each DONE=file to resume
-	@python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STEPS),--steps $(STEPS)) \
+	@python -m lab.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STEPS),--steps $(STEPS)) \
 		$(if $(DONE),--done "$(DONE)") $(if $(POINTS),--points "$(POINTS)")
 
 sim-size: setup ## play a month of 5,000 nodes: use, money, waiting, calls; ARGS='--nodes 500 --reservations 5 --days 7'
-	@python -m simulation.size $(ARGS)
+	@python -m lab.simulation.size $(ARGS)
 
 sim-upgrade: setup ## play two releases' functions side by side, deployed: SEED=first SEEDS=how many
 	@python -m tests.deployed.upgrades.side_by_side $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
 
-sim-mutants: setup ## see how soon the simulation finds mistakes; writes simulation/MUTANTS.md
-	@python -m simulation.mutants
+sim-mutants: setup ## see how soon the simulation finds mistakes; writes lab/simulation/MUTANTS.md
+	@python -m lab.simulation.mutants
 
 model: setup ## search all orders of the protocols' steps, in small worlds; needs spin and a C compiler
-	@python -m formal
+	@python -m lab.formal
 
 test: check ## `check`, then the tests of decisions, adapters, template, emulator and the main stories
 	@echo '== tests: $(TEST_RINGS)'; $(PYTEST) $(filter-out $(TIDY),$(foreach ring,$(TEST_RINGS),$(RING_$(ring))))
@@ -128,11 +128,11 @@ docs: setup $(NODE_TOOLS) ## build the documents as a site, .build/docs/index.ht
 	@echo .build/docs/index.html
 
 pictures: setup ## draw docs/pictures anew: terminals from real runs on the embedded AWS, plots from results
-	@python -m demo.pictures
-	@python -m bench.fleet_picture
+	@python -m lab.demo.pictures
+	@python -m lab.bench.fleet_picture
 
 bench: setup ## measure; `make bench ONLY=name` measures one thing
-	@python -m bench $(ONLY)
+	@python -m lab.bench $(ONLY)
 
 bootstrap: setup $(NODE_TOOLS) ## make what the CDK needs in the deployment's account and region, once
 	@$(RESERVOIR) bootstrap -- $(ARGS)
@@ -164,7 +164,7 @@ clean: ## delete everything that can be made again
 
 setup: $(INSTALLED)
 
-$(INSTALLED): requirements/uv.txt requirements/dev.txt
+$(INSTALLED): requirements/uv.txt requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version)'
 	@echo '== virtual environment ($(VENV))'
 	@$(PYTHON) -m venv $(VENV)
@@ -172,6 +172,8 @@ $(INSTALLED): requirements/uv.txt requirements/dev.txt
 	@python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/uv.txt
 	@echo '== dependencies, from their lock'
 	@uv pip install --require-hashes --requirement requirements/dev.txt
+	@echo '== Reservoir itself, as the files that are here'
+	@uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(RAY)/.installed: requirements/ray.txt $(INSTALLED)

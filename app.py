@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from infra.app import build_app
-from shared.manifests.parsing.problems import ManifestError
+from reservoir.manifests.parsing.problems import ManifestError
 
 try:
     build_app(outdir=Path(os.environ.get("CDK_OUTDIR", "cdk.out"))).synth()

@@ -1,45 +1,30 @@
-"""How the wheel is made: ``reservoir`` with ``shared`` inside it, as ``reservoir._shared``.
+"""What the wheel has beside the package: as a data file, the checkout that it deploys (ADR 136)."""
 
-Programs that install Reservoir often have a package ``shared`` of their own; the wheel brings one name only (ADR 92).
-What deploys lies in it as an archive of the checkout's files (ADR 136).
-"""
-
-import re
-import shutil
 import zipfile
 from pathlib import Path
 from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-INSIDE: Final = "reservoir._shared"
-
+CHECKOUT: Final = "reservoir/cli/checkout.zip"
 # Deploying needs the locks and the sources of functions as they are.
-CHECKOUT: Final = "checkout.zip"
 _CARRIED: Final = (
     *("app.py", "cdk.json", "package.json", "package-lock.json", "requirements/runtime.txt"),
-    *("functions", "infra", "reservoir", "shared"),
+    *("functions", "infra", "shared"),
 )
-_LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "deployment")
-_IMPORT: Final = re.compile(r"^(\s*)(from|import) shared(?=[.\s])", re.MULTILINE)
-_BY_NAME: Final = re.compile(r'import_module\("shared(?=\.)')
 
 
-class Vendor(BuildHookInterface[Any]):
-    """Copies the packages, with imports of ``shared`` changed."""
+class Checkout(BuildHookInterface[Any]):
+    """Packs the checkout into the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Have the wheel take its files from the copy."""
-        del version
-        copy = Path(self.directory) / "sources"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(Path(self.root) / "reservoir", copy / "reservoir", ignore=_LEFT_OUT)
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(Path(self.root) / "shared", copy / "reservoir" / "_shared", ignore=ignored)
-        for module in copy.rglob("*.py"):
-            module.write_text(vendored(module.read_text(encoding="utf-8")), encoding="utf-8")
-        pack(Path(self.root), copy / "reservoir" / CHECKOUT)
-        build_data["force_include"] = {str(copy / "reservoir"): "reservoir"}
+        """Add the archive; an editable installation deploys from the checkout itself."""
+        if version == "editable":
+            return
+        archive = Path(self.directory) / "checkout.zip"
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        pack(Path(self.root), archive)
+        build_data["force_include"][str(archive)] = CHECKOUT
 
 
 def pack(root: Path, archive: Path) -> None:
@@ -50,8 +35,3 @@ def pack(root: Path, archive: Path) -> None:
         for path in files:
             entry = zipfile.ZipInfo(path.relative_to(root).as_posix())
             packed.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
-
-
-def vendored(source: str) -> str:
-    """Return a module's source with ``shared`` under its name in the wheel."""
-    return _BY_NAME.sub(f'import_module("{INSIDE}', _IMPORT.sub(rf"\1\2 {INSIDE}", source))

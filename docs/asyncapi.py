@@ -6,10 +6,10 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from shared.manifests.events import EVENTS
-from shared.manifests.messages import DescribeMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
-from shared.manifests.reports import REPORTS
-from shared.names import EVENT_SOURCE
+from reservoir.manifests.events import EVENTS
+from reservoir.manifests.messages import DescribeMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
+from reservoir.manifests.reports import REPORTS
+from reservoir.names import EVENT_SOURCE
 
 _VERSION: Final = "3.0.0"
 _DEMAND: Final = (SubmitMessage, WithdrawMessage, ReleaseMessage, DescribeMessage)

@@ -9,9 +9,9 @@ from aws_cdk import App
 
 from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, OLDER_INDEXES_CONTEXT
 from infra.stack import ReservoirStack
-from shared.deployment.deployment import FOLDER, find, read
-from shared.deployment.settings import DeploymentSettings
-from shared.manifests.parsing.problems import ManifestError, Problem
+from reservoir.deployment.deployment import FOLDER, find, read
+from reservoir.deployment.settings import DeploymentSettings
+from reservoir.manifests.parsing.problems import ManifestError, Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from shared.names import Function, Queue
+from reservoir.names import Function, Queue
 
 # AWS waits for batches of more messages than this for a second at least.
 BATCH_WITHOUT_WINDOW_MAX: Final = 10

@@ -14,7 +14,7 @@ from constructs import Construct
 
 from infra.config import FUNCTIONS
 from infra.naming import function_name
-from shared.names import EVENT_SOURCE, HISTORY_RULE_SUFFIX, PLANNING_MESSAGE_GROUP, Function, Queue, output_name
+from reservoir.names import EVENT_SOURCE, HISTORY_RULE_SUFFIX, PLANNING_MESSAGE_GROUP, Function, Queue, output_name
 
 MINUTES_A_DAY: Final = 24 * 60
 

@@ -15,7 +15,7 @@ from infra.iam.acknowledgements import acknowledge_runtime, acknowledge_wildcard
 from infra.iam.grants import Grant
 from infra.naming import function_name
 from infra.tables import kept
-from shared.names import Function
+from reservoir.names import Function
 
 RETRY_BY_SCHEDULE_MIN = 5
 

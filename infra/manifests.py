@@ -8,7 +8,7 @@ from aws_cdk import CustomResource
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from shared import names
+from reservoir import names
 
 # The text travels in the template and in one invocation; both end at 1 MiB. Far more than a sane folder holds.
 MANIFESTS_LIMIT_BYTES: Final = 200_000

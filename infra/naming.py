@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from shared.names import function_name
+from reservoir.names import function_name
 
 __all__ = ["CREATING_CONTEXT", "DEPLOYMENT_CONTEXT", "EMBEDDED_CONTEXT", "OLDER_INDEXES_CONTEXT", "function_name"]
 

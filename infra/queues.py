@@ -8,7 +8,7 @@ from constructs import Construct
 from infra.config import CONSUMERS, FUNCTIONS
 from infra.iam.acknowledgements import acknowledge_letters_of_rules
 from infra.tables import kept
-from shared.names import Queue, output_name
+from reservoir.names import Queue, output_name
 
 RETENTION = Duration.days(14)  # the most SQS keeps: a dead letter waits for a person
 

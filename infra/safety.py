@@ -2,8 +2,8 @@
 
 import json
 
-from shared import names
-from shared.deployment.settings import DeploymentSettings
+from reservoir import names
+from reservoir.deployment.settings import DeploymentSettings
 
 
 def safety_environment(settings: DeploymentSettings) -> dict[str, str]:

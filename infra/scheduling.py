@@ -1,7 +1,7 @@
 """How the planner decides, as far as a deployment chooses it."""
 
-from shared import names
-from shared.deployment.settings import DeploymentSettings
+from reservoir import names
+from reservoir.deployment.settings import DeploymentSettings
 
 
 def planner_environment(settings: DeploymentSettings) -> dict[str, str]:

@@ -22,9 +22,9 @@ from infra.queues import WorkQueues
 from infra.safety import safety_environment
 from infra.scheduling import planner_environment
 from infra.tables import StateTables, kept
-from shared import names
-from shared.deployment.deployment import Deployment
-from shared.names import Function, Queue, Table, output_name
+from reservoir import names
+from reservoir.deployment.deployment import Deployment
+from reservoir.names import Function, Queue, Table, output_name
 
 
 class ReservoirStack(Stack):
@@ -159,7 +159,7 @@ class ReservoirStack(Stack):
         return bucket
 
     def _settings(self) -> dict[str, str]:
-        """Return the variables that ``shared.names`` promises; the stack outputs them too, for the command line."""
+        """Return the variables that ``reservoir.names`` promises; the stack outputs them too, for the command line."""
         return {
             **{table.value: self.tables.by_name[table].table_name for table in Table},
             **{queue.value: self.queues.by_name[queue].queue_url for queue in Queue},

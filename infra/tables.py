@@ -6,12 +6,12 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from constructs import Construct
 
-from shared import names
-from shared.names import output_name
+from reservoir import names
+from reservoir.names import output_name
 
 
 class StateTables(Construct):
-    """The eight tables with the indexes that ``shared.names`` describes: made here, or adopted by name.
+    """The eight tables with the indexes that ``reservoir.names`` describes: made here, or adopted by name.
 
     Parameters
     ----------

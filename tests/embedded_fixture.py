@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from embedded.client import EmbeddedAws
+from lab.embedded.client import EmbeddedAws
 
 
 @pytest.fixture(scope="session")

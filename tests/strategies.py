@@ -9,12 +9,12 @@ from typing import Final
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.model.instance_type import CapacityType, InstanceType, Offering
-from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
-from shared.core.model.node_pool import NodePool
-from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
-from shared.core.model.workload import (
+from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
+from reservoir.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from reservoir.core.model.workload import (
     AffinityTerm,
     Demand,
     FallbackStep,
@@ -24,11 +24,11 @@ from shared.core.model.workload import (
     WhenUnsatisfiable,
     Workload,
 )
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, TolerationOperator
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, TolerationOperator
 
 # An example of these plays minutes of a whole fleet; two fifths of what other properties try.
 dear: Final = settings(max_examples=settings().max_examples * 2 // 5)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.test_tidy import functions_in, name_of, tracked
 
-CORE = Path(__file__).resolve().parent.parent / "shared/core"
+CORE = Path(__file__).resolve().parent.parent / "shared/reservoir/core"
 BRANCHES_MAX = 10
 REASON = "# Branches: "
 

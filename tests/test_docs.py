@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import typer.main
 
-from reservoir.app import app as command_line
-from shared.core.model.conditions import ConditionType
-from shared.deployment.settings import DeploymentSettings
-from shared.manifests.events import EVENTS
-from shared.manifests.messages import parse_demand
-from shared.manifests.node_identity import NodeIdentity
-from shared.manifests.parsing.load import Document, load_documents
-from shared.manifests.parsing.problems import errors_of
-from shared.manifests.reports import parse_report
-from shared.manifests.validate import read_document
+from reservoir.cli.app import app as command_line
+from reservoir.core.model.conditions import ConditionType
+from reservoir.deployment.settings import DeploymentSettings
+from reservoir.manifests.events import EVENTS
+from reservoir.manifests.messages import parse_demand
+from reservoir.manifests.node_identity import NodeIdentity
+from reservoir.manifests.parsing.load import Document, load_documents
+from reservoir.manifests.parsing.problems import errors_of
+from reservoir.manifests.reports import parse_report
+from reservoir.manifests.validate import read_document
 from tests.manifests.kinds.valid import node_class, node_pool
 from tests.manifests.test_schemas import generated
 from tests.test_tidy import ROOT, name_of, tracked

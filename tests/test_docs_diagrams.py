@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from shared.core.capacity.ledger import COUNT_LAG, absorbed, is_absorbed_by, relieved, settled
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.node_claim import ALLOWED_TRANSITIONS, ClaimState, Lease, LeaseState
-from shared.core.node_life.drain import block_drain
-from shared.names import Function, Queue, output_name
-from tests.fakes.system import START
-from tests.fakes.values import node_claim, reservation
+from lab.fakes.system import START
+from lab.fakes.values import node_claim, reservation
+from reservoir.core.capacity.ledger import COUNT_LAG, absorbed, is_absorbed_by, relieved, settled
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.node_claim import ALLOWED_TRANSITIONS, ClaimState, Lease, LeaseState
+from reservoir.core.node_life.drain import block_drain
+from reservoir.names import Function, Queue, output_name
 from tests.test_docs import blocks
 from tests.test_tidy import ROOT
 

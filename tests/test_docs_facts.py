@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import benches
-from shared.manifests.events import EVENTS
-from shared.names import Table, indexes, output_name
+from lab.bench.__main__ import benches
+from reservoir.manifests.events import EVENTS
+from reservoir.names import Table, indexes, output_name
 from tests.test_docs import PAGES
 from tests.test_tidy import ROOT, name_of, tracked
 
@@ -33,7 +33,7 @@ def test_paths_exist(page: Path) -> None:
         r"`([\w.*-]+(?:/[\w.*-]+)+/?)`|`([\w-]+\.(?:py|md|yaml|json|toml))`", page.read_text(encoding="utf-8")
     )
     paths = [one or other for one, other in told if re.search(r"\.(py|md|yaml|json|toml|txt)$|/$", one or other)]
-    bases = (ROOT, page.parent, ROOT / "shared" / "core")
+    bases = (ROOT, page.parent, ROOT / "shared" / "reservoir" / "core")
     names = {path.name for path in tracked()}
     missing = [path for path in paths if not any(any(base.glob(path.rstrip("/"))) for base in bases)]
     assert [path for path in missing if path not in names and not path.startswith("deployments/")] == []
@@ -99,13 +99,15 @@ def test_what_the_glossary_writes_as_a_class_is_one() -> None:
 
 
 def test_every_bench_is_described() -> None:
-    page = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "lab" / "bench" / "README.md").read_text(encoding="utf-8")
     families = {name: {"-".join(case.split("-")[:2]) for case in module.cases()} | {name} for name, module in benches()}
     assert [name for name, told in families.items() if not any(each in page for each in told)] == []
 
 
 def test_every_warning_about_manifests_is_told() -> None:
-    modules = [ROOT / "shared" / "manifests" / name for name in ("crosscheck.py", "kinds/launch_limits.py")]
+    modules = [
+        ROOT / "shared" / "reservoir" / "manifests" / name for name in ("crosscheck.py", "kinds/launch_limits.py")
+    ]
     place_of_rule = {"Doubt": 3, "Excess": 1}
     rules = set()
     for call in (node for module in modules for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))):
@@ -176,7 +178,7 @@ def test_links_lead_to_headings_that_exist(page: Path) -> None:
 
 
 def test_pages_that_comments_cite_exist() -> None:
-    citation = re.compile(r"\b((?:docs|bench)/[\w/-]+\.md)(?:#([\w-]+))?")
+    citation = re.compile(r"\b((?:docs|lab/bench)/[\w/-]+\.md)(?:#([\w-]+))?")
     cited = {
         (name_of(path), page, heading)
         for path in tracked(".py", ".yaml", ".toml")

@@ -6,21 +6,27 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from shared.ports import errors
+from reservoir.ports import errors
 from tests.test_tidy import ROOT, name_of, tracked
 
-PACKAGES = ("shared/ports", "shared/usecases", "shared/manifests", "shared/deployment", "embedded")
+PACKAGES = (
+    "shared/reservoir/ports",
+    "shared/reservoir/usecases",
+    "shared/reservoir/manifests",
+    "shared/reservoir/deployment",
+    "lab/embedded",
+)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Names = frozenset[str]
-# What helpers of the adapters raise (shared/adapters/dynamodb/table.py).
+# What helpers of the adapters raise (shared/reservoir/adapters/dynamodb/table.py).
 HELPERS = {
     "readable": "UnreadableRowsError",
     "all_readable": "UnreadableRowsError",
     "apply": "ConflictError",
     "transact": "ConflictError",
 }
-# "Implements ``shared.ports.state.NodeClaimStore``."; "as ``save``", "As :meth:`save`".
-PORT = re.compile(r"``shared\.ports\.\w+\.(\w+)``")
+# "Implements ``reservoir.ports.state.NodeClaimStore``."; "as ``save``", "As :meth:`save`".
+PORT = re.compile(r"``reservoir\.ports\.\w+\.(\w+)``")
 AS_ANOTHER = re.compile(r"\b[Aa]s (?:``|:meth:`)(\w+)`")
 
 
@@ -140,11 +146,11 @@ def escaping(methods: Mapping[str, Function], method: str, seen: Names = frozens
 
 def test_what_an_adapter_raises_is_in_the_docstring_of_its_port() -> None:
     """Errors of AWS are left out: the ports say once for all that their methods may raise them."""
-    ports = {node.name: methods_of(node) for node in classes("shared/ports")}
+    ports = {node.name: methods_of(node) for node in classes("shared/reservoir/ports")}
     docstrings = {(port, key): ast.get_docstring(node) or "" for port in ports for key, node in ports[port].items()}
     told: set[tuple[str, str, str]] = set()
     untold: set[tuple[str, str, str]] = set()
-    for adapter in classes("shared/adapters"):
+    for adapter in classes("shared/reservoir/adapters"):
         methods = methods_of(adapter)
         for port in PORT.findall(ast.get_docstring(adapter) or ""):
             for method in ports[port].keys() & methods.keys():

@@ -1,6 +1,7 @@
 """Each import contract must catch what it forbids; `lint-imports` itself is run by `make check`."""
 
 import ast
+import os
 import subprocess
 import sys
 import tomllib
@@ -11,53 +12,68 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = [
-    *("functions", "functions.intake", "functions.launch", "infra", "embedded", "reservoir", "demo", "bench", "shared"),
-    *("simulation", "integrations", "integrations.slurm"),
-    *("shared.runtime", "shared.adapters", "shared.usecases", "shared.ports", "shared.manifests", "shared.core"),
-    *("shared.deployment", "reservoir.client", "reservoir.agent"),
-    *("shared.core.checking", "shared.core.solver"),
+    *("functions", "functions.intake", "functions.launch", "infra", "integrations", "integrations.slurm", "lab"),
+    *("reservoir", "reservoir.runtime", "reservoir.adapters", "reservoir.usecases", "reservoir.ports"),
+    *("reservoir.manifests", "reservoir.core", "reservoir.core.checking", "reservoir.core.solver"),
+    *("reservoir.deployment", "reservoir.cli", "reservoir.client", "reservoir.agent"),
 ]
 VIOLATIONS = [
-    ("shared/core/model/claim.py", "import shared.ports", "imports point inwards"),
-    ("shared/ports/ec2.py", "import shared.manifests", "imports point inwards"),
-    ("shared/usecases/launching/launch.py", "import shared.adapters", "imports point inwards"),
-    ("shared/adapters/ec2.py", "import shared.usecases", "imports point inwards"),
-    ("shared/runtime/settings.py", "import functions.intake", "imports point inwards"),
-    ("shared/core/model/claim.py", "import time", "the core is pure"),
-    ("shared/core/model/claim.py", "from os import environ", "the core is pure"),
-    ("shared/core/model/claim.py", "import numpy", "the core is pure"),
-    ("shared/ports/ec2.py", "import boto3", "the core is pure"),
-    ("functions/intake/handler.py", "import boto3", "boto3 stays in shared.adapters"),
+    ("shared/reservoir/core/model/claim.py", "import reservoir.ports", "imports point inwards"),
+    ("shared/reservoir/ports/ec2.py", "import reservoir.manifests", "imports point inwards"),
+    ("shared/reservoir/usecases/launching/launch.py", "import reservoir.adapters", "imports point inwards"),
+    ("shared/reservoir/adapters/ec2.py", "import reservoir.usecases", "imports point inwards"),
+    ("shared/reservoir/runtime/settings.py", "import functions.intake", "imports point inwards"),
+    ("shared/reservoir/core/model/claim.py", "import time", "the core is pure"),
+    ("shared/reservoir/core/model/claim.py", "from os import environ", "the core is pure"),
+    ("shared/reservoir/core/model/claim.py", "import numpy", "the core is pure"),
+    ("shared/reservoir/ports/ec2.py", "import boto3", "the core is pure"),
+    ("functions/intake/handler.py", "import boto3", "boto3 stays in reservoir.adapters"),
     (
-        "shared/usecases/launching/launch.py",
+        "shared/reservoir/usecases/launching/launch.py",
         "from botocore.exceptions import ClientError",
-        "boto3 stays in shared.adapters",
+        "boto3 stays in reservoir.adapters",
     ),
-    ("shared/adapters/ec2.py", "import os", "Powertools and the environment stay in shared.runtime"),
+    ("shared/reservoir/adapters/ec2.py", "import os", "Powertools and the environment stay in reservoir.runtime"),
     ("functions/intake/handler.py", "import aws_lambda_powertools", "Powertools and the environment stay in"),
     ("functions/intake/handler.py", "import functions.launch", "functions do not import each other"),
-    ("shared/core/solver/problem/groups.py", "import shared.core.solver.solution", "rooms of the solver"),
-    ("shared/core/solver/packing/buying.py", "import shared.core.solver.insertion", "rooms of the solver"),
-    ("shared/core/solver/packing/buying.py", "import shared.core.solver.column_generation", "rooms of the solver"),
-    ("shared/core/checking/totals.py", "import shared.core.solver", "the checker shares nothing with the scheduler"),
-    ("shared/core/checker.py", "import shared.core.scheduler", "the checker shares nothing with the scheduler"),
-    ("shared/core/checking/totals.py", "import shared.core.checking.residual", "rooms of the checker"),
-    ("shared/manifests/validate.py", "import shared.manifests.answers", "rooms of the manifests"),
-    ("infra/stack.py", "import shared.core", "infra sees only names and the deployment's settings"),
-    ("shared/runtime/settings.py", "import embedded", "the product does not know its tools"),
-    ("shared/adapters/ec2.py", "import reservoir", "the product does not know its tools"),
-    ("functions/launch/handler.py", "import moto", "the product does not know its tools"),
-    ("shared/usecases/launch.py", "import simulation", "the product does not know its tools"),
-    ("reservoir/client/client.py", "import shared.adapters", "the client stands alone"),
-    ("integrations/slurm/resume.py", "import shared.adapters", "integrations stand on the client"),
-    ("reservoir/client/client.py", "import typer", "the client stands alone"),
-    ("reservoir/agent/agent.py", "import shared.manifests.reports", "the agent stands alone"),
-    ("reservoir/agent/agent.py", "import boto3", "the agent stands alone"),
-    ("shared/core/model/claim.py", "import shared.core.capacity", "rooms of the core"),
-    ("shared/core/lease.py", "", "rooms of the core"),
-    ("shared/usecases/draining/drain.py", "import shared.usecases.node_life", "rooms of the use cases"),
-    ("shared/manifests/parsing/field.py", "import shared.manifests.kinds", "rooms of the manifests"),
-    ("embedded/ec2/instances/view.py", "import embedded.ec2.fleets", "rooms of the emulated EC2"),
+    ("shared/reservoir/core/solver/problem/groups.py", "import reservoir.core.solver.solution", "rooms of the solver"),
+    ("shared/reservoir/core/solver/packing/buying.py", "import reservoir.core.solver.insertion", "rooms of the solver"),
+    (
+        "shared/reservoir/core/solver/packing/buying.py",
+        "import reservoir.core.solver.column_generation",
+        "rooms of the solver",
+    ),
+    (
+        "shared/reservoir/core/checking/totals.py",
+        "import reservoir.core.solver",
+        "the checker shares nothing with the scheduler",
+    ),
+    (
+        "shared/reservoir/core/checker.py",
+        "import reservoir.core.scheduler",
+        "the checker shares nothing with the scheduler",
+    ),
+    ("shared/reservoir/core/checking/totals.py", "import reservoir.core.checking.residual", "rooms of the checker"),
+    ("shared/reservoir/manifests/validate.py", "import reservoir.manifests.answers", "rooms of the manifests"),
+    ("infra/stack.py", "import reservoir.core", "infra sees only names and the deployment's settings"),
+    ("shared/reservoir/runtime/settings.py", "import lab.embedded", "the product does not know the lab"),
+    ("shared/reservoir/adapters/ec2.py", "import reservoir.cli", "functions do not know what is outside them"),
+    ("functions/launch/handler.py", "import moto", "the product does not know the lab"),
+    ("shared/reservoir/usecases/launch.py", "import lab.simulation", "the product does not know the lab"),
+    ("shared/reservoir/client/client.py", "import reservoir.adapters", "the client stands alone"),
+    ("integrations/slurm/resume.py", "import reservoir.adapters", "integrations stand on the client"),
+    ("shared/reservoir/client/client.py", "import typer", "the client stands alone"),
+    ("shared/reservoir/agent/agent.py", "import reservoir.manifests.reports", "the agent stands alone"),
+    ("shared/reservoir/agent/agent.py", "import boto3", "the agent stands alone"),
+    ("shared/reservoir/core/model/claim.py", "import reservoir.core.capacity", "rooms of the core"),
+    ("shared/reservoir/core/lease.py", "", "rooms of the core"),
+    ("shared/reservoir/usecases/draining/drain.py", "import reservoir.usecases.node_life", "rooms of the use cases"),
+    ("shared/reservoir/manifests/parsing/field.py", "import reservoir.manifests.kinds", "rooms of the manifests"),
+    ("infra/stack.py", "import lab.fakes", "the product does not know the lab"),
+    ("shared/reservoir/cli/app.py", "import lab.demo", "the product does not know the lab"),
+    ("lab/simulation/play.py", "import tests.core", "the lab does not know the tests"),
+    ("lab/simulation/play.py", "import lab.bench", "rooms of the lab"),
+    ("lab/embedded/ec2/instances/view.py", "import lab.embedded.ec2.fleets", "rooms of the emulated EC2"),
 ]
 
 
@@ -66,7 +82,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - our own tool
         [str(Path(sys.executable).parent / "lint-imports"), "--no-cache", "--config", str(ROOT / "pyproject.toml")],
         cwd=folder,
-        env={"PYTHONPATH": str(folder), "PATH": ""},
+        env={"PYTHONPATH": os.pathsep.join([str(folder / "shared"), str(folder)]), "PATH": ""},
         capture_output=True,
         text=True,
         check=False,
@@ -77,27 +93,26 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
 def clean(tmp_path: Path) -> Path:
     """Return packages with the repository's names and nothing in them that a contract forbids."""
     for package in PACKAGES:
-        folder = tmp_path.joinpath(*package.split("."))
-        folder.mkdir(parents=True)
-        (folder / "__init__.py").touch()
+        make_module(tmp_path, f"{package}.__init__").touch()
     for room in rooms():
         make_module(tmp_path, f"{room}.__init__").touch()
-    (tmp_path / "shared" / "names.py").touch()
-    (tmp_path / "infra" / "app.py").write_text("import shared.names\n")
+    make_module(tmp_path, "reservoir.names").touch()
+    (tmp_path / "infra" / "app.py").write_text("import reservoir.names\n")
     for exception, granted in ignored_imports().items():
         make_module(tmp_path, exception).write_text("".join(f"import {name}\n" for name in sorted(granted)))
         for name in granted:
-            if name.startswith("shared."):
+            if name.startswith("reservoir."):
                 make_module(tmp_path, name).touch()
     return tmp_path
 
 
 def make_module(root: Path, name: str) -> Path:
     """Make the packages around module ``name``; return where the module goes."""
-    module = root.joinpath(*name.split(".")).with_suffix(".py")
+    source_folder = root / "shared" if name.startswith("reservoir.") else root
+    module = source_folder.joinpath(*name.split(".")).with_suffix(".py")
     module.parent.mkdir(parents=True, exist_ok=True)
-    for folder in module.relative_to(root).parents:
-        (root / folder / "__init__.py").touch()
+    for folder in module.relative_to(source_folder).parents[:-1]:
+        (source_folder / folder / "__init__.py").touch()
     return module
 
 
@@ -131,7 +146,7 @@ def ignored_imports() -> dict[str, set[str]]:
 
 
 def test_a_plan_without_a_certificate_needs_no_package() -> None:
-    code = "import sys, shared.core.scheduler; print({'highspy', 'numpy', 'pydantic'} & {*sys.modules})"
+    code = "import sys, reservoir.core.scheduler; print({'highspy', 'numpy', 'pydantic'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own code
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
@@ -145,7 +160,7 @@ def test_clean_packages_keep_every_contract(clean: Path) -> None:
     ("file", "line", "contract"), VIOLATIONS, ids=[f"{file}: {line}" for file, line, _ in VIOLATIONS]
 )
 def test_the_contract_catches(clean: Path, file: str, line: str, contract: str) -> None:
-    module = make_module(clean, ".".join(Path(file).with_suffix("").parts))
+    module = make_module(clean, ".".join(Path(file.removeprefix("shared/")).with_suffix("").parts))
     module.write_text(line + "\n")
     done = lint(clean)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -156,7 +171,7 @@ def test_the_contract_catches(clean: Path, file: str, line: str, contract: str) 
 def modules_of_the_cdk() -> set[str]:
     """Return the modules of the CDK that the repository imports."""
     found = set()
-    folders = [*tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"], "tests"]
+    folders = ("functions", "infra", "integrations", "lab", "shared", "tests")
     for path in [ROOT / "app.py", *(path for folder in folders for path in (ROOT / folder).rglob("*.py"))]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "aws_cdk":

@@ -9,7 +9,15 @@ import pytest
 from tests.test_tidy import ROOT, functions_in, name_of, tracked
 
 SECTION: Final = "## Loops and their back-off"
-PRODUCT: Final = ("shared/adapters", "shared/usecases", "shared/runtime", "functions", "reservoir")
+PRODUCT: Final = (
+    "shared/reservoir/adapters",
+    "shared/reservoir/usecases",
+    "shared/reservoir/runtime",
+    "shared/reservoir/cli",
+    "shared/reservoir/client",
+    "shared/reservoir/agent",
+    "functions",
+)
 # What a module that repeats something has: a bound on its tries, a pause, a delay, or a timer.
 BOUNDED: Final = re.compile(r"\b_?(\w*_)?(ATTEMPTS|TRIES|READS|READINGS|PLANS)(_MAX)?\b|total_max_attempts")
 REPEATS: Final = frozenset({"sleep", "_sleep", "pause", "pause_with_jitter", "hasten", "retry_delay_s"})
@@ -17,8 +25,8 @@ TIMERS: Final = frozenset({"set_timer", "set_start_timer", "set_deadline_timer"}
 # Set the first timer for something that they found or launched; who sets it again is in the table.
 FIRST_TIMERS: Final = frozenset(
     {
-        "shared/usecases/discovery/discover_reservations.py",
-        "shared/usecases/launching/apply_outcome.py",
+        "shared/reservoir/usecases/discovery/discover_reservations.py",
+        "shared/reservoir/usecases/launching/apply_outcome.py",
     }
 )
 

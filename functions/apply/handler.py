@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from shared.runtime.composition.apply import deploy_policy
-from shared.runtime.custom_resource import answered
-from shared.runtime.observability import observed
-from shared.usecases.policy.deploy_policy import CustomResourceAnswer
+from reservoir.runtime.composition.apply import deploy_policy
+from reservoir.runtime.custom_resource import answered
+from reservoir.runtime.observability import observed
+from reservoir.usecases.policy.deploy_policy import CustomResourceAnswer
 
 
 @observed

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
-from shared.runtime.composition.collect import collect
-from shared.runtime.observability import count, count_for_all, logger, observed
+from reservoir.runtime.composition.collect import collect
+from reservoir.runtime.observability import count, count_for_all, logger, observed
 
 
 @observed

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Any
 
-from shared.runtime.composition.discover_offerings import discover_offerings
-from shared.runtime.observability import count, logger, observed
+from reservoir.runtime.composition.discover_offerings import discover_offerings
+from reservoir.runtime.observability import count, logger, observed
 
 _NAMES_LOGGED_MAX = 50
 

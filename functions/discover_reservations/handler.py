@@ -4,10 +4,10 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from shared.core.node_life.notice import NoticeError, told_at
-from shared.runtime.composition.discover_reservations import discover_on_event, discover_reservations
-from shared.runtime.observability import count, count_unreadable, logger, observed
-from shared.usecases.discovery.discover_reservations import Discovery
+from reservoir.core.node_life.notice import NoticeError, told_at
+from reservoir.runtime.composition.discover_reservations import discover_on_event, discover_reservations
+from reservoir.runtime.observability import count, count_unreadable, logger, observed
+from reservoir.usecases.discovery.discover_reservations import Discovery
 
 
 @observed

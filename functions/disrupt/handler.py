@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from shared.runtime.composition.disrupt import disrupt
-from shared.runtime.garbage import collection_paused
-from shared.runtime.observability import count, logger, observed
+from reservoir.runtime.composition.disrupt import disrupt
+from reservoir.runtime.garbage import collection_paused
+from reservoir.runtime.observability import count, logger, observed
 
 
 @observed

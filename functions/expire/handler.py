@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from shared.runtime.composition.expire import expire
-from shared.runtime.observability import amount, count, count_for_all, logger, observed
-from shared.usecases.node_life.expire import Expire, ExpireReport
+from reservoir.runtime.composition.expire import expire
+from reservoir.runtime.observability import amount, count, count_for_all, logger, observed
+from reservoir.usecases.node_life.expire import Expire, ExpireReport
 
 
 @observed

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from shared.manifests.parsing.problems import ManifestError
-from shared.manifests.reports import parse_report
-from shared.runtime.batch import QueueMessage, each_message
-from shared.runtime.composition.follow import follow_replicas
-from shared.runtime.observability import count, logger, observed
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.manifests.reports import parse_report
+from reservoir.runtime.batch import QueueMessage, each_message
+from reservoir.runtime.composition.follow import follow_replicas
+from reservoir.runtime.observability import count, logger, observed
 
 
 @observed

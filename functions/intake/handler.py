@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from shared.manifests.messages import DescribeMessage, parse_demand
-from shared.manifests.parsing.problems import ManifestError
-from shared.runtime.batch import QueueMessage, each_message
-from shared.runtime.composition.intake import demand_rules, describe, intake, rejections
-from shared.runtime.observability import about, count, logger, observed
-from shared.usecases.demand.intake import Answer
+from reservoir.manifests.messages import DescribeMessage, parse_demand
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.runtime.batch import QueueMessage, each_message
+from reservoir.runtime.composition.intake import demand_rules, describe, intake, rejections
+from reservoir.runtime.observability import about, count, logger, observed
+from reservoir.usecases.demand.intake import Answer
 
 
 @observed

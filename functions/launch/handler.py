@@ -2,12 +2,12 @@
 
 from typing import Any, Final
 
-from shared.core.serialisation.json_codec import loads
-from shared.ports.messaging import LaunchBatch
-from shared.runtime.batch import QueueMessage, each_message
-from shared.runtime.composition.launch import launch
-from shared.runtime.observability import about, count, count_for_all, logger, observed
-from shared.usecases.launching.launch import LaunchResult
+from reservoir.core.serialisation.json_codec import loads
+from reservoir.ports.messaging import LaunchBatch
+from reservoir.runtime.batch import QueueMessage, each_message
+from reservoir.runtime.composition.launch import launch
+from reservoir.runtime.observability import about, count, count_for_all, logger, observed
+from reservoir.usecases.launching.launch import LaunchResult
 
 _NAMED_MAX: Final = 50  # claims in a line of the log
 

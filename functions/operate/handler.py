@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from shared.manifests.answers.operations import parse_request
-from shared.manifests.parsing.problems import ManifestError
-from shared.ports.errors import AccessDeniedError
-from shared.runtime.composition.operate import deployment, identities, operate
-from shared.runtime.observability import count, logger, observed
+from reservoir.manifests.answers.operations import parse_request
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.ports.errors import AccessDeniedError
+from reservoir.runtime.composition.operate import deployment, identities, operate
+from reservoir.runtime.observability import count, logger, observed
 
 
 @observed

@@ -3,11 +3,11 @@
 from dataclasses import asdict
 from typing import Any, Final
 
-from shared.runtime.composition.provision import provision
-from shared.runtime.garbage import collection_paused
-from shared.runtime.observability import about, amount, count, logger, observed
-from shared.runtime.wake_ups import woken_by
-from shared.usecases.provisioning.share_demand import Woken
+from reservoir.runtime.composition.provision import provision
+from reservoir.runtime.garbage import collection_paused
+from reservoir.runtime.observability import about, amount, count, logger, observed
+from reservoir.runtime.wake_ups import woken_by
+from reservoir.usecases.provisioning.share_demand import Woken
 
 _NAMED_MAX: Final = 50  # workloads in a line of the log
 

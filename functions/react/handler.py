@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from shared.runtime.batch import TRANSIENT, messages
-from shared.runtime.composition.react import react, redelivery
-from shared.runtime.notices import bring_back, notices_in
-from shared.runtime.observability import about, count, count_for_all, logger, observed
+from reservoir.runtime.batch import TRANSIENT, messages
+from reservoir.runtime.composition.react import react, redelivery
+from reservoir.runtime.notices import bring_back, notices_in
+from reservoir.runtime.observability import about, count, count_for_all, logger, observed
 
 
 @observed

@@ -3,13 +3,13 @@
 import json
 from typing import Any
 
-from shared.core.history.measures import lines
-from shared.core.history.past_event import EventError
-from shared.core.history.summary import subject, summary
-from shared.runtime.batch import QueueMessage, each_message, together
-from shared.runtime.composition.record import keep_accounts, keep_events, publishes_metrics, take_sample, tell_teams
-from shared.runtime.measuring import tell
-from shared.runtime.observability import about, count, logger, observed
+from reservoir.core.history.measures import lines
+from reservoir.core.history.past_event import EventError
+from reservoir.core.history.summary import subject, summary
+from reservoir.runtime.batch import QueueMessage, each_message, together
+from reservoir.runtime.composition.record import keep_accounts, keep_events, publishes_metrics, take_sample, tell_teams
+from reservoir.runtime.measuring import tell
+from reservoir.runtime.observability import about, count, logger, observed
 
 
 @observed

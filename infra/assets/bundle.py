@@ -1,7 +1,7 @@
-"""What a function is made of: the code asset (``functions/`` and ``shared/``) and the layer of locked dependencies.
+"""What a function is made of: the code asset and the layer of locked dependencies.
 
-Code and ``shared`` are one asset on purpose: messages and rows have one format, so no two functions may ever run
-different versions of it. The layer is built without Docker, by uv, from wheels for the target platform.
+All functions and the product are one asset on purpose: messages and rows have one format, so no two functions may ever
+run different versions of it. The layer is built without Docker, by uv, from wheels for the target platform.
 
 A build is kept under the name of its recipe, and is known to CloudFormation by its content: two assets that differ in
 a byte never share a hash, however they came about.
@@ -27,7 +27,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 LOCK: Final = ROOT / "requirements" / "runtime.txt"
 NODE_LOCK: Final = ROOT / "package-lock.json"  # locks the compiler of bytecode
 BUILD_FOLDER: Final = ROOT / ".build"
-CODE: Final = ("functions", "shared")
+PRODUCT: Final = ROOT / "shared" / "reservoir"
+# What runs on operators' machines, in workload systems and on nodes.
+NOT_IN_FUNCTIONS: Final = tuple(PRODUCT / room for room in ("cli", "client", "agent"))
 KEPT_BUILDS: Final = 4  # of the code: enough for syntheses that run side by side
 UNZIPPED_LIMIT_MIB: Final = 250  # Lambda's, for code and all layers together
 
@@ -74,16 +76,14 @@ THIS_MACHINE: Final = LayerTarget(python_version=f"{sys.version_info.major}.{sys
 
 
 def code_asset(target: LayerTarget) -> lambda_.AssetCode:
-    """Return the asset that holds exactly ``functions/**`` and ``shared/**``, whatever else lies in the repository."""
-    sources = {
-        path: path.read_bytes() for name in CODE for path in sorted((ROOT / name).rglob("*.*")) if _is_code(path)
-    }
-    parts = [part for path, text in sources.items() for part in (str(path.relative_to(ROOT)).encode(), text)]
+    """Return the asset that holds the packages ``functions`` and ``reservoir``, the latter without its programs."""
+    sources = code()
+    parts = [part for path, text in sources.items() for part in (str(path).encode(), text)]
     key = _key([*_recipe(target), *parts])
 
     def fill(folder: Path) -> None:
         for path, text in sources.items():
-            copy = folder / path.relative_to(ROOT)
+            copy = folder / path
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(text)
         _compile(target, folder, "/var/task")
@@ -94,7 +94,19 @@ def code_asset(target: LayerTarget) -> lambda_.AssetCode:
     return _asset(folder)
 
 
+def code() -> dict[Path, bytes]:
+    """Return what functions are made of: the text of each file by its path in the asset."""
+    found: dict[Path, bytes] = {}
+    for package in (ROOT / "functions", PRODUCT):
+        for path in sorted(package.rglob("*.*")):
+            if _is_code(path):
+                found[path.relative_to(package.parent)] = path.read_bytes()
+    return found
+
+
 def _is_code(path: Path) -> bool:
+    if any(path.is_relative_to(room) for room in NOT_IN_FUNCTIONS):
+        return False
     return path.is_file() and path.suffix != ".pyc" and not path.name.startswith(".")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from infra.iam.grants import Grant, Resources
-from shared import names
+from reservoir import names
 
 # What a launch creates: everything is tagged at birth, or the launch is refused.
 LAUNCHED_KINDS: Final = ("fleet", "instance", "network-interface", "volume")

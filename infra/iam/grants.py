@@ -10,9 +10,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 
-from shared import names
-from shared.deployment.deployment import Deployment
-from shared.names import Queue, Table
+from reservoir import names
+from reservoir.deployment.deployment import Deployment
+from reservoir.names import Queue, Table
 
 
 @dataclass(frozen=True, slots=True)

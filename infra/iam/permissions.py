@@ -10,7 +10,7 @@ from typing import Final
 
 from infra.iam import ec2_permissions
 from infra.iam.grants import Grant, Resources
-from shared.names import MARK_ROW, MARKED_TABLES, READ_WHOLE, Function, Queue, Table, indexes
+from reservoir.names import MARK_ROW, MARKED_TABLES, READ_WHOLE, Function, Queue, Table, indexes
 
 READ: Final = ("dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query")
 WRITE: Final = ("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")

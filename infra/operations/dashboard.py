@@ -13,7 +13,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.queues import WorkQueues
-from shared.names import Function
+from reservoir.names import Function
 
 _MINUTE = Duration.minutes(1)
 _MOST: Final = 20

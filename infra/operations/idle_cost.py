@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from infra.app import build_app
 from infra.naming import DEPLOYMENT_CONTEXT
-from shared.names import DEFAULT_STACK, Function
+from reservoir.names import DEFAULT_STACK, Function
 
 HOURS: Final = 730
 MILLION: Final = 1_000_000

@@ -19,7 +19,7 @@ from constructs import Construct
 from infra.config import FUNCTIONS
 from infra.operations.dashboard import Dashboard
 from infra.queues import WorkQueues
-from shared.names import ANY_FUNCTION, METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
+from reservoir.names import ANY_FUNCTION, METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
 
 MINUTE: Final = Duration.minutes(1)
 # How long a message may wait until its queue is said not to be worked off; demand waits in the tables, not in queues.

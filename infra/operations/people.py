@@ -18,7 +18,7 @@ from constructs import Construct
 from infra.iam.acknowledgements import acknowledge_wildcards
 from infra.iam.grants import Grant, Resources
 from infra.iam.permissions import READ, WRITE, arns_with_indexes, resolve_principals, revisions
-from shared.names import ENDINGS_ROW_PREFIX, EXAMINED, IDENTITY_INDEX, Function, Queue, Table, function_name
+from reservoir.names import ENDINGS_ROW_PREFIX, EXAMINED, IDENTITY_INDEX, Function, Queue, Table, function_name
 
 # Everything but what holds user data.
 _VIEWED: Final = tuple(table for table in Table if table is not Table.POLICY)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.adapters import ministack
-from tests.adapters.dynamodb.stores import Stores, dynamodb_stores, memory_stores
+from lab.local import ministack
+from lab.local.stores import Stores, dynamodb_stores, memory_stores
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ import itertools
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
-from shared.adapters import aws_errors
-from shared.adapters.aws_errors import launch_error_kind, map_client_errors
-from shared.core.launching.launch_outcome import LaunchErrorKind
-from shared.ports.errors import (
+from reservoir.adapters import aws_errors
+from reservoir.adapters.aws_errors import launch_error_kind, map_client_errors
+from reservoir.core.launching.launch_outcome import LaunchErrorKind
+from reservoir.ports.errors import (
     AccessDeniedError,
     AlreadyExistsError,
     AwsError,

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, LeaseState
-from shared.names import LISTING_INDEX, LISTING_KEY
-from tests.adapters import ministack
-from tests.adapters.dynamodb.stores import Stores, dynamodb_stores
-from tests.fakes.values import workload_record
-from tests.usecases.worlds.launch_world import CATALOGUE
-from tests.usecases.worlds.live_world import LiveWorld
+from lab.fakes.values import workload_record
+from lab.local import ministack
+from lab.local.stores import Stores, dynamodb_stores
+from lab.worlds.launch_world import CATALOGUE
+from lab.worlds.live_world import LiveWorld
+from reservoir.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, LeaseState
+from reservoir.names import LISTING_INDEX, LISTING_KEY
 
 pytestmark = pytest.mark.embedded
 

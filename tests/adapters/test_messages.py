@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
-from shared.adapters.eventbridge import EventBridgePublisher
-from shared.adapters.scheduler_timers import SchedulerDrainTimers
-from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsStartMessages, SqsWorkQueue
-from shared.core.node_life.notice import Notice, NoticeKind, parse_notice
-from shared.core.serialisation.json_codec import loads
-from shared.ports.errors import AwsError, TransientError
-from shared.ports.messaging import LaunchBatch
-from tests.adapters import ministack
-from tests.fakes.system import START, ManualClock, SequentialIds
+from lab.fakes.system import START, ManualClock, SequentialIds
+from lab.local import ministack
+from reservoir.adapters.eventbridge import EventBridgePublisher
+from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
+from reservoir.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsStartMessages, SqsWorkQueue
+from reservoir.core.node_life.notice import Notice, NoticeKind, parse_notice
+from reservoir.core.serialisation.json_codec import loads
+from reservoir.ports.errors import AwsError, TransientError
+from reservoir.ports.messaging import LaunchBatch
 
 pytestmark = pytest.mark.embedded
 _numbers = itertools.count()

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.overview import AwsAlarms, AwsPasses, AwsQueues
-from shared.names import Function, Queue
-from shared.ports.overview import QueueDepth
-from tests.adapters import ministack
-from tests.fakes.system import START, ManualClock
+from lab.fakes.system import START, ManualClock
+from lab.local import ministack
+from reservoir.adapters.overview import AwsAlarms, AwsPasses, AwsQueues
+from reservoir.names import Function, Queue
+from reservoir.ports.overview import QueueDepth
 
 
 class CloudWatch:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.clients import make_client
-from shared.adapters.dynamodb.table import DynamoDbTable, pause_with_jitter
-from shared.adapters.pacing import Pacer
-from shared.core.capacity.token_bucket import MUTATING_CALLS, BucketSize, TokenBucket
-from shared.ports.errors import ThrottledError
-from tests.fakes.system import START
+from lab.fakes.system import START
+from reservoir.adapters.clients import make_client
+from reservoir.adapters.dynamodb.table import DynamoDbTable, pause_with_jitter
+from reservoir.adapters.pacing import Pacer
+from reservoir.core.capacity.token_bucket import MUTATING_CALLS, BucketSize, TokenBucket
+from reservoir.ports.errors import ThrottledError
 
 
 def test_a_burst_within_the_capacity_does_not_wait() -> None:

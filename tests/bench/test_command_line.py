@@ -1,4 +1,4 @@
-from bench.outside_aws.command_line import figures
+from lab.bench.outside_aws.command_line import figures
 
 
 def test_a_command_is_timed_on_the_clock_and_the_processor() -> None:

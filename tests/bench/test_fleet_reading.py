@@ -2,9 +2,9 @@
 
 import pytest
 
-from bench.functions import fleet_reading
-from shared.adapters.dynamodb import node_claims
-from shared.core.serialisation import json_codec
+from lab.bench.functions import fleet_reading
+from reservoir.adapters.dynamodb import node_claims
+from reservoir.core.serialisation import json_codec
 
 
 def test_a_warm_listing_parses_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bench.worlds.cases import WORLDS
-from bench.worlds.common import NOW
-from bench.worlds.mix import Mix, mix_snapshot
-from shared.core.checker import check
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduler import solve
-from shared.core.serialisation.json_codec import dumps, loads
+from lab.bench.worlds.cases import WORLDS
+from lab.bench.worlds.common import NOW
+from lab.bench.worlds.mix import Mix, mix_snapshot
+from reservoir.core.checker import check
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduler import solve
+from reservoir.core.serialisation.json_codec import dumps, loads
 
 POLICY = SchedulingPolicy()
 

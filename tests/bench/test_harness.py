@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import benches, main
-from bench.harness import Figures, fresh, in_calibrations, medians
-from bench.scheduling import scheduler
-from bench.worlds.catalogue import GPU, ec2_catalogue
-from bench.worlds.ladder import price_micro_usd
-from bench.worlds.mix import Mix, mix_snapshot
-from shared.core.model.snapshot import Snapshot
-from shared.core.serialisation.json_codec import dumps, loads
+from lab.bench.__main__ import benches, main
+from lab.bench.harness import fresh, in_calibrations, medians
+from lab.bench.scheduling import scheduler
+from lab.bench.worlds.catalogue import GPU, ec2_catalogue
+from lab.bench.worlds.ladder import price_micro_usd
+from lab.bench.worlds.mix import Mix, mix_snapshot
+from lab.calibration import Figures
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.serialisation.json_codec import dumps, loads
 
 
 def test_times_and_sizes_are_medians() -> None:
@@ -44,7 +45,7 @@ def test_a_bench_may_have_timed_a_calibration_of_its_own() -> None:
 
 
 def test_a_calibration_takes_time_of_both_kinds() -> None:
-    found = fresh("bench.harness:calibrate")
+    found = fresh("lab.bench.harness:calibrate")
 
     assert set(found) == {"calibration_python_s", "calibration_numpy_s"}
     assert all(isinstance(value, float) and value > 0 for value in found.values())
@@ -81,7 +82,7 @@ def test_the_issue_names_its_cases() -> None:
 
 
 def test_one_json_object_a_line() -> None:
-    command = [sys.executable, "-m", "bench", "diverse-50"]
+    command = [sys.executable, "-m", "lab.bench", "diverse-50"]
     finished = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own module
     figures = json.loads(finished.stdout)
     assert (figures["bench"], figures["case"]) == ("scheduler", "diverse-50")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.worlds.cases import WORLDS
-from bench.worlds.ladder import diverse_snapshot
+from lab.bench.worlds.cases import WORLDS
+from lab.bench.worlds.ladder import diverse_snapshot
 
 
 def test_a_thousand_pods_of_karpenters_seed_are_665_kinds() -> None:

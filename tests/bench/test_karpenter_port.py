@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from bench.karpenter.port import provision
-from bench.worlds.cases import WORLDS
-from bench.worlds.common import ALL_CAPACITY_TYPES, NAMESPACE, NOW, counted, node_pool, one_of
-from bench.worlds.ladder import diverse_snapshot, ladder, preference_snapshot, snapshot
-from bench.worlds.mix import Mix, mix_snapshot, tuned_pools
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.workload import AffinityTerm, LabelSelector, Workload
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
+from lab.bench.karpenter.port import provision
+from lab.bench.worlds.cases import WORLDS
+from lab.bench.worlds.common import ALL_CAPACITY_TYPES, NAMESPACE, NOW, counted, node_pool, one_of
+from lab.bench.worlds.ladder import diverse_snapshot, ladder, preference_snapshot, snapshot
+from lab.bench.worlds.mix import Mix, mix_snapshot, tuned_pools
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.workload import AffinityTerm, LabelSelector, Workload
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
 
 
 @pytest.mark.parametrize("count", [1, 50, 100, 500, 1000, 2000])

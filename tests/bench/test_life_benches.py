@@ -1,7 +1,7 @@
 """The benches of launches and reactions find what they measure in order."""
 
-from bench.__main__ import benches
-from bench.functions import interruption, launch
+from lab.bench.__main__ import benches
+from lab.bench.functions import interruption, launch
 
 
 def test_both_are_found() -> None:

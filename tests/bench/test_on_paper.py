@@ -1,6 +1,6 @@
 """What the benches on paper count."""
 
-from bench.on_paper import CriticalPath
+from lab.bench.on_paper import CriticalPath
 
 
 def test_calls_side_by_side_count_once_for_whoever_waits_for_them() -> None:

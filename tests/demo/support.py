@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from demo.history import Curve
+from lab.demo.history import Curve
 
 START = datetime(2026, 11, 2, 8, 0, tzinfo=UTC)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from demo.bill import Prices, make_bill, read_prices
-from demo.history import Stay
-from demo.observer import Observed, Observer
-from embedded.client import EmbeddedAws
-from shared.names import OWNER_TAG
+from lab.demo.bill import Prices, make_bill, read_prices
+from lab.demo.history import Stay
+from lab.demo.observer import Observed, Observer
+from lab.embedded.client import EmbeddedAws
+from reservoir.names import OWNER_TAG
 from tests.demo.support import at, curve
 
 LARGE, ZONE = "m5.large", "us-east-1a"

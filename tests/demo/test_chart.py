@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from demo.chart import BLOCKS, IDLE, Mark, Row, draw_chart
-from demo.history import Curve
+from lab.demo.chart import BLOCKS, IDLE, Mark, Row, draw_chart
+from lab.demo.history import Curve
 from tests.demo.support import at, curve
 
 

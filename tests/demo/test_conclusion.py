@@ -9,10 +9,10 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 from rich.console import Console
 
-from demo.errors import FAILED, RULE_BROKEN, TOO_SLOW, NotReachedError, RuleBrokenError, TooSlowError
-from demo.evidence import Logs
-from demo.observer import Observed, Reservation
-from demo.run import conclude
+from lab.demo.errors import FAILED, RULE_BROKEN, TOO_SLOW, NotReachedError, RuleBrokenError, TooSlowError
+from lab.demo.evidence import Logs
+from lab.demo.observer import Observed, Reservation
+from lab.demo.run import conclude
 from tests.demo.support import START
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo.history import Stay
+from lab.demo.history import Stay
 from tests.demo.support import at, curve
 
 

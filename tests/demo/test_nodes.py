@@ -6,12 +6,12 @@ from pathlib import Path
 
 import yaml
 
-from demo.nodes import TUNING, Nodes, tuning_workload
+from lab.demo.nodes import TUNING, Nodes, tuning_workload
 from reservoir.agent.configuration import read_configuration
-from shared.core.launching.user_data import filled
-from shared.manifests.kinds.node_class import NodeClassManifest
-from shared.manifests.kinds.node_pool import NodePoolManifest
-from shared.manifests.kinds.workload import WorkloadManifest
+from reservoir.core.launching.user_data import filled
+from reservoir.manifests.kinds.node_class import NodeClassManifest
+from reservoir.manifests.kinds.node_pool import NodePoolManifest
+from reservoir.manifests.kinds.workload import WorkloadManifest
 
 
 def test_its_policy_and_workload_are_valid_and_belong_together(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from itertools import permutations
 from typing import Any
 
-from demo.observer import Observed
+from lab.demo.observer import Observed
 
 WEB = {"namespace": "story", "name": "web"}
 

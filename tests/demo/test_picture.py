@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 from rich.console import Console, RenderableType
 
-from demo.bill import Prices, make_bill
-from demo.chart import Mark
-from demo.history import Stay
-from demo.observer import Instance, Observed, Reservation
-from demo.picture import draw
-from demo.report import closing_picture
-from demo.scenario import read_workloads
+from lab.demo.bill import Prices, make_bill
+from lab.demo.chart import Mark
+from lab.demo.history import Stay
+from lab.demo.observer import Instance, Observed, Reservation
+from lab.demo.picture import draw
+from lab.demo.report import closing_picture
+from lab.demo.scenario import read_workloads
 from tests.demo.support import START, at, curve
 
 WIDTH = 80

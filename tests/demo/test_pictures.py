@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 import typer
 
-from demo.pictures import FOLDER, PICTURES
-from demo.terminal import drawn, run_on_terminal
-from reservoir.app import app
-from reservoir.commands.ask.what_if_text import answer_lines
-from reservoir.commands.see.explanation_text import workload_lines
-from reservoir.commands.see.status_text import lines as status_lines
-from reservoir.nouns.registry import noun_of
-from shared.core.model.plan import ReasonCode
-from shared.manifests.answers.explanations import WaitingReplicas, WorkloadExplanation
-from shared.manifests.answers.what_if import WhatIfAnswer, WhatIfOutcome, WhatIfWorkload
-from shared.manifests.event_parts import WorkloadRef
-from shared.usecases.history.see_status import Status, Unknown
+from lab.demo.pictures import FOLDER, PICTURES
+from lab.demo.terminal import drawn, run_on_terminal
+from reservoir.cli.app import app
+from reservoir.cli.commands.ask.what_if_text import answer_lines
+from reservoir.cli.commands.see.explanation_text import workload_lines
+from reservoir.cli.commands.see.status_text import lines as status_lines
+from reservoir.cli.nouns.registry import noun_of
+from reservoir.core.model.plan import ReasonCode
+from reservoir.manifests.answers.explanations import WaitingReplicas, WorkloadExplanation
+from reservoir.manifests.answers.what_if import WhatIfAnswer, WhatIfOutcome, WhatIfWorkload
+from reservoir.manifests.event_parts import WorkloadRef
+from reservoir.usecases.history.see_status import Status, Unknown
 
 ROOT = FOLDER.parents[1]
 CELL = 12.2  # how wide rich draws one

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from demo.errors import NotReachedError, TooSlowError
-from demo.nodes import Nodes
-from demo.observer import Observed, Observer
-from demo.scenario import PACE, REAL_LIMIT_S, STEP_LIMIT, Story
-from demo.workload_system import WorkloadSystem
-from embedded.client import EmbeddedAws
-from embedded.reservoir.example import Titles
+from lab.demo.errors import NotReachedError, TooSlowError
+from lab.demo.nodes import Nodes
+from lab.demo.observer import Observed, Observer
+from lab.demo.scenario import PACE, REAL_LIMIT_S, STEP_LIMIT, Story
+from lab.demo.workload_system import WorkloadSystem
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.reservoir.example import Titles
 from tests.demo.support import START
 
 

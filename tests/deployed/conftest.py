@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from embedded.reservoir import DeployedReservoir, Settings
-from tests.deployed.story.world import World
+from lab.embedded.reservoir import DeployedReservoir, Settings
+from lab.story.world import World
 from tests.once import MakeOnce, make_once
 
 __all__ = ["make_once"]

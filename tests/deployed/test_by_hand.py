@@ -9,14 +9,14 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError
 
-from demo.observer import Observed
-from reservoir.stack.operating import signed
-from shared.manifests.answers.operations import OperationRequest, Verb
-from shared.names import Function, function_name
-from tests.deployed.story.people import Person, refusal
-from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.story.world import World
-from tests.fakes.manifests import team_manifest
+from lab.demo.observer import Observed
+from lab.fakes.manifests import team_manifest
+from lab.story.people import Person, refusal
+from lab.story.policies import one_type_pool, story_workload, write_manifests
+from lab.story.world import World
+from reservoir.cli.stack.operating import signed
+from reservoir.manifests.answers.operations import OperationRequest, Verb
+from reservoir.names import Function, function_name
 
 pytestmark = pytest.mark.embedded
 

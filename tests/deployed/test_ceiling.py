@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from embedded.ec2.market.prices import on_demand_micro_usd_per_hour
-from shared.names import Function
-from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.story.world import World
+from lab.embedded.ec2.market.prices import on_demand_micro_usd_per_hour
+from lab.story.policies import one_type_pool, story_workload, write_manifests
+from lab.story.world import World
+from reservoir.names import Function
 
 pytestmark = pytest.mark.embedded
 

@@ -16,14 +16,14 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.model import OperationModel
 
-from embedded.reservoir import IMAGE_PARAMETER, ROOT
-from embedded.reservoir.example import EXAMPLES as DEMO
+from lab.embedded.reservoir import IMAGE_PARAMETER, ROOT
+from lab.embedded.reservoir.example import EXAMPLES as DEMO
+from lab.fakes.manifests import workload_manifest
+from lab.story.endpoints import Endpoint
+from lab.story.people import Person, refusal
+from lab.story.world import LIMIT_S, World
 from reservoir.client import Client, GenerationConflictError, Subscription, SubscriptionError
-from shared.names import EVENT_BUS, Queue
-from tests.deployed.story.endpoints import Endpoint
-from tests.deployed.story.people import Person, refusal
-from tests.deployed.story.world import LIMIT_S, World
-from tests.fakes.manifests import workload_manifest
+from reservoir.names import EVENT_BUS, Queue
 
 pytestmark = pytest.mark.embedded
 
@@ -209,7 +209,7 @@ def test_from_another_vpc_two_endpoints_are_enough(world: World, elsewhere: str)
         metadata = world.aws.metadata_url(elsewhere)
         where = (world.output(Queue.DEMAND.value), world.output(EVENT_BUS))
         done = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "tests.deployed.story.workload_system", *where],
+            [sys.executable, "-m", "lab.story.workload_system", *where],
             cwd=ROOT,
             env={
                 "AWS_CA_BUNDLE": str(world.aws.ca_bundle),

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import pytest
 
-from demo.observer import Observed
 from infra.naming import function_name
-from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
-from shared.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function, Queue, Table
-from tests.deployed.story.policies import one_type_pool, write_manifests
-from tests.deployed.story.world import World
-from tests.fakes.manifests import workload_manifest
-from tests.fakes.system import InTurn
+from lab.demo.observer import Observed
+from lab.fakes.manifests import workload_manifest
+from lab.fakes.system import InTurn
+from lab.story.policies import one_type_pool, write_manifests
+from lab.story.world import World
+from reservoir.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from reservoir.adapters.dynamodb.offerings import DynamoDbOfferingStore
+from reservoir.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function, Queue, Table
 
 pytestmark = pytest.mark.embedded
 

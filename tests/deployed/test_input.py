@@ -11,9 +11,11 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from demo.observer import Observed
-from embedded.reservoir import IMAGE_PARAMETER
-from shared.names import (
+from lab.demo.observer import Observed
+from lab.embedded.reservoir import IMAGE_PARAMETER
+from lab.fakes.manifests import workload_manifest
+from lab.story.world import World
+from reservoir.names import (
     DEMAND_DEAD_LETTER_QUEUE,
     DEPLOYMENT,
     MANIFEST_NAME,
@@ -23,8 +25,6 @@ from shared.names import (
     Function,
     Queue,
 )
-from tests.deployed.story.world import World
-from tests.fakes.manifests import workload_manifest
 
 pytestmark = pytest.mark.embedded
 

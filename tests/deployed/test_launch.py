@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import pytest
 
-from demo.observer import Observed
-from embedded.reservoir import IMAGE_PARAMETER
 from infra.naming import function_name
-from shared import names
-from shared.names import DEPLOYMENT, Function
-from tests.deployed.story.policies import one_type_pool, write_manifests
-from tests.deployed.story.world import World
-from tests.fakes.manifests import workload_manifest
+from lab.demo.observer import Observed
+from lab.embedded.reservoir import IMAGE_PARAMETER
+from lab.fakes.manifests import workload_manifest
+from lab.story.policies import one_type_pool, write_manifests
+from lab.story.world import World
+from reservoir import names
+from reservoir.names import DEPLOYMENT, Function
 
 pytestmark = pytest.mark.embedded
 

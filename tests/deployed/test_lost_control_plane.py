@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from embedded.reservoir.user_data import AGENT, agent_user_data
 from infra.naming import function_name
-from shared.names import DEPLOYMENT, Function
-from tests.deployed.story.endpoints import Endpoint
-from tests.deployed.story.nodes import let_nodes_in
-from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.story.world import World
+from lab.embedded.reservoir.user_data import AGENT, agent_user_data
+from lab.story.endpoints import Endpoint
+from lab.story.nodes import let_nodes_in
+from lab.story.policies import one_type_pool, story_workload, write_manifests
+from lab.story.world import World
+from reservoir.names import DEPLOYMENT, Function
 
 pytestmark = pytest.mark.embedded
 RUN_NODES = True

@@ -13,16 +13,16 @@ from typing import Final
 
 import pytest
 
-from demo.observer import Instance, JsonObject, Observed
 from infra.naming import function_name
-from shared import names
-from shared.core.model.node_claim import ClaimState, NodeClaim
-from shared.core.model.plan import OfferingKey
-from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, RESERVATION_LABELS
-from shared.core.serialisation.json_codec import loads
-from shared.names import DEPLOYMENT, Function, Queue, Table
-from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.story.world import World
+from lab.demo.observer import Instance, JsonObject, Observed
+from lab.story.policies import one_type_pool, story_workload, write_manifests
+from lab.story.world import World
+from reservoir import names
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, RESERVATION_LABELS
+from reservoir.core.serialisation.json_codec import loads
+from reservoir.names import DEPLOYMENT, Function, Queue, Table
 
 pytestmark = pytest.mark.embedded
 

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from demo.observer import Instance
-from shared.names import (
+from lab.demo.observer import Instance
+from lab.story.nodes import Inside, let_nodes_in
+from lab.story.people import Person, all_refused
+from lab.story.policies import one_type_pool, story_workload, write_manifests
+from lab.story.world import World
+from reservoir.names import (
     IDENTITY,
     IDENTITY_KEY,
     INSTANCE_INDEX,
@@ -21,10 +25,6 @@ from shared.names import (
     Queue,
     Table,
 )
-from tests.deployed.story.nodes import Inside, let_nodes_in
-from tests.deployed.story.people import Person, all_refused
-from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 ZONE = "us-east-1a"

@@ -12,10 +12,10 @@ from botocore.exceptions import ClientError
 
 from infra.config import FUNCTIONS
 from infra.naming import function_name
-from shared.names import DEMAND_DEAD_LETTER_QUEUE, OWNER_TAG, Function, Queue, Table, key_attributes
-from tests.deployed.story.people import Person, all_refused, refusal
-from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.story.world import World
+from lab.story.people import Person, all_refused, refusal
+from lab.story.policies import one_type_pool, story_workload, write_manifests
+from lab.story.world import World
+from reservoir.names import DEMAND_DEAD_LETTER_QUEUE, OWNER_TAG, Function, Queue, Table, key_attributes
 
 pytestmark = pytest.mark.embedded
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from demo.observer import Observed
-from embedded.reservoir.example import EXAMPLES
-from shared.names import Table
-from tests.deployed.story.people import Person
-from tests.deployed.story.world import World
-from tests.fakes.manifests import workload_manifest
+from lab.demo.observer import Observed
+from lab.embedded.reservoir.example import EXAMPLES
+from lab.fakes.manifests import workload_manifest
+from lab.story.people import Person
+from lab.story.world import World
+from reservoir.names import Table
 
 pytestmark = pytest.mark.embedded
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from shared.names import ENDINGS_ROW_PREFIX, MARK_ROW, Function, Table
-from tests.deployed.story.people import Person
-from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.story.world import World
+from lab.story.people import Person
+from lab.story.policies import one_type_pool, story_workload, write_manifests
+from lab.story.world import World
+from reservoir.names import ENDINGS_ROW_PREFIX, MARK_ROW, Function, Table
 
 pytestmark = pytest.mark.embedded
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from demo.observer import Observed
-from shared.names import Function
-from tests.deployed.story.policies import one_type_pool, write_manifests
-from tests.deployed.story.world import World
-from tests.fakes.manifests import workload_manifest
+from lab.demo.observer import Observed
+from lab.fakes.manifests import workload_manifest
+from lab.story.policies import one_type_pool, write_manifests
+from lab.story.world import World
+from reservoir.names import Function
 
 pytestmark = pytest.mark.embedded
 

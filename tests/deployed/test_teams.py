@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import pytest
 
-from demo.observer import Observed
-from shared.names import DEMAND_DEAD_LETTER_QUEUE, DEPLOYMENT, Function, Queue, Table, function_name
-from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.story.world import World
-from tests.fakes.manifests import team_manifest
+from lab.demo.observer import Observed
+from lab.fakes.manifests import team_manifest
+from lab.story.policies import one_type_pool, story_workload, write_manifests
+from lab.story.world import World
+from reservoir.names import DEMAND_DEAD_LETTER_QUEUE, DEPLOYMENT, Function, Queue, Table, function_name
 
 pytestmark = pytest.mark.embedded
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from embedded.reservoir.user_data import AGENT, agent_user_data
-from shared.names import Function
-from tests.deployed.story.nodes import Inside, let_nodes_in
-from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.story.world import World
+from lab.embedded.reservoir.user_data import AGENT, agent_user_data
+from lab.story.nodes import Inside, let_nodes_in
+from lab.story.policies import one_type_pool, story_workload, write_manifests
+from lab.story.world import World
+from reservoir.names import Function
 
 pytestmark = pytest.mark.embedded
 RUN_NODES = True

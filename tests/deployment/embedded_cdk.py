@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from embedded.client import EmbeddedAws
-from embedded.deploy import deploy
-from embedded.reservoir import LEAVE_ASSETS
 from infra.app import build_app
 from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, OLDER_INDEXES_CONTEXT
-from shared.deployment.deployment import read
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.deploy import deploy
+from lab.embedded.reservoir import LEAVE_ASSETS
+from reservoir.deployment.deployment import read
 
 _DELETE_LIMIT_S = 600.0
 
 
 @dataclass
 class EmbeddedCdk:
-    """Implements ``reservoir.deployment.cdk.Cdk``; ``calls`` are the commands that were run, with their arguments."""
+    """Implements ``reservoir.cli.deployment.cdk.Cdk``; ``calls`` are the commands run, with their arguments."""
 
     aws: EmbeddedAws
     deployment: Path

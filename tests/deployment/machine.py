@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-from embedded.client import EmbeddedAws
-from embedded.reservoir import LEAVE_ASSETS
 from infra.app import ROOT
 from infra.naming import EMBEDDED_CONTEXT
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.reservoir import LEAVE_ASSETS
 
 INSTALLED: Final = ("--old-file=setup", "--old-file=node_modules/.package-lock.json")
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from reservoir.deployment.account import FoundStack
-from reservoir.deployment.deploy import contradictions
-from shared.deployment.deployment import Deployment, read
-from shared.names import DEPLOYMENT_NAME_OUTPUT
+from reservoir.cli.deployment.account import FoundStack
+from reservoir.cli.deployment.deploy import contradictions
+from reservoir.deployment.deployment import Deployment, read
+from reservoir.names import DEPLOYMENT_NAME_OUTPUT
 
 ACCOUNT = "111122223333"
 

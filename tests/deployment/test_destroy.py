@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import pytest
 
-from embedded.client import EmbeddedAws
-from embedded.reservoir import DeployedReservoir, make_network
-from reservoir.deployment.account import Account
-from reservoir.deployment.connect import deployed, fleet
-from reservoir.deployment.deploy import Deploy
-from reservoir.deployment.destroy import Destroy, DestroyRefusedError
-from shared.deployment.deployment import read
-from shared.names import OWNER_TAG, Table
-from tests.deployed.story.world import World
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.reservoir import DeployedReservoir, make_network
+from lab.fakes.manifests import team_manifest, workload_manifest
+from lab.story.world import World
+from reservoir.cli.deployment.account import Account
+from reservoir.cli.deployment.connect import deployed, fleet
+from reservoir.cli.deployment.deploy import Deploy
+from reservoir.cli.deployment.destroy import Destroy, DestroyRefusedError
+from reservoir.deployment.deployment import read
+from reservoir.names import OWNER_TAG, Table
 from tests.deployment.embedded_cdk import EmbeddedCdk
-from tests.fakes.manifests import team_manifest, workload_manifest
 
 pytestmark = pytest.mark.embedded
 

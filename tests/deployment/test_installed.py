@@ -1,4 +1,4 @@
-"""``pip install 'reservoir[deploy]'`` deploys what a checkout deploys, from wherever it is called.
+"""``pip install 'reservoir-ec2[deploy]'`` deploys what a checkout deploys, from wherever it is called.
 
 What the extra brings is what the checkout has installed; npm, which has no network here, is shown to fail, and then
 what it would have installed is there. The tests tell one story in their order.
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from embedded.client import EmbeddedAws
 from infra.app import ROOT
 from infra.assets.bundle import THIS_MACHINE, code_asset, layer_asset
-from shared.names import RELEASE_OUTPUT, VERSION
+from lab.embedded.client import EmbeddedAws
+from reservoir.names import RELEASE_OUTPUT, VERSION
 from tests.deployment.machine import Machine
 from tests.installed_wheel import built, installed
 
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.embedded
 
 
 class Installed(Machine):
-    """A machine on which the wheel is installed and no checkout is, in a folder with a ``shared`` of somebody else."""
+    """A machine on which the wheel is installed and no checkout is, in a folder with an ``infra`` of somebody else."""
 
     def __init__(self, aws: EmbeddedAws, home: Path) -> None:
         super().__init__(aws, home)
         self.settings(terminationProtection=False)
         self.executable = installed(home / "environment", built(home)) / "reservoir"
-        (home / "shared").mkdir()
-        (home / "shared" / "__init__.py").write_text("raise ImportError('of somebody else')")
+        (home / "infra").mkdir()
+        (home / "infra" / "__init__.py").write_text("raise ImportError('of somebody else')")
 
     def deployment(self, command: str) -> tuple[int, str]:
         words = ("--deployment", self.path.name, "deployment", command)

@@ -11,18 +11,18 @@ from typing import Any, Final
 
 import pytest
 
-from embedded.client import EmbeddedAws
-from embedded.deploy import DeploymentError
-from embedded.reservoir import make_network
-from reservoir.deployment import deploy as deploy_module
-from reservoir.deployment.account import Account
-from reservoir.deployment.connect import deployed, fleet
-from reservoir.deployment.deploy import Deploy
-from reservoir.deployment.destroy import Destroy, DestroyRefusedError
-from shared import names
-from shared.deployment.deployment import read
-from shared.manifests.parsing.problems import ManifestError
-from shared.names import DEPLOYMENT, EVENT_BUS, Queue, Table, output_name
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.deploy import DeploymentError
+from lab.embedded.reservoir import make_network
+from reservoir import names
+from reservoir.cli.deployment import deploy as deploy_module
+from reservoir.cli.deployment.account import Account
+from reservoir.cli.deployment.connect import deployed, fleet
+from reservoir.cli.deployment.deploy import Deploy
+from reservoir.cli.deployment.destroy import Destroy, DestroyRefusedError
+from reservoir.deployment.deployment import read
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.names import DEPLOYMENT, EVENT_BUS, Queue, Table, output_name
 from tests.deployment.embedded_cdk import EmbeddedCdk
 
 pytestmark = pytest.mark.embedded

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from embedded.client import EmbeddedAws
 from infra.assets.bundle import THIS_MACHINE, layer_asset
-from shared.names import DEPLOYMENT_NAME_OUTPUT, OWNER_TAG, Table, output_name
+from lab.embedded.client import EmbeddedAws
+from reservoir.names import DEPLOYMENT_NAME_OUTPUT, OWNER_TAG, Table, output_name
 from tests.deployment.machine import Machine
 
 pytestmark = pytest.mark.embedded

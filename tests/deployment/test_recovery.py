@@ -16,17 +16,17 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from embedded.client import EmbeddedAws
-from embedded.reservoir import DeployedReservoir, make_network
-from reservoir.deployment.account import Account
-from reservoir.deployment.connect import deployed
-from reservoir.deployment.deploy import Deploy
-from shared.deployment.deployment import read, table_field
-from shared.manifests.parsing.problems import ManifestError
-from shared.names import LEASE_KEY, Function, Table, output_name
-from tests.deployed.story.world import World
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.reservoir import DeployedReservoir, make_network
+from lab.fakes.manifests import workload_manifest
+from lab.story.world import World
+from reservoir.cli.deployment.account import Account
+from reservoir.cli.deployment.connect import deployed
+from reservoir.cli.deployment.deploy import Deploy
+from reservoir.deployment.deployment import read, table_field
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.names import LEASE_KEY, Function, Table, output_name
 from tests.deployment.embedded_cdk import EmbeddedCdk, delete_stack
-from tests.fakes.manifests import workload_manifest
 
 pytestmark = pytest.mark.embedded
 

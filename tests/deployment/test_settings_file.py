@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from infra.safety import safety_environment
-from shared import names
-from shared.core.model.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy
-from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
-from shared.core.safety.endings import DEFAULT_BOUNDS, EndingKind
-from shared.deployment.deployment import Deployment, find, read
-from shared.deployment.ending_bounds import EndingBounds
-from shared.deployment.settings import DeploymentSettings
-from shared.manifests.parsing.problems import ManifestError
-from shared.runtime.ending_bounds import ending_bounds
+from reservoir import names
+from reservoir.core.model.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy
+from reservoir.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
+from reservoir.core.safety.endings import DEFAULT_BOUNDS, EndingKind
+from reservoir.deployment.deployment import Deployment, find, read
+from reservoir.deployment.ending_bounds import EndingBounds
+from reservoir.deployment.settings import DeploymentSettings
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.runtime.ending_bounds import ending_bounds
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "deployments"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from embedded.client import EmbeddedAws
+from lab.embedded.client import EmbeddedAws
 from tests.embedded_fixture import embedded_aws
 
 __all__ = ["embedded_aws"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from embedded.client import EmbeddedAws
-from embedded.deploy import DeploymentError, ForeignLayerError, deploy
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.deploy import DeploymentError, ForeignLayerError, deploy
 from tests.embedded.conftest import Resources, unique, until, zipped
 
 pytestmark = pytest.mark.embedded

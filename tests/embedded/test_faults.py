@@ -5,7 +5,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
-from embedded.faults import FaultRule, Faults, Request
+from lab.embedded.faults import FaultRule, Faults, Request
 from tests.embedded.conftest import Resources, allow, until
 
 TWO_EFFECTS = """

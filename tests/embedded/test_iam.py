@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from embedded.client import EmbeddedAws
-from embedded.ec2.api.protocol import Call
-from embedded.ec2_permissions import Check, checks
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.ec2.api.protocol import Call
+from lab.embedded.ec2_permissions import Check, checks
 from tests.embedded.conftest import Resources, allow, unique, until
 
 OWNER = "reservoir:deployment"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from formal import spin
+from lab.formal import spin
 
 
 @pytest.fixture(autouse=True)

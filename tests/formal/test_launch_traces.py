@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from formal import spin
-from shared.core.model.node_claim import ClaimState, LeaseState, NodeClaim
-from shared.ports.messaging import LaunchBatch
-from shared.ports.state import ConflictError
-from shared.usecases.claims.claim_moves import return_all_replicas
-from shared.usecases.discovery.observe_reservation import ReservationObserver
-from shared.usecases.launching.launch import LaunchReport
-from tests.fakes.messaging import MemoryQueue
+from lab.fakes.messaging import MemoryQueue
+from lab.formal import spin
+from lab.worlds.launch_world import World, reserved
+from reservoir.core.model.node_claim import ClaimState, LeaseState, NodeClaim
+from reservoir.ports.messaging import LaunchBatch
+from reservoir.ports.state import ConflictError
+from reservoir.usecases.claims.claim_moves import return_all_replicas
+from reservoir.usecases.discovery.observe_reservation import ReservationObserver
+from reservoir.usecases.launching.launch import LaunchReport
 from tests.formal.turns import Run, Stopping
-from tests.usecases.worlds.launch_world import World, reserved
 
 PLAYS = 40
 CLAIMS = (0, 1)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from formal import spin
-from formal.models import CASES, Case
+from lab.formal import spin
+from lab.formal.models import CASES, Case
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.mistake is None], ids=lambda case: case.shows)

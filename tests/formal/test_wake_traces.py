@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from formal import spin
-from shared.adapters.sqs import SqsWorkQueue
-from shared.ports.state import WorkloadRecord
-from shared.runtime.wake_ups import woken_by
-from simulation.aws.sqs import Message, Queue, Sqs
-from simulation.faults import Faults
-from simulation.kernel import SECOND, Chance, Kernel
-from tests.fakes.stores.state import MemoryWorkloads
-from tests.fakes.values import workload_record
+from lab.fakes.stores.state import MemoryWorkloads
+from lab.fakes.values import workload_record
+from lab.formal import spin
+from lab.simulation.aws.sqs import Message, Queue, Sqs
+from lab.simulation.faults import Faults
+from lab.simulation.kernel import SECOND, Chance, Kernel
+from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
+from reservoir.adapters.sqs import SqsWorkQueue
+from reservoir.ports.state import WorkloadRecord
+from reservoir.runtime.wake_ups import woken_by
 from tests.formal.turns import Run, Stopping, stand_before
-from tests.usecases.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
 
 PLAYS = 30
 NAMES = ("a", "b")

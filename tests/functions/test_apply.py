@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shared.runtime.custom_resource import answered
-from shared.usecases.policy.deploy_policy import APPLIED, NOT_APPLIED, CustomResourceAnswer
+from reservoir.runtime.custom_resource import answered
+from reservoir.usecases.policy.deploy_policy import APPLIED, NOT_APPLIED, CustomResourceAnswer
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 

@@ -3,14 +3,14 @@
 import re
 from pathlib import Path
 
-from shared.core.history.counters import AMOUNTS, COUNTERS
-from shared.names import ROWS_UNREADABLE
+from reservoir.core.history.counters import AMOUNTS, COUNTERS
+from reservoir.names import ROWS_UNREADABLE
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_every_counter_is_described_and_no_other() -> None:
-    files = [*(ROOT / "functions").rglob("*.py"), *(ROOT / "shared" / "runtime").rglob("*.py")]
+    files = [*(ROOT / "functions").rglob("*.py"), *(ROOT / "shared" / "reservoir" / "runtime").rglob("*.py")]
     written = {name for file in files for name in re.findall(r'\bcount(?:_for_all)?\("(\w+)"', file.read_text())}
     assert written | {ROWS_UNREADABLE} == set(COUNTERS)
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from functions.discover_reservations.handler import handler
-from shared.usecases.discovery.discover_on_event import DiscoverOnEvent
-from tests.fakes.stores.discovery_turns import MemoryDiscoveryTurns
-from tests.usecases.worlds.planning_world import PlanningWorld, node_class_manifest
+from lab.fakes.stores.discovery_turns import MemoryDiscoveryTurns
+from lab.worlds.planning_world import PlanningWorld, node_class_manifest
+from reservoir.usecases.discovery.discover_on_event import DiscoverOnEvent
 
 EVENT = {"source": "aws.ec2", "detail-type": "Capacity Block Expiration Warning", "time": "2026-01-15T11:59:50Z"}
 SCHEDULE = {"source": "aws.events", "detail-type": "Scheduled Event", "time": "2026-01-15T12:00:00Z"}

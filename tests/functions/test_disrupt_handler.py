@@ -5,8 +5,8 @@ import json
 import pytest
 
 from functions.disrupt.handler import handler
-from shared.core.model.node_claim import ClaimState
-from tests.usecases.worlds.disrupt_world import DisruptWorld
+from lab.worlds.disrupt_world import DisruptWorld
+from reservoir.core.model.node_claim import ClaimState
 
 
 def metrics(text: str) -> dict[str, float]:

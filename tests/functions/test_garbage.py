@@ -8,7 +8,7 @@ import pytest
 
 import functions.disrupt.handler
 import functions.provision.handler
-from shared.runtime.garbage import collection_paused
+from reservoir.runtime.garbage import collection_paused
 
 HANDLERS = {"provision": functions.provision.handler.handler, "disrupt": functions.disrupt.handler.handler}
 

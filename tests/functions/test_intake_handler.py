@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from functions.intake.handler import handler
-from shared import names
-from shared.names import Queue, Table
-from shared.ports.policy import PolicyKind, PutPolicy
-from shared.runtime.adapters import Adapters
-from shared.runtime.composition.parts.outside import Process, adapters, running_in
-from shared.runtime.settings import REGION, Settings
-from tests.adapters import ministack
-from tests.adapters.dynamodb.stores import INDEXES, LISTING
+from lab.local import ministack
+from lab.local.stores import INDEXES, LISTING
+from reservoir import names
+from reservoir.names import Queue, Table
+from reservoir.ports.policy import PolicyKind, PutPolicy
+from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.outside import Process, adapters, running_in
+from reservoir.runtime.settings import REGION, Settings
 from tests.functions.test_runtime import ENVIRONMENT, GOOD, changed, event
 
 pytestmark = pytest.mark.embedded

@@ -12,11 +12,11 @@ from functions.collect.handler import handler as collect
 from functions.expire.handler import handler as expire
 from functions.launch.handler import handler as launch
 from functions.react.handler import handler as react
-from shared.core.launching.launch_outcome import LaunchError, LaunchErrorKind
-from shared.core.model.node_claim import ClaimState
-from shared.core.serialisation.json_codec import CodecError, dumps
-from tests.fakes.messaging import MemoryRedelivery
-from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
+from lab.fakes.messaging import MemoryRedelivery
+from lab.worlds.launch_world import World, on_demand, reserved, spot
+from reservoir.core.launching.launch_outcome import LaunchError, LaunchErrorKind
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.serialisation.json_codec import CodecError, dumps
 
 EVENTS = Path(__file__).parents[1] / "events"
 

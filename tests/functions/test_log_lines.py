@@ -10,20 +10,20 @@ import pytest
 
 from functions.launch.handler import handler as launch
 from functions.react.handler import handler as react
-from shared.core.model.plan import ReasonCode
-from shared.core.node_life.notice import Notice
-from shared.core.serialisation.json_codec import dumps
-from shared.manifests.events import WorkloadPending
-from shared.ports.errors import TransientError
-from shared.ports.messaging import NAMED_MAX, LaunchBatch, OutboundEvent
-from shared.runtime.batch import QueueMessage, each_message
-from shared.runtime.correlation import SentInTheLog, ToldInTheLog
-from shared.runtime.observability import forget, logger
-from shared.usecases.claims.announce import workload_ref
-from shared.usecases.launching.launch import LaunchReport
-from shared.usecases.node_life.react import ReactReport
-from tests.fakes.messaging import MemoryBus, MemoryQueue, MemoryRedelivery
-from tests.usecases.worlds.launch_world import World, reserved
+from lab.fakes.messaging import MemoryBus, MemoryQueue, MemoryRedelivery
+from lab.worlds.launch_world import World, reserved
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.node_life.notice import Notice
+from reservoir.core.serialisation.json_codec import dumps
+from reservoir.manifests.events import WorkloadPending
+from reservoir.ports.errors import TransientError
+from reservoir.ports.messaging import NAMED_MAX, LaunchBatch, OutboundEvent
+from reservoir.runtime.batch import QueueMessage, each_message
+from reservoir.runtime.correlation import SentInTheLog, ToldInTheLog
+from reservoir.runtime.observability import forget, logger
+from reservoir.usecases.claims.announce import workload_ref
+from reservoir.usecases.launching.launch import LaunchReport
+from reservoir.usecases.node_life.react import ReactReport
 
 EVENTS = Path(__file__).parents[1] / "events"
 INSTANCE = "i-0123456789abcdef0"

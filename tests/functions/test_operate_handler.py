@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from functions.operate.handler import handler
-from shared.manifests.answers.operations import OperationRequest, Verb
-from shared.ports.errors import AccessDeniedError
-from shared.ports.system import Sender
+from reservoir.manifests.answers.operations import OperationRequest, Verb
+from reservoir.ports.errors import AccessDeniedError
+from reservoir.ports.system import Sender
 
 
 class Strangers:

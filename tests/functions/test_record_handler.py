@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from functions.record.handler import handler
-from shared.core.history.sample import Sample, WaitingSample
-from shared.ports.errors import ThrottledError
-from shared.usecases.history.keep_events import KeepEvents
-from tests.fakes.stores.history import MemoryHistory
-from tests.fakes.system import START
+from lab.fakes.stores.history import MemoryHistory
+from lab.fakes.system import START
+from reservoir.core.history.sample import Sample, WaitingSample
+from reservoir.ports.errors import ThrottledError
+from reservoir.usecases.history.keep_events import KeepEvents
 
 
 @pytest.fixture

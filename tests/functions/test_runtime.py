@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.scheduling import planner_environment
-from shared import names
-from shared.core.model.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy, SchedulingPolicy
-from shared.deployment.settings import DeploymentSettings
-from shared.manifests.messages import parse_demand
-from shared.manifests.parsing.problems import ManifestError
-from shared.names import Queue, Table
-from shared.ports.errors import ThrottledError
-from shared.ports.state import ConflictError
-from shared.runtime.batch import QueueMessage, each_message
-from shared.runtime.environment import SettingsError
-from shared.runtime.observability import count, observed
-from shared.runtime.settings import REGION, VM_MEMORY_OVERHEAD_PERCENT, Settings
-from shared.usecases.demand.reject_demand import RejectDemand
-from tests.fakes.manifests import workload_manifest
-from tests.fakes.messaging import MemoryBus, MemoryDeadLetters
+from lab.fakes.manifests import workload_manifest
+from lab.fakes.messaging import MemoryBus, MemoryDeadLetters
+from reservoir import names
+from reservoir.core.model.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy, SchedulingPolicy
+from reservoir.deployment.settings import DeploymentSettings
+from reservoir.manifests.messages import parse_demand
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.names import Queue, Table
+from reservoir.ports.errors import ThrottledError
+from reservoir.ports.state import ConflictError
+from reservoir.runtime.batch import QueueMessage, each_message
+from reservoir.runtime.environment import SettingsError
+from reservoir.runtime.observability import count, observed
+from reservoir.runtime.settings import REGION, VM_MEMORY_OVERHEAD_PERCENT, Settings
+from reservoir.usecases.demand.reject_demand import RejectDemand
 
 ENVIRONMENT = {
     name: f"the-{name.lower()}"

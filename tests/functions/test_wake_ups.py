@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from shared.runtime.wake_ups import woken_by
-from shared.usecases.provisioning.share_demand import Woken
+from reservoir.runtime.wake_ups import woken_by
+from reservoir.usecases.provisioning.share_demand import Woken
 
 MINUTE = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
 X = {"reason": "demand changed", "workloads": ["a/x"]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.names import DEFAULT_STACK
+from reservoir.names import DEFAULT_STACK
 from tests.infra.synthesis import template_app
 from tests.once import MakeOnce, make_once
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from shared.names import DEFAULT_STACK
+from reservoir.names import DEFAULT_STACK
 from tests.infra.synthesis import template_app
 
 FILE: Final = Path(__file__).parent / "template.snapshot.txt"

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from aws_cdk import App
 
-from embedded.reservoir import LEAVE_ASSETS
 from infra.app import build_app
 from infra.naming import DEPLOYMENT_CONTEXT
-from shared.names import DEFAULT_STACK
+from lab.embedded.reservoir import LEAVE_ASSETS
+from reservoir.names import DEFAULT_STACK
 
 NAME: Final = "production"  # of the deployment whose template is tested
 

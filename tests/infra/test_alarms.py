@@ -20,8 +20,8 @@ from infra.config import FUNCTIONS
 from infra.function import RETRY_BY_SCHEDULE_MIN
 from infra.iam.acknowledgements import as_reported
 from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S, TOLD_OTHERWISE
-from shared.names import DEFAULT_STACK, METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
-from shared.runtime import adapters
+from reservoir.names import DEFAULT_STACK, METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
+from reservoir.runtime import adapters
 from tests.infra.cloudwatch import MINUTE_S, Metrics, is_alarm
 from tests.infra.reading import Resources, of_type
 
@@ -31,8 +31,8 @@ THROUGH_A_QUEUE: Final = (Function.PROVISION, Function.RECORD)
 SCHEDULED: Final = {function: s.every_min for function, s in FUNCTIONS.items() if s.every_min} | {Function.PROVISION: 1}
 WRITE = """
 import sys
-from shared.adapters.dynamodb.table import understood
-from shared.runtime.observability import count, count_for_all, observed
+from reservoir.adapters.dynamodb.table import understood
+from reservoir.runtime.observability import count, count_for_all, observed
 
 
 def do(what, whose):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from shared.names import DEFAULT_STACK, Function
+from reservoir.names import DEFAULT_STACK, Function
 from tests.infra.reading import of_type
 
 # Loads each handler as AWS's runtime client does when a function starts. What all import of other people's is imported
@@ -23,15 +23,15 @@ import os, sys, traceback
 import aws_lambda_powertools, botocore, pydantic
 from awslambdaric.bootstrap import _get_handler
 
-assert "shared" not in sys.modules
+assert "reservoir" not in sys.modules
 packages = [module.__file__ for module in (aws_lambda_powertools, botocore, pydantic)]
 for handler in sys.argv[1:]:
     child = os.fork()
     if child == 0:
         try:
             assert callable(_get_handler(handler))
-            import shared
-            print("started", handler, shared.__file__, *packages, flush=True)
+            import reservoir
+            print("started", handler, reservoir.__file__, *packages, flush=True)
         except BaseException:
             print(handler, traceback.format_exc(), file=sys.stderr, flush=True)
         os._exit(0)
@@ -117,8 +117,8 @@ def started(embedded_assembly: Path, runtime_client: Path) -> Started:
 def test_the_handler_starts_from_its_asset(function: Function, started: Started) -> None:
     handler = f"functions.{function}.handler.handler"
     assert handler in started.modules, started.complaints
-    shared, *packages = started.modules[handler]
-    assert shared.is_relative_to(started.task_root)
+    product, *packages = started.modules[handler]
+    assert product.is_relative_to(started.task_root)
     assert all(package.is_relative_to(started.layer_root) for package in packages)
 
 
@@ -126,7 +126,7 @@ def test_the_code_asset_holds_the_product_and_nothing_else(embedded_assembly: Pa
     by_handler, _ = functions_of(embedded_assembly)
     (key,) = {properties["Code"]["S3Key"] for properties in by_handler.values()}
     folder = asset_folder(embedded_assembly, key)
-    assert {path.name for path in folder.iterdir()} == {"functions", "shared"}
+    assert {path.name for path in folder.iterdir()} == {"functions", "reservoir"}
     files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
     assert {path for path in files if path.suffix not in {".py", ".pyc", ".typed", ".json"}} == set()
     sources = {path for path in files if path.suffix == ".py"}

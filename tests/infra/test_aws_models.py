@@ -15,6 +15,7 @@ from botocore import xform_name
 from botocore.loaders import Loader
 from botocore.model import ServiceModel, Shape
 
+from infra.assets import bundle
 from infra.assets.aws_models import OPERATIONS, trim
 from infra.assets.bundle import ROOT
 from tests.infra.test_assets import asset_folder, functions_of
@@ -31,9 +32,9 @@ def service(data: Path, name: str) -> ServiceModel:
 
 
 def sources() -> Iterator[ast.AST]:
-    for folder in ("functions", "shared"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            yield from ast.walk(ast.parse(path.read_text()))
+    for path, text in bundle.code().items():
+        if path.suffix == ".py":
+            yield from ast.walk(ast.parse(text))
 
 
 def services_with_clients() -> set[str]:
@@ -52,7 +53,7 @@ def services_with_clients() -> set[str]:
 def words() -> set[str]:
     """Return every attribute and every text of the adapters: operations are called by name, paginators take them."""
     found: set[str] = set()
-    for path in (ROOT / "shared" / "adapters").rglob("*.py"):
+    for path in (ROOT / "shared" / "reservoir" / "adapters").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute):
                 found.add(node.attr)

@@ -9,7 +9,7 @@ import pytest
 
 from infra.assets.bundle import LAMBDA, content_hash
 from infra.assets.bytecode import BytecodeError, compile_for, compile_here
-from shared.names import DEFAULT_STACK
+from reservoir.names import DEFAULT_STACK
 from tests.infra.test_assets import asset_folder, functions_of
 
 MAGIC_OF_3_13 = (3571).to_bytes(2, "little") + b"\r\n"  # the same for all of 3.13

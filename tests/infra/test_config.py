@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from embedded.reservoir import LEAVE_ASSETS
 from infra.app import build_app
 from infra.config import FUNCTIONS
 from infra.manifests import MANIFESTS_LIMIT_BYTES, read_manifests
 from infra.naming import DEPLOYMENT_CONTEXT
-from shared import names
-from shared.deployment.settings import DeploymentSettings
-from shared.manifests.parsing.problems import ManifestError
-from shared.names import DEFAULT_STACK, Function
+from lab.embedded.reservoir import LEAVE_ASSETS
+from reservoir import names
+from reservoir.deployment.settings import DeploymentSettings
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.names import DEFAULT_STACK, Function
 from tests.infra.reading import Resources, as_list, of_type, statements
 from tests.infra.synthesis import template_app
 

@@ -11,7 +11,7 @@ from infra.app import ROOT
 from infra.config import FUNCTIONS
 from infra.naming import OLDER_INDEXES_CONTEXT
 from infra.operations.idle_cost import costs, schedules, tables
-from shared.names import Function, Queue, Table, output_name
+from reservoir.names import Function, Queue, Table, output_name
 from tests.infra.reading import Resources, as_list, of_type, statements
 
 SCHEDULED = {f: s.every_min for f, s in FUNCTIONS.items() if s.every_min} | {Function.PROVISION: 1}  # through its queue

@@ -4,7 +4,7 @@ import json
 from fnmatch import fnmatchcase
 
 from infra.app import ROOT
-from shared.names import BATCH_TAG, OWNER_TAG
+from reservoir.names import BATCH_TAG, OWNER_TAG
 from tests.infra.reading import Resources, of_type
 
 POLICY = ROOT / "examples" / "iam" / "keep-owner-tag.json"

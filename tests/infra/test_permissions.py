@@ -4,7 +4,7 @@ from pathlib import Path
 
 from infra.iam.acknowledgements import as_reported
 from infra.iam.permissions import READ, WRITE
-from shared.names import (
+from reservoir.names import (
     DEFAULT_STACK,
     IDENTITY_INDEX,
     MOVABLE_TAG,

@@ -8,9 +8,9 @@ from infra.config import FUNCTIONS
 from infra.iam.acknowledgements import as_reported
 from infra.safety import safety_environment
 from infra.scheduling import planner_environment
-from shared import names
-from shared.deployment.settings import DeploymentSettings
-from shared.names import Function, Queue, Table, output_name
+from reservoir import names
+from reservoir.deployment.settings import DeploymentSettings
+from reservoir.names import Function, Queue, Table, output_name
 from tests.infra.reading import Resources, as_list, of_type
 from tests.infra.synthesis import NAME
 

@@ -17,8 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
-from embedded.client import EmbeddedAws
-from embedded.reservoir import ROOT
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.reservoir import ROOT
 
 SECRET: Final = b"It's a Secret to Everybody"
 TOKEN: Final = "token"  # noqa: S105 - of nobody

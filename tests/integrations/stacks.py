@@ -8,10 +8,10 @@ from typing import Final
 
 import botocore
 
-from embedded.reservoir import ROOT
 from infra.naming import function_name
-from shared.names import EVENT_BUS, Function, Queue
-from tests.deployed.story.world import World
+from lab.embedded.reservoir import ROOT
+from lab.story.world import World
+from reservoir.names import EVENT_BUS, Function, Queue
 
 PACKAGES: Final = (
     *("annotated_types", "botocore", "dateutil", "jmespath", "pydantic", "pydantic_core", "six.py"),
@@ -26,7 +26,7 @@ def deployer(world: World) -> Deploy:
     """Upload the code and its packages once; return how a stack is made of them."""
     s3, functions = world.aws.client("s3"), world.aws.client("lambda")
     s3.create_bucket(Bucket="code")
-    s3.put_object(Bucket="code", Key="code.zip", Body=code("integrations", "reservoir", "shared"))
+    s3.put_object(Bucket="code", Key="code.zip", Body=code(ROOT / "integrations", ROOT / "shared" / "reservoir"))
     ours = functions.get_function_configuration(
         FunctionName=function_name(world.reservoir.outputs["ReservoirDeployment"], Function.INTAKE)
     )
@@ -68,13 +68,13 @@ def deployer(world: World) -> Deploy:
     return deploy
 
 
-def code(*folders: str) -> bytes:
-    """Return a zip of the repository's Python."""
+def code(*packages: Path) -> bytes:
+    """Return a zip of packages of the repository."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        for folder in folders:
-            for path in sorted((ROOT / folder).rglob("*.py")):
-                archive.write(path, path.relative_to(ROOT))
+        for package in packages:
+            for path in sorted(package.rglob("*.py")):
+                archive.write(path, path.relative_to(package.parent))
     return packed.getvalue()
 
 

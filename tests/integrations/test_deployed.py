@@ -11,15 +11,15 @@ from typing import Any, Final
 import pytest
 from botocore.exceptions import ClientError
 
-from demo.observer import Observed
-from embedded.reservoir import NODE_ROLE, ROOT
-from embedded.reservoir.example import EXAMPLES
 from integrations.worker_pool import Scale, WorkerPool
 from integrations.worker_pool.__main__ import depths
+from lab.demo.observer import Observed
+from lab.embedded.reservoir import NODE_ROLE, ROOT
+from lab.embedded.reservoir.example import EXAMPLES
+from lab.story.nodes import Inside, credentials_of, let_nodes_in
+from lab.story.world import World
 from reservoir.client import Client, Subscription
-from shared.names import EVENT_BUS, INSTANCE_ARN_PREFIX, Queue
-from tests.deployed.story.nodes import Inside, credentials_of, let_nodes_in
-from tests.deployed.story.world import World
+from reservoir.names import EVENT_BUS, INSTANCE_ARN_PREFIX, Queue
 from tests.integrations.github import (
     SECRET,
     TOKEN,

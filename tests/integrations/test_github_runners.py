@@ -12,14 +12,14 @@ import pytest
 from integrations.github_runners.github import GitHub, GitHubError, https
 from integrations.github_runners.handler import answer
 from integrations.github_runners.runners import Runners
+from lab.fakes.system import START
 from reservoir.client.facts import parse_fact
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import DrainReason
-from shared.manifests.event_parts import Event, NodeDetail, NodePlacement, PlacedWorkload, WorkloadRef
-from shared.manifests.events import NodeDraining, NodeLaunched, NodeTerminated, WorkloadPlaced
-from tests.fakes.system import START
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import DrainReason
+from reservoir.manifests.event_parts import Event, NodeDetail, NodePlacement, PlacedWorkload, WorkloadRef
+from reservoir.manifests.events import NodeDraining, NodeLaunched, NodeTerminated, WorkloadPlaced
+from tests.client.world import Deployment
 from tests.integrations.github import SECRET, FakeGitHub, payload, request
-from tests.reservoir.client.world import Deployment
 
 POOLS = {"gpu": {"resources": {"requests": {"cpu": "4"}}}}
 

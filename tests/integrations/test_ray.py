@@ -16,14 +16,14 @@ from typing import Final
 import pytest
 import yaml
 
-from demo.observer import Observed
-from embedded.reservoir import ROOT
-from embedded.reservoir.user_data import AGENT, agent_user_data
+from lab.demo.observer import Observed
+from lab.embedded.reservoir import ROOT
+from lab.embedded.reservoir.user_data import AGENT, agent_user_data
+from lab.story.nodes import let_nodes_in
+from lab.story.policies import one_type_pool, write_manifests
+from lab.story.world import World
 from reservoir.client import Subscription
-from shared.names import EVENT_BUS, Queue
-from tests.deployed.story.nodes import let_nodes_in
-from tests.deployed.story.policies import one_type_pool, write_manifests
-from tests.deployed.story.world import World
+from reservoir.names import EVENT_BUS, Queue
 
 RAY: Final = ROOT / ".build/ray/environment/bin"
 RUN_NODES = True

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from integrations.ray.nodes import RayNode, RayNodes
+from lab.fakes.system import START
 from reservoir.client import RejectedError
 from reservoir.client.facts import Fact
-from shared.core.model.node_claim import DrainReason
-from shared.manifests.parsing.problems import ManifestError
-from tests.fakes.system import START
-from tests.reservoir.client.test_client import draining
-from tests.reservoir.client.world import Deployment
+from reservoir.core.model.node_claim import DrainReason
+from reservoir.manifests.parsing.problems import ManifestError
+from tests.client.test_client import draining
+from tests.client.world import Deployment
 
 SPEC: dict[str, Any] = {"resources": {"requests": {"cpu": "4"}}}
 

@@ -20,14 +20,14 @@ from typing import Any, Final
 
 import pytest
 
-from embedded.reservoir import ROOT
 from integrations.slurm.daemon import Daemon
 from integrations.slurm.nodes import SlurmNodes
 from integrations.slurm.slurm import Slurm, SlurmError
+from lab.embedded.reservoir import ROOT
+from lab.story.policies import one_type_pool, write_manifests
+from lab.story.world import World
 from reservoir.client import Client, Subscription
-from shared.names import EVENT_BUS, Queue
-from tests.deployed.story.policies import one_type_pool, write_manifests
-from tests.deployed.story.world import World
+from reservoir.names import EVENT_BUS, Queue
 
 MACHINE: Final = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 

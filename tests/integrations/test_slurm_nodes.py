@@ -7,13 +7,13 @@ import pytest
 
 from integrations.slurm.nodes import SlurmNodes, UnknownPoolError
 from integrations.slurm.slurm import Slurm, SlurmError
-from shared.core.model.node_claim import ClaimState, DrainReason
-from shared.core.model.snapshot import PlacedReplicas
-from shared.manifests.events import NodeDraining
-from tests.fakes.manifests import workload_manifest
-from tests.fakes.values import node_claim
-from tests.reservoir.client.test_client import draining
-from tests.reservoir.client.world import Deployment
+from lab.fakes.manifests import workload_manifest
+from lab.fakes.values import node_claim
+from reservoir.core.model.node_claim import ClaimState, DrainReason
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.manifests.events import NodeDraining
+from tests.client.test_client import draining
+from tests.client.world import Deployment
 
 KEY = "slurm/train-1"
 

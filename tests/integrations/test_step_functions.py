@@ -9,14 +9,14 @@ import pytest
 from pydantic import ValidationError
 
 from integrations.step_functions.tasks import Tasks, WaitingTask
+from lab.fakes.values import node_claim
 from reservoir.client.facts import parse_fact
-from shared.core.model.node_claim import ClaimState
-from shared.core.model.snapshot import PlacedReplicas
-from shared.manifests.event_parts import WorkloadRef
-from shared.manifests.replica_events import ReplicaFailed
-from tests.fakes.values import node_claim
-from tests.reservoir.client.test_client import draining
-from tests.reservoir.client.world import Deployment
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.manifests.event_parts import WorkloadRef
+from reservoir.manifests.replica_events import ReplicaFailed
+from tests.client.test_client import draining
+from tests.client.world import Deployment
 
 KEY = "research/train"
 

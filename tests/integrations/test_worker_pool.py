@@ -7,10 +7,10 @@ from typing import Any
 
 import integrations.worker_pool.worker_pool
 from integrations.worker_pool import Scale, WorkerPool
-from shared.core.model.node_claim import ClaimState
-from shared.core.model.snapshot import PlacedReplicas
-from tests.fakes.values import node_claim
-from tests.reservoir.client.world import Deployment
+from lab.fakes.values import node_claim
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.model.snapshot import PlacedReplicas
+from tests.client.world import Deployment
 
 OLD: dict[str, Any] = {"resources": {"requests": {"cpu": "4"}}}
 NEW: dict[str, Any] = {"resources": {"requests": {"cpu": "8"}}}

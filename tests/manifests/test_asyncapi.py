@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 import yaml
 
-from shared.manifests.event_parts import Event
-from shared.manifests.events import EVENTS
-from shared.manifests.messages import MESSAGES
+from reservoir.manifests.event_parts import Event
+from reservoir.manifests.events import EVENTS
+from reservoir.manifests.messages import MESSAGES
 from tests.manifests.test_events import ONE_OF_EACH
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "asyncapi.yaml").read_text())

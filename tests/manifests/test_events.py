@@ -6,13 +6,20 @@ from typing import Any
 import jsonschema
 import pytest
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, DrainReason
-from shared.core.model.plan import ReasonCode
-from shared.core.safety.endings import EndingKind
-from shared.manifests.described import DrainStatus, NodeStatus, UnplacedDetail, WorkloadDescribed
-from shared.manifests.event_parts import Event, NodeDetail, NodePlacement, OfferingDetail, PlacedWorkload, WorkloadRef
-from shared.manifests.events import (
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, DrainReason
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.safety.endings import EndingKind
+from reservoir.manifests.described import DrainStatus, NodeStatus, UnplacedDetail, WorkloadDescribed
+from reservoir.manifests.event_parts import (
+    Event,
+    NodeDetail,
+    NodePlacement,
+    OfferingDetail,
+    PlacedWorkload,
+    WorkloadRef,
+)
+from reservoir.manifests.events import (
     EVENTS,
     BlockStatusDetail,
     CapacitySuspected,
@@ -39,9 +46,9 @@ from shared.manifests.events import (
     WorkloadPlaced,
     WorkloadRejected,
 )
-from shared.manifests.parsing.problems import Problem
-from shared.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
-from shared.manifests.team_events import (
+from reservoir.manifests.parsing.problems import Problem
+from reservoir.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
+from reservoir.manifests.team_events import (
     BudgetPeriod,
     QuotaShare,
     ResourceShare,

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.model.node_class import NodeClass
-from shared.core.model.node_pool import NodePool
-from shared.core.model.workload import Workload
-from shared.manifests.answers.render import to_yaml, wire_form
-from shared.manifests.crosscheck import ObjectSet, cross_check
-from shared.manifests.messages import parse_demand
-from shared.manifests.parsing.load import Document, load_documents
-from shared.manifests.parsing.problems import ManifestError, Problem, Severity
-from shared.manifests.parsing.structure import check_structure
-from shared.manifests.validate import read_document, read_files
+from reservoir.core.model.node_class import NodeClass
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.workload import Workload
+from reservoir.manifests.answers.render import to_yaml, wire_form
+from reservoir.manifests.crosscheck import ObjectSet, cross_check
+from reservoir.manifests.messages import parse_demand
+from reservoir.manifests.parsing.load import Document, load_documents
+from reservoir.manifests.parsing.problems import ManifestError, Problem, Severity
+from reservoir.manifests.parsing.structure import check_structure
+from reservoir.manifests.validate import read_document, read_files
 from tests.manifests.kinds import valid
 
 MIB = 2**20

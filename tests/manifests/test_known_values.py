@@ -2,11 +2,11 @@
 
 import pytest
 
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.manifests.crosscheck import ObjectSet, cross_check
-from shared.manifests.known_values import of_catalogue, shipped
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.manifests.crosscheck import ObjectSet, cross_check
+from reservoir.manifests.known_values import of_catalogue, shipped
 from tests.core.scheduler.world import fx_type, node_class, pool, workload
 
 

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from shared.manifests.parsing.load import load_documents
-from shared.manifests.parsing.problems import ManifestError
+from reservoir.manifests.parsing.load import load_documents
+from reservoir.manifests.parsing.problems import ManifestError
 
 TEXT = """\
 # a comment

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from shared.manifests.messages import ReleaseMessage, SubmitMessage, WithdrawMessage, parse_demand
-from shared.manifests.parsing.message import load_json
-from shared.manifests.parsing.problems import ManifestError
+from reservoir.manifests.messages import ReleaseMessage, SubmitMessage, WithdrawMessage, parse_demand
+from reservoir.manifests.parsing.message import load_json
+from reservoir.manifests.parsing.problems import ManifestError
 from tests.manifests.kinds import valid
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from shared.manifests.parsing.problems import ManifestError
-from shared.manifests.reports import LOG_TAIL_MAX, FailedReport, parse_report
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.manifests.reports import LOG_TAIL_MAX, FailedReport, parse_report
 
 FAILED: dict[str, Any] = {
     "report": "failed",

@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from shared.manifests.parsing.load import load_documents
+from reservoir.manifests.parsing.load import load_documents
 from tests.manifests.kinds import valid
 
 ROOT = Path(__file__).parents[2]

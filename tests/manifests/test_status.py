@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.model.node_class import NodeClassStatus
-from shared.manifests.answers.status import node_class_status
-from tests.fakes.system import START
-from tests.fakes.values import reservation
+from lab.fakes.system import START
+from lab.fakes.values import reservation
+from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from reservoir.core.model.node_class import NodeClassStatus
+from reservoir.manifests.answers.status import node_class_status
 
 
 def shown(*reservations: CapacityReservation) -> list[dict[str, Any]]:

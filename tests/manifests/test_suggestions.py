@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from shared.manifests.parsing import nearest
-from shared.manifests.parsing.fields import check_duration
-from shared.manifests.parsing.load import Document
-from shared.manifests.parsing.problems import Problem
-from shared.manifests.validate import read_document
+from reservoir.manifests.parsing import nearest
+from reservoir.manifests.parsing.fields import check_duration
+from reservoir.manifests.parsing.load import Document
+from reservoir.manifests.parsing.problems import Problem
+from reservoir.manifests.validate import read_document
 from tests.manifests.kinds import valid
 
 KINDS = {"pool": valid.node_pool, "class": valid.node_class, "workload": valid.workload}

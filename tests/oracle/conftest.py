@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.adapters import ministack
-from tests.adapters.dynamodb.stores import Stores, dynamodb_stores
+from lab.local import ministack
+from lab.local.stores import Stores, dynamodb_stores
 from tests.oracle import java
 
 HERE = Path(__file__).resolve().parent

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.adapters import ministack
+from lab.local import ministack
 
 JARS: Final = Path(__file__).resolve().parents[2] / ".build" / "oracle" / "jars"
 # Both live for seconds: the compiler that optimises, and collectors with threads, cost more than they bring.

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulation.aws.sqs import Queue, Sqs
-from simulation.faults import Faults
-from simulation.kernel import SECOND, Chance, Kernel
-from tests.adapters import ministack
+from lab.local import ministack
+from lab.simulation.aws.sqs import Queue, Sqs
+from lab.simulation.faults import Faults
+from lab.simulation.kernel import SECOND, Chance, Kernel
 
 pytestmark = pytest.mark.embedded
 HIDDEN_S = 60

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.capacity.ledger import is_absorbed_by
-from shared.core.capacity.unavailable_offerings import Market
-from shared.core.model.capacity_reservation import ObservedReservation
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, Lease, NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
-from shared.ports.state import ConflictError, PlannedCommit, WorkloadRecord
-from simulation.aws.tables import SimulatedState
-from simulation.faults import NO_FAULTS
-from simulation.kernel import Chance, Kernel
-from tests.adapters.dynamodb.stores import Stores, dynamodb_stores
-from tests.fakes.values import node_claim, reservation, workload_record
+from lab.fakes.values import node_claim, reservation, workload_record
+from lab.local.stores import Stores, dynamodb_stores
+from lab.simulation.aws.tables import SimulatedState
+from lab.simulation.faults import NO_FAULTS
+from lab.simulation.kernel import Chance, Kernel
+from reservoir.core.capacity.ledger import is_absorbed_by
+from reservoir.core.capacity.unavailable_offerings import Market
+from reservoir.core.model.capacity_reservation import ObservedReservation
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, Lease, NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.ports.state import ConflictError, PlannedCommit, WorkloadRecord
 
 pytestmark = pytest.mark.embedded
 

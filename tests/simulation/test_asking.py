@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from shared.core.launching.launch_outcome import LaunchError, LaunchErrorKind, LaunchOutcome
-from shared.core.launching.launch_request import LaunchConfig, LaunchOverride, LaunchRequest
-from shared.core.launching.launch_template import LaunchTemplate, ReservationTarget
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.instance import Instance
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import NodeClaim
-from shared.names import Function
-from simulation.aws.lambdas import Run
-from simulation.aws.scheduler import Schedules
-from simulation.faults import NO_FAULTS
-from simulation.invariants.asking import NothingIsAskedForTooLate, WhatWasShortRests
-from simulation.invariants.base import Violation
-from simulation.invariants.reservations import NothingTakenCountsAsFree
-from simulation.kernel import MINUTE, SECOND, START, Chance, Kernel
-from simulation.world import World
-from tests.fakes.values import node_claim, reservation
+from lab.fakes.values import node_claim, reservation
+from lab.simulation.aws.lambdas import Run
+from lab.simulation.aws.scheduler import Schedules
+from lab.simulation.faults import NO_FAULTS
+from lab.simulation.invariants.asking import NothingIsAskedForTooLate, WhatWasShortRests
+from lab.simulation.invariants.base import Violation
+from lab.simulation.invariants.reservations import NothingTakenCountsAsFree
+from lab.simulation.kernel import MINUTE, SECOND, START, Chance, Kernel
+from lab.simulation.world import World
+from reservoir.core.launching.launch_outcome import LaunchError, LaunchErrorKind, LaunchOutcome
+from reservoir.core.launching.launch_request import LaunchConfig, LaunchOverride, LaunchRequest
+from reservoir.core.launching.launch_template import LaunchTemplate, ReservationTarget
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.names import Function
 
 CLAIM: NodeClaim = node_claim("nc-1", created_at=START)
 INSTANCE = Instance(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.__main__ import code, main, pace
+from lab.simulation.__main__ import code, main, pace
 
 
 def ran(done: Path, seeds: int, steps: int = 60) -> int:

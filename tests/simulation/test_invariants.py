@@ -8,29 +8,29 @@ from typing import Any
 
 import pytest
 
-from shared.core.capacity.ledger import Balance
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.instance import Instance
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, DisruptionMark, Drain, DrainReason, NodeClaim, Operation
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.model.team import Quota, ResourceQuota, Team
-from shared.core.safety.endings import Bound, Bounds, EndingKind
-from shared.core.safety.tally import Passed, Tally
-from shared.core.scheduling_terms.resources import Resources
-from shared.names import Function
-from shared.ports.ec2 import TerminationReceipt
-from shared.ports.policy import Pause, PolicyKind
-from shared.ports.state import PlannedCommit, ReservationRecord
-from simulation.aws.lambdas import Run
-from simulation.invariants import demand, launches, lives, operations, promises, reservations, teams
-from simulation.invariants.base import Invariant, Violation
-from simulation.invariants.watcher import INVARIANTS, Watcher
-from simulation.kernel import HOUR, MINUTE, SECOND, START
-from simulation.people.users import POOL
-from simulation.play import play
-from simulation.world import World
-from tests.fakes.values import node_claim, reservation, workload_record
+from lab.fakes.values import node_claim, reservation, workload_record
+from lab.simulation.aws.lambdas import Run
+from lab.simulation.invariants import demand, launches, lives, operations, promises, reservations, teams
+from lab.simulation.invariants.base import Invariant, Violation
+from lab.simulation.invariants.watcher import INVARIANTS, Watcher
+from lab.simulation.kernel import HOUR, MINUTE, SECOND, START
+from lab.simulation.people.users import POOL
+from lab.simulation.play import play
+from lab.simulation.world import World
+from reservoir.core.capacity.ledger import Balance
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, DisruptionMark, Drain, DrainReason, NodeClaim, Operation
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.model.team import Quota, ResourceQuota, Team
+from reservoir.core.safety.endings import Bound, Bounds, EndingKind
+from reservoir.core.safety.tally import Passed, Tally
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.names import Function
+from reservoir.ports.ec2 import TerminationReceipt
+from reservoir.ports.policy import Pause, PolicyKind
+from reservoir.ports.state import PlannedCommit, ReservationRecord
 
 CLAIM: NodeClaim = node_claim("nc-1")
 REPLICAS = (PlacedReplicas("research/train", 1),)

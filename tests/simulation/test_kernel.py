@@ -2,7 +2,7 @@
 
 from greenlet import greenlet
 
-from simulation.kernel import SECOND, Chance, Kernel
+from lab.simulation.kernel import SECOND, Chance, Kernel
 
 
 def test_the_earliest_comes_first_and_of_one_instant_the_one_that_was_asked_for_first() -> None:

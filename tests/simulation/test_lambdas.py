@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from shared.names import Function
-from simulation.aws.lambdas import CLOCK_OFF_MAX, CLOCK_WRONG_MAX, Run
-from simulation.faults import NO_FAULTS, Faults
-from simulation.kernel import MINUTE, SECOND
-from simulation.play import hushed
-from simulation.world import World
+from lab.simulation.aws.lambdas import CLOCK_OFF_MAX, CLOCK_WRONG_MAX, Run
+from lab.simulation.faults import NO_FAULTS, Faults
+from lab.simulation.kernel import MINUTE, SECOND
+from lab.simulation.play import hushed
+from lab.simulation.world import World
+from reservoir.names import Function
 
 
 def world(faults: Faults = NO_FAULTS) -> World:

@@ -6,15 +6,10 @@ from functools import partial
 
 import pytest
 
-from shared.core.model.node_claim import ClaimState, Drain, DrainReason, Lease, LeaseState
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.model.team import Team
-from shared.names import Function
-from shared.names import Queue as QueueName
-from shared.ports.policy import PolicyKind
-from simulation.invariants.base import Violation
-from simulation.kernel import SECOND
-from simulation.liveness import (
+from lab.fakes.values import node_claim, workload_record
+from lab.simulation.invariants.base import Violation
+from lab.simulation.kernel import SECOND
+from lab.simulation.liveness import (
     CALLS_PER_HOUR_MAX,
     QUIET_FOR,
     SETTLED_WITHIN,
@@ -22,11 +17,16 @@ from simulation.liveness import (
     stay_quiet,
     unsettled,
 )
-from simulation.people.teams import spent_atto_usd
-from simulation.people.users import KINDS, Wanted
-from simulation.play import hushed
-from simulation.world import World
-from tests.fakes.values import node_claim, workload_record
+from lab.simulation.people.teams import spent_atto_usd
+from lab.simulation.people.users import KINDS, Wanted
+from lab.simulation.play import hushed
+from lab.simulation.world import World
+from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, Lease, LeaseState
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.model.team import Team
+from reservoir.names import Function
+from reservoir.names import Queue as QueueName
+from reservoir.ports.policy import PolicyKind
 
 LARGE_GANG = KINDS[3]
 NODE_MICRO_USD = 768_000  # an hour, of a node that holds two of it

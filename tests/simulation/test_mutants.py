@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulation.mutants import MUTANTS, ROOT, TABLE, Mutant, is_caught, table
+from lab.simulation.mutants import MUTANTS, ROOT, TABLE, Mutant, is_caught, table
 
 CAUGHT_MIN = 30  # within 200 seeds
 
@@ -15,7 +15,7 @@ def test_a_mutant_is_the_product_with_a_line_changed(mutant: Mutant) -> None:
 
 
 def test_a_line_that_is_not_there_is_refused() -> None:
-    gone = Mutant("gone", "simulation/mutants.py", "no such line" + " anywhere", "")
+    gone = Mutant("gone", "lab/simulation/mutants.py", "no such line" + " anywhere", "")
     with pytest.raises(ValueError, match="has 0 times"):
         gone.source()
 

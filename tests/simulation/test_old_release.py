@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.node_claim import NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
-from shared.names import Function
-from shared.ports.policy import Pause, PolicyKind, PolicyObject
-from simulation.kernel import Chance, Kernel
-from simulation.old_release import Upgrade, as_it_knows, behind_old
-from tests.fakes.values import node_claim, workload_record
+from lab.fakes.values import node_claim, workload_record
+from lab.simulation.kernel import Chance, Kernel
+from lab.simulation.old_release import Upgrade, as_it_knows, behind_old
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.names import Function
+from reservoir.ports.policy import Pause, PolicyKind, PolicyObject
 
 NEW_CLAIM: NodeClaim = node_claim("nc-1", finished=(PlacedReplicas("research/train", 1),), cordoned=True)
 OLD_CLAIM: NodeClaim = replace(NEW_CLAIM, finished=(), cordoned=False)

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.instance import Instance
-from shared.core.model.node_claim import ClaimState, NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
-from shared.manifests.answers.operations import parse_request
-from shared.manifests.reports import parse_report
-from shared.ports.errors import AccessDeniedError
-from simulation.kernel import HOUR, START, Chance, Kernel
-from simulation.people.agents import Agents
-from simulation.people.operators import ARN, Identities, Operators
-from tests.fakes.values import node_claim
+from lab.fakes.values import node_claim
+from lab.simulation.kernel import HOUR, START, Chance, Kernel
+from lab.simulation.people.agents import Agents
+from lab.simulation.people.operators import ARN, Identities, Operators
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.manifests.answers.operations import parse_request
+from reservoir.manifests.reports import parse_report
+from reservoir.ports.errors import AccessDeniedError
 
 RUNNING: NodeClaim = node_claim(
     "nc-1", state=ClaimState.RUNNING, instance_id="i-1", placements=(PlacedReplicas("research/train", 2),)

@@ -1,10 +1,10 @@
 """The report of fault points adds up what seeds met."""
 
-from shared.names import Function
-from simulation.aws.lambdas import Aim
-from simulation.mutants import ROOT
-from simulation.play import Verdict, play
-from simulation.reports.points import WHY_NEVER, possible, summed, table, targets
+from lab.simulation.aws.lambdas import Aim
+from lab.simulation.mutants import ROOT
+from lab.simulation.play import Verdict, play
+from lab.simulation.reports.points import WHY_NEVER, possible, summed, table, targets
+from reservoir.names import Function
 
 VERDICTS = (
     Verdict(1, 0, points={("launch", "ec2.launch"): (3, 1, 0), ("expire", "ec2.get_many"): (5, 0, 0)}),
@@ -56,7 +56,7 @@ def test_calls_that_nothing_made_are_named() -> None:
 
 
 def test_of_each_call_that_the_report_on_file_has_as_never_made_it_says_why() -> None:
-    lines = (ROOT / "simulation" / "POINTS.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "lab" / "simulation" / "POINTS.md").read_text(encoding="utf-8").splitlines()
     never = [line for line in lines if line.startswith("* `")]
     assert never
     assert [line for line in never if line.endswith("nobody knows why")] == []

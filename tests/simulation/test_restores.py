@@ -5,16 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.instance import Instance
-from shared.core.model.node_claim import ClaimState, Drain, DrainReason
-from shared.names import Queue as QueueName
-from simulation.faults import NO_FAULTS
-from simulation.invariants.base import Violation
-from simulation.invariants.promises import UnknownTablesEndNothing
-from simulation.kernel import MINUTE, START
-from simulation.world import World
-from tests.fakes.stores.safety import ROLES
-from tests.fakes.values import node_claim
+from lab.fakes.stores.safety import ROLES
+from lab.fakes.values import node_claim
+from lab.simulation.faults import NO_FAULTS
+from lab.simulation.invariants.base import Violation
+from lab.simulation.invariants.promises import UnknownTablesEndNothing
+from lab.simulation.kernel import MINUTE, START
+from lab.simulation.world import World
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason
+from reservoir.names import Queue as QueueName
 
 
 def restored() -> World:

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from simulation.aws.lambdas import Aim
-from simulation.mutants import ROOT
-from simulation.play import STEPS, play
+from lab.simulation.aws.lambdas import Aim
+from lab.simulation.mutants import ROOT
+from lab.simulation.play import STEPS, play
 
 SEEDS = 300
 # One test plays several, so that the processes of a run share them evenly.

@@ -1,10 +1,10 @@
 """A failing seed is made short, replayed exactly, and drawn."""
 
-from shared.names import Function
-from simulation.aws.lambdas import Aim, Run
-from simulation.invariants.base import Invariant
-from simulation.play import drawn, play
-from simulation.reports.shrink import explained, shrunk
+from lab.simulation.aws.lambdas import Aim, Run
+from lab.simulation.invariants.base import Invariant
+from lab.simulation.play import drawn, play
+from lab.simulation.reports.shrink import explained, shrunk
+from reservoir.names import Function
 
 STEPS = 400
 

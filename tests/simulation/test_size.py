@@ -2,11 +2,11 @@
 
 import pytest
 
-from shared.names import Function
-from simulation.aws.lambdas import Run
-from simulation.size.__main__ import played, told
-from simulation.size.fleet import COARSENESS, Size
-from simulation.size.meter import Meter, _weight
+from lab.simulation.aws.lambdas import Run
+from lab.simulation.size.__main__ import played, told
+from lab.simulation.size.fleet import COARSENESS, Size
+from lab.simulation.size.meter import Meter, _weight
+from reservoir.names import Function
 
 SIZE = Size(nodes=40, reservations=4, days=1, replicas=5)
 

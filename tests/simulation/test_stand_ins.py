@@ -5,19 +5,19 @@ from datetime import timedelta
 
 import pytest
 
-from shared.adapters.scheduler_timers import SchedulerDrainTimers
-from shared.core.launching.launch_request import LaunchConfig, LaunchOverride, LaunchRequest
-from shared.core.launching.launch_template import LaunchTemplate
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.instance import Instance
-from shared.core.model.instance_type import CapacityType
-from simulation.aws.ec2 import SimulatedEc2
-from simulation.aws.scheduler import Scheduler
-from simulation.aws.sqs import Queue, Sqs
-from simulation.aws.tables import LAG_MAX, SimulatedState
-from simulation.faults import NO_FAULTS, Faults
-from simulation.kernel import HOUR, MINUTE, SECOND, START, Chance, Kernel
-from tests.fakes.values import node_claim, reservation
+from lab.fakes.values import node_claim, reservation
+from lab.simulation.aws.ec2 import SimulatedEc2
+from lab.simulation.aws.scheduler import Scheduler
+from lab.simulation.aws.sqs import Queue, Sqs
+from lab.simulation.aws.tables import LAG_MAX, SimulatedState
+from lab.simulation.faults import NO_FAULTS, Faults
+from lab.simulation.kernel import HOUR, MINUTE, SECOND, START, Chance, Kernel
+from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
+from reservoir.core.launching.launch_request import LaunchConfig, LaunchOverride, LaunchRequest
+from reservoir.core.launching.launch_template import LaunchTemplate
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.instance_type import CapacityType
 
 
 class Account:

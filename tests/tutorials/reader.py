@@ -18,9 +18,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from embedded.reservoir import ROOT
-from shared.names import Function
-from tests.deployed.story.world import World
+from lab.embedded.reservoir import ROOT
+from lab.story.world import World
+from reservoir.names import Function
 
 # Commands that only read: what they show may take some schedules to come about.
 _READING: Final = (*(f"reservoir {word}" for word in ("get", "explain", "events", "plan", "replay")), "aws ")

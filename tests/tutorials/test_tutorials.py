@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from embedded.reservoir import ROOT
-from tests.deployed.story.world import World
+from lab.embedded.reservoir import ROOT
+from lab.story.world import World
 from tests.tutorials.reader import Reader, Typed, commands_of, missing_of
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -11,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from tests.adapters import ministack
+from lab.local import ministack
 from tests.once import MakeOnce, make_once
 from tests.test_tidy import ROOT
 
 __all__ = ["make_once"]
 
 STEP = Path(__file__).parent / "step.py"
+OLD_NAMES = Path(__file__).parent / "old_names.py"
 # What a release is synthesised from, and its tests.
 PARTS = ("app.py", "cdk.json", "functions", "infra", "package-lock.json", "requirements", "shared", "tests")
 PREVIOUS = (Path(__file__).parent / "PREVIOUS_RELEASE").read_text().strip()
@@ -63,10 +65,12 @@ class ReleaseProcess:
     """A process in which one release's code does what it is asked to."""
 
     def __init__(self, code: Path, endpoint: str) -> None:
+        is_old = not (code / "shared" / "reservoir").is_dir()
+        scripts = [str(OLD_NAMES), str(STEP)] if is_old else [str(STEP)]
         self._process = subprocess.Popen(  # noqa: S603 - our own code, of two ages
-            [sys.executable, "-B", str(STEP), endpoint],
+            [sys.executable, "-B", *scripts, endpoint],
             cwd=code,
-            env={"PYTHONPATH": str(code), "PATH": ""},
+            env={"PYTHONPATH": os.pathsep.join([str(code / "shared"), str(code)]), "PATH": ""},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

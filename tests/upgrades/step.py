@@ -12,21 +12,21 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
-from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
-from shared.core.capacity.boot_failure import BootFailures
-from shared.core.capacity.ledger import COUNT_LAG
-from shared.core.capacity.shortage import Shortage
-from shared.core.launching.launch_outcome import LaunchAttempt
-from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.node_claim import ClaimState, NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
-from shared.ports.policy import PolicyStatus
-from shared.ports.state import PlannedCommit, WorkloadRecord
-from tests.adapters import ministack
-from tests.fakes.system import START, ManualClock
-from tests.fakes.values import node_claim, reservation, workload_record
+from lab.fakes.system import START, ManualClock
+from lab.fakes.values import node_claim, reservation, workload_record
+from lab.local import ministack
+from reservoir.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from reservoir.adapters.dynamodb.reservations import DynamoDbReservationStore
+from reservoir.adapters.dynamodb.workloads import DynamoDbWorkloadStore
+from reservoir.core.capacity.boot_failure import BootFailures
+from reservoir.core.capacity.ledger import COUNT_LAG
+from reservoir.core.capacity.shortage import Shortage
+from reservoir.core.launching.launch_outcome import LaunchAttempt
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.ports.policy import PolicyStatus
+from reservoir.ports.state import PlannedCommit, WorkloadRecord
 
 KEY = "research/train"
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
-from shared.ports.state import UnreadableRowsError
-from tests.adapters import ministack
-from tests.adapters.dynamodb.stores import INDEXES, LISTING
-from tests.fakes.system import ManualClock
+from lab.fakes.system import ManualClock
+from lab.local import ministack
+from lab.local.stores import INDEXES, LISTING
+from reservoir.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from reservoir.adapters.dynamodb.workloads import DynamoDbWorkloadStore
+from reservoir.ports.state import UnreadableRowsError
 from tests.upgrades.conftest import ReleaseProcess
 
 pytestmark = pytest.mark.embedded

@@ -7,25 +7,25 @@ from typing import Any, Final
 
 import pytest
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, NodeClaim
-from shared.core.model.plan import ReasonCode, UnplacedReplicas
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.model.team import Ceiling, Team
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
-from shared.manifests.event_parts import Event
-from shared.manifests.team_events import TeamOverBudget, TeamShareTold
-from shared.usecases.accounting.keep_accounts import KeepAccounts
-from shared.usecases.accounting.monthly_budgets import MonthlyBudgets
-from shared.usecases.accounting.tell_teams import TellTeams
-from tests.fakes.manifests import team_manifest
-from tests.fakes.stores.accounts import MemoryAccounts
-from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.fakes.stores.state import MemoryState
-from tests.fakes.system import START, ManualClock
-from tests.fakes.values import node_claim, workload_record
-from tests.usecases.worlds.policies import applier
+from lab.fakes.manifests import team_manifest
+from lab.fakes.stores.accounts import MemoryAccounts
+from lab.fakes.stores.policy_store import MemoryPolicyStore
+from lab.fakes.stores.state import MemoryState
+from lab.fakes.system import START, ManualClock
+from lab.fakes.values import node_claim, workload_record
+from lab.worlds.policies import applier
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.plan import ReasonCode, UnplacedReplicas
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.model.team import Ceiling, Team
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
+from reservoir.manifests.event_parts import Event
+from reservoir.manifests.team_events import TeamOverBudget, TeamShareTold
+from reservoir.usecases.accounting.keep_accounts import KeepAccounts
+from reservoir.usecases.accounting.monthly_budgets import MonthlyBudgets
+from reservoir.usecases.accounting.tell_teams import TellTeams
 
 HOUR: Final = timedelta(hours=1)
 USD: Final = 10**6  # micro-USD

@@ -5,24 +5,24 @@ from typing import Any
 
 from hypothesis import given
 
-from shared.core.model.workload import Workload
-from shared.core.serialisation.json_codec import dumps, loads
-from shared.manifests.answers.render import to_yaml
-from shared.manifests.messages import DescribeMessage, parse_demand
-from shared.manifests.parsing.problems import ManifestError
-from shared.ports.state import ConflictError
-from shared.usecases.demand.authorise_demand import DemandRules
-from shared.usecases.policy.apply_policy import ApplyPolicy
-from shared.usecases.policy.resolve_principals import ResolvePrincipals
-from shared.usecases.policy.show_policy import ShowPolicy
-from tests.fakes.principals import MemoryPrincipals
-from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.fakes.stores.state import MemoryState
-from tests.fakes.system import ManualClock
+from lab.fakes.principals import MemoryPrincipals
+from lab.fakes.stores.policy_store import MemoryPolicyStore
+from lab.fakes.stores.state import MemoryState
+from lab.fakes.system import ManualClock
+from lab.worlds.policies import Bus
+from reservoir.core.model.workload import Workload
+from reservoir.core.serialisation.json_codec import dumps, loads
+from reservoir.manifests.answers.render import to_yaml
+from reservoir.manifests.messages import DescribeMessage, parse_demand
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.ports.state import ConflictError
+from reservoir.usecases.demand.authorise_demand import DemandRules
+from reservoir.usecases.policy.apply_policy import ApplyPolicy
+from reservoir.usecases.policy.resolve_principals import ResolvePrincipals
+from reservoir.usecases.policy.show_policy import ShowPolicy
 from tests.manifests.kinds import valid
 from tests.manifests.test_fuzz import mutated
 from tests.usecases.demand.test_intake import World
-from tests.usecases.worlds.policies import Bus
 
 RULES = DemandRules(frozenset({"pool"}))
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.node_claim import ClaimState, Drain, DrainReason
-from shared.core.model.plan import ReasonCode, UnplacedReplicas
-from shared.core.model.snapshot import PlacedReplicas
-from shared.manifests.messages import DescribeMessage, parse_demand
-from shared.ports.safety import UnreadableRowError
-from shared.usecases.demand import describe
-from shared.usecases.demand.describe import Describe
-from tests.fakes.messaging import MemoryBus
-from tests.fakes.stores.state import MemoryState
-from tests.fakes.system import START, ManualClock
-from tests.fakes.values import node_claim, workload_record
+from lab.fakes.messaging import MemoryBus
+from lab.fakes.stores.state import MemoryState
+from lab.fakes.system import START, ManualClock
+from lab.fakes.values import node_claim, workload_record
+from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason
+from reservoir.core.model.plan import ReasonCode, UnplacedReplicas
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.manifests.messages import DescribeMessage, parse_demand
+from reservoir.ports.safety import UnreadableRowError
+from reservoir.usecases.demand import describe
+from reservoir.usecases.demand.describe import Describe
 
 KEY = "research/train"
 

@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.safety.endings import EndingKind
-from tests.fakes.stores.safety import ROLES
-from tests.strategies import dear
-from tests.test_tidy import ROOT
-from tests.usecases.worlds.disrupt_world import DisruptWorld
-from tests.usecases.worlds.mishaps import (
+from lab.fakes.stores.safety import ROLES
+from lab.worlds.disrupt_world import DisruptWorld
+from lab.worlds.mishaps import (
     NO_BOUNDS,
     NODES,
     NOTICED,
@@ -27,6 +24,9 @@ from tests.usecases.worlds.mishaps import (
     befallen,
     history,
 )
+from reservoir.core.safety.endings import EndingKind
+from tests.strategies import dear
+from tests.test_tidy import ROOT
 
 WHOLE = dict.fromkeys(TABLES, Mishap.NOTHING)
 NOBODY: set[str] = set()
@@ -107,7 +107,7 @@ def test_every_function_that_can_end_something_takes_part() -> None:
     """Whichever reaches the drain protocol, EC2's terminations or the stores of policy, by what it is wired with."""
     ending = {
         path.stem
-        for path in (ROOT / "shared/runtime/composition").glob("*.py")
+        for path in (ROOT / "shared/reservoir/runtime/composition").glob("*.py")
         if re.search(r"(terminator=|draining_from\(|node_life_from\()", path.read_text(encoding="utf-8"))
     }
     assert ending >= ASKED

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from shared.core.launching.launch_outcome import LaunchErrorKind
-from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
-from shared.core.model.node_class import NodeClass
-from shared.core.model.policy import MinValuesPolicy, SchedulingPolicy
-from shared.core.model.workload import Gang
-from shared.core.safety.endings import EndingKind
-from shared.core.safety.tally import Tally
-from shared.ports.errors import RefusedError
-from shared.ports.policy import PolicyKind
-from shared.ports.state import ConflictError
-from shared.usecases.claims.claim_moves import save_claim
-from shared.usecases.launching.launch import LaunchResult
-from shared.usecases.policy.stored_policy import StoredPolicy
-from tests.fakes.stores.safety import MemoryTallies
-from tests.usecases.worlds.disrupt_world import DisruptWorld
-from tests.usecases.worlds.launch_world import World, on_demand, reserved
+from lab.fakes.stores.safety import MemoryTallies
+from lab.worlds.disrupt_world import DisruptWorld
+from lab.worlds.launch_world import World, on_demand, reserved
+from reservoir.core.launching.launch_outcome import LaunchErrorKind
+from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from reservoir.core.model.node_class import NodeClass
+from reservoir.core.model.policy import MinValuesPolicy, SchedulingPolicy
+from reservoir.core.model.workload import Gang
+from reservoir.core.safety.endings import EndingKind
+from reservoir.core.safety.tally import Tally
+from reservoir.ports.errors import RefusedError
+from reservoir.ports.policy import PolicyKind
+from reservoir.ports.state import ConflictError
+from reservoir.usecases.claims.claim_moves import save_claim
+from reservoir.usecases.launching.launch import LaunchResult
+from reservoir.usecases.policy.stored_policy import StoredPolicy
 
 BEST_EFFORT = SchedulingPolicy(min_values_policy=MinValuesPolicy.BEST_EFFORT)
 

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.safety.endings import Bound, Bounds, EndingKind
-from shared.manifests.answers.operations import OperationRequest, OperationResult, Verb
-from shared.ports.errors import TransientError
-from shared.ports.policy import Pause, PolicyKind
-from shared.ports.state import ConflictError, PlannedCommit, WorkloadRecord
-from shared.ports.system import Sender
-from shared.runtime.composition.operate import operate_from
-from shared.usecases.demand.intake import submitted
-from tests.fakes.effects import Effects, Killed, mishaps
-from tests.fakes.manifests import team_manifest
-from tests.fakes.system import START
-from tests.fakes.values import workload
+from lab.fakes.effects import Effects, Killed, mishaps
+from lab.fakes.manifests import team_manifest
+from lab.fakes.system import START
+from lab.fakes.values import workload
+from lab.worlds.disrupt_world import DisruptWorld
+from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.safety.endings import Bound, Bounds, EndingKind
+from reservoir.manifests.answers.operations import OperationRequest, OperationResult, Verb
+from reservoir.ports.errors import TransientError
+from reservoir.ports.policy import Pause, PolicyKind
+from reservoir.ports.state import ConflictError, PlannedCommit, WorkloadRecord
+from reservoir.ports.system import Sender
+from reservoir.runtime.composition.operate import operate_from
+from reservoir.usecases.demand.intake import submitted
 from tests.strategies import dear
-from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 ADA = "arn:aws:iam::123456789012:user/ada"
 SENDER = Sender(ADA, "AIDAADA")

@@ -4,21 +4,21 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from shared.core.capacity.ledger import Balance
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.sharing.accounts import AccountLine, Amount, MeterReading
-from shared.ports.policy import PolicyKind
-from shared.ports.state import ReservationRecord
-from shared.usecases.policy.show_policy import ShowPolicy
-from tests.fakes.manifests import team_manifest
-from tests.fakes.stores.accounts import MemoryAccounts
-from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.fakes.stores.state import MemoryState
-from tests.fakes.system import START, ManualClock
-from tests.fakes.values import node_claim, reservation, workload_record
-from tests.usecases.worlds.policies import applier
+from lab.fakes.manifests import team_manifest
+from lab.fakes.stores.accounts import MemoryAccounts
+from lab.fakes.stores.policy_store import MemoryPolicyStore
+from lab.fakes.stores.state import MemoryState
+from lab.fakes.system import START, ManualClock
+from lab.fakes.values import node_claim, reservation, workload_record
+from lab.worlds.policies import applier
+from reservoir.core.capacity.ledger import Balance
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.sharing.accounts import AccountLine, Amount, MeterReading
+from reservoir.ports.policy import PolicyKind
+from reservoir.ports.state import ReservationRecord
+from reservoir.usecases.policy.show_policy import ShowPolicy
 
 
 def team(name: str, nominal: int) -> dict[str, Any]:

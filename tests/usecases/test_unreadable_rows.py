@@ -9,16 +9,16 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
-from shared.core.node_life.notice import Notice, NoticeKind
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.ports.policy import PolicyKind
-from shared.usecases.launching.launch import LaunchResult
-from tests.fakes.values import reservation
-from tests.usecases.worlds.disrupt_world import TYPES, DisruptWorld
-from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
-from tests.usecases.worlds.mishaps import FleetWorld
+from lab.fakes.values import reservation
+from lab.worlds.disrupt_world import TYPES, DisruptWorld
+from lab.worlds.launch_world import World, on_demand, reserved, spot
+from lab.worlds.mishaps import FleetWorld
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from reservoir.core.node_life.notice import Notice, NoticeKind
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.ports.policy import PolicyKind
+from reservoir.usecases.launching.launch import LaunchResult
 
 POOL, OTHER_POOL = (PolicyKind.NODE_POOL, "gpu"), (PolicyKind.NODE_POOL, "other")
 CLASS = (PolicyKind.NODE_CLASS, "default")

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb.accounts import DynamoDbAccounts
-from shared.core.model.instance_type import CapacityType
-from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
-from shared.ports.accounts import AccountStore
-from shared.ports.state import ConflictError, UnreadableRowsError
-from tests.adapters import ministack
-from tests.fakes.stores.accounts import MemoryAccounts
-from tests.fakes.system import START, ManualClock
+from lab.fakes.stores.accounts import MemoryAccounts
+from lab.fakes.system import START, ManualClock
+from lab.local import ministack
+from reservoir.adapters.dynamodb.accounts import DynamoDbAccounts
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
+from reservoir.ports.accounts import AccountStore
+from reservoir.ports.state import ConflictError, UnreadableRowsError
 
 _names = itertools.count()
 BOUGHT = CapacityType.ON_DEMAND

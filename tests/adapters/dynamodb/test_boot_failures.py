@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb.boot_failures import DynamoDbBootFailures
-from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
-from shared.core.capacity.boot_failure import BootFailures, forgotten_at
-from shared.names import LISTING_INDEX, LISTING_KEY
-from shared.ports.capacity_blocks import BootFailureStore
-from tests.adapters import ministack
-from tests.fakes.stores.capacity_blocks import MemoryBootFailures
-from tests.fakes.system import START, ManualClock
-from tests.fakes.values import reservation
+from lab.fakes.stores.capacity_blocks import MemoryBootFailures
+from lab.fakes.system import START, ManualClock
+from lab.fakes.values import reservation
+from lab.local import ministack
+from reservoir.adapters.dynamodb.boot_failures import DynamoDbBootFailures
+from reservoir.adapters.dynamodb.reservations import DynamoDbReservationStore
+from reservoir.core.capacity.boot_failure import BootFailures, forgotten_at
+from reservoir.names import LISTING_INDEX, LISTING_KEY
+from reservoir.ports.capacity_blocks import BootFailureStore
 
 ONCE = BootFailures(1, ("nc-1",), START, START)
 TWICE = BootFailures(2, ("nc-2", "nc-3"), START, START + timedelta(hours=1))

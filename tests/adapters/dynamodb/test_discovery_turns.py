@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
-from shared.core.capacity.discovery_turn import DiscoveryTurn
-from shared.names import LISTING_INDEX, LISTING_KEY
-from shared.ports.discovery_turns import DiscoveryTurnStore, StoredTurn
-from shared.ports.state import ConflictError, UnreadableRowsError
-from tests.adapters import ministack
-from tests.fakes.stores.discovery_turns import MemoryDiscoveryTurns
-from tests.fakes.system import START, ManualClock
+from lab.fakes.stores.discovery_turns import MemoryDiscoveryTurns
+from lab.fakes.system import START, ManualClock
+from lab.local import ministack
+from reservoir.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
+from reservoir.core.capacity.discovery_turn import DiscoveryTurn
+from reservoir.names import LISTING_INDEX, LISTING_KEY
+from reservoir.ports.discovery_turns import DiscoveryTurnStore, StoredTurn
+from reservoir.ports.state import ConflictError, UnreadableRowsError
 
 _names = itertools.count()
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb.history import DynamoDbHistory
-from shared.core.history.past_event import PastEvent
-from shared.core.history.sample import Sample
-from shared.ports.errors import ThrottledError
-from shared.ports.history import HistoryStore
-from tests.adapters import ministack
-from tests.fakes.stores.history import MemoryHistory
-from tests.fakes.system import START, ManualClock
+from lab.fakes.stores.history import MemoryHistory
+from lab.fakes.system import START, ManualClock
+from lab.local import ministack
+from reservoir.adapters.dynamodb.history import DynamoDbHistory
+from reservoir.core.history.past_event import PastEvent
+from reservoir.core.history.sample import Sample
+from reservoir.ports.errors import ThrottledError
+from reservoir.ports.history import HistoryStore
 
 _names = itertools.count()
 FOREVER = START + timedelta(days=1)

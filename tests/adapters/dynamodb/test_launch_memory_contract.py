@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
-from shared.core.capacity.shortage import PROBE_TIME, Shortage
-from shared.core.capacity.unavailable_offerings import NodeClassKey, SubnetKey
-from shared.core.launching.launch_outcome import (
+from lab.fakes.stores.launches import MemoryLaunchAttempts, MemoryShortageHistory
+from lab.fakes.system import START, ManualClock
+from lab.local import ministack
+from lab.worlds.launch_world import World, on_demand, reserved
+from reservoir.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
+from reservoir.core.capacity.shortage import PROBE_TIME, Shortage
+from reservoir.core.capacity.unavailable_offerings import NodeClassKey, SubnetKey
+from reservoir.core.launching.launch_outcome import (
     LaunchAttempt,
     LaunchedInstance,
     LaunchError,
     LaunchErrorKind,
     LaunchOutcome,
 )
-from shared.core.launching.launch_request import FLEET_COUNT_MAX, build_launch_request, client_token
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.plan import OfferingKey
-from shared.core.serialisation.json_codec import dumps
-from shared.names import LISTING_INDEX, LISTING_KEY
-from shared.ports.launches import LaunchAttemptStore, ShortageHistory
-from tests.adapters import ministack
-from tests.fakes.stores.launches import MemoryLaunchAttempts, MemoryShortageHistory
-from tests.fakes.system import START, ManualClock
-from tests.usecases.worlds.launch_world import World, on_demand, reserved
+from reservoir.core.launching.launch_request import FLEET_COUNT_MAX, build_launch_request, client_token
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.serialisation.json_codec import dumps
+from reservoir.names import LISTING_INDEX, LISTING_KEY
+from reservoir.ports.launches import LaunchAttemptStore, ShortageHistory
 
 _names = itertools.count()
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.planners.ec2 import Chaos, SimulatedClock
-from bench.planners.threads import FastClock, ThreadedLedger
-from bench.planners.world import LedgerWorld
-from tests.adapters.dynamodb.stores import dynamodb_stores
-from tests.fakes.stores.state import MemoryState
+from lab.bench.planners.ec2 import Chaos, SimulatedClock
+from lab.bench.planners.threads import FastClock, ThreadedLedger
+from lab.bench.planners.world import LedgerWorld
+from lab.fakes.stores.state import MemoryState
+from lab.local.stores import dynamodb_stores
 
 
 def world(seed: int, planners: int, totals: tuple[int, ...], chaos: Chaos) -> LedgerWorld:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from shared import names
-from shared.core.model.node_claim import ClaimState
-from shared.core.model.snapshot import PlacedReplicas
-from shared.names import Table
-from shared.ports.state import PlannedCommit
-from tests.adapters.dynamodb.stores import Stores, dynamodb_stores
-from tests.fakes.system import START
-from tests.fakes.values import node_claim, reservation, workload_record
+from lab.fakes.system import START
+from lab.fakes.values import node_claim, reservation, workload_record
+from lab.local.stores import Stores, dynamodb_stores
+from reservoir import names
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.names import Table
+from reservoir.ports.state import PlannedCommit
 
 pytestmark = pytest.mark.embedded
 

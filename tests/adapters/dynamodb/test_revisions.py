@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
-from shared.core.model.node_claim import ClaimState, NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.sharing.planning_groups import PlanningTurn, planning_turn_row
-from shared.ports.errors import RefusedError
-from shared.ports.state import TURN_ROW, PlannedCommit, UnreadableRowsError
-from tests.adapters import ministack
-from tests.adapters.dynamodb.stores import LISTING, Stores, dynamodb_stores
-from tests.fakes.system import START
-from tests.fakes.values import node_claim, reservation, workload_record
+from lab.fakes.system import START
+from lab.fakes.values import node_claim, reservation, workload_record
+from lab.local import ministack
+from lab.local.stores import LISTING, Stores, dynamodb_stores
+from reservoir.adapters.dynamodb.workloads import DynamoDbWorkloadStore
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.sharing.planning_groups import PlanningTurn, planning_turn_row
+from reservoir.ports.errors import RefusedError
+from reservoir.ports.state import TURN_ROW, PlannedCommit, UnreadableRowsError
 
 pytestmark = pytest.mark.embedded
 

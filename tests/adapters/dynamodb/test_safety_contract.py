@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb.table import CURRENT_FORM, DATA, FORM
-from shared.adapters.safety.table_marks import DynamoDbTableMarks
-from shared.adapters.safety.tallies import DynamoDbTallies
-from shared.core.safety.endings import EndingKind
-from shared.core.safety.table_mark import next_mark, recognise
-from shared.core.safety.tally import Passed, Tally
-from shared.names import KEY, LISTING_INDEX, LISTING_KEY, MARK_ROW
-from shared.ports.safety import TableMarkStore, TallyStore, UnreadableRowError
-from shared.ports.state import ConflictError
-from tests.adapters import ministack
-from tests.fakes.stores.safety import ROLES, MemoryTableMarks, MemoryTallies
-from tests.fakes.system import START, ManualClock
+from lab.fakes.stores.safety import ROLES, MemoryTableMarks, MemoryTallies
+from lab.fakes.system import START, ManualClock
+from lab.local import ministack
+from reservoir.adapters.dynamodb.table import CURRENT_FORM, DATA, FORM
+from reservoir.adapters.safety.table_marks import DynamoDbTableMarks
+from reservoir.adapters.safety.tallies import DynamoDbTallies
+from reservoir.core.safety.endings import EndingKind
+from reservoir.core.safety.table_mark import next_mark, recognise
+from reservoir.core.safety.tally import Passed, Tally
+from reservoir.names import KEY, LISTING_INDEX, LISTING_KEY, MARK_ROW
+from reservoir.ports.safety import TableMarkStore, TallyStore, UnreadableRowError
+from reservoir.ports.state import ConflictError
 
 _names = itertools.count()
 ON_DYNAMODB = pytest.param("dynamodb", marks=pytest.mark.embedded)

@@ -5,24 +5,24 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.capacity.ledger import COUNT_LAG, Balance
-from shared.core.capacity.unavailable_offerings import Market, SubnetKey, Unavailable
-from shared.core.model.instance_type import CapacityType, InstanceType
-from shared.core.model.node_claim import ClaimState, Lease, LeaseState, NodeClaim
-from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.sharing.planning_groups import PlanningTurn, planning_turn_row
-from shared.ports.state import (
+from lab.fakes import values
+from lab.fakes.system import START
+from lab.fakes.values import ZONE, ZONE_ID, node_claim, reservation, workload_record
+from lab.local.stores import Stores
+from reservoir.core.capacity.ledger import COUNT_LAG, Balance
+from reservoir.core.capacity.unavailable_offerings import Market, SubnetKey, Unavailable
+from reservoir.core.model.instance_type import CapacityType, InstanceType
+from reservoir.core.model.node_claim import ClaimState, Lease, LeaseState, NodeClaim
+from reservoir.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.sharing.planning_groups import PlanningTurn, planning_turn_row
+from reservoir.ports.state import (
     TURN_ROW,
     ConflictError,
     PlannedCommit,
     ReservationRecord,
     WorkloadRecord,
 )
-from tests.adapters.dynamodb.stores import Stores
-from tests.fakes import values
-from tests.fakes.system import START
-from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation, workload_record
 
 NOW = START
 

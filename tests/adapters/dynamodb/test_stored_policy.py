@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb.decisions import StoredDecisions
-from shared.adapters.dynamodb.policy import DynamoDbPolicyStore
-from shared.core.model.decision_summary import DecisionSummary
-from shared.core.model.node_claim import Operation
-from shared.core.model.node_class import NodeClassStatus
-from shared.ports.history import Decision
-from shared.ports.policy import DeletePolicy, Pause, PolicyKind, PolicyStatus, PolicyStore, PutPolicy
-from shared.ports.state import ConflictError, UnreadableRowsError
-from tests.adapters import ministack
-from tests.adapters.dynamodb.stores import LISTING
-from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.fakes.system import START, ManualClock
+from lab.fakes.stores.policy_store import MemoryPolicyStore
+from lab.fakes.system import START, ManualClock
+from lab.local import ministack
+from lab.local.stores import LISTING
+from reservoir.adapters.dynamodb.decisions import StoredDecisions
+from reservoir.adapters.dynamodb.policy import DynamoDbPolicyStore
+from reservoir.core.model.decision_summary import DecisionSummary
+from reservoir.core.model.node_claim import Operation
+from reservoir.core.model.node_class import NodeClassStatus
+from reservoir.ports.history import Decision
+from reservoir.ports.policy import DeletePolicy, Pause, PolicyKind, PolicyStatus, PolicyStore, PutPolicy
+from reservoir.ports.state import ConflictError, UnreadableRowsError
 
 _numbers = itertools.count()
 

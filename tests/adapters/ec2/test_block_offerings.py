@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from shared.adapters.ec2.capacity_blocks import Ec2CapacityBlocks
-from shared.ports.errors import AwsError
-from tests.embedded.ec2.support import START, Cloud
+from lab.worlds.cloud import START, Cloud
+from reservoir.adapters.ec2.capacity_blocks import Ec2CapacityBlocks
+from reservoir.ports.errors import AwsError
 
 
 def test_blocks_on_sale_are_read_with_their_price() -> None:

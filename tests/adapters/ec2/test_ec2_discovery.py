@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from shared.adapters.ec2.instance_types import Ec2InstanceTypeReader
-from shared.adapters.ec2.instance_types import parse as parse_type
-from shared.adapters.ec2.network import Ec2LaunchEnvironment, newest_by_architecture
-from shared.adapters.ec2.reservations import Ec2ReservationReader, parse
-from shared.adapters.pricing import AwsPriceReader, micro_usd, parse_product
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.node_class import MachineImage, SelectorTerm
-from shared.core.scheduling_terms.efa import EfaCard
-from shared.ports.errors import ThrottledError
-from tests.embedded.ec2.support import Cloud
-from tests.fakes.system import ManualClock
+from lab.fakes.system import ManualClock
+from lab.worlds.cloud import Cloud
+from reservoir.adapters.ec2.instance_types import Ec2InstanceTypeReader
+from reservoir.adapters.ec2.instance_types import parse as parse_type
+from reservoir.adapters.ec2.network import Ec2LaunchEnvironment, newest_by_architecture
+from reservoir.adapters.ec2.reservations import Ec2ReservationReader, parse
+from reservoir.adapters.pricing import AwsPriceReader, micro_usd, parse_product
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.node_class import MachineImage, SelectorTerm
+from reservoir.core.scheduling_terms.efa import EfaCard
+from reservoir.ports.errors import ThrottledError
 
 NAMES = {"use1-az1": "us-east-1c", "use1-az2": "us-east-1a"}
 

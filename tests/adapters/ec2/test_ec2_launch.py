@@ -6,17 +6,17 @@ from datetime import timedelta
 
 import pytest
 
-from shared.adapters.ec2.instances import Ec2Instances
-from shared.adapters.pacing import Pacer
-from shared.core.capacity.token_bucket import BucketSize
-from shared.core.launching.launch_outcome import LaunchErrorKind
-from shared.core.launching.launch_request import LaunchRequest, client_token
-from shared.core.launching.launch_template import TEMPLATE_GRACE
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_class import FleetTargetingMode, MachineImage, OpenReservationPreference
-from shared.names import BATCH_TAG, NODE_CLASS_TAG, NODE_POOL_TAG, OWNER_TAG
-from shared.ports.errors import IdempotencyMismatchError, ThrottledError, UnknownOutcomeError
-from tests.adapters.ec2.ec2_world import DEPLOYMENT, Ec2World
+from lab.worlds.ec2_world import DEPLOYMENT, Ec2World
+from reservoir.adapters.ec2.instances import Ec2Instances
+from reservoir.adapters.pacing import Pacer
+from reservoir.core.capacity.token_bucket import BucketSize
+from reservoir.core.launching.launch_outcome import LaunchErrorKind
+from reservoir.core.launching.launch_request import LaunchRequest, client_token
+from reservoir.core.launching.launch_template import TEMPLATE_GRACE
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_class import FleetTargetingMode, MachineImage, OpenReservationPreference
+from reservoir.names import BATCH_TAG, NODE_CLASS_TAG, NODE_POOL_TAG, OWNER_TAG
+from reservoir.ports.errors import IdempotencyMismatchError, ThrottledError, UnknownOutcomeError
 
 
 @pytest.fixture(scope="module")

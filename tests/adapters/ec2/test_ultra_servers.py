@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from shared.adapters.ec2.reservations import Ec2ReservationReader
-from shared.core.model.capacity_reservation import ObservedReservation
-from tests.embedded.ec2.support import Cloud
+from lab.worlds.cloud import Cloud
+from reservoir.adapters.ec2.reservations import Ec2ReservationReader
+from reservoir.core.model.capacity_reservation import ObservedReservation
 
 
 def buy(cloud: Cloud, instance_type: str, ultraserver_type: str | None = None) -> str:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from shared.adapters.ec2.unit_moves import Ec2UnitMover
-from shared.ports.errors import AwsError
-from tests.embedded.ec2.support import Cloud
+from lab.worlds.cloud import Cloud
+from reservoir.adapters.ec2.unit_moves import Ec2UnitMover
+from reservoir.ports.errors import AwsError
 
 
 def counts(cloud: Cloud, *reservation_ids: str) -> list[tuple[int, int]]:

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from bench.scheduling.catalogue_bound import bound_usd_per_hour
-from bench.worlds import ladder
-from bench.worlds.cases import reserved_ladder
-from bench.worlds.common import NAMESPACE, NOW, counted
-from bench.worlds.mix import Mix, mix_snapshot
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import Workload
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms.resources import Resources
+from lab.bench.scheduling.catalogue_bound import bound_usd_per_hour
+from lab.bench.worlds import ladder
+from lab.bench.worlds.cases import reserved_ladder
+from lab.bench.worlds.common import NAMESPACE, NOW, counted
+from lab.bench.worlds.mix import Mix, mix_snapshot
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import Workload
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms.resources import Resources
 
 RUNG = ladder.price_micro_usd(1, 2**31) / 1e6
 OVERHEAD = SchedulingPolicy().node_overhead_micro_usd_per_hour / 1e6

@@ -2,15 +2,15 @@
 
 import pytest
 
-from bench.scheduling.ladder_bound import bound_usd_per_hour
-from bench.worlds import ladder
-from bench.worlds.common import NAMESPACE, NOW, counted
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import AffinityTerm, LabelSelector, Workload
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.scheduling_terms.resources import Resources
+from lab.bench.scheduling.ladder_bound import bound_usd_per_hour
+from lab.bench.worlds import ladder
+from lab.bench.worlds.common import NAMESPACE, NOW, counted
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import AffinityTerm, LabelSelector, Workload
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms.labels import HOSTNAME
+from reservoir.core.scheduling_terms.resources import Resources
 
 RUNG = ladder.price_micro_usd(1, 2**31) / 1e6
 OVERHEAD = SchedulingPolicy().node_overhead_micro_usd_per_hour / 1e6

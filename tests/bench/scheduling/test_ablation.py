@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.harness import fresh
-from bench.scheduling.ablation import CONSTANTS, MECHANISMS, WORLDS, cases, lines
-from bench.worlds.common import NOW
-from shared.core.checker import check
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduler import solve
+from lab.bench.harness import fresh
+from lab.bench.scheduling.ablation import CONSTANTS, MECHANISMS, WORLDS, cases, lines
+from lab.bench.worlds.common import NOW
+from reservoir.core.checker import check
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduler import solve
 
 _CERTIFIED = """
-from bench.worlds.common import NOW
-from bench.worlds.mix import Mix, mix_snapshot
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.scheduler import solve
+from lab.bench.worlds.common import NOW
+from lab.bench.worlds.mix import Mix, mix_snapshot
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.scheduler import solve
 
 plan = solve(mix_snapshot(Mix(1000, seed=705)), now=NOW, policy=SchedulingPolicy(with_certificate=True))
 print(len(plan.unplaced), plan.gap_percent is not None)
@@ -26,11 +26,14 @@ print(len(plan.unplaced), plan.gap_percent is not None)
 
 
 def test_each_mechanism_can_be_taken_out_and_each_constant_halved() -> None:
-    assert fresh("bench.scheduling.ablation:take_out_all") == {"taken_out": len(MECHANISMS), "halved": len(CONSTANTS)}
+    assert fresh("lab.bench.scheduling.ablation:take_out_all") == {
+        "taken_out": len(MECHANISMS),
+        "halved": len(CONSTANTS),
+    }
 
 
 def test_without_column_generation_a_certified_plan_costs_what_the_first_one_does() -> None:
-    without = fresh("bench.scheduling.ablation:measure", "without-column-generation", "few")
+    without = fresh("lab.bench.scheduling.ablation:measure", "without-column-generation", "few")
 
     assert without["certified_cost"] == without["first_cost"]
 

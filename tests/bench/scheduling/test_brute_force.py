@@ -1,7 +1,7 @@
 """The bench of small worlds compares plans with the best of all."""
 
-from bench.__main__ import benches
-from bench.scheduling import brute_force
+from lab.bench.__main__ import benches
+from lab.bench.scheduling import brute_force
 
 
 def test_no_plan_costs_less_than_the_least() -> None:

@@ -1,7 +1,7 @@
 """The bench of disruption measures what it says: cheaper with each pass, no replica lost, near the bound."""
 
-from bench.__main__ import benches
-from bench.scheduling import disruption
+from lab.bench.__main__ import benches
+from lab.bench.scheduling import disruption
 
 
 def test_it_is_found_with_all_sizes() -> None:

@@ -1,6 +1,6 @@
 """The bench of fairness measures what it says."""
 
-from bench.scheduling.fairness import UNITS, jains_index, make, measure, water_level
+from lab.bench.scheduling.fairness import UNITS, jains_index, make, measure, water_level
 
 
 def test_a_short_trace_is_fair_and_leaves_no_unit_idle() -> None:

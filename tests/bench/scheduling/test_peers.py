@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench.peers import karpenter, ours
-from bench.peers.account import Meter, play
-from bench.peers.karpenter import Karpenter
-from bench.peers.ours import Moves
-from bench.peers.trace import Job, Trace, Units, services
-from bench.scheduling.peers import compared
-from shared.core.model.instance_type import CapacityType
+from lab.bench.peers import karpenter, ours
+from lab.bench.peers.account import Meter, play
+from lab.bench.peers.karpenter import Karpenter
+from lab.bench.peers.ours import Moves
+from lab.bench.peers.trace import Job, Trace, Units, services
+from lab.bench.scheduling.peers import compared
+from reservoir.core.model.instance_type import CapacityType
 
 HOURS = 1.0
 WORLD = services(1, HOURS, scale=0.3)

@@ -1,7 +1,7 @@
 """The bench of questions asks what it says."""
 
-from bench.__main__ import benches
-from bench.scheduling import what_if
+from lab.bench.__main__ import benches
+from lab.bench.scheduling import what_if
 
 
 def test_a_small_question_is_answered() -> None:

@@ -2,7 +2,9 @@
 
 from datetime import timedelta
 
-from shared.core.capacity.boot_failure import (
+from lab.fakes.system import START
+from lab.fakes.values import reservation
+from reservoir.core.capacity.boot_failure import (
     FIRST_REST,
     LONGEST_REST,
     BootFailures,
@@ -10,9 +12,7 @@ from shared.core.capacity.boot_failure import (
     forgotten_at,
     without_suspected,
 )
-from shared.core.model.capacity_reservation import ReservationKind
-from tests.fakes.system import START
-from tests.fakes.values import reservation
+from reservoir.core.model.capacity_reservation import ReservationKind
 
 QUARTER = timedelta(minutes=15)
 

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.capacity.discovery_turn import LEASE, DiscoveryTurn, after_event, after_reading, is_taken
-from tests.fakes.system import START
+from lab.fakes.system import START
+from reservoir.core.capacity.discovery_turn import LEASE, DiscoveryTurn, after_event, after_reading, is_taken
 
 
 def after(seconds: float) -> datetime:

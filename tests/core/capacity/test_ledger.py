@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.capacity.ledger import COUNT_LAG, Balance, exhausted, is_absorbed_by, observed
-from shared.core.model.node_claim import Lease, LeaseState
+from reservoir.core.capacity.ledger import COUNT_LAG, Balance, exhausted, is_absorbed_by, observed
+from reservoir.core.model.node_claim import Lease, LeaseState
 
 START = datetime(2026, 1, 15, tzinfo=UTC)
 LAG_MAX_S = int(COUNT_LAG.total_seconds())

@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.capacity.shortage import (
+from lab.fakes.system import START
+from reservoir.core.capacity.shortage import (
     FIRST_REST,
     LONGEST_REST,
     PROBE_TIME,
@@ -17,7 +18,6 @@ from shared.core.capacity.shortage import (
     probed,
     rest_of,
 )
-from tests.fakes.system import START
 
 
 @pytest.mark.parametrize(("failures", "minutes"), [(1, 3), (2, 6), (3, 12), (4, 24), (5, 48), (6, 60), (500, 60)])

@@ -1,9 +1,6 @@
 """Solver and checker are written apart, so they must agree on what the rules leave to be read."""
 
-from shared.core.checker import ViolationCode, check
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms.resources import Resources
-from tests.core.checker.world import (
+from lab.oracle.world import (
     NOW,
     POLICY,
     SMALL,
@@ -17,6 +14,9 @@ from tests.core.checker.world import (
     snapshot,
     workload,
 )
+from reservoir.core.checker import ViolationCode, check
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms.resources import Resources
 
 NO_PODS = snapshot(
     demand(workload()),

@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from shared.core.checker import Violation, ViolationCode, check
-from shared.core.model.plan import Plan, PlannedNodes
-from shared.core.model.policy import MinValuesPolicy, NoDurationPolicy, SchedulingPolicy
-from shared.core.model.snapshot import PlacedReplicas, Snapshot
-from shared.core.scheduler import solve
-from shared.core.serialisation.json_codec import dumps, loads
-from tests.core.checker.world import NOW, POLICY
-from tests.core.oracle.instances import Features, instance
+from lab.oracle.instances import Features, instance
+from lab.oracle.world import NOW, POLICY
+from reservoir.core.checker import Violation, ViolationCode, check
+from reservoir.core.model.plan import Plan, PlannedNodes
+from reservoir.core.model.policy import MinValuesPolicy, NoDurationPolicy, SchedulingPolicy
+from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
+from reservoir.core.scheduler import solve
+from reservoir.core.serialisation.json_codec import dumps, loads
 
 _SEEDS = range(120)
 _ALL = Features(topology=True, gangs=True, priorities=True, ladders=True, taints=True, limits=True, nodes=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from shared.core.checker import ViolationCode as V
+from lab.oracle.world import POLICY, Case, demand, launch, offering, plan, snapshot, violations, workload
+from reservoir.core.checker import ViolationCode as V
 from tests.core.checker import test_nodes, test_plans, test_topology
-from tests.core.checker.world import POLICY, Case, demand, launch, offering, plan, snapshot, violations, workload
 
 BROKEN = [
     case

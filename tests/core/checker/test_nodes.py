@@ -7,19 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.checker import ViolationCode as V
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.instance_type import Offering
-from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
-from shared.core.model.policy import MinValuesPolicy, NoDurationPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import FallbackStep
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, TolerationOperator
-from tests.core.checker.world import (
+from lab.oracle.world import (
     LARGE,
     NOW,
     ON_DEMAND,
@@ -45,6 +33,18 @@ from tests.core.checker.world import (
     snapshot,
     workload,
 )
+from reservoir.core.checker import ViolationCode as V
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.instance_type import Offering
+from reservoir.core.model.plan import OfferingKey, Plan, PlannedNodes
+from reservoir.core.model.policy import MinValuesPolicy, NoDurationPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import FallbackStep
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, TolerationOperator
 
 ONE = snapshot(demand(workload()))
 BOUGHT = launch(offering(), {"job": 1})

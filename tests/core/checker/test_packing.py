@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.checking.final_state.packed_vector import PackedVector
+from reservoir.core.checking.final_state.packed_vector import PackedVector
 
 LARGEST = 1000
 AMOUNTS = st.integers(-10, 10)

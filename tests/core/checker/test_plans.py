@@ -8,16 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.checker import ViolationCode as V
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.plan import ReasonCode
-from shared.core.model.policy import PreferencePolicy
-from shared.core.model.workload import FallbackStep, Gang, PreferredNodeTerm, Workload
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
-from tests.core.checker.world import (
+from lab.oracle.world import (
     LARGE,
     NOW,
     ON_DEMAND,
@@ -43,6 +34,15 @@ from tests.core.checker.world import (
     snapshot,
     workload,
 )
+from reservoir.core.checker import ViolationCode as V
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.policy import PreferencePolicy
+from reservoir.core.model.workload import FallbackStep, Gang, PreferredNodeTerm, Workload
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
 
 
 def gang(name: str = "job", **changes: Any) -> Workload:

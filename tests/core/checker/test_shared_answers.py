@@ -8,22 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.checker import ViolationCode as V
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.plan import PlannedNodes
-from shared.core.model.workload import (
-    AffinityTerm,
-    FallbackStep,
-    Gang,
-    LabelSelector,
-    TopologySpreadConstraint,
-    Workload,
-)
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.taint import Taint, Toleration
-from tests.core.checker.world import (
+from lab.oracle.world import (
     LARGE,
     NOW,
     ON_DEMAND,
@@ -44,6 +29,21 @@ from tests.core.checker.world import (
     snapshot,
     workload,
 )
+from reservoir.core.checker import ViolationCode as V
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.plan import PlannedNodes
+from reservoir.core.model.workload import (
+    AffinityTerm,
+    FallbackStep,
+    Gang,
+    LabelSelector,
+    TopologySpreadConstraint,
+    Workload,
+)
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.taint import Taint, Toleration
 
 ALIKE = LabelSelector((("app", "a"),))
 TAINTED = (pool(taints=(Taint("dedicated", "gpu"),)),)

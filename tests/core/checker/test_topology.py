@@ -8,19 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.checker import ViolationCode as V
-from shared.core.model.instance_type import InstanceType
-from shared.core.model.plan import ReasonCode
-from shared.core.model.workload import (
-    AffinityTerm,
-    LabelSelector,
-    TopologySpreadConstraint,
-    WhenUnsatisfiable,
-    Workload,
-)
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirements import Requirements
-from tests.core.checker.world import (
+from lab.oracle.world import (
     NOW,
     SMALL,
     SPOT,
@@ -39,6 +27,18 @@ from tests.core.checker.world import (
     snapshot,
     workload,
 )
+from reservoir.core.checker import ViolationCode as V
+from reservoir.core.model.instance_type import InstanceType
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.workload import (
+    AffinityTerm,
+    LabelSelector,
+    TopologySpreadConstraint,
+    WhenUnsatisfiable,
+    Workload,
+)
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirements import Requirements
 
 SELF = LabelSelector((("app", "a"),))
 OTHER = LabelSelector((("app", "b"),))

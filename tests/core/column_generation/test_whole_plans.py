@@ -5,20 +5,20 @@ from functools import cache
 
 import pytest
 
-from bench.worlds.common import NOW as BENCH_NOW
-from bench.worlds.mix import Mix, mix_snapshot
-from shared.core.checker import check
-from shared.core.checking.final_state.facts import Facts
-from shared.core.checking.totals import placed_counts
-from shared.core.model.plan import Plan
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.serialisation.json_codec import dumps
-from tests.core.checker.world import NOW
-from tests.core.oracle.brute_force import BruteForce
-from tests.core.oracle.instances import Features, instance
+from lab.bench.worlds.common import NOW as BENCH_NOW
+from lab.bench.worlds.mix import Mix, mix_snapshot
+from lab.oracle.brute_force import BruteForce
+from lab.oracle.instances import Features, instance
+from lab.oracle.world import NOW
+from reservoir.core.checker import check
+from reservoir.core.checking.final_state.facts import Facts
+from reservoir.core.checking.totals import placed_counts
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.serialisation.json_codec import dumps
 
 FIRST, CERTIFIED = SchedulingPolicy(), SchedulingPolicy(with_certificate=True)
 FAMILIES = {

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from shared.core.disruption.saving.balanced import INFINITE, PoolTotals, approves, score
+from reservoir.core.disruption.saving.balanced import INFINITE, PoolTotals, approves, score
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.disruption.candidate import Candidate, make_candidate
-from shared.core.disruption.command import DisruptionDecision
-from shared.core.disruption.saving.command_parts import parts_of
-from shared.core.disruption.saving.node_prices import NodePrices
-from shared.core.launching.claim_nodes import node_of
-from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
-from shared.core.model.snapshot import PlacedReplicas
+from reservoir.core.disruption.candidate import Candidate, make_candidate
+from reservoir.core.disruption.command import DisruptionDecision
+from reservoir.core.disruption.saving.command_parts import parts_of
+from reservoir.core.disruption.saving.node_prices import NodePrices
+from reservoir.core.launching.claim_nodes import node_of
+from reservoir.core.model.plan import OfferingKey, Plan, PlannedNodes
+from reservoir.core.model.snapshot import PlacedReplicas
 from tests.core.disruption.world import (
     LARGE,
     ON_DEMAND,

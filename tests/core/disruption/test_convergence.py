@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.instance_type import CapacityType
+from reservoir.core.model.instance_type import CapacityType
 from tests.core.disruption.world import (
     ON_DEMAND,
     RESERVED,

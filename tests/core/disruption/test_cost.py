@@ -2,10 +2,10 @@ from fractions import Fraction
 
 import pytest
 
-from shared.core.disruption.saving.cost import DELETION_COST_ANNOTATION, ONE, node_cost, replica_cost, savings_ratio
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.model.workload import Workload
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.disruption.saving.cost import DELETION_COST_ANNOTATION, ONE, node_cost, replica_cost, savings_ratio
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.model.workload import Workload
+from reservoir.core.scheduling_terms.resources import Resources
 
 
 def workload(name: str = "w", priority: int = 0, deletion_cost: str | None = None) -> Workload:

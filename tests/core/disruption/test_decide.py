@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from shared.core.disruption.saving.cost import DELETION_COST_ANNOTATION
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
-from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
-from shared.core.model.workload import FallbackStep, Gang
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.disruption.saving.cost import DELETION_COST_ANNOTATION
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
+from reservoir.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
+from reservoir.core.model.workload import FallbackStep, Gang
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.disruption.world import (
     NOW,
     ON_DEMAND,

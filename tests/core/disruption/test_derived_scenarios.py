@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.plan import Plan, ReasonCode
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.workload import Demand, Workload
-from shared.core.scheduler import solve
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.plan import Plan, ReasonCode
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.workload import Demand, Workload
+from reservoir.core.scheduler import solve
 from tests.core.disruption.world import (
     NOW,
     ON_DEMAND,

@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.disruption.methods import drift
-from shared.core.disruption.methods.drift import TYPE_GONE_AFTER, Offered
-from shared.core.model.instance_type import CapacityType, InstanceType
-from shared.core.model.node_claim import NodeClaim
-from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
-from shared.core.model.node_pool import NodePool
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.disruption.methods import drift
+from reservoir.core.disruption.methods.drift import TYPE_GONE_AFTER, Offered
+from reservoir.core.model.instance_type import CapacityType, InstanceType
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from tests.core.disruption.world import (
     LARGE,
     NOW,

@@ -5,17 +5,17 @@ from functools import partial
 
 import pytest
 
-from shared.core.disruption.candidate import Candidate, make_candidate
-from shared.core.disruption.feasibility_filter import FeasibilityFilter
-from shared.core.disruption.free_capacity import Destination, FreeCapacity
-from shared.core.disruption.saving.node_prices import NodePrices
-from shared.core.disruption.simulation import PassState
-from shared.core.launching.claim_nodes import node_of
-from shared.core.model.plan import Plan
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
+from reservoir.core.disruption.candidate import Candidate, make_candidate
+from reservoir.core.disruption.feasibility_filter import FeasibilityFilter
+from reservoir.core.disruption.free_capacity import Destination, FreeCapacity
+from reservoir.core.disruption.saving.node_prices import NodePrices
+from reservoir.core.disruption.simulation import PassState
+from reservoir.core.launching.claim_nodes import node_of
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
 from tests.core.disruption.world import (
     NOW,
     ON_DEMAND,

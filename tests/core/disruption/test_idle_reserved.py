@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.core.disruption.command import DisruptionDecision
-from shared.core.model.node_pool import Disruption
+from reservoir.core.disruption.command import DisruptionDecision
+from reservoir.core.model.node_pool import Disruption
 from tests.core.disruption.world import (
     LARGE,
     ON_DEMAND,

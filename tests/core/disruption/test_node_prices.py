@@ -1,8 +1,8 @@
 """Nodes are worth what their offering costs today, whatever they cost when they were launched (R-27, R-170, R-201)."""
 
-from shared.core.disruption.saving.node_prices import NodePrices
-from shared.core.model.node_pool import ConsolidationPolicy, Disruption
-from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.core.disruption.saving.node_prices import NodePrices
+from reservoir.core.model.node_pool import ConsolidationPolicy, Disruption
+from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from tests.core.disruption.world import (
     LARGE,
     ON_DEMAND,

@@ -6,17 +6,17 @@ from functools import partial
 
 import pytest
 
-from shared.core.disruption.decide import DisruptionInput, decide_disruption
-from shared.core.disruption.effort import EFFORT_A_PASS, effort_a_pass
-from shared.core.model.node_claim import ClaimState
-from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
-from shared.core.model.plan import Plan
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import Demand, LabelSelector, TopologySpreadConstraint
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.disruption.decide import DisruptionInput, decide_disruption
+from reservoir.core.disruption.effort import EFFORT_A_PASS, effort_a_pass
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import Demand, LabelSelector, TopologySpreadConstraint
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.disruption.world import (
     LARGE,
     NOW,

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from shared.core.disruption.simulation import types_for_domains
-from shared.core.model.instance_type import Offering
-from shared.core.model.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint
-from shared.core.scheduling_terms import labels
+from reservoir.core.disruption.simulation import types_for_domains
+from reservoir.core.model.instance_type import Offering
+from reservoir.core.model.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint
+from reservoir.core.scheduling_terms import labels
 from tests.core.disruption.world import ON_DEMAND, RESERVED, Fleet, instance_type, node_pool, reservation, workload
 
 LARGE = instance_type("large", 8, on_demand=400_000)

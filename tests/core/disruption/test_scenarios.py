@@ -7,13 +7,13 @@ from functools import partial
 
 import pytest
 
-from shared.core.disruption.command import DisruptionDecision
-from shared.core.model.instance_type import CapacityType, InstanceType
-from shared.core.model.node_pool import Budget, Disruption, DisruptionReason
-from shared.core.model.plan import PlannedNodes
-from shared.core.model.schedule import allowed_disruptions
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.disruption.command import DisruptionDecision
+from reservoir.core.model.instance_type import CapacityType, InstanceType
+from reservoir.core.model.node_pool import Budget, Disruption, DisruptionReason
+from reservoir.core.model.plan import PlannedNodes
+from reservoir.core.model.schedule import allowed_disruptions
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from tests.core.disruption.world import (
     LARGE,
     NOW,

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.disruption.command import DisruptionDecision
-from shared.core.disruption.methods.unit_moves import equal_groups, spare_units
-from shared.core.disruption.unit_move import UnitMove
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.model.node_pool import Disruption
-from shared.core.model.workload import Demand
-from shared.names import MOVABLE_TAG, MOVABLE_VALUE
+from reservoir.core.disruption.command import DisruptionDecision
+from reservoir.core.disruption.methods.unit_moves import equal_groups, spare_units
+from reservoir.core.disruption.unit_move import UnitMove
+from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from reservoir.core.model.node_pool import Disruption
+from reservoir.core.model.workload import Demand
+from reservoir.names import MOVABLE_TAG, MOVABLE_VALUE
 from tests.core.disruption.world import (
     NOW,
     ON_DEMAND,

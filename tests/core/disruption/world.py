@@ -6,26 +6,26 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from shared.core.capacity.offerings import ReservedPrices, reservation_labels
-from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
-from shared.core.disruption.decide import DisruptionInput, decide_disruption
-from shared.core.disruption.effort import EFFORT_A_PASS
-from shared.core.disruption.simulation import merged_placements
-from shared.core.launching.claim_nodes import node_of
-from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.instance_type import CapacityType, InstanceType
-from shared.core.model.node_claim import ClaimState, NodeClaim
-from shared.core.model.node_class import NodeClass, NodeClassStatus
-from shared.core.model.node_pool import DisruptionReason, NodePool
-from shared.core.model.plan import OfferingKey
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import PlacedReplicas, Snapshot
-from shared.core.model.workload import Demand, Workload
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from shared.core.scheduling_terms.resources import Resources
-from tests.fakes import values
+from lab.fakes import values
+from reservoir.core.capacity.offerings import ReservedPrices, reservation_labels
+from reservoir.core.disruption.command import DisruptionCommand, DisruptionDecision
+from reservoir.core.disruption.decide import DisruptionInput, decide_disruption
+from reservoir.core.disruption.effort import EFFORT_A_PASS
+from reservoir.core.disruption.simulation import merged_placements
+from reservoir.core.launching.claim_nodes import node_of
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.instance_type import CapacityType, InstanceType
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.node_class import NodeClass, NodeClassStatus
+from reservoir.core.model.node_pool import DisruptionReason, NodePool
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
+from reservoir.core.model.workload import Demand, Workload
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.core.scheduling_terms.resources import Resources
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 RESERVED, SPOT, ON_DEMAND = CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND

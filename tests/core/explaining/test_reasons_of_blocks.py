@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.plan import ReasonCode
-from shared.core.model.policy import NoDurationPolicy, SchedulingPolicy
-from shared.core.model.workload import Workload
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.policy import NoDurationPolicy, SchedulingPolicy
+from reservoir.core.model.workload import Workload
 from tests.core.scheduler.world import (
     NOW,
     POLICY,

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.node_class import MachineImage, NodeClassStatus, Subnet
-from shared.core.model.plan import ReasonCode
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.node_class import MachineImage, NodeClassStatus, Subnet
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.test_reasons import Situation
 from tests.core.scheduler.world import (
     ON_DEMAND,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from shared.core.model.plan import ReasonCode
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator
-from shared.core.scheduling_terms.requirements import Requirements
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator
+from reservoir.core.scheduling_terms.requirements import Requirements
 from tests.core.scheduler.test_reasons import Situation
 from tests.core.scheduler.world import (
     RESERVED,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.plan import ReasonCode
-from shared.core.model.snapshot import Node, Snapshot
-from shared.core.model.workload import Gang, Workload
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.snapshot import Node, Snapshot
+from reservoir.core.model.workload import Gang, Workload
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.test_reasons import Situation
 from tests.core.scheduler.world import (
     GPU_A,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shared.core.history.past_event import EventError, PastEvent, outcome_of, parse_event
-from shared.core.history.summary import subject, summary
-from shared.manifests.event_parts import Event
+from reservoir.core.history.past_event import EventError, PastEvent, outcome_of, parse_event
+from reservoir.core.history.summary import subject, summary
+from reservoir.manifests.event_parts import Event
 from tests.manifests.test_events import ONE_OF_EACH
 
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)

@@ -5,8 +5,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.core.history.measures import CARDINALITIES, DIMENSIONS, MEASURES, MOST, Subject, lines
-from shared.core.history.sample import (
+from lab.fakes.values import ZONE, ZONE_ID, node_claim, reservation
+from reservoir.core.history.measures import CARDINALITIES, DIMENSIONS, MEASURES, MOST, Subject, lines
+from reservoir.core.history.sample import (
     UNPLANNED,
     BoughtSample,
     PendingForReason,
@@ -16,19 +17,18 @@ from shared.core.history.sample import (
     WaitingSample,
     measure,
 )
-from shared.core.history.teams import measure_teams
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, NodeClaim
-from shared.core.model.node_class import CapacityReservationSelectorTerm
-from shared.core.model.plan import OfferingKey, ReasonCode
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.model.team import Quota, Team
-from shared.core.model.workload import Workload
-from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.serialisation.json_codec import dumps, loads
-from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation
+from reservoir.core.history.teams import measure_teams
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.node_class import CapacityReservationSelectorTerm
+from reservoir.core.model.plan import OfferingKey, ReasonCode
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.model.team import Quota, Team
+from reservoir.core.model.workload import Workload
+from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.serialisation.json_codec import dumps, loads
 
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
 PRICES = {"p5.48xlarge": 55_000_000, "m5.large": 96_000}

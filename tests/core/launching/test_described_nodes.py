@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from shared.core.launching.described_nodes import DescribedNodes
-from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
-from shared.core.model.snapshot import Node
-from shared.core.model.workload import Workload
-from shared.core.scheduling_terms.resources import Resources
-from tests.fakes.system import START
-from tests.fakes.values import node_claim, workload
+from lab.fakes.system import START
+from lab.fakes.values import node_claim, workload
+from reservoir.core.launching.described_nodes import DescribedNodes
+from reservoir.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
+from reservoir.core.model.snapshot import Node
+from reservoir.core.model.workload import Workload
+from reservoir.core.scheduling_terms.resources import Resources
 
 NOW = START + timedelta(hours=1)
 TRAIN = workload()

@@ -6,12 +6,12 @@ from types import MappingProxyType
 
 import pytest
 
-from shared.core.launching.launch_pools import INSTANCE_TYPES_MAX, NoLaunchablePoolError, launch_pools
-from shared.core.model.instance_type import CapacityType, InstanceType, Offering
-from shared.core.model.node_claim import NodeClaim
-from shared.core.model.plan import OfferingKey
-from shared.core.scheduling_terms import labels
-from tests.fakes.values import instance_type, node_claim
+from lab.fakes.values import instance_type, node_claim
+from reservoir.core.launching.launch_pools import INSTANCE_TYPES_MAX, NoLaunchablePoolError, launch_pools
+from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.scheduling_terms import labels
 
 ZONES = {"a": ("us-east-1a", "use1-az1"), "b": ("us-east-1b", "use1-az2")}
 

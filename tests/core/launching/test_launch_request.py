@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.ec2.fleet import create_fleet_parameters
-from shared.core.capacity.unavailable_offerings import Market, SubnetKey, quota_group
-from shared.core.launching.launch_outcome import (
+from lab.fakes.system import START
+from lab.fakes.values import reservation
+from lab.worlds.launch_world import CATALOGUE, ZONES, World, node_class, on_demand, reserved, spot
+from reservoir.adapters.ec2.fleet import create_fleet_parameters
+from reservoir.core.capacity.unavailable_offerings import Market, SubnetKey, quota_group
+from reservoir.core.launching.launch_outcome import (
     LaunchAttempt,
     LaunchedInstance,
     LaunchError,
@@ -14,8 +17,8 @@ from shared.core.launching.launch_outcome import (
     LaunchOutcome,
     react_to,
 )
-from shared.core.launching.launch_pools import AllRestError, NoLaunchablePoolError
-from shared.core.launching.launch_request import (
+from reservoir.core.launching.launch_pools import AllRestError, NoLaunchablePoolError
+from reservoir.core.launching.launch_request import (
     LaunchFacts,
     LaunchRequest,
     build_launch_request,
@@ -23,18 +26,15 @@ from shared.core.launching.launch_request import (
     launch_key,
     roomiest_subnets,
 )
-from shared.core.launching.launch_template import NodeClassUnlaunchableError
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_class import FleetTargetingMode, NodeClass, NodeClassStatus, Subnet
-from shared.core.model.plan import OfferingKey
-from shared.core.scheduling_terms.efa import EFA, EfaCard
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.serialisation.json_codec import dumps, loads
-from shared.names import NODE_CLAIM_TAG
-from tests.fakes.system import START
-from tests.fakes.values import reservation
-from tests.usecases.worlds.launch_world import CATALOGUE, ZONES, World, node_class, on_demand, reserved, spot
+from reservoir.core.launching.launch_template import NodeClassUnlaunchableError
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_class import FleetTargetingMode, NodeClass, NodeClassStatus, Subnet
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.scheduling_terms.efa import EFA, EfaCard
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.serialisation.json_codec import dumps, loads
+from reservoir.names import NODE_CLAIM_TAG
 
 ONE_EFA = Resources.of({EFA: 1})
 TYPES = {instance_type.name: instance_type for instance_type in CATALOGUE}

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from shared.core.launching.launch_template import (
+from reservoir.core.launching.launch_template import (
     NODE_CLASS_HASH_TAG,
     RESERVATION_TAG,
     TEMPLATES_MAX,
@@ -17,10 +17,10 @@ from shared.core.launching.launch_template import (
     launch_template,
     superfluous_templates,
 )
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.node_class import FleetTargetingMode, NodeClass, NodeClassStatus, OpenReservationPreference
-from shared.core.scheduling_terms.efa import EfaCard
-from shared.names import NODE_CLASS_TAG, OWNER_TAG
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.node_class import FleetTargetingMode, NodeClass, NodeClassStatus, OpenReservationPreference
+from reservoir.core.scheduling_terms.efa import EfaCard
+from reservoir.names import NODE_CLASS_TAG, OWNER_TAG
 
 CLASS = NodeClass("default", static_hash="h1", status=NodeClassStatus(security_group_ids=("sg-1",)))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

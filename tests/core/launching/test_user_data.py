@@ -12,13 +12,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.launching.launch_request import LaunchFacts, build_launch_request
-from shared.core.launching.launch_template import NodeClassUnlaunchableError
-from shared.core.launching.user_data import PLACEHOLDERS, filled, wrong_placeholders
-from shared.core.model.node_claim import NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
-from tests.fakes.system import START
-from tests.usecases.worlds.launch_world import CATALOGUE, World, node_class, on_demand
+from lab.fakes.system import START
+from lab.worlds.launch_world import CATALOGUE, World, node_class, on_demand
+from reservoir.core.launching.launch_request import LaunchFacts, build_launch_request
+from reservoir.core.launching.launch_template import NodeClassUnlaunchableError
+from reservoir.core.launching.user_data import PLACEHOLDERS, filled, wrong_placeholders
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas
 
 VALUES = {"nodePool": "training", "reportsQueueUrl": "https://sqs.us-east-1.amazonaws.com/1/Reports_x"}
 EVERY_PLAIN_CHARACTER = "AZaz09./:_-"
@@ -61,7 +61,7 @@ def test_each_placeholder_becomes_its_value_and_all_else_stays() -> None:
 
 
 def test_a_launch_fills_what_its_instances_have_in_common() -> None:
-    text = "{{reservoir.deployment}}:{{reservoir.nodeClass}}/{{reservoir.nodePool}} {{reservoir.nodeClaimsTable}}"
+    text = "{{reservoir.cli.deployment}}:{{reservoir.nodeClass}}/{{reservoir.nodePool}} {{reservoir.nodeClaimsTable}}"
     of_class = node_class(user_data=text)
     assert user_data_of(of_class) == "prod:default/gpu claims"
 

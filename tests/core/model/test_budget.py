@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.model.node_pool import Budget, DisruptionReason
-from shared.core.model.schedule import (
+from reservoir.core.model.node_pool import Budget, DisruptionReason
+from reservoir.core.model.schedule import (
     UNLIMITED,
     Allowance,
     CronSchedule,

@@ -3,8 +3,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
-from tests.fakes import values
+from lab.fakes import values
+from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
 
 NOW = datetime(2026, 1, 15, 8, 0, tzinfo=UTC)
 

@@ -3,8 +3,10 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.conditions import (
+from lab.fakes import values
+from lab.fakes.system import START
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.conditions import (
     Condition,
     ConditionStatus,
     ConditionType,
@@ -12,17 +14,15 @@ from shared.core.model.conditions import (
     node_class_conditions,
     node_pool_conditions,
 )
-from shared.core.model.node_class import (
+from reservoir.core.model.node_class import (
     CapacityReservationSelectorTerm,
     MachineImage,
     NodeClass,
     NodeClassStatus,
     Subnet,
 )
-from shared.core.model.node_pool import NodePool
-from shared.core.scheduling_terms.requirements import Requirements
-from tests.fakes import values
-from tests.fakes.system import START
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.scheduling_terms.requirements import Requirements
 
 LATER = START + timedelta(minutes=1)
 READY_CLASS = NodeClass(

@@ -1,7 +1,7 @@
 import pytest
 
-from shared.core.model.node_claim import ALLOWED_TRANSITIONS, LIVE_STATES, ClaimState
-from tests.fakes.values import node_claim
+from lab.fakes.values import node_claim
+from reservoir.core.model.node_claim import ALLOWED_TRANSITIONS, LIVE_STATES, ClaimState
 
 
 def reachable(state: ClaimState) -> set[ClaimState]:

@@ -5,10 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.node_claim import ClaimState, DrainReason
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.node_life.drain import (
+from lab.fakes.system import START
+from lab.fakes.values import node_claim, reservation
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.node_claim import ClaimState, DrainReason
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.node_life.drain import (
     VOLUNTARY_GRACE,
     WITHDRAWN_GRACE,
     awaited_count,
@@ -18,8 +20,6 @@ from shared.core.node_life.drain import (
     released,
     voluntary_deadline,
 )
-from tests.fakes.system import START
-from tests.fakes.values import node_claim, reservation
 
 END = START + timedelta(hours=5)
 BLOCK = reservation(kind=ReservationKind.CAPACITY_BLOCK, end_at=END)

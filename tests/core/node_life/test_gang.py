@@ -5,11 +5,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.node_life.gang import seats, with_seat
-from tests.fakes.system import START
-from tests.fakes.values import node_claim
+from lab.fakes.system import START
+from lab.fakes.values import node_claim
+from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.node_life.gang import seats, with_seat
 
 KEY = "research/train"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.node_life.notice import Notice, NoticeError, NoticeKind, parse_notice
+from reservoir.core.node_life.notice import Notice, NoticeError, NoticeKind, parse_notice
 
 EVENTS = Path(__file__).parents[2] / "events"
 INSTANCE = ("i-0123456789abcdef0",)

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.instance import Instance
-from shared.core.model.node_claim import ALLOWED_TRANSITIONS, ClaimState
-from shared.core.node_life.observation import RUNNING_WITHIN, VISIBLE_WITHIN, Meaning, meaning
-from tests.fakes.system import START
-from tests.fakes.values import ZONE, ZONE_ID, node_claim
+from lab.fakes.system import START
+from lab.fakes.values import ZONE, ZONE_ID, node_claim
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.node_claim import ALLOWED_TRANSITIONS, ClaimState
+from reservoir.core.node_life.observation import RUNNING_WITHIN, VISIBLE_WITHIN, Meaning, meaning
 
 NOW = START + timedelta(minutes=1)
 CLAIM = node_claim("nc-1", state=ClaimState.RUNNING, instance_id="i-1", launched_at=START)

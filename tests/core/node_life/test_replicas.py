@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.node_claim import ClaimState, DrainReason
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.node_life import drain, replicas
-from tests.fakes.system import START
-from tests.fakes.values import node_claim
+from lab.fakes.system import START
+from lab.fakes.values import node_claim
+from reservoir.core.model.node_claim import ClaimState, DrainReason
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.node_life import drain, replicas
 
 NOW = START + timedelta(hours=1)
 RUNNING = node_claim("nc-1", state=ClaimState.RUNNING, placements=(PlacedReplicas("a/x", 3), PlacedReplicas("a/y", 1)))

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.instance import Instance
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState
-from shared.core.node_life.observation import rebought
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator
+from lab.fakes.system import START
+from lab.fakes.values import ZONE, ZONE_ID, node_claim, reservation
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.node_life.observation import rebought
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator
 from tests.core.scheduler.world import demand, fx_reserved, planned, require, with_demand, workload
-from tests.fakes.system import START
-from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation
 
 SETTING = labels.CAPACITY_RESERVATION_SETTING
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.checker import check
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from tests.core.checker.world import NOW
-from tests.core.oracle.instances import Features, instance
+from lab.oracle.instances import Features, instance
+from lab.oracle.world import NOW
+from reservoir.core.checker import check
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
 
 TWO_TYPES = Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), 2)
 # A zone that topology holds to, a limit, few alternatives, a reserved node with company: each once left one type only.

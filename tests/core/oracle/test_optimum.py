@@ -17,18 +17,18 @@ from itertools import product
 
 import pytest
 
-from shared.core.checker import check
-from shared.core.checking.constraints.spread import is_bound as bound
-from shared.core.checking.constraints.topology import Topology
-from shared.core.checking.final_state.facts import Facts
-from shared.core.model.plan import Plan
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import Workload
-from shared.core.scheduler import solve
-from tests.core.checker.world import NOW
-from tests.core.oracle.brute_force import BruteForce, Counts
-from tests.core.oracle.comparison import POLICY, could_have_been, placed_vector
-from tests.core.oracle.instances import Features, instance
+from lab.oracle.brute_force import BruteForce, Counts
+from lab.oracle.comparison import POLICY, could_have_been, placed_vector
+from lab.oracle.instances import Features, instance
+from lab.oracle.world import NOW
+from reservoir.core.checker import check
+from reservoir.core.checking.constraints.spread import is_bound as bound
+from reservoir.core.checking.constraints.topology import Topology
+from reservoir.core.checking.final_state.facts import Facts
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import Workload
+from reservoir.core.scheduler import solve
 
 PER_FAMILY = 70
 FAMILIES = {

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.karpenter.port import provision
-from bench.worlds.cases import reserved_ladder
-from bench.worlds.ladder import diverse_snapshot
-from bench.worlds.mix import Mix, mix_snapshot
-from shared.core.checker import check
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduler import solve
-from tests.core.checker.world import NOW
+from lab.bench.karpenter.port import provision
+from lab.bench.worlds.cases import reserved_ladder
+from lab.bench.worlds.ladder import diverse_snapshot
+from lab.bench.worlds.mix import Mix, mix_snapshot
+from lab.oracle.world import NOW
+from reservoir.core.checker import check
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduler import solve
 
 POLICY = SchedulingPolicy()
 WORLDS: dict[str, Callable[[], Snapshot]] = {

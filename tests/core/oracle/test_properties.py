@@ -12,17 +12,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from shared.core.checker import check
-from shared.core.checking.final_state.facts import Facts
-from shared.core.checking.totals import placed_counts, used_units
-from shared.core.model.plan import Plan
-from shared.core.model.policy import NoDurationPolicy, PreferencePolicy, SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.serialisation.json_codec import dumps, loads
-from tests.core.checker import world
-from tests.core.oracle.instances import Features, instance
+from lab.oracle import world
+from lab.oracle.instances import Features, instance
+from reservoir.core.checker import check
+from reservoir.core.checking.final_state.facts import Facts
+from reservoir.core.checking.totals import placed_counts, used_units
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.policy import NoDurationPolicy, PreferencePolicy, SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.serialisation.json_codec import dumps, loads
 from tests.strategies import NOW, snapshots
 
 POLICIES = st.builds(

@@ -4,11 +4,11 @@ from itertools import product
 
 import pytest
 
-from shared.core.checker import check
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.scheduler import solve
-from tests.core.checker.world import NOW
-from tests.core.oracle.instances import instance
+from lab.oracle.instances import instance
+from lab.oracle.world import NOW
+from reservoir.core.checker import check
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.scheduler import solve
 from tests.core.oracle.test_optimum import FAMILIES
 
 SEEDS = range(15)

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from shared.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchOutcome
-from shared.core.model.instance import Instance
-from shared.core.model.node_claim import ClaimState
-from shared.core.safety.orphans import Traces, is_proven, is_wanted
-from tests.fakes.system import START
-from tests.fakes.values import node_claim
-from tests.usecases.worlds.launch_world import ZONES, World, on_demand
+from lab.fakes.system import START
+from lab.fakes.values import node_claim
+from lab.worlds.launch_world import ZONES, World, on_demand
+from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchOutcome
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.safety.orphans import Traces, is_proven, is_wanted
 
 INSTANCE = Instance(
     "i-1", "running", "m5.large", *ZONES[0], START, owner="test", batch_id="b-1", launch_template_id="lt-1"

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from shared.core.safety.table_mark import MarkedTable, TableMark, next_mark, recognise
-from shared.core.serialisation.json_codec import dumps, loads
-from tests.fakes.system import START
+from lab.fakes.system import START
+from reservoir.core.safety.table_mark import MarkedTable, TableMark, next_mark, recognise
+from reservoir.core.serialisation.json_codec import dumps, loads
 
 
 def marked(*roles: str) -> list[MarkedTable]:

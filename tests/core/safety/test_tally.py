@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.model.node_claim import DrainReason
-from shared.core.safety.endings import DEFAULT_BOUNDS, WINDOW, Bound, Bounds, EndingKind, kind_of
-from shared.core.safety.tally import Lift, Tally, Verdict, admit, lifted
-from shared.core.serialisation.json_codec import dumps, loads
-from tests.fakes.system import START
+from lab.fakes.system import START
+from reservoir.core.model.node_claim import DrainReason
+from reservoir.core.safety.endings import DEFAULT_BOUNDS, WINDOW, Bound, Bounds, EndingKind, kind_of
+from reservoir.core.safety.tally import Lift, Tally, Verdict, admit, lifted
+from reservoir.core.serialisation.json_codec import dumps, loads
 
 FLEET = [f"n{number}" for number in range(40)]
 TENTH = Bound(10, 1, 50)  # four of forty

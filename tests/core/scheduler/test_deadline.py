@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from bench.worlds.ladder import diverse_snapshot
-from shared.core.checker import check
-from shared.core.model.plan import Plan, ReasonCode
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import Gang
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.resources import Resources
-from tests.core.oracle.instances import Features, instance
+from lab.bench.worlds.ladder import diverse_snapshot
+from lab.oracle.instances import Features, instance
+from reservoir.core.checker import check
+from reservoir.core.model.plan import Plan, ReasonCode
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import Gang
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import NOW, POLICY, demand, fx_type, plain, spread, with_demand, workload
 
 

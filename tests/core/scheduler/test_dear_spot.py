@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from shared.core.checker import ViolationCode, check
-from shared.core.model.instance_type import InstanceType
-from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import FallbackStep, Gang, Workload
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.labels import CAPACITY_TYPE
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.checker import ViolationCode, check
+from reservoir.core.model.instance_type import InstanceType
+from reservoir.core.model.plan import OfferingKey, Plan, PlannedNodes
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import FallbackStep, Gang, Workload
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import (
     NOW,
     ON_DEMAND,

@@ -6,13 +6,13 @@ from types import FrameType
 
 import pytest
 
-from bench.worlds.cases import half_limited
-from bench.worlds.ladder import diverse_snapshot
-from shared.core.checker import check
-from shared.core.model.plan import ReasonCode
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduler import solve
+from lab.bench.worlds.cases import half_limited
+from lab.bench.worlds.ladder import diverse_snapshot
+from reservoir.core.checker import check
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduler import solve
 from tests.core.scheduler.world import NOW, POLICY, demand, unplaced_count, workload
 
 TIMES_MAX = 5  # about two and a half; it was many times that when each refused workload looked at each offering

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from bench.worlds import ladder
-from bench.worlds.cases import half_limited
-from bench.worlds.common import NOW as BENCH_NOW
-from bench.worlds.common import counted
-from shared.core.checker import check
-from shared.core.model.instance_type import Offering
-from shared.core.model.plan import ReasonCode
-from shared.core.model.policy import MinValuesPolicy, PreferencePolicy, SchedulingPolicy
-from shared.core.model.workload import Demand, Gang, PreferredNodeTerm
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.scheduling_terms.taint import Taint, Toleration
+from lab.bench.worlds import ladder
+from lab.bench.worlds.cases import half_limited
+from lab.bench.worlds.common import NOW as BENCH_NOW
+from lab.bench.worlds.common import counted
+from reservoir.core.checker import check
+from reservoir.core.model.instance_type import Offering
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.policy import MinValuesPolicy, PreferencePolicy, SchedulingPolicy
+from reservoir.core.model.workload import Demand, Gang, PreferredNodeTerm
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.taint import Taint, Toleration
 from tests.core.scheduler.world import (
     GIB,
     GPU_A,

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.instance_type import InstanceType
-from shared.core.model.node_class import NodeClass, NodeClassStatus, Subnet
-from shared.core.model.node_pool import NodePool
-from shared.core.model.plan import ReasonCode
-from shared.core.model.policy import NoDurationPolicy, SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import FallbackStep, Gang, Workload
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.scheduling_terms.taint import Taint, Toleration
+from reservoir.core.model.instance_type import InstanceType
+from reservoir.core.model.node_class import NodeClass, NodeClassStatus, Subnet
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.policy import NoDurationPolicy, SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import FallbackStep, Gang, Workload
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.taint import Taint, Toleration
 from tests.core.scheduler.world import (
     GIB,
     NOW,

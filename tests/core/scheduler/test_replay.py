@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from shared.core.model.plan import Plan
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms import labels
-from shared.core.serialisation.json_codec import dumps, loads
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.serialisation.json_codec import dumps, loads
 from tests.core.scheduler.world import (
     NOW,
     POLICY,
@@ -28,10 +28,10 @@ from tests.core.scheduler.world import (
 _SOLVE = """
 import sys
 from tests.core.scheduler.test_replay import busy_world
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.scheduler import solve
-from shared.core.model.snapshot import Snapshot
-from shared.core.serialisation.json_codec import dumps
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.scheduler import solve
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.serialisation.json_codec import dumps
 from tests.core.scheduler.world import NOW
 policy = SchedulingPolicy(with_certificate=sys.argv[1] == "certified")
 sys.stdout.write(dumps(solve(busy_world(), now=NOW, policy=policy)))

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.plan import ReasonCode
-from shared.core.model.workload import Gang
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.workload import Gang
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import (
     ON_DEMAND,
     RESERVED,

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.plan import Plan, ReasonCode
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.workload import Demand, Gang, Workload
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.plan import Plan, ReasonCode
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.workload import Demand, Gang, Workload
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator
 from tests.core.scheduler.world import (
     ON_DEMAND,
     SPOT,

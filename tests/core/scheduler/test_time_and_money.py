@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.plan import ReasonCode
-from shared.core.model.policy import NoDurationPolicy, SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import AffinityTerm, FallbackStep, Gang, Workload
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator
+from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.policy import NoDurationPolicy, SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import AffinityTerm, FallbackStep, Gang, Workload
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator
 from tests.core.scheduler.world import (
     DEFAULT_OFFERINGS,
     NOW,

@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.solver.packing.item_types import BinTypes, build_item_types
-from shared.core.solver.packing.item_values import item_values
-from shared.core.solver.solution.domain_assignment import DomainBatch
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.solver.packing.item_types import BinTypes, build_item_types
+from reservoir.core.solver.packing.item_values import item_values
+from reservoir.core.solver.solution.domain_assignment import DomainBatch
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,

@@ -6,27 +6,27 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.core.checker import check
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.model.instance_type import CapacityType, InstanceType, Offering
-from shared.core.model.node_class import NodeClass, NodeClassStatus
-from shared.core.model.node_pool import NodePool
-from shared.core.model.plan import OfferingKey, Plan
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Node, Snapshot
-from shared.core.model.workload import (
+from lab.fakes import values
+from reservoir.core.checker import check
+from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
+from reservoir.core.model.node_class import NodeClass, NodeClassStatus
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.plan import OfferingKey, Plan
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Node, Snapshot
+from reservoir.core.model.workload import (
     AffinityTerm,
     Demand,
     LabelSelector,
     TopologySpreadConstraint,
     Workload,
 )
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
-from tests.fakes import values
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RESERVED, SPOT, ON_DEMAND = CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.core.scheduling_terms.efa import EFA, EfaCard, network_interfaces, wants_efa, without_efa
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.efa import EFA, EfaCard, network_interfaces, wants_efa, without_efa
+from reservoir.core.scheduling_terms.resources import Resources
 
 P4D = tuple(EfaCard(index, 15) for index in range(4))
 GROUPS = ["sg-1"]

@@ -1,6 +1,6 @@
 import pytest
 
-from shared.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms import labels
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.scheduling_terms.money import (
+from reservoir.core.scheduling_terms.money import (
     ATTO_USD_PER_MICRO_USD,
     reserved_price_atto_usd,
     reserved_price_divisor,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.scheduling_terms.quantity import (
+from reservoir.core.scheduling_terms.quantity import (
     LARGEST_QUANTITY,
     QuantityError,
     byte_count,

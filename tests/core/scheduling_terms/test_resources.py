@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.scheduling_terms.quantity import QuantityError
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.quantity import QuantityError
+from reservoir.core.scheduling_terms.resources import Resources
 
 names = st.sampled_from(["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "vpc.amazonaws.com/efa", "pods"])
 vectors = st.dictionaries(names, st.integers(0, 10**12)).map(Resources.of)

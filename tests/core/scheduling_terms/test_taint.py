@@ -1,6 +1,6 @@
 import pytest
 
-from shared.core.scheduling_terms.taint import (
+from reservoir.core.scheduling_terms.taint import (
     TOLERATE_ALL_PREFER_NO_SCHEDULE,
     Taint,
     TaintEffect,

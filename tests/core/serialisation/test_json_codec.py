@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.model.instance_type import CapacityType, InstanceType, Offering
-from shared.core.model.node_claim import ClaimState, Drain, DrainReason, Lease, LeaseState, NodeClaim
-from shared.core.model.node_class import CapacityReservationSelectorTerm, NodeClass, NodeClassStatus, Subnet
-from shared.core.model.node_pool import Budget, Disruption, DisruptionReason, NodePool
-from shared.core.model.plan import OfferingKey, Plan, PlannedNodes, ReasonCode, UnplacedReplicas
-from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
-from shared.core.model.workload import (
+from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
+from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, Lease, LeaseState, NodeClaim
+from reservoir.core.model.node_class import CapacityReservationSelectorTerm, NodeClass, NodeClassStatus, Subnet
+from reservoir.core.model.node_pool import Budget, Disruption, DisruptionReason, NodePool
+from reservoir.core.model.plan import OfferingKey, Plan, PlannedNodes, ReasonCode, UnplacedReplicas
+from reservoir.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from reservoir.core.model.workload import (
     AffinityTerm,
     Demand,
     FallbackStep,
@@ -25,12 +25,12 @@ from shared.core.model.workload import (
     TopologySpreadConstraint,
     Workload,
 )
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.scheduling_terms.taint import Taint, Toleration
-from shared.core.serialisation.json_codec import CodecError, dumps, from_json, loads
-from shared.core.serialisation.remembered_text import LastText
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.taint import Taint, Toleration
+from reservoir.core.serialisation.json_codec import CodecError, dumps, from_json, loads
+from reservoir.core.serialisation.remembered_text import LastText
 
 
 def to_json(value: object) -> Any:

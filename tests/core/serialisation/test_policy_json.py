@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from shared.core.model.policy import MinValuesPolicy, SchedulingPolicy
-from shared.core.serialisation.json_codec import CodecError
-from shared.core.serialisation.policy_json import policy_from_json, policy_to_json
+from reservoir.core.model.policy import MinValuesPolicy, SchedulingPolicy
+from reservoir.core.serialisation.json_codec import CodecError
+from reservoir.core.serialisation.policy_json import policy_from_json, policy_to_json
 
 
 def test_a_policy_comes_back_without_its_deadline() -> None:

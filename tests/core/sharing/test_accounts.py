@@ -7,11 +7,12 @@ from typing import Any, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
-from shared.core.model.plan import OfferingKey
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.sharing.accounts import (
+from lab.fakes.values import node_claim
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.sharing.accounts import (
     AccountLine,
     Amount,
     Meter,
@@ -22,7 +23,6 @@ from shared.core.sharing.accounts import (
     rates,
     read,
 )
-from tests.fakes.values import node_claim
 
 START: Final = datetime(2026, 1, 30, 12, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.checking.violation import ViolationCode
-from shared.core.model.plan import Plan, ReasonCode
-from shared.core.model.snapshot import PlacedReplicas, Snapshot
-from shared.core.model.team import Team
-from shared.core.model.workload import Gang, Workload
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms.labels import CAPACITY_TYPE
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.checking.violation import ViolationCode
+from reservoir.core.model.plan import Plan, ReasonCode
+from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
+from reservoir.core.model.team import Team
+from reservoir.core.model.workload import Gang, Workload
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import NOW, ON_DEMAND, POLICY, RESERVED, markets, node, pool
 from tests.core.sharing.world import TYPE, planned, team, violations, wants, world
 

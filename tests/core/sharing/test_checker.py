@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from shared.core.checking.violation import ViolationCode
-from shared.core.model.plan import Plan
-from shared.core.model.snapshot import PlacedReplicas, Snapshot
-from shared.core.model.team import Team
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.checking.violation import ViolationCode
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
+from reservoir.core.model.team import Team
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.sharing.world import planned, team, units_of, violations, wants, world
 
 

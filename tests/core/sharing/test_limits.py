@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.team import Team
-from shared.core.model.workload import AffinityTerm, Demand, Gang, LabelSelector
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.team import Team
+from reservoir.core.model.workload import AffinityTerm, Demand, Gang, LabelSelector
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms.labels import HOSTNAME
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import NOW, ON_DEMAND, POLICY, RESERVED, fx_type, markets, node_class, pool, reservation
 from tests.core.sharing.world import TYPE, planned, team, units_of, violations, wants, world
 

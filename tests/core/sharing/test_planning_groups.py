@@ -3,16 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_class import CapacityReservationSelectorTerm, NodeClass, NodeClassStatus
-from shared.core.model.node_pool import NodePool
-from shared.core.model.team import Quota, ResourceQuota, Team
-from shared.core.model.workload import AffinityTerm, LabelSelector, Workload
-from shared.core.scheduling_terms.labels import NODE_POOL, ZONE
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.taint import Taint, Toleration, TolerationOperator
-from shared.core.sharing.planning_groups import GROUPS_MAX, PlanningGroups
-from tests.fakes.values import reservation, workload
+from lab.fakes.values import reservation, workload
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_class import CapacityReservationSelectorTerm, NodeClass, NodeClassStatus
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.team import Quota, ResourceQuota, Team
+from reservoir.core.model.workload import AffinityTerm, LabelSelector, Workload
+from reservoir.core.scheduling_terms.labels import NODE_POOL, ZONE
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.taint import Taint, Toleration, TolerationOperator
+from reservoir.core.sharing.planning_groups import GROUPS_MAX, PlanningGroups
 
 
 def pool(name: str, **changes: Any) -> NodePool:

@@ -8,10 +8,10 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.checking.violation import ViolationCode
-from shared.core.model.plan import Plan
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.checking.violation import ViolationCode
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import ON_DEMAND, markets, pool
 from tests.core.sharing.world import planned, team, violations, wants, world
 

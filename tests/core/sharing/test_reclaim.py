@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.disruption.command import DisruptionDecision
-from shared.core.disruption.decide import DisruptionInput, decide_disruption
-from shared.core.disruption.methods.reclaim import units_owed
-from shared.core.model.node_claim import ClaimState, NodeClaim
-from shared.core.model.node_pool import DisruptionReason
-from shared.core.model.plan import OfferingKey
-from shared.core.model.snapshot import Node, Snapshot
-from shared.core.model.team import ReclaimWithinCohort, Team
-from shared.core.model.workload import AffinityTerm, Demand, Gang, LabelSelector
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, ZONE
-from shared.core.scheduling_terms.requirement import Operator
+from lab.fakes.values import node_claim
+from reservoir.core.disruption.command import DisruptionDecision
+from reservoir.core.disruption.decide import DisruptionInput, decide_disruption
+from reservoir.core.disruption.methods.reclaim import units_owed
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.node_pool import DisruptionReason
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.model.snapshot import Node, Snapshot
+from reservoir.core.model.team import ReclaimWithinCohort, Team
+from reservoir.core.model.workload import AffinityTerm, Demand, Gang, LabelSelector
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, ZONE
+from reservoir.core.scheduling_terms.requirement import Operator
 from tests.core.scheduler.world import NOW, POLICY, require
 from tests.core.sharing.world import planned, team, units_of, wants, world
-from tests.fakes.values import node_claim
 
 ANY: Any = {"reclaim_within_cohort": ReclaimWithinCohort.ANY}
 LOWER: Any = {"reclaim_within_cohort": ReclaimWithinCohort.LOWER_PRIORITY}

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_pool import DisruptionReason
-from shared.core.model.plan import Plan
-from shared.core.model.snapshot import PlacedReplicas, Snapshot
-from shared.core.model.team import ReclaimWithinCohort, ResourceQuota, Team
-from shared.core.model.workload import Demand, Gang, Workload
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_pool import DisruptionReason
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
+from reservoir.core.model.team import ReclaimWithinCohort, ResourceQuota, Team
+from reservoir.core.model.workload import Demand, Gang, Workload
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import NOW, ON_DEMAND, SPOT, markets, node, pool
 from tests.core.sharing.test_reclaim import decided, taken
 from tests.core.sharing.test_resource_quotas import EVERY_MARKET, NODE, TYPE, after, market, quota, team

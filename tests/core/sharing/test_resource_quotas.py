@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.checking.violation import Violation, ViolationCode
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.plan import Plan, ReasonCode
-from shared.core.model.snapshot import PlacedReplicas, Snapshot
-from shared.core.model.team import ResourceQuota, Team
-from shared.core.model.workload import Demand, FallbackStep, Gang
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.serialisation.json_codec import dumps, loads
+from reservoir.core.checking.violation import Violation, ViolationCode
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.plan import Plan, ReasonCode
+from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
+from reservoir.core.model.team import ResourceQuota, Team
+from reservoir.core.model.workload import Demand, FallbackStep, Gang
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.serialisation.json_codec import dumps, loads
 from tests.core.scheduler.world import NOW, ON_DEMAND, POLICY, RESERVED, SPOT, fx_type, markets, node, pool
 from tests.core.sharing.world import planned, violations, wants, world
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.plan import ReasonCode
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.team import ReclaimWithinCohort, Team
-from shared.core.model.workload import Gang
-from shared.core.node_life.drain import VOLUNTARY_GRACE
-from shared.core.serialisation.json_codec import dumps, loads
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.team import ReclaimWithinCohort, Team
+from reservoir.core.model.workload import Gang
+from reservoir.core.node_life.drain import VOLUNTARY_GRACE
+from reservoir.core.serialisation.json_codec import dumps, loads
 from tests.core.scheduler.world import NOW, ON_DEMAND, RESERVED, markets, pool
 from tests.core.sharing.world import planned, team, units_of, wants, world
 

@@ -6,9 +6,9 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.model.team import Quota, Team
-from shared.core.sharing.quota_groups import QuotaGroup
-from shared.core.sharing.water_filling import shared_out
+from reservoir.core.model.team import Quota, Team
+from reservoir.core.sharing.quota_groups import QuotaGroup
+from reservoir.core.sharing.water_filling import shared_out
 from tests.core.scheduler.world import reservation
 from tests.core.sharing.world import TERM
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
-from shared.core.checker import Violation, check
-from shared.core.model.node_class import CapacityReservationSelectorTerm
-from shared.core.model.plan import Plan
-from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
-from shared.core.model.team import Quota, Team
-from shared.core.model.workload import Demand, Workload
-from shared.core.scheduler import solve
-from shared.core.scheduling_terms.resources import Resources
+from reservoir.core.checker import Violation, check
+from reservoir.core.model.node_class import CapacityReservationSelectorTerm
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from reservoir.core.model.team import Quota, Team
+from reservoir.core.model.workload import Demand, Workload
+from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import NOW, POLICY, RESERVED, fx_type, markets, node, plain, pool, reservation
 
 TERM: Final = CapacityReservationSelectorTerm(tags={"purpose": "training"})

@@ -2,14 +2,14 @@
 
 import pytest
 
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.scheduling_terms import labels
-from shared.core.solver.column_generation import linear_program
-from shared.core.solver.column_generation.improve import improved, is_done
-from shared.core.solver.column_generation.pricing import Knapsacks
-from shared.core.solver.column_generation.restricted_master import RestrictedMaster
-from shared.core.solver.packing.buying import buy_rest
-from shared.core.solver.packing.reserved_units import use_reserved
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.solver.column_generation import linear_program
+from reservoir.core.solver.column_generation.improve import improved, is_done
+from reservoir.core.solver.column_generation.pricing import Knapsacks
+from reservoir.core.solver.column_generation.restricted_master import RestrictedMaster
+from reservoir.core.solver.packing.buying import buy_rest
+from reservoir.core.solver.packing.reserved_units import use_reserved
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,

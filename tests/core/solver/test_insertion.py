@@ -2,14 +2,14 @@
 
 import pytest
 
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.workload import AffinityTerm, Gang
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
-from shared.core.solver.insertion.node_elimination import empty_paid_nodes
-from shared.core.solver.insertion.rightsizing import rightsize_paid_nodes
-from shared.core.solver.insertion.spot_share import replace_dear_spot
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.workload import AffinityTerm, Gang
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
+from reservoir.core.solver.insertion.node_elimination import empty_paid_nodes
+from reservoir.core.solver.insertion.rightsizing import rightsize_paid_nodes
+from reservoir.core.solver.insertion.spot_share import replace_dear_spot
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.scheduling_terms import labels
-from shared.core.solver.packing.buying import buy_rest
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.solver.packing.buying import buy_rest
 from tests.core.scheduler.world import GIB, ON_DEMAND, ZONES, demand, fx_type, plain, spread, with_demand, workload
 from tests.core.solver.world import unpacked
 

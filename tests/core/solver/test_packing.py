@@ -1,11 +1,11 @@
 """Packing by counts: what goes onto one node, who gets reserved units, what is bought."""
 
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.scheduling_terms import labels
-from shared.core.solver.packing.buying import buy_rest, completed
-from shared.core.solver.packing.reserved_units import use_reserved
-from shared.core.solver.pattern_packing import pack
-from shared.core.solver.problem.components import connected_components
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.solver.packing.buying import buy_rest, completed
+from reservoir.core.solver.packing.reserved_units import use_reserved
+from reservoir.core.solver.pattern_packing import pack
+from reservoir.core.solver.problem.components import connected_components
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,

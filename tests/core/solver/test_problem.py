@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.workload import PreferredNodeTerm, WhenUnsatisfiable
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator
-from shared.core.solver.problem.components import connected, connected_components
-from shared.core.solver.problem.option_order import reserved_key
-from shared.core.solver.problem.vectors import Sizes
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.workload import PreferredNodeTerm, WhenUnsatisfiable
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator
+from reservoir.core.solver.problem.components import connected, connected_components
+from reservoir.core.solver.problem.option_order import reserved_key
+from reservoir.core.solver.problem.vectors import Sizes
 from tests.core.scheduler.world import (
     GIB,
     NOW,

@@ -7,19 +7,19 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.explaining.reasons import Reasons
-from shared.core.model.instance_type import Offering
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.solver.problem.components import connected_components
-from shared.core.solver.solution.candidates import Candidates
-from shared.core.solver.solution.domain_assignment import DomainBatch, DomainCosts, assign_domains
-from shared.core.solver.solution.free_room import FreeRoom
-from shared.core.solver.solution.partial_plan import PartialPlan
-from shared.core.solver.solution.priority_inversion import has_inversion
-from shared.core.solver.solution.substitutes import Substitutes
-from shared.core.solver.solution.to_plan import to_plan
+from reservoir.core.explaining.reasons import Reasons
+from reservoir.core.model.instance_type import Offering
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.solver.problem.components import connected_components
+from reservoir.core.solver.solution.candidates import Candidates
+from reservoir.core.solver.solution.domain_assignment import DomainBatch, DomainCosts, assign_domains
+from reservoir.core.solver.solution.free_room import FreeRoom
+from reservoir.core.solver.solution.partial_plan import PartialPlan
+from reservoir.core.solver.solution.priority_inversion import has_inversion
+from reservoir.core.solver.solution.substitutes import Substitutes
+from reservoir.core.solver.solution.to_plan import to_plan
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,

@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass
 
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.solver.insertion.insert import Insertion
-from shared.core.solver.insertion.new_nodes import Strategy
-from shared.core.solver.packing.item_types import BinTypes, ItemType, build_item_types
-from shared.core.solver.packing.item_values import item_values
-from shared.core.solver.packing.knapsack import GreedyKnapsack
-from shared.core.solver.packing.packing import ItemFloor, Packing
-from shared.core.solver.problem.groups import SchedulingProblem
-from shared.core.solver.problem.nodes import NodeFacts
-from shared.core.solver.solution.candidates import Candidates
-from shared.core.solver.solution.domain_assignment import DomainBatch
-from shared.core.solver.solution.partial_plan import PartialPlan
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.solver.insertion.insert import Insertion
+from reservoir.core.solver.insertion.new_nodes import Strategy
+from reservoir.core.solver.packing.item_types import BinTypes, ItemType, build_item_types
+from reservoir.core.solver.packing.item_values import item_values
+from reservoir.core.solver.packing.knapsack import GreedyKnapsack
+from reservoir.core.solver.packing.packing import ItemFloor, Packing
+from reservoir.core.solver.problem.groups import SchedulingProblem
+from reservoir.core.solver.problem.nodes import NodeFacts
+from reservoir.core.solver.solution.candidates import Candidates
+from reservoir.core.solver.solution.domain_assignment import DomainBatch
+from reservoir.core.solver.solution.partial_plan import PartialPlan
 from tests.core.scheduler.world import NOW, POLICY
 
 

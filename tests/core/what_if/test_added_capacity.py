@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.core.what_if.added_capacity import AddedCapacity, EditError, parse_added_capacity
+from reservoir.core.what_if.added_capacity import AddedCapacity, EditError, parse_added_capacity
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

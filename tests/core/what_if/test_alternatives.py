@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import FallbackStep
-from shared.core.what_if.alternatives import Alternative, alternatives
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import FallbackStep
+from reservoir.core.what_if.alternatives import Alternative, alternatives
 from tests.core.scheduler.world import (
     NOW,
     ON_DEMAND,

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.node_class import CapacityReservationSelectorTerm
-from shared.core.model.plan import ReasonCode
-from shared.core.model.snapshot import Snapshot
-from shared.core.what_if.added_capacity import AddedCapacity, EditError
-from shared.core.what_if.edits import WorldEdits, edited
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.node_class import CapacityReservationSelectorTerm
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.what_if.added_capacity import AddedCapacity, EditError
+from reservoir.core.what_if.edits import WorldEdits, edited
 from tests.core.scheduler.world import (
     NOW,
     ON_DEMAND,

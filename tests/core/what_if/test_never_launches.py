@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
-from shared.core.model.node_pool import NodePool
-from shared.core.model.snapshot import Snapshot
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.what_if.never_launches import NeverLaunches, never_launching
+from reservoir.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.what_if.never_launches import NeverLaunches, never_launching
 from tests.core.scheduler.world import (
     ON_DEMAND,
     RESERVED,

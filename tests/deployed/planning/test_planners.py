@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from shared.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
-from shared.names import Function, Table
-from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.story.world import World
+from lab.story.policies import one_type_pool, story_workload, write_manifests
+from lab.story.world import World
+from reservoir.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
+from reservoir.names import Function, Table
 
 pytestmark = pytest.mark.embedded
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from embedded.reservoir import DeployedReservoir
-from tests.deployed.story.world import World
+from lab.embedded.reservoir import DeployedReservoir
+from lab.story.world import World
 from tests.deployed.upgrades.releases import assembly_for_both
 
 

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from embedded.reservoir import LEAVE_ASSETS
-from embedded.reservoir.assembly import write_settings
 from infra.app import build_app
-from infra.assets.bundle import CODE
 from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, OLDER_INDEXES_CONTEXT, function_name
-from shared.names import DEPLOYMENT, Function, Queue, Table, dead_letters_output
-from tests.deployed.story.policies import one_type_pool, write_manifests
-from tests.deployed.story.world import World
-from tests.fakes.manifests import workload_manifest
+from lab.embedded.reservoir import LEAVE_ASSETS
+from lab.embedded.reservoir.assembly import write_settings
+from lab.fakes.manifests import workload_manifest
+from lab.story.policies import one_type_pool, write_manifests
+from lab.story.world import World
+from reservoir.names import DEPLOYMENT, Function, Queue, Table, dead_letters_output
 
 TYPE: Final = "m7i.2xlarge"
 ZONE: Final = "us-east-1a"
@@ -112,12 +111,19 @@ def workload(name: str, replicas: int, generation: int, cpu: str = FILLS_A_NODE)
     return workload_manifest(f"{NAMESPACE}/{name}", replicas, requests, generation=generation, nodeSelector=where)
 
 
+def packages_of(root: Path) -> tuple[Path, ...]:
+    """Return the folders that the release there is made of: up to 0.2.0 the product was a package called ``shared``."""
+    product = root / "shared" / "reservoir"
+    return (root / "functions", product if product.is_dir() else root / "shared")
+
+
 def code_of(root: Path) -> bytes:
     """Return the code asset of the release that lies there."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in (path for folder in CODE for path in sorted((root / folder).rglob("*.py"))):
-            archive.write(path, path.relative_to(root))
+        for package in packages_of(root):
+            for path in sorted(package.rglob("*.py")):
+                archive.write(path, path.relative_to(package.parent))
     return content.getvalue()
 
 

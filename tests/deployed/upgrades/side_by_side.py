@@ -19,14 +19,14 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from embedded.reservoir import DeployedReservoir
 from infra.naming import function_name
-from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
-from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
-from shared.core.model.node_claim import DrainReason, NodeClaim
-from shared.names import DEPLOYMENT, Function, Table
-from tests.deployed.story.world import World
+from lab.embedded.reservoir import DeployedReservoir
+from lab.story.world import World
+from reservoir.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from reservoir.adapters.dynamodb.reservations import DynamoDbReservationStore
+from reservoir.adapters.dynamodb.workloads import DynamoDbWorkloadStore
+from reservoir.core.model.node_claim import DrainReason, NodeClaim
+from reservoir.names import DEPLOYMENT, Function, Table
 from tests.deployed.upgrades.releases import NAMESPACE, UNITS, Fleet, assembly_for_both, code_of, functions_of
 from tests.test_tidy import ROOT
 from tests.upgrades.conftest import PREVIOUS, archive_of, unpack

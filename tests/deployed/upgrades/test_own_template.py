@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from embedded.reservoir import KEPT, DeployedReservoir, Synthesis
-from embedded.reservoir.assembly import write_settings
-from reservoir.deployment.account import Account
-from reservoir.deployment.connect import deployed
-from reservoir.deployment.deploy import Deploy
-from shared.deployment.deployment import read
-from shared.names import RELEASE_OUTPUT, VERSION, Table, indexes
-from tests.deployed.story.world import World
+from lab.embedded.reservoir import KEPT, DeployedReservoir, Synthesis
+from lab.embedded.reservoir.assembly import write_settings
+from lab.story.world import World
+from reservoir.cli.deployment.account import Account
+from reservoir.cli.deployment.connect import deployed
+from reservoir.cli.deployment.deploy import Deploy
+from reservoir.deployment.deployment import read
+from reservoir.names import RELEASE_OUTPUT, VERSION, Table, indexes
 from tests.deployed.upgrades.releases import Fleet
 from tests.deployment.embedded_cdk import EmbeddedCdk
 from tests.upgrades.conftest import previous
@@ -47,7 +47,7 @@ def world(previous: Path) -> Iterator[World]:
 
 @dataclass
 class Busy:
-    """Implements ``reservoir.deployment.cdk.Cdk``: each step of the update meets demand that was sent just before."""
+    """Implements ``reservoir.cli.deployment.cdk.Cdk``: each step of the update meets demand sent just before."""
 
     cdk: EmbeddedCdk
     fleet: Fleet

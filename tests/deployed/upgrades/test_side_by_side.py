@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.names import Function
-from tests.deployed.story.world import World
+from lab.story.world import World
+from reservoir.names import Function
 from tests.deployed.upgrades.releases import Fleet
 from tests.deployed.upgrades.side_by_side import Play, two_releases
 from tests.upgrades.conftest import previous

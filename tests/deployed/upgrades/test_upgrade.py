@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from embedded.deploy import deploy
-from embedded.reservoir import Synthesis
 from infra.naming import function_name
-from shared.names import ANY_FUNCTION, DEPLOYMENT, ROWS_UNREADABLE, Function, Table, indexes
-from tests.deployed.story.world import World
+from lab.embedded.deploy import deploy
+from lab.embedded.reservoir import Synthesis
+from lab.story.world import World
+from reservoir.names import ANY_FUNCTION, DEPLOYMENT, ROWS_UNREADABLE, Function, Table, indexes
 from tests.deployed.upgrades.releases import Fleet, code_of
 from tests.test_tidy import ROOT
 from tests.upgrades.conftest import previous

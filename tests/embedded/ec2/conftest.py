@@ -1,6 +1,6 @@
 import pytest
 
-from tests.embedded.ec2.support import Cloud
+from lab.worlds.cloud import Cloud
 
 
 @pytest.fixture

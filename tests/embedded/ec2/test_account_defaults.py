@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from embedded.ec2.api import keys
-from tests.embedded.ec2.support import Cloud, refused
+from lab.embedded.ec2.api import keys
+from lab.worlds.cloud import Cloud, refused
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1234"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.ec2.support import ACCOUNT_ID, LINUX, START, TYPE, ZONE_A, ZONE_C, Cloud, Event, code_of, refused
+from lab.worlds.cloud import ACCOUNT_ID, LINUX, START, TYPE, ZONE_A, ZONE_C, Cloud, Event, code_of, refused
 
 GPU, ULTRASERVER = "p5.48xlarge", "trn2u.48xlarge"
 PLANNED = "aws:ec2capacityreservation:incrementalRequestedQuantity"

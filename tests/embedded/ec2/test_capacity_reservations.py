@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.ec2.support import ACCOUNT_ID, LINUX, START, TYPE, ZONE_A, ZONE_B, Cloud, code_of, refused
+from lab.worlds.cloud import ACCOUNT_ID, LINUX, START, TYPE, ZONE_A, ZONE_B, Cloud, code_of, refused
 
 
 def test_a_new_reservation_is_active_and_all_free(cloud: Cloud) -> None:

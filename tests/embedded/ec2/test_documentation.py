@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from embedded.ec2.account.state import Settings
-from embedded.ec2.control.actions import ACTIONS
+from lab.embedded.ec2.account.state import Settings
+from lab.embedded.ec2.control.actions import ACTIONS
 
 TEXT = (Path(__file__).parents[3] / "docs" / "ec2-emulation.md").read_text()
 

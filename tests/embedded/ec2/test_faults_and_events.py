@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
-from embedded.ec2.control.actions import ControlError
-from tests.embedded.ec2.support import (
+from lab.embedded.ec2.control.actions import ControlError
+from lab.worlds.cloud import (
     ACCOUNT_ID,
     START,
     TYPE,

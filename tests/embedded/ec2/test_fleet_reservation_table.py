@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.embedded.ec2.support import ZONE_A, Cloud, config, error_codes, launched, override, refused
+from lab.worlds.cloud import ZONE_A, Cloud, config, error_codes, launched, override, refused
 
 CHEAP, DEAR = "c5.large", "m5.large"
 FIRST = {"CapacityReservationOptions": {"UsageStrategy": "use-capacity-reservations-first"}}

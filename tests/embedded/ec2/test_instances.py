@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.ec2.support import LINUX, REGION, START, TYPE, ZONE_A, ZONE_B, Cloud, code_of, refused
+from lab.worlds.cloud import LINUX, REGION, START, TYPE, ZONE_A, ZONE_B, Cloud, code_of, refused
 
 STATE_CHANGE = "EC2 Instance State-change Notification"
 

@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.embedded.ec2.support import TYPE, ZONE_A, Cloud, config
+from lab.worlds.cloud import TYPE, ZONE_A, Cloud, config
 
 KINDS = ("targeted", "open", "block", "lent")
 LIVE = {"pending", "running", "stopping", "shutting-down"}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from embedded.keep.folder import KeepFolder
-from tests.embedded.ec2.support import ZONE_A, Cloud, config, launched
+from lab.embedded.keep.folder import KeepFolder
+from lab.worlds.cloud import ZONE_A, Cloud, config, launched
 from tests.embedded.ec2.test_blocks_and_lending import GPU, buy, run_in
 
 LENT = "c7i.8xlarge"

@@ -3,8 +3,8 @@
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
-from embedded.client import ControlError, EmbeddedAws
-from tests.embedded.ec2.support import TYPE, ZONE_A
+from lab.embedded.client import ControlError, EmbeddedAws
+from lab.worlds.cloud import TYPE, ZONE_A
 
 pytestmark = pytest.mark.embedded
 

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.embedded.ec2.support import TYPE, ZONE_A, Cloud, config, error_codes, launched, refused
+from lab.worlds.cloud import TYPE, ZONE_A, Cloud, config, error_codes, launched, refused
 
 
 def send(cloud: Cloud, **parameters: str) -> tuple[int, str]:

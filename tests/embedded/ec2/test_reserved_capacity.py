@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.ec2.support import (
+from lab.worlds.cloud import (
     TYPE,
     ZONE_A,
     ZONE_B,

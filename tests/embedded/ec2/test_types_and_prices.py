@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from embedded.ec2.market.prices import on_demand_micro_usd_per_hour, spot_micro_usd_per_hour
-from tests.embedded.ec2.support import REGION, TYPE, ZONE_A, ZONE_B, Cloud, refused
+from lab.embedded.ec2.market.prices import on_demand_micro_usd_per_hour, spot_micro_usd_per_hour
+from lab.worlds.cloud import REGION, TYPE, ZONE_A, ZONE_B, Cloud, refused
 
 ON_DEMAND_FILTERS = {
     "regionCode": REGION,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from embedded.emulated_time.clock import EmulatedClock
+from lab.embedded.emulated_time.clock import EmulatedClock
 
 
 class RealTime:

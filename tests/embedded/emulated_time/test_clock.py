@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded.emulated_time.clock import NEVER_US, NO_TOP_SPEED, PUBLISHED_STATE, EmulatedClock
+from lab.embedded.emulated_time.clock import NEVER_US, NO_TOP_SPEED, PUBLISHED_STATE, EmulatedClock
 from tests.embedded.emulated_time.conftest import RealTime
 
 

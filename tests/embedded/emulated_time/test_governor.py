@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from embedded.emulated_time.clock import NEVER_US, EmulatedClock
-from embedded.emulated_time.governor import FINISHED_PER_LIMIT, LATENESS_LIMIT, DueWork, Governor
+from lab.embedded.emulated_time.clock import NEVER_US, EmulatedClock
+from lab.embedded.emulated_time.governor import FINISHED_PER_LIMIT, LATENESS_LIMIT, DueWork, Governor
 from tests.embedded.emulated_time.conftest import RealTime
 
 LIMIT_US = LATENESS_LIMIT // timedelta(microseconds=1)

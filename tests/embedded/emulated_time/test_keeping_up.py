@@ -15,8 +15,8 @@ from itertools import pairwise
 
 import pytest
 
-from embedded.client import EmbeddedAws
-from embedded.emulated_time.governor import LATENESS_LIMIT
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.emulated_time.governor import LATENESS_LIMIT
 from tests.embedded.conftest import FROM_EVENTBRIDGE, Resources, allow, unique, until
 
 pytestmark = pytest.mark.embedded

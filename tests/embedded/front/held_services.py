@@ -12,9 +12,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from embedded.certificate import write_certificate
-from embedded.front.lanes import Lanes
-from embedded.front.server import ConnectionDropped, serve
+from lab.embedded.certificate import write_certificate
+from lab.embedded.front.lanes import Lanes
+from lab.embedded.front.server import ConnectionDropped, serve
 
 
 class Services:

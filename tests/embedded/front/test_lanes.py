@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from embedded.front.lanes import Lanes
+from lab.embedded.front.lanes import Lanes
 
 PATIENCE_S = 600.0  # before a test gives up
 CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller")

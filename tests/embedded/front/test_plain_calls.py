@@ -17,8 +17,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from embedded.client import EmbeddedAws
-from embedded.settings import REGION
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.settings import REGION
 from tests.embedded.conftest import FROM_EVENTBRIDGE, Resources, allow, unique
 
 pytestmark = pytest.mark.embedded

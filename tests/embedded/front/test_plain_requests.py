@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from embedded.front.plain_requests import PlainRequest, plain_request
+from lab.embedded.front.plain_requests import PlainRequest, plain_request
 
 SIGNED = (
     "AWS4-HMAC-SHA256 Credential=AKIA1/20261122/us-east-1/dynamodb/aws4_request, "

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from embedded.client import EmbeddedAws
+from lab.embedded.client import EmbeddedAws
+from lab.worlds.cloud import code_of
 from tests.embedded.conftest import Resources, allow, unique
-from tests.embedded.ec2.support import code_of
 
 pytestmark = pytest.mark.embedded
 NOBODY = allow("s3:ListAllMyBuckets")

@@ -8,9 +8,9 @@ from typing import IO
 
 import pytest
 
-from embedded.emulated_time.clock import EmulatedClock
-from embedded.functions.environments import Environment, EnvironmentSpec, Invocation
-from embedded.functions.zygote import Process, start_alone
+from lab.embedded.emulated_time.clock import EmulatedClock
+from lab.embedded.functions.environments import Environment, EnvironmentSpec, Invocation
+from lab.embedded.functions.zygote import Process, start_alone
 from tests.embedded.conftest import until
 
 HANDLER = """

@@ -8,7 +8,7 @@ import termios
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from embedded.functions.zygote import Zygote
+from lab.embedded.functions.zygote import Zygote
 from tests.embedded.conftest import until
 
 

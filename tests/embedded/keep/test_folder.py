@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from embedded.keep.folder import INDEX, LARGE_BYTES, KeepFolder, KeptStateError, read_index
+from lab.embedded.keep.folder import INDEX, LARGE_BYTES, KeepFolder, KeptStateError, read_index
 from tests.test_tidy import ROOT
 
 OLD, NEW = "what was kept before", "what is kept now"
@@ -19,7 +19,7 @@ LARGE = b"x" * LARGE_BYTES
 DYING = """
 import os, sys
 from pathlib import Path
-from embedded.keep.folder import LARGE_BYTES, KeepFolder
+from lab.embedded.keep.folder import LARGE_BYTES, KeepFolder
 folder, last, seen = Path(sys.argv[1]), int(sys.argv[2]), [0]
 def watch(event, arguments):
     if event in ("open", "os.rename", "os.remove") and str(arguments[0]).startswith(str(folder)):

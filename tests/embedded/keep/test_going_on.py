@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded.client import ControlError, EmbeddedAws
+from lab.embedded.client import ControlError, EmbeddedAws
 from tests.embedded.conftest import Resources, until
 
 pytestmark = pytest.mark.embedded

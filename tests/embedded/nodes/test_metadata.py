@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from botocore.utils import InstanceMetadataFetcher
 
-from embedded.client import EmbeddedAws
+from lab.embedded.client import EmbeddedAws
+from lab.worlds.cloud import code_of
 from tests.embedded.conftest import Resources, unique
-from tests.embedded.ec2.support import code_of
 
 pytestmark = pytest.mark.embedded
 TRUST: dict[str, Any] = {

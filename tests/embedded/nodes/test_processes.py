@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded.client import EmbeddedAws
+from lab.embedded.client import EmbeddedAws
 from tests.embedded.conftest import until
 from tests.embedded.nodes.test_metadata import launch, node_role
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from embedded.reservoir.assembly import LEAVE_ASSETS, ROOT, SOURCES, Synthesis, key_of, write_settings
 from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
+from lab.embedded.reservoir.assembly import LEAVE_ASSETS, ROOT, SOURCES, Synthesis, key_of, write_settings
 
 # Runs app.py and tells which files it opened.
 WATCHED = """

@@ -13,9 +13,9 @@ from typing import IO
 
 import pytest
 
-from embedded.client import Clock, Control
-from embedded.keep.folder import read_index
-from embedded.reservoir import ROOT
+from lab.embedded.client import Clock, Control
+from lab.embedded.keep.folder import read_index
+from lab.embedded.reservoir import ROOT
 from tests.embedded.conftest import until
 
 pytestmark = pytest.mark.embedded
@@ -48,7 +48,7 @@ class Terminal:
 
     def send(self, name: str) -> None:
         """Do what the guide says of the first workload, for one of this name."""
-        (file,) = re.findall(r"^  python -m reservoir submit -f (\S+) --wait$", self.guide, flags=re.MULTILINE)
+        (file,) = re.findall(r"^  reservoir submit -f (\S+) --wait$", self.guide, flags=re.MULTILINE)
         manifest = (ROOT / file).read_text(encoding="utf-8").replace("first", name)
         self.run("-m", "reservoir", "submit", "-f", "-", "--timeout", f"{LIMIT_S}s", given=manifest)
 
@@ -74,7 +74,7 @@ class Terminal:
 def playing(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
     process = subprocess.Popen(  # noqa: S603 - our own program
         # As a script starts a program in the background: it inherits that SIGINT is ignored.
-        ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "embedded.reservoir", *arguments],
+        ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "lab.embedded.reservoir", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

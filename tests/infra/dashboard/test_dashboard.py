@@ -10,12 +10,12 @@ import pytest
 
 from functions.record.handler import handler
 from infra.iam.acknowledgements import as_reported
-from shared.core.history.sample import BoughtSample, ReservationSample, Sample, WaitingSample
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.runtime.observability import logger
-from shared.usecases.history.keep_events import KeepEvents
-from shared.usecases.history.see_status import REFUSALS
-from tests.fakes.stores.history import MemoryHistory
+from lab.fakes.stores.history import MemoryHistory
+from reservoir.core.history.sample import BoughtSample, ReservationSample, Sample, WaitingSample
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.runtime.observability import logger
+from reservoir.usecases.history.keep_events import KeepEvents
+from reservoir.usecases.history.see_status import REFUSALS
 from tests.infra.dashboard.insights import Row, answer
 from tests.infra.reading import Resources, of_type
 

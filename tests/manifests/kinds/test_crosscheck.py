@@ -2,24 +2,24 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_class import (
+from lab.fakes.values import reservation
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_class import (
     CapacityReservationSelectorTerm,
     MachineImage,
     NodeClass,
     NodeClassStatus,
     SelectorTerm,
 )
-from shared.core.model.node_pool import NodePool
-from shared.core.model.team import Quota, Team
-from shared.core.model.workload import FallbackStep, Workload
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration
-from shared.manifests.crosscheck import ObjectSet, cross_check
-from tests.fakes.values import reservation
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.team import Quota, Team
+from reservoir.core.model.workload import FallbackStep, Workload
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.taint import Taint, TaintEffect, Toleration
+from reservoir.manifests.crosscheck import ObjectSet, cross_check
 
 RESERVATIONS = (CapacityReservationSelectorTerm(tags={"purpose": "training"}),)
 NODE_CLASS = NodeClass("c", capacity_reservation_selector_terms=RESERVATIONS)

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.node_class import SelectorTerm
-from shared.core.model.workload import AffinityTerm, LabelSelector, LabelSelectorExpression, LabelSelectorOperator
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration
-from shared.manifests.kinds.affinity import TOPOLOGY_KEYS
-from shared.manifests.kinds.node_class import NodeClassManifest
-from shared.manifests.kinds.node_pool import NodePoolManifest
-from shared.manifests.kinds.workload import WorkloadManifest
-from shared.manifests.parsing.load import Document
-from shared.manifests.parsing.problems import Severity
-from shared.manifests.validate import KINDS, read_document
+from reservoir.core.model.node_class import SelectorTerm
+from reservoir.core.model.workload import AffinityTerm, LabelSelector, LabelSelectorExpression, LabelSelectorOperator
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.taint import Taint, TaintEffect, Toleration
+from reservoir.manifests.kinds.affinity import TOPOLOGY_KEYS
+from reservoir.manifests.kinds.node_class import NodeClassManifest
+from reservoir.manifests.kinds.node_pool import NodePoolManifest
+from reservoir.manifests.kinds.workload import WorkloadManifest
+from reservoir.manifests.parsing.load import Document
+from reservoir.manifests.parsing.problems import Severity
+from reservoir.manifests.validate import KINDS, read_document
 from tests.manifests.kinds import valid
 
 GENERATOR = Path(__file__).parents[3] / "docs" / "generate.py"

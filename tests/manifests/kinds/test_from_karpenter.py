@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from shared.manifests.parsing.problems import Severity
-from shared.manifests.validate import Reading, read_files
+from reservoir.manifests.parsing.problems import Severity
+from reservoir.manifests.validate import Reading, read_files
 from tests.manifests.kinds.valid import node_class, node_pool
 
 

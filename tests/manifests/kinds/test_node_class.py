@@ -2,16 +2,16 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.node_class import (
+from reservoir.core.model.node_class import (
     CapacityReservationSelectorTerm,
     FleetTargetingMode,
     OpenReservationPreference,
     SelectorTerm,
 )
-from shared.manifests.kinds.node_class import NodeClassManifest
-from shared.manifests.parsing.load import Document
-from shared.manifests.parsing.problems import Severity
-from shared.manifests.validate import read_document
+from reservoir.manifests.kinds.node_class import NodeClassManifest
+from reservoir.manifests.parsing.load import Document
+from reservoir.manifests.parsing.problems import Severity
+from reservoir.manifests.validate import read_document
 from tests.manifests.kinds import valid
 
 ARN = "arn:aws:resource-groups:us-west-2:123456789012:group/training"

@@ -3,14 +3,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.core.model.node_pool import Budget, ConsolidationPolicy, Disruption, DisruptionReason
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.scheduling_terms.taint import Taint, TaintEffect
-from shared.manifests.kinds.node_pool import NodePoolManifest
-from shared.manifests.parsing.load import Document
-from shared.manifests.validate import read_document
+from reservoir.core.model.node_pool import Budget, ConsolidationPolicy, Disruption, DisruptionReason
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.taint import Taint, TaintEffect
+from reservoir.manifests.kinds.node_pool import NodePoolManifest
+from reservoir.manifests.parsing.load import Document
+from reservoir.manifests.validate import read_document
 from tests.manifests.kinds import valid
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.team import Quota, ResourceQuota
-from shared.manifests.kinds.team import TeamManifest
-from shared.manifests.parsing.load import Document
-from shared.manifests.validate import read_document
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.team import Quota, ResourceQuota
+from reservoir.manifests.kinds.team import TeamManifest
+from reservoir.manifests.parsing.load import Document
+from reservoir.manifests.validate import read_document
 from tests.manifests.kinds import valid
 
 UNITS: dict[str, Any] = {"capacityReservationSelectorTerms": [{"id": "cr-0123456789abcdef0"}], "nominalQuota": 1}

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.workload import (
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.workload import (
     AffinityTerm,
     FallbackStep,
     Gang,
@@ -13,12 +13,12 @@ from shared.core.model.workload import (
     PreferredNodeTerm,
     TopologySpreadConstraint,
 )
-from shared.core.scheduling_terms import labels
-from shared.core.scheduling_terms.requirement import Operator, Requirement
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.scheduling_terms.taint import TaintEffect, Toleration, TolerationOperator
-from shared.manifests.kinds.workload import WorkloadManifest
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.taint import TaintEffect, Toleration, TolerationOperator
+from reservoir.manifests.kinds.workload import WorkloadManifest
 from tests.manifests.kinds import valid
 
 ZONE_A = Requirements.of(Requirement.new(labels.ZONE, Operator.IN, ["us-west-2a"]))

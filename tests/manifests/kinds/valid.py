@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from shared.manifests.parsing.load import Document
-from shared.manifests.parsing.problems import Severity
-from shared.manifests.validate import read_document
+from reservoir.manifests.parsing.load import Document
+from reservoir.manifests.parsing.problems import Severity
+from reservoir.manifests.validate import read_document
 
 SELECTOR = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}
 EXPRESSION = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-west-2a"]}

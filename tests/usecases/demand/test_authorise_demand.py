@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.team import Team, TeamLimits, by_namespace
-from shared.manifests.event_parts import WorkloadRef
-from shared.manifests.messages import DescribeMessage, parse_demand
-from shared.manifests.parsing.problems import ManifestError
-from shared.ports.state import UnreadableRowsError
-from shared.usecases.demand.authorise_demand import DemandRules
-from shared.usecases.demand.intake import Answer
+from reservoir.core.model.team import Team, TeamLimits, by_namespace
+from reservoir.manifests.event_parts import WorkloadRef
+from reservoir.manifests.messages import DescribeMessage, parse_demand
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.ports.state import UnreadableRowsError
+from reservoir.usecases.demand.authorise_demand import DemandRules
+from reservoir.usecases.demand.intake import Answer
 from tests.usecases.demand.test_intake import World, submit, withdraw
 
 RESEARCH = Team(

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.manifests.messages import DescribeMessage, parse_demand
-from shared.manifests.parsing.problems import ManifestError
-from shared.ports.state import WorkloadRecord
-from shared.usecases.demand.authorise_demand import DemandRules
-from shared.usecases.demand.intake import TOMBSTONE_KEPT, Answer, Intake
-from tests.fakes.manifests import workload_manifest
-from tests.fakes.messaging import MemoryBus, MemoryQueue
-from tests.fakes.stores.state import MemoryState
-from tests.fakes.system import START, ManualClock
+from lab.fakes.manifests import workload_manifest
+from lab.fakes.messaging import MemoryBus, MemoryQueue
+from lab.fakes.stores.state import MemoryState
+from lab.fakes.system import START, ManualClock
+from reservoir.manifests.messages import DescribeMessage, parse_demand
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.ports.state import WorkloadRecord
+from reservoir.usecases.demand.authorise_demand import DemandRules
+from reservoir.usecases.demand.intake import TOMBSTONE_KEPT, Answer, Intake
 
 KEY = "research/train"
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from shared.manifests.messages import parse_demand
-from shared.manifests.parsing.problems import ManifestError
-from shared.usecases.demand.reject_demand import RejectDemand
-from tests.fakes.messaging import MemoryBus, MemoryDeadLetters
+from lab.fakes.messaging import MemoryBus, MemoryDeadLetters
+from reservoir.manifests.messages import parse_demand
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.usecases.demand.reject_demand import RejectDemand
 
 
 def rejected(body: str) -> tuple[str, dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from shared.ports.state import WorkloadRecord
-from shared.usecases.provisioning.share_demand import Woken
-from tests.fakes.stores.state import MemoryWorkloads
-from tests.fakes.values import reservation, workload_record
-from tests.usecases.worlds.planning_world import PlanningWorld
+from lab.fakes.stores.state import MemoryWorkloads
+from lab.fakes.values import reservation, workload_record
+from lab.worlds.planning_world import PlanningWorld
+from reservoir.ports.state import WorkloadRecord
+from reservoir.usecases.provisioning.share_demand import Woken
 
 
 def world_with(units: int) -> PlanningWorld:

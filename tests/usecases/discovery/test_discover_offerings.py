@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.capacity.offerings import ReservedPrices
-from shared.core.capacity.unavailable_offerings import Market
-from shared.core.model.instance_type import CapacityType, InstanceType
-from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from shared.ports.discovery import ZoneOfferings
-from shared.ports.errors import ThrottledError
-from tests.usecases.worlds.planning_world import ON_DEMAND, SPOT, PlanningWorld
+from lab.worlds.planning_world import ON_DEMAND, SPOT, PlanningWorld
+from reservoir.core.capacity.offerings import ReservedPrices
+from reservoir.core.capacity.unavailable_offerings import Market
+from reservoir.core.model.instance_type import CapacityType, InstanceType
+from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.ports.discovery import ZoneOfferings
+from reservoir.ports.errors import ThrottledError
 
 
 def catalogue(world: PlanningWorld) -> dict[str, InstanceType]:

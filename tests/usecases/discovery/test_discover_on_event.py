@@ -2,12 +2,12 @@
 
 import pytest
 
-from shared.ports.errors import ThrottledError
-from shared.usecases.discovery.discover_on_event import DiscoverOnEvent
-from tests.fakes.stores.discovery_turns import MemoryDiscoveryTurns
-from tests.fakes.system import START
-from tests.fakes.values import reservation
-from tests.usecases.worlds.planning_world import PlanningWorld, node_class_manifest
+from lab.fakes.stores.discovery_turns import MemoryDiscoveryTurns
+from lab.fakes.system import START
+from lab.fakes.values import reservation
+from lab.worlds.planning_world import PlanningWorld, node_class_manifest
+from reservoir.ports.errors import ThrottledError
+from reservoir.usecases.discovery.discover_on_event import DiscoverOnEvent
 
 
 class World(PlanningWorld):

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from shared.core.capacity.ledger import COUNT_LAG, Balance
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.model.node_claim import ClaimState, LeaseState, NodeClaim
-from shared.ports.errors import ThrottledError
-from shared.ports.policy import PolicyKind, PolicyObject
-from shared.usecases.discovery.observe_reservation import ReservationChange
-from shared.usecases.policy.stored_policy import StoredPolicy
-from tests.fakes.discovery import SUBNETS
-from tests.fakes.system import START
-from tests.fakes.values import reservation
-from tests.usecases.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
+from lab.fakes.discovery import SUBNETS
+from lab.fakes.system import START
+from lab.fakes.values import reservation
+from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
+from reservoir.core.capacity.ledger import COUNT_LAG, Balance
+from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from reservoir.core.model.node_claim import ClaimState, LeaseState, NodeClaim
+from reservoir.ports.errors import ThrottledError
+from reservoir.ports.policy import PolicyKind, PolicyObject
+from reservoir.usecases.discovery.observe_reservation import ReservationChange
+from reservoir.usecases.policy.stored_policy import StoredPolicy
 
 TEAM = {"team": "research"}
 SELF, OTHER = "111122223333", "999988887777"

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.node_claim import ClaimState
-from shared.core.safety.endings import Bound, Bounds, EndingKind
-from shared.core.safety.tally import Lift
-from shared.ports.policy import DeletePolicy, PolicyKind, PolicyObject, PutPolicy
-from shared.usecases.explaining.explain_node import ExplainNode
-from shared.usecases.safety.envelope import LiftEnvelope
-from tests.usecases.worlds.disrupt_world import DisruptWorld
+from lab.worlds.disrupt_world import DisruptWorld
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.safety.endings import Bound, Bounds, EndingKind
+from reservoir.core.safety.tally import Lift
+from reservoir.ports.policy import DeletePolicy, PolicyKind, PolicyObject, PutPolicy
+from reservoir.usecases.explaining.explain_node import ExplainNode
+from reservoir.usecases.safety.envelope import LiftEnvelope
 
 
 def delete_pool(world: DisruptWorld, name: str = "gpu") -> None:

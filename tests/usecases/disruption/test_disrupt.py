@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from shared.core.disruption.decision_ids import decision_id
-from shared.core.launching.launch_outcome import LaunchErrorKind
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
-from shared.core.model.workload import Gang
-from shared.core.node_life.notice import Notice, NoticeKind
-from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID
-from shared.ports.state import COMMIT_ITEMS_MAX
-from shared.usecases.disruption.hand_over import HandOver
-from shared.usecases.provisioning.commit_plan import in_transactions
-from tests.fakes.effects import Effects
-from tests.fakes.values import node_claim
-from tests.usecases.worlds.disrupt_world import TYPES, DisruptWorld, priced
-from tests.usecases.worlds.launch_world import ZONES
-from tests.usecases.worlds.planning_world import node_pool_manifest
+from lab.fakes.effects import Effects
+from lab.fakes.values import node_claim
+from lab.worlds.disrupt_world import TYPES, DisruptWorld, priced
+from lab.worlds.launch_world import ZONES
+from lab.worlds.planning_world import node_pool_manifest
+from reservoir.core.disruption.decision_ids import decision_id
+from reservoir.core.launching.launch_outcome import LaunchErrorKind
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from reservoir.core.model.workload import Gang
+from reservoir.core.node_life.notice import Notice, NoticeKind
+from reservoir.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID
+from reservoir.ports.state import COMMIT_ITEMS_MAX
+from reservoir.usecases.disruption.hand_over import HandOver
+from reservoir.usecases.provisioning.commit_plan import in_transactions
 
 
 def on_the_side(**disruption: Any) -> DisruptWorld:

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from shared.core.model.node_claim import ClaimState
-from tests.fakes.effects import Effects
-from tests.usecases.worlds.disrupt_world import DisruptWorld
-from tests.usecases.worlds.launch_world import ZONES
+from lab.fakes.effects import Effects
+from lab.worlds.disrupt_world import DisruptWorld
+from lab.worlds.launch_world import ZONES
+from reservoir.core.model.node_claim import ClaimState
 
 MARKETS = (("reserved",), ("reserved", "on-demand"), ("reserved", "spot", "on-demand"), ("on-demand", "spot"))
 RESERVED_TYPES = ("m5.large", "m5.xlarge", "m5.4xlarge", "p5.48xlarge")

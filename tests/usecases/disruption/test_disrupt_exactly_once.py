@@ -10,12 +10,12 @@ from functools import partial
 
 import pytest
 
-from shared.core.model.node_claim import ClaimState
-from shared.names import MOVABLE_TAG, MOVABLE_VALUE
-from shared.ports.policy import DeletePolicy, PolicyKind
+from lab.fakes.effects import Effects, mishaps
+from lab.worlds.disrupt_world import DisruptWorld
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.names import MOVABLE_TAG, MOVABLE_VALUE
+from reservoir.ports.policy import DeletePolicy, PolicyKind
 from tests.conftest import Cover
-from tests.fakes.effects import Effects, mishaps
-from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """Units on their way between equal reservations: leased from before EC2 is asked until its count has gone down."""
 
-from shared.core.disruption.unit_move import UnitMove
-from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.node_claim import ClaimState, LeaseState, NodeClaim
-from shared.names import MOVABLE_TAG, MOVABLE_VALUE
-from shared.ports.policy import PolicyKind
-from shared.usecases.disruption.move_units import Moved, MoveUnits
-from tests.usecases.worlds.disrupt_world import DisruptWorld
-from tests.usecases.worlds.planning_world import node_pool_manifest
+from lab.worlds.disrupt_world import DisruptWorld
+from lab.worlds.planning_world import node_pool_manifest
+from reservoir.core.disruption.unit_move import UnitMove
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.node_claim import ClaimState, LeaseState, NodeClaim
+from reservoir.names import MOVABLE_TAG, MOVABLE_VALUE
+from reservoir.ports.policy import PolicyKind
+from reservoir.usecases.disruption.move_units import Moved, MoveUnits
 
 MOVE = UnitMove("cr-idle", "cr-mine", 2, "because")
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from shared.core.model.instance_type import CapacityType, InstanceType
-from shared.core.model.node_claim import ClaimState
-from tests.usecases.worlds.disrupt_world import TYPES, DisruptWorld
+from lab.worlds.disrupt_world import TYPES, DisruptWorld
+from reservoir.core.model.instance_type import CapacityType, InstanceType
+from reservoir.core.model.node_claim import ClaimState
 
 
 def with_spot_prices(of_type: Mapping[str, int]) -> tuple[InstanceType, ...]:

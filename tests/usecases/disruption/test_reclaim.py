@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.disruption.methods.reclaim import units_returning
-from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
-from shared.core.safety.endings import EndingKind
-from tests.fakes.manifests import team_manifest
-from tests.fakes.system import START
-from tests.fakes.values import node_claim
-from tests.usecases.worlds.disrupt_world import DisruptWorld
+from lab.fakes.manifests import team_manifest
+from lab.fakes.system import START
+from lab.fakes.values import node_claim
+from lab.worlds.disrupt_world import DisruptWorld
+from reservoir.core.disruption.methods.reclaim import units_returning
+from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from reservoir.core.safety.endings import EndingKind
 
 MINUTE = timedelta(minutes=1)
 

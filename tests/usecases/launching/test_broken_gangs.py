@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
-from tests.usecases.worlds.launch_world import World, reserved
+from lab.worlds.launch_world import World, reserved
+from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 
 OF_GANG = {"workload": "research/gang", "gang_key": "research/gang"}
 

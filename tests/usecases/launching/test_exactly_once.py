@@ -12,17 +12,17 @@ from functools import partial
 
 import pytest
 
-from shared.core.capacity.shortage import Shortage
-from shared.core.launching.launch_outcome import LaunchError, LaunchErrorKind
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import OPEN_LEASE_STATES, ClaimState, DrainReason
-from shared.core.node_life.notice import Notice, NoticeKind
-from shared.ports.errors import TransientError
-from shared.ports.messaging import LaunchBatch
-from shared.usecases.discovery.observe_reservation import ReservationObserver
+from lab.fakes.effects import Effects, Killed, mishaps
+from lab.worlds.launch_world import World, on_demand, reserved, spot
+from reservoir.core.capacity.shortage import Shortage
+from reservoir.core.launching.launch_outcome import LaunchError, LaunchErrorKind
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import OPEN_LEASE_STATES, ClaimState, DrainReason
+from reservoir.core.node_life.notice import Notice, NoticeKind
+from reservoir.ports.errors import TransientError
+from reservoir.ports.messaging import LaunchBatch
+from reservoir.usecases.discovery.observe_reservation import ReservationObserver
 from tests.conftest import Cover
-from tests.fakes.effects import Effects, Killed, mishaps
-from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
 
 REPLICAS = 12
 Prepare = Callable[[World], list[LaunchBatch]]

@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from shared.core.capacity.shortage import PROBE_TIME, Shortage
-from shared.core.capacity.unavailable_offerings import Unavailable, resting
-from shared.core.launching.launch_outcome import LaunchError, LaunchErrorKind
-from shared.core.model.instance import Instance
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, LeaseState
-from shared.core.model.plan import OfferingKey
-from shared.core.scheduling_terms import labels
-from shared.manifests.node_identity import NodeBlockDrain, node_identity
-from shared.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
-from shared.ports.errors import AccessDeniedError, AwsError, ConfigurationError, RefusedError
-from shared.usecases.claims.claim_moves import save_claims
-from shared.usecases.launching.launch import FIRST_RETRY_DELAY_S, LaunchResult
-from tests.fakes.effects import Effects, Killed
-from tests.fakes.system import START
-from tests.fakes.values import workload
-from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
+from lab.fakes.effects import Effects, Killed
+from lab.fakes.system import START
+from lab.fakes.values import workload
+from lab.worlds.launch_world import World, on_demand, reserved, spot
+from reservoir.core.capacity.shortage import PROBE_TIME, Shortage
+from reservoir.core.capacity.unavailable_offerings import Unavailable, resting
+from reservoir.core.launching.launch_outcome import LaunchError, LaunchErrorKind
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, LeaseState
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.scheduling_terms import labels
+from reservoir.manifests.node_identity import NodeBlockDrain, node_identity
+from reservoir.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
+from reservoir.ports.errors import AccessDeniedError, AwsError, ConfigurationError, RefusedError
+from reservoir.usecases.claims.claim_moves import save_claims
+from reservoir.usecases.launching.launch import FIRST_RETRY_DELAY_S, LaunchResult
 
 
 @pytest.fixture

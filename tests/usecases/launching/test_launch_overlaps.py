@@ -3,10 +3,10 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from shared.core.model.node_claim import ClaimState
-from shared.usecases.launching.launch import ADOPTION_AGE, LaunchReport
+from lab.worlds.launch_world import World, reserved
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.usecases.launching.launch import ADOPTION_AGE, LaunchReport
 from tests.formal.turns import Run, Stopping
-from tests.usecases.worlds.launch_world import World, reserved
 
 
 class Twice:

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from shared.core.capacity.unavailable_offerings import SubnetKey
-from shared.core.model.node_claim import ClaimState
-from shared.core.model.node_class import Subnet
-from shared.core.model.workload import Gang
-from shared.ports.policy import PolicyKind, PolicyStatus
-from tests.usecases.worlds.disrupt_world import DisruptWorld
-from tests.usecases.worlds.launch_world import ZONES
+from lab.worlds.disrupt_world import DisruptWorld
+from lab.worlds.launch_world import ZONES
+from reservoir.core.capacity.unavailable_offerings import SubnetKey
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.model.node_class import Subnet
+from reservoir.core.model.workload import Gang
+from reservoir.ports.policy import PolicyKind, PolicyStatus
 
 
 def with_subnets(world: DisruptWorld, *sizes: int, counted: int | None = None, zone: int = 0) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.usecases.worlds.launch_world import World
+from lab.worlds.launch_world import World
 
 
 @pytest.fixture

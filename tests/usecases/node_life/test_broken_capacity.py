@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.model.node_claim import ClaimState, NodeClaim
-from shared.ports.capacity_blocks import BlockStatus
-from shared.ports.ec2 import InstanceHealth
-from shared.ports.errors import AwsError
-from tests.usecases.worlds.launch_world import World, on_demand, reserved
+from lab.worlds.launch_world import World, on_demand, reserved
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.ports.capacity_blocks import BlockStatus
+from reservoir.ports.ec2 import InstanceHealth
+from reservoir.ports.errors import AwsError
 
 BLOCK = "cr-block"
 

@@ -6,18 +6,18 @@ from typing import Any, cast
 
 import pytest
 
-from shared.core.launching.launch_template import StoredTemplate
-from shared.core.model.instance import Instance
-from shared.core.model.node_claim import ClaimState
-from shared.core.safety.endings import EndingKind
-from shared.core.safety.tally import Lift
-from shared.names import NODE_CLASS_TAG
-from shared.usecases.safety.envelope import LiftEnvelope
-from shared.usecases.safety.tables import AdoptTables
-from tests.fakes.effects import Effects, Killed
-from tests.fakes.stores.safety import ROLES, MemoryTableMarks
-from tests.fakes.values import workload
-from tests.usecases.worlds.launch_world import World, on_demand, reserved
+from lab.fakes.effects import Effects, Killed
+from lab.fakes.stores.safety import ROLES, MemoryTableMarks
+from lab.fakes.values import workload
+from lab.worlds.launch_world import World, on_demand, reserved
+from reservoir.core.launching.launch_template import StoredTemplate
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.safety.endings import EndingKind
+from reservoir.core.safety.tally import Lift
+from reservoir.names import NODE_CLASS_TAG
+from reservoir.usecases.safety.envelope import LiftEnvelope
+from reservoir.usecases.safety.tables import AdoptTables
 
 
 def left_over(world: World, name: str, **changes: object) -> Instance:

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
-from shared.ports.state import WorkloadRecord
-from tests.usecases.worlds.launch_world import World, on_demand, reserved
+from lab.worlds.launch_world import World, on_demand, reserved
+from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from reservoir.ports.state import WorkloadRecord
 
 
 def test_released_by_all_means_terminated_at_once(world: World) -> None:

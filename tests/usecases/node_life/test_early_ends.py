@@ -5,19 +5,19 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.capacity.unavailable_offerings import NodeClassKey
-from shared.core.model.conditions import ConditionStatus, ConditionType
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState
-from shared.core.model.workload import Gang
-from shared.core.node_life.early_end import Cause, cause_of
-from shared.core.node_life.notice import Notice, NoticeKind
-from shared.ports.policy import PolicyKind
-from shared.usecases.node_life.expire import ExpireReport
-from shared.usecases.node_life.react import ReactReport
-from tests.usecases.worlds.disrupt_world import DisruptWorld
-from tests.usecases.worlds.launch_world import World, on_demand, spot
-from tests.usecases.worlds.mishaps import FleetWorld
+from lab.worlds.disrupt_world import DisruptWorld
+from lab.worlds.launch_world import World, on_demand, spot
+from lab.worlds.mishaps import FleetWorld
+from reservoir.core.capacity.unavailable_offerings import NodeClassKey
+from reservoir.core.model.conditions import ConditionStatus, ConditionType
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.model.workload import Gang
+from reservoir.core.node_life.early_end import Cause, cause_of
+from reservoir.core.node_life.notice import Notice, NoticeKind
+from reservoir.ports.policy import PolicyKind
+from reservoir.usecases.node_life.expire import ExpireReport
+from reservoir.usecases.node_life.react import ReactReport
 
 KMS = "Client.InternalError"
 

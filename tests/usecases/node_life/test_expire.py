@@ -5,16 +5,16 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
-from shared.core.model.node_pool import Budget, Disruption
-from shared.core.node_life.drain import InstanceStatusPolicy
-from shared.core.node_life.notice import Notice, NoticeKind
-from shared.ports.ec2 import InstanceHealth
-from shared.ports.errors import AccessDeniedError, ThrottledError
-from tests.fakes.effects import Effects, Killed
-from tests.fakes.system import ManualClock
-from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
+from lab.fakes.effects import Effects, Killed
+from lab.fakes.system import ManualClock
+from lab.worlds.launch_world import World, on_demand, reserved, spot
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
+from reservoir.core.model.node_pool import Budget, Disruption
+from reservoir.core.node_life.drain import InstanceStatusPolicy
+from reservoir.core.node_life.notice import Notice, NoticeKind
+from reservoir.ports.ec2 import InstanceHealth
+from reservoir.ports.errors import AccessDeniedError, ThrottledError
 
 
 @pytest.fixture

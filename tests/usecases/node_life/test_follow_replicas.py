@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
-from shared.core.node_life import replicas
-from shared.manifests.node_identity import node_identity
-from shared.manifests.parsing.problems import ManifestError
-from shared.manifests.reports import NodeReport, parse_report
-from shared.ports.errors import UnknownOutcomeError
-from shared.ports.state import WorkloadRecord
-from tests.fakes.effects import Effects, Killed, mishaps
-from tests.usecases.worlds.launch_world import World, reserved
+from lab.fakes.effects import Effects, Killed, mishaps
+from lab.worlds.launch_world import World, reserved
+from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from reservoir.core.node_life import replicas
+from reservoir.manifests.node_identity import node_identity
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.manifests.reports import NodeReport, parse_report
+from reservoir.ports.errors import UnknownOutcomeError
+from reservoir.ports.state import WorkloadRecord
 
 KEY = "research/train"
 TRAIN = {"namespace": "research", "name": "train"}

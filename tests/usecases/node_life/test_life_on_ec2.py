@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.capacity.unavailable_offerings import NodeClassKey, SubnetKey
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState
-from shared.core.model.node_class import Subnet
-from shared.core.scheduling_terms import labels
-from tests.usecases.worlds.launch_world import PRICES, on_demand
-from tests.usecases.worlds.live_world import LiveWorld
+from lab.worlds.launch_world import PRICES, on_demand
+from lab.worlds.live_world import LiveWorld
+from reservoir.core.capacity.unavailable_offerings import NodeClassKey, SubnetKey
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState
+from reservoir.core.model.node_class import Subnet
+from reservoir.core.scheduling_terms import labels
 
 
 @pytest.fixture

@@ -8,18 +8,18 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from shared.core.capacity.offerings import reservation_labels
-from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
-from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
-from shared.core.node_life.notice import Notice, NoticeKind
-from shared.core.scheduling_terms import labels
-from shared.ports.errors import ThrottledError
-from shared.usecases.node_life.node_life import NodeLife
-from shared.usecases.node_life.react import React
-from tests.fakes.effects import Effects, Killed
-from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
+from lab.fakes.effects import Effects, Killed
+from lab.worlds.launch_world import World, on_demand, reserved, spot
+from reservoir.core.capacity.offerings import reservation_labels
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from reservoir.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
+from reservoir.core.node_life.notice import Notice, NoticeKind
+from reservoir.core.scheduling_terms import labels
+from reservoir.ports.errors import ThrottledError
+from reservoir.usecases.node_life.node_life import NodeLife
+from reservoir.usecases.node_life.react import React
 
 
 def about(world: World, claim: NodeClaim, kind: NoticeKind, due_at: datetime | None = None) -> Notice:

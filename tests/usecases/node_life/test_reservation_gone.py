@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState
-from tests.usecases.worlds.disrupt_world import DisruptWorld
+from lab.worlds.disrupt_world import DisruptWorld
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.model.instance import Instance
-from shared.core.model.node_claim import ALLOWED_TRANSITIONS, ClaimState, DrainReason, NodeClaim
-from shared.core.node_life.notice import Notice, NoticeKind
-from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
+from lab.worlds.launch_world import World, on_demand, reserved, spot
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.node_claim import ALLOWED_TRANSITIONS, ClaimState, DrainReason, NodeClaim
+from reservoir.core.node_life.notice import Notice, NoticeKind
 
 REPLICAS = 20
 NODES = 4

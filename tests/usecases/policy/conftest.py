@@ -1,6 +1,6 @@
 import pytest
 
-from tests.fakes.stores.policy_store import MemoryPolicyStore
+from lab.fakes.stores.policy_store import MemoryPolicyStore
 
 
 @pytest.fixture

@@ -3,20 +3,20 @@ from pathlib import Path
 
 import pytest
 
-from shared.core.model.conditions import Condition, ConditionStatus, ConditionType
-from shared.core.scheduling_terms.labels import ZONE
-from shared.manifests.answers.render import to_yaml
-from shared.manifests.events import Change, PolicyChanged
-from shared.manifests.known_values import KnownValues
-from shared.manifests.parsing.problems import ManifestError, Severity
-from shared.ports.errors import AccessDeniedError
-from shared.ports.policy import PolicyKind, PolicyStatus
-from shared.ports.state import ConflictError
-from shared.usecases.policy.apply_policy import ApplyPolicy, names_in
-from shared.usecases.policy.policy_objects import policy_of
-from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.fakes.system import START
-from tests.usecases.worlds.policies import Bus, applier, files, node_class, pool
+from lab.fakes.stores.policy_store import MemoryPolicyStore
+from lab.fakes.system import START
+from lab.worlds.policies import Bus, applier, files, node_class, pool
+from reservoir.core.model.conditions import Condition, ConditionStatus, ConditionType
+from reservoir.core.scheduling_terms.labels import ZONE
+from reservoir.manifests.answers.render import to_yaml
+from reservoir.manifests.events import Change, PolicyChanged
+from reservoir.manifests.known_values import KnownValues
+from reservoir.manifests.parsing.problems import ManifestError, Severity
+from reservoir.ports.errors import AccessDeniedError
+from reservoir.ports.policy import PolicyKind, PolicyStatus
+from reservoir.ports.state import ConflictError
+from reservoir.usecases.policy.apply_policy import ApplyPolicy, names_in
+from reservoir.usecases.policy.policy_objects import policy_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "policy"
 

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.team import Team
-from shared.manifests.events import Change
-from shared.manifests.parsing.problems import ManifestError
-from shared.ports.errors import AccessDeniedError
-from shared.ports.policy import PolicyKind
-from shared.usecases.policy.apply_policy import Outcome
-from shared.usecases.policy.policy_objects import policy_of
-from tests.fakes.manifests import team_manifest
-from tests.fakes.principals import MemoryPrincipals
-from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.usecases.worlds.policies import applier
+from lab.fakes.manifests import team_manifest
+from lab.fakes.principals import MemoryPrincipals
+from lab.fakes.stores.policy_store import MemoryPolicyStore
+from lab.worlds.policies import applier
+from reservoir.core.model.team import Team
+from reservoir.manifests.events import Change
+from reservoir.manifests.parsing.problems import ManifestError
+from reservoir.ports.errors import AccessDeniedError
+from reservoir.ports.policy import PolicyKind
+from reservoir.usecases.policy.apply_policy import Outcome
+from reservoir.usecases.policy.policy_objects import policy_of
 
 ROLE = "arn:aws:iam::123456789012:role/front-end"
 

@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
-from shared.manifests.events import Change
-from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY, REMOVED_PROPERTY
-from shared.ports.errors import AccessDeniedError, RefusedError
-from shared.usecases.policy.deploy_policy import APPLIED, NOT_APPLIED, DeployPolicy
-from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.usecases.worlds.policies import applier, files, node_class, pool
+from lab.fakes.stores.policy_store import MemoryPolicyStore
+from lab.worlds.policies import applier, files, node_class, pool
+from reservoir.manifests.events import Change
+from reservoir.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY, REMOVED_PROPERTY
+from reservoir.ports.errors import AccessDeniedError, RefusedError
+from reservoir.usecases.policy.deploy_policy import APPLIED, NOT_APPLIED, DeployPolicy
 
 
 def properties(*texts: str, removed: Sequence[str] = ()) -> dict[str, Any]:

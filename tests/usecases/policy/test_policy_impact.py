@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from shared.manifests.answers.render import to_yaml
-from shared.runtime.composition.parts.planning import snapshot_gatherer_from
-from shared.usecases.policy.apply_policy import ApplyPolicy
-from shared.usecases.policy.resolve_principals import ResolvePrincipals
-from shared.usecases.what_if.policy_impact import FindPolicyImpact, PolicyImpact
-from tests.fakes.principals import MemoryPrincipals
-from tests.fakes.values import reservation
-from tests.usecases.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
+from lab.fakes.principals import MemoryPrincipals
+from lab.fakes.values import reservation
+from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
+from reservoir.manifests.answers.render import to_yaml
+from reservoir.runtime.composition.parts.planning import snapshot_gatherer_from
+from reservoir.usecases.policy.apply_policy import ApplyPolicy
+from reservoir.usecases.policy.resolve_principals import ResolvePrincipals
+from reservoir.usecases.what_if.policy_impact import FindPolicyImpact, PolicyImpact
 
 
 def ready() -> PlanningWorld:

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from shared.core.model.node_class import NodeClassStatus
-from shared.ports.policy import Pause, PolicyKind, PolicyObject, PolicyStatus
-from shared.usecases.policy.policy_objects import policy_of
-from simulation.catalogue import node_class_manifest, node_pool_manifest
+from lab.simulation.catalogue import node_class_manifest, node_pool_manifest
+from reservoir.core.model.node_class import NodeClassStatus
+from reservoir.ports.policy import Pause, PolicyKind, PolicyObject, PolicyStatus
+from reservoir.usecases.policy.policy_objects import policy_of
 
 
 def stored(kind: PolicyKind, manifest: dict[str, Any]) -> PolicyObject:

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.workload import Workload
-from shared.core.what_if.added_capacity import AddedCapacity
-from shared.core.what_if.edits import WorldEdits
-from shared.core.what_if.outcome import DemandOutcome
-from shared.runtime.composition.parts.planning import check, snapshot_gatherer_from
-from shared.usecases.provisioning.solver import Solver
-from shared.usecases.what_if.describe import described
-from shared.usecases.what_if.plan_demand import PlanDemand, SnapshotSource
-from tests.fakes.values import reservation, workload
-from tests.usecases.worlds.planning_world import PlanningWorld, node_pool_manifest
+from lab.fakes.values import reservation, workload
+from lab.worlds.planning_world import PlanningWorld, node_pool_manifest
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.workload import Workload
+from reservoir.core.what_if.added_capacity import AddedCapacity
+from reservoir.core.what_if.edits import WorldEdits
+from reservoir.core.what_if.outcome import DemandOutcome
+from reservoir.runtime.composition.parts.planning import check, snapshot_gatherer_from
+from reservoir.usecases.provisioning.solver import Solver
+from reservoir.usecases.what_if.describe import described
+from reservoir.usecases.what_if.plan_demand import PlanDemand, SnapshotSource
 
 NOTHING = WorldEdits()
 USD_P5 = 55_040_000

@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from shared.core.capacity.ledger import Balance
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import LeaseState
-from shared.core.model.plan import Plan, ReasonCode, UnplacedReplicas
-from shared.core.model.snapshot import Snapshot
-from shared.core.model.workload import AffinityTerm, Gang, LabelSelector
-from shared.core.scheduling_terms.efa import EFA
-from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.serialisation.json_codec import loads
-from shared.ports.errors import TransientError
-from shared.ports.history import Decision
-from shared.ports.state import PlannedCommit
-from shared.usecases.provisioning.provision import PlanRejectedError
-from tests.fakes.effects import Killed
-from tests.fakes.values import reservation
-from tests.usecases.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
+from lab.fakes.effects import Killed
+from lab.fakes.values import reservation
+from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
+from reservoir.core.capacity.ledger import Balance
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import LeaseState
+from reservoir.core.model.plan import Plan, ReasonCode, UnplacedReplicas
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import AffinityTerm, Gang, LabelSelector
+from reservoir.core.scheduling_terms.efa import EFA
+from reservoir.core.scheduling_terms.labels import HOSTNAME
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.serialisation.json_codec import loads
+from reservoir.ports.errors import TransientError
+from reservoir.ports.history import Decision
+from reservoir.ports.state import PlannedCommit
+from reservoir.usecases.provisioning.provision import PlanRejectedError
 
 TEAM = {"team": "research"}
 

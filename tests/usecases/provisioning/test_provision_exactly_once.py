@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from shared.core.model.node_claim import OPEN_LEASE_STATES, ClaimState
-from shared.core.model.workload import Gang
-from shared.core.scheduling_terms.resources import Resources
-from shared.ports.errors import TransientError
-from shared.usecases.policy.stored_policy import StoredPolicy
-from shared.usecases.provisioning.commit_plan import PlanCommitter
-from shared.usecases.provisioning.workload_status import WorkloadStatus
+from lab.fakes.ec2 import FakeEc2, FakeTemplates
+from lab.fakes.effects import Effects, Killed
+from lab.fakes.values import reservation
+from lab.worlds.launch_world import World
+from lab.worlds.planning_world import PlanningWorld, node_pool_manifest
+from reservoir.core.model.node_claim import OPEN_LEASE_STATES, ClaimState
+from reservoir.core.model.workload import Gang
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.ports.errors import TransientError
+from reservoir.usecases.policy.stored_policy import StoredPolicy
+from reservoir.usecases.provisioning.commit_plan import PlanCommitter
+from reservoir.usecases.provisioning.workload_status import WorkloadStatus
 from tests.conftest import Cover
-from tests.fakes.ec2 import FakeEc2, FakeTemplates
-from tests.fakes.effects import Effects, Killed
-from tests.fakes.values import reservation
-from tests.usecases.worlds.launch_world import World
-from tests.usecases.worlds.planning_world import PlanningWorld, node_pool_manifest
 
 TEAM = {"team": "research"}
 GPU = Resources.of({"cpu": 90_000, "memory": 1 << 40, "nvidia.com/gpu": 8})

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.model.node_claim import ClaimState, NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.scheduling_terms.resources import Resources
-from shared.ports.errors import UnknownOutcomeError
-from shared.ports.state import PlannedCommit
-from shared.usecases.provisioning.recent_commits import RecentCommits
-from tests.fakes.values import node_claim, reservation
-from tests.usecases.worlds.planning_world import PlanningWorld, node_pool_manifest
+from lab.fakes.values import node_claim, reservation
+from lab.worlds.planning_world import PlanningWorld, node_pool_manifest
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.ports.errors import UnknownOutcomeError
+from reservoir.ports.state import PlannedCommit
+from reservoir.usecases.provisioning.recent_commits import RecentCommits
 
 BIG = Resources.of({"cpu": 12_000})
 

@@ -6,18 +6,18 @@ from datetime import datetime
 
 import pytest
 
-from shared.core.disruption.decision_ids import LATEST_DECISION
-from shared.core.model.plan import Plan
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.model.snapshot import Snapshot
-from shared.core.what_if.added_capacity import parse_added_capacity
-from shared.core.what_if.edits import WorldEdits
-from shared.runtime.composition.parts.planning import solve_in_full
-from shared.usecases.what_if.describe import replay_described
-from shared.usecases.what_if.explain_alternatives import ExplainAlternatives
-from shared.usecases.what_if.replay import Replay, Replayed, ReplayError
-from tests.fakes.values import reservation
-from tests.usecases.worlds.planning_world import PlanningWorld, solve
+from lab.fakes.values import reservation
+from lab.worlds.planning_world import PlanningWorld, solve
+from reservoir.core.disruption.decision_ids import LATEST_DECISION
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.what_if.added_capacity import parse_added_capacity
+from reservoir.core.what_if.edits import WorldEdits
+from reservoir.runtime.composition.parts.planning import solve_in_full
+from reservoir.usecases.what_if.describe import replay_described
+from reservoir.usecases.what_if.explain_alternatives import ExplainAlternatives
+from reservoir.usecases.what_if.replay import Replay, Replayed, ReplayError
 
 CERTIFIED = SchedulingPolicy(with_certificate=True)
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import NodeClaim
-from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.resources import Resources
-from shared.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
-from shared.ports.state import PlannedCommit
-from shared.usecases.provisioning.provision import Provision
-from shared.usecases.provisioning.share_demand import Woken
-from tests.fakes.values import reservation
-from tests.usecases.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
+from lab.fakes.values import reservation
+from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
+from reservoir.ports.state import PlannedCommit
+from reservoir.usecases.provisioning.provision import Provision
+from reservoir.usecases.provisioning.share_demand import Woken
 
 SMALL = Resources.of({"cpu": 1_000})
 

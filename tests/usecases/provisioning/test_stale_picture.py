@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from shared.core.model.node_claim import ClaimState, NodeClaim
-from shared.core.model.snapshot import PlacedReplicas
-from shared.core.scheduling_terms.resources import Resources
-from tests.fakes.values import reservation
-from tests.usecases.worlds.planning_world import PlanningWorld, node_pool_manifest
+from lab.fakes.values import reservation
+from lab.worlds.planning_world import PlanningWorld, node_pool_manifest
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.scheduling_terms.resources import Resources
 
 TWO_CPUS = Resources.of({"cpu": 2_000})
 

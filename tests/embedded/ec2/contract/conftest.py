@@ -16,8 +16,8 @@ import boto3
 import pytest
 from botocore.exceptions import NoCredentialsError
 
+from lab.worlds.cloud import Cloud
 from tests.embedded.ec2.contract.sites import POLL_S, Site
-from tests.embedded.ec2.support import Cloud
 
 CONSENT = "I-accept-the-cost"
 

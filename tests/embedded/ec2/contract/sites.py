@@ -7,7 +7,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from tests.embedded.ec2.support import launched
+from lab.worlds.cloud import launched
 
 TAG = {"Key": "reservoir:contract", "Value": "test"}
 IMAGE_NAME = "al2023-ami-2023.*-kernel-*-x86_64"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from lab.worlds.cloud import launched
 from tests.embedded.ec2.contract.sites import Site
-from tests.embedded.ec2.support import launched
 
 FIRST = {"CapacityReservationOptions": {"UsageStrategy": "use-capacity-reservations-first"}}
 

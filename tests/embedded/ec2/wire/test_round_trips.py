@@ -11,8 +11,8 @@ from botocore.session import get_session
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedded.ec2.wire.answers import AnswerWriter
-from embedded.ec2.wire.questions import QuestionReader
+from lab.embedded.ec2.wire.answers import AnswerWriter
+from lab.embedded.ec2.wire.questions import QuestionReader
 
 MODEL = get_session().get_service_model("ec2")
 WRITER, READER = AnswerWriter(), QuestionReader()

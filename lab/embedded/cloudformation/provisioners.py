@@ -1,0 +1,156 @@
+"""CloudFormation resource types that MiniStack refuses, or makes where nothing looks for them."""
+
+# ruff: noqa: SLF001 - MiniStack has no public extension points; its version is pinned exactly
+
+import hashlib
+import json
+from typing import Any, Final
+
+from ministack.services import cloudformation, dynamodb, lambda_svc
+from ministack.services.cloudformation import provisioners
+
+from lab.embedded.ec2 import Ec2Emulation
+
+Properties = dict[str, Any]
+Provisioned = tuple[str, dict[str, str]]  # physical id, attributes
+
+_SUFFIX_LENGTH: Final = 13  # of a generated name
+NOT_EVALUATED: Final = "embedded/metric-math-is-not-evaluated"
+
+
+def install(ec2: Ec2Emulation) -> None:
+    """Fill the gaps; ``ec2`` is where launch templates are made."""
+    _accept_metric_math()
+    _name_by_stack_id()
+    _complete_tables()
+    _reserve_concurrency()
+    provisioners._RESOURCE_HANDLERS["AWS::EC2::LaunchTemplate"] = _launch_template(ec2)
+
+
+def _accept_metric_math() -> None:
+    # An alarm on an expression is described as the template says; it stays without data, since nothing evaluates it.
+    make_record = provisioners._cw_metric_alarm_record
+
+    def record(name: str, properties: dict[str, Any]) -> Any:
+        metrics = properties.get("Metrics")
+        if not metrics:
+            return make_record(name, properties)
+        plain = {key: value for key, value in properties.items() if key != "Metrics"}
+        stand_in = {"MetricName": metrics[0]["Id"], "Namespace": NOT_EVALUATED, "TreatMissingData": "missing"}
+        return {**make_record(name, {**plain, **stand_in}), "Metrics": metrics}
+
+    provisioners._cw_metric_alarm_record = record
+
+
+def _name_by_stack_id() -> None:
+    # MiniStack makes a generated name of the stack's name alone. A stack that is made again would then meet what the
+    # one before it left behind; on AWS it never does.
+    name_of = provisioners._physical_name
+
+    def named(stack_name: str, logical_id: str, **options: Any) -> str:
+        name: str = name_of(stack_name, logical_id, **options)
+        stack = cloudformation._stacks.get(stack_name)
+        if stack is None:
+            return name
+        suffix = hashlib.sha256(f"{stack['StackId']} {name}".encode()).hexdigest()[:_SUFFIX_LENGTH]
+        return name[:-_SUFFIX_LENGTH] + (suffix if name.islower() else suffix.upper())
+
+    provisioners._physical_name = named
+
+
+def _complete_tables() -> None:
+    # MiniStack leaves out a table's expiry of rows and its point-in-time recovery, deletes protected tables, and makes
+    # and deletes any number of indexes in one update.
+    handlers = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
+    create, update = handlers["create"], handlers["update"]
+
+    def finished(made: Provisioned, properties: Properties) -> Provisioned:
+        recovery = properties.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled", False)
+        specification = {"PointInTimeRecoveryEnabled": _typed(recovery)}
+        dynamodb._update_continuous_backups({"TableName": made[0], "PointInTimeRecoverySpecification": specification})
+        if "TimeToLiveSpecification" in properties:
+            expiry = _typed(properties["TimeToLiveSpecification"])
+            dynamodb._update_ttl({"TableName": made[0], "TimeToLiveSpecification": expiry})
+        return made
+
+    def updated(name: str, old: Properties, new: Properties, *rest: Any) -> Provisioned:
+        if len(_index_names(old) ^ _index_names(new)) > 1:
+            raise ValueError("Cannot perform more than one GSI creation or deletion in a single update")
+        return finished(update(name, old, new, *rest), new)
+
+    def delete(name: str, _properties: Properties) -> None:
+        status, _, body = dynamodb._delete_table({"TableName": name})
+        if status != 200 and name in dynamodb._tables:
+            raise ValueError(f"{name}: {json.loads(body)['message']}")
+
+    provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"] = {
+        **handlers,
+        "create": lambda logical_id, properties, stack: finished(create(logical_id, properties, stack), properties),
+        "update": updated,
+        "delete": delete,
+    }
+
+
+def _index_names(table: Properties) -> set[str]:
+    return {index["IndexName"] for index in table.get("GlobalSecondaryIndexes", ())}
+
+
+def _reserve_concurrency() -> None:
+    # MiniStack makes functions without what they reserve.
+    handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]
+    create, update = handlers["create"], handlers["update"]
+
+    def reserved(made: Provisioned, properties: Properties) -> Provisioned:
+        wanted = properties.get("ReservedConcurrentExecutions")
+        if wanted is None:
+            lambda_svc._delete_function_concurrency(made[0])
+            return made
+        status, _, body = lambda_svc._put_function_concurrency(made[0], {"ReservedConcurrentExecutions": int(wanted)})
+        if status != 200:
+            raise ValueError(json.loads(body)["message"])
+        return made
+
+    provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"] = {
+        **handlers,
+        "create": lambda logical_id, properties, stack: reserved(create(logical_id, properties, stack), properties),
+        "update": lambda name, old, new, *rest: reserved(update(name, old, new, *rest), new),
+    }
+
+
+def _launch_template(ec2: Ec2Emulation) -> dict[str, Any]:
+    """Return the handlers for launch templates, which MiniStack would put into its own EC2, where nobody launches."""
+
+    def described(template_id: str) -> Provisioned:
+        found = ec2.client().describe_launch_templates(LaunchTemplateIds=[template_id])["LaunchTemplates"][0]
+        return template_id, {
+            "LaunchTemplateId": template_id,
+            "DefaultVersionNumber": str(found["DefaultVersionNumber"]),
+            "LatestVersionNumber": str(found["LatestVersionNumber"]),
+        }
+
+    def create(logical_id: str, properties: Properties, stack_name: str) -> Provisioned:
+        name = properties.get("LaunchTemplateName") or provisioners._physical_name(stack_name, logical_id)
+        request = {"LaunchTemplateName": name, "LaunchTemplateData": _typed(properties["LaunchTemplateData"])}
+        if "TagSpecifications" in properties:
+            request["TagSpecifications"] = properties["TagSpecifications"]
+        made = ec2.client().create_launch_template(**request)
+        return described(made["LaunchTemplate"]["LaunchTemplateId"])
+
+    def update(physical_id: str, _old: Properties, new: Properties, *_: str) -> Provisioned:
+        data = _typed(new["LaunchTemplateData"])
+        ec2.client().create_launch_template_version(LaunchTemplateId=physical_id, LaunchTemplateData=data)
+        return described(physical_id)
+
+    def delete(physical_id: str, _properties: Properties) -> None:
+        ec2.client().delete_launch_template(LaunchTemplateId=physical_id)
+
+    return {"create": create, "update": update, "delete": delete}
+
+
+def _typed(value: Any) -> Any:
+    """Turn the strings that templates may have for booleans into booleans, which botocore insists on."""
+    if isinstance(value, dict):
+        return {name: _typed(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_typed(each) for each in value]
+    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value

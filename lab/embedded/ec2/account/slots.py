@@ -1,0 +1,142 @@
+"""How instances take, hold and give back the slots of reservations."""
+
+from datetime import datetime, timedelta
+from functools import partial
+
+from lab.embedded.ec2.account.state import (
+    HOLDING_STATES,
+    CapacityReservation,
+    Instance,
+    LaunchSpec,
+    Market,
+    ReservationKind,
+)
+from lab.embedded.ec2.account.world import World
+
+_HISTORY_LIMIT = 512
+
+
+def fits(reservation: CapacityReservation, spec: LaunchSpec) -> bool:
+    """Whether an instance has the attributes that the reservation is for; says nothing about free slots."""
+    return (
+        reservation.instance_type == spec.instance_type
+        and reservation.zone == spec.zone
+        and reservation.platform == spec.platform
+        and reservation.tenancy == spec.tenancy
+    )
+
+
+def open_reservations(world: World, spec: LaunchSpec) -> list[CapacityReservation]:
+    """Return the reservations that take a matching instance by themselves, oldest first (EC2 names no order)."""
+    return [
+        r
+        for r in world.visible_reservations()
+        if r.kind is ReservationKind.ON_DEMAND
+        and r.match_criteria == "open"
+        and r.state in HOLDING_STATES
+        and fits(r, spec)
+    ]
+
+
+def join(world: World, instance: Instance, reservation: CapacityReservation) -> None:
+    """Let ``instance`` take a slot."""
+    instance.reservation_id = reservation.reservation_id
+    instance.block_id = reservation.block_id
+    sound_count = reservation.total_count - reservation.broken_count
+    if reservation.broken_count and len(reservation.occupants) - len(reservation.stuck) >= sound_count:
+        reservation.stuck.add(instance.instance_id)
+    reservation.occupants[instance.instance_id] = world.now()
+
+
+def leave(world: World, instance: Instance) -> None:
+    """Take ``instance`` out of its reservation; the slot of a block is scrubbed before it is free again."""
+    reservation = world.reservations.get(instance.reservation_id or "")
+    if reservation is None:
+        return
+    reservation.occupants.pop(instance.instance_id, None)
+    reservation.stuck.discard(instance.instance_id)
+    if reservation.kind is ReservationKind.CAPACITY_BLOCK and world.settings.block_scrub_s > 0:
+        reservation.scrubbing.add(instance.instance_id)
+        world.after(world.settings.block_scrub_s, partial(reservation.scrubbing.discard, instance.instance_id))
+
+
+def release(world: World, reservation: CapacityReservation, instance: Instance) -> None:
+    """Let ``instance`` run on without ``reservation``: as on-demand, or in another one of its target group.
+
+    This is what happens when an on-demand reservation is cancelled, expires or shrinks; EC2 sends no event for it.
+    """
+    reservation.occupants.pop(instance.instance_id, None)
+    instance.reservation_id = instance.block_id = None
+    for candidate_id in world.groups.get(instance.spec.target.group_arn or "", ()):
+        candidate = world.reservations[candidate_id]
+        if (
+            candidate is not reservation
+            and is_plain(candidate)
+            and fits(candidate, instance.spec)
+            and candidate.available_count
+        ):
+            join(world, instance, candidate)
+            return
+
+
+def release_all(world: World, reservation: CapacityReservation) -> None:
+    """Release every instance of a reservation that has ended."""
+    for instance_id in list(reservation.occupants):
+        release(world, reservation, world.instances[instance_id])
+
+
+def absorb(world: World, reservation: CapacityReservation) -> None:
+    """Pull running instances into a reservation that has room.
+
+    A new open reservation takes matching instances that run outside any reservation and have not opted out; a
+    reservation that joins a group takes those that target the group.
+    """
+    for instance in sorted(world.instances.values(), key=lambda i: (i.launched_at, i.instance_id)):
+        if reservation.available_count == 0:
+            return
+        if _would_enter(world, instance, reservation):
+            join(world, instance, reservation)
+
+
+def is_plain(reservation: CapacityReservation) -> bool:
+    """Whether the reservation is an on-demand one that instances may enter now."""
+    return reservation.kind is ReservationKind.ON_DEMAND and reservation.state == "active"
+
+
+def _would_enter(world: World, instance: Instance, reservation: CapacityReservation) -> bool:
+    loose = (
+        instance.state in {"pending", "running"}
+        and instance.reservation_id is None
+        and instance.market is Market.ON_DEMAND
+    )
+    if not (loose and is_plain(reservation) and fits(reservation, instance.spec)):
+        return False
+    target = instance.spec.target
+    if target.group_arn is not None:
+        return reservation.reservation_id in world.groups.get(target.group_arn, ())
+    return reservation.match_criteria == "open" and target.preference != "none" and not target.is_targeted
+
+
+def record_counts(world: World) -> None:
+    """Remember the counts that have changed, for answers that lag behind."""
+    now = world.now()
+    for reservation in world.reservations.values():
+        history, count = reservation.available_history, reservation.available_count
+        if not history or history[-1][1] != count:
+            history.append((now, count))
+            del history[:-_HISTORY_LIMIT]
+
+
+def described_available(world: World, reservation: CapacityReservation) -> int:
+    """Return AvailableInstanceCount as an answer shows it: the count of some seconds ago when the emulation lags."""
+    if world.settings.count_lag_s <= 0:
+        return reservation.available_count
+    seen_at: datetime = world.now() - timedelta(seconds=world.settings.count_lag_s)
+    older = [count for at, count in reservation.available_history if at <= seen_at]
+    return (
+        older[-1]
+        if older
+        else reservation.available_history[0][1]
+        if reservation.available_history
+        else reservation.available_count
+    )

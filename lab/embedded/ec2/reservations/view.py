@@ -1,0 +1,74 @@
+"""How DescribeCapacityReservations shows a reservation."""
+
+from typing import Any, Final
+
+from lab.embedded.ec2.account.slots import described_available
+from lab.embedded.ec2.account.state import CapacityReservation, ReservationKind
+from lab.embedded.ec2.account.world import World
+from lab.embedded.ec2.api.filters import without_empty
+
+PLANNED_SIZE_TAG: Final = "aws:ec2capacityreservation:incrementalRequestedQuantity"
+
+
+def reservation_of(world: World, reservation: CapacityReservation) -> dict[str, Any]:
+    """Return one reservation as EC2 shows it to this account."""
+    block = reservation.kind is ReservationKind.CAPACITY_BLOCK
+    interruptible = reservation.kind is ReservationKind.INTERRUPTIBLE
+    return without_empty(
+        {
+            "CapacityReservationId": reservation.reservation_id,
+            "CapacityReservationArn": world.events.reservation_arn(reservation),
+            "OwnerId": reservation.owner_id,
+            "InstanceType": reservation.instance_type,
+            "InstancePlatform": reservation.platform,
+            "AvailabilityZone": reservation.zone.name,
+            "AvailabilityZoneId": reservation.zone.zone_id,
+            "Tenancy": reservation.tenancy,
+            "TotalInstanceCount": reservation.total_count,
+            "AvailableInstanceCount": described_available(world, reservation),
+            "EbsOptimized": reservation.ebs_optimized,
+            "EphemeralStorage": False,
+            "State": reservation.state,
+            "CreateDate": reservation.created_at,
+            "StartDate": reservation.start_at,
+            "EndDate": reservation.end_at,
+            "EndDateType": "limited" if reservation.end_at else "unlimited",
+            "InstanceMatchCriteria": reservation.match_criteria,
+            "ReservationType": "capacity-block" if block else "default",
+            "CapacityBlockId": reservation.block_id,
+            "PlacementGroupArn": reservation.placement_group_arn,
+            "DeliveryPreference": reservation.delivery_preference,
+            "CommitmentInfo": _commitment(reservation),
+            "CapacityAllocations": [{"AllocationType": "used", "Count": len(reservation.occupants)}],
+            "Interruptible": True if interruptible else None,
+            "InterruptionInfo": _interruption(reservation) if interruptible else None,
+            "InterruptibleCapacityAllocation": _allocation(world, reservation),
+            "Tags": world.tags.rendered(reservation.reservation_id),
+        }
+    )
+
+
+def _commitment(reservation: CapacityReservation) -> dict[str, Any] | None:
+    if reservation.commitment_end_at is None:
+        return None
+    return {"CommittedInstanceCount": reservation.planned_count, "CommitmentEndDate": reservation.commitment_end_at}
+
+
+def _interruption(reservation: CapacityReservation) -> dict[str, Any]:
+    source = reservation.source_reservation_id
+    return without_empty({"SourceCapacityReservationId": source, "InterruptionType": "adhoc"})
+
+
+def _allocation(world: World, source: CapacityReservation) -> dict[str, Any] | None:
+    allocation = next(
+        (r for r in world.reservations.values() if r.source_reservation_id == source.reservation_id), None
+    )
+    if allocation is None or source.owner_id != world.account_id:
+        return None
+    return {
+        "InstanceCount": allocation.total_count,
+        "TargetInstanceCount": allocation.planned_count,
+        "Status": "updating" if allocation.planned_count != allocation.total_count else "active",
+        "InterruptibleCapacityReservationId": allocation.reservation_id,
+        "InterruptionType": "adhoc",
+    }

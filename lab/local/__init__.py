@@ -1,0 +1,1 @@
+"""State services on this machine, and the tables that adapters find in them."""

@@ -1,0 +1,1 @@
+"""Small random worlds, and exhaustive search for the best that a plan could have been."""

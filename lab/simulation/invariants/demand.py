@@ -1,0 +1,113 @@
+"""Replicas: each in one state, counted once, and placed where its users want it."""
+
+from collections import Counter
+from typing import Any
+
+from lab.simulation.aws.lambdas import Environment
+from lab.simulation.catalogue import CPUS
+from lab.simulation.invariants.base import STEADY, WAITING, Invariant, OfCommits
+from lab.simulation.people.users import POOL
+from lab.simulation.world import World
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.plan import ReasonCode
+from reservoir.ports.state import WorkloadRecord
+
+
+class EveryPlacedReplicaIsCounted(Invariant):
+    """The replicas that a workload counts as placed are those on its live claims: none is lost, none is doubled."""
+
+    def holds(self) -> None:
+        placed: Counter[str] = Counter()
+        for claim in self.world.state.claim_rows.values():
+            for placement in claim.placements:
+                placed[placement.workload_key] += placement.count
+        for key, record in self.world.state.workload_rows.items():
+            if record.placed_count != placed[key]:
+                self.refute(f"{key} counts {record.placed_count} placed replicas, {placed[key]} are on claims")
+
+
+class PlansKeepTheRules(Invariant):
+    """No plan is refused by the independent checker, at whichever look its time was over."""
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if isinstance(after, WorkloadRecord):
+            for item in after.unplaced:
+                if item.code is ReasonCode.PLAN_REJECTED:
+                    self.refute(f"{key}: {item.message}")
+
+
+class EndedClaimsHoldNothing(Invariant):
+    """A claim that is being terminated or has ended holds no replicas, nor does one that drains and is not replaced."""
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if not isinstance(after, NodeClaim) or not after.placements or after.state in WAITING | STEADY:
+            return
+        if after.state is not ClaimState.DRAINING or after.disruption is None:  # else it is about to hand them over
+            self.refute(f"{key} is {after.state} and holds {after.placements}")
+
+
+class LimitsAreKept(OfCommits):
+    """With what a plan adds, the nodes of a pool that listings can show stay within its limits.
+
+    A node and what replaces it count once. An index may lag what the plan before has committed, and an answer come
+    late; then limits may be exceeded by as much as another process committed.
+    """
+
+    @classmethod
+    def concerns(cls, world: World) -> bool:
+        return bool(world.limits)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._committed_us = -1
+        self._plan_ids: set[str | None] = set()  # of what was committed at that instant
+        self._written_us: dict[str, int] = {}  # when claims were, which is later than they were decided
+        self._made_by: dict[str, int] = {}  # the environment that committed a claim, by its id
+
+    def called(self, environment: Environment, point: str, answer: Any) -> None:
+        super().called(environment, point, answer)
+        if point == "node_claims.commit":
+            commit, _ = self.world.state.committed
+            self._made_by |= dict.fromkeys([claim.id for claim in commit.claims], environment.number)
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if isinstance(after, NodeClaim) and before is None and after.node_pool_name == POOL:
+            if self._committed_us != self.world.kernel.now_us:
+                self._plan_ids.clear()
+            self._written_us[key] = self._committed_us = self.world.kernel.now_us
+            self._plan_ids.add(after.plan_id)
+
+    def holds(self) -> None:
+        now = self.world.kernel.now_us
+        if self._committed_us == now:
+            shown_since_us = self.shown_since_us()
+            for name, limit in self.world.limits.items():
+                used = 0
+                for claim in self.world.state.claim_rows.values():
+                    was_shown = self._written_us.get(claim.id, 0) < shown_since_us
+                    is_own = self._made_by.get(claim.id) == self.committer
+                    counts = was_shown or is_own or claim.plan_id in self._plan_ids
+                    if claim.node_pool_name == POOL and claim.is_live and claim.disruption is None and counts:
+                        used += 1 if name == "nodes" else CPUS[claim.offering.instance_type]
+                if used > int(limit):
+                    self.refute(f"the pool has {used} of {limit} {name}")
+
+
+class NothingIsPlacedThatNobodyWants(Invariant):
+    """No plan places more replicas than are wanted, or for a workload that has changed since it was read."""
+
+    points = frozenset({"node_claims.commit"})
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if not isinstance(after, WorkloadRecord) or not isinstance(before, WorkloadRecord):
+            return
+        if after.placed_count > max(before.placed_count, before.placed_count + before.open_count):
+            self.refute(
+                f"{key} wants {before.placed_count + before.open_count} replicas, {after.placed_count} are placed"
+            )
+
+    def called(self, environment: Environment, point: str, answer: Any) -> None:
+        commit, generations = self.world.state.committed
+        for key in commit.placed_by_workload():
+            if commit.generations.get(key, generations[key]) != generations[key]:
+                self.refute(f"{key} is of generation {generations[key]}, the plan was for {commit.generations[key]}")

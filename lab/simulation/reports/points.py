@@ -1,0 +1,130 @@
+"""At which calls to the outside functions died, before and after the effect, and at which never."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from inspect import getmembers, isfunction
+from typing import Final, get_type_hints
+
+from lab.simulation.aws.lambdas import Aim
+from lab.simulation.play import Aims, Killed, Point, Verdict
+from reservoir.names import Function
+from reservoir.runtime.adapters import Adapters
+
+SIDES: Final = ("before", "after")
+_ONE_EC2: Final = frozenset({"reservation_reader", "instances", "fleet", "launch_templates"})
+# These are played with their real adapters, over clients whose calls are the points.
+_REAL: Final = frozenset(
+    {"queue", "demand", "dead_letters", "reactions", "start_messages", "publisher", "timers", "launch_policy"}
+)
+
+
+_COMMANDS: Final = "the command line asks, no function does"
+_OPERATORS: Final = "the function `apply` alone; the simulation's operators write policy themselves"
+_MEMORY: Final = "no call to the outside: a process's own memory"
+# Why no function makes a call that its adapter offers.
+WHY_NEVER: Final[Mapping[str, str]] = {
+    "_mutating_pacer.is_free": _MEMORY,
+    "_mutating_pacer.wait": _MEMORY,
+    "alarms.alarming": _COMMANDS,
+    "capacity_blocks.block_status": "the machines of a block; these blocks have none that break one by one",
+    "capacity_blocks.offerings": _COMMANDS,
+    "decisions.load": _COMMANDS,
+    "decisions.summaries": _COMMANDS,
+    "ec2.delete": "launch templates go when a class changed an hour ago, or after a week; a seed is over before",
+    "ec2.forget": _MEMORY,
+    "ec2.list_group": "no reservation here is in a resource group",
+    "history.of_object": _COMMANDS,
+    "history.samples": _COMMANDS,
+    "history.timeline": _COMMANDS,
+    "identities.sender_of": "AWS vouches for who signed, before anything of ours is read or written",
+    "passes.last": _COMMANDS,
+    "policy.commit": _OPERATORS,
+    "principals.unique_id": _OPERATORS,
+    "queues.depths": _COMMANDS,
+    "unit_mover.move": "no pool here lets units move between reservations",
+}
+
+
+def summed(verdicts: Iterable[Verdict]) -> dict[Point, Killed]:
+    """Add up the points of all seeds."""
+    found: dict[Point, Killed] = {}
+    for verdict in verdicts:
+        for point, (calls, before, after) in verdict.points.items():
+            known = found.get(point, (0, 0, 0))
+            found[point] = (known[0] + calls, known[1] + before, known[2] + after)
+    return found
+
+
+def targets(verdicts: Sequence[Verdict]) -> Iterator[tuple[int, Aims]]:
+    """Yield a seed with aims for each side of a call on which nothing died: the middle one of those that were made.
+
+    A seed plays the same until then, so that the call is made, and its function dies there; unless that very
+    call is throttled before it takes effect: the next play aims with another seed.
+    """
+    for (function, call), killed in sorted(summed(verdicts).items()):
+        met = [verdict for verdict in verdicts if verdict.name is None and (function, call) in verdict.points]
+        for side, count in zip(SIDES, killed[1:], strict=True):
+            if count == 0 and met:
+                tried = Counter(
+                    verdict.seed
+                    for verdict in verdicts
+                    for aim in verdict.aims
+                    if (aim.function, aim.point, aim.side) == (function, call, side)
+                )
+                chosen = min(met, key=lambda verdict: (tried[verdict.seed], len(verdict.aims)))
+                number = (chosen.points[function, call][0] + 1) // 2
+                yield chosen.seed, chosen.aims | {Aim(Function(function), call, number, side)}
+
+
+def possible() -> dict[str, frozenset[str]]:
+    """Return the calls that adapters offer, by the name of their port."""
+    found = dict[str, frozenset[str]]()
+    for name, member in vars(Adapters).items():
+        if isinstance(member, cached_property) and name not in _REAL:
+            offered = getmembers(get_type_hints(member.func)["return"], isfunction)
+            port = "ec2" if name in _ONE_EC2 else name
+            calls = frozenset(method for method, _ in offered if not method.startswith("_"))
+            found[port] = found.get(port, frozenset()) | calls
+    for own_threads in ("executor", "parts_executor"):
+        del found[own_threads]
+    return found
+
+
+def table(verdicts: Sequence[Verdict], aimed: Sequence[Verdict], possible: Mapping[str, frozenset[str]]) -> str:
+    """Return the table of all points in Markdown, those first at which no function died.
+
+    ``possible`` are the calls that adapters offer, by the name of their port; of those, the ones that nothing made are
+    named.
+    """
+    by_chance, found = summed(verdicts), summed([*verdicts, *aimed])
+    rows = sorted(found.items(), key=lambda item: (_both(item[1]), item[0]))
+    made = {call for _, call in found}
+    never = sorted(
+        f"{port}.{method}" for port, methods in possible.items() for method in methods if f"{port}.{method}" not in made
+    )
+    lines = [
+        "# Fault points",
+        "",
+        f"Calls to the outside, by function, that {len(verdicts)} seeds met: {len(found)}. At {_count(by_chance)} of",
+        "them a function died by chance both right before the call and right after its effect. At what was left,",
+        f"{len(aimed)} more plays aimed, each at one side; with them it is {_count(found)}. Points where it is not",
+        "both come first.",
+        "",
+        "| function | call | made | died before | died after |",
+        "|---|---|---|---|---|",
+        *(f"| {name} | `{call}` | {calls} | {before} | {after} |" for (name, call), (calls, before, after) in rows),
+        "",
+        f"Calls that adapters offer and no function made: {len(never)}.",
+        "",
+        *(f"* `{call}`: {WHY_NEVER.get(call, 'nobody knows why')}" for call in never),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _both(killed: Killed) -> bool:
+    return min(killed[1:]) > 0
+
+
+def _count(found: Mapping[Point, Killed]) -> int:
+    return sum(_both(killed) for killed in found.values())

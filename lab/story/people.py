@@ -1,0 +1,62 @@
+"""People with policies of their own, and what they are refused."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from itertools import count
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from lab.story.commands import run_command
+from lab.story.world import World
+
+NUMBERS = count(1)
+
+
+class Person:
+    """A user with policies, and nothing else."""
+
+    def __init__(
+        self, world: World, *, managed: tuple[str, ...] = (), statements: tuple[dict[str, Any], ...] = ()
+    ) -> None:
+        self._world = world
+        iam = world.aws.client("iam")
+        name = f"person-{next(NUMBERS)}"
+        self.arn = str(iam.create_user(UserName=name)["User"]["Arn"])
+        for policy in managed:
+            iam.attach_user_policy(UserName=name, PolicyArn=world.reservoir.outputs[f"{policy}PolicyArn"])
+        if statements:
+            document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+            iam.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=document)
+        key = iam.create_access_key(UserName=name)["AccessKey"]
+        self._key = {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
+
+    def client(self, service: str) -> Any:
+        return self._world.aws.client(service, **self._key)
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables with which programs act as this person."""
+        return {name.upper(): value for name, value in self._key.items()}
+
+    def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run the command line with this person's credentials."""
+        with self._world.hurrying() if "--wait" in arguments else nullcontext():
+            return run_command(arguments, {**self._world.reservoir.environment(), **self.environment()})
+
+
+def refusal(error: ClientError) -> str:
+    """Return what was refused; anything but a denial fails the test."""
+    code = error.response["Error"]["Code"]
+    assert code in ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation"), code
+    return str(error.response["Error"]["Message"])
+
+
+def all_refused(calls: Iterable[Callable[[], Any]]) -> None:
+    """Call each; one that is not denied fails the test."""
+    for call in calls:
+        with pytest.raises(ClientError) as error:
+            call()
+        assert refusal(error.value)

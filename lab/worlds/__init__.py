@@ -1,0 +1,1 @@
+"""Use cases in memory: worlds in which they plan, launch, drain and disrupt."""

@@ -1,5 +1,0 @@
-"""The command line: ``reservoir``, or ``python -m reservoir``. One module a command, in the rooms of ``commands``."""
-
-from shared.names import VERSION
-
-__all__ = ["VERSION"]

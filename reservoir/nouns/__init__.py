@@ -1,1 +1,0 @@
-"""What ``get`` and ``describe`` know: one module a noun, found by :mod:`reservoir.nouns.registry`."""

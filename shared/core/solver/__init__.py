@@ -1,1 +1,0 @@
-"""How ``shared.core.scheduler.solve`` decides, in small parts; docs/scheduler.md is the map."""

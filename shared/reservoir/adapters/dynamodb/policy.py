@@ -1,0 +1,146 @@
+"""Policy objects in DynamoDB: the manifest under a revision, status and pause beside it under none.
+
+A deleted object leaves its row with nothing but the revision: made again, it counts on from there, so that no edit of
+the former object can be taken for one of the new.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from reservoir.adapters.dynamodb.table import (
+    CURRENT_FORM,
+    DATA,
+    FORM,
+    REVISION,
+    Attributes,
+    DynamoDbTable,
+    Expression,
+    Write,
+    apply,
+    data,
+    number,
+    readable,
+    text,
+    transact,
+    understood,
+)
+from reservoir.core.serialisation.json_codec import dumps, loads
+from reservoir.names import KEY, LISTING_INDEX, LISTING_KEY
+from reservoir.ports.policy import DeletePolicy, Pause, PolicyKind, PolicyObject, PolicyStatus, PolicyWrite
+from reservoir.ports.state import ConflictError, UnreadableRowsError
+from reservoir.ports.system import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+LISTED: Final = "policy"
+GENERATION: Final = "generation"
+STATUS: Final = "status"
+PAUSE: Final = "pause"  # absent: nobody ever paused the pool
+_OF_AN_OBJECT: Final = (FORM, DATA, STATUS, PAUSE, GENERATION, LISTING_KEY)  # what a deleted one has no more
+
+
+class DynamoDbPolicyStore:
+    """Implements ``reservoir.ports.policy.PolicyStore``."""
+
+    def __init__(self, client: "DynamoDBClient", table_name: str, clock: Clock) -> None:
+        self._client = client
+        self._table = DynamoDbTable(client, table_name)
+        self._clock = clock
+
+    def list_all(self) -> tuple[PolicyObject, ...]:
+        """Return all objects by kind and name; of those that cannot be read, that they exist."""
+        rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now())
+        return tuple(understood(rows, _listed))
+
+    def get(self, kind: PolicyKind, name: str) -> PolicyObject | None:
+        """Return an object (consistent read), None when there is none."""
+        row = self._table.get(_key(kind, name), self._clock.now())
+        return None if row is None or LISTING_KEY not in row else readable(row, _object)
+
+    def commit(self, writes: Sequence[PolicyWrite]) -> None:
+        """Write all or nothing."""
+        transact(self._client, [self._write(write) for write in writes])
+
+    def save_pause(self, name: str, pause: Pause, *, expected: Pause) -> None:
+        """Replace a NodePool's pause."""
+        expression = Expression()
+        is_expected = (
+            f"attribute_not_exists({expression.name(PAUSE)})"
+            if expected == Pause()
+            else expression.at(PAUSE, dumps(expected))
+        )
+        condition = f"attribute_exists({expression.name(LISTING_KEY)}) AND {is_expected}"
+        assignments = [expression.assign(PAUSE, dumps(pause))]
+        key = _key(PolicyKind.NODE_POOL, name)
+        apply(self._client, self._table.update(key, expression, condition, assignments=assignments))
+
+    def save_status(self, kind: PolicyKind, name: str, status: PolicyStatus) -> bool:
+        """Replace an object's status; False when nothing was written, as it is equal or the object is gone."""
+        wanted = dumps(status)
+        expression = Expression()
+        # No condition on the revision: an operator's change and what was found meanwhile do not exclude each other.
+        listed = f"attribute_exists({expression.name(LISTING_KEY)})"
+        condition = f"{listed} AND {expression.name(STATUS)} <> {expression.value(wanted)}"
+        write = self._table.update(
+            _key(kind, name), expression, condition, assignments=[expression.assign(STATUS, wanted)]
+        )
+        try:
+            apply(self._client, write)
+        except ConflictError:
+            return False
+        return True
+
+    def _write(self, write: PolicyWrite) -> Write:
+        key = _key(write.kind, write.name)
+        expression = Expression()
+        if isinstance(write, DeletePolicy):
+            condition = expression.at(REVISION, write.expected_revision)
+            counted = expression.assign(REVISION, write.expected_revision + 1)
+            return self._table.update(key, expression, condition, assignments=[counted], removed=_OF_AN_OBJECT)
+        assignments = [
+            expression.assign(DATA, json.dumps(write.manifest, separators=(",", ":"), sort_keys=True)),
+            expression.assign(GENERATION, write.generation),
+        ]
+        if write.expected_revision is None:
+            revision = expression.name(REVISION)
+            last = f"if_not_exists({revision}, {expression.value(0)})"
+            assignments += [
+                expression.assign(FORM, CURRENT_FORM),
+                expression.assign(STATUS, dumps(write.status or PolicyStatus())),
+                expression.assign(LISTING_KEY, LISTED),
+                f"{revision} = {last} + {expression.value(1)}",
+            ]
+            condition = f"attribute_not_exists({expression.name(LISTING_KEY)})"
+        else:
+            assignments.append(expression.assign(REVISION, write.expected_revision + 1))
+            if write.status is not None:
+                assignments.append(expression.assign(STATUS, dumps(write.status)))
+            condition = expression.at(REVISION, write.expected_revision)
+        return self._table.update(key, expression, condition, assignments=assignments)
+
+
+def _key(kind: PolicyKind, name: str) -> str:
+    return f"{kind}/{name}"
+
+
+def _listed(row: Attributes) -> PolicyObject:
+    try:
+        return readable(row, _object)
+    except UnreadableRowsError:
+        kind, _, name = text(row, KEY).partition("/")
+        return PolicyObject(PolicyKind(kind), name, {}, 0, 0, is_readable=False)
+
+
+def _object(row: Attributes) -> PolicyObject:
+    kind, _, name = text(row, KEY).partition("/")
+    return PolicyObject(
+        kind=PolicyKind(kind),
+        name=name,
+        manifest=json.loads(data(row)),
+        generation=number(row, GENERATION),
+        revision=number(row, REVISION),
+        status=loads(PolicyStatus, text(row, STATUS)),
+        pause=loads(Pause, text(row, PAUSE)) if PAUSE in row else Pause(),
+    )

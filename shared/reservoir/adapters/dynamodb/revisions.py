@@ -1,0 +1,94 @@
+"""Listing rows without reading those that are as they were: a narrow index says at which revision each row is.
+
+Every write of a row counts its revision up under the condition of the one before, so a key and a revision stand for one
+content. What was read at a revision therefore holds as long as the index shows that revision; whatever the index shows
+otherwise is read by its key. An index may lag its table by moments: what it shows is then what it showed before, as
+with an index that carries whole rows.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from reservoir.adapters.aws_errors import map_client_errors
+from reservoir.adapters.dynamodb.table import REVISION, DynamoDbTable, Expression, number, projection, text
+from reservoir.names import KEY
+
+# An entry is some 60 bytes, so a page of 1 MB holds 16,000: up to that one request is enough. What takes more is read
+# in parts, side by side.
+_PARTS_FROM: Final = 16_000
+_PARTS: Final = 8
+
+
+class Revisioned(Protocol):
+    """A value that knows at which revision of its row it was read."""
+
+    @property
+    def revision(self) -> int:
+        """The row's revision."""
+        ...
+
+
+T = TypeVar("T", bound=Revisioned)
+
+
+class KnownRows(Generic[T]):
+    """What rows said when they were read last; values are frozen, so that passes may share them."""
+
+    def __init__(self) -> None:
+        self._values: Mapping[str, T] = {}
+
+    def at(self, revisions: Mapping[str, int]) -> dict[str, T]:
+        """Return the values that are known at exactly these revisions, by key."""
+        values = self._values
+        return {
+            key: values[key]
+            for key, revision in revisions.items()
+            if key in values and values[key].revision == revision
+        }
+
+    def keep(self, values: Mapping[str, T]) -> None:
+        """Know these from now on, and forget all others."""
+        self._values = values
+
+
+class RevisionIndex:
+    """An index that has a row's key, one attribute without which a row is not in it, and the revision.
+
+    Its partition key is the table's, so that no write meets a partition that others share; it is read as a whole.
+    ``parts`` as in :class:`DynamoDbTable`.
+    """
+
+    def __init__(self, table: DynamoDbTable, index: str, attribute: str, parts: Executor | None) -> None:
+        self._table = table
+        self._index = index
+        self._attribute = attribute
+        self._parts = parts
+        self._count = 0  # entries that were read last
+
+    def listed(self, value: str) -> Mapping[str, int]:
+        """Return the revisions of the rows whose attribute has this value, by key."""
+        pages = self._pages(value)
+        self._count = sum(page["ScannedCount"] for page in pages)
+        return {text(entry, KEY): number(entry, REVISION) for page in pages for entry in page["Items"]}
+
+    def _pages(self, value: str) -> list[Any]:
+        if self._parts is None or self._count < _PARTS_FROM:
+            return list(self._part(value, {}))
+        parts = [{"Segment": part, "TotalSegments": _PARTS} for part in range(_PARTS)]
+        return [page for part in self._parts.map(lambda one: list(self._part(value, one)), parts) for page in part]
+
+    def _part(self, value: str, part: Mapping[str, int]) -> Iterator[Any]:
+        expression = Expression()
+        request: Any = {
+            "TableName": self._table.name,
+            "IndexName": self._index,
+            "FilterExpression": expression.at(self._attribute, value),
+            # The attribute is the same in all that are asked for: a third of what would be parsed.
+            **projection(expression, (KEY, REVISION)),
+            "ExpressionAttributeNames": expression.names,
+            "ExpressionAttributeValues": expression.values,
+            **part,
+        }
+        with map_client_errors():
+            yield from self._table.client.get_paginator("scan").paginate(**request)

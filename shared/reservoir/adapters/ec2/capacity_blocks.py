@@ -1,0 +1,54 @@
+"""Capacity Blocks as EC2 describes them beside their reservations: the state of the machines, and UltraServers."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from reservoir.adapters.aws_errors import map_client_errors
+from reservoir.ports.capacity_blocks import BlockOffering, BlockStatus
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+
+class Ec2CapacityBlocks:
+    """Implements ``BlockStatusReader`` and ``BlockOfferingReader`` of ``reservoir.ports.capacity_blocks``."""
+
+    def __init__(self, client: "EC2Client") -> None:
+        self._client = client
+
+    def block_status(self, capacity_block_id: str) -> BlockStatus | None:
+        """Return the status of a block."""
+        with map_client_errors():
+            answer = self._client.describe_capacity_block_status(CapacityBlockIds=[capacity_block_id])
+        for shown in answer["CapacityBlockStatuses"]:
+            if shown.get("CapacityBlockId") == capacity_block_id:
+                return BlockStatus(
+                    interconnect=shown.get("InterconnectStatus", "insufficient-data"),
+                    total_count=shown.get("TotalCapacity", 0),
+                    available_count=shown.get("TotalAvailableCapacity", 0),
+                    unavailable_count=shown.get("TotalUnavailableCapacity", 0),
+                )
+        return None
+
+    def offerings(self, instance_type: str, *, count: int, hours: int) -> Sequence[BlockOffering]:
+        """Return what is on sale, the soonest first."""
+        with map_client_errors():
+            pages = self._client.get_paginator("describe_capacity_block_offerings").paginate(
+                InstanceType=instance_type, InstanceCount=count, CapacityDurationHours=hours
+            )
+            shown = [each for page in pages for each in page["CapacityBlockOfferings"]]
+        found = [
+            BlockOffering(
+                id=each["CapacityBlockOfferingId"],
+                instance_type=each["InstanceType"],
+                zone=each["AvailabilityZone"],
+                count=each["InstanceCount"],
+                start_at=each["StartDate"],
+                end_at=each["EndDate"],
+                fee=each["UpfrontFee"],
+                currency=each["CurrencyCode"],
+                ultra_server_type=each.get("UltraserverType"),
+            )
+            for each in shown
+        ]
+        return sorted(found, key=lambda offering: (offering.start_at, offering.zone, offering.id))

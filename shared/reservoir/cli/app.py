@@ -1,0 +1,99 @@
+"""The application: global options, and the list of commands."""
+
+import os
+from typing import Annotated, Final
+
+import typer
+
+from reservoir.cli.lazy import Listed, lazy_group
+from reservoir.cli.options import Options, choose_aws
+from reservoir.names import VERSION
+
+STACK_VARIABLE: Final = "RESERVOIR_STACK"
+
+_ROOMS: Final = "reservoir.cli.commands"
+
+# In the order of --help. What a command needs is imported when it is called (tests/cli/test_lazy.py).
+COMMANDS: Final = (
+    Listed("apply", f"{_ROOMS}.policy.apply", "Create or change NodePools, EC2NodeClasses and Teams."),
+    Listed("diff", f"{_ROOMS}.policy.diff", "Show what `apply` would change."),
+    Listed("delete", f"{_ROOMS}.policy.delete", "Delete NodePools, EC2NodeClasses and Teams."),
+    Listed("validate", f"{_ROOMS}.policy.validate", "Check manifests, without an AWS account."),
+    Listed("get", f"{_ROOMS}.see.get", "List workloads, nodes, reservations, offerings, policy."),
+    Listed("describe", f"{_ROOMS}.see.describe", "Tell everything about objects."),
+    Listed("explain", f"{_ROOMS}.see.explain", "Say why a node exists or stays, or why a workload waits."),
+    Listed("status", f"{_ROOMS}.see.status", "Show in one screen how things are."),
+    Listed("top", f"{_ROOMS}.see.top", "Show the status, and keep it up to date until Ctrl-C."),
+    Listed("events", f"{_ROOMS}.see.events", "Tell what happened: to everything, or to one object."),
+    Listed("plan", f"{_ROOMS}.ask.plan", "Say what would happen to demand now."),
+    Listed("replay", f"{_ROOMS}.ask.replay", "Run a stored plan again."),
+    Listed("report", f"{_ROOMS}.ask.report", "Write what became of reservations, money and demand."),
+    Listed("submit", f"{_ROOMS}.act.submit", "Send workloads, new or changed."),
+    Listed("withdraw", f"{_ROOMS}.act.withdraw", "Say that workloads are not wanted any more."),
+    Listed("release", f"{_ROOMS}.act.release", "Say that replicas have left a draining node."),
+    Listed("cordon", f"{_ROOMS}.act.switches", "Let nodes take no new replicas."),
+    Listed("uncordon", f"{_ROOMS}.act.switches", "Let nodes take replicas again."),
+    Listed("drain", f"{_ROOMS}.act.drain", "Drain nodes and end them."),
+    Listed("pause", f"{_ROOMS}.act.switches", "Let NodePools launch nothing."),
+    Listed("resume", f"{_ROOMS}.act.switches", "Let NodePools launch again."),
+    Listed("reset", f"{_ROOMS}.act.switches", "Let the next message of workloads begin at generation 1 again."),
+    Listed("dlq", f"{_ROOMS}.act.dlq", "Look at messages that were given up."),
+    Listed("doctor", f"{_ROOMS}.ask.doctor", "Look for what is wrong with a deployment."),
+    Listed("envelope", f"{_ROOMS}.operate.envelope", "Show what the safety envelope holds, or lift it once."),
+    Listed("tables", f"{_ROOMS}.operate.tables", "Show whether the tables are whole, or adopt them."),
+    Listed("deployment", f"{_ROOMS}.operate.deployment", "Deploy, compare and destroy a deployment."),
+)
+
+# How a command ends; typer.Exit has the numbers where they are meant.
+EXIT_CODES: Final = {
+    0: "done; to find nothing is done, too",
+    1: "not so: differences, nothing in time for --wait, or stopped by Ctrl-C",
+    2: "refused or failed, a name that does not exist, or wrong usage; the error stream says why",
+}
+
+app = typer.Typer(
+    name="reservoir",
+    epilog="Exit codes: " + ". ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
+    cls=lazy_group(COMMANDS),
+    help="Put workload demand onto EC2 capacity that is already paid for, first.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # help is plain text: nothing in it is markup
+    pretty_exceptions_show_locals=False,  # locals may hold user data
+)
+
+
+def _tell_version(*, asked: bool) -> None:
+    if asked:
+        typer.echo(f"reservoir {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    context: typer.Context,
+    chosen: Annotated[
+        str | None,
+        typer.Option(
+            "--deployment", help="Deployment: name or path of its settings file. Default: the only one in deployments/."
+        ),
+    ] = None,
+    stack: Annotated[
+        str | None, typer.Option(help="Name of the deployed stack, instead of a deployment.", envvar=STACK_VARIABLE)
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option(help="AWS region; default: the deployment's, else that of your AWS settings.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="AWS profile; default: that of AWS_PROFILE.")] = None,
+    endpoint_url: Annotated[
+        str | None, typer.Option(help="Where to reach AWS; default: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_SQS ...")
+    ] = None,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
+    ] = False,
+) -> None:
+    """Keep the options until a command connects; commands that need no account never do."""
+    choose_aws(os.environ, profile=profile, region=region, endpoint_url=endpoint_url)
+    if context.obj is None:
+        # A deployment that is named is meant, whatever stack the environment knows.
+        named = stack if chosen is None or stack != os.environ.get(STACK_VARIABLE) else None
+        context.obj = Options(named, chosen, region)

@@ -1,0 +1,97 @@
+"""What the commands share that operate on nodes and NodePools by hand."""
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Final
+
+import typer
+
+from reservoir.cli.console import FAILED, fail, messages, output
+from reservoir.cli.output import printable
+from reservoir.cli.policy import attempt
+from reservoir.cli.stack.connection import Connection
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.manifests.answers.operations import POOL_VERBS, WORKLOAD_VERBS, OperationRequest, Verb, parse_request
+from reservoir.manifests.parsing.problems import ManifestError
+
+Nodes = Annotated[list[str], typer.Argument(help="NodeClaims or EC2 instances: NAME... or node/NAME...")]
+Workloads = Annotated[list[str], typer.Argument(help="Workloads: NAMESPACE/NAME... or workload NAMESPACE/NAME...")]
+Pools = Annotated[list[str], typer.Argument(help="NodePools: NAME... or nodepool/NAME...")]
+
+_NODE_WORDS: Final = ("node", "nodes", "nodeclaim", "nodeclaims")
+_POOL_WORDS: Final = ("pool", "pools", "nodepool", "nodepools")
+_WORKLOAD_WORDS: Final = ("workload", "workloads")
+_INSTANCE_PREFIX: Final = "i-"
+
+
+def named(words: Sequence[str], verb: Verb) -> list[str]:
+    """Read names with or without their kind: ``nc-1``, ``node nc-1``, ``node/nc-1``."""
+    kinds = _POOL_WORDS if verb in POOL_VERBS else _WORKLOAD_WORDS if verb in WORKLOAD_VERBS else _NODE_WORDS
+    rest = words[1:] if words[0].lower() in kinds else words
+    names = [_without_kind(word, kinds) for word in rest]
+    if not all(names) or not names:
+        fail(f"name what to {verb}: {kinds[0]} NAME...")
+    return list(dict.fromkeys(names))
+
+
+def _without_kind(word: str, kinds: Sequence[str]) -> str:
+    kind, slash, name = word.partition("/")
+    return name if slash and kind.lower() in kinds else word
+
+
+def is_node(word: str) -> bool:
+    """Whether a word says that nodes are meant: ``node``, ``nodes``, ``node/nc-1``."""
+    return word.partition("/")[0].lower() in _NODE_WORDS
+
+
+def request_of(verb: Verb, names: Sequence[str], reason: str, deadline: str | None = None) -> OperationRequest:
+    """Return the request; ends the command with what is wrong with it."""
+    document = {"verb": verb.value, "names": list(names), "reason": reason}
+    if deadline is not None:
+        document["deadline"] = deadline
+    try:
+        return parse_request(document)
+    except ManifestError as error:
+        fail("\n".join(map(str, error.problems)))
+
+
+def found(stack: Connection, names: Iterable[str]) -> dict[str, NodeClaim | None]:
+    """Return the claims of nodes by the names that were given."""
+
+    def look_up() -> dict[str, NodeClaim | None]:
+        wanted = list(names)
+        instances = [name for name in wanted if name.startswith(_INSTANCE_PREFIX)]
+        claims = stack.node_claims.get_many([name for name in wanted if name not in instances])
+        of_instances = stack.node_claims.find_by_instance(instances) if instances else {}
+        return {name: {**claims, **of_instances}.get(name) for name in wanted}
+
+    return attempt(look_up)
+
+
+def describe(name: str, claim: NodeClaim | None) -> str:
+    """Say what is on a node, and what it takes up."""
+    if claim is None:
+        return f"node/{name} is not known"
+    offering = claim.offering
+    instance = f" ({claim.instance_id})" if claim.instance_id else ""
+    held = claim.placements or (() if claim.drain is None else claim.drain.awaiting)
+    replicas = ", ".join(f"{placed.count} x {placed.workload_key}" for placed in held) or "no replicas"
+    market = f"a unit of {offering.reservation_id}" if offering.reservation_id else offering.capacity_type.value
+    where = f"{offering.instance_type} in {offering.zone}, {market}"
+    return f"node/{claim.id}{instance}: {claim.state.value}, {where}; {replicas}"
+
+
+def say(lines: Iterable[str]) -> None:
+    """Print what will happen, on the error stream: it is no result."""
+    for line in lines:
+        messages().print(printable(line))
+
+
+def carry_out(stack: Connection, request: OperationRequest) -> None:
+    """Have a request carried out, and print what became of each object; ends with 2 when any was refused."""
+    kind = "nodepool" if request.verb in POOL_VERBS else "workload" if request.verb in WORKLOAD_VERBS else "node"
+    results = stack.operate(request)
+    for result in results:
+        console = messages() if result.outcome == "refused" else output()
+        console.print(printable(f"{kind}/{result.name} {result.outcome}: {result.message}"))
+    if any(result.outcome == "refused" for result in results):
+        raise typer.Exit(FAILED)

@@ -1,0 +1,50 @@
+"""``reservoir drain``, and ``reservoir delete node``, a drain whose deadline is now."""
+
+from typing import Annotated
+
+import typer
+
+from reservoir.cli.commands.act.by_hand import Nodes, carry_out, describe, found, named, request_of, say
+from reservoir.cli.console import Reason, Yes, agree, fail
+from reservoir.cli.policy import connection
+from reservoir.cli.stack.connection import Connection
+from reservoir.manifests.answers.operations import OperationRequest, Verb
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("drain")(drain)
+
+
+def drain(
+    context: typer.Context,
+    nodes: Nodes,
+    reason: Reason,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="End them after that long at the latest, such as 30m.")
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Drain nodes and end them. Their replicas get notice, and are demand again at once."""
+    request = request_of(Verb.DRAIN, named(nodes, Verb.DRAIN), reason, deadline)
+    until = f"within {deadline}" if deadline else "when its replicas have left, or their grace is over"
+    _end(connection(context), request, until, yes=yes)
+
+
+def delete_nodes(context: typer.Context, words: list[str], reason: str | None, *, yes: bool) -> None:
+    """End nodes without giving their replicas time."""
+    if reason is None:
+        fail("say why, with --reason: it is kept, and told on the bus")
+    request = request_of(Verb.DELETE, named(words, Verb.DELETE), reason)
+    _end(connection(context), request, "at once, without waiting for its replicas", yes=yes)
+
+
+def _end(stack: Connection, request: OperationRequest, until: str, *, yes: bool) -> None:
+    """Say what ends, ask, and have it done."""
+    claims = found(stack, request.names)
+    if all(claim is None for claim in claims.values()):
+        fail("\n".join(describe(name, claim) for name, claim in claims.items()))
+    say(describe(name, claim) for name, claim in claims.items())
+    nodes = "It is" if len(claims) == 1 else f"These {len(claims)} nodes are, each,"
+    agree(f"{nodes} terminated {until}; the replicas are demand again now. {request.verb.capitalize()}?", yes=yes)
+    carry_out(stack, request)

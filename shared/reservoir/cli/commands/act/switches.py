@@ -1,0 +1,43 @@
+"""``reservoir cordon``, ``uncordon``, ``pause``, ``resume``, ``reset``: what ends nothing, and asks nothing."""
+
+import typer
+
+from reservoir.cli.commands.act.by_hand import Nodes, Pools, Workloads, carry_out, named, request_of
+from reservoir.cli.console import Reason
+from reservoir.cli.policy import connection
+from reservoir.manifests.answers.operations import Verb
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (cordon, uncordon, pause, resume, reset):
+        app.command(command.__name__)(command)
+
+
+def cordon(context: typer.Context, nodes: Nodes, reason: Reason) -> None:
+    """Let nodes take no new replicas. Those that they have stay."""
+    _switch(context, Verb.CORDON, nodes, reason)
+
+
+def uncordon(context: typer.Context, nodes: Nodes, reason: Reason) -> None:
+    """Let nodes take replicas again."""
+    _switch(context, Verb.UNCORDON, nodes, reason)
+
+
+def pause(context: typer.Context, pools: Pools, reason: Reason) -> None:
+    """Let NodePools launch nothing. Their nodes stay, and go on taking replicas."""
+    _switch(context, Verb.PAUSE, pools, reason)
+
+
+def resume(context: typer.Context, pools: Pools, reason: Reason) -> None:
+    """Let NodePools launch again."""
+    _switch(context, Verb.RESUME, pools, reason)
+
+
+def reset(context: typer.Context, workloads: Workloads, reason: Reason) -> None:
+    """Let the next message of workloads begin at generation 1 again. What is wanted, and what runs, stays."""
+    _switch(context, Verb.RESET, workloads, reason)
+
+
+def _switch(context: typer.Context, verb: Verb, words: list[str], reason: str) -> None:
+    carry_out(connection(context), request_of(verb, named(words, verb), reason))

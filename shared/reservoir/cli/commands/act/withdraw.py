@@ -1,0 +1,73 @@
+"""``reservoir withdraw``."""
+
+from datetime import timedelta
+from typing import Annotated, Final
+
+import typer
+
+from reservoir.cli.console import Yes, agree, fail, messages, output
+from reservoir.cli.policy import attempt, connection
+from reservoir.cli.stack import sending
+from reservoir.cli.stack.connection import Connection
+from reservoir.cli.stack.sending import DEFAULT_NAMESPACE
+from reservoir.cli.waiting import Timeout, span, until
+from reservoir.ports.state import WorkloadRecord
+
+_ANSWERED_WITHIN: Final = "1m"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("withdraw")(withdraw)
+
+
+def withdraw(
+    context: typer.Context,
+    names: Annotated[list[str], typer.Argument(help="NAMESPACE/NAME..., or NAME in the namespace default.")],
+    yes: Yes = False,
+    timeout: Timeout = _ANSWERED_WITHIN,
+) -> None:
+    """Say that workloads are not wanted any more. Their nodes drain, as far as nothing else runs there."""
+    stack = connection(context)
+    records = [_stored(stack, workload_key(name)) for name in dict.fromkeys(names)]
+    wanted = [record for record in records if not record.withdrawn]
+    for record in wanted:
+        messages().print(
+            f"workload/{record.key}: {record.placed_count} replicas drain and {record.pending_count} wait no more"
+        )
+    if wanted:
+        agree(f"Withdraw {'it' if len(wanted) == 1 else f'these {len(wanted)}'}?", yes=yes)
+    for record in records:
+        _withdraw(stack, record, span(timeout))
+
+
+def workload_key(name: str) -> str:
+    """Return the identity of the workload that somebody names."""
+    return name if "/" in name else f"{DEFAULT_NAMESPACE}/{name}"
+
+
+def _stored(stack: Connection, key: str) -> WorkloadRecord:
+    record = attempt(lambda: stack.workloads.get(key))
+    if record is None:
+        fail(f"workload/{key} is not known; nothing was withdrawn")
+    return record
+
+
+def _withdraw(stack: Connection, record: WorkloadRecord, timeout: timedelta) -> None:
+    outgoing = sending.withdraw(record)
+    body = outgoing.body
+    if body is None:
+        output().print(f"workload/{record.key} was withdrawn before")
+        return
+    attempt(lambda: stack.demand.send(body))
+
+    def answered() -> WorkloadRecord | None:
+        found = attempt(lambda: stack.workloads.get(record.key))
+        return found if found is None or found.withdrawn or found.generation > outgoing.generation else None
+
+    after = until(stack, timeout, answered)
+    if after is None:
+        fail(f"workload/{record.key}: the withdraw was sent, and not answered within the time")
+    if not after.withdrawn:
+        fail(f"workload/{record.key} was submitted anew by somebody else at the same time, and is wanted")
+    output().print(f"workload/{record.key} withdrawn (generation {outgoing.generation})")

@@ -1,0 +1,49 @@
+"""``reservoir doctor``."""
+
+from typing import Final
+
+import typer
+
+from reservoir.cli.console import messages
+from reservoir.cli.examination.checks import CHECKS, examine
+from reservoir.cli.examination.finding import Finding, Severity
+from reservoir.cli.output import Column, Form, Listing, Output, show
+from reservoir.cli.policy import connection
+from reservoir.ports.errors import AwsError
+from reservoir.ports.safety import UnreadableRowError
+
+WRONG: Final = 1  # exit code: something is wrong
+
+_STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.HINT: "", Severity.SKIPPED: "dim"}
+_FINDINGS: Final = Listing[Finding](
+    columns=(
+        Column("SEVERITY", lambda row: row.severity.value, style=lambda row: _STYLES[row.severity]),
+        Column("CHECK", lambda row: row.check),
+        Column("FOUND", lambda row: row.message, gives_way=True),
+        Column("DO", lambda row: row.advice, gives_way=True),
+    ),
+    name=lambda row: f"{row.check}/{row.severity.value}",
+    document=lambda row: {
+        "kind": "Finding",
+        "metadata": {"name": row.check},
+        "status": {"severity": row.severity.value, "message": row.message, "advice": row.advice},
+    },
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(context: typer.Context, form: Output = Form.TABLE) -> None:
+    """Look for what is wrong with a deployment. Each finding says what to do; ends with 1 if there is an error."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    found = examine(connection(context), (AwsError, UnreadableRowError, BotoCoreError, ClientError))
+    show(found, _FINDINGS, form, nothing=f"nothing is wrong: {len(CHECKS)} checks")
+    if form.is_for_people and found:
+        looked = len(CHECKS) - sum(finding.severity is Severity.SKIPPED for finding in found)
+        messages().print(f"{looked} of {len(CHECKS)} checks were made")
+    if any(finding.severity is Severity.ERROR for finding in found):
+        raise typer.Exit(WRONG)

@@ -1,0 +1,62 @@
+"""``reservoir envelope show`` and ``reservoir envelope lift``."""
+
+from datetime import timedelta
+from typing import Annotated, Final
+
+import typer
+
+from reservoir.cli.console import Reason, Yes, add_group, output
+from reservoir.cli.policy import attempt, connection
+from reservoir.core.safety.endings import WINDOW, EndingKind
+from reservoir.core.safety.tally import Lift
+from reservoir.usecases.safety.envelope import LiftEnvelope
+
+_LONGEST_MIN: Final = 24 * 60
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    add_group(app, "envelope", "Show what the safety envelope holds, or lift it once.", show, lift)
+
+
+def show(context: typer.Context) -> None:
+    """Show, by kind of ending, what passed within the hour, what is held, and who lifted what."""
+    now = connection(context).clock.now()
+    for tally in attempt(_use_case(context).show):
+        passed = sum(len(each.ids) for each in tally.passed if now - each.at < WINDOW)
+        state = "shut" if tally.is_shut else "holds" if tally.is_holding(now) else "open"
+        output().print(f"{tally.kind}: {state}, {passed} ended within {WINDOW // timedelta(minutes=1)} minutes")
+        if tally.held is not None and tally.is_holding(now):
+            held = tally.held
+            output().print(
+                f"  {held.wanted_count} shall end, {held.limit} of {held.fleet_count} may, {held.passed_count} had:"
+                f" held since {held.since:%Y-%m-%d %H:%M} UTC"
+            )
+        for given in (*tally.past_lifts, *([] if tally.lift is None else [tally.lift])):
+            output().print(
+                f"  lifted {given.made_at:%Y-%m-%d %H:%M} UTC by {given.by} for {given.count}, until"
+                f" {given.until:%H:%M}, {given.used_count} used: {given.reason}"
+            )
+
+
+def lift(
+    context: typer.Context,
+    kind: Annotated[EndingKind, typer.Argument(help="What may end: as `reservoir envelope show` calls it.")],
+    count: Annotated[int, typer.Option(min=1, help="So many may end beyond the bound, and no more.")],
+    reason: Reason,
+    minutes: Annotated[int, typer.Option(min=1, max=_LONGEST_MIN, help="Until then; what is left is void.")] = 60,
+    yes: Yes = False,
+) -> None:
+    """Let more end than the bound of the hour allows: once, so many, for so long."""
+    if not yes:
+        typer.confirm(f"{count} may end as {kind} within {minutes} minutes, beyond the bound. Lift it?", abort=True)
+    stack = connection(context)
+    now = stack.clock.now()
+    given = Lift(count, now + timedelta(minutes=minutes), stack.caller(), reason, now)
+    attempt(lambda: _use_case(context).lift(kind, given))
+    output().print(f"{kind}: lifted for {count} until {given.until:%Y-%m-%d %H:%M} UTC")
+
+
+def _use_case(context: typer.Context) -> LiftEnvelope:
+    stack = connection(context)
+    return LiftEnvelope(stack.tallies, stack.publisher)

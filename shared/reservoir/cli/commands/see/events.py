@@ -1,0 +1,145 @@
+"""``reservoir events``."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+
+from reservoir.cli.console import fail, output
+from reservoir.cli.nouns import selection
+from reservoir.cli.nouns.events import LISTING, NOUN, labelled
+from reservoir.cli.nouns.noun import Selection
+from reservoir.cli.output import Form, Output, as_data, printable, show
+from reservoir.cli.policy import attempt, connection
+from reservoir.cli.stack.connection import Connection
+from reservoir.cli.stack.lately import LATE
+from reservoir.core.history.past_event import NODE, RESERVATION, WORKLOAD, PastEvent, node_name
+from reservoir.ports.system import Clock
+
+_DEFAULT_NAMESPACE: Final = "default"
+_DEFAULT_SINCE: Final = "1h"
+_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
+_SPAN: Final = re.compile(r"([0-9]{1,5})([mhd])")
+_KINDS: Final = (WORKLOAD, NODE, RESERVATION, "nodepool", "ec2nodeclass")
+_EVER: Final = datetime(2000, 1, 1, tzinfo=UTC)
+# How often to look for more, and how far back each time: an event is kept seconds after it was told, and rarely later.
+_EVERY_S: Final = 2.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("events")(events)
+
+
+def events(
+    context: typer.Context,
+    wanted: Annotated[
+        str | None,
+        typer.Option("--for", help="workload/[NAMESPACE/]NAME, node/ID (claim or instance), reservation/ID ..."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="How far back: 30m, 6h, 7d. Default: 1h, or with --for all that is kept.")
+    ] = None,
+    labels: selection.Labels = None,
+    namespace: selection.Namespace = None,
+    pool: selection.Pool = None,
+    state: selection.State = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more happens, until Ctrl-C.")] = False,
+    form: Output = Form.TABLE,
+) -> None:
+    """Tell what happened: to everything, or to one object."""
+    stack = connection(context)
+    name = None if wanted is None else attempt(lambda: _object_of(wanted, stack))
+    now = stack.clock.now()
+    start = _EVER if since is None and name is not None else now - span(since or _DEFAULT_SINCE)
+    chosen = selection.selection(
+        [NOUN], labels=labels, namespace=namespace, all_namespaces=False, pool=pool, state=state
+    )
+    look = Look(stack, name, chosen)
+    told = attempt(lambda: list(look(start, now + LATE)))
+    show(told, LISTING, form, nothing=_nothing(name, chosen))
+    if follow:
+        _follow(Tail(look, stack.clock, told), form)
+
+
+def _nothing(name: str | None, chosen: Selection) -> str:
+    """Say what did not happen."""
+    left = "" if chosen == Selection() else " and that the selectors leave"
+    return f"nothing happened{'' if name is None else f' to {name}'} that is kept{left}"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Looks for what happened within a time: to everything or one object, as far as it is meant."""
+
+    stack: Connection
+    name: str | None
+    chosen: Selection
+
+    def __call__(self, since: datetime, until: datetime) -> Iterator[PastEvent]:
+        """Yield it, the oldest first."""
+        history = self.stack.history
+        told = history.timeline(since, until) if self.name is None else history.of_object(self.name, since, until)
+        meant = labelled(self.stack, self.chosen.labels, told)
+        yield from (event for event in meant if self.chosen.has(NOUN.facts(event)))
+
+
+def span(text: str) -> timedelta:
+    """Return how long ``30m``, ``6h`` or ``7d`` is. Ends the command for anything else."""
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        fail(f"{text} is no length of time such as 30m, 6h or 7d")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+class Tail:
+    """What happens next, each event once."""
+
+    def __init__(
+        self, look: Callable[[datetime, datetime], Iterator[PastEvent]], clock: Clock, told: list[PastEvent]
+    ) -> None:
+        self._look = look
+        self._clock = clock
+        self._told = {event.id: event.at for event in told}
+
+    def more(self) -> list[PastEvent]:
+        """Return what was kept since the last time."""
+        now = self._clock.now()
+        found = list(self._look(now - LATE, now + LATE))
+        new = [event for event in found if event.id not in self._told]
+        self._told = {event.id: event.at for event in found}  # all that the next look can bring again
+        return new
+
+
+def _follow(tail: Tail, form: Form, sleep: Callable[[float], None] = time.sleep) -> NoReturn:
+    console = output()
+    while True:
+        for event in attempt(tail.more):
+            line = _line(event) if form.is_for_people else as_data([event], LISTING, form)
+            console.print(line, end="\n" if form.is_for_people else "")
+        sleep(_EVERY_S)
+
+
+def _line(event: PastEvent) -> str:
+    return "  ".join(printable(column.text(event)) for column in LISTING.columns if not column.is_wide)
+
+
+def _object_of(wanted: str, stack: Connection) -> str:
+    """Return how the history calls an object that somebody names."""
+    kind, _, name = wanted.partition("/")
+    if kind == "nodeclass":
+        kind = "ec2nodeclass"
+    if kind not in _KINDS or not name:
+        fail(f"{wanted} is not KIND/NAME with one of {', '.join(_KINDS)}")
+    if kind == WORKLOAD and "/" not in name:
+        name = f"{_DEFAULT_NAMESPACE}/{name}"
+    if kind == NODE and name.startswith("i-"):
+        claims: Any = stack.node_claims.find_by_instance([name])
+        if name not in claims:
+            fail(f"instance {name} is not known (nodes that ended are forgotten after a week): name its claim")
+        return node_name(claims[name].id)
+    return f"{kind}/{name}"

@@ -1,0 +1,70 @@
+"""``reservoir get``."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from reservoir.cli.commands.see.watch import watch
+from reservoir.cli.console import fail
+from reservoir.cli.nouns import selection
+from reservoir.cli.nouns.found import Found, end_with_missing
+from reservoir.cli.nouns.noun import Noun, Selection, Selector
+from reservoir.cli.output import Form, Output, show_all
+from reservoir.cli.policy import connection
+from reservoir.cli.stack.connection import Connection
+
+_WITHOUT_NOUN = ("pools,classes,teams",)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("get")(get)
+
+
+def get(
+    context: typer.Context,
+    words: selection.Words = None,
+    labels: selection.Labels = None,
+    namespace: selection.Namespace = None,
+    all_namespaces: selection.AllNamespaces = False,
+    pool: selection.Pool = None,
+    state: selection.State = None,
+    form: Output = Form.TABLE,
+    follow: Annotated[
+        bool, typer.Option("--watch", "-w", help="Go on with rows that change, until Ctrl-C; one noun at a time.")
+    ] = False,
+) -> None:
+    """List workloads, nodes, reservations, offerings, policy.
+
+    Policy is pools, classes and teams, which is what is listed without a noun; there are decisions too.
+
+    Ends with 2 when something that was named is not there.
+    """
+    stack = connection(context)
+    given = selection.Given(labels=labels, namespace=namespace, all_namespaces=all_namespaces, pool=pool, state=state)
+    meant = selection.meant(words or _WITHOUT_NOUN, **given)
+    if follow:
+        _watch(stack, meant, form)
+        return
+    found = [Found.of(stack, noun, chosen) for noun, chosen in meant]
+    now = stack.clock.now()
+    if any(each.rows for each in found) or not any(chosen.names for _, chosen in meant):
+        show_all([(each.rows, each.noun.listing(now)) for each in found], form, nothing=_nothing(found, meant[0][1]))
+    end_with_missing(stack, found)
+
+
+def _watch(stack: Connection, meant: Sequence[tuple[Noun[Any], Selection]], form: Form) -> None:
+    if len(meant) > 1:
+        fail("watch one noun at a time")
+    ((noun, chosen),) = meant
+    watch(noun, lambda: Found.of(stack, noun, chosen).rows, form, stack.clock, stack.pause)
+
+
+def _nothing(found: Sequence[Found], chosen: Selection) -> str:
+    """Say what there is none of, and where else to look."""
+    nouns = " or ".join(each.noun.plural for each in found)
+    if chosen.pool is not None or chosen.state is not None or chosen.labels.match_expressions:
+        return f"there are no {nouns} that the selectors leave"
+    looked_in = next((each.namespace for each in found if Selector.NAMESPACE in each.noun.selectors), "")
+    return f"there are no {nouns}" + (f" in the namespace {looked_in}; -A looks into all" if looked_in else "")

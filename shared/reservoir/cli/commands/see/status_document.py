@@ -1,0 +1,107 @@
+"""The overview for programs."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from reservoir.core.history.past_event import PastEvent
+from reservoir.core.history.sample import ReservationSample, Sample
+from reservoir.core.history.summary import subject, summary
+from reservoir.manifests.answers.overview import (
+    BoughtNow,
+    DiscoveryNow,
+    MarketNow,
+    NotKnown,
+    QueueNow,
+    RefusedNow,
+    ReservationNow,
+    StatusAnswer,
+    TeamNow,
+    ThereNow,
+    WaitingNow,
+)
+from reservoir.ports.overview import QueueDepth
+from reservoir.usecases.history.see_status import LastDiscovery, Status, Unknown
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def document(seen: Status) -> StatusAnswer:
+    """Restate what was seen."""
+    return StatusAnswer(
+        at=seen.asked_at,
+        there=_known(seen.there, _there),
+        refused=_known(seen.refused, lambda events: [_refused(each) for each in events]),
+        discovery=_known(seen.discovery, _discovery),
+        queues=_known(seen.queues, lambda depths: {queue.name.lower(): _queue(it) for queue, it in depths.items()}),
+        alarms=_known(seen.alarms, list),
+    )
+
+
+def _known(found: S | Unknown, restate: Callable[[S], T]) -> T | NotKnown:
+    return NotKnown(unknown=found.why) if isinstance(found, Unknown) else restate(found)
+
+
+def _there(there: Sample) -> ThereNow:
+    return ThereNow(
+        taken_at=there.taken_at,
+        reservations=[_reservation(each) for each in there.reservations],
+        markets=[
+            MarketNow(
+                capacity_type=it.capacity_type,
+                nodes=it.node_count,
+                micro_usd_per_hour=it.micro_usd_per_hour,
+                avoided_micro_usd_per_hour=it.avoided_micro_usd_per_hour,
+            )
+            for it in there.markets
+        ],
+        waiting=[
+            WaitingNow(reason=it.reason, replicas=it.replica_count, workloads=it.workload_count, since=it.since)
+            for it in there.waiting
+        ],
+        bought=[
+            BoughtNow(workload=it.workload_key, nodes=it.node_count, micro_usd_per_hour=it.micro_usd_per_hour)
+            for it in there.bought
+        ],
+        teams=[
+            TeamNow(
+                name=it.name,
+                owned=it.owned_count,
+                used=it.used_count,
+                micro_usd_per_hour=it.micro_usd_per_hour,
+                waiting_replicas=it.waiting_replica_count,
+            )
+            for it in there.teams
+        ],
+    )
+
+
+def _reservation(it: ReservationSample) -> ReservationNow:
+    return ReservationNow(
+        id=it.id,
+        instance_type=it.instance_type,
+        zone=it.zone,
+        kind=it.kind,
+        state=it.state,
+        total=it.total_count,
+        ours=it.ours_count,
+        others=it.others_count,
+        free=it.free_count,
+        micro_usd_per_hour=it.micro_usd_per_hour,
+        idle_micro_usd_per_hour=it.idle_micro_usd_per_hour,
+        end_at=it.end_at,
+        drain_at=it.drain_at,
+        stale=it.stale,
+    )
+
+
+def _refused(event: PastEvent) -> RefusedNow:
+    return RefusedNow(at=event.at, type=event.detail_type, object=subject(event), what=summary(event))
+
+
+def _discovery(found: LastDiscovery) -> DiscoveryNow:
+    return DiscoveryNow(changed_at=found.changed_at, read_at=found.read_at, stale=list(found.stale))
+
+
+def _queue(depth: QueueDepth) -> QueueNow:
+    return QueueNow(messages=depth.message_count, oldest_s=depth.oldest_s)

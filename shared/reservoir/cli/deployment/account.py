@@ -1,0 +1,148 @@
+"""What the account already holds of a deployment: stacks, tables, instances."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reservoir import names
+from reservoir.names import Table, output_name
+
+Clients = Callable[[str], Any]  # a boto3 client for a service's name
+
+# A change set that was never executed, and a first create that failed: nothing of it works, and the CDK makes it anew.
+_NEVER_CREATED: Final = frozenset({"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"})
+_NOT_STANDING: Final = _NEVER_CREATED | {"DELETE_COMPLETE"}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStack:
+    """A stack that exists."""
+
+    name: str
+    status: str
+    outputs: Mapping[str, str]
+    tables: Mapping[Table, str]
+
+    @property
+    def deployment(self) -> str | None:
+        """The deployment that it says it is; None before the first deployment with a settings file."""
+        return self.outputs.get(names.DEPLOYMENT_NAME_OUTPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One region of an account, as far as deployments matter."""
+
+    clients: Clients
+
+    def id(self) -> str:
+        """Return the account that the credentials belong to."""
+        return str(self.clients("sts").get_caller_identity()["Account"])
+
+    @property
+    def region(self) -> str:
+        """The region."""
+        return str(self.clients("sts").meta.region_name)
+
+    def stacks(self) -> list[FoundStack]:
+        """Return the stacks that exist, whoever made them."""
+        return [_found(stack) for stack in self._described_stacks() if stack["StackStatus"] not in _NOT_STANDING]
+
+    def _described_stacks(self) -> Iterator[Mapping[str, Any]]:
+        for page in self.clients("cloudformation").get_paginator("describe_stacks").paginate():
+            yield from page["Stacks"]
+
+    def _failed(self, name: str) -> Mapping[str, Any] | None:
+        """Return the stack of this name whose create failed, if there is one."""
+        return next(
+            (
+                stack
+                for stack in self._described_stacks()
+                if stack["StackName"] == name and stack["StackStatus"] in _NEVER_CREATED
+            ),
+            None,
+        )
+
+    def release_failed(self, name: str) -> None:
+        """Let a stack of this name whose create failed be deleted: the CDK does it at the next attempt.
+
+        Earlier releases protected it, and so does a `cdk deploy` without `make deploy`.
+        """
+        failed = self._failed(name)
+        if failed is not None and failed.get("EnableTerminationProtection", False):
+            self.clients("cloudformation").update_termination_protection(
+                StackName=name, EnableTerminationProtection=False
+            )
+
+    def _tables_of_failed(self, name: str) -> frozenset[str]:
+        """Return the tables that a create which failed could not delete again: they go with its stack."""
+        failed = self._failed(name)
+        if failed is None:
+            return frozenset()
+        pages = self.clients("cloudformation").get_paginator("list_stack_resources").paginate(StackName=name)
+        return frozenset(
+            resource["PhysicalResourceId"]
+            for page in pages
+            for resource in page["StackResourceSummaries"]
+            if resource["ResourceType"] == "AWS::DynamoDB::Table" and "PhysicalResourceId" in resource
+        )
+
+    def left_tables(self, stack: str) -> dict[Table, list[str]]:
+        """Return the tables that stacks of this name have made, but for one whose create failed."""
+        found: dict[Table, list[str]] = {}
+        of_failed = self._tables_of_failed(stack)
+        made = [name for name in self._table_names() if name not in of_failed]
+        for table in Table:
+            prefix = f"{stack}-State{output_name(table.name)}"
+            named = sorted(name for name in made if name.startswith(prefix))
+            if named:
+                found[table] = named
+        return found
+
+    def _table_names(self) -> Iterator[str]:
+        for page in self.clients("dynamodb").get_paginator("list_tables").paginate():
+            yield from page["TableNames"]
+
+    def has_table(self, name: str) -> bool:
+        """Return whether a table exists."""
+        return self._described(name) is not None
+
+    def _described(self, name: str) -> Mapping[str, Any] | None:
+        client = self.clients("dynamodb")
+        try:
+            described: Mapping[str, Any] = client.describe_table(TableName=name)["Table"]
+        except client.exceptions.ResourceNotFoundException:
+            return None
+        return described
+
+    def flaws_of(self, table: Table, name: str) -> list[str]:
+        """Say what a table lacks to serve as this one; nothing when it is fit."""
+        client, found = self.clients("dynamodb"), self._described(name)
+        if found is None:
+            return ["does not exist"]
+        flaws = []
+        if found["TableStatus"] != "ACTIVE":
+            flaws.append(f"is {found['TableStatus']}")
+        if [part["AttributeName"] for part in found["KeySchema"]] != [*names.key_attributes(table)]:
+            flaws.append(f"has another key than {' and '.join(names.key_attributes(table))}")
+        flaws += [f"lacks the index {index}" for index in _missing_indexes(table, found)]
+        if not found.get("DeletionProtectionEnabled", False):
+            flaws.append("is not protected from deletion")
+        ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+        if ttl.get("AttributeName") != names.TTL_ATTRIBUTE:
+            flaws.append(f"does not expire rows by {names.TTL_ATTRIBUTE}")
+        backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+        if backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] != "ENABLED":
+            flaws.append("has no point-in-time recovery")
+        return flaws
+
+
+def _missing_indexes(table: Table, found: Mapping[str, Any]) -> list[str]:
+    indexes = {index["IndexName"] for index in found.get("GlobalSecondaryIndexes", ())}
+    return [index for index in names.indexes(table) if index not in indexes]
+
+
+def _found(stack: Mapping[str, Any]) -> FoundStack:
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
+    tables = {table: outputs[name] for table in Table if (name := output_name(table)) in outputs}
+    return FoundStack(stack["StackName"], stack["StackStatus"], outputs, tables)

@@ -1,0 +1,148 @@
+"""``make destroy``: nothing that runs is left to run on without anybody who would end it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from reservoir.cli.deployment.account import Account, FoundStack
+from reservoir.cli.deployment.cdk import Cdk
+from reservoir.core.model.instance import Instance
+from reservoir.deployment.deployment import Deployment, table_field
+from reservoir.manifests.messages import WithdrawMessage, WorkloadReference
+from reservoir.manifests.parsing.metadata import WorkloadMetadata
+from reservoir.names import EVENT_BUS, HISTORY_RULE_SUFFIX, SNAPSHOTS_BUCKET, Table, output_name
+from reservoir.ports.ec2 import LaunchTemplateStore
+from reservoir.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
+
+Report = Callable[[str], None]
+
+_LOOK_AGAIN_S: Final = 15.0
+_DELETE_MAX: Final = 1000  # objects in one call to S3
+
+
+class DestroyRefusedError(Exception):
+    """Something stands against it; nothing was deleted."""
+
+
+class OwnedInstances(Protocol):
+    """Our instances, as EC2 has them."""
+
+    def list_owned(self) -> tuple[Instance, ...]:
+        """Return all that have not terminated."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What a stack runs, and how its workloads are told to leave."""
+
+    instances: OwnedInstances
+    templates: LaunchTemplateStore
+    node_claims: NodeClaimStore
+    workloads: WorkloadStore
+    withdraw: Callable[[WithdrawMessage], bool]  # False: it changed meanwhile, so that it is to be asked for again
+
+
+@dataclass(frozen=True, slots=True)
+class Destroy:
+    """Deletes one deployment's stack."""
+
+    deployment: Deployment
+    account: Account
+    connect: Callable[[FoundStack], Fleet]
+    cdk: Cdk
+    report: Report
+    sleep: Callable[[float], None]  # seconds
+
+    def check(self, *, drain: bool) -> FoundStack:
+        """Return the stack when nothing stands against deleting it.
+
+        Raises
+        ------
+        DestroyRefusedError
+            There is no such stack, it is protected, or instances run and are not to be drained.
+        """
+        name, stack = self.deployment.name, self.deployment.stack
+        found = next((it for it in self.account.stacks() if it.name == stack), None)
+        if found is None:
+            raise DestroyRefusedError(f"there is no stack {stack} in {self.account.region}")
+        if self.deployment.settings.termination_protection:
+            raise DestroyRefusedError(
+                f"{name} is protected: set terminationProtection: false in {self.deployment.path} first"
+            )
+        bus = found.outputs[output_name(EVENT_BUS)]
+        rules = self.account.clients("events").list_rules(EventBusName=bus)["Rules"]
+        if theirs := [rule["Name"] for rule in rules if rule["Name"] != f"{stack}{HISTORY_RULE_SUFFIX}"]:
+            listed = ", ".join(theirs)
+            raise DestroyRefusedError(f"rules of yours listen on the bus {bus}: {listed}. Delete them first")
+        running = self.connect(found).instances.list_owned()
+        if running and not drain:
+            listed = ", ".join(instance.id for instance in running[:10]) + (", …" if len(running) > 10 else "")
+            raise DestroyRefusedError(
+                f"{len(running)} instances of {name} run, and without the stack nobody would end them: {listed}."
+                " Withdraw the workloads and wait, or have that done: make destroy ARGS=--drain"
+            )
+        return found
+
+    def run(self, stack: FoundStack) -> None:
+        """Drain what runs, then delete what the stack's functions made, then the stack.
+
+        Raises
+        ------
+        CdkError
+            The CDK's command line failed.
+        """
+        fleet = self.connect(stack)
+        self._drain(fleet)
+        templates = [template.name for template in fleet.templates.list_owned()]
+        fleet.templates.delete(templates)
+        self.report(f"deleted {len(templates)} launch templates")
+        if not self.deployment.settings.retain:
+            empty_bucket(self.account.clients("s3"), stack.outputs[output_name(SNAPSHOTS_BUCKET)])
+        self.account.clients("cloudformation").update_termination_protection(
+            StackName=stack.name, EnableTerminationProtection=False
+        )
+        self.cdk("destroy", "--force")
+        if left := fleet.instances.list_owned():
+            listed = ", ".join(instance.id for instance in left)
+            self.report(f"launched meanwhile, and nobody but you ends them: {listed}")
+        if self.deployment.settings.retain:
+            self.report(
+                "kept, with the bucket, the demand queue and the logs; to go on with them, in the settings file:"
+            )
+            self.report("tables:")
+            for table in Table:
+                self.report(f"  {table_field(table)}: {stack.outputs[output_name(table)]}")
+
+    def _drain(self, fleet: Fleet) -> None:
+        """Withdraw every workload, also those that arrive meanwhile, until nothing runs: nodes go with notice."""
+        before: int | None = None
+        while True:
+            live = fleet.node_claims.list_live()
+            keys = {placed.workload_key for claim in live for placed in claim.placements}
+            keys |= {record.key for record in fleet.workloads.list_needing_planning()}
+            for record in fleet.workloads.get_many(keys).values() if keys else ():
+                if not record.withdrawn and fleet.withdraw(withdrawal(record)):
+                    self.report(f"withdrawing {record.key}")
+            count = len(fleet.instances.list_owned())
+            if count == 0 and not any(claim.instance_id is None for claim in live):  # nor is about to run
+                return
+            if count != before:
+                self.report(f"waiting for {count} instances to go; workloads have their notice")
+            before = count
+            self.sleep(_LOOK_AGAIN_S)
+
+
+def withdrawal(record: WorkloadRecord) -> WithdrawMessage:
+    """Return the message that withdraws a workload."""
+    namespace, _, name = record.key.partition("/")
+    metadata = WorkloadMetadata.model_validate({"name": name, "namespace": namespace, "generation": record.generation})
+    return WithdrawMessage(action="withdraw", workload=WorkloadReference(metadata=metadata, status=None))
+
+
+def empty_bucket(s3: Any, bucket: str) -> None:
+    """Delete all objects: CloudFormation deletes no bucket that holds some."""
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, PaginationConfig={"PageSize": _DELETE_MAX}):
+        keys = [{"Key": each["Key"]} for each in page.get("Contents", ())]
+        if keys:
+            s3.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})

@@ -1,0 +1,125 @@
+"""What the doctor looks at in the deployment itself."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from reservoir.cli.examination.finding import Finding, Severity
+from reservoir.cli.stack.connection import Connection
+from reservoir.core.model.capacity_reservation import ACTIVE
+from reservoir.core.what_if.never_launches import never_launching
+from reservoir.manifests.crosscheck import ObjectSet, cross_check
+from reservoir.names import VERSION
+from reservoir.usecases.policy.policy_objects import policy_of
+from reservoir.usecases.safety.envelope import LiftEnvelope
+from reservoir.usecases.safety.tables import OwnTables
+
+_NOT_READ: Final = frozenset({"Disabled", "Disabling"})  # states of an event source mapping
+
+
+def tables(stack: Connection) -> Iterator[Finding]:
+    """Whether the tables are the deployment's own."""
+    for problem in OwnTables(stack.table_marks, stack.deployment).recognition().problems:
+        yield Finding(Severity.ERROR, "tables", problem, "nothing is ended meanwhile: see reservoir tables show")
+
+
+def envelope(stack: Connection) -> Iterator[Finding]:
+    """Whether the safety envelope holds something."""
+    for tally in LiftEnvelope(stack.tallies, stack.publisher).show():
+        if tally.is_holding(stack.clock.now()):
+            message = f"{tally.kind}: more nodes would end than may, and none of them does"
+            yield Finding(Severity.ERROR, "envelope", message, "see reservoir envelope show, and the runbook")
+
+
+def dead_letters(stack: Connection) -> Iterator[Finding]:
+    """Whether messages were given up."""
+    for queue in stack.dead_letter_queues.values():
+        count = queue.count()
+        if count:
+            advice = f"see reservoir dlq show {queue.name}"
+            yield Finding(Severity.WARNING, "dead-letters", f"{queue.name}: {count} messages were given up", advice)
+
+
+def policy(stack: Connection) -> Iterator[Finding]:
+    """Which classes launch nothing, which pools are paused, and what of it cannot work together."""
+    found = policy_of(stack.policy.list_all())
+    for kind, name in sorted(found.unreadable):
+        message = f"{kind}/{name} cannot be read: a newer release wrote it, or it was damaged"
+        yield Finding(Severity.ERROR, "policy", message, "apply it again, or deploy the newer release")
+    for each in found.node_classes:
+        if each.status.launch_blocked_reason is not None:
+            message = f"EC2NodeClass/{each.name} launches nothing: {each.status.launch_blocked_reason}"
+            yield Finding(Severity.ERROR, "policy", message, "mend what it names and apply the class again")
+    for pool in found.node_pools:
+        if pool.paused is not None:
+            advice = f"reservoir resume pool {pool.name}"
+            yield Finding(Severity.HINT, "policy", f"NodePool/{pool.name} is paused {pool.paused}", advice)
+    objects = ObjectSet(found.node_pools, found.node_classes, teams=found.teams, limits=stack.launch_limits)
+    for doubt in cross_check(objects):
+        advice = f"did you mean {doubt.suggestion}?" if doubt.suggestion else f"rule {doubt.rule} in docs/manifests.md"
+        yield Finding(Severity.WARNING, "policy", f"{doubt.kind}/{doubt.name}: {doubt.message}", advice)
+
+
+def pools(stack: Connection) -> Iterator[Finding]:
+    """Which pools can never launch, whatever is free, and why."""
+    for pool in never_launching(stack.snapshots.gather(stack.clock.now()).snapshot):
+        message = f"NodePool/{pool.node_pool_name} can never launch anything: {pool.reason}"
+        yield Finding(Severity.ERROR, "pools", message, "mend the pool or its class and apply it again")
+
+
+def reservations(stack: Connection) -> Iterator[Finding]:
+    """Which reservations nothing selects, and which facts are old."""
+    classes = policy_of(stack.policy.list_all()).node_classes
+    selected = {key for each in classes for key in each.status.reservation_ids}
+    for record in stack.reservations.list_current():
+        found = record.reservation
+        if found.stale:
+            message = f"{found.id} could not be read again: what is known of it is old"
+            yield Finding(Severity.WARNING, "reservations", message, "read the log of discover_reservations")
+        if found.state == ACTIVE and found.id not in selected:
+            message = f"no EC2NodeClass selects {found.id}: {found.total_count} x {found.instance_type}"
+            advice = "select it by its tags or id in capacityReservationSelectorTerms, or cancel it"
+            yield Finding(Severity.WARNING, "reservations", message, advice)
+
+
+def alarms(stack: Connection) -> Iterator[Finding]:
+    """Which alarms have gone off, and which tell nobody."""
+    pages = stack.client("cloudwatch").get_paginator("describe_alarms").paginate(AlarmNamePrefix=stack.deployment)
+    found = [alarm for page in pages for alarm in page["MetricAlarms"]]
+    for alarm in found:
+        if alarm["StateValue"] == "ALARM":
+            message = f"{alarm['AlarmName']} has gone off: {alarm.get('AlarmDescription', '')}"
+            yield Finding(Severity.ERROR, "alarms", message, "see the runbook")
+    silent = sum(not alarm.get("AlarmActions") for alarm in found)
+    if silent:
+        advice = "set alarmTopic in the deployment's settings"
+        yield Finding(Severity.WARNING, "alarms", f"{silent} of {len(found)} alarms tell nobody", advice)
+
+
+def schedules(stack: Connection) -> Iterator[Finding]:
+    """Which of the deployment's rules are switched off."""
+    pages = stack.client("events").get_paginator("list_rules").paginate(NamePrefix=stack.deployment)
+    for rule in (rule for page in pages for rule in page["Rules"]):
+        if rule["State"] == "DISABLED":
+            advice = f"aws events enable-rule --name {rule['Name']}"
+            yield Finding(Severity.ERROR, "schedules", f"{rule['Name']} is disabled", advice)
+
+
+def queues(stack: Connection) -> Iterator[Finding]:
+    """Which queues no function works off."""
+    pages = stack.client("lambda").get_paginator("list_event_source_mappings").paginate()
+    for mapping in (mapping for page in pages for mapping in page["EventSourceMappings"]):
+        function = mapping["FunctionArn"].rpartition(":")[2]
+        if function.startswith(f"{stack.deployment}-") and mapping["State"] in _NOT_READ:
+            queue = mapping["EventSourceArn"].rpartition(":")[2]
+            message = f"{function} does not read {queue}: its event source mapping is disabled"
+            advice = f"aws lambda update-event-source-mapping --enabled --uuid {mapping['UUID']}"
+            yield Finding(Severity.ERROR, "queues", message, advice)
+
+
+def versions(stack: Connection) -> Iterator[Finding]:
+    """Whether the stack is of this command's release."""
+    if stack.release != VERSION:
+        deployed = "of an older release" if stack.release is None else f"release {stack.release}"
+        install = "" if stack.release is None else f", or pip install reservoir=={stack.release}"
+        message = f"this command is release {VERSION}, the stack is {deployed}"
+        yield Finding(Severity.WARNING, "versions", message, f"deploy release {VERSION}{install}")

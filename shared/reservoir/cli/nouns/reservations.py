@@ -1,0 +1,70 @@
+"""Capacity reservations."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from reservoir.cli.nouns.noun import Facts, Noun, Selection, Selector, age, ahead
+from reservoir.cli.nouns.offerings import offered
+from reservoir.cli.output import Column, Listing
+from reservoir.cli.stack.connection import Connection
+from reservoir.manifests.answers.listed import ReservationRow
+from reservoir.usecases.listing.list_reservations import ListReservations
+
+
+def _read(stack: Connection, selection: Selection) -> Sequence[ReservationRow]:
+    rows = ListReservations(stack.reservations, stack.node_claims).list(selection.names)
+    if selection.pool is None:
+        return rows
+    usable = {offering.reservation_id for offering in offered(stack, Selection(pool=selection.pool))}
+    return [row for row in rows if row.metadata.name in usable]
+
+
+def _facts(row: ReservationRow) -> Facts:
+    return Facts(frozenset({row.metadata.name}), labels=row.metadata.labels, state=row.status.state)
+
+
+def _listing(now: datetime) -> Listing[ReservationRow]:
+    return Listing(
+        (
+            Column("NAME", lambda row: row.metadata.name),
+            Column("TYPE", lambda row: row.spec.instance_type),
+            Column("ZONE", lambda row: row.spec.zone, leaves=2),
+            Column("KIND", lambda row: row.spec.kind.value, leaves=1),
+            Column("STATE", _state, style=lambda row: "red" if row.status.stale else ""),
+            Column("TOTAL", lambda row: str(row.status.total), is_number=True),
+            Column("OURS", lambda row: str(row.status.ours), is_number=True),
+            Column("OTHERS", lambda row: str(row.status.others), is_number=True),
+            Column("FREE", lambda row: str(row.status.free), is_number=True, style=_free_style),
+            Column("ENDS", lambda row: ahead(row.spec.end_at, now)),
+            Column("STARTS", lambda row: ahead(row.spec.start_at, now), is_wide=True),
+            Column("DRAINS", lambda row: ahead(row.status.drain_at, now), is_wide=True),
+            Column("IDLE", lambda row: age(row.status.idle_since, now), is_wide=True),
+            Column("OWNER", lambda row: row.spec.owner_id, is_wide=True),
+            Column("TAGS", _tags, is_wide=True, gives_way=True),
+        ),
+        lambda row: f"reservation/{row.metadata.name}",
+        lambda row: row.model_dump(mode="json", exclude_none=True),
+    )
+
+
+def _state(row: ReservationRow) -> str:
+    return f"{row.status.state} (stale)" if row.status.stale else row.status.state
+
+
+def _free_style(row: ReservationRow) -> str:
+    return "yellow" if row.status.idle_since is not None else ""
+
+
+def _tags(row: ReservationRow) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(row.metadata.labels.items())) or "-"
+
+
+NOUN: Final = Noun(
+    "reservations",
+    "reservation",
+    frozenset({Selector.LABEL, Selector.POOL, Selector.STATE}),
+    _read,
+    _facts,
+    _listing,
+)

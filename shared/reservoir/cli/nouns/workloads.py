@@ -1,0 +1,76 @@
+"""Workloads."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from reservoir.cli.nouns.noun import Facts, Noun, Selection, Selector, age, ahead
+from reservoir.cli.output import Column, Listing
+from reservoir.cli.stack.connection import Connection
+from reservoir.manifests.answers.listed import WorkloadRow, WorkloadState
+from reservoir.usecases.listing.list_workloads import ListWorkloads
+
+DEFAULT_NAMESPACE: Final = "default"
+_STYLES: Final = {WorkloadState.WAITING: "yellow", WorkloadState.PARTIAL: "yellow", WorkloadState.WITHDRAWN: "dim"}
+
+
+def _read(stack: Connection, selection: Selection) -> Sequence[WorkloadRow]:
+    home = selection.namespace or DEFAULT_NAMESPACE
+    keys = {name if "/" in name else f"{home}/{name}" for name in selection.names}
+    return ListWorkloads(stack.workloads, stack.node_claims).list(keys)
+
+
+def _facts(row: WorkloadRow) -> Facts:
+    namespace = str(row.metadata.namespace)
+    return Facts(
+        frozenset({row.metadata.name, f"{namespace}/{row.metadata.name}"}),
+        (namespace,),
+        row.metadata.labels,
+        row.status.node_pools,
+        row.status.state,
+    )
+
+
+def _listing(now: datetime) -> Listing[WorkloadRow]:
+    return Listing(
+        (
+            Column("NAMESPACE", lambda row: str(row.metadata.namespace)),
+            Column("NAME", lambda row: row.metadata.name),
+            Column("REPLICAS", lambda row: str(row.spec.replicas), is_number=True),
+            Column("PLACED", lambda row: str(row.status.placed), is_number=True),
+            Column("STATE", lambda row: row.status.state, style=lambda row: _STYLES.get(row.status.state, "")),
+            Column("AGE", lambda row: age(row.status.submitted_at, now)),
+            Column("PRIORITY", lambda row: str(row.spec.priority), is_wide=True, is_number=True),
+            Column("POOLS", lambda row: ",".join(row.status.node_pools) or "-", is_wide=True),
+            Column("COULD RUN", lambda row: ahead(row.status.next_feasible_at, now), is_wide=True),
+            Column("WAITS FOR", _reasons, gives_way=True),
+        ),
+        lambda row: f"workload/{row.metadata.namespace}/{row.metadata.name}",
+        lambda row: row.model_dump(mode="json", exclude_none=True),
+    )
+
+
+def _reasons(row: WorkloadRow) -> str:
+    return "; ".join(f"{each.replicas} x {each.reason.value}: {each.message}" for each in row.status.waiting) or "-"
+
+
+def _details(stack: Connection, row: WorkloadRow) -> Iterable[str]:
+    from reservoir.cli.commands.see.explanation_text import workload_lines
+    from reservoir.usecases.explaining.explain_workload import ExplainWorkload
+
+    key = f"{row.metadata.namespace}/{row.metadata.name}"
+    found = ExplainWorkload(stack.workloads, stack.node_claims).explain(key)
+    return () if found is None else workload_lines(found)
+
+
+NOUN: Final = Noun(
+    "workloads",
+    "workload",
+    frozenset({Selector.LABEL, Selector.NAMESPACE, Selector.POOL, Selector.STATE}),
+    _read,
+    _facts,
+    _listing,
+    states=tuple(WorkloadState),
+    details=_details,
+    home=DEFAULT_NAMESPACE,
+)

@@ -1,0 +1,268 @@
+"""How results are printed: one way for all commands, as a table for people or as data for programs.
+
+A command says once what a row is called, which columns it has and which document it is; ``show`` does the rest. What
+users and AWS wrote (names, tags, messages) reaches a terminal through ``printable`` only.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeVar
+
+import typer
+
+from reservoir.cli.console import messages, output
+from reservoir.cli.console import printable as printable  # commands take it from here, beside the tables
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+T = TypeVar("T")
+
+API_VERSION: Final = "reservoir/v1"
+
+_GAP: Final = 2  # blanks between columns
+_ABSENT: Final = "-"  # what columns say where a row has nothing to say
+_NARROWEST: Final = 12  # a column that gives way stays at least so wide
+
+
+class Form(StrEnum):
+    """How to print."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether it is a table."""
+        return self in (Form.TABLE, Form.WIDE)
+
+
+Output = Annotated[
+    Form,
+    typer.Option("--output", "-o", help="For people: table, wide (more columns). For programs: json, yaml, name."),
+]
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """One column of a table.
+
+    ``style`` is a style of rich for a row (empty: none), shown on terminals that have colours. A column that
+    ``gives_way`` is cut, with an ellipsis, where the terminal is too narrow for the row; one that ``folds``, the last
+    one only, goes on below itself; rows of a listing, which can be watched, have a line each and no such column. One
+    that ``leaves`` is not shown where the terminal is too narrow still: those that say nothing first, then the lowest
+    number.
+    """
+
+    title: str
+    text: Callable[[T], str]
+    is_wide: bool = False
+    is_number: bool = False
+    gives_way: bool = False
+    folds: bool = False
+    leaves: int | None = None
+    style: Callable[[T], str] | None = None
+
+
+@dataclass(frozen=True)
+class Listing(Generic[T]):
+    """How rows of one noun are printed.
+
+    ``name`` is what ``-o name`` prints and other commands take; ``document`` what ``-o json`` and ``-o yaml`` print:
+    JSON-ready, with ``kind`` first. Fields are added to it, never renamed.
+    """
+
+    columns: tuple[Column[T], ...]
+    name: Callable[[T], str]
+    document: Callable[[T], Mapping[str, Any]]
+
+
+def show(rows: Sequence[T], listing: Listing[T], form: Form, *, nothing: str) -> None:
+    """Print rows; where there are none, a table is the sentence ``nothing`` on the error stream."""
+    show_all([(rows, listing)], form, nothing=nothing)
+
+
+def show_all(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *, nothing: str) -> None:
+    """Print rows of several nouns: a table each, or all of them as one list for a program."""
+    if not form.is_for_people:
+        output().print(_as_data(parts, form), end="")
+        return
+    console = output()
+    width = terminal_width()
+    tables = [as_table(rows, listing, width, is_wide=form is Form.WIDE) for rows, listing in parts if rows]
+    for number, table in enumerate(tables):
+        if number:
+            console.print()
+        print_lines(table)
+    if not tables:
+        messages().print(printable(nothing))
+
+
+class Line(NamedTuple):
+    """One line of a table: its text, and which parts of it have a style. It becomes rich's where colours are seen."""
+
+    plain: str
+    styles: tuple[tuple[str, int, int], ...] = ()
+
+    def __str__(self) -> str:
+        """Return its text."""
+        return self.plain
+
+    def __rich__(self) -> "Text":
+        """Return what rich prints."""
+        from rich.text import Text
+
+        text = Text(self.plain)
+        for style in self.styles:
+            text.stylize(*style)
+        return text
+
+
+def print_lines(lines: Sequence[Line]) -> None:
+    """Print lines that are printable already; where nobody sees colours, all at once, which takes far less time."""
+    console = output()
+    if console.is_terminal:
+        for line in lines:
+            console.print(line)
+    else:
+        console.file.write("".join(f"{line.plain}\n" for line in lines))
+
+
+def terminal_width() -> int | None:
+    """Return how wide the terminal of results is; None in a pipe or file, where nothing is cut."""
+    console = output()
+    return console.width if console.is_terminal else None
+
+
+def as_data(rows: Sequence[T], listing: Listing[T], form: Form) -> str:
+    """Return rows for a program: a ``List`` as JSON, one YAML document a row, or one name a line."""
+    return _as_data([(rows, listing)], form)
+
+
+def _as_data(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form) -> str:
+    if form is Form.NAME:
+        return "".join(f"{printable(listing.name(row))}\n" for rows, listing in parts for row in rows)
+    documents = [dict(listing.document(row)) for rows, listing in parts for row in rows]
+    if form is Form.YAML:
+        from reservoir.manifests.answers.render import to_yaml  # loads a YAML writer, which no other form needs
+
+        return to_yaml(documents)
+    return json.dumps({"apiVersion": API_VERSION, "kind": "List", "items": documents}, indent=2) + "\n"
+
+
+def as_table(rows: Sequence[T], listing: Listing[T], width: int | None, *, is_wide: bool) -> list[Line]:
+    """Return the lines of a table, cut to ``width`` where columns give way; None cuts nothing."""
+    if is_wide:
+        return lines_of(rows, [replace(column, leaves=None) for column in listing.columns], width)
+    return lines_of(rows, [column for column in listing.columns if not column.is_wide], width)
+
+
+def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None) -> list[Line]:
+    """Return the lines of a table with these columns, as :func:`as_table` does.
+
+    A table of ten thousand rows says little that is not said often: each text of a column is looked at once.
+    """
+    texts = [_texts(column, rows) for column in columns]
+    shown = _shown(columns, texts, width)
+    columns, texts = [columns[i] for i in shown], [texts[i] for i in shown]
+    styles = [["bold", *(column.style(row) if column.style else "" for row in rows)] for column in columns]
+    wanted = [max(map(_width, set(column))) for column in texts]
+    widths = _fitted(wanted, [column.gives_way for column in columns], width)
+    if width is not None and columns[-1].folds:
+        room = max(_NARROWEST, width - sum(widths[:-1]) - _GAP * (len(widths) - 1))
+        texts, styles = _folded(texts, styles, room)
+    cells = [
+        _cells(column, room, is_number=found.is_number)
+        for column, room, found in zip(texts, widths, columns, strict=True)
+    ]
+    return list(map(_line, zip(*cells, strict=True), zip(*styles, strict=True)))
+
+
+def _shown(columns: Sequence[Column[T]], texts: Sequence[Sequence[str]], width: int | None) -> list[int]:
+    """Return which columns a terminal has room for."""
+    shown = list(range(len(columns)))
+    if width is None:
+        return shown
+    least = [
+        min(wanted, _NARROWEST) if column.gives_way or column.folds else wanted
+        for column, wanted in zip(columns, (max(map(_width, set(each))) for each in texts), strict=True)
+    ]
+    leaving = [
+        (set(texts[i][1:]) != {_ABSENT}, columns[i].leaves or 0, i) for i in shown if columns[i].leaves is not None
+    ]
+    for *_, i in sorted(leaving):
+        if sum(least[each] for each in shown) + _GAP * (len(shown) - 1) <= width:
+            break
+        shown.remove(i)
+    return shown
+
+
+def _texts(column: Column[T], rows: Sequence[T]) -> list[str]:
+    """Return the title and the texts of a column, printable."""
+    texts = [column.title, *map(column.text, rows)]
+    safe = {text: printable(text) for text in set(texts)}
+    return [safe[text] for text in texts]
+
+
+def _cells(texts: Sequence[str], room: int, *, is_number: bool) -> list[str]:
+    """Return the texts of a column in exactly that many places of a terminal."""
+    fitted = {text: _fit(text, room, is_number=is_number) for text in set(texts)}
+    return [fitted[text] for text in texts]
+
+
+def _fit(text: str, room: int, *, is_number: bool) -> str:
+    free = room - _width(text)
+    if free >= 0:
+        return " " * free + text if is_number else text + " " * free
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, room - 1) + "…"
+
+
+def _width(text: str) -> int:
+    """Return how many places of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _line(cells: Sequence[str], styles: Sequence[str]) -> Line:
+    plain = (" " * _GAP).join(cells).rstrip()
+    if not any(styles):
+        return Line(plain)
+    starts = accumulate((len(cell) + _GAP for cell in cells), initial=0)
+    styled = [(style, start, start + len(cell)) for style, start, cell in zip(styles, starts, cells, strict=False)]
+    return Line(plain, tuple(span for span in styled if span[0]))
+
+
+def _folded(
+    texts: Sequence[Sequence[str]], styles: Sequence[Sequence[str]], room: int
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the columns with the last one broken, between words where there are any, into lines that fit."""
+    from rich.console import Console
+    from rich.text import Text
+
+    *others, last = texts
+    parts = [[part.plain for part in Text(text).wrap(Console(width=room), room)] or [text] for text in last]
+    starts = [(row, number) for row, part in enumerate(parts) for number in range(len(part))]
+    longer = [["" if number else column[row] for row, number in starts] for column in others]
+    return [*longer, list(chain(*parts))], [[column[row] for row, _ in starts] for column in styles]
+
+
+def _fitted(wanted: Sequence[int], gives_way: Sequence[bool], width: int | None) -> list[int]:
+    """Return the width of each column; ``width`` None has no edge. The widest that gives way gives first."""
+    widths = list(wanted)
+    excess = 0 if width is None else sum(wanted) + _GAP * (len(wanted) - 1) - width
+    for i in sorted((i for i, gives in enumerate(gives_way) if gives), key=lambda i: -wanted[i]):
+        given = min(max(excess, 0), max(wanted[i] - _NARROWEST, 0))
+        widths[i] -= given
+        excess -= given
+    return widths

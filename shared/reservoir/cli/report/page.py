@@ -1,0 +1,114 @@
+"""The report as one page of HTML: all in one file, nothing fetched, no script."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from reservoir.cli.report.charts import nodes_over_time, units_over_time, waits_by_reason
+from reservoir.cli.report.figures import NodePoint, Point, Report
+
+CHARTS_MAX: Final = 20  # of reservations; the table has all of them
+_COLOURS: Final = ("var(--ours)", "var(--others)", "var(--free)")  # as charts stack them
+_MICRO: Final = 1_000_000
+P = TypeVar("P", Point, NodePoint)
+
+
+def page(report: Report) -> str:
+    """Return the page. Names and messages of users are escaped, whatever they hold."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters |= _FILTERS
+    return environment.get_template("page.html.j2").render(
+        report=report,
+        charts=_charts(report),
+        total=_totals(report),
+        colours=_COLOURS,
+        told={story.about for story in report.stories},
+    )
+
+
+def changes(points: Sequence[P]) -> list[P]:
+    """Return the points at which something is another than before."""
+    kept: list[P] = []
+    for point in points:
+        if not kept or replace(point, at=kept[-1].at) != kept[-1]:
+            kept.append(point)
+    return kept
+
+
+def _day(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d}"
+
+
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def _hours(seconds: int) -> str:
+    return f"{seconds / 3600:,.1f} h"
+
+
+def _span(seconds: int) -> str:
+    return str(timedelta(seconds=seconds))
+
+
+def _usd(micro_usd: int | None) -> str:
+    return "not known" if micro_usd is None else f"{micro_usd / _MICRO:,.2f} USD"
+
+
+def _anchor(name: str) -> str:
+    """Return an id that no other name has, whatever characters it is made of."""
+    return f"about-{sha256(name.encode()).hexdigest()[:12]}"
+
+
+_FILTERS: Final[dict[str, Callable[..., Any]]] = {
+    "anchor": _anchor,
+    "changes": changes,
+    "day": _day,
+    "hours": _hours,
+    "moment": _moment,
+    "span": _span,
+    "usd": _usd,
+}
+
+
+def _charts(report: Report) -> dict[str, object]:
+    # Markup: what the charts hold of users' text, they have escaped.
+    units = [
+        (use, Markup(units_over_time(f"Units of {use.id} over time", changes(use.points), _end(report))))  # noqa: S704
+        for use in report.reservations[:CHARTS_MAX]
+    ]
+    nodes = waits = Markup("")
+    if report.nodes:
+        markets = [market.capacity_type for market in report.markets]
+        # Markup: as above.
+        nodes = Markup(nodes_over_time("Nodes by market", changes(report.nodes), markets, _end(report)))  # noqa: S704
+    if report.waits:
+        waits = Markup(waits_by_reason("Waiting by reason", report.waits))  # noqa: S704 - as said
+    return {"units": units, "nodes": nodes, "waits": waits}
+
+
+def _end(report: Report) -> datetime:
+    return max([report.until, *(point.at for point in report.nodes[-1:])])
+
+
+def _totals(report: Report) -> dict[str, int | None]:
+    if not report.known_s:
+        return dict.fromkeys(("paid", "avoided", "idle", "ours_percent"))
+    idle = [use.idle_micro_usd for use in report.reservations if use.free_unit_s]
+    avoided = [market.avoided_micro_usd for market in report.markets]
+    ours = sum(use.ours_unit_s for use in report.reservations)
+    units = ours + sum(use.others_unit_s + use.free_unit_s for use in report.reservations)
+    return {
+        "paid": sum(market.paid_micro_usd for market in report.markets),
+        "avoided": None if None in avoided else sum(it for it in avoided if it is not None),
+        "idle": None if None in idle else sum(it for it in idle if it is not None),
+        "ours_percent": 100 * ours // units if units else 0,
+    }

@@ -1,0 +1,381 @@
+"""The deployed stack as the command line sees it."""
+
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from reservoir.cli.console import fail
+from reservoir.cli.options import Options
+from reservoir.cli.stack.target import Target, choose
+from reservoir.names import RELEASE_OUTPUT, output_name
+
+if TYPE_CHECKING:
+    from reservoir.cli.stack.dead_letters import DeadLetterQueue
+    from reservoir.manifests.answers.operations import OperationRequest, OperationResult
+    from reservoir.manifests.kinds.launch_limits import LaunchLimits
+    from reservoir.ports.accounts import AccountStore
+    from reservoir.ports.capacity_blocks import BlockOfferingReader
+    from reservoir.ports.ec2 import InstanceReader
+    from reservoir.ports.history import DecisionStore, HistoryStore
+    from reservoir.ports.messaging import DemandQueue, EventPublisher, WorkQueue
+    from reservoir.ports.overview import AlarmReader, PassReader, QueueReader
+    from reservoir.ports.policy import PolicyStore
+    from reservoir.ports.principals import PrincipalReader
+    from reservoir.ports.safety import TableMarkStore, TallyStore
+    from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
+    from reservoir.ports.system import Clock
+    from reservoir.runtime.adapters import Adapters
+    from reservoir.usecases.provisioning.solver import Solver
+    from reservoir.usecases.what_if.plan_demand import SnapshotSource
+
+
+class Connection(Protocol):
+    """What commands use of the stack; a property connects when it is first read."""
+
+    @property
+    def policy(self) -> "PolicyStore":
+        """NodePools and EC2NodeClasses."""
+
+    @property
+    def principals(self) -> "PrincipalReader":
+        """IAM's roles and users."""
+
+    @property
+    def reservations(self) -> "ReservationStore":
+        """Reservations."""
+
+    @property
+    def node_claims(self) -> "NodeClaimStore":
+        """NodeClaims."""
+
+    @property
+    def workloads(self) -> "WorkloadStore":
+        """Workloads."""
+
+    @property
+    def decisions(self) -> "DecisionStore":
+        """Decisions of the planner and of disruption."""
+
+    @property
+    def queues(self) -> "QueueReader":
+        """How full the queues are."""
+
+    @property
+    def alarms(self) -> "AlarmReader":
+        """Which alarms have gone off."""
+
+    @property
+    def passes(self) -> "PassReader":
+        """When functions last did their work."""
+        ...
+
+    @property
+    def history(self) -> "HistoryStore":
+        """What happened."""
+
+    @property
+    def accounts(self) -> "AccountStore":
+        """What instances have cost whom."""
+
+    @property
+    def publisher(self) -> "EventPublisher":
+        """The outbound bus."""
+
+    @property
+    def queue(self) -> "WorkQueue":
+        """The planning queue."""
+
+    @property
+    def demand(self) -> "DemandQueue":
+        """The demand queue."""
+
+    @property
+    def instances(self) -> "InstanceReader":
+        """EC2's instances."""
+
+    @property
+    def block_offerings(self) -> "BlockOfferingReader":
+        """Capacity Blocks that EC2 would sell."""
+
+    @property
+    def tallies(self) -> "TallyStore":
+        """What ended within the hour, by kind."""
+
+    @property
+    def table_marks(self) -> "TableMarkStore":
+        """The marks on the tables."""
+
+    @property
+    def deployment(self) -> str:
+        """The value of the owner tag."""
+
+    @property
+    def release(self) -> str | None:
+        """The release that the stack was deployed from; None: one that did not say."""
+
+    @property
+    def clock(self) -> "Clock":
+        """The time."""
+
+    @property
+    def launch_limits(self) -> "LaunchLimits":
+        """What launches may do."""
+
+    @property
+    def offerings(self) -> "OfferingStore":
+        """The catalogue."""
+
+    @property
+    def snapshots(self) -> "SnapshotSource":
+        """What the planner sees."""
+
+    @property
+    def solver(self) -> "Solver":
+        """How the planner decides."""
+
+    def caller(self) -> str:
+        """Return the ARN of whoever runs the command. Ends the command when AWS does not know."""
+
+    @property
+    def dead_letter_queues(self) -> Mapping[str, "DeadLetterQueue"]:
+        """The dead-letter queues, by name."""
+
+    def client(self, service: str) -> Any:
+        """Return a client of a service, with the credentials of whoever runs the command."""
+
+    def operate(self, request: "OperationRequest") -> "list[OperationResult]":
+        """Have a request carried out by the function that does it; ends the command when it is refused as a whole."""
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass before asking again."""
+
+
+class Session:
+    """Connects to a stack by its outputs, which carry what its functions have in their environment."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    @cached_property
+    def target(self) -> Target:
+        """The stack that is meant, chosen when a command first needs one."""
+        return choose(self._options, Path())
+
+    @cached_property
+    def outputs(self) -> tuple[dict[str, str], str]:
+        """The stack's outputs, and the region that it was found in."""
+        return _outputs_of(self.target)
+
+    @property
+    def dead_letter_queues(self) -> Mapping[str, "DeadLetterQueue"]:
+        """The dead-letter queues, by name."""
+        from reservoir.adapters.clients import make_client
+        from reservoir.cli.stack.dead_letters import dead_letter_queues  # here, because few commands need them
+
+        return dead_letter_queues(make_client("sqs"), self.outputs[0])
+
+    @cached_property
+    def adapters(self) -> "Adapters":
+        """The adapters of the stack's tables and queues, made when a command first needs one."""
+        outputs, region = self.outputs  # first, so that whoever names no stack is told so before AWS's libraries load
+        # imported here, because --help and validate shall not wait for them either
+        from reservoir.runtime.adapters import Adapters
+        from reservoir.runtime.environment import SettingsError
+        from reservoir.runtime.settings import OPTIONAL, REGION, REQUIRED, Settings
+
+        names = {name: output_name(name) for name in (*REQUIRED, *OPTIONAL)}
+        environment = {name: outputs[output] for name, output in names.items() if output in outputs}
+        try:
+            return Adapters(Settings.from_environment({**environment, REGION: region}))
+        except SettingsError as error:
+            fail(f"the stack {self.target.stack} is not a Reservoir of this version: {error}")
+
+    @property
+    def policy(self) -> "PolicyStore":
+        """NodePools and EC2NodeClasses."""
+        return self.adapters.policy
+
+    @property
+    def principals(self) -> "PrincipalReader":
+        """IAM's roles and users."""
+        return self.adapters.principals
+
+    @property
+    def reservations(self) -> "ReservationStore":
+        """Reservations."""
+        return self.adapters.reservations
+
+    @property
+    def node_claims(self) -> "NodeClaimStore":
+        """NodeClaims."""
+        return self.adapters.node_claims
+
+    @property
+    def workloads(self) -> "WorkloadStore":
+        """Workloads."""
+        return self.adapters.workloads
+
+    @property
+    def decisions(self) -> "DecisionStore":
+        """Decisions of the planner and of disruption."""
+        return self.adapters.decisions
+
+    @property
+    def queues(self) -> "QueueReader":
+        """How full the queues are."""
+        return self.adapters.queues
+
+    @property
+    def alarms(self) -> "AlarmReader":
+        """Which alarms have gone off."""
+        return self.adapters.alarms
+
+    @property
+    def passes(self) -> "PassReader":
+        """When functions last did their work."""
+        return self.adapters.passes
+
+    @property
+    def history(self) -> "HistoryStore":
+        """What happened."""
+        return self.adapters.history
+
+    @property
+    def accounts(self) -> "AccountStore":
+        """What instances have cost whom."""
+        return self.adapters.accounts
+
+    @property
+    def publisher(self) -> "EventPublisher":
+        """The outbound bus."""
+        return self.adapters.publisher
+
+    @property
+    def queue(self) -> "WorkQueue":
+        """The planning queue."""
+        return self.adapters.queue
+
+    @property
+    def demand(self) -> "DemandQueue":
+        """The demand queue."""
+        return self.adapters.demand
+
+    @property
+    def instances(self) -> "InstanceReader":
+        """EC2's instances."""
+        return self.adapters.instances
+
+    @property
+    def block_offerings(self) -> "BlockOfferingReader":
+        """Capacity Blocks that EC2 would sell."""
+        return self.adapters.capacity_blocks
+
+    @property
+    def tallies(self) -> "TallyStore":
+        """What ended within the hour, by kind."""
+        return self.adapters.tallies
+
+    @property
+    def table_marks(self) -> "TableMarkStore":
+        """The marks on the tables."""
+        return self.adapters.table_marks
+
+    @property
+    def deployment(self) -> str:
+        """The value of the owner tag."""
+        return self.adapters.settings.deployment
+
+    @property
+    def release(self) -> str | None:
+        """The release that the stack was deployed from; None: one that did not say."""
+        return self.outputs[0].get(RELEASE_OUTPUT)
+
+    @property
+    def clock(self) -> "Clock":
+        """The time."""
+        return self.adapters.clock
+
+    @property
+    def launch_limits(self) -> "LaunchLimits":
+        """What launches may do."""
+        return self.adapters.settings.launch_limits
+
+    def client(self, service: str) -> Any:
+        """Return a client of a service, with the credentials of whoever runs the command."""
+        from reservoir.adapters.clients import make_client
+
+        return make_client(service)
+
+    def operate(self, request: "OperationRequest") -> "list[OperationResult]":
+        """Have a request carried out by the function that does it, signed by whoever runs the command."""
+        from reservoir.cli.stack.operating import operate  # here, because few commands need it
+
+        return operate(self.deployment, request)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass before asking again."""
+        time.sleep(seconds)
+
+    @property
+    def offerings(self) -> "OfferingStore":
+        """The catalogue."""
+        return self.adapters.offerings
+
+    @property
+    def snapshots(self) -> "SnapshotSource":
+        """What the planner sees."""
+        from reservoir.runtime.composition.parts.planning import snapshot_gatherer_from
+
+        return snapshot_gatherer_from(self.adapters)
+
+    @property
+    def solver(self) -> "Solver":
+        """How the planner decides."""
+        from reservoir.runtime.composition.parts.planning import solver_from
+
+        return solver_from(self.adapters)
+
+    def caller(self) -> str:
+        """Return the ARN of whoever runs the command; everybody may ask that."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        from reservoir.adapters.clients import make_client
+
+        try:
+            arn: str = make_client("sts").get_caller_identity()["Arn"]
+        except (BotoCoreError, ClientError) as error:
+            fail(f"cannot find out who you are: {error}")
+        return arn
+
+
+def _outputs_of(target: Target) -> tuple[dict[str, str], str]:
+    """Return a stack's outputs and the region that it was found in."""
+    from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
+
+    from reservoir.adapters.clients import make_client
+
+    try:
+        client = make_client("cloudformation")
+        (found,) = client.describe_stacks(StackName=target.stack)["Stacks"]
+    except NoRegionError:
+        fail("no AWS region is chosen: say --region, set AWS_REGION, or use a profile that has one")
+    except (BotoCoreError, ClientError) as error:
+        if _says_that_there_is_none(error):
+            fail(
+                f"there is no stack {target.stack} in {client.meta.region_name}: look in another place with --region or"
+                " --profile, or name another with --stack or --deployment"
+            )
+        fail(f"cannot read the stack {target.stack}: {error}")
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
+    contradiction = target.contradiction(found["StackId"].split(":")[4], outputs)
+    if contradiction is not None:
+        fail(contradiction)
+    return outputs, client.meta.region_name
+
+
+def _says_that_there_is_none(error: Exception) -> bool:
+    """Whether CloudFormation knows no stack of that name; there is no code for it alone."""
+    said = getattr(error, "response", {}).get("Error", {})
+    return said.get("Code") == "ValidationError" and "does not exist" in said.get("Message", "")

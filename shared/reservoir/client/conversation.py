@@ -1,0 +1,145 @@
+"""Questions and their answers: one goes out by SQS, the other comes back by EventBridge, and either may be lost.
+
+Everything is asked again until it is answered. That changes nothing twice: a question changes nothing, and a submit is
+applied once by its generation.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from reservoir.client.backoff import pauses_s
+from reservoir.client.errors import GenerationConflictError, RejectedError, UnansweredError
+from reservoir.client.facts import Fact
+from reservoir.client.listener import Listener, Stream
+from reservoir.client.transport import Outbox
+from reservoir.core.serialisation.generation import StoredGeneration, has_become
+from reservoir.manifests import outgoing
+from reservoir.manifests.described import WorkloadDescribed
+from reservoir.manifests.events import WorkloadAccepted, WorkloadIgnored, WorkloadRejected
+from reservoir.manifests.kinds.workload import WorkloadManifest
+
+_GENERATION_TAKEN: Final = "generation-taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Asks and hears. ``monotonic`` is in seconds; ``jitter`` picks between two bounds."""
+
+    outbox: Outbox
+    listener: Listener
+    monotonic: Callable[[], float]
+    jitter: Callable[[float, float], float]
+    new_id: Callable[[], str]
+
+    def ask(self, key: str, until: float) -> WorkloadDescribed:
+        """Return what is known of a workload; raises UnansweredError, or RejectedError for who may not know."""
+        asked: set[str] = set()
+        sent: set[str] = set()
+
+        def answers(fact: Fact) -> bool:
+            event = fact.event
+            if isinstance(event, WorkloadRejected):
+                return key in fact.workload_keys
+            return isinstance(event, WorkloadDescribed) and event.request_id in asked
+
+        with self.listener.stream(answers, takes=True) as stream:
+            for pause_s in self.attempts(until):
+                request_id = self.new_id()
+                asked.add(request_id)
+                sent.add(self.outbox.send(outgoing.describe(key, request_id)))
+                answer = self._put_together(stream, sent, pause_s)
+                if answer is not None:
+                    return answer
+        raise _unanswered(key)
+
+    def store(self, manifest: WorkloadManifest, until: float) -> None:
+        """Send a workload until it is stored; raises UnansweredError, GenerationConflictError or RejectedError."""
+        key = f"{manifest.metadata.namespace}/{manifest.metadata.name}"
+        body = outgoing.submit(manifest, manifest.metadata.generation)
+        sent: set[str] = set()
+
+        def outcome(fact: Fact) -> bool:
+            told = (WorkloadAccepted, WorkloadIgnored, WorkloadRejected)
+            return key in fact.workload_keys and isinstance(fact.event, told)
+
+        with self.listener.stream(outcome, takes=True) as stream:
+            for pause_s in self.attempts(until):
+                sent.add(self.outbox.send(body))
+                said = self._said(stream, sent, pause_s)
+                if isinstance(said, WorkloadAccepted) or self._is_stored(key, manifest, said, until):
+                    return
+        raise _unanswered(key)
+
+    def attempts(self, until: float) -> Iterator[float]:
+        """Yield how long to wait for an answer each time, as long as there is time."""
+        for pause_s in pauses_s(self.jitter):
+            left_s = until - self.monotonic()
+            if left_s <= 0:
+                return
+            yield min(pause_s, left_s)
+
+    def _put_together(self, stream: Stream, sent: set[str], timeout_s: float) -> WorkloadDescribed | None:
+        """Return the first answer of which all parts are there; None when the time is up before."""
+        until = self.monotonic() + timeout_s
+        parts: dict[str, dict[int, WorkloadDescribed]] = {}
+        while (fact := self.listener.next(stream, until - self.monotonic())) is not None:
+            self.listener.done(stream, fact)
+            answer = fact.event
+            if isinstance(answer, WorkloadRejected) and answer.message_id in sent:
+                raise RejectedError(", ".join(sorted(fact.workload_keys)), answer.problems)
+            if not isinstance(answer, WorkloadDescribed):
+                continue
+            known = parts.setdefault(answer.request_id, {})
+            known[answer.part] = answer
+            if len(known) == answer.part_count:
+                nodes = [node for _, part in sorted(known.items()) for node in part.nodes]
+                return answer.model_copy(update={"nodes": nodes, "part": 1, "part_count": 1})
+        return None
+
+    def _said(
+        self, stream: Stream, sent: set[str], timeout_s: float
+    ) -> WorkloadAccepted | WorkloadIgnored | WorkloadRejected | None:
+        until = self.monotonic() + timeout_s
+        while (fact := self.listener.next(stream, until - self.monotonic())) is not None:
+            self.listener.done(stream, fact)
+            event = fact.event
+            if isinstance(event, WorkloadAccepted | WorkloadIgnored | WorkloadRejected) and event.message_id in sent:
+                return event
+        return None
+
+    def _is_stored(
+        self, key: str, manifest: WorkloadManifest, said: WorkloadIgnored | WorkloadRejected | None, until: float
+    ) -> bool:
+        """Look whether the workload is stored as it was sent; what was said of it may be lost."""
+        if isinstance(said, WorkloadRejected):
+            if any(problem.rule == _GENERATION_TAKEN for problem in said.problems):
+                raise GenerationConflictError("; ".join(problem.message for problem in said.problems))
+            raise RejectedError(key, said.problems)
+        known = self.ask(key, until)
+        ours = manifest.metadata.generation
+        became = has_become(stored(known), manifest.to_core(), ours)
+        if became is False:
+            raise conflict(key, ours, known)
+        return became is True
+
+
+def stored(known: WorkloadDescribed) -> StoredGeneration | None:
+    """Return what is stored, by an answer."""
+    generation = known.workload.generation
+    return None if generation is None else StoredGeneration(generation, known.content_digest, known.withdrawn)
+
+
+def conflict(key: str, generation: int, known: WorkloadDescribed) -> GenerationConflictError:
+    """Say that somebody else wrote, and who."""
+    what = "withdrawn" if known.withdrawn else "sent"
+    by = "" if known.sent_by is None else f" by {known.sent_by}"
+    at = "" if known.sent_at is None else f" at {known.sent_at.isoformat(timespec='seconds')}"
+    return GenerationConflictError(
+        f"generation {generation} of {key} is not what is stored: generation {known.workload.generation} was"
+        f" {what}{by}{at}"
+    )
+
+
+def _unanswered(key: str) -> UnansweredError:
+    return UnansweredError(f"nobody answered about {key} in time: is the subscription of its namespace?")

@@ -1,0 +1,62 @@
+"""What a subscription delivers: the facts that name workloads, and what is in them.
+
+With ``messages`` all that a program on the client imports of Reservoir beside ``reservoir.client`` itself; in an
+installed wheel there is nothing else of that name.
+"""
+
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, DrainReason
+from reservoir.core.model.plan import ReasonCode
+from reservoir.manifests.described import DrainStatus, NodeStatus, UnplacedDetail, WorkloadDescribed
+from reservoir.manifests.event_parts import (
+    Event,
+    NodeDetail,
+    NodePlacement,
+    OfferingDetail,
+    PlacedWorkload,
+    WorkloadRef,
+)
+from reservoir.manifests.events import (
+    LaunchFailed,
+    NodeDraining,
+    NodeLaunched,
+    NodeTerminated,
+    RejectedProblem,
+    WorkloadAccepted,
+    WorkloadIgnored,
+    WorkloadPending,
+    WorkloadPlaced,
+    WorkloadRejected,
+)
+from reservoir.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
+
+__all__ = [
+    "AWAITING_LAUNCH",
+    "CapacityType",
+    "ClaimState",
+    "DrainReason",
+    "DrainStatus",
+    "Event",
+    "LaunchFailed",
+    "NodeDetail",
+    "NodeDraining",
+    "NodeLaunched",
+    "NodePlacement",
+    "NodeStatus",
+    "NodeTerminated",
+    "OfferingDetail",
+    "PlacedWorkload",
+    "ReasonCode",
+    "RejectedProblem",
+    "ReplicaFailed",
+    "ReplicaFinished",
+    "ReplicaReady",
+    "UnplacedDetail",
+    "WorkloadAccepted",
+    "WorkloadDescribed",
+    "WorkloadIgnored",
+    "WorkloadPending",
+    "WorkloadPlaced",
+    "WorkloadRef",
+    "WorkloadRejected",
+]

@@ -1,0 +1,28 @@
+"""Subnets that have run out of addresses: each rests by itself, a zone when all of its subnets do (R-134)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from reservoir.core.capacity.unavailable_offerings import Place, SubnetKey, Unavailable
+from reservoir.core.model.node_class import NodeClassStatus, Subnet
+
+# EC2's count is read every minute; one that says that nothing is free is believed until the next.
+_COUNT_AGE: Final = timedelta(minutes=1)
+
+
+def with_full_zones(status: NodeClassStatus, rests: Mapping[Place, Unavailable], now: datetime) -> NodeClassStatus:
+    """Return the status with the zones in which no subnet has an address left, as far as is known."""
+    ends: dict[str, list[datetime | None]] = {}
+    for subnet in status.subnets:
+        ends.setdefault(subnet.zone_id, []).append(_full_until(subnet, rests, now))
+    full = {zone_id: min(until for until in found if until) for zone_id, found in ends.items() if all(found)}
+    return replace(status, zones_full_until=full) if full else status
+
+
+def _full_until(subnet: Subnet, rests: Mapping[Place, Unavailable], now: datetime) -> datetime | None:
+    rest = rests.get(SubnetKey(subnet.id))
+    if rest is not None:
+        return rest.until
+    return now + _COUNT_AGE if subnet.available_ip_count <= 0 else None

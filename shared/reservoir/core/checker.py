@@ -1,0 +1,43 @@
+"""The independent checker: does a plan keep the rules? Nothing is committed before it was asked (rule 6).
+
+It shares the domain types and the requirement algebra with the solver and nothing else. Work grows with the number of
+launches and refusals, not with the number of replicas.
+"""
+
+from datetime import datetime
+
+from reservoir.core.checking.constraints.spread import topology_violations
+from reservoir.core.checking.constraints.topology import Topology
+from reservoir.core.checking.dear_spot import dear_spot_violations
+from reservoir.core.checking.final_state.facts import Facts
+from reservoir.core.checking.launches import node_violations
+from reservoir.core.checking.residual.residual_check import ResidualCheck
+from reservoir.core.checking.team_resources import TeamResources
+from reservoir.core.checking.team_shares import TeamShares
+from reservoir.core.checking.totals import total_violations
+from reservoir.core.checking.violation import Violation, ViolationCode
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+
+__all__ = ["Violation", "ViolationCode", "check"]
+
+
+def check(snapshot: Snapshot, plan: Plan, *, now: datetime, policy: SchedulingPolicy) -> tuple[Violation, ...]:
+    """Return every rule that the plan breaks, sorted; it may be committed when none of them forbids that.
+
+    What a plan leaves over (rule 3, priorities, true refusals) is judged only once everything else holds, because
+    what is left of a broken plan means nothing.
+    """
+    facts = Facts(snapshot, plan, now, policy)
+    topology = Topology(facts)
+    found = [*node_violations(facts, topology), *total_violations(facts, topology)]
+    if any(violation.code is ViolationCode.UNKNOWN_NAME for violation in found):
+        return tuple(sorted(set(found)))  # topology and what is left need names that exist
+    found.extend(topology_violations(facts, topology))
+    found.extend(TeamShares(facts).violations())
+    found.extend(TeamResources(facts).violations())
+    if not found:
+        found.extend(dear_spot_violations(facts, topology))
+        found.extend(ResidualCheck(facts, topology).violations())
+    return tuple(sorted(set(found)))

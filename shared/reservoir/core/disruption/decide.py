@@ -1,0 +1,297 @@
+"""One pass of voluntary disruption (R-163): emptiness, drift, consolidation; each sees the world the last one left."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from reservoir.core.disruption.candidate import (
+    Candidate,
+    Refusal,
+    blocked_reason,
+    make_candidate,
+    marked_reason,
+    not_consolidatable_reason,
+    protected_reason,
+    says_do_not_disrupt,
+    settling_reason,
+)
+from reservoir.core.disruption.command import RECEIVES, DisruptionCommand, DisruptionDecision, command_of
+from reservoir.core.disruption.effort import Effort, effort_a_pass
+from reservoir.core.disruption.headroom import Headroom
+from reservoir.core.disruption.methods.consolidation import consolidate
+from reservoir.core.disruption.methods.deleted_pool import deleted_pools
+from reservoir.core.disruption.methods.drift import Offered, drift_reason
+from reservoir.core.disruption.methods.emptiness import kept_reason, paid_empty, reserved_empty
+from reservoir.core.disruption.methods.reclaim import reclaimed
+from reservoir.core.disruption.methods.reclaim_resources import resources_reclaimed
+from reservoir.core.disruption.methods.replacement import replace_drifted
+from reservoir.core.disruption.methods.unit_moves import UnitMoves
+from reservoir.core.disruption.saving.balanced import PoolTotals
+from reservoir.core.disruption.saving.node_prices import NodePrices
+from reservoir.core.disruption.saving.price_rule import PriceRule
+from reservoir.core.disruption.simulation import PassState, Solve
+from reservoir.core.disruption.unit_move import UnitMove
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.node_pool import DisruptionReason, NodePool
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.snapshot import Node, Snapshot
+from reservoir.core.model.team import ReclaimWithinCohort
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionInput:
+    """What a pass sees: the snapshot, the claims behind its nodes, and what budgets and the deployment allow.
+
+    ``returning``: units by reservation that were taken back for their owners, and that nobody has yet.
+    """
+
+    snapshot: Snapshot
+    claims: Mapping[str, NodeClaim]
+    allowed: Mapping[tuple[str, DisruptionReason], int]
+    spot_to_spot: bool = False  # whether spot nodes may be replaced by cheaper spot nodes
+    returning: Mapping[str, int] = field(default_factory=dict)
+
+
+def decide_disruption(
+    given: DisruptionInput, solve: Solve, *, now: datetime, effort: int | None = None
+) -> DisruptionDecision:
+    """Decide what to disrupt. Pure: the same input gives the same decision.
+
+    ``effort`` bounds what is simulated (``reservoir.core.disruption.effort``; None: as much as a fleet of this size is
+    worth); what it does not suffice for waits.
+
+    Units on loan that their owners wait for are taken back first. On-demand and spot nodes that are empty go; then
+    drifted nodes are replaced; then consolidation moves work, empty reserved nodes being welcome destinations; what is
+    reserved and still empty then goes back to its reservation.
+    Units that lie idle after all of that may move to equal reservations, if pools say so.
+    """
+    left = Effort(effort_a_pass(len(given.snapshot.nodes)) if effort is None else effort)
+    decider = _Pass(given, PassState.of(given.snapshot, solve, now, _closed(given, now), left))
+    decider.expect_pending()
+    decider.reclaim()
+    decider.remove_empty_paid()
+    decider.replace_drifted()
+    decider.consolidate()
+    decider.return_empty_reserved()
+    decider.move_units()
+    return decider.decision()
+
+
+def _closed(given: DisruptionInput, now: datetime) -> Iterator[str]:
+    """Yield nodes onto which nothing may be moved.
+
+    Their pool was deleted, they do not run yet and may never do so, their room is promised to others, or they changed
+    less than consolidateAfter ago: what settles down is left to do so (R-173).
+    """
+    pools = {pool.name: pool for pool in given.snapshot.node_pools}
+    for node in given.snapshot.nodes:
+        claim, pool = given.claims.get(node.claim_id), pools.get(node.node_pool_name)
+        if claim is None:
+            continue
+        if pool is None or blocked_reason(claim, now) is not None or settling_reason(claim, pool, now) is not None:
+            yield node.claim_id
+
+
+class _Pass:
+    """The state of one pass."""
+
+    def __init__(self, given: DisruptionInput, world: PassState) -> None:
+        self._given = given
+        self._before = world
+        self._waiting: Plan | None = None  # where the demand that waits will go
+        self._world = world
+        self._headroom = Headroom(given.allowed)
+        self._prices = NodePrices.of(given.snapshot.instance_types)
+        self._commands: list[DisruptionCommand] = []
+        self._moves: tuple[UnitMove, ...] = ()
+        self._refusals: dict[str, str] = {}
+        self._drift_refusals: dict[str, str] = {}  # of drifted nodes that stay; said rather than any other
+        self._candidates: list[Candidate] = []
+        self._drifted: list[tuple[Candidate, str]] = []
+        self._reclaimable: list[Candidate] = []
+        self._totals: dict[str, PoolTotals] = {}
+        self._sort_out()
+        self._consolidatable = [candidate for candidate in self._candidates if self._may_consolidate(candidate)]
+
+    # Branches: one question after the other about each node; the answers say for which reasons it may go.
+    def _sort_out(self) -> None:
+        snapshot = self._given.snapshot
+        pools = {pool.name: pool for pool in snapshot.node_pools}
+        deleted = {pool.name: pool for pool in deleted_pools(snapshot.node_pools, self._given.claims.values())}
+        classes = {node_class.name: node_class for node_class in snapshot.node_classes}
+        offered = Offered.of(snapshot)
+        for node in snapshot.nodes:
+            claim, pool = self._given.claims.get(node.claim_id), pools.get(node.node_pool_name)
+            if claim is None:
+                continue
+            if pool is None:
+                self._sort_out_orphan(node, claim, deleted[node.node_pool_name])
+                continue
+            candidate = make_candidate(node, claim, pool, snapshot.workloads, self._prices)
+            self._count(candidate)
+            blocked = blocked_reason(claim, self._world.now) or marked_reason(pool)
+            if blocked is not None:
+                self._refusals[claim.id] = blocked
+                continue
+            if not says_do_not_disrupt(claim.placements, snapshot.workloads):
+                self._reclaimable.append(candidate)
+            drifted = drift_reason(claim, pool, classes.get(claim.node_class_name), offered, self._world.now)
+            protected = protected_reason(claim.placements, snapshot.workloads)
+            is_bounded = pool.termination_grace_period_s is not None
+            if drifted is not None and (protected is None or is_bounded):
+                self._drifted.append((candidate, drifted))
+            if protected is None:
+                self._candidates.append(candidate)
+            elif drifted is None or not is_bounded:
+                self._refusals[claim.id] = protected
+        self._candidates.sort(key=lambda candidate: candidate.order)
+
+    def _sort_out_orphan(self, node: Node, claim: NodeClaim, pool: NodePool) -> None:
+        """Let a node of a deleted pool go as a drifted one does; what must not be disturbed is not."""
+        workloads = self._given.snapshot.workloads
+        why = f"NodePool {pool.name} was deleted"
+        stays = blocked_reason(claim, self._world.now) or protected_reason(claim.placements, workloads)
+        if stays is not None:
+            self._refusals[claim.id] = f"{why}; {stays}"
+        else:
+            candidate = make_candidate(node, claim, pool, workloads, self._prices, is_orphan=True)
+            self._drifted.append((candidate, why))
+
+    def _count(self, candidate: Candidate) -> None:
+        """Add to the price and disruption cost of its pool's nodes, candidates or not (R-191)."""
+        name = candidate.pool.name
+        so_far = self._totals.get(name, PoolTotals(0, 0))
+        self._totals[name] = PoolTotals(so_far.price + candidate.price, so_far.disruption + candidate.disruption_cost)
+
+    def _may_consolidate(self, candidate: Candidate) -> bool:
+        reason = not_consolidatable_reason(candidate, self._world.now)
+        if reason is not None:
+            self._refusals[candidate.id] = reason
+        return reason is None
+
+    def expect_pending(self) -> None:
+        """Leave the room that demand which waits will take, and the nodes that it will take it on."""
+        if not self._given.snapshot.demands or not self._may_act():
+            return
+        plan = self._waiting = self._world.pending()
+        self._world = self._world.after((), plan)
+        expecting = {placement.claim_id for placement in plan.existing}
+        for candidate in self._consolidatable:
+            if candidate.id in expecting:
+                self._refusals[candidate.id] = "replicas that wait will be placed on it"
+        self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in expecting]
+
+    def _may_act(self) -> bool:
+        """Whether a node could go or a unit move: only then it matters where demand will go, which costs a solve."""
+        snapshot = self._given.snapshot
+        takes_back = any(team.reclaim_within_cohort is not ReclaimWithinCohort.NEVER for team in snapshot.teams)
+        moves = any(pool.disruption.move_reserved_units for pool in snapshot.node_pools)
+        return bool(self._consolidatable or self._drifted or (takes_back and self._reclaimable) or moves)
+
+    def reclaim(self) -> None:
+        """Let nodes go whose units, or room, were lent, and whose owners wait for them; a gang goes whole."""
+        if self._waiting is None or not self._waiting.unplaced:
+            return
+        units = list(reclaimed(self._before, self._waiting, self._reclaimable, self._given.returning))
+        taken = {candidate.id for found in units for candidate in found.candidates}
+        left = [candidate for candidate in self._reclaimable if candidate.id not in taken]
+        for found in (*units, *resources_reclaimed(self._before, self._waiting, left)):
+            going = found.candidates
+            if len(self._headroom.within(list(going), DisruptionReason.RECLAIMED)) < len(going):
+                for candidate in going:
+                    self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
+                continue
+            self._headroom.spend(going)
+            self._world = self._world.after(going, Plan())
+            self._begin((command_of(DisruptionReason.RECLAIMED, going, Plan(), found.explanation),))
+
+    def remove_empty_paid(self) -> None:
+        """Delete empty on-demand and spot nodes, in one command."""
+        self._delete_empty(paid_empty(self._consolidatable), "empty")
+
+    def replace_drifted(self) -> None:
+        """Replace drifted nodes, one command each."""
+        outcome = replace_drifted(self._world, self._drifted, self._headroom, self._given.claims)
+        self._drift_refusals = {refusal.claim_id: refusal.reason for refusal in outcome.refusals}
+        self._world = outcome.world
+        self._begin(outcome.commands)
+
+    def consolidate(self) -> None:
+        """Move work onto cheaper capacity or less of it."""
+        reason = DisruptionReason.UNDERUTILIZED
+        occupied = [candidate for candidate in self._consolidatable if not candidate.is_empty]
+        within = self._within_budgets(occupied, reason)
+        outcome = consolidate(self._world, within, self._price_rule())
+        self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
+        self._headroom.spend(outcome.removed)
+        self._world = outcome.world
+        self._begin(outcome.commands)
+
+    def _price_rule(self) -> PriceRule:
+        snapshot, gate = self._world.snapshot, self._given.spot_to_spot
+        return PriceRule.of(snapshot, self._prices, self._totals, spot_to_spot=gate)
+
+    def return_empty_reserved(self) -> None:
+        """Give empty reserved nodes back to their reservations, unless their pool keeps them."""
+        going = []
+        for candidate in reserved_empty(self._consolidatable):
+            kept = kept_reason(candidate, self._world.now)
+            if kept is None:
+                going.append(candidate)
+            else:
+                self._refusals[candidate.id] = kept
+        self._delete_empty(going, "empty; the unit goes back to its reservation")
+
+    def move_units(self) -> None:
+        """Let free units go to reservations where waiting demand, or nodes that are paid for, can use them."""
+        wanting = [pool.name for pool in self._world.snapshot.node_pools if pool.disruption.move_reserved_units]
+        if not wanting:
+            return
+        search = UnitMoves(wanting, self._price_rule())
+        for_demand: tuple[UnitMove, ...] = ()
+        if self._waiting is not None:
+            for_demand, self._world = search.for_demand(self._before, self._waiting, self._world)
+        may_go = self._headroom.within(self._consolidatable, DisruptionReason.UNDERUTILIZED)
+        for_nodes, self._world = search.for_nodes(self._world, may_go)
+        for move in for_nodes:
+            note = f"waits for a unit that moves from {move.source_id} to {move.destination_id}"
+            self._refusals.update(dict.fromkeys(move.for_nodes, note))
+        self._moves = (*for_demand, *for_nodes)
+
+    def _delete_empty(self, candidates: list[Candidate], explanation: str) -> None:
+        going = tuple(self._within_budgets(candidates, DisruptionReason.EMPTY))
+        if not going:
+            return
+        self._headroom.spend(going)
+        self._world = self._world.after(going, Plan())
+        self._begin((command_of(DisruptionReason.EMPTY, going, Plan(), explanation),))
+
+    def _begin(self, commands: Sequence[DisruptionCommand]) -> None:
+        """Take commands; their nodes, and those that replicas move onto, are left alone for the rest of the pass."""
+        self._commands.extend(commands)
+        receiving = {claim_id for command in commands for claim_id in command.destinations}
+        busy = receiving.union(*(command.claim_ids for command in commands))
+        for candidate in self._consolidatable:
+            if candidate.id in receiving:
+                self._refusals[candidate.id] = RECEIVES
+        self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in busy]
+        self._drifted = [(candidate, why) for candidate, why in self._drifted if candidate.id not in busy]
+
+    def _within_budgets(self, candidates: list[Candidate], reason: DisruptionReason) -> list[Candidate]:
+        """Return those that budgets let go, and note it of the others."""
+        within = self._headroom.within(candidates, reason)
+        chosen = {candidate.id for candidate in within}
+        for candidate in candidates:
+            if candidate.id not in chosen:
+                self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
+        return within
+
+    def decision(self) -> DisruptionDecision:
+        """Return the commands in the order they were found, and a refusal for every node that stays."""
+        taken = {claim_id for command in self._commands for claim_id in command.claim_ids}
+        refusals = self._refusals | self._drift_refusals
+        return DisruptionDecision(
+            tuple(self._commands),
+            tuple(Refusal(key, reason) for key, reason in sorted(refusals.items()) if key not in taken),
+            self._moves,
+        )

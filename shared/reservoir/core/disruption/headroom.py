@@ -1,0 +1,41 @@
+"""What a pass may still disrupt, counted down as it decides."""
+
+from collections.abc import Mapping
+
+from reservoir.core.disruption.candidate import Candidate
+from reservoir.core.model.node_pool import DisruptionReason
+
+
+class Headroom:
+    """Nodes that may still be disrupted, by pool and reason; only ever counted down within one pass.
+
+    The most restrictive active budget of each pool, less the nodes that are already on their way out (R-189), is given;
+    a pool that is not listed may lose nothing.
+    """
+
+    def __init__(self, allowed: Mapping[tuple[str, DisruptionReason], int]) -> None:
+        self._left = dict(allowed)
+
+    def left(self, pool_name: str, reason: DisruptionReason) -> int:
+        """How many of the pool's nodes may still go for ``reason``."""
+        return max(0, self._left.get((pool_name, reason), 0))
+
+    def within(self, candidates: list[Candidate], reason: DisruptionReason) -> list[Candidate]:
+        """Return the candidates, in their order, that all fit into what is left together."""
+        room: dict[str, int] = {}
+        chosen = []
+        for candidate in candidates:
+            name = candidate.pool.name
+            room.setdefault(name, self.left(name, reason))
+            if room[name] > 0:
+                room[name] -= 1
+                chosen.append(candidate)
+        return chosen
+
+    def spend(self, candidates: tuple[Candidate, ...]) -> None:
+        """Count the candidates against every reason's budget: a node that goes is gone whatever the reason."""
+        for candidate in candidates:
+            for reason in DisruptionReason:
+                key = (candidate.pool.name, reason)
+                if key in self._left:
+                    self._left[key] -= 1

@@ -1,0 +1,239 @@
+"""Consolidation: the same work on cheaper capacity, or on less of it (R-173 to R-185).
+
+Candidates stand in one order (most saved per disruption first), so on-demand and spot nodes come before anything
+prepaid; reserved nodes are grouped apart, lest the saving on a paid node pays for moving a reserved one. Three kinds of
+moves are proposed, cheaply, and each is simulated by the scheduler before it is believed:
+
+* nodes that could be emptied into the room of those that stay;
+* groups, whose replicas together may need fewer or cheaper nodes, or go to free reserved units. Unlike upstream,
+  several nodes may be replaced by several. What is accepted or refused as a whole says little of its parts, so a group
+  that is refused is halved, and the next one is as large as the last that was accepted;
+* single nodes, for which something cheaper exists.
+
+The effort of a pass is bounded. No kind of move may waste what the next ones need, and groups and single nodes begin at
+another node each minute, so that none is starved.
+"""
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Final
+
+from reservoir.core.disruption.candidate import Candidate, Refusal
+from reservoir.core.disruption.command import DisruptionCommand, command_of
+from reservoir.core.disruption.feasibility_filter import FeasibilityFilter
+from reservoir.core.disruption.free_capacity import FreeCapacity
+from reservoir.core.disruption.saving.price_rule import PriceRule
+from reservoir.core.disruption.simulation import PassState
+from reservoir.core.model.node_pool import DisruptionReason
+from reservoir.core.model.plan import Plan
+
+COMMAND_NODES_MAX: Final = 100  # R-182
+_SIMULATION_PARTS: Final = 3  # a simulation may take a third of the effort
+_REFUSED_GROUPS_MAX: Final = 6  # of each kind of move: halved so often, a hundred is three
+_SINGLE_NODES_A_MINUTE: Final = 10  # about as many as a pass can try; how far the next pass begins further on
+# Refused moves of one kind, of paid or of reserved nodes, may take a quarter of the effort from the others.
+_WASTE_PARTS: Final = 4
+_LATER: Final = "its turn comes in a later pass"
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """Why a group may not go, and which of its nodes may not go in any case."""
+
+    reason: str
+    in_vain: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """What one pass of consolidation found: commands in order, the world after them, and why the rest stays."""
+
+    commands: tuple[DisruptionCommand, ...]
+    world: PassState
+    removed: tuple[Candidate, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def consolidate(world: PassState, candidates: Sequence[Candidate], rule: PriceRule) -> Consolidation:
+    """Consolidate ``candidates`` (in disruption order, already within budgets), as much as a pass may."""
+    if not candidates:
+        return Consolidation((), world, (), ())
+    search = _Search(world, candidates, rule)
+    for reserved in (False, True):
+        search.run(reserved)
+    gone = {candidate.id for candidate in search.removed}
+    return Consolidation(
+        tuple(search.commands),
+        search.world,
+        tuple(search.removed),
+        tuple(Refusal(key, reason) for key, reason in sorted(search.refusals.items()) if key not in gone),
+    )
+
+
+class _Search:
+    """The state of one pass of consolidation."""
+
+    def __init__(self, world: PassState, candidates: Sequence[Candidate], rule: PriceRule) -> None:
+        self.world = world
+        self.commands: list[DisruptionCommand] = []
+        self.removed: list[Candidate] = []
+        self.refusals = {candidate.id: _LATER for candidate in candidates}
+        self._left = list(candidates)
+        self._simulation_max = world.effort.left // _SIMULATION_PARTS
+        self._waste_max = world.effort.left // _WASTE_PARTS
+        self._wasted = 0
+        self._rule = rule
+        self._feasibility = FeasibilityFilter(world, candidates)
+
+    def run(self, reserved: bool) -> None:
+        """Try every kind of move for the paid or the reserved nodes."""
+        moves = [self._empty_nodes, self._replace_groups]
+        # Work that goes to prepaid units anyway is not moved onto paid nodes first.
+        for move in reversed(moves) if self._feasibility.has_free_units else moves:
+            move(reserved)
+        self._replace_single_nodes(reserved)
+
+    # -- moves
+
+    def _empty_nodes(self, reserved: bool) -> None:
+        self._wasted = 0
+        chosen = self._feasibility.emptiable(self._free_capacity(reserved), self._group(reserved))
+        refused = 0
+        waiting = list(self._chunks(chosen))
+        while waiting and refused < _REFUSED_GROUPS_MAX and self._may_go_on():
+            group = self._still_left(waiting.pop(0))
+            # Those whose turn comes next take nothing, or they would have to stay.
+            next_ones = frozenset(candidate.id for chunk in waiting for candidate in chunk)
+            if group and not self._attempted(group, launches=False, closed=next_ones):
+                refused += 1
+                waiting[:0] = _halves(group)
+
+    def _replace_groups(self, reserved: bool) -> None:
+        self._wasted = 0
+        refused, start, size = 0, 0, COMMAND_NODES_MAX
+        group = self._rotated(self._group(reserved), COMMAND_NODES_MAX)
+        while refused < _REFUSED_GROUPS_MAX and self._may_go_on():
+            group = self._still_left(group)
+            window = group[start : start + self._affordable(group[start : start + size])]
+            if len(window) < 2:
+                return  # single nodes are tried each for itself
+            if self._attempted(window):
+                size = min(2 * size, COMMAND_NODES_MAX)
+            else:
+                refused += 1
+                size = len(window) // 2
+                if size < 2:
+                    start, size = start + 1, 2  # it is the first that stands in the way
+
+    def _replace_single_nodes(self, reserved: bool) -> None:
+        self._wasted = 0
+        free = self._free_capacity(reserved)
+        cheapest_idle = min(self._rule.idle.values(), default=None)
+        hopeful = []
+        for candidate in self._group(reserved):
+            reason = self._rule.hopeless(candidate)
+            if not reserved or cheapest_idle is None or cheapest_idle >= candidate.price:
+                reason = reason or self._feasibility.refusal(free, candidate)
+            if reason is None:
+                hopeful.append(candidate)
+            else:
+                self.refusals[candidate.id] = reason
+        for candidate in self._rotated(hopeful, _SINGLE_NODES_A_MINUTE):
+            if not self._may_go_on():
+                return
+            if self._still_left([candidate]):
+                self._attempted([candidate])
+
+    # -- helpers
+
+    def _free_capacity(self, reserved: bool) -> FreeCapacity:
+        """Return what is free on the nodes that stay; for reserved nodes, an empty reserved one is none of these."""
+        closed = self.world.closed | (self._rule.idle.keys() if reserved else frozenset())
+        return self._feasibility.free_capacity(replace(self.world, closed=closed), self._left)
+
+    def _chunks(self, candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
+        left = candidates
+        while left:
+            count = max(1, self._affordable(left[:COMMAND_NODES_MAX]))
+            yield left[:count]
+            left = left[count:]
+
+    def _affordable(self, group: Sequence[Candidate]) -> int:
+        """Return how many of the first nodes one simulation may cover without taking much of the pass."""
+        left = self._simulation_max
+        for position, candidate in enumerate(group):
+            left -= self.world.burden(candidate)
+            if left < 0:
+                return position
+        return len(group)
+
+    def _may_go_on(self) -> bool:
+        return self.world.effort.left > 0 and self._wasted <= self._waste_max
+
+    def _group(self, reserved: bool) -> list[Candidate]:
+        return [candidate for candidate in self._left if candidate.is_reserved is reserved]
+
+    def _still_left(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        left = {candidate.id for candidate in self._left}
+        return [candidate for candidate in candidates if candidate.id in left]
+
+    def _rotated(self, candidates: list[Candidate], at_once: int) -> list[Candidate]:
+        """Begin at another node each minute when there are more than can be tried at once."""
+        if len(candidates) <= at_once:
+            return candidates
+        start = int(self.world.now.timestamp()) // 60 * at_once % len(candidates)
+        return candidates[start:] + candidates[:start]
+
+    def _attempted(self, group: Sequence[Candidate], *, launches: bool = True, closed: Set[str] = frozenset()) -> bool:
+        """Simulate the removal and, if it is an improvement, make it a command."""
+        removed = tuple(group)
+        outcome = self._simulated(removed, launches, closed)
+        while isinstance(outcome, _Refused) and outcome.in_vain and self._may_go_on():
+            removed = tuple(candidate for candidate in removed if candidate.id not in outcome.in_vain)
+            if not removed:
+                break
+            outcome = self._simulated(removed, launches, closed)
+        if isinstance(outcome, _Refused):
+            if len(group) == 1:
+                self.refusals[group[0].id] = outcome.reason
+            return False
+        self._record(removed, outcome)
+        return True
+
+    def _simulated(self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]) -> Plan | _Refused:
+        before = self.world.effort.left
+        outcome = self._judged(removed, launches, closed)
+        if isinstance(outcome, _Refused):
+            self._wasted += before - self.world.effort.left
+        return outcome
+
+    def _judged(self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]) -> Plan | _Refused:
+        closed = closed | self._rule.no_cheaper_idle(removed)
+        plan = self.world.without(removed, launches=launches, closed=closed)
+        if plan.unplaced and not launches:
+            return _Refused("the nodes that stay cannot hold its replicas")
+        if plan.unplaced:
+            return _Refused(f"its replicas would not all be placed: {plan.unplaced[0].message}")
+        if climber := self.world.begins_anew(plan):
+            return _Refused(f"{climber} would begin its fallback ladder anew, and not move to the nodes that stay")
+        judgement = self._rule.judged(removed, plan)
+        if judgement.refusals:
+            return _Refused(next(iter(judgement.refusals.values())), frozenset(judgement.refusals))
+        return judgement.plan
+
+    def _record(self, removed: tuple[Candidate, ...], plan: Plan) -> None:
+        """Make a command of it; its nodes and its destinations are candidates no more."""
+        what = "cheaper capacity can hold its replicas" if plan.launches else "its replicas fit on nodes that stay"
+        self.commands.append(command_of(DisruptionReason.UNDERUTILIZED, removed, plan, what))
+        self.removed.extend(removed)
+        destinations = {placed.claim_id for placed in plan.existing}
+        self.refusals.update(dict.fromkeys(destinations & self.refusals.keys(), "replicas of other nodes move here"))
+        busy = {candidate.id for candidate in removed} | destinations
+        self.world = self.world.after(removed, plan)
+        self._rule = self._rule.occupied(destinations)
+        self._left = [candidate for candidate in self._left if candidate.id not in busy]
+
+
+def _halves(group: Sequence[Candidate]) -> list[Sequence[Candidate]]:
+    middle = len(group) // 2
+    return [group[:middle], group[middle:]] if middle else []

@@ -1,0 +1,296 @@
+"""The edited snapshot: the world without some nodes, their replicas as demand; and the world after a command."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from reservoir.core.disruption.candidate import Candidate
+from reservoir.core.disruption.effort import Effort, cost_of_replicas
+from reservoir.core.model.instance_type import CapacityType, InstanceType
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from reservoir.core.model.workload import Demand
+from reservoir.core.scheduling_terms.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
+from reservoir.core.scheduling_terms.resources import NODES, Resources, counted
+
+# Replicas that run already have climbed their fallback ladder: every rung is open to their replacement, to which they
+# are handed over. What they may not do is end up dearer, and that is the price rule's business.
+LADDER_CLIMBED: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_PLACE_KEYS: Final = frozenset({HOSTNAME, ZONE, ZONE_ID, CAPACITY_TYPE})
+_NO_MORE_NODES: Final = Resources.of({NODES: 0})
+
+Solve = Callable[[Snapshot], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class PassState:
+    """The snapshot that the pass has reached, and the scheduler to ask.
+
+    ``closed`` are nodes that receive nothing in a simulation although they run: their room is promised, or they changed
+    less than consolidateAfter ago (R-173).
+    """
+
+    snapshot: Snapshot
+    solve: Solve
+    now: datetime
+    effort: Effort = field(default_factory=Effort)
+    closed: frozenset[str] = frozenset()
+    tied: frozenset[str] = frozenset()  # workloads with rules about others
+    offerings: int = 0  # how many a launch could choose from, all pools together
+    domains_only: tuple[InstanceType, ...] = ()  # few types that are offered wherever any is
+
+    @classmethod
+    def of(
+        cls,
+        snapshot: Snapshot,
+        solve: Solve,
+        now: datetime,
+        closed: Iterable[str] = (),
+        effort: Effort | None = None,
+    ) -> "PassState":
+        """Return the world at the beginning of a pass."""
+        workloads = (*snapshot.workloads.values(), *(demand.workload for demand in snapshot.demands))
+        tied = frozenset(it.key for it in workloads if it.has_topology_terms)
+        return cls(
+            snapshot,
+            solve,
+            now,
+            effort or Effort(),
+            frozenset(closed),
+            tied,
+            len(snapshot.node_pools) * _count_offerings(snapshot),
+            types_for_domains(snapshot) if tied else (),
+        )
+
+    def burden(self, candidate: Candidate) -> int:
+        """Estimate what the replicas of a node add to the effort of a simulation that may launch."""
+        placements = candidate.claim.placements
+        tied = sum(placed.count for placed in placements if placed.workload_key in self.tied)
+        return cost_of_replicas(len(placements), tied, nodes=len(self.snapshot.nodes), offerings=self.offerings)
+
+    def without(
+        self,
+        removed: Iterable[Candidate],
+        *,
+        launches: bool = True,
+        credit_slots: bool = False,
+        closed: Set[str] = frozenset(),
+    ) -> Plan:
+        """Plan for the removed nodes' replicas in a world without those nodes.
+
+        ``launches=False`` asks whether the nodes that stay can hold them. ``credit_slots`` gives a reserved node's unit
+        back to its reservation, which only holds if the node goes before its replacement comes (R-178). ``closed``:
+        further nodes that receive nothing.
+        """
+        snapshot = edited(self.snapshot, tuple(removed), credit_slots=credit_slots)
+        if not launches:
+            # Rules over zones look at every zone that a pool could launch into: with rules, the pools stay.
+            pools = (replace(pool, limits=_NO_MORE_NODES) for pool in snapshot.node_pools if self.tied)
+            snapshot = replace(snapshot, node_pools=tuple(pools), instance_types=self.domains_only)
+        return self._solved(snapshot, self.closed | closed)
+
+    def pending(self) -> Plan:
+        """Plan for the demand that waits already: it has the first right to what is free."""
+        return self._solved(self.snapshot, frozenset())
+
+    def begins_anew(self, plan: Plan) -> str | None:
+        """Return a workload that the plan moves to a node that stays and that would go elsewhere, or None.
+
+        Who moves to a node that stays is demand again, and demand begins its fallback ladder on the first rung.
+        """
+        markets = {node.claim_id: node.capacity_type for node in self.snapshot.nodes}
+        for placement in plan.existing:
+            for placed in placement.placements:
+                if markets[placement.claim_id] not in self._first_rung(placed):
+                    return placed.workload_key
+        return None
+
+    def later_rungs(self, candidate: Candidate) -> frozenset[str]:
+        """Return the nodes that stay on which one of the candidate's replicas would begin its ladder anew."""
+        known = (placed for placed in candidate.claim.placements if placed.workload_key in self.snapshot.workloads)
+        rungs = [self._first_rung(placed) for placed in known]
+        nodes = self.snapshot.nodes
+        return frozenset(node.claim_id for node in nodes if any(node.capacity_type not in rung for rung in rungs))
+
+    def _first_rung(self, placed: PlacedReplicas) -> frozenset[CapacityType]:
+        return self.snapshot.workloads[placed.workload_key].reached_capacity_types(self.now, self.now)
+
+    def freed(self, removed: Iterable[Candidate]) -> "PassState":
+        """Return the world without the nodes, in which the units that they held are free again; demand is as it was."""
+        gone = {candidate.id: candidate.node.reservation_id for candidate in removed}
+        back = Counter(gone.values())
+        nodes = tuple(node for node in self.snapshot.nodes if node.claim_id not in gone)
+        reservations = tuple(
+            replace(reservation, free_units=reservation.free_units + back[reservation.id])
+            for reservation in self.snapshot.reservations
+        )
+        return replace(self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations))
+
+    def with_units(self, units: Mapping[str, int]) -> "PassState":
+        """Return the world in which so many units more of each reservation, by its id, are free."""
+        reservations = tuple(
+            replace(reservation, free_units=reservation.free_units + units.get(reservation.id, 0))
+            for reservation in self.snapshot.reservations
+        )
+        return replace(self, snapshot=replace(self.snapshot, reservations=reservations))
+
+    def without_leaving(self) -> "PassState":
+        """Return the world once the nodes that leave already have left."""
+        nodes = tuple(node for node in self.snapshot.nodes if not node.deleting)
+        return replace(self, snapshot=replace(self.snapshot, nodes=nodes))
+
+    def drained(self, removed: Sequence[Candidate]) -> "PassState":
+        """Return the world without the nodes, whose replicas are demand beside that which waits."""
+        world = self.freed(removed)
+        demands = {demand.workload.key: demand for demand in self.snapshot.demands}
+        for placed in merged_placements(placed for candidate in removed for placed in candidate.claim.placements):
+            known = demands.get(placed.workload_key)
+            if known is not None:
+                demands[placed.workload_key] = replace(known, pending_count=known.pending_count + placed.count)
+            elif placed.workload_key in self.snapshot.workloads:
+                workload = self.snapshot.workloads[placed.workload_key]
+                demands[placed.workload_key] = Demand(workload, placed.count, self.now)
+        return replace(world, snapshot=replace(world.snapshot, demands=tuple(demands.values())))
+
+    def _solved(self, snapshot: Snapshot, closed: Set[str]) -> Plan:
+        self.effort.spend(
+            len(snapshot.demands),
+            sum(demand.pending_count for demand in snapshot.demands if demand.workload.key in self.tied),
+            nodes=len(snapshot.nodes),
+            offerings=len(snapshot.node_pools) * _count_offerings(snapshot),
+        )
+        nodes = tuple(
+            # What drains takes nothing new but goes on counting for topology, which is just what is wanted.
+            replace(node, drain_at=self.now) if node.claim_id in closed else node
+            for node in snapshot.nodes
+        )
+        asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
+        # What runs is looked at by rules about other workloads, and by the quotas of teams.
+        is_looked_at = self.tied or any(team.quotas or team.resource_quotas for team in snapshot.teams)
+        return self.solve(replace(snapshot, nodes=nodes, workloads=snapshot.workloads if is_looked_at else asking))
+
+    def after(self, removed: Iterable[Candidate], plan: Plan) -> "PassState":
+        """Return the world once the nodes are gone and the replicas are where the plan put them."""
+        gone = {candidate.id for candidate in removed}
+        arriving = {placement.claim_id: placement.placements for placement in plan.existing}
+        nodes = tuple(
+            self._joined(node, arriving[node.claim_id]) if node.claim_id in arriving else node
+            for node in self.snapshot.nodes
+            if node.claim_id not in gone
+        )
+        taken: dict[str | None, int] = {}
+        for planned in plan.launches:
+            taken[planned.offering.reservation_id] = taken.get(planned.offering.reservation_id, 0) + planned.count
+        reservations = tuple(
+            replace(reservation, free_units=reservation.free_units - taken[reservation.id])
+            if reservation.id in taken
+            else reservation
+            for reservation in self.snapshot.reservations
+        )
+        pools = tuple(self._charged(pool, plan) for pool in self.snapshot.node_pools)
+        return replace(self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations, node_pools=pools))
+
+    def _charged(self, pool: NodePool, plan: Plan) -> NodePool:
+        """Take what the plan launches off the pool's limits: it is among no nodes yet."""
+        if pool.limits is None:
+            return pool
+        left = dict(pool.limits)
+        for planned in plan.launches:
+            if planned.node_pool_name == pool.name:
+                capacity = next(
+                    it.capacity for it in self.snapshot.instance_types if it.name == planned.offering.instance_type
+                )
+                for name in left:
+                    left[name] -= planned.count * counted(capacity, name)
+        return replace(pool, limits=Resources.of(left))
+
+    def _joined(self, node: Node, arriving: Sequence[PlacedReplicas]) -> Node:
+        used = dict(node.used)
+        for placed in arriving:
+            for name, amount in self._requests(placed.workload_key).items():
+                used[name] = used.get(name, 0) + amount * placed.count
+        placements = merged_placements((*node.placements, *arriving))
+        return replace(node, used=Resources.of(used), placements=placements)
+
+    def _requests(self, key: str) -> Resources:
+        """Return what a replica takes; a workload that only waits is in no list of those that run."""
+        known = self.snapshot.workloads.get(key)
+        if known is not None:
+            return known.requests
+        return next(demand.workload.requests for demand in self.snapshot.demands if demand.workload.key == key)
+
+
+def _count_offerings(snapshot: Snapshot) -> int:
+    return sum(len(instance_type.offerings) for instance_type in snapshot.instance_types)
+
+
+# Branches: comprehensions of a line each; one filter over the types.
+def types_for_domains(snapshot: Snapshot) -> tuple[InstanceType, ...]:
+    """Return few types that are offered in every zone and market that any is, for questions without launches.
+
+    Where a rule is about something else than place, such as families, every type may make a domain of its own.
+    """
+    workloads = snapshot.workloads.values()
+    rules = {rule.topology_key for it in workloads for rule in it.topology_spread}
+    rules |= {rule.topology_key for it in workloads for rule in (*it.affinity, *it.anti_affinity)}
+    if rules - _PLACE_KEYS:
+        return snapshot.instance_types
+    reserved = {reservation.instance_type for reservation in snapshot.reservations}
+    seen: set[object] = set()
+    kept = []
+    for instance_type in snapshot.instance_types:
+        pools = [
+            pool.name
+            for pool in snapshot.node_pools
+            if pool.requirements.intersects(instance_type.requirements) is None
+        ]
+        architecture = instance_type.requirements.labels().get(ARCH)  # a class may have images for some only
+        places = {
+            (name, architecture, offering.zone, offering.zone_id, offering.capacity_type)
+            for name in pools
+            for offering in instance_type.offerings
+        }
+        if instance_type.name in reserved or not seen.issuperset(places):
+            kept.append(instance_type)
+            seen |= places
+    return tuple(kept)
+
+
+def merged_placements(placements: Iterable[PlacedReplicas]) -> tuple[PlacedReplicas, ...]:
+    """Add up placements of the same workload; sorted by workload key."""
+    counts: dict[str, int] = {}
+    for placed in placements:
+        counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
+    return tuple(PlacedReplicas(key, count) for key, count in sorted(counts.items()) if count > 0)
+
+
+# Branches: comprehensions of a line each, one for each part of the snapshot that changes.
+def edited(snapshot: Snapshot, removed: Sequence[Candidate], *, credit_slots: bool) -> Snapshot:
+    """Return the snapshot without the nodes, with their replicas as the only demand."""
+    gone = {candidate.id for candidate in removed}
+    homeless = merged_placements(placed for candidate in removed for placed in candidate.claim.placements)
+    credited: dict[str, int] = {}
+    if credit_slots:
+        for candidate in removed:
+            if candidate.node.reservation_id is not None:
+                credited[candidate.node.reservation_id] = credited.get(candidate.node.reservation_id, 0) + 1
+    demands = tuple(
+        Demand(snapshot.workloads[placed.workload_key], placed.count, LADDER_CLIMBED)
+        for placed in homeless
+        if placed.workload_key in snapshot.workloads
+    )
+    return replace(
+        snapshot,
+        nodes=tuple(node for node in snapshot.nodes if node.claim_id not in gone),
+        demands=demands,
+        reservations=tuple(
+            replace(reservation, free_units=reservation.free_units + credited[reservation.id])
+            if reservation.id in credited
+            else reservation
+            for reservation in snapshot.reservations
+        ),
+    )

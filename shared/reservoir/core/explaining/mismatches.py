@@ -1,0 +1,113 @@
+"""What a pool can never give some work: values that it does not sell, resources that its types do not have."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+
+from reservoir.core.capacity.offerings import selected_reservations
+from reservoir.core.explaining.offering_failures import Failure
+from reservoir.core.explaining.pool_reasons import OFFERING_KEYS, hint, out_of_reach, sells_nothing
+from reservoir.core.model.instance_type import InstanceType
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.model.workload import Workload
+from reservoir.core.scheduling_terms.labels import WELL_KNOWN
+from reservoir.core.scheduling_terms.requirement import Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.solver.problem.catalogue import Entry, OfferedPlace, OptionCatalogue, accepts
+
+
+class Mismatches:
+    """Compares work with what pools sell, whether or not it is free now."""
+
+    def __init__(self, catalogue: OptionCatalogue) -> None:
+        self._catalogue = catalogue
+        self._sold: dict[int, list[dict[str, str]]] = {}  # by entry: the labels of each place that it sells
+
+    def of_offerings(self, entry: Entry, term: Requirements) -> Failure | None:
+        """Return what nothing that the pool sells can meet, such as a zone that does not exist; None if all is met."""
+        sold, asked = self._labels_sold(entry), _of_places(term)
+        if not sold:
+            message = sells_nothing(self._catalogue.snapshot, entry, list(self._places_of(entry)))
+            return Failure(ReasonCode.INCOMPATIBLE, message, misses=1)
+        unmet = [wanted for wanted in asked if not any(accepts(labels, (wanted,)) for labels in sold)]
+        if not unmet:
+            return None
+        lost = out_of_reach(
+            self._catalogue.snapshot, entry.node_class, entry.types, (*asked, *_of_places(entry.pool.requirements))
+        )
+        if lost is not None:
+            return Failure(ReasonCode.INCOMPATIBLE, lost, misses=1)
+        told = "; ".join(_not_sold(wanted, {labels.get(wanted.key, "") for labels in sold}) for wanted in unmet)
+        return Failure(ReasonCode.INCOMPATIBLE, f"pool {entry.pool.name} {told}", misses=len(unmet))
+
+    def sells(self, entry: Entry, instance_type: InstanceType, reserved: Set[str]) -> bool:
+        """Whether the pool sells the type on any market, or selects a reservation of it."""
+        wanted = _of_places(entry.pool.requirements)
+        places = (OfferedPlace(it.zone, it.zone_id, it.capacity_type) for it in instance_type.offerings)
+        return instance_type.name in reserved or any(accepts(place.labels(), wanted) for place in places)
+
+    def _labels_sold(self, entry: Entry) -> Sequence[Mapping[str, str]]:
+        """Return the labels of every place that the pool sells anything at, full or free."""
+        sold = self._sold.get(entry.index)
+        if sold is None:
+            own, each = _of_places(entry.pool.requirements), (place.labels() for place in self._places_of(entry))
+            sold = self._sold[entry.index] = [labels for labels in each if accepts(labels, own)]
+        return sold
+
+    def _places_of(self, entry: Entry) -> Iterator[OfferedPlace]:
+        """Yield where and on which markets the pool's types are sold, and the reservations that its class selects."""
+        types = {instance_type.name: instance_type for instance_type in entry.types}
+        reserved = selected_reservations(self._catalogue.snapshot, entry.node_class)
+        found = [OfferedPlace.of(item) for item in reserved if item.instance_type in types]
+        found += {
+            OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type)
+            for instance_type in types.values()
+            for offering in instance_type.offerings
+        }
+        yield from found
+
+
+def _of_places(requirements: Requirements) -> list[Requirement]:
+    """Return what is required of zone, market and reservation."""
+    return [item for key, item in sorted(requirements.items()) if key in OFFERING_KEYS]
+
+
+# Branches: comprehensions of a line each; only one question decides.
+def too_large(pool_name: str, small: Sequence[InstanceType], workload: Workload) -> Failure:
+    """Return what the nearest of the types that are too small lacks: of the fewest resources, the largest."""
+
+    def nearness(found: tuple[Resources, InstanceType]) -> tuple[int, int, str]:
+        missing, instance_type = found
+        return (len(missing), -instance_type.allocatable["cpu"], instance_type.name)
+
+    lacking = [(workload.requests.missing(each.allocatable), each) for each in small]
+    having = [pair for pair in lacking if all(pair[1].capacity[name] for name in pair[0])]
+    missing, nearest = min(having or lacking, key=nearness)
+    if having:
+        told = ", ".join(f"{name} {amount}" for name, amount in missing.formatted().items()) or "pods"
+        return Failure(ReasonCode.TOO_LARGE, f"{nearest.name}, the nearest type of pool {pool_name}, lacks {told}")
+    absent = [name for name in sorted(missing) if not nearest.capacity[name]]
+    told = " and ".join(absent)
+    if any(each.capacity[name] for name in absent for each in small):  # then another lacks what this one has
+        asked = [name for name in workload.requests if not all(each.capacity[name] for each in small)]
+        told = f"{' and '.join(sorted(asked))} at once"
+    message = f"no type of pool {pool_name} that would serve has {told}"
+    return Failure(ReasonCode.TOO_LARGE, message, misses=len(absent), lacks_resource=True)
+
+
+def unmet_requirements(offered: Requirements, wanted: Requirements) -> list[str]:
+    """Return, for each key that cannot be met, why."""
+    if offered.admits(wanted, WELL_KNOWN):
+        return []  # much cheaper than to ask for words
+    found = []
+    for key, requirement in sorted(wanted.items()):
+        problem = offered.compatible(Requirements.of(requirement), WELL_KNOWN)
+        if problem is not None:
+            known = offered[key].values if key in offered else frozenset[str]()
+            found.append(problem + hint(requirement, known))
+    return found
+
+
+def _not_sold(wanted: Requirement, known: Set[str]) -> str:
+    """Say that nothing sold has a value, what there is, and what was probably meant."""
+    has = ", ".join(sorted(value for value in known if value)) or "none"
+    return f"sells nothing with {wanted} (it has {has}{hint(wanted, known)})"

@@ -1,0 +1,284 @@
+"""Why replicas are not placed: the binding constraint, the nearest offering, the time of change (rule 7)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from operator import attrgetter, itemgetter
+
+from reservoir.core.capacity.offerings import selected_reservations
+from reservoir.core.explaining.gang_reasons import limits_or_money, too_few_units
+from reservoir.core.explaining.mismatches import Mismatches, too_large, unmet_requirements
+from reservoir.core.explaining.offering_failures import LAST, Failure
+from reservoir.core.explaining.paused_pools import paused_pools
+from reservoir.core.explaining.place_reasons import Asked, PlaceReasons
+from reservoir.core.explaining.pool_reasons import OFFERING_KEYS, no_type
+from reservoir.core.explaining.topology_reasons import topology_message
+from reservoir.core.model.instance_type import InstanceType
+from reservoir.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
+from reservoir.core.scheduling_terms.taint import untolerated
+from reservoir.core.solver.problem.catalogue import Entry
+from reservoir.core.solver.problem.groups import Group
+from reservoir.core.solver.problem.vectors import copies_that_fit
+from reservoir.core.solver.solution.partial_plan import PartialPlan
+from reservoir.core.solver.solution.substitutes import Substitutes
+
+_order = attrgetter("order")
+
+
+@dataclass(frozen=True, slots=True)
+class _TypeFailures:
+    """What speaks against the types of a pool, for all groups with the same requirement sets.
+
+    ``sized`` counts only for replicas that fit the type: the worst failure of each, the worst of all first; ``timed``
+    is when any of a type's failures could change, the soonest first.
+    """
+
+    always: Failure | None
+    sized: Sequence[tuple[InstanceType, Failure]]
+    timed: Sequence[tuple[datetime, InstanceType]]
+    types: Sequence[InstanceType]  # that size alone may rule out
+
+
+class Reasons:
+    """Explains what a finished state left over. Looks at every offering again, so only asked for what is unplaced."""
+
+    def __init__(self, state: PartialPlan) -> None:
+        self._state = state
+        self._catalogue = state.catalogue
+        self._memo: dict[int, tuple[Failure, datetime | None]] = {}
+        self._of_types: dict[tuple[int, Asked], _TypeFailures] = {}
+        self._mismatches = Mismatches(state.catalogue)
+        self._places = PlaceReasons(state)
+        self._substitutes = Substitutes(state.catalogue)
+
+    def explain(self, group: Group, key: str, count: int) -> UnplacedReplicas:
+        """Return the reason for ``count`` replicas of one workload."""
+        if group.index in self._state.unlooked:
+            message = "not looked further: the deadline passed before every place for it was tried"
+            return UnplacedReplicas(key, count, ReasonCode.OUT_OF_TIME, message)
+        known = self._memo.get(group.index)
+        if known is None:
+            failures = list(self._failures(group))
+            worst = min(failures, key=_order)
+            times = [failure.at for failure in failures if failure.at is not None]
+            if worst.code is ReasonCode.TOPOLOGY:
+                worst = replace(worst, message=self._of_neighbours(group) or worst.message)
+            known = self._memo[group.index] = (worst, min(times, default=None))
+        failure, earliest_at = known
+        step_at = self._next_step(group, key)
+        if step_at is not None:
+            earliest_at = step_at if earliest_at is None else min(step_at, earliest_at)
+        code, message = failure.code, failure.message
+        if group.workload.gang is not None:
+            code = ReasonCode.GANG_INCOMPLETE
+            message = f"only all {group.count} replicas together: {message}"
+        return UnplacedReplicas(key, count, code, message, failure.key, earliest_at)
+
+    def _of_neighbours(self, group: Group) -> str | None:
+        """Return what keeps replicas from places of which each would serve: their rules, or that all are needed."""
+        about = self._state, group
+        level = {group.index: len(group.levels) - 1}
+        rule = topology_message(
+            *about,
+            lambda key, domain: self._nearest_in(group, key, domain),
+            lambda option: self._substitutes.holds(self._state, option, group.request, level),
+        )
+        if group.workload.gang is None:
+            return rule
+        nothing = "no plan with room for all of them at once was found" if group.constraints[-1].is_free else None
+        return too_few_units(*about) or rule or limits_or_money(*about) or nothing
+
+    def _nearest_in(self, group: Group, key: str, domain: str) -> str | None:
+        """Return what speaks against the nearest place in a domain; None where nothing but the rules does."""
+        tolerations, by_term = group.levels[-1].selection.tolerations, self._asked(group)
+        found = [
+            failure
+            for entry in self._catalogue.entries
+            if not any(untolerated(entry.taints, tolerations))
+            for instance_type in entry.types
+            if self._fits(group, instance_type)
+            for failure in self._nearest(entry, instance_type, by_term)
+            if failure.code not in LAST
+            and failure.labels({**instance_type.requirements.labels(), **entry.labels}).get(key) == domain
+        ]
+        return min(found, key=_order).message if found else None
+
+    def of_places(self, group: Group) -> Iterator[tuple[str, Failure]]:
+        """Yield what speaks against each place that is of the right kind, with the name of its pool.
+
+        Places that nothing speaks against but their neighbours and shares are among them (``LAST``).
+        """
+        by_term = self._asked(group)
+        for entry in self._catalogue.entries:
+            if not any(untolerated(entry.taints, group.levels[-1].selection.tolerations)):
+                for instance_type in entry.types:
+                    if self._fits(group, instance_type):
+                        nearest = self._nearest(entry, instance_type, by_term)
+                        yield from ((entry.pool.name, failure) for failure in nearest if not failure.is_mismatch)
+
+    def _nearest(self, entry: Entry, instance_type: InstanceType, by_term: Iterable[Asked]) -> Iterable[Failure]:
+        """Return for each place of a type what speaks against it by the term that comes farthest there."""
+        nearest: dict[OfferingKey | None, Failure] = {}
+        for asked in by_term:
+            if not self._misses(entry, instance_type, asked):
+                for failure in self._places.of_type(entry, instance_type, asked):
+                    nearest[failure.key] = min(failure, nearest.get(failure.key, failure), key=_order)
+        return nearest.values()
+
+    def _misses(self, entry: Entry, instance_type: InstanceType, asked: Asked) -> list[str]:
+        """Return what a type in a pool does not meet of the term."""
+        return unmet_requirements(
+            entry.pool.requirements.merged(instance_type.requirements), asked.term.without(OFFERING_KEYS)
+        )
+
+    def _next_step(self, group: Group, key: str) -> datetime | None:
+        since = next(pending_since for member, _, pending_since in group.members if member == key)
+        return group.workload.next_step_at(since, self._catalogue.now)
+
+    def _failures(self, group: Group) -> Iterator[Failure]:
+        snapshot = self._catalogue.snapshot
+        if not snapshot.node_pools:
+            yield Failure(ReasonCode.NO_NODE_POOL, "there is no NodePool")
+            return
+        selection = group.levels[-1].selection
+        paused = list(paused_pools(snapshot, selection, lambda instance_type: self._fits(group, instance_type)))
+        yield from paused
+        if not self._catalogue.entries:
+            yield self._no_usable_pool()
+            return
+        found = bool(paused)
+        for asked in self._asked(group):
+            for entry in self._catalogue.entries:
+                for failure in self._of_entry(entry, group, asked):
+                    found = True
+                    yield failure
+        if not found:
+            yield Failure(ReasonCode.INCOMPATIBLE, "no pool sells any instance type", misses=1)
+
+    def _no_usable_pool(self) -> Failure:
+        classes = {item.name: item for item in self._catalogue.snapshot.node_classes}
+        problems = []
+        for pool in sorted(self._catalogue.snapshot.node_pools, key=lambda item: item.name):
+            node_class = classes.get(pool.node_class_name)
+            if pool.replicas is not None:
+                problems.append(f"{pool.name} is static")
+            elif pool.paused is not None:
+                problems.append(f"{pool.name} is paused {pool.paused}")
+            elif node_class is None:
+                problems.append(f"{pool.name}: EC2NodeClass {pool.node_class_name} does not exist")
+            else:
+                problems.append(f"{pool.name}: {node_class.status.launch_blocked_reason}")
+        is_paused = any(pool.paused is not None for pool in self._catalogue.snapshot.node_pools)
+        code = ReasonCode.INCOMPATIBLE if is_paused else ReasonCode.NODE_CLASS_NOT_READY
+        return Failure(code, "; ".join(problems), misses=1 if is_paused else 0)
+
+    def _asked(self, group: Group) -> tuple[Asked, ...]:
+        """Return what the group asks by each of its terms: the nearest failure of all names the reason."""
+        ladder = frozenset(step.capacity_type for step in group.workload.fallback)
+        budget = self._state.price_caps.left(group) if group.is_price_capped else None
+        nodes = 1 if group.workload.gang is None else group.count
+        team_budget = None if group.team_budget is None else self._state.price_caps.team_budget_left(group)
+        selection, without_choice = group.levels[-1].selection, self._without_choice(group, budget)
+        each = (replace(selection, terms=(term,)) for term in selection.terms)
+        return tuple(Asked(one, ladder, budget, nodes, team_budget, group.withheld, without_choice) for one in each)
+
+    # Branches: what an option must be before it is asked whether it holds.
+    def _without_choice(self, group: Group, budget: int | None) -> frozenset[int]:
+        """Return the entries that still sell a replica something, but nothing with as many values as minValues asks."""
+        concerned = {entry.index for entry in self._catalogue.entries if self._substitutes.concerns(entry)}
+        selling, holding, level = set[int](), set[int](), len(group.levels) - 1
+        for option in self._catalogue.options if concerned else ():
+            index = option.entry.index
+            if index not in concerned - holding or not option.requirement_sets & group.requirement_sets[level]:
+                continue
+            can_pay = budget is None or option.price <= budget
+            if (
+                can_pay
+                and self._state.residual.nodes_left(option)
+                and copies_that_fit(group.request, option.allocatable)
+            ):
+                selling.add(index)
+                if self._substitutes.holds(self._state, option, group.request, {group.index: level}):
+                    holding.add(index)
+        return frozenset(selling - holding)
+
+    def _of_entry(self, entry: Entry, group: Group, asked: Asked) -> Iterator[Failure]:
+        """Yield what speaks against a pool; against one with taints the nearest failure only, the taints counted in."""
+        binding = entry.taints
+        taints = tuple(untolerated(binding, asked.selection.tolerations))
+        if not taints:
+            yield from self._of_tolerated(entry, group, asked)
+            return
+        name, shown = entry.pool.name, " and ".join(map(str, taints))
+        verb = f"has the taint {shown}, which is" if len(taints) == 1 else f"has the taints {shown}, which are"
+        behind = min(self._of_tolerated(entry, group, asked), key=_mismatch_order, default=None)
+        if behind is None or not behind.is_mismatch:
+            message = f"pool {name} would serve, but {verb} not tolerated"
+            yield Failure(ReasonCode.INCOMPATIBLE, message, misses=len(taints))
+            return
+        message = f"pool {name} {verb} not tolerated; besides, {behind.message}"
+        yield replace(behind, code=ReasonCode.INCOMPATIBLE, message=message, misses=behind.misses + len(taints))
+
+    # Branches: what always fails, then what fails by size; each yields its own failure.
+    def _of_tolerated(self, entry: Entry, group: Group, asked: Asked) -> Iterator[Failure]:
+        """Yield what speaks against a pool, its taints apart."""
+        wrong = self._of_wrong_pool(entry, asked)
+        if wrong is not None:
+            yield wrong
+            return
+        if (entry.index, asked) not in self._of_types:
+            self._of_types[entry.index, asked] = self._type_failures(entry, asked)
+        found = self._of_types[entry.index, asked]
+        if found.always is not None:
+            yield found.always
+        worst = next((failure for instance_type, failure in found.sized if self._fits(group, instance_type)), None)
+        if worst is not None:
+            yield replace(
+                worst, at=next((when for when, instance_type in found.timed if self._fits(group, instance_type)), None)
+            )
+        if worst is None or worst.is_mismatch:
+            small = [each for each in found.types if not self._fits(group, each)]
+            if small:
+                yield too_large(entry.pool.name, small, group.workload)
+
+    def _of_wrong_pool(self, entry: Entry, asked: Asked) -> Failure | None:
+        """Return why no type of the pool could ever serve, whatever its size."""
+        name = entry.pool.name
+        if not entry.types:
+            return Failure(ReasonCode.INCOMPATIBLE, no_type(self._catalogue.snapshot, entry), misses=1)
+        # What the entry settled beyond the pool (labels that the pool leaves open) counts as the pool's own.
+        problems = unmet_requirements(entry.pool.requirements, asked.term)
+        if problems:
+            return Failure(ReasonCode.INCOMPATIBLE, f"pool {name}: {'; '.join(problems)}", misses=len(problems))
+        return self._mismatches.of_offerings(entry, asked.term)
+
+    def _fits(self, group: Group, instance_type: InstanceType) -> bool:
+        return copies_that_fit(group.request, self._state.catalogue.dimensions.capacity(instance_type.allocatable)) > 0
+
+    # Branches: comprehensions of a line each after one loop over types.
+    def _type_failures(self, entry: Entry, asked: Asked) -> _TypeFailures:
+        incompatible: list[Failure] = []
+        by_size: list[tuple[InstanceType, list[Failure]]] = []
+        reserved = {it.instance_type for it in selected_reservations(self._catalogue.snapshot, entry.node_class)}
+        for instance_type in entry.types:
+            if not self._mismatches.sells(entry, instance_type, reserved):
+                continue
+            problems = self._misses(entry, instance_type, asked)
+            if problems:
+                message = f"{instance_type.name} of pool {entry.pool.name}: {'; '.join(problems)}"
+                incompatible.append(Failure(ReasonCode.INCOMPATIBLE, message, misses=len(problems)))
+            else:
+                by_size.append((instance_type, list(self._places.of_type(entry, instance_type, asked))))
+        sized = [(each, min(failures, key=_order)) for each, failures in by_size if failures]
+        timed = [(it.at, each) for each, failures in by_size for it in failures if it.at is not None]
+        return _TypeFailures(
+            always=min(incompatible, key=_order, default=None),
+            sized=sorted(sized, key=lambda pair: _order(pair[1])),
+            timed=sorted(timed, key=itemgetter(0)),
+            types=[each for each, _ in by_size],
+        )
+
+
+def _mismatch_order(failure: Failure) -> tuple[object, ...]:
+    """Sort what lies behind a taint: whatever would serve, now or later, first."""
+    return (failure.is_mismatch, failure.misses, *failure.order)

@@ -1,0 +1,195 @@
+"""What there was at an instant: units of reservations, nodes, and who waited."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from reservoir.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+
+UNPLANNED: Final = "NotPlannedYet"  # a reason for waiting beside those of plans: no plan has looked at it
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationSample:
+    """One reservation: ``total_count`` = ours + others' + free while it is active; before and after, nobody's.
+
+    ``micro_usd_per_hour`` is what one unit would cost on demand, None while no price is known.
+    """
+
+    id: str
+    instance_type: str
+    zone: str
+    kind: ReservationKind
+    state: str
+    total_count: int
+    ours_count: int
+    others_count: int
+    free_count: int
+    micro_usd_per_hour: int | None = None
+    end_at: datetime | None = None
+    drain_at: datetime | None = None
+    stale: bool = False
+
+    @property
+    def idle_micro_usd_per_hour(self) -> int | None:
+        """What its free units would cost on demand."""
+        return None if self.micro_usd_per_hour is None else self.free_count * self.micro_usd_per_hour
+
+
+@dataclass(frozen=True, slots=True)
+class MarketSample:
+    """The nodes of one market. ``avoided``: what they would cost on demand beyond that, None without a price."""
+
+    capacity_type: CapacityType
+    node_count: int
+    micro_usd_per_hour: int
+    avoided_micro_usd_per_hour: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingSample:
+    """Replicas that wait for one reason, or for none that is known yet (``UNPLANNED``)."""
+
+    reason: str
+    replica_count: int
+    workload_count: int
+    since: datetime | None = None  # the one that has waited longest
+
+
+@dataclass(frozen=True, slots=True)
+class BoughtSample:
+    """What was bought beside reservations for one workload; the price of a shared node is shared by replicas."""
+
+    workload_key: str
+    node_count: int
+    micro_usd_per_hour: int
+    correlation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSample:
+    """What one team owns of reservations by its quotas, uses of them, has bought, and waits for."""
+
+    name: str
+    owned_count: int
+    used_count: int
+    micro_usd_per_hour: int
+    waiting_replica_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """All of it; ``bought`` is sorted by price, the dearest first."""
+
+    taken_at: datetime
+    reservations: tuple[ReservationSample, ...] = ()
+    markets: tuple[MarketSample, ...] = ()
+    waiting: tuple[WaitingSample, ...] = ()
+    bought: tuple[BoughtSample, ...] = ()
+    teams: tuple[TeamSample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PendingForReason:
+    """Replicas of one workload that wait for one reason."""
+
+    workload_key: str
+    replica_count: int
+    reason: str
+    since: datetime | None
+
+
+def measure(
+    taken_at: datetime,
+    reservations: Sequence[CapacityReservation],
+    claims: Sequence[NodeClaim],
+    waiting: Sequence[PendingForReason],
+    prices: Mapping[str, int],
+) -> Sample:
+    """Count what there is.
+
+    Parameters
+    ----------
+    claims
+        The live ones.
+    prices
+        Micro-USD an hour on demand, by instance type, as far as known.
+    """
+    launched = [claim for claim in claims if claim.launched_at is not None]
+    return Sample(
+        taken_at,
+        tuple(_reservation(it, claims, prices) for it in sorted(reservations, key=lambda it: it.id)),
+        tuple(_markets(launched, prices)),
+        tuple(_waiting(waiting)),
+        tuple(_bought(launched)),
+    )
+
+
+def price_of(claim: NodeClaim) -> int:
+    """Return what a node costs beside reservations, in micro-USD an hour: 0 in one, which is paid for anyway."""
+    if claim.offering.capacity_type is CapacityType.RESERVED:
+        return 0
+    return claim.price_atto_usd_per_hour // ATTO_USD_PER_MICRO_USD
+
+
+def _reservation(
+    reservation: CapacityReservation, claims: Sequence[NodeClaim], prices: Mapping[str, int]
+) -> ReservationSample:
+    is_active = reservation.state == ACTIVE
+    ours = sum(claim.offering.reservation_id == reservation.id and not claim.waits_for_slot for claim in claims)
+    # A unit whose instance has ended is nobody's until EC2 shows it as available: it counts as others'.
+    others = reservation.units_of_others(ours) if is_active else 0
+    return ReservationSample(
+        id=reservation.id,
+        instance_type=reservation.instance_type,
+        zone=reservation.zone,
+        kind=reservation.kind,
+        state=reservation.state,
+        total_count=reservation.total_count,
+        ours_count=ours,
+        others_count=others,
+        free_count=max(0, reservation.total_count - ours - others) if is_active else 0,
+        micro_usd_per_hour=prices.get(reservation.instance_type),
+        end_at=reservation.end_at,
+        drain_at=reservation.drain_at(),
+        stale=reservation.stale,
+    )
+
+
+def _markets(launched: Sequence[NodeClaim], prices: Mapping[str, int]) -> Iterator[MarketSample]:
+    for capacity_type in CapacityType:
+        nodes = [claim for claim in launched if claim.offering.capacity_type is capacity_type]
+        paid = sum(map(price_of, nodes))
+        known = [prices[it.offering.instance_type] for it in nodes if it.offering.instance_type in prices]
+        avoided = sum(known) - paid if len(known) == len(nodes) else None
+        yield MarketSample(capacity_type, len(nodes), paid, avoided)
+
+
+def _waiting(waiting: Sequence[PendingForReason]) -> Iterator[WaitingSample]:
+    by_reason: dict[str, list[PendingForReason]] = {}
+    for each in waiting:
+        by_reason.setdefault(each.reason, []).append(each)
+    for reason, group in sorted(by_reason.items()):
+        since = min((each.since for each in group if each.since is not None), default=None)
+        workloads = {each.workload_key for each in group}
+        yield WaitingSample(reason, sum(each.replica_count for each in group), len(workloads), since)
+
+
+def _bought(launched: Sequence[NodeClaim]) -> Iterator[BoughtSample]:
+    nodes: dict[str, int] = {}
+    paid: dict[str, int] = {}
+    followed_by: dict[str, str] = {}
+    for claim in launched:
+        price, replicas = price_of(claim), sum(placed.count for placed in claim.placements)
+        if claim.offering.capacity_type is CapacityType.RESERVED or not replicas:
+            continue
+        followed_by |= claim.correlation_ids
+        for placed in claim.placements:
+            nodes[placed.workload_key] = nodes.get(placed.workload_key, 0) + 1
+            paid[placed.workload_key] = paid.get(placed.workload_key, 0) + price * placed.count // replicas
+    for key in sorted(paid, key=lambda key: (-paid[key], key)):
+        yield BoughtSample(key, nodes[key], paid[key], followed_by.get(key))

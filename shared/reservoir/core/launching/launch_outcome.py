@@ -1,0 +1,289 @@
+"""What came of one launch attempt: instances to share out among its claims, and refusals to react to.
+
+Everything here is a function of the recorded request and the recorded outcome, so that a function that was killed, or
+a message that came twice, arrives at the same assignment and the same reactions.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from reservoir.core.capacity.unavailable_offerings import Market, SubnetKey, quota_group
+from reservoir.core.launching.launch_request import LaunchRequest
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.plan import OfferingKey
+
+
+class LaunchErrorKind(StrEnum):
+    """What a refusal means; EC2's codes are sorted into these by the EC2 adapter."""
+
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"  # this pool is empty now
+    RESERVATION_EXHAUSTED = "ReservationExhausted"  # this reservation has no free unit
+    RESERVATION_UNUSABLE = "ReservationUnusable"  # gone, unshared or not started
+    QUOTA = "QuotaExceeded"  # the account's vCPU limit for a group of families in the market
+    TYPE_QUOTA = "InstanceQuotaExceeded"  # the account's limit for one instance type
+    SUBNET_FULL = "SubnetFull"
+    UNSUPPORTED = "Unsupported"  # not sold in this zone
+    SPOT_NOT_PERMITTED = "SpotNotPermitted"  # Spot's service-linked role is missing
+    TEMPLATE_MISSING = "LaunchTemplateMissing"  # deleted under us
+    CONFIGURATION = "Configuration"  # the class asks for something that does not work
+    PERMISSION = "Permission"  # we may not
+    TRANSIENT = "Transient"  # throttled or an internal error: says nothing about capacity
+    UNKNOWN = "Unknown"  # a code that nobody has sorted
+
+
+# A full subnet says nothing about capacity: the next attempt uses another one.
+_RETRIED: Final = frozenset(
+    {
+        LaunchErrorKind.TRANSIENT,
+        LaunchErrorKind.TEMPLATE_MISSING,
+        LaunchErrorKind.UNKNOWN,
+        LaunchErrorKind.SUBNET_FULL,
+    }
+)
+# A code that nobody has sorted may be a passing trouble. When this many attempts did not get past it, what was asked
+# for rests as after a shortage, longer each time, so that other offerings serve and EC2 is not asked for ever.
+UNKNOWN_ATTEMPTS_MAX: Final = 3
+# EC2 asks whether we may use a launch template before it looks whether there is one: what was deleted, or is not
+# visible yet, is refused as if it were somebody else's. So a refusal of the whole first call is tried once more, from
+# templates that were made again, before it counts as a lack of permission.
+TEMPLATE_DOUBTED_ATTEMPTS: Final = 1
+_PAUSED: Final = frozenset({LaunchErrorKind.TRANSIENT, LaunchErrorKind.UNKNOWN})
+_BLOCKING: Final = frozenset({LaunchErrorKind.CONFIGURATION, LaunchErrorKind.PERMISSION})
+# A reservation that cannot be launched into rests until its next observation, a minute at most; the offerings outside
+# it are not touched (R-137).
+_RESTS_RESERVATION: Final = frozenset(
+    {
+        LaunchErrorKind.INSUFFICIENT_CAPACITY,
+        LaunchErrorKind.RESERVATION_EXHAUSTED,
+        LaunchErrorKind.RESERVATION_UNUSABLE,
+        LaunchErrorKind.QUOTA,
+        LaunchErrorKind.TYPE_QUOTA,
+        LaunchErrorKind.UNSUPPORTED,
+    }
+)
+_MOMENT: Final = timedelta(milliseconds=1)  # no observation begins so soon after another
+_RESTS_OFFERING: Final = frozenset({LaunchErrorKind.INSUFFICIENT_CAPACITY})
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedInstance:
+    """An instance that the attempt brought. ``launched_at``: EC2's own time, where it was read back."""
+
+    id: str
+    instance_type: str
+    zone: str
+    zone_id: str
+    subnet_id: str | None = None
+    image_id: str | None = None
+    launched_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchError:
+    """A refusal. Parts that EC2 did not name are None and stand for every pool of the request."""
+
+    kind: LaunchErrorKind
+    code: str  # EC2's own
+    instance_type: str | None = None
+    zone_id: str | None = None
+    subnet_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOutcome:
+    """The answer of one attempt. ``adopted``: found by tag long after the call, whose own answer was lost."""
+
+    instances: tuple[LaunchedInstance, ...] = ()
+    errors: tuple[LaunchError, ...] = ()
+    launched_at: datetime | None = None
+    adopted: bool = False
+
+    def without(self, instance_ids: Collection[str]) -> "LaunchOutcome":
+        """Return the answer without instances that claims outside the attempt have already.
+
+        A launch that restored tables forgot is adopted by another attempt; EC2 names it again when its token returns.
+        """
+        return replace(self, instances=tuple(each for each in self.instances if each.id not in instance_ids))
+
+    def not_before(self, observed_at: datetime | None) -> "LaunchOutcome":
+        """Return the answer as one that came after an observation, whatever the clock of who heard it says.
+
+        By a slow clock a refusal would be older than the observation that it refutes, which would go on showing the
+        unit as free: planned and refused again and again, until that clock has caught up.
+        """
+        if observed_at is None or self.launched_at is None or observed_at < self.launched_at:
+            return self
+        return replace(self, launched_at=observed_at + _MOMENT)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchAttempt:
+    """One attempt to launch a batch: the intent before EC2 is called, then the outcome.
+
+    The first writer of the intent and the first writer of the outcome win; everybody else goes on from what is
+    stored. ``completed`` closes the attempt once every claim and every reaction has been dealt with.
+    """
+
+    batch_id: str
+    number: int
+    claim_ids: tuple[str, ...]  # sorted
+    request: LaunchRequest
+    client_token: str
+    recorded_at: datetime
+    outcome: LaunchOutcome | None = None
+    completed: bool = False
+
+    @property
+    def result(self) -> LaunchOutcome:
+        """The outcome of an attempt that has one."""
+        assert self.outcome is not None, "only resolved attempts are applied"
+        return self.outcome
+
+    @property
+    def settled_at(self) -> datetime:
+        """When the launch had certainly happened: leases and shortages count from here."""
+        return self.result.launched_at or self.recorded_at
+
+    def assignment(self) -> Mapping[str, LaunchedInstance]:
+        """Return the instance of each claim that got one: claims in order of id, instances in order of id."""
+        instances = () if self.outcome is None else sorted(self.outcome.instances, key=lambda instance: instance.id)
+        return dict(zip(self.claim_ids, instances, strict=False))
+
+    def surplus(self) -> tuple[str, ...]:
+        """Return instances beyond the number of claims."""
+        instances = () if self.outcome is None else sorted(self.outcome.instances, key=lambda instance: instance.id)
+        return tuple(instance.id for instance in instances[len(self.claim_ids) :])
+
+    def resolved(self, outcome: LaunchOutcome) -> "LaunchAttempt":
+        """Return the attempt with its outcome."""
+        return replace(self, outcome=outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchReaction:
+    """What an outcome means for everything but its own claims.
+
+    ``retry``: the claims without an instance are worth another attempt, because nothing was said about capacity;
+    ``pause`` before it, because EC2 is in trouble or overloaded. ``reason`` is for those that fail.
+    """
+
+    resting: tuple[OfferingKey, ...] = ()
+    resting_markets: Mapping[Market, str] = field(default_factory=dict)  # with EC2's codes
+    full_subnets: tuple[SubnetKey, ...] = ()
+    unsupported: tuple[OfferingKey, ...] = ()
+    exhausted_reservation_id: str | None = None
+    blocked_reason: str | None = None
+    spot_not_permitted: bool = False
+    retry: bool = False
+    pause: bool = False
+    reason: str = ""
+
+
+# Branches: a table of what each kind of error means, one line a reaction.
+def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int = 1) -> LaunchReaction:
+    """Decide the reactions to the outcome of the batch's ``attempt_number``-th attempt."""
+    if attempt_number <= TEMPLATE_DOUBTED_ATTEMPTS and _may_miss_its_templates(outcome):
+        return LaunchReaction(retry=True, pause=True, reason=_codes(outcome))
+    is_given_up = attempt_number >= UNKNOWN_ATTEMPTS_MAX
+    errors = [_as_shortage(error) for error in outcome.errors] if is_given_up else outcome.errors
+    kinds = {error.kind for error in errors}
+    is_short = len(outcome.instances) < request.count
+    is_silent = not kinds and not outcome.adopted
+    # The slot that the request refills is scrubbed after its last instance: EC2 will have it soon.
+    is_scrubbed = request.refills_slot and bool(kinds) and kinds <= _RESTS_RESERVATION
+    reaction = LaunchReaction(
+        full_subnets=_full_subnets(request, errors),
+        blocked_reason=_blocked_reason(outcome),
+        spot_not_permitted=LaunchErrorKind.SPOT_NOT_PERMITTED in kinds,
+        retry=is_short and (kinds <= _RETRIED or is_scrubbed),
+        pause=bool(kinds & _PAUSED) or is_silent or is_scrubbed,
+        reason=_codes(outcome) or "EC2 launched nothing and gave no reason",
+    )
+    if request.target is None:
+        return replace(
+            reaction,
+            resting=_resting(request, errors),
+            resting_markets=_markets(request, errors),
+            unsupported=_named(request, errors, LaunchErrorKind.UNSUPPORTED),
+        )
+    is_exhausted = bool(kinds & _RESTS_RESERVATION) and not is_scrubbed
+    return replace(reaction, exhausted_reservation_id=request.target.reservation_id if is_exhausted else None)
+
+
+def _may_miss_its_templates(outcome: LaunchOutcome) -> bool:
+    """Whether EC2 refused the call as a whole because we may not: it names no pool then."""
+    return not outcome.instances and any(
+        error.kind is LaunchErrorKind.PERMISSION and error.instance_type is None and error.zone_id is None
+        for error in outcome.errors
+    )
+
+
+def _codes(outcome: LaunchOutcome) -> str:
+    return ", ".join(sorted({error.code for error in outcome.errors}))
+
+
+def _blocked_reason(outcome: LaunchOutcome) -> str | None:
+    """Say what blocks the class. One bad pool of many (an AMI for one architecture) must not while others launch."""
+    blocking = sorted({f"{error.kind}: {error.code}" for error in outcome.errors if error.kind in _BLOCKING})
+    return None if outcome.instances or not blocking else "; ".join(blocking)
+
+
+def _resting(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[OfferingKey, ...]:
+    """Return the offerings to leave alone; a quota counts for all zones, so trying the others would only fail again."""
+    rests = [error for error in errors if error.kind in _RESTS_OFFERING]
+    rests += [replace(error, zone_id=None) for error in errors if error.kind is LaunchErrorKind.TYPE_QUOTA]
+    return _matching(request, rests)
+
+
+def _full_subnets(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[SubnetKey, ...]:
+    """Return the subnets that ran out of addresses; where EC2 names none, all that the refusal may be about."""
+    overrides = [override for config in request.configs for override in config.overrides]
+    found = {
+        override.subnet_id
+        for error in errors
+        if error.kind is LaunchErrorKind.SUBNET_FULL
+        for override in overrides
+        if error.subnet_id in (None, override.subnet_id) and error.zone_id in (None, override.zone_id)
+    }
+    return tuple(map(SubnetKey, sorted(found)))
+
+
+def _markets(request: LaunchRequest, errors: Sequence[LaunchError]) -> Mapping[Market, str]:
+    """Return the markets whose quota is used up, with EC2's code: other types and zones of them would fail as well."""
+    found = {}
+    for error in errors:
+        if error.kind is LaunchErrorKind.QUOTA:
+            for offering in _matching(request, [replace(error, zone_id=None)]):
+                found[Market(offering.capacity_type, quota_group(offering.instance_type))] = error.code
+    return found
+
+
+def _as_shortage(error: LaunchError) -> LaunchError:
+    is_unknown = error.kind is LaunchErrorKind.UNKNOWN
+    return replace(error, kind=LaunchErrorKind.INSUFFICIENT_CAPACITY) if is_unknown else error
+
+
+def _named(request: LaunchRequest, errors: Sequence[LaunchError], kind: LaunchErrorKind) -> tuple[OfferingKey, ...]:
+    return _matching(request, [error for error in errors if error.kind is kind])
+
+
+def _matching(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[OfferingKey, ...]:
+    return tuple(
+        offering
+        for offering in request.offerings
+        if any(
+            error.instance_type in (None, offering.instance_type) and error.zone_id in (None, offering.zone_id)
+            for error in errors
+        )
+    )
+
+
+def launched_offering(request: LaunchRequest, instance: LaunchedInstance) -> OfferingKey:
+    """Return the offering that the instance came from."""
+    target = request.target
+    capacity_type = CapacityType.RESERVED if target is not None else request.capacity_type
+    reservation_id = None if target is None else target.reservation_id
+    return OfferingKey(instance.instance_type, instance.zone, instance.zone_id, capacity_type, reservation_id)

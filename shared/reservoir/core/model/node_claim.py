@@ -1,0 +1,219 @@
+"""NodeClaim: one wanted machine, from the plan to its end.
+
+The state machine is one table (``ALLOWED_TRANSITIONS``); late, repeated and reordered events cannot move a claim
+backwards, because every move is checked against it and committed under the claim's revision.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.model.unknown_fields import KEEPS_UNKNOWN
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.taint import Taint
+
+
+class ClaimState(StrEnum):
+    """Where a claim is in its life."""
+
+    PLANNED = "planned"  # committed with its lease; EC2 knows nothing yet
+    LAUNCHING = "launching"  # the intent to call CreateFleet is recorded; the call may or may not have happened
+    LAUNCHED = "launched"  # EC2 answered with an instance
+    RUNNING = "running"  # the instance reported running
+    DRAINING = "draining"  # its workloads were told, with a deadline
+    TERMINATING = "terminating"  # TerminateInstances was asked for
+    TERMINATED = "terminated"  # the instance is gone
+    FAILED = "failed"  # no instance ever came of it
+
+
+ALLOWED_TRANSITIONS: Final[Mapping[ClaimState, frozenset[ClaimState]]] = {
+    ClaimState.PLANNED: frozenset({ClaimState.LAUNCHING, ClaimState.FAILED}),
+    ClaimState.LAUNCHING: frozenset({ClaimState.LAUNCHED, ClaimState.FAILED}),
+    ClaimState.LAUNCHED: frozenset(
+        {ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED}
+    ),
+    ClaimState.RUNNING: frozenset({ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED}),
+    ClaimState.DRAINING: frozenset({ClaimState.TERMINATING, ClaimState.TERMINATED}),
+    ClaimState.TERMINATING: frozenset({ClaimState.TERMINATED}),
+    ClaimState.TERMINATED: frozenset(),
+    ClaimState.FAILED: frozenset(),
+}
+
+LIVE_STATES: Final = frozenset(ClaimState) - {ClaimState.TERMINATED, ClaimState.FAILED}
+# No instance yet, as far as we know.
+AWAITING_LAUNCH: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
+
+
+class LeaseState(StrEnum):
+    """The life of a lease on one reservation unit (docs/architecture.md#the-ledger)."""
+
+    HELD = "held"  # promised; the launch has not settled
+    SETTLED = "settled"  # the instance exists in EC2 since ``settled_at``; no observation has replaced the lease yet
+    ABSORBED = "absorbed"  # an observation that began after settling contains it
+    RETURNED = "returned"  # the launch is known to have failed: the unit was given back
+
+
+OPEN_LEASE_STATES: Final = frozenset({LeaseState.HELD, LeaseState.SETTLED})
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One unit of a reservation promised to one claim."""
+
+    reservation_id: str
+    state: LeaseState = LeaseState.HELD
+    settled_at: datetime | None = None
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+
+
+@dataclass(frozen=True, slots=True)
+class GangSeat:
+    """A node's place among the nodes of a workload.
+
+    ``first_rank`` is the rank of the first of its replicas among all ``world_size``; ``addresses`` are those of all
+    nodes, by node rank.
+    """
+
+    workload_key: str
+    node_rank: int
+    first_rank: int
+    world_size: int
+    addresses: tuple[str, ...]
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+
+
+class DrainReason(StrEnum):
+    """Why a node must go; the reason in ``Node Draining``."""
+
+    CAPACITY_BLOCK_ENDING = "CapacityBlockEnding"
+    INTERRUPTION = "Interruption"
+    SCHEDULED_CHANGE = "ScheduledChange"
+    REBALANCE = "Rebalance"
+    WITHDRAWN = "Withdrawn"
+    EMPTY = "Empty"
+    CONSOLIDATION = "Consolidation"
+    DRIFT = "Drift"
+    NODE_POOL_DELETED = "NodePoolDeleted"
+    EXPIRED = "Expired"
+    UNHEALTHY = "Unhealthy"
+    RECLAIMED = "Reclaimed"  # its unit was lent, and whoever owns it wants it
+    REQUESTED = "Requested"  # an operator asked for it
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """A started drain. ``id`` is the same in every repeat of the notification.
+
+    The replicas on the node went back to demand when the drain started, so that they are replaced before it is over;
+    ``awaiting`` are those that still run there and have not been released.
+    """
+
+    id: str
+    reason: DrainReason
+    notified_at: datetime
+    deadline: datetime
+    awaiting: tuple[PlacedReplicas, ...] = ()
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionMark:
+    """A claim chosen for disruption. It takes no new replicas; it drains once its replacements run.
+
+    With ``terminate_first`` it goes before its replacement is launched, because only its own slot can host that one.
+    """
+
+    command_id: str
+    reason: DrainReason
+    started_at: datetime
+    replacement_count: int = 0
+    terminate_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What somebody did to an object by hand: ``verb`` as it was typed, ``by`` the ARN that AWS knows them by."""
+
+    verb: str
+    by: str
+    reason: str
+    at: datetime
+
+
+OPERATIONS_KEPT: Final = 5  # of an object, the latest
+
+
+def with_operation(operations: tuple[Operation, ...], done: Operation) -> tuple[Operation, ...]:
+    """Return an object's operations with one more, the oldest left out."""
+    return (*operations, done)[-OPERATIONS_KEPT:]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClaim:
+    """The stored claim. ``placements`` count the replicas that are on it and not yet returned to demand."""
+
+    id: str
+    state: ClaimState
+    revision: int
+    node_pool_name: str
+    node_class_name: str
+    batch_id: str  # claims of one CreateFleet call
+    attempt: int
+    offering: OfferingKey
+    price_atto_usd_per_hour: int
+    placements: tuple[PlacedReplicas, ...]
+    allocatable: Resources
+    created_at: datetime
+    alternatives: tuple[OfferingKey, ...] = ()
+    min_values: Mapping[str, int] = field(default_factory=dict)  # how many values of a label a launch must leave to EC2
+    relaxed: tuple[str, ...] = ()  # what the plan gave up for it: preferences, or part of the pool's minValues
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    lease: Lease | None = None
+    gang_key: str | None = None
+    plan_id: str | None = None
+    instance_id: str | None = None
+    launched_at: datetime | None = None
+    running_at: datetime | None = None
+    drain: Drain | None = None
+    drain_at: datetime | None = None  # when the Capacity Block under it starts to drain ...
+    drain_deadline: datetime | None = None  # ... and until when that drain will last
+    terminated_at: datetime | None = None  # when we saw that it was gone
+    ended_at: datetime | None = None  # when EC2 stopped charging for it, by its own word where it gives one
+    node_pool_hash: str = ""
+    node_class_hash: str = ""
+    image_id: str | None = None
+    subnet_id: str | None = None
+    security_group_ids: tuple[str, ...] = ()
+    placements_changed_at: datetime | None = None  # consolidateAfter counts from here
+    disruption: DisruptionMark | None = None
+    nominated_until: datetime | None = None  # replicas are on their way here: not to be disrupted before
+    replaces: tuple[str, ...] = ()  # ids of the claims that this one makes superfluous
+    expected: tuple[PlacedReplicas, ...] = ()  # replicas that move here when the claims in ``replaces`` drain
+    unhealthy_since: datetime | None = None  # an episode of failed checks that is only reported
+    # Leased over a unit that the claim in ``replaces`` still uses: launched only once that unit is free.
+    waits_for_slot: bool = False
+    # Not a machine at all: a unit on its way from the leased reservation to this one. Ended from birth, it only leases.
+    moves_to: str | None = None
+    finished: tuple[PlacedReplicas, ...] = ()  # replicas that have done here what they were for
+    address: str | None = None  # where its node can be reached by others of its workloads; the node says so
+    seats: tuple[GangSeat, ...] = ()  # in workloads whose nodes know each other
+    correlation_ids: Mapping[str, str] = field(default_factory=dict)  # by key, of the workloads that are named above
+    ready: tuple[PlacedReplicas, ...] = ()  # replicas that have run here, those that have finished included
+    failure: str | None = None
+    cordoned: bool = False  # takes no new replicas until somebody uncordons it
+    operations: tuple[Operation, ...] = ()  # what was done to it by hand, the last of all last
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+
+    def may_become(self, state: ClaimState) -> bool:
+        """Whether the transition table allows the move."""
+        return state in ALLOWED_TRANSITIONS[self.state]
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the claim still holds or may come to hold an instance."""
+        return self.state in LIVE_STATES

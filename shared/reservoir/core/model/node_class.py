@@ -1,0 +1,120 @@
+"""NodeClass: the AWS side of a pool (karpenter.k8s.aws/v1 EC2NodeClass), with what was found for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from reservoir.core.model.capacity_reservation import ObservedReservation
+
+
+class FleetTargetingMode(StrEnum):
+    """How CreateFleet is told which reservation to use."""
+
+    LAUNCH_TEMPLATE = "template-per-reservation"
+    RESERVED_CAPACITY = "reserved-capacity"
+
+
+class OpenReservationPreference(StrEnum):
+    """Whether plain on-demand and spot launches may fall into open reservations that were not selected."""
+
+    NONE = "none"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReservationSelectorTerm:
+    """One term; the fields of a term are ANDed, terms are ORed (R-87). ``tags`` value "*" means the key exists."""
+
+    id: str | None = None
+    owner_id: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    instance_match_criteria: str | None = None
+    reservation_group_arn: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorTerm:
+    """One subnet, security-group or AMI selector term; ``alias``, ``owner`` and ``ssm_parameter`` are for AMIs only."""
+
+    id: str | None = None
+    name: str | None = None
+    owner: str | None = None
+    alias: str | None = None
+    ssm_parameter: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """A subnet that the class may launch into."""
+
+    id: str
+    zone: str
+    zone_id: str
+    available_ip_count: int  # as EC2 last said; an instance takes one
+
+
+@dataclass(frozen=True, slots=True)
+class MachineImage:
+    """An AMI that the class may launch, for one architecture (amd64 | arm64)."""
+
+    id: str
+    architecture: str
+    name: str = ""
+    created_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClassStatus:
+    """What discovery found for the class. Reservations are ids into the snapshot's reservations, sorted."""
+
+    reservation_ids: tuple[str, ...] = ()
+    subnets: tuple[Subnet, ...] = ()
+    security_group_ids: tuple[str, ...] = ()
+    machine_images: tuple[MachineImage, ...] = ()
+    instance_profile: str | None = None
+    # By zone id, where all subnets are without a free address. Made for a plan, never stored.
+    zones_full_until: Mapping[str, datetime] = field(default_factory=dict)
+    # No launches until it changes or a rest is over: an error of configuration or permission, or subnets are missing.
+    launch_blocked_reason: str | None = None
+    launch_blocked_at: datetime | None = None
+    launch_blocked_generation: int | None = None  # of the class that could not be launched
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """A class: what to select and how to launch. ``spec`` keeps the launch-only fields in EC2's own shape."""
+
+    name: str
+    capacity_reservation_selector_terms: tuple[CapacityReservationSelectorTerm, ...] = ()
+    subnet_selector_terms: tuple[SelectorTerm, ...] = ()
+    security_group_selector_terms: tuple[SelectorTerm, ...] = ()
+    ami_selector_terms: tuple[SelectorTerm, ...] = ()
+    role: str | None = None
+    instance_profile: str | None = None
+    user_data: str | None = None
+    block_device_mappings: tuple[Mapping[str, object], ...] = ()
+    metadata_options: Mapping[str, object] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    placement_group: str | None = None
+    detailed_monitoring: bool = False
+    associate_public_ip_address: bool | None = None
+    open_reservation_preference: OpenReservationPreference = OpenReservationPreference.NONE
+    fleet_targeting_mode: FleetTargetingMode = FleetTargetingMode.LAUNCH_TEMPLATE
+    platform: str = "Linux/UNIX"
+    tenancy: str = "default"
+    static_hash: str = ""
+    status: NodeClassStatus = NodeClassStatus()
+
+    def has_subnet_in(self, zone: str) -> bool:
+        """Whether it may launch in the zone; where no subnet was looked up, nothing speaks against it."""
+        return not self.status.subnets or any(subnet.zone == zone for subnet in self.status.subnets)
+
+    def may_use(self, reservation: ObservedReservation) -> bool:
+        """Whether its instances can count against the reservation: its own platform and tenancy, a zone with a subnet.
+
+        EC2 counts only instances that match in both.
+        """
+        is_alike = (reservation.platform, reservation.tenancy) == (self.platform, self.tenancy)
+        return is_alike and self.has_subnet_in(reservation.zone)

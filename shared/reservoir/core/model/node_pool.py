@@ -1,0 +1,75 @@
+"""NodePool: which nodes may exist and how they may be disrupted (karpenter.sh/v1, in domain terms)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.taint import Taint
+
+
+class ConsolidationPolicy(StrEnum):
+    """When a node may be consolidated."""
+
+    WHEN_EMPTY = "WhenEmpty"
+    WHEN_EMPTY_OR_UNDERUTILIZED = "WhenEmptyOrUnderutilized"
+    BALANCED = "Balanced"
+
+
+class DisruptionReason(StrEnum):
+    """Why a budgeted disruption happens (R-190)."""
+
+    UNDERUTILIZED = "Underutilized"
+    EMPTY = "Empty"
+    DRIFTED = "Drifted"
+    RECLAIMED = "Reclaimed"  # units on loan go back to the team that owns them
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many nodes of a pool may be disrupted at once; ``nodes`` is a count ("5") or a percentage ("10%")."""
+
+    nodes: str
+    reasons: frozenset[DisruptionReason] = frozenset()  # empty: every reason
+    schedule: str | None = None  # cron, evaluated in ``time_zone``; None: always active
+    duration_s: int | None = None
+    time_zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """The pool's disruption settings; ``consolidate_after_s`` None means never."""
+
+    consolidation_policy: ConsolidationPolicy = ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
+    consolidate_after_s: int | None = 0
+    budgets: tuple[Budget, ...] = (Budget(nodes="10%"),)
+    # Keep empty reserved nodes: None returns them to their reservation, 0 keeps them while it lasts, else seconds kept.
+    keep_reserved_s: int | None = None
+    move_reserved_units: bool = False  # free units of equal reservations may move to those that its nodes can use
+
+
+@dataclass(frozen=True, slots=True)
+class NodePool:
+    """A pool. ``requirements`` already contain the template's labels and its own name."""
+
+    name: str
+    node_class_name: str
+    requirements: Requirements
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    weight: int = 0
+    limits: Resources | None = None  # may contain "nodes"; None: unlimited
+    disruption: Disruption = Disruption()
+    expire_after_s: int | None = 720 * 3600
+    termination_grace_period_s: int | None = None
+    replicas: int | None = None  # static pool when set
+    paused: str | None = None  # launches nothing: who wants that, since when and why
+    static_hash: str = ""  # of the fields whose change drifts nodes
+
+
+def min_values(pool: NodePool) -> dict[str, int]:
+    """Return the pool's minValues by label (R-17)."""
+    return {key: requirement.min_values for key, requirement in pool.requirements.items() if requirement.min_values}

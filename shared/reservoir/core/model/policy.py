@@ -1,0 +1,78 @@
+"""What an operator decides about a solve: budgets, preferences, floors and shares. All of it is an argument."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+
+
+class MinValuesPolicy(StrEnum):
+    """What happens when a pool's minValues cannot be met (R-53)."""
+
+    STRICT = "Strict"
+    BEST_EFFORT = "BestEffort"
+
+
+class PreferencePolicy(StrEnum):
+    """Whether preferences count as requirements until they must be given up (R-47)."""
+
+    RESPECT = "Respect"
+    IGNORE = "Ignore"
+
+
+class NoDurationPolicy(StrEnum):
+    """Whether work without a duration hint may run in a Capacity Block, whose end it may not survive."""
+
+    PLACE = "Place"
+    AVOID = "Avoid"
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingPolicy:
+    """How to decide.
+
+    ``node_overhead_micro_usd_per_hour`` is what a node costs beside its price (root volume, agents, API calls); it is
+    part of what is minimised and of the plan's cost, else the optimum buys many small nodes.
+    ``spot_pool_share_percent`` bounds how much of the plan's spot nodes one spot pool (type and zone) may hold, once a
+    plan has at least ``spot_share_from_nodes`` spot nodes (below that a share has no meaning).
+    ``spot_to_spot_consolidation``: whether spot nodes may be replaced by cheaper spot nodes (R-181).
+    ``reserved_floor_percent``: replicas that would use less than this part of a reserved slot, and can be bought
+    elsewhere, leave the slot alone; 0 keeps rule 3 without exception.
+    ``expired`` is asked between steps (a deadline), ``used_percent`` how much of the time until then is used up.
+    ``with_certificate``: improve the first plan, and bound its cost.
+    """
+
+    node_overhead_micro_usd_per_hour: int = 2_000
+    spot_pool_share_percent: int = 100
+    spot_share_from_nodes: int = 10
+    min_values_policy: MinValuesPolicy = MinValuesPolicy.STRICT
+    preference_policy: PreferencePolicy = PreferencePolicy.RESPECT
+    no_duration_policy: NoDurationPolicy = NoDurationPolicy.PLACE
+    spot_to_spot_consolidation: bool = False
+    reserved_floor_percent: int = 0
+    alternatives_max: int = 60
+    expired: Callable[[], bool] = _never
+    with_certificate: bool = False
+    used_percent: Callable[[], int] | None = None
+
+    @property
+    def overhead_atto_usd(self) -> int:
+        """What a node costs beside its price, in atto-USD an hour."""
+        return self.node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+
+    def prolonged(self) -> "SchedulingPolicy":
+        """Return the policy with twice the time; without a measure of it, with all the time there is."""
+        used_percent = self.used_percent
+        if used_percent is None:
+            return replace(self, expired=_never)
+        return replace(self, expired=lambda: used_percent() >= 200, used_percent=lambda: used_percent() // 2)
+
+    def until(self, percent: int) -> "SchedulingPolicy":
+        """Return the policy of a part of the work that must leave time for another; without a deadline the same."""
+        used_percent = self.used_percent
+        return self if used_percent is None else replace(self, expired=lambda: used_percent() >= percent)

@@ -1,0 +1,98 @@
+"""Team: who may ask for what. A namespace belongs to one team at most; what belongs to none is as open as before."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_class import CapacityReservationSelectorTerm
+
+DEFAULT_COHORT: Final = "default"
+
+
+class ReclaimWithinCohort(StrEnum):
+    """From whom a team takes back units that it owns, now wants, and others have borrowed."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"  # from work of a lower priority than the work that waits
+    ANY = "Any"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Units of the reservations that some term selects; the limits are None where nothing bounds."""
+
+    reservation_terms: tuple[CapacityReservationSelectorTerm, ...]
+    nominal_units: int
+    borrowing_limit_units: int | None = None
+    lending_limit_units: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuota:
+    """An amount of a resource, in its own unit, that may be requested on nodes of these capacity types.
+
+    The limits are None where nothing but the cohort bounds.
+    """
+
+    capacity_types: tuple[CapacityType, ...]  # sorted
+    resource: str
+    nominal: int
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TeamLimits:
+    """What one message of a team may ask for; None: anything that the manifest allows."""
+
+    priority: int | None = None
+    replicas: int | None = None
+    generation_jump: int | None = None  # how far above the stored generation that of a message may be
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What everything that a deployment buys may cost; None: no bound."""
+
+    micro_usd_per_hour: int | None = None
+    micro_usd_per_month: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A team. ``principal_ids`` are IAM's unique ids of its principals, as they were when the team was applied.
+
+    Without ``principals`` whoever may send to the demand queue may act for its namespaces.
+    """
+
+    name: str
+    namespaces: tuple[str, ...] = ()
+    principals: tuple[str, ...] = ()
+    node_pools: tuple[str, ...] = ()  # on whose nodes its work may be placed; none: on all
+    limits: TeamLimits = TeamLimits()
+    quotas: tuple[Quota, ...] = ()
+    resource_quotas: tuple[ResourceQuota, ...] = ()
+    cohort: str = DEFAULT_COHORT
+    weight: int = 1
+    reclaim_within_cohort: ReclaimWithinCohort = ReclaimWithinCohort.NEVER
+    budget_micro_usd_per_hour: int | None = None  # for what is bought; reserved units cost it nothing
+    budget_micro_usd_per_month: int | None = None  # what is left of it bounds what a snapshot says of an hour
+    principal_ids: frozenset[str] = field(default_factory=frozenset)
+
+    def may_act(self, sender_id: str | None) -> bool:
+        """Whether a sender may act for the team's namespaces.
+
+        ``sender_id`` is SQS's: a user's id, or a role's id, a colon and the name of the session; None: not told.
+        """
+        return not self.principals or (sender_id or "").partition(":")[0] in self.principal_ids
+
+
+def by_namespace(teams: Iterable[Team]) -> Mapping[str, Team]:
+    """Return the team of each namespace; of several that name one, the first by name has it."""
+    found: dict[str, Team] = {}
+    for team in sorted(teams, key=lambda team: team.name):
+        for namespace in team.namespaces:
+            found.setdefault(namespace, team)
+    return found

@@ -1,0 +1,210 @@
+"""Workload: demand for replicas, in Kubernetes' own terms (what a Pod is to Karpenter, times its replicas)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.unknown_fields import KEEPS_UNKNOWN
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.taint import Toleration
+
+NO_REQUIREMENTS: Final = Requirements.of()
+ALL_CAPACITY_TYPES: Final = frozenset(CapacityType)
+
+
+class WhenUnsatisfiable(StrEnum):
+    """What a spread constraint that cannot be met does."""
+
+    DO_NOT_SCHEDULE = "DoNotSchedule"
+    SCHEDULE_ANYWAY = "ScheduleAnyway"
+
+
+class LabelSelectorOperator(StrEnum):
+    """Operators of a label selector's expressions."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelectorExpression:
+    """One expression of a label selector."""
+
+    key: str
+    operator: LabelSelectorOperator
+    values: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """Selects workloads by their labels; every part must hold. No parts: selects everything."""
+
+    match_labels: tuple[tuple[str, str], ...] = ()  # sorted by key
+    match_expressions: tuple[LabelSelectorExpression, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether all parts hold for ``labels``."""
+        if any(labels.get(key) != value for key, value in self.match_labels):
+            return False
+        return all(_expression_holds(expression, labels) for expression in self.match_expressions)
+
+
+def _expression_holds(expression: LabelSelectorExpression, labels: Mapping[str, str]) -> bool:
+    present = expression.key in labels
+    if expression.operator is LabelSelectorOperator.EXISTS:
+        return present
+    if expression.operator is LabelSelectorOperator.DOES_NOT_EXIST:
+        return not present
+    contained = present and labels[expression.key] in expression.values
+    return contained if expression.operator is LabelSelectorOperator.IN else not contained
+
+
+@dataclass(frozen=True, slots=True)
+class TopologySpreadConstraint:
+    """Spread replicas that ``selector`` matches evenly over the domains of ``topology_key``."""
+
+    topology_key: str
+    max_skew: int
+    selector: LabelSelector
+    when_unsatisfiable: WhenUnsatisfiable = WhenUnsatisfiable.DO_NOT_SCHEDULE
+    min_domains: int | None = None
+    node_affinity_policy_honor: bool = True
+    node_taints_policy_honor: bool = False
+    match_label_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """One pod (anti-)affinity term. ``weight`` None: required; otherwise 1..100, preferred."""
+
+    topology_key: str
+    selector: LabelSelector
+    weight: int | None = None
+    namespaces: frozenset[str] = frozenset()  # empty: the workload's own
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredNodeTerm:
+    """A node-affinity preference."""
+
+    weight: int
+    requirements: Requirements
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackStep:
+    """One rung of the ladder: this type too, once all earlier rungs' times have passed; ``for_s`` None: for ever."""
+
+    capacity_type: CapacityType
+    for_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """All replicas or none, optionally in one domain of a topology key (zone or placement group)."""
+
+    single_topology_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The wanted state of one workload. ``requests`` are for one replica."""
+
+    namespace: str
+    name: str
+    generation: int
+    replicas: int
+    requests: Resources
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    node_selector: Requirements = NO_REQUIREMENTS
+    required_node_terms: tuple[Requirements, ...] = ()  # ORed, in order
+    preferred_node_terms: tuple[PreferredNodeTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread: tuple[TopologySpreadConstraint, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    gang: Gang | None = None
+    duration_s: int | None = None
+    checkpoint_period_s: int | None = None
+    fallback: tuple[FallbackStep, ...] = ()
+    max_price_micro_usd_per_hour: int | None = None
+    do_not_disrupt: bool = False
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+    # The identity, ``namespace/name``; kept, because a pass asks for it several times for each replica.
+    key: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Name the workload."""
+        object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
+
+    @property
+    def single_topology_key(self) -> str | None:
+        """The topology key of which all replicas must be in one domain, if it is such a gang."""
+        return None if self.gang is None else self.gang.single_topology_key
+
+    @property
+    def node_requirements(self) -> tuple[object, ...]:
+        """What it requires of a node, its size apart; who has the same may run on the same nodes."""
+        terms = (self.node_selector, self.required_node_terms, self.tolerations)
+        return (*terms, self.duration_s, self.checkpoint_period_s)
+
+    @property
+    def has_topology_terms(self) -> bool:
+        """Whether it has rules about where other replicas are."""
+        return bool(self.topology_spread or self.affinity or self.anti_affinity)
+
+    def reached_capacity_types(self, pending_since: datetime, now: datetime) -> frozenset[CapacityType]:
+        """Return the capacity types that the fallback ladder allows at ``now``; all of them without a ladder."""
+        if not self.fallback:
+            return ALL_CAPACITY_TYPES
+        return frozenset(rung for opens_at, rung in self._rungs(pending_since) if opens_at <= now)
+
+    def next_step_at(self, pending_since: datetime, now: datetime) -> datetime | None:
+        """Return when the ladder's next rung opens, or None when no later one will."""
+        return next((opens_at for opens_at, _ in self._rungs(pending_since) if opens_at > now), None)
+
+    def _rungs(self, pending_since: datetime) -> Iterator[tuple[datetime, CapacityType]]:
+        """Yield when each rung of the ladder opens, and what it allows; nothing after one that lasts for ever."""
+        opens_at = pending_since
+        for step in self.fallback:
+            yield opens_at, step.capacity_type
+            if step.for_s is None:
+                return
+            opens_at += timedelta(seconds=step.for_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Capacity types on which a quota of its team leaves no room for replicas, and what to say about it."""
+
+    capacity_types: frozenset[CapacityType]
+    note: str
+    back_at: datetime | None = None  # when what others borrow should come back
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Replicas of a workload that run nowhere yet. ``pending_since`` starts the fallback ladder's clock.
+
+    ``budget_atto_usd_per_hour`` is what its team's budget leaves for what one solve buys for it; None: no bound.
+    A solve may be given several demands of one workload, which differ in what is ``withheld`` of their replicas.
+    """
+
+    workload: Workload
+    pending_count: int
+    pending_since: datetime
+    budget_atto_usd_per_hour: int | None = None
+    withheld: tuple[Withheld, ...] = ()
+
+    @property
+    def is_price_capped(self) -> bool:
+        """Whether what may be paid for its nodes is bounded, by the workload or by its team's budget."""
+        return self.workload.max_price_micro_usd_per_hour is not None or self.budget_atto_usd_per_hour is not None

@@ -1,0 +1,144 @@
+"""The drain protocol's decisions: when it starts, until when it lasts, who is still awaited.
+
+::
+
+    begin ---- notified (Node Draining) ---- released by all, or deadline ---- terminate ---- Node Terminated
+      └ the replicas are demand again from here on, so that they are replaced before the node is gone
+
+A node drains once in its life. A later, more urgent reason (an interruption during a consolidation) moves the deadline
+of the drain that is under way forward; nothing ever moves it back.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from reservoir.core.model.capacity_reservation import DRAIN_MARGIN, CapacityReservation
+from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from reservoir.core.model.snapshot import PlacedReplicas, count_of
+
+# Between the deadline and EC2's own reclaim: one minute's sweep that finds the deadline passed, and the call itself.
+RECLAIM_MARGIN: Final = timedelta(minutes=2)
+INTERRUPTION_NOTICE: Final = timedelta(minutes=2)  # EC2's promise for spot and interruptible reservations
+# How long a voluntary drain waits for releases, unless the pool's terminationGracePeriod says less. Kubernetes would
+# wait for ever; a slot that nobody releases must come free some day.
+VOLUNTARY_GRACE: Final = timedelta(minutes=15)
+# A workload that was withdrawn asked for the end itself.
+WITHDRAWN_GRACE: Final = timedelta(minutes=2)
+
+# Maintenance that begins within this shortens the usual grace; before later maintenance the node has long gone.
+_MAINTENANCE_IS_NEAR: Final = timedelta(hours=1)
+
+_DRAINABLE: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING, ClaimState.DRAINING})
+
+
+class RebalancePolicy(StrEnum):
+    """What a rebalance recommendation does. Karpenter ignores it; draining early costs a node for a risk."""
+
+    IGNORE = "ignore"
+    LAUNCH_BEFORE_DRAIN = "launch-before-drain"
+
+
+class InstanceStatusPolicy(StrEnum):
+    """What failed status checks and planned maintenance do, whether an event or a sweep tells of them."""
+
+    REPLACE = "replace"
+    REPORT = "report"  # count each episode once, touch nothing
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDrain:
+    """When a claim inside a Capacity Block starts to drain, and its deadline."""
+
+    starts_at: datetime
+    deadline: datetime
+
+
+def block_drain(reservation: CapacityReservation, checkpoint_periods_s: Iterable[int]) -> BlockDrain | None:
+    """Return the drain of a claim in ``reservation``; None for kinds whose end leaves instances running.
+
+    A workload that needs longer to write a checkpoint than the usual notice lasts is told that much earlier.
+    """
+    reclaim_at = reservation.reclaim_at()
+    if reclaim_at is None:
+        return None
+    longest = timedelta(seconds=max(checkpoint_periods_s, default=0))
+    starts_at = reservation.drain_at(max(timedelta(), longest - (DRAIN_MARGIN - RECLAIM_MARGIN)))
+    assert starts_at is not None, "what is reclaimed is drained before"
+    return BlockDrain(starts_at, reclaim_at - RECLAIM_MARGIN)
+
+
+def voluntary_deadline(reason: DrainReason, now: datetime, checkpoint_periods_s: Iterable[int]) -> datetime:
+    """Return the deadline of a drain that nothing outside forces."""
+    grace = WITHDRAWN_GRACE if reason is DrainReason.WITHDRAWN else VOLUNTARY_GRACE
+    return now + max(grace, timedelta(seconds=max(checkpoint_periods_s, default=0)))
+
+
+def maintenance_deadline(begins_at: datetime | None, now: datetime) -> datetime | None:
+    """Return the deadline of a drain for planned maintenance; None for the usual grace."""
+    is_near = begins_at is not None and begins_at - now < _MAINTENANCE_IS_NEAR
+    return begins_at if is_near else None
+
+
+def begin(
+    claim: NodeClaim, reason: DrainReason, deadline: datetime, now: datetime, grace_period_s: int | None = None
+) -> NodeClaim | None:
+    """Return the claim as it drains, or None when nothing changes (it drains already, or is past draining).
+
+    ``grace_period_s`` is the pool's terminationGracePeriod, which bounds every drain. The returned claim still carries
+    its placements; ``awaiting`` repeats them.
+    """
+    if claim.state not in _DRAINABLE:
+        return None
+    if grace_period_s is not None:
+        deadline = min(deadline, now + timedelta(seconds=grace_period_s))
+    deadline = max(deadline, now)
+    if claim.drain is None:
+        drain = Drain(drain_id(claim.id), reason, now, deadline, claim.placements)
+        return replace(claim, state=ClaimState.DRAINING, drain=drain)
+    if deadline >= claim.drain.deadline:
+        return None
+    return replace(claim, drain=replace(claim.drain, reason=reason, notified_at=now, deadline=deadline))
+
+
+def begin_voluntary(
+    claim: NodeClaim, reason: DrainReason, deadline: datetime, now: datetime, grace_period_s: int | None = None
+) -> NodeClaim | None:
+    """As :func:`begin`, for a reason that nothing outside forces: it does not hurry a drain that is under way."""
+    return begin(claim, reason, deadline, now, grace_period_s) if claim.drain is None else None
+
+
+def drain_id(claim_id: str) -> str:
+    """Return the id of the claim's drain; a claim drains once, so repeats of the notification carry the same."""
+    return f"drain-{claim_id}"
+
+
+def released(claim: NodeClaim, workload_key: str, count: int | None) -> NodeClaim | None:
+    """Return the claim after ``count`` replicas (None: all) of a workload were released, or None if none is awaited."""
+    if claim.drain is None or claim.state is not ClaimState.DRAINING:
+        return None
+    rest: list[PlacedReplicas] = []
+    changed = False
+    for placed in claim.drain.awaiting:
+        if placed.workload_key != workload_key:
+            rest.append(placed)
+            continue
+        changed = True
+        left = 0 if count is None else placed.count - count
+        if left > 0:
+            rest.append(PlacedReplicas(workload_key, left))
+    return replace(claim, drain=replace(claim.drain, awaiting=tuple(rest))) if changed else None
+
+
+def awaited_count(claim: NodeClaim, workload_key: str) -> int:
+    """Return how many replicas of the workload the drain still awaits."""
+    return 0 if claim.drain is None else count_of(workload_key, claim.drain.awaiting)
+
+
+def is_over(claim: NodeClaim, now: datetime) -> bool:
+    """Whether the node may be terminated: everything was released, or the deadline has passed."""
+    if claim.state is not ClaimState.DRAINING or claim.drain is None:
+        return False
+    return not claim.drain.awaiting or claim.drain.deadline <= now

@@ -1,0 +1,54 @@
+"""Nodes of one workload that know each other: each has a seat, by which it finds its own and all others' places.
+
+Seats are dealt when every replica has a node that has said where it can be reached, and dealt anew when nodes were
+replaced. Who stays keeps its rank.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from reservoir.core.model.node_claim import GangSeat, NodeClaim
+from reservoir.core.model.snapshot import count_of
+from reservoir.core.node_life import drain
+
+
+# Branches: comprehensions of a line each; only two questions decide.
+def seats(workload_key: str, unfinished: int, claims: Sequence[NodeClaim]) -> Mapping[str, GangSeat]:
+    """Return the seats of the nodes with ``unfinished`` replicas of a workload, by claim id; none until all are there.
+
+    Not all are there while one that must go still runs some: what it does may need the others.
+    """
+    if any(claim.is_live and drain.awaited_count(claim, workload_key) for claim in claims):
+        return {}
+    counts = {claim.id: count_of(workload_key, claim.placements) for claim in claims if claim.is_live}
+    members = [claim for claim in claims if counts.get(claim.id)]
+    addresses = {claim.id: claim.address for claim in members if claim.address is not None}
+    if sum(counts.values()) != unfinished or len(addresses) < len(members):
+        return {}
+    order = _in_order(workload_key, members)
+    found: dict[str, GangSeat] = {}
+    first_rank = 0
+    for node_rank, claim_id in enumerate(order):
+        found[claim_id] = GangSeat(
+            workload_key, node_rank, first_rank, unfinished, tuple(addresses[member] for member in order)
+        )
+        first_rank += counts[claim_id]
+    return found
+
+
+def with_seat(seat: GangSeat, claim: NodeClaim) -> NodeClaim | None:
+    """Return the claim with its seat; None when it has it."""
+    others = [it for it in claim.seats if it.workload_key != seat.workload_key]
+    taken = tuple(sorted((*others, seat), key=lambda it: it.workload_key))
+    return None if taken == claim.seats else replace(claim, seats=taken)
+
+
+def _in_order(workload_key: str, members: Sequence[NodeClaim]) -> list[str]:
+    """Return claim ids by rank: ranks that are known stay, and the new ones fill the gaps."""
+    by_rank: dict[int, str] = {}
+    for claim in sorted(members, key=lambda claim: claim.id):
+        for seat in claim.seats:
+            if seat.workload_key == workload_key and seat.node_rank < len(members):
+                by_rank.setdefault(seat.node_rank, claim.id)
+    newcomers = iter(sorted({claim.id for claim in members} - set(by_rank.values())))
+    return [by_rank[rank] if rank in by_rank else next(newcomers) for rank in range(len(members))]

@@ -1,0 +1,121 @@
+"""What is paid an hour for what is bought, and demand held to what budgets of teams and the deployment's ceiling leave.
+
+A node is charged to its workloads in proportion to replicas. Reserved units are paid for already and cost nothing here.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
+from reservoir.core.model.team import Team, by_namespace
+from reservoir.core.model.workload import Demand
+from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+
+
+def hourly_bound(per_hour: int | None, per_month: int | None, spent_atto_usd: int) -> int | None:
+    """Return what may be paid an hour, in micro-USD: no more than what is left of the month could pay for one."""
+    if per_month is None:
+        return per_hour
+    left = max(0, per_month * ATTO_USD_PER_MICRO_USD - spent_atto_usd) // ATTO_USD_PER_MICRO_USD
+    return left if per_hour is None else min(per_hour, left)
+
+
+def has_budgets(snapshot: Snapshot) -> bool:
+    """Whether anything bounds what is bought."""
+    if snapshot.ceiling_micro_usd_per_hour is not None:
+        return True
+    return any(team.budget_micro_usd_per_hour is not None for team in snapshot.teams)
+
+
+def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
+    """Return the snapshot with demand held to the budgets that ``plan`` exceeds; None: none is exceeded.
+
+    Work that is held opens nodes of its own, which cost it more than its part of shared ones. So each may at first buy
+    for all that is left, as if it were alone: the plan then says what its own nodes cost, and buys none for a gang for
+    which all of it is not enough. Then what is left goes to workloads by priority, then to those for which the plan
+    buys the cheapest, so that the dearest offerings go first, then by age: to each as much as the plan buys for it, to
+    a gang all of that or nothing, which a part would not help. What the plan has join running nodes is charged first:
+    room is never held back, so what is bought has to leave enough for it.
+    """
+    owners, running = by_namespace(snapshot.teams), _spent(snapshot, plan)
+    bought, replicas = _bought(plan)
+    capped: dict[str, int] = {}
+
+    def order(demand: Demand) -> tuple[int, Fraction, object, str]:
+        key = demand.workload.key
+        return -demand.workload.priority, Fraction(bought[key], replicas[key] or 1), demand.pending_since, key
+
+    # Branches: one case after the other of what a bound means for its demand.
+    def hold(demands: Sequence[Demand], bound: int) -> None:
+        left = max(0, bound)
+        keys = [demand.workload.key for demand in demands]
+        asked = {key: min(bought[key], capped.get(key, bought[key])) for key in keys}
+        if sum(asked.values()) <= left:
+            return
+        if any(demand.budget_atto_usd_per_hour is None and bought[demand.workload.key] for demand in demands):
+            capped.update({key: min(left, capped.get(key, left)) for key in keys})
+            return
+        for demand in sorted(demands, key=order):
+            key = demand.workload.key
+            is_served = asked[key] <= left or demand.workload.gang is None
+            capped[key] = min(left, asked[key]) if is_served else 0
+            left -= capped[key]
+
+    for team in snapshot.teams:
+        if team.budget_micro_usd_per_hour is not None:
+            own = [demand for demand in snapshot.demands if owners.get(demand.workload.namespace) == team]
+            hold(own, team.budget_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD - _of_team(running, team, owners))
+    if snapshot.ceiling_micro_usd_per_hour is not None:
+        hold(snapshot.demands, snapshot.ceiling_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD - _of_nodes(snapshot))
+    if not capped:
+        return None
+    demands = [
+        replace(demand, budget_atto_usd_per_hour=capped[demand.workload.key])
+        if demand.workload.key in capped
+        else demand
+        for demand in snapshot.demands
+    ]
+    return replace(snapshot, demands=tuple(demands))
+
+
+def _spent(snapshot: Snapshot, plan: Plan) -> Counter[str]:
+    """Return what runs and is bought costs each workload an hour with all that joins it, in atto-USD, rounded up."""
+    costs: Counter[str] = Counter()
+    joining = {existing.claim_id: existing.placements for existing in plan.existing}
+    for node in snapshot.nodes:
+        if node.capacity_type is not CapacityType.RESERVED:
+            placements = (*node.placements, *joining.get(node.claim_id, ()))
+            _charge(costs, placements, node.price_atto_usd_per_hour)
+    return costs
+
+
+def _of_nodes(snapshot: Snapshot) -> int:
+    """Return what runs and is bought costs an hour, also with nothing on it."""
+    return sum(n.price_atto_usd_per_hour for n in snapshot.nodes if n.capacity_type is not CapacityType.RESERVED)
+
+
+def _bought(plan: Plan) -> tuple[Counter[str], Counter[str]]:
+    """Return by workload what the plan buys, an hour, and for how many replicas."""
+    costs: Counter[str] = Counter()
+    replicas: Counter[str] = Counter()
+    for launch in plan.launches:
+        if launch.offering.reservation_id is None:
+            _charge(costs, launch.placements, launch.price_atto_usd_per_hour * launch.count)
+            for placed in launch.placements:
+                replicas[placed.workload_key] += placed.count * launch.count
+    return costs, replicas
+
+
+def _charge(costs: Counter[str], placements: Iterable[PlacedReplicas], price: int) -> None:
+    placed = tuple(placements)
+    everyone = sum(item.count for item in placed)
+    for item in placed:
+        costs[item.workload_key] += -(-price * item.count // everyone)
+
+
+def _of_team(costs: Mapping[str, int], team: Team, owners: Mapping[str, Team]) -> int:
+    return sum(cost for key, cost in costs.items() if owners.get(key.partition("/")[0]) == team)

@@ -1,0 +1,87 @@
+"""How many units pending demand would use of each reservation, if it were on that alone; the solve corrects it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reservoir.core.capacity.offerings import reservation_labels, selected_reservations
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.instance_type import CapacityType, InstanceType
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import NO_REQUIREMENTS, Workload
+from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, NODE_POOL, ZONE, ZONE_ID
+from reservoir.core.scheduling_terms.resources import PODS, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class _ReservedPlace:
+    """A reservation as a pool reaches it: what is certain of the labels of a node there."""
+
+    reservation: CapacityReservation
+    pool: NodePool
+    labels: Mapping[str, str]
+
+
+class UnitWants:
+    """Answers for one snapshot, each question once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._types = {item.name: item for item in snapshot.instance_types}
+        classes = {item.name: item for item in snapshot.node_classes}
+        self._places = [
+            _ReservedPlace(reservation, pool, self._labels(reservation, pool))
+            for pool in snapshot.node_pools
+            if pool.node_class_name in classes
+            for reservation in selected_reservations(snapshot, classes[pool.node_class_name])
+            if reservation.instance_type in self._types
+        ]
+        self._capacity: Mapping[str, Resources] = {
+            place.reservation.id: self._types[place.reservation.instance_type].allocatable for place in self._places
+        }
+        self._accepting: dict[tuple[int, int], frozenset[str]] = {}
+        self._kept: list[Workload] = []  # so that no identity is used again while it is remembered
+
+    def units(self, workload: Workload, count: int) -> Mapping[str, int]:
+        """Return how many units ``count`` replicas would need of each reservation that they could use alone."""
+        found = {}
+        for reservation_id in self._usable(workload):
+            per_unit = copies(workload.requests, self._capacity[reservation_id])
+            if per_unit:
+                found[reservation_id] = -(-count // per_unit)
+        return found
+
+    def _usable(self, workload: Workload) -> frozenset[str]:
+        asked = (id(workload.node_selector), id(workload.required_node_terms))
+        if asked not in self._accepting:
+            self._kept.append(workload)
+            self._accepting[asked] = frozenset(
+                place.reservation.id for place in self._places if _may_accept(workload, place.labels)
+            )
+        return self._accepting[asked]
+
+    def _labels(self, reservation: CapacityReservation, pool: NodePool) -> Mapping[str, str]:
+        instance_type: InstanceType = self._types[reservation.instance_type]
+        return {
+            **instance_type.requirements.labels(),
+            **pool.requirements.labels(),
+            NODE_POOL: pool.name,
+            ZONE: reservation.zone,
+            ZONE_ID: reservation.zone_id,
+            CAPACITY_TYPE: str(CapacityType.RESERVED.value),
+            **reservation_labels(reservation),
+        }
+
+
+def copies(requests: Resources, capacity: Resources) -> int:
+    """Return how many replicas with these requests one node of this capacity holds."""
+    wanted = {**dict(requests.items()), PODS: max(1, requests[PODS])}
+    return min((capacity[name] // amount for name, amount in wanted.items() if amount > 0), default=0)
+
+
+def _may_accept(workload: Workload, labels: Mapping[str, str]) -> bool:
+    """Whether nothing that is certain of a node's labels speaks against the workload."""
+    for term in workload.required_node_terms or (NO_REQUIREMENTS,):
+        wanted = workload.node_selector.merged(term)
+        if all(requirement.has(labels[key]) for key, requirement in wanted.items() if key in labels):
+            return True
+    return False

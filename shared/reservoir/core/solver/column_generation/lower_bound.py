@@ -1,0 +1,163 @@
+"""The certificate: no feasible plan that places as much costs less than this.
+
+A relaxation that every feasible plan satisfies: replicas and nodes may be cut into any fractions (accelerated nodes, of
+which few are bought, stay whole), topology, limits and pool weights are ignored, and existing nodes are pooled by who
+may run on them. What is bought in bulk is described by its best resources per dollar only.
+
+No plan dearer than the one at hand can be better, so what any of them buys at most is bounded by its cost.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import floor
+from operator import add, or_
+
+from reservoir.core.solver.column_generation.linear_program import Column, LinearProgram
+from reservoir.core.solver.packing.item_types import Eligibility, ItemType
+from reservoir.core.solver.problem.components import connected
+from reservoir.core.solver.problem.vectors import Vector, copies_that_fit, iter_bits
+from reservoir.core.solver.solution.partial_plan import PartialPlan
+from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
+
+_SAFETY = 1 - 1e-6  # floating-point rounding in the final sums
+_POOLS_MAX = 20
+_WHOLE_UNIT_MAX = 400  # more kinds of accelerated nodes than this are left fractional
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """Resources at a price (USD an hour): one node, or, for what is bought in bulk, one dollar's worth."""
+
+    size: tuple[float, ...]
+    eligible: int
+    price: float
+    most: float
+    is_whole: bool = False
+
+
+def lower_bound_atto_usd(state: PartialPlan, existing: Sequence[tuple[int, Sequence[int]]]) -> int | None:
+    """Return the bound for what the state has placed, or None when HiGHS found none.
+
+    ``existing`` is (requirement sets, free resources before the plan) of the existing nodes.
+    """
+    item_types = _placed_item_types(state)
+    if not item_types:
+        return 0
+    eligibility = Eligibility(item_types)
+    offers = _offers(state, item_types, eligibility) + _room(existing, eligibility)
+    total = 0.0
+    masks = defaultdict[int, int](int)  # of items that have nothing to do with others: accelerated work is often apart
+    for eligible, root in connected(offer.eligible for offer in offers).items():
+        masks[root] |= eligible
+    for mask in masks.values():
+        program, whole = _program(item_types, mask, [offer for offer in offers if offer.eligible & mask])
+        if not program.solve():
+            return None
+        proven = program.proven()
+        if whole and not state.catalogue.policy.expired():
+            proven = max(proven, program.bound_in_whole(whole))
+        total += proven
+    return max(0, floor(total * _SAFETY * 10**18))
+
+
+def _placed_item_types(state: PartialPlan) -> list[ItemType]:
+    placed = Counter[tuple[Vector, int]]()
+    for group in state.groups:
+        # The loosest level: giving up preferences can only make a plan cheaper.
+        placed[group.request, reduce(or_, group.requirement_sets)] += group.count - state.remaining[group.index]
+    return [ItemType(index, *about, None, None, count) for index, (about, count) in enumerate((+placed).items())]
+
+
+# Branches: options too small, in bulk and as whole nodes, by accelerator and reservation, each count otherwise.
+def _offers(state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility) -> list[_Offer]:
+    """Return few offers that are as good as all that is sold."""
+    units, overhead = ResidualCapacity.of(state.catalogue).units, state.catalogue.policy.overhead_atto_usd
+    special = sum(1 << item_type.index for item_type in item_types if any(item_type.request[3:]))
+    replicas = float(sum(item_type.count for item_type in item_types))
+    bulk: dict[int, list[tuple[Vector, float]]] = {}
+    nodes: dict[object, _Offer] = {}
+    for option in state.catalogue.options:
+        eligible = eligibility.accepting(option.requirement_sets, {})
+        fitting = eligible & eligibility.fitting(option.allocatable)
+        price = (option.price + overhead) / 1e18
+        if not fitting:
+            continue
+        is_whole = bool(fitting & special)
+        if option.reservation is None and price and not is_whole:
+            bulk.setdefault(eligible & ~special, []).append((option.allocatable, price))
+            continue
+        # Several pools may offer one reservation: together they take no more than its units, by all who may.
+        key: object = (option.allocatable, fitting) if option.reservation is None else option.unit_key
+        most = replicas if option.reservation is None else float(units[option.unit_key])
+        offer = _Offer(option.allocatable, fitting, price, most, is_whole)
+        known = nodes.get(key, offer)
+        nodes[key] = replace(
+            known,
+            size=tuple(map(max, known.size, option.allocatable)),
+            eligible=fitting | known.eligible,
+            price=min(price, known.price),
+            is_whole=is_whole or known.is_whole,
+        )
+    found = [offer for offer in nodes.values() if offer.most > 0]
+    for eligible, sold in bulk.items():
+        found += _bulk(sold, eligible, 2 * state.cost() / 1e18)
+    return found
+
+
+def _bulk(sold: Sequence[tuple[Vector, float]], eligible: int, most: float) -> list[_Offer]:
+    """Return the Pareto front of (CPU, memory) per dollar; everything else per dollar at its best."""
+    rest = [max(size[k] / price for size, price in sold) for k in range(2, len(sold[0][0]))]
+    points = sorted({(size[0] / price, size[1] / price) for size, price in sold}, reverse=True)
+    front: list[tuple[float, float]] = []
+    for point in points:
+        if not front or point[1] > front[-1][1]:
+            front.append(point)
+    return [_Offer((cpu, memory, *rest), eligible, 1.0, most) for cpu, memory in front]
+
+
+def _room(existing: Iterable[tuple[int, Sequence[int]]], eligibility: Eligibility) -> list[_Offer]:
+    """Return the room on existing nodes, one offer for all nodes with the same eligible items."""
+    pools: dict[int, Vector] = {}
+    for requirement_sets, free in existing:
+        size = tuple(max(0, amount) for amount in free)
+        eligible = eligibility.accepting(requirement_sets, {}) & eligibility.fitting(size)
+        if eligible:
+            pools[eligible] = tuple(map(add, size, pools[eligible])) if eligible in pools else size
+    if len(pools) > _POOLS_MAX:
+        # Many kinds of nodes would make the program large; as one pool they only loosen the bound.
+        pools = {reduce(or_, pools): tuple(map(sum, zip(*pools.values(), strict=True)))}
+    return [_Offer(size, eligible, 0.0, 1.0) for eligible, size in pools.items()]
+
+
+# Branches: one program is written row by row; whole nodes add a row each.
+def _program(item_types: Sequence[ItemType], mask: int, offers: Sequence[_Offer]) -> tuple[LinearProgram, list[int]]:
+    """Return the program for the items of a mask, and which of its columns are nodes that must be whole.
+
+    Rows: demand by item, then what is used minus what is bought, by offer and resource. Columns: nodes by offer, then
+    replicas by offer. All have bounds that every plan keeps which costs no more than the one at hand.
+    """
+    demanded = {index: row for row, index in enumerate(iter_bits(mask))}
+    rows = [(float(item_types[index].count),) * 2 for index in demanded]
+    nodes: list[Column] = []
+    replicas: list[Column] = []
+    whole: list[int] = []
+    for number, offer in enumerate(offers):
+        first = len(rows)
+        rows += [(-offer.most, 0.0)] * len(offer.size)
+        node = [(first + k, -1.0) for k in range(len(offer.size))]
+        if offer.is_whole and len(whole) < _WHOLE_UNIT_MAX:
+            whole.append(number)
+        for index in iter_bits(offer.eligible):
+            request = item_types[index].request
+            column = [(first + k, asked / offer.size[k]) for k, asked in enumerate(request) if asked]
+            if number in whole[-1:]:
+                # A whole node holds whole replicas only.
+                copies = float(copies_that_fit(request, map(int, offer.size)))
+                column.append((len(rows), 1.0))
+                node.append((len(rows), -copies))
+                rows.append((-copies * offer.most, 0.0))
+            replicas.append((0.0, float(item_types[index].count), [(demanded[index], 1.0), *column]))
+        nodes.append((offer.price, offer.most, node))
+    return LinearProgram(rows, [*nodes, *replicas]), whole

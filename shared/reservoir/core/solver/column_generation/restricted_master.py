@@ -1,0 +1,74 @@
+"""The restricted master: how often to use each known pattern, on reserved and bought nodes together.
+
+Gilmore and Gomory (1961): a linear program with a row for what each item needs and a column for each pattern. Here
+units of reservations and limits of pools are rows too.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from reservoir.core.scheduling_terms.resources import counted
+from reservoir.core.solver.column_generation.linear_program import INFINITY, Column, LinearProgram
+from reservoir.core.solver.packing.item_types import BinType
+from reservoir.core.solver.packing.knapsack import Pattern
+from reservoir.core.solver.packing.packing import Packing
+from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
+
+_UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
+
+
+class RestrictedMaster:
+    """The program. Rows: demand by item, units by reservation, limits by pool and resource. Columns: patterns."""
+
+    def __init__(self, base: Packing) -> None:
+        self._items = len(base.left)
+        self._limits = base.residual.limits
+        most = _most(base.residual)
+        self._row_of = {name: row for row, name in enumerate(most, self._items)}
+        rows = [*((float(count), INFINITY) for count in base.left), *((-INFINITY, amount) for amount in most.values())]
+        self.program = LinearProgram(rows)
+        self.program.add([(_UNPLACED, INFINITY, [(index, 1.0)]) for index in range(self._items)])
+        self.patterns: list[tuple[BinType, Pattern]] = []
+        self._least_price: dict[object, float] = {}  # of columns with the same entries
+
+    def row_entries(self, bin_type: BinType) -> list[tuple[int, float]]:
+        """Return the rows, beside demand, in which a node of the bin type counts, with how much."""
+        option = bin_type.option
+        pool, capacity = option.entry.pool.name, option.instance_type.capacity
+        entries = [(self._row_of[pool, name], float(counted(capacity, name))) for name in self._limits.get(pool, ())]
+        return entries if option.reservation is None else [*entries, (self._row_of["", option.unit_key], 1.0)]
+
+    def add(self, patterns: Iterable[tuple[BinType, Pattern]]) -> int:
+        """Add the patterns that are not known at such a price; return how many that were."""
+        columns: list[Column] = []
+        for bin_type, pattern in patterns:
+            entries = (*pattern, *self.row_entries(bin_type))
+            if bin_type.price < self._least_price.get(entries, INFINITY):
+                self._least_price[entries] = bin_type.price
+                columns.append((bin_type.price, INFINITY, entries))
+                self.patterns.append((bin_type, pattern))
+        self.program.add(columns)
+        return len(columns)
+
+    def reduced_cost(self, duals: Sequence[float], bin_type: BinType, pattern: Pattern) -> float:
+        """Return what a use of the pattern costs beyond its worth at these prices of the rows, in USD an hour."""
+        return bin_type.price - sum(duals[row] * amount for row, amount in [*pattern, *self.row_entries(bin_type)])
+
+    def counts(self) -> list[float]:
+        """Return how often each of ``patterns`` is used in the last solution."""
+        return self.program.values()[self._items :]
+
+    def keep(self, packing: Packing) -> None:
+        """Go on with what the packing has left."""
+        for index, left in enumerate(packing.left):
+            self.program.rebound(index, float(left), INFINITY)
+        for name, most in _most(packing.residual).items():
+            self.program.rebound(self._row_of[name], -INFINITY, most)
+
+
+def _most(residual: ResidualCapacity) -> dict[tuple[str, str], float]:
+    """Return what bounds nodes: units (of no pool), then limits (by pool and resource)."""
+    units = {("", identity): float(max(0, left)) for identity, left in residual.units.items()}
+    limits = {
+        (pool, name): float(max(0, left)) for pool, most in residual.limits.items() for name, left in most.items()
+    }
+    return units | limits

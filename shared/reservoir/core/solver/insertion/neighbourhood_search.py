@@ -1,0 +1,155 @@
+"""Taking a few nodes apart and packing them anew, so that who is left over finds a place: a bounded, exact search.
+
+The strategies never take anything back, so a replica may stay over although an exchange between two nodes would make
+room. Large neighbourhood search (Shaw 1998; Pisinger and Ropke 2010) destroys a part of the solution and repairs it.
+Here it goes first, then everybody from one node, from two or from three, each to any node with room or to a new one.
+Nobody who had a place loses it. Effort is counted in evaluations, never in time.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from itertools import chain, combinations
+from operator import attrgetter
+
+from reservoir.core.scheduling_terms.labels import HOSTNAME
+from reservoir.core.solver.insertion.insert import Insertion
+from reservoir.core.solver.insertion.new_nodes import ANYWHERE, Scope
+from reservoir.core.solver.insertion.node_elimination import empty_paid_nodes
+from reservoir.core.solver.problem.catalogue import LaunchOption
+from reservoir.core.solver.problem.groups import Group
+from reservoir.core.solver.solution.bins import Bin
+from reservoir.core.solver.solution.priority_inversion import has_inversion
+
+# One evaluation is one replica tried on one place, some 6 microseconds.
+_EVALUATIONS_MAX = 20_000
+_EVALUATIONS_A_TRIAL = 2000
+_OPTIONS_AN_EVALUATION = 200  # finding out which options are open costs time too
+_NODES_A_TRIAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """One replica that looks for a place. ``is_new``: it had none."""
+
+    group: Group
+    scope: Scope
+    is_new: bool = False
+
+    @property
+    def order(self) -> tuple[bool, bool, bool, list[int], int]:
+        """Sort key: those who seek their like decide where they are, those who seek others come once these are there.
+
+        The new have no choice, the large little.
+        """
+        group = self.group
+        sought = group.constraints[-1].affinity
+        seeks_others = any(not near.matches_self for near in sought)
+        return seeks_others, not sought, not self.is_new, [-amount for amount in group.request], group.index
+
+
+class NeighbourhoodSearch:
+    """Makes places for what is left over."""
+
+    def __init__(self, insertion: Insertion) -> None:
+        self._insertion, self._state = insertion, insertion.state
+        self._evaluations_left = _EVALUATIONS_MAX
+        self._trial_ends_at = 0  # evaluations left
+        self._is_open = bytearray()  # by option index, whether there was a unit, and limits left one, when it began
+
+    def serve(self, groups: Sequence[Group]) -> None:
+        """Find places for the groups' remaining replicas, until none of them can have one."""
+        remaining = self._state.remaining
+        while waiting := [group for group in groups if remaining[group.index]]:
+            share = self._evaluations_left // len(waiting)
+            if not sum([self._make_place(group, share) for group in waiting]):
+                return
+
+    def _make_place(self, group: Group, evaluations_max: int) -> bool:
+        """Place one replica of the group, or all of a gang."""
+        state, ends_at = self._state, max(0, self._evaluations_left - evaluations_max)
+        count = self._state.remaining[group.index] if group.workload.gang is not None else 1
+        for nodes in self._neighbourhoods():
+            for scope in self._insertion.scopes(group):
+                if self._evaluations_left <= ends_at or state.is_out_of_time(group):
+                    return False
+                mark = state.mark()
+                if self._fits([*[_Replica(group, scope, is_new=True)] * count, *self._taken_off(nodes)]):
+                    return True
+                state.undo(mark)
+        return False
+
+    def _neighbourhoods(self) -> Iterator[Sequence[Bin]]:
+        """Yield nodes to take apart together, few first."""
+        each = chain.from_iterable(
+            [bin_] * min(bin_.count, _NODES_A_TRIAL) for bin_ in self._state.bins if bin_.contents
+        )
+        nodes = list(each)
+        for size in range(_NODES_A_TRIAL + 1):
+            yield from combinations(nodes, size)
+
+    def _taken_off(self, nodes: Iterable[Bin]) -> Iterator[_Replica]:
+        """Take the nodes apart; yield who was on them."""
+        for bin_ in nodes:
+            node = self._state.split_bin(bin_, 1)
+            for relaxed, count in self._state.empty(node):
+                key = relaxed.group.workload.single_topology_key
+                scope = ANYWHERE if key is None else Scope(((key, node.labels.get(key)),))
+                yield from [_Replica(relaxed.group, scope)] * count
+            if node.option is not None:
+                self._state.close_bin(node)
+
+    def _fits(self, replicas: Sequence[_Replica]) -> bool:
+        """Place all of the replicas, or some in vain."""
+        self._is_open = self._insertion.candidates.open_now(self._state.residual)
+        self._evaluations_left -= 1 + len(self._is_open) // _OPTIONS_AN_EVALUATION
+        self._trial_ends_at = max(0, self._evaluations_left - _EVALUATIONS_A_TRIAL)
+        moved = {replica.group.index for replica in replicas}
+        return self._settle(sorted(replicas, key=attrgetter("order")), moved)
+
+    def _settle(self, replicas: Sequence[_Replica], moved: Set[int]) -> bool:
+        """Place all of the replicas, going back where one has none."""
+        state = self._state
+        if not replicas:
+            return self._keeps_rules(moved)
+        if state.catalogue.policy.expired():
+            return False
+        replica, *others = replicas
+        known = self._insertion.candidates.distinct(replica.group)
+        self._evaluations_left -= len(known) // _OPTIONS_AN_EVALUATION
+        places: list[Bin | LaunchOption] = [*state.bins, *(option for option in known if self._is_open[option.index])]
+        for place in places:
+            if self._evaluations_left <= self._trial_ends_at:
+                return False
+            mark = state.mark()
+            if self._put(replica, place) and self._settle(others, moved):
+                return True
+            state.undo(mark)
+        return False
+
+    def _put(self, replica: _Replica, place: Bin | LaunchOption) -> bool:
+        """Put a replica on a node or on a new node, with as few preferences given up as that takes."""
+        group = replica.group
+        if isinstance(place, Bin) and (place.free[0] < group.request[0] or place.free[1] < group.request[1]):
+            return False
+        self._evaluations_left -= 1
+        is_admitted = replica.scope.admits(place.labels)
+        return is_admitted and any(self._insertion.put(relaxed, place) for relaxed in group.relaxed)
+
+    def _keeps_rules(self, moved: Set[int]) -> bool:
+        """Whether what only shows in the end holds: spreads, affinity, and no reserved unit for the less important."""
+        if not (self._state.ledger.is_even() and self._is_near()):
+            return False
+        # What will be done without in the end may hand a unit to the less important.
+        empty_paid_nodes(self._insertion)
+        return not has_inversion(self._state, moved)
+
+    def _is_near(self) -> bool:
+        """Whether all have those near whom they insist on."""
+        by_term, groups = self._state.ledger.by_term, self._state.groups
+        return all(
+            by_term[near.term].matched[bin_.labels[near.topology_key]] > 0
+            for bin_ in self._state.bins
+            for index in bin_.contents
+            for near in groups[index].constraints[-1].affinity
+            if near.topology_key != HOSTNAME
+        )

@@ -1,0 +1,146 @@
+"""Smaller nodes once all is placed: replicas change places so that a node that is paid for can be of a cheaper type.
+
+Packing fills one node after the other, so the last ones get what is left over: much CPU beside little memory, or the
+other way round. A replica that goes to a node with room, or changes places with a smaller one there, often lets its
+node be the next smaller type. Nobody changes domain, and no other node has to grow.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from operator import attrgetter, le, sub
+
+from reservoir.core.scheduling_terms.labels import HOSTNAME
+from reservoir.core.solver.insertion.insert import Insertion
+from reservoir.core.solver.insertion.node_elimination import fullness
+from reservoir.core.solver.problem.catalogue import LaunchOption
+from reservoir.core.solver.problem.groups import RelaxedGroup
+from reservoir.core.solver.problem.vectors import mask_of
+from reservoir.core.solver.solution.bins import Bin
+from reservoir.core.solver.solution.partial_plan import PartialPlan
+
+# Looking at five nodes counts one, comparing two replicas too; so many take about 5 ms.
+_EVALUATIONS_MAX = 5000
+# Of more nodes than this, the few that could be smaller are no part of the cost to speak of.
+_NODES_MAX = 300
+# So many cheaper types are tried for a node, the dearest first.
+_TYPES_MAX = 4
+
+
+def rightsize_paid_nodes(insertion: Insertion) -> None:
+    """Launch paid nodes as cheaper types where moving or swapping replicas makes room for that, the emptiest first."""
+    state = insertion.state
+    if len(state.bins) > _NODES_MAX:
+        return
+    swaps = _Swaps(insertion)
+    # Under minValues, what a node may be depends on all that it holds.
+    is_choosy = insertion.candidates.substitutes.concerns
+    paid = [bin_ for bin_ in state.bins if bin_.is_paid and bin_.option and not is_choosy(bin_.option.entry)]
+    for bin_ in sorted(paid, key=lambda bin_: (fullness(bin_), bin_.uid)):
+        while swaps.evaluations_left > 0 and not state.catalogue.policy.expired() and swaps.shrink(bin_):
+            pass
+
+
+class _Swaps:
+    """Finds the shifts and swaps of replicas that let a node be of a cheaper type (Osman 1993)."""
+
+    def __init__(self, insertion: Insertion) -> None:
+        self._insertion, self._state = insertion, insertion.state
+        self._fixed = _fixed(insertion.state)
+        self._cheaper_types: dict[int, list[LaunchOption]] = {}  # by option
+        self._sold_at = defaultdict[int, list[LaunchOption]](list)  # by a place's labels, which are the same
+        for option in sorted(self._state.catalogue.options, key=attrgetter("price", "index"), reverse=True):
+            self._sold_at[id(option.place_labels)].append(option)
+        self.evaluations_left = _EVALUATIONS_MAX
+
+    def shrink(self, bin_: Bin) -> bool:
+        """Let one of the bin's nodes be cheaper, if a shift or swap allows it; return whether one did."""
+        state = self._state
+        assert bin_.option is not None
+        load = [size - free for size, free in zip(bin_.option.allocatable, bin_.free, strict=True)]
+        for option in self._cheaper(bin_.option) if bin_.contents else ():
+            need = tuple(map(sub, load, option.allocatable))
+            for other, gone, come in self._fitting(bin_, need) if state.residual.nodes_left(option) else ():
+                mark = state.mark()
+                node, home = state.split_bin(bin_, 1), state.split_bin(other, 1)
+                arriving = None if come is None else self._replica(home, come)
+                if self._swap(node, option, home, self._replica(node, gone), arriving):
+                    return True
+                state.undo(mark)
+        return False
+
+    def _replica(self, bin_: Bin, index: int) -> RelaxedGroup:
+        return self._state.groups[index].relaxed[bin_.levels[index]]
+
+    # Branches: asked for each pair of nodes: the cheap refusals first, in one loop.
+    def _fitting(self, bin_: Bin, need: Sequence[int]) -> Iterator[tuple[Bin, int, int | None]]:
+        """Yield to which other node a replica of which group could go, and of which one could come instead.
+
+        That is as far as resources go: ``need`` has to be free on the bin's node then, in each of them.
+        """
+        groups, (cpu, memory) = self._state.groups, need[:2]
+        loose = [index for index in bin_.contents if index not in self._fixed]
+        leaving = [index for index in loose if all(map(le, need, groups[index].request))]
+        self.evaluations_left -= len(self._state.bins) // 5 if leaving else 0
+        for other in self._state.bins if leaving else ():
+            free = other.free
+            if free[0] < cpu or free[1] < memory or other is bin_:
+                continue
+            arriving = [index for index in other.contents if index not in self._fixed] if other.is_paid else []
+            self.evaluations_left -= len(leaving) * (1 + len(arriving))
+            for gone in leaving:
+                asked = groups[gone].request
+                if all(map(le, asked, free)):
+                    yield other, gone, None
+                for come in arriving:
+                    theirs = groups[come].request
+                    if asked[0] - theirs[0] < cpu or asked[1] - theirs[1] < memory:
+                        continue
+                    moved = tuple(map(sub, asked, theirs))
+                    if all(map(le, need, moved)) and all(map(le, moved, free)):
+                        yield other, gone, come
+
+    def _swap(self, node: Bin, option: LaunchOption, other: Bin, gone: RelaxedGroup, come: RelaxedGroup | None) -> bool:
+        """Swap the replicas and change the node to the option; return whether every rule allows it."""
+        state, scope = self._state, self._insertion.staying(node, node.levels)
+        state.place(node, gone, -1)
+        state.change_option(node, option)
+        if not scope.admits(node.labels):
+            return False
+        if come is not None:
+            state.place(other, come, -1)
+        return self._joins(other, gone, node) and (
+            bool(node.contents) if come is None else self._joins(node, come, other)
+        )
+
+    def _joins(self, bin_: Bin, relaxed: RelaxedGroup, left: Bin) -> bool:
+        """Put a replica that left another node on a node that admits it; return whether it does."""
+        scope = self._insertion.staying(left, {relaxed.group.index: relaxed.level})
+        return scope.admits(bin_.labels) and self._insertion.put(relaxed, bin_, is_assigned=True) is not None
+
+    def _cheaper(self, option: LaunchOption) -> list[LaunchOption]:
+        """Return a few cheaper types of the pool and the place, open to all whom the option is open to, dearest first.
+
+        Of those that hold less than another of them, none.
+        """
+        if (found := self._cheaper_types.get(option.index)) is None:
+            found = self._cheaper_types[option.index] = []
+            for other in self._sold_at[id(option.place_labels)]:
+                is_open = other.price < option.price and not option.requirement_sets & ~other.requirement_sets
+                if is_open and not any(all(map(le, other.allocatable, kept.allocatable)) for kept in found):
+                    found.append(other)
+                    if len(found) == _TYPES_MAX:
+                        break
+        return found
+
+
+def _fixed(state: PartialPlan) -> set[int]:
+    """Return the groups that leave no node: a price cap was reckoned with it, or somebody seeks company on it."""
+    rules = [constraints for group in state.groups for constraints in group.constraints]
+    sought = mask_of(near.term for each in rules for near in each.affinity) & state.ledger.host_mask
+    return {
+        group.index
+        for group in state.groups
+        if group.is_price_capped
+        or group.matching & sought
+        or any(near.topology_key == HOSTNAME for near in group.constraints[0].affinity)
+    }

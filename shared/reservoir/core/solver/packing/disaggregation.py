@@ -1,0 +1,95 @@
+"""From items back to groups: which replicas go on which node of a pattern, with host rules kept exactly."""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from itertools import chain
+
+from reservoir.core.scheduling_terms.labels import HOSTNAME
+from reservoir.core.solver.packing.item_types import ItemType
+from reservoir.core.solver.packing.packing import PatternUse
+from reservoir.core.solver.problem.supply import Supply, distributed
+from reservoir.core.solver.problem.vectors import mask_of
+from reservoir.core.solver.solution.bins import Bin
+from reservoir.core.solver.solution.domain_assignment import DomainBatch
+from reservoir.core.solver.solution.partial_plan import PartialPlan
+
+# Of batches with how many replicas are left, negative, and where the batch stands among equals.
+_Heap = list[tuple[int, int, DomainBatch]]
+
+
+class Disaggregation:
+    """Writes patterns into a state."""
+
+    def __init__(self, state: PartialPlan, item_types: Sequence[ItemType]) -> None:
+        self._state = state
+        self._item_types = item_types
+        self._supplies = [
+            Supply([(batch, batch.count) for batch in reversed(item_type.batches)]) for item_type in item_types
+        ]
+        self._watched = _watched(item_types)
+
+    def write(self, use: PatternUse) -> None:
+        """Put the pattern's replicas on nodes. What host rules refuse is left for insertion."""
+        items = sorted(use.pattern.items())
+        if self._watched.keys() & use.pattern.keys():
+            # Carriers first: what they allow decides who may join them.
+            items.sort(key=lambda item: (self._item_types[item[0]].host is None, item[0]))
+            for _ in range(use.count):
+                self._fill_node(self._bin(use, 1), items)
+            return
+        for nodes, found in distributed([(self._supplies[index], count) for index, count in items], use.count):
+            bin_ = self._bin(use, nodes)
+            for batch, per_node in chain.from_iterable(found):
+                self._state.place(bin_, batch.relaxed, per_node)
+
+    def left(self) -> list[DomainBatch]:
+        """Return what found no place."""
+        left: list[tuple[DomainBatch, int]] = []
+        for index, supply in enumerate(self._supplies):
+            heap = self._watched.get(index)
+            left += reversed(supply.left) if heap is None else [(batch, -count) for count, _, batch in sorted(heap)]
+        return [DomainBatch(batch.relaxed, batch.pin, count) for batch, count in left]
+
+    def _bin(self, use: PatternUse, count: int) -> Bin:
+        if use.bin is not None:
+            return self._state.split_bin(use.bin, count)
+        assert use.bin_type is not None
+        return self._state.open_bin(use.bin_type.option, count)
+
+    def _fill_node(self, bin_: Bin, items: Sequence[tuple[int, int]]) -> None:
+        """Take replicas for the slots of one node, item by item, so that every spread rule carried there is kept."""
+        for index, count in items:
+            if (waiting := self._watched.get(index)) is None:
+                for batch, taken in self._supplies[index].take(count):
+                    self._state.place(bin_, batch.relaxed, taken)
+                continue
+            looked_at: _Heap = []
+            while count and waiting:
+                minus_left, position, batch = heappop(waiting)
+                taken = min(count, -minus_left, self._state.admission.host_room(batch.relaxed, bin_))
+                if taken:
+                    self._state.place(bin_, batch.relaxed, taken)
+                    count -= taken
+                if minus_left + taken:
+                    looked_at.append((minus_left + taken, position, batch))
+            for each in looked_at:
+                heappush(waiting, each)
+
+
+def _watched(item_types: Sequence[ItemType]) -> dict[int, _Heap]:
+    """Return the batches of items of which some carry a host spread or are counted by one, the most plentiful on top.
+
+    Only those rules need a look at each node: packing has already kept anti-affine replicas apart.
+    """
+    carried = mask_of(term for item_type in item_types for batch in item_type.batches for term in _host_spread(batch))
+    return {
+        item_type.index: sorted([(-batch.count, at, batch) for at, batch in enumerate(item_type.batches)])
+        for item_type in item_types
+        if any(batch.relaxed.group.matching & carried or _host_spread(batch) for batch in item_type.batches)
+    }
+
+
+def _host_spread(batch: DomainBatch) -> list[int]:
+    """Return the spread rules about hosts that replicas of the batch carry."""
+    spreads = batch.relaxed.constraints.spread
+    return [spread.term for spread in spreads if spread.topology_key == HOSTNAME]

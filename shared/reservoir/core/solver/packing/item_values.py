@@ -1,0 +1,105 @@
+"""What a replica is worth to whoever hosts it: its part of what capacity would cost if everything were bought evenly.
+
+One replica alone would pay for the resource that it uses most and get the other for nothing; many together use both.
+So CPU and memory get prices of their own (the duals of buying the whole demand from what this item may use, in any
+fraction), and a replica is worth what it uses at these prices.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import inf
+
+from reservoir.core.solver.packing.item_types import BinTypes, Eligibility, ItemType
+from reservoir.core.solver.packing.knapsack import MEMORY_UNIT
+from reservoir.core.solver.problem.vectors import Vector, iter_bits, mask_of
+
+# A replica that can only run on reserved units is worth this many times what it uses there, so that it comes first.
+_NO_OTHER_PLACE = 100.0
+# Prices of a memory unit relative to a millicore that are tried.
+_RATES = tuple(2.0 ** (step / 2) for step in range(-10, 11))
+_NEARLY = 0.98
+_TINY = 1e-12
+# The part of a small node that is lost to its fixed costs and to poor company.
+_SLOT = 0.3
+
+_PricedSize = tuple[Vector, int, float]
+
+
+def item_values(item_types: Sequence[ItemType], bin_types: BinTypes) -> list[float]:
+    """Return USD an hour by item."""
+    values = [inf] * len(item_types)
+    bought = [(item.option.allocatable, item.eligible, item.price) for item in bin_types.paid]
+    _set_values(values, item_types, bought, bin_types.eligibility)
+    alone = [index for index, value in enumerate(values) if value is inf]
+    if alone:
+        slots = [(item.option.allocatable, item.eligible, item.slot_price) for item in bin_types.reserved]
+        nominal = [inf] * len(item_types)
+        _set_values(nominal, item_types, slots, bin_types.eligibility)
+        for index in alone:
+            values[index] = _NO_OTHER_PLACE * (nominal[index] if nominal[index] < inf else 1.0)
+    _add_slot_value(values, item_types, bin_types)
+    return values
+
+
+def _add_slot_value(values: list[float], item_types: Sequence[ItemType], bin_types: BinTypes) -> None:
+    """Raise the value of carriers of inexact host rules: each that shares no node costs a small node of its own."""
+    for item_type in item_types:
+        if item_type.is_loose and bin_types.buyable >> item_type.index & 1:
+            values[item_type.index] += _SLOT * bin_types.price_alone(item_type)
+
+
+# Branches: sums, then scales, then values: comprehensions and loops of a line each.
+def _set_values(
+    values: list[float], item_types: Sequence[ItemType], offers: Iterable[_PricedSize], eligibility: Eligibility
+) -> None:
+    plain = [item_type for item_type in item_types if not any(item_type.request[3:])]
+    special = mask_of(item_type.index for item_type in item_types if any(item_type.request[3:]))
+    cpu = sum(item_type.request[0] * item_type.count for item_type in plain)
+    memory = sum(item_type.request[1] * item_type.count for item_type in plain) / MEMORY_UNIT
+    by_eligible: dict[int, list[tuple[Vector, float]]] = {}
+    for size, mask, price in offers:
+        by_eligible.setdefault(mask & eligibility.fitting(size), []).append((size, price))
+    scales: list[tuple[int, list[float]]] = []
+    for eligible, found in by_eligible.items():
+        scales.append((eligible, _scales(found)))
+        for index in iter_bits(eligible & special):
+            values[index] = min(values[index], _special_value(item_types[index].request, found))
+    cheapest: list[list[float]] = [[] for _ in item_types]  # by rate
+    for rate in range(len(_RATES)):
+        waiting = ~special
+        for scale, eligible in sorted([(own[rate], eligible) for eligible, own in scales]):
+            for index in iter_bits(eligible & waiting):
+                cheapest[index].append(scale)
+            waiting &= ~eligible
+    for item_type, scale_by_rate in zip(item_types, cheapest, strict=True):
+        if scale_by_rate:
+            values[item_type.index] = max(_TINY, _at_best_rates(item_type.request, scale_by_rate, cpu, memory))
+
+
+def _at_best_rates(request: Vector, scale: Sequence[float], cpu: float, memory: float) -> float:
+    """Return the value at the rates that price the whole demand highest, averaged over those nearly as good.
+
+    Where demand and machines have the same balance, every rate is as good: then neither resource may count for nothing,
+    or it would be wasted until it runs short.
+    """
+    totals = [value * (cpu + rate * memory) for value, rate in zip(scale, _RATES, strict=True)]
+    enough = max(totals) * _NEARLY
+    used = [
+        value * (request[0] + rate * request[1] / MEMORY_UNIT)
+        for value, rate, total in zip(scale, _RATES, totals, strict=True)
+        if total >= enough
+    ]
+    return float(sum(used) / len(used))
+
+
+def _scales(offers: Sequence[tuple[Vector, float]]) -> list[float]:
+    """Return, per rate, the largest price of a millicore at which no offer costs less than what is in it."""
+    points = [(size[0] / price, size[1] / MEMORY_UNIT / price) for size, price in offers]
+    return [1.0 / max([cpu + rate * memory for cpu, memory in points]) for rate in _RATES]
+
+
+def _special_value(request: Vector, offers: Sequence[tuple[Vector, float]]) -> float:
+    """Return, for accelerators, the price of the offer times the part of it that one replica uses most."""
+    return min(
+        price * max(asked / amount for asked, amount in zip(request, size, strict=True) if asked)
+        for size, price in offers
+    )

@@ -1,0 +1,85 @@
+"""Who gets the reserved units.
+
+When there is enough for everybody who could use them, the order of reservations decides which are used (and which stay
+free for later work). When they are short, worth decides: units go to what is dearest elsewhere. Work that few
+reservations accept is then preferred to work of equal worth that has more choice. Column generation goes on from there.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from math import inf
+from operator import attrgetter
+
+from reservoir.core.solver.packing.filling import use_best_first
+from reservoir.core.solver.packing.item_types import BinType, BinTypes
+from reservoir.core.solver.packing.knapsack import Pattern
+from reservoir.core.solver.packing.one_per_node import reserve_one_per_node
+from reservoir.core.solver.packing.packing import Packing
+from reservoir.core.solver.problem.option_order import OrderKey, is_tiny, reserved_key
+from reservoir.core.solver.problem.vectors import iter_bits
+
+# How strongly work without choice is preferred where units are short (catalogue-10000, seeds 700 to 723).
+_PRICE_BIAS = 0.4
+
+
+def use_reserved(packing: Packing, bin_types: BinTypes) -> Packing:
+    """Return the packing with reserved units in use; the given one is left as it was."""
+    reserved = sorted(bin_types.reserved, key=partial(_order, packing))
+    packing = packing.fork()
+    reserve_one_per_node(packing, reserved, bin_types)
+    in_order = packing.fork()
+    _use_in_order(in_order, reserved)
+    if not in_order.active & bin_types.reserved_for:
+        return in_order
+    # Units go to the patterns that are worth most for the slot, which is compared by its price; equals in order.
+    biased, values = packing.fork(), packing.knapsack.values
+    biased.knapsack.reprice(_preferring(values, bin_types))
+    fill = partial(_filled, biased)
+    use_best_first(biased, bin_types.reserved_for, reserved, lambda _: inf, attrgetter("slot_price"), fill)
+    biased.knapsack.reprice(values)
+    return biased
+
+
+def _order(packing: Packing, bin_type: BinType) -> OrderKey:
+    option = bin_type.option
+    assert option.reservation is not None
+    units = packing.residual.units[option.unit_key]
+    return reserved_key(option, bin_type.eligible.bit_count(), units, tiny=False)
+
+
+def _preferring(values: Sequence[float], bin_types: BinTypes) -> list[float]:
+    """Return the values, raised for whom little reserved capacity (weighed by on-demand price) is open to."""
+    access = [0.0] * len(values)
+    for bin_type in bin_types.reserved:
+        option = bin_type.option
+        assert option.reservation is not None
+        for index in iter_bits(bin_type.eligible & bin_types.eligibility.fitting(option.allocatable)):
+            access[index] += option.reservation.free_units * bin_type.slot_price
+    most = max(access)
+    pairs = zip(values, access, strict=True)
+    return [value * (most / reach) ** _PRICE_BIAS if reach else value for value, reach in pairs]
+
+
+def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:
+    """Give units in the order of the list, each to the pattern worth most to it; tiny patterns wait.
+
+    What is tiny for every slot that it reaches goes to the smallest of them at the end.
+    """
+    smallest_first = sorted(reserved, key=lambda item: item.option.on_demand_micro_usd)
+    for bin_types, takes_tiny in ((reserved, False), (smallest_first, True)):
+        for bin_type in bin_types:
+            while packing.residual.nodes_left(bin_type.option):
+                value, pattern = _filled(packing, bin_type)
+                if value <= 0.0 or (is_tiny(packing.share(bin_type, pattern)) and not takes_tiny):
+                    break
+                packing.repeat(bin_type, pattern)
+
+
+def _filled(packing: Packing, bin_type: BinType) -> tuple[float, Pattern]:
+    """Fill a reserved slot; nothing if the policy's floor keeps it for larger work that has no other place."""
+    if not bin_type.eligible & packing.active:
+        return 0.0, ()
+    value, pattern = packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible)
+    if packing.is_kept_off(bin_type, pattern):
+        return packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible & ~packing.floor.buyable)
+    return value, pattern

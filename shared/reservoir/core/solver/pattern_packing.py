@@ -1,0 +1,118 @@
+"""Items are packed by counts, and what the best packing says becomes nodes (docs/scheduler.md)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+from reservoir.core.solver.insertion.insert import Insertion
+from reservoir.core.solver.packing.buying import completed
+from reservoir.core.solver.packing.disaggregation import Disaggregation
+from reservoir.core.solver.packing.filling import fill_existing
+from reservoir.core.solver.packing.item_types import BinTypes, build_item_types
+from reservoir.core.solver.packing.item_values import item_values
+from reservoir.core.solver.packing.knapsack import GreedyKnapsack
+from reservoir.core.solver.packing.packing import ItemFloor, Packing
+from reservoir.core.solver.problem.components import Component
+from reservoir.core.solver.problem.groups import Group
+from reservoir.core.solver.solution.bins import Bin
+from reservoir.core.solver.solution.domain_assignment import DomainBatch, DomainCosts, assign_domains
+from reservoir.core.solver.solution.substitutes import Substitutes
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What packing could not do: groups to be inserted one by one, and groups assigned to domains without room."""
+
+    inserted: list[Group]
+    short: set[int]
+
+
+# Branches: comprehensions of a line each around one loop over levels.
+def pack(insertion: Insertion, components: Sequence[Component]) -> Packed:
+    """Place the groups of connected components, all of one priority, as far as counting can.
+
+    Replicas that stay over (preferences that cannot be kept, rules about hosts, limits) are the caller's to place.
+    """
+    state = insertion.state
+    domains = DomainCosts(state)
+    inserted: list[Group] = []
+    short: set[int] = set()
+    for level in range(max((len(group.levels) for each in components for group in each.groups), default=0)):
+        assigned, one_by_one = assign_domains(state, components, level, domains)
+        inserted.extend(one_by_one)
+        batches = [batch for batch in assigned if batch.count]
+        if batches:
+            for batch in _pack_batches(insertion, batches):
+                insertion.place_batch(batch)
+        short.update(
+            index for batch in batches if batch.pin is not None and state.remaining[index := batch.relaxed.group.index]
+        )
+    return Packed(inserted, short)
+
+
+def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[DomainBatch]:
+    """Pack batches and return what is left of them."""
+    state = insertion.state
+    item_types = build_item_types(batches)
+    policy = state.catalogue.policy
+    bin_types = BinTypes(state, item_types, policy.overhead_atto_usd)
+    values = item_values(item_types, bin_types)
+    room, bought = _with_room(state.bins, bin_types, insertion.candidates.substitutes)
+    floor = ItemFloor(policy.reserved_floor_percent, bin_types.buyable)
+    base = Packing(GreedyKnapsack(item_types, values), state.residual, policy.expired, floor=floor, bought=bought)
+    fill_existing(base, room)
+    best = completed(base, bin_types)
+    if (policy.with_certificate or _are_units_short(best, bin_types)) and not policy.expired():
+        is_last = all(group.priority >= batches[0].relaxed.group.priority for group in state.groups)
+        is_quick = not policy.with_certificate
+        improved = _improved(base, best, bin_types, is_last=is_last, is_quick=is_quick)
+        best = best if improved is None else min(best, improved, key=Packing.quality)
+    disaggregation = Disaggregation(state, item_types)
+    for use in best.uses:
+        disaggregation.write(use)
+    leftovers = disaggregation.left()
+    state.commit()
+    return leftovers
+
+
+def _with_room(
+    bins: Iterable[Bin], bin_types: BinTypes, substitutes: Substitutes
+) -> tuple[list[tuple[Bin, int]], list[tuple[Bin, int]]]:
+    """Return the bins with whom they accept: those to fill at once, and those being bought, if units come first.
+
+    Were those filled first, reserved units would be left to the less important.
+    """
+    room, bought = list[tuple[Bin, int]](), list[tuple[Bin, int]]()
+    for bin_ in bins:
+        # Whether one more replica leaves enough types to choose from is looked at replica by replica.
+        if bin_.option is None or not substitutes.concerns(bin_.option.entry):
+            eligible = bin_types.eligibility.accepting(bin_.requirement_sets, bin_.labels)
+            if eligible:
+                (bought if bin_types.reserved and bin_.is_paid else room).append((bin_, eligible))
+    return room, bought
+
+
+def _are_units_short(greedy: Packing, bin_types: BinTypes) -> bool:
+    """Whether nodes are bought for work that could run on reserved units: who gets those is more than greed can say."""
+    return any(bin_types.reserved_for >> index & 1 for use in greedy.uses if use.is_bought for index in use.pattern)
+
+
+def _improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_last: bool, is_quick: bool) -> Packing | None:
+    """Return the packing that a linear program makes of the greedy one, if HiGHS is there and finds one.
+
+    Where no node was found for any of them there is nothing to make better, and nothing else would be found.
+
+    Unless these replicas are the last, who has reserved units stays: the program would take the fewest units, whatever
+    they leave to the less important, and fill what is bought before it.
+    """
+    if all(use.bin_type is None for use in greedy.uses):
+        return None
+    base.follow(greedy, on_units=not is_last)
+    if not base.active:
+        return None
+    try:
+        column_generation = import_module("reservoir.core.solver.column_generation.improve")
+    except ModuleNotFoundError:
+        return None  # the plan says by its missing certificate that it was not improved
+    packing: Packing | None = column_generation.improved(base, greedy, bin_types, is_quick=is_quick)
+    return packing

@@ -1,0 +1,381 @@
+"""Everything that can be launched: a ``LaunchOption`` per pool, instance type and offering, and who accepts it.
+
+Acceptance is a bit mask over *requirement sets* (each complete, with its tolerations and markets), because there
+are thousands of options and replicas but few different requirement sets: each is tested once per label value, not once
+per option.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from itertools import islice, product
+from operator import attrgetter
+
+from reservoir.core.capacity.offerings import (
+    OFFERING_LABELS,
+    ReservedPrices,
+    has_image,
+    price_atto_usd,
+    reservation_labels,
+    selected_reservations,
+    usable_pools,
+)
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.instance_type import CapacityType, InstanceType
+from reservoir.core.model.node_class import NodeClass
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.model.policy import NoDurationPolicy, SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduling_terms.labels import (
+    CAPACITY_TYPE,
+    HOSTNAME,
+    INSTANCE_TENANCY,
+    NODE_CLASS,
+    NODE_POOL,
+    RESERVATION_LABELS,
+    WELL_KNOWN,
+    ZONE,
+    ZONE_ID,
+)
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
+from reservoir.core.solver.problem.selection import Selection
+from reservoir.core.solver.problem.vectors import Dimensions, Vector, iter_bits, mask_of
+
+_OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
+_place_order = attrgetter("zone_id", "capacity_type")
+# A pool is repeated once per combination of values; beyond this many the later combinations are not offered.
+_COMBINATIONS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RequirementSet:
+    """One complete requirement set: a selection with one of its ORed terms."""
+
+    requirements: Requirements
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A pool with one choice of value for each label that it leaves open and some workload asks for (R-14, S-145)."""
+
+    index: int
+    pool: NodePool
+    node_class: NodeClass
+    requirements: Requirements  # the pool's, with what was chosen and what follows from its name and class
+    labels: Mapping[str, str]  # those that all of its nodes carry
+    types: Sequence[InstanceType]
+    tier: int  # 0 for the heaviest weight
+    taints: tuple[Taint, ...]  # those that count for placing replicas on a new node
+
+    def values(self, key: str) -> Iterable[str]:
+        """Return the values of a label that its nodes could have, as far as their place does not decide it."""
+        if key in self.labels:
+            return (self.labels[key],)
+        of_types = [item.requirements[key] for item in self.types if key in item.requirements]
+        return {value for requirement in of_types if not requirement.complement for value in requirement.values}
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedPlace:
+    """Where and on which market something is offered; what of an offering requirements can see."""
+
+    zone: str
+    zone_id: str
+    capacity_type: CapacityType
+    reservation: CapacityReservation | None = None
+
+    @classmethod
+    def of(cls, reservation: CapacityReservation) -> "OfferedPlace":
+        """Return the place of reserved units."""
+        return cls(reservation.zone, reservation.zone_id, CapacityType.RESERVED, reservation)
+
+    def key(self, instance_type: InstanceType) -> OfferingKey:
+        """Name what is offered here of a type."""
+        reservation_id = None if self.reservation is None else self.reservation.id
+        return OfferingKey(instance_type.name, self.zone, self.zone_id, self.capacity_type, reservation_id)
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels that the place gives to a node."""
+        found = {ZONE: self.zone, ZONE_ID: self.zone_id, CAPACITY_TYPE: str(self.capacity_type.value)}
+        if self.reservation is not None:
+            found.update(reservation_labels(self.reservation))
+        return found
+
+
+@dataclass(eq=False)
+class LaunchOption:
+    """One thing that can be launched. ``requirement_sets`` is the mask of those that it meets."""
+
+    index: int
+    entry: Entry
+    instance_type: InstanceType
+    place: OfferedPlace
+    price: int  # atto-USD an hour
+    allocatable: Vector
+    requirement_sets: int
+    place_labels: Mapping[str, str]  # zone, market and reservation; one mapping per place
+    reservation: CapacityReservation | None = None  # the place's, kept here as it is asked for all the time
+    on_demand_micro_usd: int = 0
+    unit_key: str = ""  # of its reservation's units; empty for what is bought
+
+    @cached_property
+    def key(self) -> OfferingKey:
+        """What the plan calls it; few of thousands of options are named."""
+        return self.place.key(self.instance_type)
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """Every label that a node of this option will have, as far as it is known now."""
+        return {**self.instance_type.requirements.labels(), **self.entry.labels, **self.place_labels}
+
+    def label(self, key: str) -> str | None:
+        """Return one label of a new node."""
+        placed = self.place_labels.get(key)
+        return self.labels.get(key) if placed is None else placed
+
+
+def accepts(labels: Mapping[str, str], requirements: Iterable[Requirement]) -> bool:
+    """Whether a node with exactly these labels meets the requirements (the strict form, R-13)."""
+    for requirement in requirements:
+        value = labels.get(requirement.key)
+        if not (requirement.allows_absence if value is None else requirement.has(value)):
+            return False
+    return True
+
+
+_Met = tuple[OfferedPlace, Mapping[str, str], int]  # a place with its labels, and the requirement sets that it meets
+
+
+@dataclass(slots=True)
+class OptionCatalogue:
+    """The options of a solve and the requirement sets they are tested against.
+
+    ``topology_keys`` are the labels that rules between workloads count by.
+    """
+
+    snapshot: Snapshot
+    now: datetime
+    policy: SchedulingPolicy
+    dimensions: Dimensions
+    requirement_sets: Sequence[RequirementSet]
+    topology_keys: Set[str] = frozenset()
+    prices: ReservedPrices = field(init=False)  # asked for where there are reservations, and only there
+    entries: list[Entry] = field(default_factory=list)
+    options: list[LaunchOption] = field(default_factory=list)
+    places: list[tuple[Entry, Mapping[str, str]]] = field(default_factory=list)  # also what is full or unavailable now
+
+    def __post_init__(self) -> None:
+        """Enumerate options, heaviest pools first."""
+        self.prices = ReservedPrices.of(self.snapshot.instance_types if self.snapshot.reservations else ())
+        pools = usable_pools(self.snapshot)
+        tiers = {weight: tier for tier, weight in enumerate(sorted({pool.weight for pool, _ in pools}, reverse=True))}
+        asked = [item for each in self.requirement_sets for item in each.requirements.values()]
+        asked = [item for item in dict.fromkeys(asked) if item.key not in _OFFERING_KEYS and item.key != HOSTNAME]
+        for pool, node_class in pools:
+            self._add_pool(pool, node_class, tiers[pool.weight], asked)
+
+    def _add_pool(self, pool: NodePool, node_class: NodeClass, tier: int, asked: Sequence[Requirement]) -> None:
+        by_name = sorted(self.snapshot.instance_types, key=lambda item: item.name)
+        types = [item for item in by_name if has_image(node_class, item)]
+        types = [item for item in types if pool.requirements.intersects(item.requirements) is None]
+        own = {NODE_POOL: pool.name, NODE_CLASS: node_class.name, INSTANCE_TENANCY: node_class.tenancy}
+        offered = Requirements({**pool.requirements, **Requirements.from_labels(own)})
+        taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
+        for settled in _variants(offered, types, asked, self.topology_keys - _OFFERING_KEYS - {HOSTNAME}):
+            admitted = [item for item in types if settled.intersects(item.requirements) is None]
+            if admitted or not types:  # one entry at least, so that somebody can be told why it sells nothing
+                about = (pool, node_class, settled, settled.labels(), admitted, tier, taints)
+                self.entries.append(Entry(len(self.entries), *about))
+                self._add_options(self.entries[-1])
+
+    def _add_options(self, entry: Entry) -> None:
+        reserved = defaultdict[str, list[CapacityReservation]](list)
+        for reservation in selected_reservations(self.snapshot, entry.node_class):
+            if reservation.is_active(self.now):
+                reserved[reservation.instance_type].append(reservation)
+        bought: dict[object, _Met] = {}
+        for item, meeting in zip(entry.types, self._meeting_types(entry), strict=True):
+            size = self.dimensions.capacity(item.allocatable)
+            for (place, labels, met), price in self._on_sale(entry, item, reserved.get(item.name, ()), bought):
+                if mask := meeting & met:
+                    about = (len(self.options), entry, item, place, price, size, mask, labels)
+                    unit = place.reservation
+                    reserved_as = () if unit is None else (unit, self.prices.on_demand_micro_usd(item), unit.unit_key)
+                    self.options.append(LaunchOption(*about, *reserved_as))
+
+    def _on_sale(
+        self, entry: Entry, item: InstanceType, reserved: Iterable[CapacityReservation], bought: dict[object, _Met]
+    ) -> Iterator[tuple[_Met, int]]:
+        """Yield where a type is to be had now, and its price there; ``bought`` keeps what each market's places meet."""
+        for reservation in reserved:
+            place, labels, met = self._meeting_place(entry, OfferedPlace.of(reservation))
+            for together in self.in_time_together(met, reservation.drain_at()) if reservation.free_units > 0 else ():
+                yield (place, labels, together), self.prices.atto_usd_per_hour(item)
+        for offering in sorted(item.offerings, key=_place_order):
+            about = (offering.zone, offering.zone_id, offering.capacity_type)
+            if about not in bought:
+                bought[about] = self._meeting_place(entry, OfferedPlace(*about))
+            if offering.is_available(self.now):
+                yield bought[about], price_atto_usd(offering.price_micro_usd_per_hour)
+
+    def _meeting_types(self, entry: Entry) -> list[int]:
+        """Return, per type, the requirement sets that it meets (as far as zone and market do not matter)."""
+        types_meeting: dict[Requirement, int] = {}
+        grouped = defaultdict[int, int](int)  # by the types that meet them: many requirement sets are met by the same
+        for bit, wanted in enumerate(self.requirement_sets):
+            if tolerates_all(entry.taints, wanted.selection.tolerations) is None:
+                met = -1
+                for requirement in wanted.requirements.values():
+                    if (types := types_meeting.get(requirement)) is None:
+                        types = types_meeting[requirement] = _types_meeting(entry, requirement)
+                    met &= types
+                grouped[met] |= 1 << bit
+        return [
+            sum(requirement_sets for met, requirement_sets in grouped.items() if met >> position & 1)
+            for position in range(len(entry.types))
+        ]
+
+    def _meeting_place(self, entry: Entry, place: OfferedPlace) -> _Met:
+        """Return the requirement sets that a place meets, if the pool allows it and may launch there now."""
+        labels, status = place.labels(), entry.node_class.status
+        wanted = [item for key, item in entry.pool.requirements.items() if key in _OFFERING_KEYS]
+        has_subnet = not status.subnets or any(subnet.zone_id == place.zone_id for subnet in status.subnets)
+        if not has_subnet or not accepts(labels, wanted):
+            return place, labels, 0
+        self.places.append((entry, labels))
+        if place.zone_id in status.zones_full_until:
+            return place, labels, 0
+        each = enumerate(self.requirement_sets)
+        return place, labels, mask_of(bit for bit, wanted in each if self._place_meets(place, labels, wanted))
+
+    def _place_meets(self, place: OfferedPlace, labels: Mapping[str, str], wanted: RequirementSet) -> bool:
+        selection, reservation = wanted.selection, place.reservation
+        if place.capacity_type not in selection.capacity_types:
+            return False
+        if reservation is not None:
+            is_of_others = reservation.share is not None and reservation.share.team_name != selection.team_name
+            if is_of_others or not self.is_in_time(reservation.drain_at(), selection, selection.notice_s):
+                return False
+        return accepts(labels, (item for key, item in wanted.requirements.items() if key in _OFFERING_KEYS))
+
+    def is_in_time(self, drain_at: datetime | None, selection: Selection, notice_s: int) -> bool:
+        """Whether such work, started now on what drains at ``drain_at``, is through so many seconds before that."""
+        if drain_at is None:
+            return True
+        ends_at = drain_at - timedelta(seconds=notice_s)
+        if selection.duration_s is None:
+            return self.policy.no_duration_policy is NoDurationPolicy.PLACE and self.now < ends_at
+        return self.now + timedelta(seconds=selection.duration_s) <= ends_at
+
+    def in_time_together(self, met: int, drain_at: datetime | None) -> list[int]:
+        """Split requirement sets, each of them in time by itself, by who may share a node that drains at ``drain_at``.
+
+        A node drains as early as the longest notice on it asks for. Masks are as large as that allows and may overlap;
+        shorter notices come first.
+        """
+        if drain_at is None:
+            return [met]
+        selections = {bit: self.requirement_sets[bit].selection for bit in iter_bits(met)}
+        found: list[int] = []
+        for notice_s in sorted({selection.notice_s for selection in selections.values()}, reverse=True):
+            mask = mask_of(
+                bit
+                for bit, selection in selections.items()
+                if selection.notice_s <= notice_s and self.is_in_time(drain_at, selection, notice_s)
+            )
+            if all(mask & ~longer for longer in found):
+                found.append(mask)
+        return found[::-1]
+
+
+# Branches: comprehensions of a line each.
+def _variants(
+    offered: Requirements, types: Sequence[InstanceType], asked: Iterable[Requirement], counted_by: Set[str]
+) -> Iterator[Requirements]:
+    """Yield what a pool offers once per distinguishable kind of node that it could make, with settled labels.
+
+    A key is unsettled when workloads ask about it and neither the pool nor the instance types settle its value, so that
+    two workloads could want different values: they must then not meet on one node (S-145). What replicas are
+    ``counted_by`` is unsettled too, each value by itself (R-62). Nobody cares about the pool's other choices (R-68).
+    """
+    by_key = {key: list[Requirement]() for key in counted_by & offered.keys()}
+    for requirement in asked:
+        by_key.setdefault(requirement.key, []).append(requirement)
+    unsettled = [key for key in sorted(by_key) if _is_unsettled(key, offered.get(key), types, by_key[key])]
+    choices = [
+        _choices(offered[key], types, by_key[key], may_lack=key not in offered, is_counted=key in counted_by)
+        for key in unsettled
+    ]
+    listed = [item for item in offered.values() if _is_choice(item, types)]
+    others = [Requirement.new(item.key, Operator.IN, (min(item.values),)) for item in listed]
+    for chosen in islice(product(*choices), _COMBINATIONS_MAX):
+        yield Requirements({**offered, **{choice.key: choice for choice in (*others, *chosen)}})
+
+
+def _is_choice(of_pool: Requirement, types: Sequence[InstanceType]) -> bool:
+    """Whether the pool alone lists what a label may be, and wants no variety of it."""
+    is_listed = of_pool.key not in WELL_KNOWN and not of_pool.complement and bool(of_pool.values)
+    return is_listed and of_pool.min_values is None and not any(of_pool.key in item.requirements for item in types)
+
+
+def _is_unsettled(
+    key: str, of_pool: Requirement | None, types: Sequence[InstanceType], asked: Sequence[Requirement]
+) -> bool:
+    names_values = any(not requirement.complement and requirement.values for requirement in asked)
+    # An unknown key has no values to choose from, and nobody can disagree about one that nobody asks a value of.
+    if of_pool is None and not (key in WELL_KNOWN and names_values):
+        return False
+    return not _is_settled(of_pool) and not all(_is_settled(item.requirements.get(key)) for item in types)
+
+
+def _is_settled(requirement: Requirement | None) -> bool:
+    return requirement is not None and not requirement.complement and len(requirement.values) <= 1
+
+
+# Branches: comprehensions of a line each around one choice.
+def _choices(
+    offered: Requirement,
+    types: Sequence[InstanceType],
+    asked: Sequence[Requirement],
+    *,
+    may_lack: bool,
+    is_counted: bool,
+) -> list[Requirement]:
+    """Return one allowed value per distinguishable behaviour towards workloads and types, and at last none at all."""
+    key = offered.key
+    others = [*asked, *dict.fromkeys(item.requirements[key] for item in types if key in item.requirements)]
+    named = {value for each in (offered, *others) if not each.complement for value in each.values}
+    unnamed = Requirement(key, True, frozenset(named))
+    candidates = named.union(offered.intersection(each).any_value() for each in (offered, unnamed, *others))
+    by_behaviour: dict[tuple[object, ...], str] = {}
+    for value in sorted(candidates - {""}):
+        if offered.has(value):
+            by_behaviour.setdefault((is_counted and value, *[each.has(value) for each in others]), value)
+    found = [Requirement.new(key, Operator.IN, (value,)) for value in sorted(by_behaviour.values())]
+    return [*found, Requirement.new(key, Operator.DOES_NOT_EXIST)] if may_lack else found
+
+
+def _types_meeting(entry: Entry, wanted: Requirement) -> int:
+    """Return a mask over the types: those whose instances, in this pool, could meet one requirement (R-11)."""
+    of_pool = entry.requirements.get(wanted.key)
+    # Where nobody defines a well-known key, a node is allowed to turn out right (R-12).
+    may_turn_out = wanted.allows_absence or wanted.key in WELL_KNOWN
+    undefined = may_turn_out if of_pool is None else _can_meet(of_pool, wanted)
+    mask = 0
+    for position, instance_type in enumerate(entry.types):
+        of_type = instance_type.requirements.get(wanted.key)
+        if of_type is not None and of_pool is not None:
+            of_type = of_pool.intersection(of_type)
+        if undefined if of_type is None else _can_meet(of_type, wanted):
+            mask |= 1 << position
+    return mask
+
+
+def _can_meet(offered: Requirement, wanted: Requirement) -> bool:
+    return offered.has_intersection(wanted) or (offered.allows_absence and wanted.allows_absence)

@@ -1,0 +1,161 @@
+"""The problem: demand as groups of interchangeable replicas (everything later works on counts), and what there is."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count as numbers
+from itertools import repeat
+
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import Withheld, Workload
+from reservoir.core.scheduling_terms.taint import Taint
+from reservoir.core.solver.problem.catalogue import OptionCatalogue
+from reservoir.core.solver.problem.queue import PendingDemand, PendingQueue
+from reservoir.core.solver.problem.selection import Level
+from reservoir.core.solver.problem.topology import Constraints, Domains, Terms, constraints_of
+from reservoir.core.solver.problem.vectors import Vector, iter_bits, mask_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EquivalenceClass:
+    """What groups share that differ in request, priority or owner alone: what they accept, and their topology rules.
+
+    There are many groups and few classes, so what depends on the class alone is found once per class.
+    """
+
+    levels: tuple[Level, ...]
+    matching: int  # the terms that select them
+    requirement_sets: tuple[int, ...]  # masks by level
+    constraints: tuple[Constraints, ...]  # by level
+    pinned_labels: tuple[frozenset[str], ...]  # by level: topology keys of their gang and of rules about them
+    terms: int  # those that select them and those that they carry
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Interchangeable replicas: same request, same requirement sets at every level, same matches.
+
+    ``members`` are (workload key, replicas, pending since), oldest first. ``requirement_sets`` has a mask of those
+    that are acceptable per level. Gangs and workloads with a price cap are alone in their group.
+    Levels, matching and constraints are those of the equivalence class, kept here too because they are asked for all
+    the time.
+    """
+
+    index: int
+    equivalence_class: EquivalenceClass
+    workload: Workload  # one of them, for everything that is the same
+    priority: int
+    request: Vector
+    levels: tuple[Level, ...]
+    matching: int
+    requirement_sets: tuple[int, ...]
+    constraints: tuple[Constraints, ...]
+    is_price_capped: bool  # what it pays for is bounded: then it shares no node that is being bought
+    team_budget: int | None  # what its team's budget leaves for new nodes, in atto-USD an hour
+    withheld: tuple[Withheld, ...]  # what a quota of its team keeps it from
+    members: Sequence[tuple[str, int, datetime]]
+    count: int  # all replicas
+
+    @property
+    def relaxed(self) -> tuple["RelaxedGroup", ...]:
+        """Itself at each level, from all preferences to none; not kept, since a cycle would outlive the pass."""
+        return tuple(map(RelaxedGroup, repeat(self), numbers(), self.requirement_sets, self.constraints))
+
+
+@dataclass(slots=True, eq=False)
+class RelaxedGroup:
+    """A group whose replicas have given up their first ``level`` preferences, and what they still insist on."""
+
+    group: Group
+    level: int
+    requirement_sets: int  # a mask
+    constraints: Constraints
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingProblem:
+    """The options of a solve, its demand in groups, and the terms of topology rules."""
+
+    catalogue: OptionCatalogue
+    groups: Sequence[Group]
+    terms: Terms
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> "SchedulingProblem":
+        """Return the problem of placing the snapshot's demand ``now``."""
+        queue = PendingQueue.of(snapshot, now, policy.preference_policy)
+        catalogue = queue.catalogue(snapshot, now, policy)
+        return cls(catalogue, build_groups(queue, catalogue), queue.terms)
+
+
+def build_groups(queue: PendingQueue, catalogue: OptionCatalogue) -> list[Group]:
+    """Group the pending demand; its topology is over the domains that the market and the nodes have."""
+    keys = [key.topology_key for key in queue.terms.keys]  # by term
+    domains = _known_domains(catalogue, set(keys))
+    classes: dict[object, EquivalenceClass] = {}
+    alike = defaultdict[tuple[EquivalenceClass, object], list[PendingDemand]](list)
+    for each in queue.pending:
+        workload = each.demand.workload
+        about = id(each.levels), queue.terms.matching(workload), workload.single_topology_key
+        if (class_ := classes.get(about)) is None:
+            class_ = classes[about] = _equivalence_class(each, queue, domains, keys)
+        owner = workload.key if each.demand.is_price_capped or workload.gang is not None else ""
+        own = queue.dimensions.request(workload.requests), workload.priority, owner, each.withheld
+        alike[class_, own].append(each)
+    return [_group(index, class_, each, queue) for index, ((class_, _), each) in enumerate(alike.items())]
+
+
+def _equivalence_class(
+    pending: PendingDemand, queue: PendingQueue, domains: Domains, topology_keys: Sequence[str]
+) -> EquivalenceClass:
+    """Return the class of a demand; ``topology_keys``: by term."""
+    workload = pending.demand.workload
+    matching = queue.terms.matching(workload)
+    constraints = [constraints_of(level, workload, queue.terms, domains, matching) for level in pending.levels]
+    counted_by = [topology_keys[term] for term in iter_bits(matching)]
+    pinned = frozenset([*filter(None, [workload.single_topology_key]), *counted_by])
+    return EquivalenceClass(
+        levels=pending.levels,
+        matching=matching,
+        requirement_sets=queue.masks(pending.levels),
+        constraints=tuple(constraints),
+        pinned_labels=tuple([pinned.union([term.topology_key for term in found]) for found in constraints]),
+        terms=matching | mask_of(term.term for found in constraints for term in found),
+    )
+
+
+def _group(index: int, class_: EquivalenceClass, alike: Sequence[PendingDemand], queue: PendingQueue) -> Group:
+    demands = [each.demand for each in alike]
+    workload = demands[0].workload
+    return Group(
+        index=index,
+        equivalence_class=class_,
+        workload=workload,
+        priority=workload.priority,
+        request=queue.dimensions.request(workload.requests),
+        levels=class_.levels,
+        matching=class_.matching,
+        requirement_sets=class_.requirement_sets,
+        constraints=class_.constraints,
+        is_price_capped=demands[0].is_price_capped,
+        team_budget=demands[0].budget_atto_usd_per_hour,
+        withheld=alike[0].withheld,
+        members=[(each.workload.key, each.pending_count, each.pending_since) for each in demands],
+        count=sum([each.pending_count for each in demands]),
+    )
+
+
+def _known_domains(catalogue: OptionCatalogue, keys: Iterable[str]) -> Domains:
+    """Return every domain of the topology keys: what the pools could make, and what the nodes have (R-62)."""
+    found: dict[str, dict[str, set[tuple[Taint, ...]]]] = {}
+    for key in keys:
+        domains = found[key] = defaultdict(set)
+        for entry, labels in catalogue.places:
+            for value in (labels[key],) if key in labels else entry.values(key):
+                domains[value].add(entry.taints)
+        for node in catalogue.snapshot.nodes:
+            if key in node.labels and not node.deleting:
+                domains[node.labels[key]].add(catalogue.snapshot.binding_taints(node))
+    return found

@@ -1,0 +1,108 @@
+"""Existing and in-flight nodes: which take replicas, in which order, and who runs on them already."""
+
+from collections.abc import Sequence, Set
+from datetime import timedelta
+from operator import sub
+
+from reservoir.core.model.snapshot import Node
+from reservoir.core.scheduling_terms.taint import Taint, tolerates_all
+from reservoir.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
+from reservoir.core.solver.problem.selection import Selection, required
+from reservoir.core.solver.problem.topology import Terms, near_key
+from reservoir.core.solver.problem.vectors import PODS_INDEX, mask_of
+
+
+def fill_order(node: Node) -> tuple[bool, int, str]:
+    """Sort nodes as they are filled: initialised ones first (R-45), then those that consolidation would remove last.
+
+    That is what saves least for each replica that must move: reserved nodes, then cheap or crowded ones. Replicas that
+    are put on a node about to be removed would have to move again.
+    """
+    replicas = sum([placed.count for placed in node.placements])
+    return (not node.initialized, node.price_atto_usd_per_hour // (1 + replicas), node.claim_id)
+
+
+def _leaves_in_time(node: Node, selection: Selection) -> bool:
+    """Whether the notice that the work asks for leaves what runs on the node the time that it said it takes."""
+    if node.drain_at is None or node.leaves_at is None or not selection.notice_s:
+        return True
+    return node.leaves_at <= node.drain_at - timedelta(seconds=selection.notice_s)
+
+
+class NodeFacts:
+    """What a solve must know of the nodes of its snapshot."""
+
+    def __init__(self, catalogue: OptionCatalogue, terms: Terms) -> None:
+        snapshot = catalogue.snapshot
+        self._catalogue = catalogue
+        self._terms = terms
+        self.ordered: Sequence[Node] = sorted(snapshot.nodes, key=fill_order)
+        asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
+        self._workloads = {**asking, **snapshot.workloads}
+        self._asked = sorted({key for each in catalogue.requirement_sets for key in each.requirements})
+        self._masks: dict[object, int] = {}
+        self._of_workloads: dict[str, tuple[int, int]] = {}
+
+    def takes_replicas(self, node: Node) -> bool:
+        """Whether the node is a destination at all: not deleting, not draining."""
+        return not node.deleting and (node.drain_at is None or self._catalogue.now < node.drain_at)
+
+    def free(self, node: Node) -> list[int]:
+        """Return what is left on the node. Its pods count even where ``used`` does not list them."""
+        dimensions = self._catalogue.dimensions
+        used = node.used.amounts(dimensions.names)
+        used[PODS_INDEX] = max(used[PODS_INDEX], sum([placed.count for placed in node.placements]))
+        return list(map(sub, dimensions.capacity(node.allocatable), used))
+
+    def requirement_sets(self, node: Node) -> int:
+        """Return the requirement sets that the node meets, in the strict form: it has a label or has it not (R-13)."""
+        labels, taints = tuple(map(node.labels.get, self._asked)), self._catalogue.snapshot.binding_taints(node)
+        memo_key = (labels, taints, node.capacity_type, node.drain_at, node.drain_at and node.leaves_at)
+        if (known := self._masks.get(memo_key)) is None:
+            each = enumerate(self._catalogue.requirement_sets)
+            met = mask_of(bit for bit, wanted in each if self._meets(node, taints, wanted))
+            known, *_ = self._catalogue.in_time_together(met, node.drain_at) or [0]
+            self._masks[memo_key] = known
+        return known
+
+    def _meets(self, node: Node, taints: tuple[Taint, ...], requirement_set: RequirementSet) -> bool:
+        selection = requirement_set.selection
+        return (
+            tolerates_all(taints, selection.tolerations) is None
+            and node.capacity_type in selection.capacity_types
+            and self._catalogue.is_in_time(node.drain_at, selection, selection.notice_s)
+            and _leaves_in_time(node, selection)
+            and accepts(node.labels, requirement_set.requirements.values())
+        )
+
+    def residents(self, node: Node) -> tuple[tuple[int, int, int], ...]:
+        """Return (matching, anti mask, count) of what runs on the node, as far as any term cares."""
+        if not self._terms.keys:
+            return ()
+        found = [(*self._of_workload(placed.workload_key), placed.count) for placed in node.placements]
+        return tuple([resident for resident in found if any(resident[:2])])
+
+    def running_cost(self, keys: Set[str]) -> dict[str, int]:
+        """Return what the nodes under running replicas of these workloads cost an hour, in atto-USD.
+
+        A node that several workloads share is charged to each in proportion to replicas, rounded up.
+        """
+        costs: dict[str, int] = {}
+        for node in self.ordered if keys else ():
+            everyone = sum(placed.count for placed in node.placements)
+            for placed in node.placements:
+                if placed.workload_key in keys and not node.deleting:
+                    share = -(-node.price_atto_usd_per_hour * placed.count // everyone)
+                    costs[placed.workload_key] = costs.get(placed.workload_key, 0) + share
+        return costs
+
+    def _of_workload(self, key: str) -> tuple[int, int]:
+        """Return the terms that a running workload matches, and those by which it keeps others away."""
+        workload, terms = self._workloads.get(key), self._terms
+        if workload is None:
+            return 0, 0
+        if (known := self._of_workloads.get(key)) is None:
+            anti = [near_key(term, workload) for term in required(workload.anti_affinity)]
+            mask = mask_of(terms.keys[term] for term in anti if term in terms.keys)
+            known = self._of_workloads[key] = (terms.matching(workload), mask)
+        return known

@@ -1,0 +1,119 @@
+"""The pending demand in queue order, with what each accepts now, before anything is known of the market."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from operator import attrgetter
+
+from reservoir.core.capacity.offerings import usable_pools
+from reservoir.core.model.policy import PreferencePolicy, SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.team import by_namespace
+from reservoir.core.model.workload import ALL_CAPACITY_TYPES, Demand, Withheld, Workload
+from reservoir.core.scheduling_terms.resources import CPU, MEMORY
+from reservoir.core.scheduling_terms.taint import TaintEffect
+from reservoir.core.solver.problem.catalogue import OptionCatalogue, RequirementSet
+from reservoir.core.solver.problem.selection import Level, levels
+from reservoir.core.solver.problem.topology import Terms
+from reservoir.core.solver.problem.vectors import Dimensions, mask_of
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDemand:
+    """A demand and what it accepts now; all who accept the same and have the same terms share their ``levels``."""
+
+    demand: Demand
+    levels: tuple[Level, ...]
+    withheld: tuple[Withheld, ...]  # what a quota of its team keeps it from
+
+
+@dataclass(frozen=True, slots=True)
+class PendingQueue:
+    """The pending demand of a solve, with the terms it speaks of and the requirement sets it has, both numbered."""
+
+    pending: Sequence[PendingDemand]
+    terms: Terms
+    dimensions: Dimensions
+    requirement_sets: Mapping[RequirementSet, int]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, now: datetime, preference_policy: PreferencePolicy) -> "PendingQueue":
+        """Return the queue of a snapshot's demand."""
+        demands = sorted([demand for demand in snapshot.demands if demand.pending_count > 0], key=_queue_order)
+        pending = _pending(demands, snapshot, now, preference_policy)
+        selections = (level.selection for one in _distinct(pending) for level in one.levels)
+        sets = dict.fromkeys(RequirementSet(term, selection) for selection in selections for term in selection.terms)
+        dimensions = Dimensions(demand.workload.requests for demand in demands)
+        return cls(pending, _terms(pending, snapshot), dimensions, {one: number for number, one in enumerate(sets)})
+
+    def catalogue(self, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> OptionCatalogue:
+        """Return what of the snapshot can be launched, as this demand sees it."""
+        keys = {key.topology_key for key in self.terms.keys}
+        return OptionCatalogue(snapshot, now, policy, self.dimensions, list(self.requirement_sets), keys)
+
+    def masks(self, levels: Iterable[Level]) -> tuple[int, ...]:
+        """Return, as a mask by level, the complete requirement sets of which one must hold."""
+        number_of = self.requirement_sets
+        selections = [level.selection for level in levels]
+        return tuple([mask_of(number_of[RequirementSet(term, one)] for term in one.terms) for one in selections])
+
+
+def _distinct(pending: Iterable[PendingDemand]) -> Iterable[PendingDemand]:
+    """Return one of all who accept the same and have the same terms."""
+    return {id(each.levels): each for each in pending}.values()
+
+
+def _queue_order(demand: Demand) -> tuple[int, int, int, datetime, str]:
+    """Sort by priority, CPU, memory, age, name (R-41; the priority is ours)."""
+    workload = demand.workload
+    requests = workload.requests
+    return -workload.priority, -requests[CPU], -requests[MEMORY], demand.pending_since, workload.key
+
+
+_accepts = attrgetter("node_requirements", "preferred_node_terms", "topology_spread", "affinity", "anti_affinity")
+
+
+# Branches: comprehensions of a line each around one loop over demands.
+def _pending(
+    demands: Iterable[Demand], snapshot: Snapshot, now: datetime, preference_policy: PreferencePolicy
+) -> list[PendingDemand]:
+    taints = (taint for pool, _ in usable_pools(snapshot) for taint in pool.taints)
+    soft_taints = any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in taints)
+    # Whose team it is matters to nobody where no units are shared out.
+    is_shared = any(reservation.share is not None for reservation in snapshot.reservations)
+    teams = by_namespace(snapshot.teams)
+    known: dict[object, tuple[Level, ...]] = {}
+    pending: list[PendingDemand] = []
+    for demand in demands:
+        workload = demand.workload
+        reached = workload.reached_capacity_types(demand.pending_since, now)
+        withheld = tuple([replace(each, capacity_types=each.capacity_types & reached) for each in demand.withheld])
+        allowed = reached.difference(*[each.capacity_types for each in withheld])
+        team = teams.get(workload.namespace)
+        team_name = None if not is_shared else "" if team is None else team.name
+        # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
+        own = (workload.namespace, *_chosen_labels(workload)) if workload.has_topology_terms else ()
+        key = (*_accepts(workload), allowed, team_name, own)
+        if (found := known.get(key)) is None:
+            found = levels(workload, allowed, preference_policy, soft_taints=soft_taints, team_name=team_name)
+            known[key] = found
+        pending.append(PendingDemand(demand, found, withheld))
+    return pending
+
+
+def _terms(pending: Sequence[PendingDemand], snapshot: Snapshot) -> Terms:
+    """Register the terms of pending workloads, once for all that have the same, and those of running ones."""
+    terms = Terms()
+    for one in _distinct(pending):
+        terms.register(one.demand.workload, one.levels)
+    # Only their anti-affinity binds newcomers, but what any of their terms counts should not change zone at launch.
+    keys = {each.demand.workload.key for each in pending}
+    for key, workload in sorted(snapshot.workloads.items()):
+        if key not in keys and workload.has_topology_terms:
+            terms.register(workload, levels(workload, ALL_CAPACITY_TYPES, PreferencePolicy.IGNORE, soft_taints=False))
+    return terms
+
+
+def _chosen_labels(workload: Workload) -> tuple[str | None, ...]:
+    keys = [key for constraint in workload.topology_spread for key in constraint.match_label_keys]
+    return tuple([workload.labels.get(key) for key in keys])

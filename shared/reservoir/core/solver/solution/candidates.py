@@ -1,0 +1,123 @@
+"""What a replica could be launched on: found once for all states of a solve, alike options together.
+
+Options of one class differ in nothing that rules over domains, pool weights or limits' owners see, only in size and
+price. So of each class only those matter that hold more than every cheaper one.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import inf
+from operator import attrgetter
+
+from reservoir.core.scheduling_terms.labels import HOSTNAME
+from reservoir.core.scheduling_terms.resources import counted
+from reservoir.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
+from reservoir.core.solver.problem.groups import Group, RelaxedGroup
+from reservoir.core.solver.problem.vectors import Vector, copies_that_fit
+from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
+from reservoir.core.solver.solution.substitutes import Substitutes
+
+Places = list[tuple[LaunchOption, int]]  # options with how many replicas of a group one node holds
+
+
+class Candidates:
+    """The options of a market as groups see them."""
+
+    def __init__(self, catalogue: OptionCatalogue, groups: Sequence[Group]) -> None:
+        self.catalogue = catalogue
+        self.substitutes = Substitutes(catalogue)
+        self.overhead = catalogue.policy.overhead_atto_usd
+        self.reserved = [option for option in catalogue.options if option.reservation is not None]
+        # How many groups each mask of requirement sets serves: options are many, masks few.
+        masks = {option.requirement_sets for option in self.reserved}
+        self.flexibility = {mask: sum(bool(it.requirement_sets[-1] & mask) for it in groups) for mask in masks}
+        bought = [option for option in catalogue.options if option.reservation is None]
+        self._ordered = [*self.reserved, *sorted(bought, key=attrgetter("price", "index"))]
+        pinned = [keys for group in groups for keys in group.equivalence_class.pinned_labels]
+        self._keys = sorted(set[str]().union(*pinned) - {HOSTNAME})
+        self._classes: dict[int, tuple[object, ...]] = {}  # by option
+        self._candidates: dict[tuple[int, Vector, bool], Places] = {}
+        self._by_class: dict[tuple[int, Vector, bool], list[Places]] = {}
+        self._distinct: dict[tuple[int, Vector], list[LaunchOption]] = {}
+        self._limited: dict[str, list[tuple[int, Vector]]] = {}
+
+    def of(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> Places:
+        """Return the options that could hold one replica, reserved ones first, then from cheap to dear."""
+        about = mask, request, _ = relaxed.requirement_sets, relaxed.group.request, only_reserved
+        if (known := self._candidates.get(about)) is None:
+            known = self._candidates[about] = []
+            held: dict[Vector, int] = {}  # options are many, sizes few
+            for option in self.reserved if only_reserved else self._ordered:
+                if option.requirement_sets & mask:
+                    fitting = held.get(option.allocatable)
+                    if fitting is None:
+                        fitting = held[option.allocatable] = copies_that_fit(request, option.allocatable)
+                    if fitting:
+                        known.append((option, fitting))
+        return known
+
+    def by_class(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> list[Places]:
+        """Return the candidates by class, each reservation as one of its own; in the same order."""
+        about = (relaxed.requirement_sets, relaxed.group.request, only_reserved)
+        if (known := self._by_class.get(about)) is None:
+            classes = defaultdict[object, Places](list)
+            for place in self.of(relaxed, only_reserved=only_reserved):
+                classes[self._class_of(place[0])].append(place)
+            known = self._by_class[about] = list(classes.values())
+        return known
+
+    def distinct(self, group: Group) -> list[LaunchOption]:
+        """Return the cheapest candidate of each class and size. Preferences do not matter.
+
+        Reserved ones first, then heavier pools, then from cheap to dear.
+        """
+        about = (group.requirement_sets[-1], group.request)
+        if (known := self._distinct.get(about)) is None:
+            found: dict[object, LaunchOption] = {}
+            for option, _ in self.of(group.relaxed[-1]):
+                found.setdefault((self._class_of(option), option.requirement_sets, option.allocatable), option)
+            known = sorted(found.values(), key=lambda it: (it.reservation is None, it.entry.tier, it.price))
+            self._distinct[about] = known
+        return known
+
+    def _class_of(self, option: LaunchOption) -> tuple[object, ...]:
+        if (known := self._classes.get(option.index)) is None:
+            domains = [option.label(key) for key in self._keys]
+            known = self._classes[option.index] = (option.entry.index, option.unit_key, *domains)
+        return known
+
+    def dearness(self, group: Group) -> float:
+        """Sort key: what one replica costs where it must be paid for, dearest first; those with no choice lead."""
+        least, most = inf, 0
+        for option, fitting in self.of(group.relaxed[-1]):
+            if option.reservation is None and fitting > most:
+                most = min(fitting, group.count)
+                least = min(least, (option.price + self.overhead) / most)
+                if most == group.count:
+                    break
+        return -least
+
+    def open_now(self, residual: ResidualCapacity) -> bytearray:
+        """Return, by option index, whether units and limits leave a node of the option."""
+        found = bytearray(b"\1") * len(self.catalogue.options)
+        for pool, limits in residual.limits.items():
+            left = tuple(limits.values())
+            for index, needed in self._needs(pool, tuple(limits)):
+                for need, amount in zip(needed, left, strict=True):
+                    if need > amount and need > 0:
+                        found[index] = 0
+        for option in self.reserved:
+            assert option.reservation is not None
+            if residual.units[option.unit_key] <= 0:
+                found[option.index] = 0
+        return found
+
+    def _needs(self, pool: str, names: Sequence[str]) -> list[tuple[int, Vector]]:
+        """Return what a node of each option of a pool takes of its limits."""
+        if pool not in self._limited:
+            self._limited[pool] = [
+                (option.index, tuple(counted(option.instance_type.capacity, name) for name in names))
+                for option in self.catalogue.options
+                if option.entry.pool.name == pool
+            ]
+        return self._limited[pool]

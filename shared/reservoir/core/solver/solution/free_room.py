@@ -1,0 +1,118 @@
+"""Room that costs nothing more: on nodes that are there or being bought, and on free reserved units.
+
+Where replicas are assigned to domains before they are packed, this says how many a domain holds. It is used up first
+fit, so it may hold a few less than packing finds room for.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import lt
+
+from reservoir.core.scheduling_terms.labels import HOSTNAME
+from reservoir.core.solver.problem.groups import RelaxedGroup
+from reservoir.core.solver.problem.vectors import UNLIMITED, Vector, copies_that_fit
+from reservoir.core.solver.solution.bins import Bin
+from reservoir.core.solver.solution.partial_plan import PartialPlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Vacancy:
+    """``count`` equal nodes with ``free`` resources each. ``bin_``: the node, None for reserved units."""
+
+    requirement_sets: int
+    labels: Mapping[str, str]
+    free: Sequence[int]
+    count: int
+    bin_: Bin | None = None
+
+    def used(self, nodes: int, request: Vector, copies: int) -> "_Vacancy":
+        """Return so many of the nodes with replicas on each."""
+        free = [left - asked * copies for left, asked in zip(self.free, request, strict=True)]
+        return replace(self, count=nodes, free=free)
+
+
+class FreeRoom:
+    """By domain of a topology key the vacancies in which something still fits; they are used up one after the other."""
+
+    def __init__(self, state: PartialPlan, vacancies: Mapping[str, Sequence[_Vacancy]]) -> None:
+        self._state = state
+        self._vacancies = dict(vacancies)
+
+    @classmethod
+    def of(cls, state: PartialPlan, key: str) -> "FreeRoom":
+        """Return all room that replicas with rules may use, by the domains of this key."""
+        concerned = [group for group in state.groups if state.remaining[group.index] and group.equivalence_class.terms]
+        least = [min(amounts) for amounts in zip(*[group.request for group in concerned], strict=True)]
+        found = defaultdict[str, list[_Vacancy]](list)
+        on_nodes = [_Vacancy(it.requirement_sets, it.labels, it.free, it.count, it) for it in state.bins]
+        for vacancy in [*on_nodes, *_on_units(state)]:
+            domain = vacancy.labels.get(key)
+            if domain is not None and not any(map(lt, vacancy.free, least)):
+                found[domain].append(vacancy)
+        return cls(state, found)
+
+    def within(self, domain: str) -> "FreeRoom":
+        """Return a copy of what a domain has."""
+        return FreeRoom(self._state, {domain: self._vacancies.get(domain, ())})
+
+    def by_domain(self, relaxed: RelaxedGroup, wanted: int) -> Counter[str]:
+        """Return for how many replicas each domain has room; counting stops at ``wanted``."""
+        found = Counter[str]()
+        if not self._vacancies:
+            return found
+        room = self._room(relaxed)
+        for domain, vacancies in self._vacancies.items():
+            for vacancy in vacancies:
+                if copies := room(vacancy):
+                    found[domain] += copies * vacancy.count
+                    if found[domain] >= wanted:
+                        break
+        return found
+
+    def take(self, relaxed: RelaxedGroup, domain: str, wanted: int) -> int:
+        """Use a domain's room for up to ``wanted`` replicas; return for how many there was room."""
+        if not self._vacancies.get(domain):
+            return 0
+        left, request, room, vacancies = wanted, relaxed.group.request, self._room(relaxed), list[_Vacancy]()
+        for vacancy in self._vacancies[domain]:
+            copies = room(vacancy) if left else 0
+            if not copies:
+                vacancies.append(vacancy)
+                continue
+            full = min(vacancy.count, left // copies)
+            rest = left - full * copies if full < vacancy.count else 0
+            parts = ((full, copies), (int(rest > 0), rest), (vacancy.count - full - (rest > 0), 0))
+            vacancies += [vacancy.used(nodes, request, each) for nodes, each in parts if nodes]
+            left -= full * copies + rest
+        self._vacancies[domain] = vacancies
+        return wanted - left
+
+    def _room(self, relaxed: RelaxedGroup) -> Callable[[_Vacancy], int]:
+        """Return what tells how many replicas one node of a vacancy takes."""
+        admission, request, accepted = self._state.admission, relaxed.group.request, relaxed.requirement_sets
+        is_ruled = relaxed.group.matching & self._state.ledger.host_mask or any(
+            term.topology_key == HOSTNAME for term in relaxed.constraints
+        )
+        on_a_new_one = admission.host_room(relaxed, None) if is_ruled else UNLIMITED
+
+        def room(vacancy: _Vacancy) -> int:
+            if not vacancy.requirement_sets & accepted or vacancy.free[0] < request[0] or vacancy.free[1] < request[1]:
+                return 0
+            fitting = copies_that_fit(request, vacancy.free)
+            if vacancy.bin_ is not None and fitting and is_ruled:
+                return min(fitting, admission.host_room(relaxed, vacancy.bin_))
+            return min(fitting, on_a_new_one)
+
+        return room
+
+
+def _on_units(state: PartialPlan) -> Iterable[_Vacancy]:
+    """Return the free units of each reservation once, for whom any pool would launch into them."""
+    units: dict[str, _Vacancy] = {}
+    for option in state.catalogue.options:
+        if option.reservation is not None and (count := state.residual.nodes_left(option)):
+            known = units.get(option.unit_key, _Vacancy(0, option.place_labels, option.allocatable, count))
+            sets = known.requirement_sets | option.requirement_sets
+            units[option.unit_key] = replace(known, requirement_sets=sets, count=max(count, known.count))
+    return units.values()

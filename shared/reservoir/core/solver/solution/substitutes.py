@@ -1,0 +1,181 @@
+"""What else a planned node could be: other options of its pool that hold the same, in price order.
+
+CreateFleet may fall back to them, minValues counts the kinds of them (R-17, R-53), and no spot is bought that is dearer
+than one of them on demand (R-115). They stay in the domains that topology counted, and within the capacity that the
+pool's limits were charged for (R-58 charges the largest; this way the chosen one is the largest).
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from itertools import islice
+from operator import attrgetter, is_not, or_
+
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_pool import min_values
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.model.policy import MinValuesPolicy
+from reservoir.core.scheduling_terms.resources import NODES
+from reservoir.core.solver.problem.catalogue import Entry, LaunchOption, OptionCatalogue
+from reservoir.core.solver.problem.groups import RelaxedGroup
+from reservoir.core.solver.problem.vectors import Sizes, Vector, iter_bits
+from reservoir.core.solver.solution.bins import Bin, total_load
+from reservoir.core.solver.solution.partial_plan import PartialPlan
+
+_price = attrgetter("price")
+_Others = tuple[LaunchOption, ...]
+
+
+class Substitutes:
+    """Finds them among the options of a solve, which are sorted once."""
+
+    def __init__(self, catalogue: OptionCatalogue) -> None:
+        self._catalogue = catalogue
+        self._most = catalogue.policy.alternatives_max
+        self._wanted = {entry.index: min_values(entry.pool) for entry in catalogue.entries}
+        self._is_strict = catalogue.policy.min_values_policy is MinValuesPolicy.STRICT
+        self._by_domains: dict[object, _Sold] = {}
+        self._known: dict[object, _Others] = {}
+        self._offered: dict[object, tuple[OfferingKey, ...]] = {}
+
+    # -- minValues: how many distinct values of a label the types of a node must leave to choose from
+
+    def concerns(self, entry: Entry) -> bool:
+        """Whether the entry's pool insists on a choice of instance types."""
+        return self._is_strict and bool(self._wanted[entry.index])
+
+    def allowed(self, state: PartialPlan, bin_: Bin, relaxed: RelaxedGroup, room: int) -> int:
+        """Return how many of ``room`` replicas leave the bin enough instance types to choose from."""
+        option, group = bin_.option, relaxed.group
+        if option is None or not room or not self.concerns(option.entry):
+            return room
+        load = total_load(state.groups, bin_.contents, len(group.request))
+        while room:
+            grown = [used + asked * room for used, asked in zip(load, group.request, strict=True)]
+            if self.holds(state, option, grown, {**bin_.levels, group.index: relaxed.level}):
+                return room
+            room //= 2
+        return 0
+
+    def holds(self, state: PartialPlan, option: LaunchOption, load: Sequence[int], levels: Mapping[int, int]) -> bool:
+        """Whether the types that hold ``load`` for these groups (by relaxation level) have enough distinct values.
+
+        That is over what the node could be launched as: itself and its alternatives, which are none cheaper (R-28). A
+        reserved node has no alternatives; it counts every type of the pool that could hold its replicas.
+        """
+        if not self.concerns(option.entry):
+            return True
+        market, most = (option.place.capacity_type, self._most) if option.reservation is None else (None, None)
+        hosting = (option, *self._first(most, state, option, tuple(load), levels, market))
+        return all(
+            len({other.label(key) for other in hosting} - {None}) >= least
+            for key, least in self._wanted[option.entry.index].items()
+        )
+
+    # -- what EC2 may choose
+
+    # Branches: two ceilings of the price, either of which may be missing.
+    def alternatives(self, state: PartialPlan, bin_: Bin) -> tuple[OfferingKey, ...]:
+        """Return offerings on the same market that could replace the bin's, none cheaper.
+
+        Those of spot are none dearer either than the cheapest on-demand offering that could, which ends the list: EC2
+        must not choose a spot pool that costs more. Nor what a workload's price cap would not pay for. Who asks for
+        variety (minValues) is bound by neither.
+        """
+        option = bin_.option
+        assert option is not None
+        if option.reservation is not None:
+            return ()
+        market = option.place.capacity_type
+        # Whatever is as large as the option holds any content of it, so those are found once for all contents.
+        found = self._first(self._most, state, option, option.allocatable, bin_.levels, market)
+        if len(found) < self._most or self._wanted[option.entry.index]:
+            found = self._first(self._most, state, option, self._load(state, bin_), bin_.levels, market)
+        ceiling = self.cheapest_on_demand(state, bin_) if market is CapacityType.SPOT else None
+        margin = None if self._wanted[option.entry.index] else state.price_caps.margin(bin_)
+        most = None if margin is None else option.price + margin
+        # Nodes that may be the same have the same tuple, by which others tell that at once.
+        about: object = (id(found), None if ceiling is None else ceiling.index, most)
+        if (known := self._offered.get(about)) is None:
+            offered = list(found)
+            if ceiling is not None:
+                cheaper = [other for other in found if other.price <= ceiling.price]
+                offered = [*cheaper[: self._most - 1], ceiling]
+            keys = tuple([other.key for other in offered if most is None or other.price <= most])
+            known = self._offered[about] = self._offered.setdefault(keys, keys)
+        return known
+
+    def cheapest_on_demand(self, state: PartialPlan, bin_: Bin) -> LaunchOption | None:
+        """Return the on-demand option whose price bounds that of spot; None for who asks for variety."""
+        option = bin_.option
+        if option is None or self._wanted[option.entry.index]:
+            return None
+        found = self._first(1, state, option, self._load(state, bin_), bin_.levels, CapacityType.ON_DEMAND)
+        return next(iter(found), None)
+
+    @staticmethod
+    def _load(state: PartialPlan, bin_: Bin) -> Vector:
+        return tuple(total_load(state.groups, bin_.contents, len(bin_.free)))
+
+    # -- the question
+
+    def _first(
+        self,
+        most: int | None,
+        state: PartialPlan,
+        option: LaunchOption,
+        load: Vector,
+        levels: Mapping[int, int],
+        market: CapacityType | None,
+    ) -> _Others:
+        """Return the first others of the option's pool that hold the load for these groups at their levels.
+
+        On its own market none is cheaper. No ``market``: on any, wherever, and with any part of the limits.
+        """
+        kept = () if market is None else state.pinned_labels(levels)
+        requirement_sets = tuple(sorted({state.groups[index].requirement_sets[at] for index, at in levels.items()}))
+        key = (most, option.index, load, kept, requirement_sets, market)
+        if (known := self._known.get(key)) is None:
+            least_price = option.price if market is option.place.capacity_type else 0
+            others = self._beside(option, kept, market).holding(load, requirement_sets, least_price)
+            if market is not None:
+                others = filter(partial(_takes_no_more, option), others)
+            known = self._known[key] = tuple(islice(filter(partial(is_not, option), others), most))
+        return known
+
+    def _beside(self, option: LaunchOption, kept: Sequence[str], market: CapacityType | None) -> "_Sold":
+        """Return what the option's pool has on the market with the same values of these labels."""
+        values = [option.label(key) for key in kept]
+        key = (option.entry.index, kept, market, *values)
+        if (known := self._by_domains.get(key)) is None:
+            sold = [it for it in self._catalogue.options if it.entry is option.entry]
+            sold = [
+                it for it in sold if market in (None, it.place.capacity_type) and list(map(it.label, kept)) == values
+            ]
+            known = self._by_domains[key] = _Sold(sorted(sold, key=attrgetter("price", "index")))
+        return known
+
+
+class _Sold:
+    """Options from cheap to dear, and who of them meets the same."""
+
+    def __init__(self, options: Sequence[LaunchOption]) -> None:
+        self.options = options
+        self._sizes = Sizes(option.allocatable for option in options)
+        self._meeting = defaultdict[int, int](int)  # masks by requirement sets
+        for position, option in enumerate(options):
+            self._meeting[option.requirement_sets] |= 1 << position
+
+    def holding(self, load: Vector, requirement_sets: Iterable[int], least_price: int) -> Iterator[LaunchOption]:
+        """Yield those that have room for a load, meet one of each of the requirement sets and are none cheaper."""
+        mask = self._sizes.holding(load) & -1 << bisect_left(self.options, least_price, key=_price)
+        for wanted in requirement_sets:
+            mask &= reduce(or_, [meeting for met, meeting in self._meeting.items() if met & wanted], 0)
+        return map(self.options.__getitem__, iter_bits(mask))
+
+
+def _takes_no_more(option: LaunchOption, other: LaunchOption) -> bool:
+    """Whether the other takes no more than the option of any resource that their pool limits."""
+    taken, allowed = other.instance_type.capacity, option.instance_type.capacity
+    return all(taken[name] <= allowed[name] for name in option.entry.pool.limits or () if name != NODES)

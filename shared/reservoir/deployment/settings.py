@@ -1,0 +1,219 @@
+"""The settings file of a deployment, field by field."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from reservoir.deployment.ending_bounds import EndingBounds
+from reservoir.manifests.parsing.fields import Price, matching, micro_usd
+from reservoir.manifests.parsing.model import Contradiction, Model, text_in
+
+# Function names append up to 22 of 64 characters to the stack's name.
+_STACK_PATTERN: Final = "[A-Za-z][A-Za-z0-9-]{0,39}"
+# Every role that matches may be handed to instances; IAM would take a short prefix literally.
+_ROLE_PATTERN: Final = r"[\w+=,.@/-]{3,}\*?"
+_PARAMETER_PATTERN: Final = r"(/[\w.-]+)+(/\*)?"
+_KEY_PATTERN: Final = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[\w-]{1,256}"
+_TOPIC_PATTERN: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[\w-]{1,256}"
+_OBJECT_PATTERN: Final = r"(NodePool|EC2NodeClass)/[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+# A node is charged with less than 1,000 USD an hour beside its price; more is a mistake in the unit.
+_OVERHEAD_MAX_MICRO_USD: Final = 1_000_000_000
+# The planner's time-out is 90 s; reading, checking and committing need the rest.
+_SOLVE_BUDGET_MAX_S: Final = 45
+_HISTORY_MAX_DAYS: Final = 400
+
+
+def _text(pattern: str, sentence: str) -> tuple[Any, Any]:
+    return AfterValidator(matching("form", pattern, sentence)), Field(json_schema_extra={"pattern": f"^{pattern}$"})
+
+
+StackName = Annotated[str, *_text(_STACK_PATTERN, "must be a letter, then at most 39 letters, digits and hyphens")]
+AccountId = Annotated[str, *_text("[0-9]{12}", "must be the 12 digits of an account")]
+Region = Annotated[str, *_text("[a-z]{2,}(-[a-z]+)+-[0-9]+", "must be a region such as us-east-1")]
+RolePattern = Annotated[
+    str, *_text(_ROLE_PATTERN, "must be a role's name (with its path), or at least 3 characters of one and a final *")
+]
+ParameterPattern = Annotated[str, *_text(_PARAMETER_PATTERN, "must be a parameter's path, or one with a final /*")]
+KeyArn = Annotated[str, *_text(_KEY_PATTERN, "must be the ARN of a KMS key (…:key/…), not of an alias")]
+TopicArn = Annotated[str, *_text(_TOPIC_PATTERN, "must be the ARN of a standard SNS topic")]
+TableName = Annotated[str, *_text(r"[A-Za-z0-9_.-]{3,255}", "must be the name of a DynamoDB table")]
+PolicyName = Annotated[str, *_text(_OBJECT_PATTERN, "must be NodePool/NAME or EC2NodeClass/NAME")]
+
+
+class AdoptedTables(Model):
+    """Tables that exist already, by name: restored ones, or those that an earlier stack left."""
+
+    reservations: TableName | None = None
+    offerings: TableName | None = None
+    workloads: TableName | None = None
+    node_claims: TableName | None = None
+    policy: TableName | None = None
+    decisions: TableName | None = None
+    history: TableName | None = None
+    accounts: TableName | None = None
+
+
+class DeploymentSettings(Model):
+    """One deployment's choices. The file's name is its own: ``deployments/production.yaml`` is ``production``."""
+
+    stack: StackName | None = Field(
+        default=None,
+        description="Name of the CloudFormation stack; every resource name and the owner tag follow it."
+        " Left out, it is `Reservoir-` and the deployment's name.",
+    )
+    account: AccountId | None = Field(
+        default=None,
+        description="The account that this deployment belongs to; with credentials of another nothing runs.",
+    )
+    region: Region | None = Field(default=None, description="The region; left out, that of your AWS settings.")
+    manifests: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder of YAML manifests that each deployment applies, relative to this file.",
+    )
+    removed: list[PolicyName] = Field(
+        default_factory=list,
+        description="Policy that a deployment deletes, and with a NodePool its nodes: `NodePool/NAME`,"
+        " `EC2NodeClass/NAME`. Nothing else deletes policy: what only leaves the folder stays.",
+    )
+    retain: bool = Field(
+        default=True,
+        description="Keep the tables, the bucket, the demand queue and the logs when the stack is deleted, and"
+        " protect the tables from deletion.",
+    )
+    tables: AdoptedTables = Field(
+        default_factory=AdoptedTables,
+        description="Tables that the stack adopts instead of making its own: restored ones, or those that an earlier"
+        " stack left. Nothing but you deletes them.",
+    )
+    termination_protection: bool = Field(
+        default=True, description="Refuse to delete the stack until this is false and deployed."
+    )
+    instance_role: RolePattern | None = Field(
+        default=None,
+        description="Role name, or name pattern, that launches may hand to instances; nothing else can be passed."
+        " Left out, it is the one role `reservoir-`, the deployment's name, `-node`.",
+    )
+    image_parameters: ParameterPattern = Field(
+        default="/images/*",
+        description="SSM parameters, beside AWS's public ones, that classes may take their image from.",
+    )
+    kms_keys: list[KeyArn] = Field(
+        default_factory=list,
+        description="ARNs of customer managed KMS keys that launches may encrypt volumes with, beside AWS's own key of"
+        " EBS. The keys' own policies must let the launch role (the stack's output `LaunchRoleArn`) use them.",
+    )
+    metadata_http_tokens: Literal["required", "optional"] = Field(
+        default="required",
+        description="Whether instances must read their metadata by token (IMDSv2), which EC2 then enforces at every"
+        " launch, or each EC2NodeClass may choose.",
+    )
+    rebalance_policy: Literal["ignore", "launch-before-drain"] = Field(
+        default="ignore",
+        description="What a Spot rebalance recommendation does: nothing, or the node's replicas are demand at once,"
+        " and it goes when they have left, or after the usual 15 minutes.",
+    )
+    instance_status_policy: Literal["replace", "report"] = Field(
+        default="replace",
+        description="What failed status checks and planned maintenance do: replace the node, or only report it.",
+    )
+    alarm_topic: TopicArn | None = Field(
+        default=None,
+        description="ARN of a standard SNS topic in the stack's region: every alarm tells it when it goes off and when"
+        " it is over. CloudWatch cannot reach a topic that is encrypted with AWS's own key (`alias/aws/sns`).",
+    )
+    reserve_concurrency: bool = Field(
+        default=False,
+        description="Keep 13 of the account's concurrent executions for discovery, reactions, drains, disruption and"
+        " collection, so that neighbours cannot take all of it. Lambda refuses to leave less than 100 for everybody"
+        " else: the account needs a limit of at least 113 (new accounts may have 10, and the deployment then fails).",
+    )
+    spot_service_linked_role: bool = Field(
+        default=False,
+        description="Create `AWSServiceRoleForEC2Spot`; needed once in an account that never used Spot.",
+    )
+    preference_policy: Literal["Respect", "Ignore"] = Field(
+        default="Respect",
+        description="Whether preferences of workloads count until they must be given up, or not at all;"
+        " Karpenter's setting.",
+    )
+    min_values_policy: Literal["Strict", "BestEffort"] = Field(
+        default="Strict",
+        description="Whether a pool's `minValues` must be met, or only as far as possible; Karpenter's setting.",
+    )
+    no_duration_policy: Literal["Place", "Avoid"] = Field(
+        default="Place",
+        description="Whether work that says no `duration` may run in a Capacity Block and be warned before its end.",
+    )
+    spot_to_spot_consolidation: bool = Field(
+        default=False,
+        description="Whether consolidation may replace spot nodes by cheaper spot nodes; Karpenter's feature gate. A"
+        " single node needs 15 cheaper types to choose from even then.",
+    )
+    spot_pool_share_percent: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=100,
+        description="How much of a plan's spot nodes (from ten on) one spot pool, a type in a zone, may hold; 100 is no"
+        " bound. Replicas beyond that go to other spot pools or on demand if they may, and wait as `SpotShare`"
+        " otherwise.",
+    )
+    reserved_floor_percent: Annotated[int, Field(ge=0, le=100)] = Field(
+        default=0,
+        description="Replicas that use less than this part of a reserved slot leave it alone when they can be bought"
+        " elsewhere (as limits and topology are).",
+    )
+    node_overhead_micro_usd_per_hour: Annotated[int, Field(ge=0, le=_OVERHEAD_MAX_MICRO_USD)] = Field(
+        default=2_000,
+        description="What a node costs beside its price (root volume, agents, API calls), in millionths of a USD an"
+        " hour: the dearer, the fewer and larger the nodes.",
+    )
+    solve_budget_s: Annotated[int, Field(ge=1, le=_SOLVE_BUDGET_MAX_S)] = Field(
+        default=10,
+        description="How long a plan may be improved, in seconds; the first plan is complete long before.",
+    )
+
+    ceiling_usd_per_hour: Price | None = Field(
+        default=None,
+        description="What everything that is bought (spot and on demand) may cost an hour, whoever it is for. Reserved"
+        " use is never held back.",
+    )
+    ceiling_usd_per_month: Price | None = Field(
+        default=None,
+        description="The same for a month (UTC): nothing is bought that what is left of it could not pay for an hour,"
+        " beside what runs.",
+    )
+    history_days: Annotated[int, Field(ge=1, le=_HISTORY_MAX_DAYS)] = Field(
+        default=14,
+        description="How many days the history is kept: what `reservoir events`, `describe` and `report` tell.",
+    )
+    publish_metrics: bool = Field(
+        default=False,
+        description="Publish what is measured every ten minutes as metrics of CloudWatch, to alarm on. They cost 0.30"
+        " USD a month each: 1.50 for a reservation, of which the 20 that lie idle most dearly are published. The log"
+        " and the dashboard have them anyway.",
+    )
+    tracing: bool = Field(
+        default=False,
+        description="Trace the functions with AWS X-Ray. Passes that find nothing to do are traced too: about 1 USD a"
+        " month while nothing happens.",
+    )
+    ending_bounds: EndingBounds = Field(
+        default_factory=EndingBounds,
+        description="How many nodes may end within an hour, by kind of ending; what is left out has the default.",
+    )
+
+    @property
+    def ceiling_micro_usd_per_hour(self) -> int | None:
+        """The ceiling of an hour; None: there is none."""
+        return None if self.ceiling_usd_per_hour is None else micro_usd(self.ceiling_usd_per_hour)
+
+    @property
+    def ceiling_micro_usd_per_month(self) -> int | None:
+        """The ceiling of a month; None: there is none."""
+        return None if self.ceiling_usd_per_month is None else micro_usd(self.ceiling_usd_per_month)
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Refuse an instance role that is every role."""
+        if text_in(raw, "instanceRole").lstrip("/").startswith("*"):
+            yield Contradiction("instanceRole", "form", "must not begin with *")

@@ -1,0 +1,222 @@
+"""Rows that ``reservoir get`` prints: one model a noun, in the form of Kubernetes' objects.
+
+Fields are added to them, never renamed and never given another meaning: programs read them.
+"""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import AwareDatetime, Field
+
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, DrainReason
+from reservoir.manifests.answers.explanations import WaitingReplicas
+from reservoir.manifests.event_parts import Part, PlacedWorkload
+
+
+class Named(Part):
+    """Names a row. Workloads have a namespace."""
+
+    name: str
+    namespace: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class Row(Part):
+    """What all rows have."""
+
+    api_version: Literal["reservoir/v1"] = "reservoir/v1"
+
+
+class WorkloadState(StrEnum):
+    """How far a workload has come."""
+
+    WAITING = "waiting"  # no replica has a place
+    PARTIAL = "partial"  # some have
+    PLACED = "placed"  # all have; their nodes may still be launching
+    LEAVING = "leaving"  # more have a place than are wanted
+    WITHDRAWN = "withdrawn"
+
+
+class WorkloadRowSpec(Part):
+    """What was asked for."""
+
+    replicas: int
+    generation: int
+    priority: int = 0
+    gang: bool = False
+    duration_s: int | None = None
+    requests: dict[str, str] = Field(default_factory=dict, description="Of one replica.")
+
+
+class WorkloadRowStatus(Part):
+    """What became of it."""
+
+    state: WorkloadState
+    placed: int
+    pending: int
+    submitted_at: AwareDatetime | None = None
+    pending_since: AwareDatetime | None = None
+    next_feasible_at: AwareDatetime | None = Field(
+        default=None, description="When the first of the reasons could change by itself; absent: by events only."
+    )
+    waiting: list[WaitingReplicas] = Field(default_factory=list, description="As the last plan left them.")
+    node_pools: list[str] = Field(default_factory=list, description="Of the nodes that hold its replicas.")
+
+
+class WorkloadRow(Row):
+    """A workload that wants replicas, or still has some."""
+
+    kind: Literal["Workload"] = "Workload"
+    metadata: Named
+    spec: WorkloadRowSpec
+    status: WorkloadRowStatus
+
+
+class NodeRowSpec(Part):
+    """What was bought."""
+
+    node_pool: str
+    node_class: str
+    instance_type: str
+    zone: str
+    capacity_type: CapacityType
+    capacity_reservation_id: str | None = None
+    price_micro_usd_per_hour: int = Field(description="0 for reserved capacity, which is paid for anyway.")
+
+
+class NodeRowStatus(Part):
+    """Where it is in its life."""
+
+    state: ClaimState
+    created_at: AwareDatetime
+    running_at: AwareDatetime | None = None
+    instance_id: str | None = None
+    replicas: int
+    workloads: list[PlacedWorkload]
+    drain_reason: DrainReason | None = None
+    drain_deadline: AwareDatetime | None = None
+    plan_id: str | None = None
+    failure: str | None = None
+
+
+class NodeRow(Row):
+    """A node: one wanted machine."""
+
+    kind: Literal["NodeClaim"] = "NodeClaim"
+    metadata: Named
+    spec: NodeRowSpec
+    status: NodeRowStatus
+
+
+class ReservationRowSpec(Part):
+    """What was reserved."""
+
+    kind: ReservationKind
+    instance_type: str
+    zone: str
+    zone_id: str
+    owner_id: str
+    instance_match_criteria: str
+    start_at: AwareDatetime | None = None
+    end_at: AwareDatetime | None = None
+
+
+class ReservationRowStatus(Part):
+    """Whose its units are."""
+
+    state: str
+    total: int
+    free: int = Field(description="Units that may still be promised.")
+    ours: int = Field(description="Units with a node of this deployment, or promised to one.")
+    others: int = Field(description="Units that somebody else uses.")
+    drain_at: AwareDatetime | None = Field(default=None, description="When the nodes in a Capacity Block must go.")
+    idle_since: AwareDatetime | None = None
+    observed_at: AwareDatetime
+    stale: bool = Field(default=False, description="The last discovery failed; these are the last good facts.")
+
+
+class ReservationRow(Row):
+    """A capacity reservation that is, or may become, usable. Its labels are its tags."""
+
+    kind: Literal["CapacityReservation"] = "CapacityReservation"
+    metadata: Named
+    spec: ReservationRowSpec
+    status: ReservationRowStatus
+
+
+class OfferingState(StrEnum):
+    """Whether it can be had now."""
+
+    AVAILABLE = "available"
+    FULL = "full"  # a reservation without a free unit
+    RESTING = "resting"  # EC2 refused it, or the account's quota did: not asked for before an instant
+    NOT_ACTIVE = "not-active"  # a reservation that has not begun, or is about to end
+
+
+class OfferingRowSpec(Part):
+    """What can be had: an instance type in a zone, on a market or in one reservation."""
+
+    instance_type: str
+    zone: str
+    capacity_type: CapacityType
+    capacity_reservation_id: str | None = None
+    price_micro_usd_per_hour: int | None = Field(
+        default=None, description="0 for reserved capacity, which is paid for anyway; absent: no price is known."
+    )
+
+
+class OfferingRowStatus(Part):
+    """Whether, and until when not."""
+
+    state: OfferingState
+    free: int | None = Field(default=None, description="Units of a reservation; absent: EC2 does not say.")
+    rests_until: AwareDatetime | None = None
+    reason: str | None = None
+
+
+class OfferingRow(Row):
+    """An offering: an instance type in a zone, on a market or in one reservation."""
+
+    kind: Literal["Offering"] = "Offering"
+    metadata: Named
+    spec: OfferingRowSpec
+    status: OfferingRowStatus
+
+
+class BlockOfferingSpec(Part):
+    """What EC2 would sell: units for a while, paid for up front."""
+
+    instance_type: str
+    zone: str
+    count: int
+    start_at: AwareDatetime
+    end_at: AwareDatetime
+    upfront_fee: str = Field(description="A decimal number.")
+    currency: str
+    ultra_server_type: str | None = None
+
+
+class BlockOfferingRow(Row):
+    """A Capacity Block that is on sale."""
+
+    kind: Literal["CapacityBlockOffering"] = "CapacityBlockOffering"
+    metadata: Named
+    spec: BlockOfferingSpec
+
+
+class DecisionRowStatus(Part):
+    """What it brought about."""
+
+    made_at: AwareDatetime
+    summary: dict[str, int]
+    nodes: list[str] = Field(default_factory=list, description="Live nodes that it launched, or chose to end.")
+
+
+class DecisionRow(Row):
+    """A stored decision of the planner or of disruption."""
+
+    kind: Literal["Decision"] = "Decision"
+    metadata: Named
+    status: DecisionRowStatus

@@ -1,0 +1,118 @@
+"""What ``reservoir status`` prints for programs. Fields are added to it, never renamed and never taken away."""
+
+from pydantic import AwareDatetime, Field
+
+from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.manifests.event_parts import Part
+
+
+class NotKnown(Part):
+    """A source that did not answer. What it would have said is not known, and is never nought."""
+
+    unknown: str = Field(description="Why.")
+
+
+class ReservationNow(Part):
+    """One reservation. While it is active, its units are ours, others' or free."""
+
+    id: str
+    instance_type: str
+    zone: str
+    kind: ReservationKind
+    state: str
+    total: int
+    ours: int
+    others: int
+    free: int
+    micro_usd_per_hour: int | None = Field(
+        default=None, description="What a unit would cost on demand; absent: no price is known."
+    )
+    idle_micro_usd_per_hour: int | None = Field(default=None, description="What its free units would cost on demand.")
+    end_at: AwareDatetime | None = None
+    drain_at: AwareDatetime | None = None
+    stale: bool = False
+
+
+class MarketNow(Part):
+    """The nodes of one market."""
+
+    capacity_type: CapacityType
+    nodes: int
+    micro_usd_per_hour: int = Field(description="What they cost beside reservations.")
+    avoided_micro_usd_per_hour: int | None = Field(
+        default=None, description="What they would cost on demand beyond that; absent: no price is known."
+    )
+
+
+class WaitingNow(Part):
+    """Replicas that wait for one reason."""
+
+    reason: str
+    replicas: int
+    workloads: int
+    since: AwareDatetime | None = Field(default=None, description="Of the one that has waited longest.")
+
+
+class BoughtNow(Part):
+    """What was bought beside reservations for one workload."""
+
+    workload: str
+    nodes: int
+    micro_usd_per_hour: int
+
+
+class TeamNow(Part):
+    """What one team owns, uses, has bought and waits for; ``owned`` and ``used`` are units of reservations."""
+
+    name: str
+    owned: int
+    used: int
+    micro_usd_per_hour: int
+    waiting_replicas: int
+
+
+class ThereNow(Part):
+    """What there is, as the tables say."""
+
+    taken_at: AwareDatetime
+    reservations: list[ReservationNow]
+    markets: list[MarketNow]
+    waiting: list[WaitingNow]
+    bought: list[BoughtNow]
+    teams: list[TeamNow]
+
+
+class RefusedNow(Part):
+    """An event of the last day that tells of a refusal."""
+
+    at: AwareDatetime
+    type: str
+    object: str
+    what: str
+
+
+class DiscoveryNow(Part):
+    """How old the knowledge of reservations is."""
+
+    changed_at: AwareDatetime | None = Field(default=None, description="When a reading last changed anything.")
+    read_at: AwareDatetime | None = Field(default=None, description="Absent: CloudWatch does not say.")
+    stale: list[str] = Field(description="Reservations that could not be read again.")
+
+
+class QueueNow(Part):
+    """How full a queue is."""
+
+    messages: int
+    oldest_s: int | None = Field(default=None, description="Absent: CloudWatch does not say.")
+
+
+class StatusAnswer(Part):
+    """How things are. A part that is not known has ``unknown``, and why, in its place."""
+
+    at: AwareDatetime
+    there: ThereNow | NotKnown
+    refused: list[RefusedNow] | NotKnown
+    discovery: DiscoveryNow | NotKnown
+    queues: dict[str, QueueNow] | NotKnown
+    alarms: list[str] | NotKnown

@@ -1,0 +1,244 @@
+"""EC2NodeClass (``karpenter.k8s.aws/v1``) in Karpenter's own shape, with the fields that reservations need."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from reservoir.core.launching.launch_template import USER_DATA_BYTES_MAX
+from reservoir.core.launching.user_data import PLACEHOLDERS, wrong_placeholders
+from reservoir.core.model.node_class import (
+    CapacityReservationSelectorTerm,
+    FleetTargetingMode,
+    NodeClass,
+    OpenReservationPreference,
+)
+from reservoir.core.scheduling_terms.labels import closest
+from reservoir.manifests.kinds.instance_settings import (
+    BlockDeviceMapping,
+    MetadataOptions,
+    PlacementGroupSelector,
+    check_tag_key,
+)
+from reservoir.manifests.kinds.selector_terms import (
+    MOST_TERMS,
+    ImageTerm,
+    ReservationId,
+    ReservationTerm,
+    ResourceGroupArn,
+    SecurityGroupTerm,
+    SubnetTerm,
+)
+from reservoir.manifests.parsing import nearest
+from reservoir.manifests.parsing.fields import broken, matching
+from reservoir.manifests.parsing.hashing import static_hash
+from reservoir.manifests.parsing.metadata import Metadata, ServerSide
+from reservoir.manifests.parsing.model import Contradiction, IgnoredBecause, Model, RefusedBecause
+from reservoir.manifests.parsing.problems import shown
+
+API_VERSION: Final = "karpenter.k8s.aws/v1"
+KIND: Final = "EC2NodeClass"
+_MOST_TAGS: Final = 40  # EC2 allows 50; the product adds its own
+
+IamName = Annotated[
+    str,
+    AfterValidator(
+        matching("iam-name", r"^[A-Za-z0-9+=,.@_/-]{1,128}$", "must be a name, not an ARN", nearest.iam_name)
+    ),
+]
+
+
+def _check_user_data(text: str) -> str:
+    size = len(text.encode())
+    if size > USER_DATA_BYTES_MAX:
+        raise broken("user-data", f"has {size} bytes; EC2 allows {USER_DATA_BYTES_MAX}")
+    wrong = next(wrong_placeholders(text), None)
+    if wrong is not None:
+        known = ", ".join(PLACEHOLDERS)
+        message = f"{shown(wrong)} is no placeholder, known are {known}; a node reads its claim and workloads itself"
+        raise broken("user-data", message, lambda: closest(wrong, PLACEHOLDERS))
+    return text
+
+
+class CapacityReservationTarget(Model):
+    """One reservation, or one group of them."""
+
+    capacity_reservation_id: ReservationId | None = None
+    capacity_reservation_resource_group_arn: ResourceGroupArn | None = None
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check that exactly one is given."""
+        given = [raw.get("capacityReservationId"), raw.get("capacityReservationResourceGroupArn")]
+        if given.count(None) != 1:
+            yield Contradiction(
+                "",
+                "capacity-reservation-spec",
+                "needs exactly one of capacityReservationId and capacityReservationResourceGroupArn",
+            )
+
+
+class ReservationSpec(Model):
+    """The first ODCR RFC's form: a preference, or a target. A target means the same as one selector term."""
+
+    capacity_reservation_preference: Literal["open", "none"] | None = None
+    capacity_reservation_target: CapacityReservationTarget | None = None
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check that preference and target do not meet."""
+        both = ("capacityReservationPreference", "capacityReservationTarget")
+        if all(raw.get(name) is not None for name in both):
+            yield Contradiction(both[0], "capacity-reservation-spec", f"cannot be combined with {both[1]}")
+
+    def to_term(self) -> CapacityReservationSelectorTerm | None:
+        """Return the target as a selector term."""
+        target = self.capacity_reservation_target
+        if target is None:
+            return None
+        return CapacityReservationSelectorTerm(
+            id=target.capacity_reservation_id, reservation_group_arn=target.capacity_reservation_resource_group_arn
+        )
+
+
+class NodeClassSpec(Model):
+    """What to select and how to launch."""
+
+    capacity_reservation_selector_terms: list[ReservationTerm] = Field(default_factory=list, max_length=MOST_TERMS)
+    capacity_reservation_spec: ReservationSpec | None = None
+    open_reservation_preference: Annotated[OpenReservationPreference, Field(strict=False)] | None = Field(
+        default=None, description="open lets plain on-demand launches fall into open reservations; default none."
+    )
+    fleet_targeting_mode: Annotated[FleetTargetingMode, Field(strict=False)] = FleetTargetingMode.LAUNCH_TEMPLATE
+    subnet_selector_terms: list[SubnetTerm] = Field(min_length=1, max_length=MOST_TERMS)
+    security_group_selector_terms: list[SecurityGroupTerm] = Field(min_length=1, max_length=MOST_TERMS)
+    ami_selector_terms: list[ImageTerm] = Field(min_length=1, max_length=MOST_TERMS)
+    role: IamName | None = None
+    instance_profile: IamName | None = None
+    user_data: Annotated[str, Field(max_length=USER_DATA_BYTES_MAX), AfterValidator(_check_user_data)] | None = Field(
+        default=None,
+        description=(
+            "Passed on as written, except for placeholders such as {{reservoir.nodePool}}: "
+            + ", ".join(PLACEHOLDERS)
+            + ". Of at most 16 KiB."
+        ),
+    )
+    block_device_mappings: list[BlockDeviceMapping] = Field(default_factory=list, max_length=50)
+    metadata_options: MetadataOptions = MetadataOptions()
+    tags: dict[Annotated[str, AfterValidator(check_tag_key)], Annotated[str, Field(max_length=256)]] = Field(
+        default_factory=dict, max_length=_MOST_TAGS
+    )
+    placement_group_selector: PlacementGroupSelector | None = None
+    detailed_monitoring: bool = False
+    associate_public_ip_address: bool | None = Field(default=None, alias="associatePublicIPAddress")
+    platform: str | None = Field(
+        default=None, min_length=1, max_length=64, description="EC2's platform name that reservations must have."
+    )
+    tenancy: Literal["default", "dedicated"] = "default"
+    ami_family: Annotated[Any, IgnoredBecause("amiFamily has no effect: userData is passed on as written")] = None
+    kubelet: Annotated[Any, IgnoredBecause("kubelet has no effect outside Kubernetes")] = None
+    instance_store_policy: Annotated[
+        Any, IgnoredBecause("instanceStorePolicy has no effect: it configures kubelet's disks")
+    ] = None
+    ip_prefix_count: Annotated[Any, IgnoredBecause("ipPrefixCount has no effect: it serves pod addresses")] = None
+    context: Annotated[Any, IgnoredBecause("context has no effect: EC2 reserves it")] = None
+    network_interfaces: Annotated[
+        Any,
+        RefusedBecause(
+            "instances get an EFA on every card that can carry one where a workload requests vpc.amazonaws.com/efa, and"
+            " one plain interface otherwise"
+        ),
+    ] = None
+    cpu_options: Annotated[
+        Any, RefusedBecause("it changes what the instance types have, and replicas are packed by what EC2 says of them")
+    ] = None
+    enclave_options: Annotated[
+        Any, RefusedBecause("an enclave takes CPUs and memory from the instance that replicas are packed by")
+    ] = None
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check what excludes each other."""
+        if raw.get("role") is not None and raw.get("instanceProfile") is not None:
+            yield Contradiction("instanceProfile", "role", "cannot be combined with role")
+        if raw.get("capacityReservationSpec") is not None:
+            for name in ("capacityReservationSelectorTerms", "openReservationPreference"):
+                if raw.get(name) is not None:
+                    yield Contradiction(
+                        "capacityReservationSpec", "capacity-reservation-spec", f"cannot be combined with {name}"
+                    )
+        images = raw.get("amiSelectorTerms")
+        terms = images if isinstance(images, list) else []
+        if len(terms) > 1 and any(isinstance(term, dict) and term.get("alias") is not None for term in terms):
+            yield Contradiction("amiSelectorTerms", "selector-term", "an alias cannot be combined with other terms")
+
+
+class NodeClassManifest(Model):
+    """A class."""
+
+    api_version: Literal["karpenter.k8s.aws/v1"]
+    kind: Literal["EC2NodeClass"]
+    metadata: Metadata
+    spec: NodeClassSpec
+    status: ServerSide
+
+    def to_core(self) -> NodeClass:
+        """Return the class of the core, with an empty status."""
+        spec = self.spec
+        group = spec.placement_group_selector
+        return NodeClass(
+            name=self.metadata.name,
+            capacity_reservation_selector_terms=self._reservation_terms(),
+            subnet_selector_terms=tuple(term.to_core() for term in spec.subnet_selector_terms),
+            security_group_selector_terms=tuple(term.to_core() for term in spec.security_group_selector_terms),
+            ami_selector_terms=tuple(term.to_core() for term in spec.ami_selector_terms),
+            role=spec.role,
+            instance_profile=spec.instance_profile,
+            user_data=spec.user_data,
+            block_device_mappings=tuple(mapping.to_ec2() for mapping in spec.block_device_mappings),
+            metadata_options=spec.metadata_options.to_ec2(),
+            tags=dict(sorted(spec.tags.items())),
+            placement_group=None if group is None else group.id or group.name,
+            detailed_monitoring=spec.detailed_monitoring,
+            associate_public_ip_address=spec.associate_public_ip_address,
+            open_reservation_preference=self._open_preference(),
+            fleet_targeting_mode=spec.fleet_targeting_mode,
+            platform=spec.platform or self._default_platform(),
+            tenancy=spec.tenancy,
+            static_hash=self.static_hash(),
+        )
+
+    def _reservation_terms(self) -> tuple[CapacityReservationSelectorTerm, ...]:
+        target = None if self.spec.capacity_reservation_spec is None else self.spec.capacity_reservation_spec.to_term()
+        terms = tuple(term.to_core() for term in self.spec.capacity_reservation_selector_terms)
+        return terms if target is None else (target,)
+
+    def _open_preference(self) -> OpenReservationPreference:
+        spec = self.spec.capacity_reservation_spec
+        if spec is not None and spec.capacity_reservation_preference is not None:
+            return OpenReservationPreference(spec.capacity_reservation_preference)
+        return self.spec.open_reservation_preference or OpenReservationPreference.NONE
+
+    def _default_platform(self) -> str:
+        windows = any((term.alias or "").startswith("windows") for term in self.spec.ami_selector_terms)
+        return "Windows" if windows else "Linux/UNIX"
+
+    def static_hash(self) -> str:
+        """Hash what a running instance was launched with; selector terms are not part of it (R-154)."""
+        spec = self.spec
+        return static_hash(
+            {
+                "role": spec.role,
+                "instanceProfile": spec.instance_profile,
+                "userData": spec.user_data,
+                "blockDeviceMappings": [mapping.to_ec2() for mapping in spec.block_device_mappings],
+                "metadataOptions": spec.metadata_options.to_ec2(),
+                "tags": spec.tags,
+                "placementGroup": None
+                if spec.placement_group_selector is None
+                else spec.placement_group_selector.model_dump(exclude_none=True),
+                "detailedMonitoring": spec.detailed_monitoring,
+                "associatePublicIPAddress": spec.associate_public_ip_address,
+                "tenancy": spec.tenancy,
+            }
+        )

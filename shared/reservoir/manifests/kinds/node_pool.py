@@ -1,0 +1,256 @@
+"""NodePool (``karpenter.sh/v1``) in Karpenter's own shape."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from reservoir.core.model.node_pool import Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodePool
+from reservoir.core.model.schedule import MACROS, CronSchedule, ScheduleError
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.manifests.kinds.selection import (
+    MOST_REQUIREMENTS,
+    PoolRequirement,
+    TaintSpec,
+    integer_as_text,
+    requirements_of,
+)
+from reservoir.manifests.kinds.workload import Quantities
+from reservoir.manifests.parsing import nearest
+from reservoir.manifests.parsing.fields import (
+    DURATION_PATTERN,
+    Annotations,
+    Duration,
+    DurationOrNever,
+    LabelKey,
+    LabelValue,
+    ObjectName,
+    broken,
+    check_duration,
+    duration_s,
+    optional_seconds,
+    seconds_or_never,
+)
+from reservoir.manifests.parsing.hashing import static_hash
+from reservoir.manifests.parsing.metadata import Metadata, ServerSide
+from reservoir.manifests.parsing.model import Contradiction, Model, RefusedBecause
+from reservoir.names import MOVABLE_TAG, MOVABLE_VALUE
+
+API_VERSION: Final = "karpenter.sh/v1"
+KIND: Final = "NodePool"
+WHILE_RESERVATION_LASTS: Final = "WhileReservationLasts"
+
+
+def _check_template_label(key: str) -> str:
+    reason = labels.restriction(key)
+    if key == labels.NODE_POOL:
+        reason = "is set to the pool's own name"
+    if reason is not None:
+        raise broken("label-restricted", reason, partial(labels.closest, key, labels.WELL_KNOWN))
+    return key
+
+
+def _check_schedule(text: str) -> str:
+    try:
+        CronSchedule.parse(text)
+    except ScheduleError as error:
+        raise broken("schedule", str(error), partial(labels.closest, text.lower(), MACROS)) from error
+    return text
+
+
+def _check_time_zone(name: str) -> str:
+    try:
+        CronSchedule.parse("@daily", name)
+    except ScheduleError as error:
+        raise broken("time-zone", str(error), partial(nearest.time_zone, name)) from error
+    return name
+
+
+def _check_budget_nodes(text: str) -> str:
+    if re.fullmatch(r"(100|[0-9]{1,2})%|[0-9]{1,7}", text) is None:
+        message = 'must be a count such as "5" or a percentage such as "10%"'
+        raise broken("budget-nodes", message, partial(nearest.node_count, text))
+    return text
+
+
+def _check_keep_reserved(text: str) -> str:
+    if text[:1].isalpha() and text != WHILE_RESERVATION_LASTS:
+        message = f"must be a duration, or {WHILE_RESERVATION_LASTS}"
+        raise broken("duration", message, partial(labels.closest, text, [WHILE_RESERVATION_LASTS]))
+    return text if text == WHILE_RESERVATION_LASTS else check_duration(text)
+
+
+KeepReserved = Annotated[
+    str,
+    AfterValidator(_check_keep_reserved),
+    Field(json_schema_extra={"pattern": rf"{DURATION_PATTERN}|^{WHILE_RESERVATION_LASTS}$"}),
+]
+
+
+class NodeClassRef(Model):
+    """The EC2NodeClass that the pool launches with."""
+
+    group: Literal["karpenter.k8s.aws"] = "karpenter.k8s.aws"
+    kind: Literal["EC2NodeClass"] = "EC2NodeClass"
+    name: ObjectName
+
+
+class TemplateMetadata(Model):
+    """What every node of the pool carries."""
+
+    labels: dict[Annotated[LabelKey, AfterValidator(_check_template_label)], LabelValue] = Field(
+        default_factory=dict, max_length=100
+    )
+    annotations: Annotations = Field(default_factory=dict)
+
+
+class TemplateSpec(Model):
+    """What the pool's nodes may be."""
+
+    node_class_ref: NodeClassRef
+    requirements: list[PoolRequirement] = Field(
+        max_length=MOST_REQUIREMENTS, description="What must hold of every node; empty allows everything."
+    )
+    taints: list[TaintSpec] = Field(default_factory=list, max_length=100)
+    startup_taints: list[TaintSpec] = Field(default_factory=list, max_length=100)
+    expire_after: DurationOrNever = "720h"
+    termination_grace_period: Duration | None = Field(default=None, description="Bounds every drain of the pool.")
+
+
+class Template(Model):
+    """The template of the pool's nodes."""
+
+    metadata: TemplateMetadata = TemplateMetadata()
+    spec: TemplateSpec
+
+
+class BudgetSpec(Model):
+    """How many nodes may be disrupted at once; the most restrictive active budget counts."""
+
+    nodes: Annotated[str, BeforeValidator(integer_as_text), AfterValidator(_check_budget_nodes)] = "10%"
+    reasons: list[Annotated[DisruptionReason, Field(strict=False)]] = Field(
+        default_factory=list, max_length=10, description="None: every reason."
+    )
+    schedule: Annotated[str, Field(max_length=200), AfterValidator(_check_schedule)] | None = Field(
+        default=None, description="Cron expression of five fields, or @daily and its like; with a duration."
+    )
+    duration: Duration | None = None
+    time_zone: Annotated[str, Field(max_length=64), AfterValidator(_check_time_zone)] = Field(
+        default="UTC", description="Time zone of the schedule."
+    )
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check that a window has both a start and a length."""
+        if (raw.get("schedule") is None) != (raw.get("duration") is None):
+            missing = "duration" if raw.get("duration") is None else "schedule"
+            yield Contradiction(missing, "budget-window", "schedule and duration must be given together")
+
+    def to_core(self) -> Budget:
+        """Return the budget of the core."""
+        duration = None if self.duration is None else duration_s(self.duration)
+        return Budget(self.nodes, frozenset(self.reasons), self.schedule, duration, self.time_zone)
+
+
+class DisruptionSpec(Model):
+    """When and how much the pool's nodes may be disrupted."""
+
+    consolidation_policy: Annotated[ConsolidationPolicy, Field(strict=False)] = (
+        ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
+    )
+    consolidate_after: DurationOrNever = "0s"
+    budgets: list[BudgetSpec] = Field(default_factory=lambda: [BudgetSpec()], max_length=50)
+    keep_reserved: KeepReserved | None = Field(
+        default=None,
+        description=f"Keep empty reserved nodes so long, or {WHILE_RESERVATION_LASTS}; absent: give them back.",
+    )
+    move_reserved_units: bool = Field(
+        default=False,
+        description=f"Move free units between equal reservations tagged {MOVABLE_TAG}={MOVABLE_VALUE} to be used.",
+    )
+
+    @property
+    def keep_reserved_s(self) -> int | None:
+        """Seconds as the core counts them: 0 keeps for ever, None not at all."""
+        if self.keep_reserved is None:
+            return None
+        return 0 if self.keep_reserved == WHILE_RESERVATION_LASTS else duration_s(self.keep_reserved)
+
+    def to_core(self) -> Disruption:
+        """Return the settings of the core."""
+        return Disruption(
+            consolidation_policy=self.consolidation_policy,
+            consolidate_after_s=seconds_or_never(self.consolidate_after),
+            budgets=tuple(budget.to_core() for budget in self.budgets),
+            keep_reserved_s=self.keep_reserved_s,
+            move_reserved_units=self.move_reserved_units,
+        )
+
+
+class NodePoolSpec(Model):
+    """Which nodes may exist."""
+
+    template: Template
+    disruption: DisruptionSpec = DisruptionSpec()
+    limits: Quantities | None = Field(default=None, description='Resources in use at most, and "nodes".')
+    weight: int | None = Field(default=None, ge=1, le=100, description="Pools with a higher weight are used first.")
+    replicas: Annotated[
+        Any,
+        RefusedBecause(
+            "nodes are launched for workloads only; a workload with as many replicas, each anti-affine to the others by"
+            " kubernetes.io/hostname, keeps a fixed number of nodes"
+        ),
+    ] = None
+
+
+class NodePoolManifest(Model):
+    """A pool."""
+
+    api_version: Literal["karpenter.sh/v1"]
+    kind: Literal["NodePool"]
+    metadata: Metadata
+    spec: NodePoolSpec
+    status: ServerSide
+
+    def to_core(self) -> NodePool:
+        """Return the pool of the core; its requirements contain the template's labels and its own name."""
+        template, spec = self.spec.template.spec, self.spec
+        own_labels = dict(sorted(self.spec.template.metadata.labels.items()))
+        fixed = {**own_labels, labels.NODE_POOL: self.metadata.name}
+        requirements = requirements_of(list(template.requirements)).add(
+            *(Requirement.new(key, Operator.IN, (value,)) for key, value in fixed.items())
+        )
+        return NodePool(
+            name=self.metadata.name,
+            node_class_name=template.node_class_ref.name,
+            requirements=requirements,
+            labels=own_labels,
+            annotations=dict(sorted(spec.template.metadata.annotations.items())),
+            taints=tuple(taint.to_core() for taint in template.taints),
+            startup_taints=tuple(taint.to_core() for taint in template.startup_taints),
+            weight=spec.weight or 0,
+            limits=None if spec.limits is None else Resources.parse(spec.limits),
+            disruption=spec.disruption.to_core(),
+            expire_after_s=seconds_or_never(template.expire_after),
+            termination_grace_period_s=optional_seconds(template.termination_grace_period),
+            static_hash=self.static_hash(),
+        )
+
+    def static_hash(self) -> str:
+        """Hash what cannot change on a running node: all of the template but its requirements."""
+        template = self.spec.template.spec
+        return static_hash(
+            {
+                "labels": self.spec.template.metadata.labels,
+                "annotations": self.spec.template.metadata.annotations,
+                "taints": sorted(str(taint.to_core()) for taint in template.taints),
+                "startupTaints": sorted(str(taint.to_core()) for taint in template.startup_taints),
+                "nodeClass": template.node_class_ref.name,
+                "expireAfterS": seconds_or_never(template.expire_after),
+                "terminationGracePeriodS": optional_seconds(template.termination_grace_period),
+            }
+        )

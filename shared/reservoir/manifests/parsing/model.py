@@ -1,0 +1,145 @@
+"""The base of all models that read what users write."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
+
+from reservoir.core.scheduling_terms.labels import closest
+from reservoir.manifests.parsing.fields import Suggest, broken
+from reservoir.manifests.parsing.problems import shown
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredBecause:
+    """Marks a field that is accepted for Karpenter's sake and has no effect, with the reason."""
+
+    reason: str
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Tell editors."""
+        return {**handler(core_schema), "description": f"Ignored: {self.reason}.", "deprecated": True}
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedBecause:
+    """Marks a field of Karpenter's that would mean something here and is not served, with the reason."""
+
+    reason: str
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Tell editors, which then mark every value but null."""
+        del core_schema, handler
+        return {"type": "null", "description": f"Not served: {self.reason}."}
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two or more fields that cannot stand together (or a set of which one must be there)."""
+
+    field: str
+    rule: str
+    message: str
+    suggest: Suggest | None = None
+
+
+class Model(BaseModel):
+    """A strict, frozen model in camelCase that reports everything that is wrong at once.
+
+    A validator that runs after the fields does not run when a field is wrong. Rules about several fields therefore
+    read the raw value, in :meth:`contradictions`, and unknown fields are reported beside all other errors.
+    """
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        defer_build=True,  # a cold start pays for the models that it uses only
+        alias_generator=to_camel,
+        use_enum_values=False,
+        serialize_by_alias=True,
+    )
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Yield what is wrong about fields taken together; the values of ``raw`` are not validated yet."""
+        del raw
+        yield from ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _validate_all(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(value, dict):
+            return handler(value)
+        fields = cls.wire_fields()
+        errors = [_unknown_field(name, value[name], fields) for name in value if name not in fields]
+        errors += _not_served(value, cls._refused_fields())
+        for found in cls.contradictions(value):
+            custom = broken(found.rule, found.message, found.suggest)
+            errors.append(InitErrorDetails(type=custom, loc=(found.field,) if found.field else (), input=None))
+        if not errors:
+            return handler(value)
+        try:
+            handler({name: item for name, item in value.items() if name in fields})
+        except ValidationError as error:
+            errors.extend(map(_restated, error.errors(include_url=False)))
+        raise ValidationError.from_exception_data(cls.__name__, errors)
+
+    @classmethod
+    @cache
+    def wire_fields(cls) -> Mapping[str, FieldInfo]:
+        """Return the fields by the name that users write."""
+        return {info.alias or name: info for name, info in cls.model_fields.items()}
+
+    @classmethod
+    @cache
+    def _refused_fields(cls) -> Mapping[str, RefusedBecause]:
+        """Return why fields that are known are not served, by the name that users write."""
+        return {
+            name: marker
+            for name, info in cls.wire_fields().items()
+            for marker in info.metadata
+            if isinstance(marker, RefusedBecause)
+        }
+
+
+def _unknown_field(name: object, value: object, fields: Mapping[str, FieldInfo]) -> InitErrorDetails:
+    text = name if isinstance(name, str) else shown(name)
+    custom = broken("unknown-field", "is not a known field", partial(closest, text, fields))
+    return InitErrorDetails(type=custom, loc=(text,), input=value)
+
+
+def _not_served(raw: Mapping[str, Any], refused: Mapping[str, RefusedBecause]) -> Iterator[InitErrorDetails]:
+    for name, marker in refused.items():
+        if raw.get(name) is not None:
+            yield InitErrorDetails(
+                type=broken("not-served", f"is not served: {marker.reason}"), loc=(name,), input=None
+            )
+
+
+def _restated(error: ErrorDetails) -> InitErrorDetails:
+    """Turn a reported error back into one that can be raised again beside others."""
+    context = error.get("ctx", {})
+    kind: str | PydanticCustomError = error["type"]
+    if "message" in context:
+        kind = broken(error["type"], context["message"], context.get("suggest"))
+    return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"], ctx=context)
+
+
+def text_in(raw: Mapping[str, Any], name: str) -> str:
+    """Return a raw field if it is text, else nothing: raw values may be of any kind."""
+    value = raw.get(name)
+    return value if isinstance(value, str) else ""

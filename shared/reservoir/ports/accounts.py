@@ -1,0 +1,43 @@
+"""What instances have cost whom."""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from reservoir.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
+
+
+class AccountStore(Protocol):
+    """Accounts by month, and the meters of instances that run."""
+
+    def meters(self) -> Mapping[str, Meter]:
+        """Return the meters that run, by claim (consistent read); one that cannot be read is left out."""
+        ...
+
+    def meter(self, claim_id: str) -> Meter | None:
+        """Return a claim's meter while it runs (consistent read). Raises UnreadableRowsError."""
+        ...
+
+    def meters_of(self, claim_ids: Collection[str]) -> Mapping[str, Meter]:
+        """Return those of these claims' meters that run, by claim (consistent read). Raises UnreadableRowsError."""
+        ...
+
+    def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:
+        """Add the amounts of a reading to their accounts, and let its meter take the place of ``before``: all or none.
+
+        Raises
+        ------
+        ConflictError
+            The meter is not as ``before`` says, or has ended: nothing is counted twice.
+        """
+        ...
+
+    def write_many(self, before: Mapping[str, Meter | None], readings: Mapping[str, MeterReading]) -> Collection[str]:
+        """As ``write`` for each claim, many together; return the claims whose meters moved.
+
+        What does not match ``before`` is left alone and holds nothing else up.
+        """
+        ...
+
+    def accounts(self, month: str) -> Mapping[AccountLine, Amount]:
+        """Return what was written down of a month (consistent read); meters that run are beside it."""
+        ...

@@ -1,0 +1,120 @@
+"""EC2, as far as launches and the life of instances go. Errors are those of :mod:`reservoir.ports.errors`."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from reservoir.core.launching.launch_outcome import LaunchOutcome
+from reservoir.core.launching.launch_request import LaunchRequest
+from reservoir.core.launching.launch_template import LaunchTemplate, StoredTemplate
+from reservoir.core.model.instance import Instance
+
+
+class FleetLauncher(Protocol):
+    """CreateFleet, type instant."""
+
+    def launch(self, request: LaunchRequest, client_token: str) -> LaunchOutcome:
+        """Launch; refusals, of the whole call too, are errors of the outcome.
+
+        The same request with the same token again gives the same answer and launches nothing more, for as long as EC2
+        remembers the token (undocumented). Raises TransientError when the call was throttled or its answer lost, and
+        IdempotencyMismatchError.
+        """
+        ...
+
+
+class LaunchTemplateStore(Protocol):
+    """Launch templates that carry our owner tag."""
+
+    def ensure(self, template: LaunchTemplate) -> None:
+        """Make the template exist; its name stands for its content. Raises AwsError."""
+        ...
+
+    def forget(self, names: Collection[str]) -> None:
+        """Drop what is remembered about templates that turned out to be missing."""
+        ...
+
+    def list_owned(self) -> tuple[StoredTemplate, ...]:
+        """Return our templates."""
+        ...
+
+    def delete(self, names: Collection[str]) -> None:
+        """Delete templates; those that do not exist are passed over."""
+        ...
+
+
+class InstanceReader(Protocol):
+    """DescribeInstances, for instances that carry our owner tag.
+
+    Others are never returned, but for one that has terminated, lost its tags, and is asked for by id.
+    """
+
+    def get_many(self, instance_ids: Collection[str]) -> Mapping[str, Instance]:
+        """Return the instances that EC2 shows, by id; one that it does not show yet (or any more) is left out."""
+        ...
+
+    def list_batch(self, batch_id: str) -> tuple[Instance, ...]:
+        """Return the instances tagged with the launch batch, in any state, by id."""
+        ...
+
+    def list_owned(self) -> tuple[Instance, ...]:
+        """Return all instances that have not terminated, by id."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TerminationReceipt:
+    """What became of a request to terminate. ``refused`` maps ids to EC2's code (termination protection ...)."""
+
+    accepted: frozenset[str]
+    missing: frozenset[str] = frozenset()
+    refused: Mapping[str, str] | None = None
+
+
+class InstanceTerminator(Protocol):
+    """TerminateInstances."""
+
+    def terminate(self, instance_ids: Collection[str]) -> TerminationReceipt:
+        """Terminate in as few calls as EC2 allows; one bad id does not save the others."""
+        ...
+
+
+class UnitMover(Protocol):
+    """MoveCapacityReservationInstances."""
+
+    def move(self, source_id: str, destination_id: str, count: int, client_token: str) -> None:
+        """Move units of a reservation, the free ones first; the same again with the same token moves nothing more.
+
+        Raises TransientError when the call was throttled or its answer lost, and AwsError when EC2 refuses.
+        """
+        ...
+
+
+class InstanceTagger(Protocol):
+    """CreateTags on instances."""
+
+    def tag_claims(self, claim_ids: Mapping[str, str], *, patient: bool) -> None:
+        """Tag instances (id -> claim id) with their claim; instances that are gone are passed over.
+
+        Each takes a call of its own. ``patient`` waits for EC2's rate; otherwise those beyond it are left out.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceHealth:
+    """What DescribeInstanceStatus says. ``impaired_since`` None: both checks pass or are not known."""
+
+    instance_id: str
+    impaired_since: datetime | None = None
+    scheduled_event_code: str | None = None
+    scheduled_at: datetime | None = None
+
+
+class InstanceHealthReader(Protocol):
+    """DescribeInstanceStatus."""
+
+    def list_unhealthy(self) -> tuple[InstanceHealth, ...]:
+        """Return instances of this account and region with failed checks or scheduled events, ours or not."""
+        ...

@@ -1,0 +1,36 @@
+"""The discover_reservations function."""
+
+from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.usecases.discovery.discover_on_event import DiscoverOnEvent
+from reservoir.usecases.discovery.discover_reservations import DiscoverReservations
+from reservoir.usecases.discovery.observe_reservation import ReservationObserver
+from reservoir.usecases.policy.resolve_node_classes import NodeClassResolver
+
+
+@once
+def discover_reservations() -> DiscoverReservations:
+    """Return the discovery of reservations."""
+    return discover_reservations_from(adapters())
+
+
+def discover_reservations_from(outside: Adapters) -> DiscoverReservations:
+    """Wire the discovery of reservations."""
+    return DiscoverReservations(
+        reader=outside.reservation_reader,
+        resolver=NodeClassResolver(outside.launch_environment, outside.policy, outside.offerings),
+        policy=outside.policy,
+        reservations=outside.reservations,
+        observer=ReservationObserver(outside.reservations, outside.node_claims),
+        timers=outside.timers,
+        queue=outside.queue,
+        publisher=outside.publisher,
+        clock=outside.clock,
+    )
+
+
+@once
+def discover_on_event() -> DiscoverOnEvent:
+    """Return the discovery of reservations that events wake."""
+    outside = adapters()
+    return DiscoverOnEvent(discover_reservations(), outside.discovery_turns, outside.clock, pause=outside.pause)

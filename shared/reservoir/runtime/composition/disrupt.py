@@ -1,0 +1,34 @@
+"""The disrupt function."""
+
+from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.draining import draining_from
+from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.planning import snapshot_gatherer_from, solve_within
+from reservoir.runtime.composition.parts.safety import envelope_from
+from reservoir.usecases.disruption.disrupt import Disrupt
+from reservoir.usecases.disruption.move_units import MoveUnits
+from reservoir.usecases.disruption.replace_nodes import ReplaceNodes
+from reservoir.usecases.provisioning.solver import Solve
+
+
+@once
+def disrupt() -> Disrupt:
+    """Return the pass of voluntary disruption."""
+    outside = adapters()
+    return disrupt_from(outside, solve_within(outside.settings.solve_budget, outside.monotonic_s))
+
+
+def disrupt_from(outside: Adapters, solve: Solve) -> Disrupt:
+    """Wire the pass of voluntary disruption."""
+    return Disrupt(
+        gatherer=snapshot_gatherer_from(outside),
+        claims=outside.node_claims,
+        replacing=ReplaceNodes(outside.node_claims, draining_from(outside), outside.publisher, outside.queue),
+        envelope=envelope_from(outside),
+        moving=MoveUnits(outside.node_claims, outside.unit_mover, outside.shortage_history, outside.ids),
+        decisions=outside.decisions,
+        ids=outside.ids,
+        clock=outside.clock,
+        policy=outside.settings.scheduling,
+        solve=solve,
+    )

@@ -1,0 +1,24 @@
+"""The follow function."""
+
+from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.draining import draining_from
+from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.usecases.node_life.follow_replicas import FollowReplicas
+
+
+@once
+def follow_replicas() -> FollowReplicas:
+    """Return who follows replicas."""
+    return follow_replicas_from(adapters())
+
+
+def follow_replicas_from(outside: Adapters) -> FollowReplicas:
+    """Wire who follows replicas."""
+    return FollowReplicas(
+        claims=outside.node_claims,
+        workloads=outside.workloads,
+        draining=draining_from(outside),
+        publisher=outside.publisher,
+        queue=outside.queue,
+        clock=outside.clock,
+    )

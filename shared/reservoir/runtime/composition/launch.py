@@ -1,0 +1,65 @@
+"""The launch function."""
+
+from reservoir.core.launching.user_data import NODE_CLAIMS_TABLE, REPORTS_QUEUE_URL
+from reservoir.names import Queue, Table
+from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.usecases.launching.apply_outcome import ApplyOutcome
+from reservoir.usecases.launching.gangs import LaunchGangs
+from reservoir.usecases.launching.launch import Launch
+from reservoir.usecases.launching.launch_reader import LaunchReader
+from reservoir.usecases.launching.record_shortages import RecordShortages
+
+
+@once
+def launch() -> Launch:
+    """Return the launch of batches."""
+    return launch_from(adapters())
+
+
+def launch_from(outside: Adapters) -> Launch:
+    """Wire the launch of batches."""
+    outcomes = ApplyOutcome(
+        claims=outside.node_claims,
+        workloads=outside.workloads,
+        reservations=outside.reservations,
+        offerings=outside.offerings,
+        recorder=RecordShortages(
+            reservations=outside.reservations,
+            offerings=outside.offerings,
+            shortages=outside.shortage_history,
+            policy=outside.launch_policy,
+            templates=outside.launch_templates,
+            publisher=outside.publisher,
+        ),
+        gangs=LaunchGangs(outside.node_claims, outside.workloads, outside.instances),
+        terminator=outside.instances,
+        tagger=outside.instances,
+        timers=outside.timers,
+        clock=outside.clock,
+    )
+    return Launch(
+        claims=outside.node_claims,
+        attempts=outside.launch_attempts,
+        reader=LaunchReader(
+            outside.launch_policy,
+            outside.reservations,
+            outside.offerings,
+            outside.executor,
+            for_user_data={
+                NODE_CLAIMS_TABLE: outside.settings.tables[Table.NODE_CLAIMS],
+                REPORTS_QUEUE_URL: outside.settings.queue_urls[Queue.REPORTS],
+            },
+        ),
+        shortages=outside.shortage_history,
+        policy=outside.launch_policy,
+        fleet=outside.fleet,
+        templates=outside.launch_templates,
+        instances=outside.instances,
+        outcomes=outcomes,
+        queue=outside.queue,
+        publisher=outside.publisher,
+        clock=outside.clock,
+        executor=outside.executor,
+        deployment=outside.settings.deployment,
+    )

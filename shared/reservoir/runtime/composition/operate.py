@@ -1,0 +1,40 @@
+"""The operate function."""
+
+from reservoir.ports.system import Identities
+from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.draining import draining_from
+from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.usecases.operating.authorise_operation import AuthoriseOperation
+from reservoir.usecases.operating.operate import Operate
+from reservoir.usecases.operating.operate_nodes import OperateNodes
+from reservoir.usecases.operating.pause_pools import PausePools
+from reservoir.usecases.operating.reset_generations import ResetGenerations
+
+
+@once
+def operate() -> Operate:
+    """Return what operators do by hand."""
+    return operate_from(adapters())
+
+
+def operate_from(outside: Adapters) -> Operate:
+    """Wire it."""
+    nodes = OperateNodes(outside.node_claims, draining_from(outside))
+    return Operate(
+        authorise=AuthoriseOperation(outside.policy, nodes.find),
+        nodes=nodes,
+        pools=PausePools(outside.policy, outside.queue),
+        generations=ResetGenerations(outside.workloads),
+        publisher=outside.publisher,
+        clock=outside.clock,
+    )
+
+
+def identities() -> Identities:
+    """Return who says who sent a request."""
+    return adapters().identities
+
+
+def deployment() -> str:
+    """Return the deployment that requests must be meant for."""
+    return adapters().settings.deployment

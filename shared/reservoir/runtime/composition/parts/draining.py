@@ -1,0 +1,19 @@
+"""What drains nodes."""
+
+from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.safety import envelope_from
+from reservoir.usecases.draining.draining import Draining
+
+
+def draining_from(outside: Adapters) -> Draining:
+    """Return the drain protocol."""
+    return Draining(
+        claims=outside.node_claims,
+        workloads=outside.workloads,
+        policy=outside.launch_policy,
+        terminator=outside.instances,
+        envelope=envelope_from(outside),
+        publisher=outside.publisher,
+        queue=outside.queue,
+        clock=outside.clock,
+    )

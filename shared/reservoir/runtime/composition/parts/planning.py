@@ -1,0 +1,64 @@
+"""What planning and disruption share."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from reservoir.core import checker, scheduler
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.runtime.adapters import Adapters
+from reservoir.usecases.accounting.monthly_budgets import MonthlyBudgets
+from reservoir.usecases.provisioning.gather_snapshot import SnapshotGatherer
+from reservoir.usecases.provisioning.solver import Solve, Solver
+
+
+def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
+    """Return the reader of snapshots."""
+    return SnapshotGatherer(
+        outside.offerings,
+        outside.reservations,
+        outside.node_claims,
+        outside.workloads,
+        outside.policy,
+        outside.boot_failures,
+        outside.executor,
+        MonthlyBudgets(outside.accounts, outside.settings.ceiling),
+    )
+
+
+def planner_policy(outside: Adapters) -> SchedulingPolicy:
+    """Return how the planner decides: what is bought now is paid for hours, so column generation is worth its time."""
+    return replace(outside.settings.scheduling, with_certificate=True)
+
+
+def solver_from(outside: Adapters) -> Solver:
+    """Return the planner's way to decide, for questions."""
+    solve = solve_within(outside.settings.solve_budget, outside.monotonic_s)
+    return Solver(planner_policy(outside), solve, check)
+
+
+def check(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> tuple[checker.Violation, ...]:
+    """Check a plan by the rules, independently of the scheduler."""
+    return checker.check(snapshot, plan, now=now, policy=policy)
+
+
+def solve_in_full(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+    """Solve for as long as it takes: what is compared with another plan must not depend on the machine's speed."""
+    return scheduler.solve(snapshot, now=now, policy=policy)
+
+
+def solve_within(budget: timedelta, monotonic_s: Callable[[], float]) -> Solve:
+    """Return the solver whose improvement ends when the budget is used up, in real time also where the clock is set."""
+
+    def solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+        began_s, budget_s = monotonic_s(), budget.total_seconds()
+
+        def used_percent() -> int:
+            return int((monotonic_s() - began_s) * 100 / budget_s) if budget_s else 100
+
+        policy = replace(policy, expired=lambda: used_percent() >= 100, used_percent=used_percent)
+        return scheduler.solve(snapshot, now=now, policy=policy)
+
+    return solve

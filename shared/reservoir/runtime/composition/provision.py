@@ -1,0 +1,42 @@
+"""The provision function."""
+
+from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.draining import draining_from
+from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.planning import check, planner_policy, snapshot_gatherer_from, solve_within
+from reservoir.usecases.provisioning.commit_plan import PlanCommitter
+from reservoir.usecases.provisioning.provision import Provision
+from reservoir.usecases.provisioning.recent_commits import RecentCommits
+from reservoir.usecases.provisioning.solver import Solve
+from reservoir.usecases.provisioning.workload_status import WorkloadStatus
+
+
+@once
+def provision() -> Provision:
+    """Return the planner."""
+    outside = adapters()
+    return provision_from(outside, solve_within(outside.settings.solve_budget, outside.monotonic_s))
+
+
+def provision_from(outside: Adapters, solve: Solve) -> Provision:
+    """Wire the planner."""
+    return Provision(
+        gatherer=snapshot_gatherer_from(outside),
+        committer=PlanCommitter(outside.node_claims, outside.ids, outside.clock),
+        status=WorkloadStatus(outside.workloads, outside.publisher),
+        node_claims=outside.node_claims,
+        decisions=outside.decisions,
+        queue=outside.queue,
+        publisher=outside.publisher,
+        ids=outside.ids,
+        clock=outside.clock,
+        policy=planner_policy(outside),
+        solve=solve,
+        check=check,
+        shed_surplus=draining_from(outside).shed_surplus,
+        pause=outside.pause,
+        monotonic_s=outside.monotonic_s,
+        executor=outside.executor,
+        recent=RecentCommits(outside.monotonic_s),
+        at_once_max=outside.settings.planned_at_once_max,
+    )

@@ -1,0 +1,52 @@
+"""The react function."""
+
+from dataclasses import replace
+
+from reservoir.ports.messaging import Redelivery
+from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.draining import draining_from
+from reservoir.runtime.composition.parts.node_life import block_drains_from, node_life_from, reservation_starts_from
+from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.usecases.discovery.freed_units import FreedUnits
+from reservoir.usecases.discovery.observe_reservation import ReservationObserver
+from reservoir.usecases.draining.termination_batcher import TerminationBatcher
+from reservoir.usecases.node_life.react import React
+
+
+@once
+def react() -> React:
+    """Return the reaction to AWS's events."""
+    return react_from(adapters())
+
+
+def react_from(outside: Adapters) -> React:
+    """Wire the reaction to AWS's events."""
+    terminations = TerminationBatcher(outside.instances)
+    draining = replace(draining_from(outside), terminator=terminations)
+    return React(
+        claims=outside.node_claims,
+        reservations=outside.reservations,
+        offerings=outside.offerings,
+        instances=outside.instances,
+        life=node_life_from(outside, draining),
+        draining=draining,
+        blocks=block_drains_from(outside, draining),
+        terminations=terminations,
+        freed=FreedUnits(
+            reader=outside.reservation_reader,
+            reservations=outside.reservations,
+            observer=ReservationObserver(outside.reservations, outside.node_claims),
+            queue=outside.queue,
+        ),
+        starts=reservation_starts_from(outside, outside.start_messages),
+        publisher=outside.publisher,
+        clock=outside.clock,
+        rebalance=outside.settings.rebalance_policy,
+        instance_status=outside.settings.instance_status_policy,
+    )
+
+
+@once
+def redelivery() -> Redelivery:
+    """Return what brings failed reactions back within seconds."""
+    return adapters().reactions

@@ -1,0 +1,71 @@
+"""The record function."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reservoir.core.model.team import Team
+from reservoir.ports.policy import PolicyKind
+from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.usecases.accounting.keep_accounts import KeepAccounts
+from reservoir.usecases.accounting.tell_teams import TellTeams
+from reservoir.usecases.history.keep_events import KeepEvents
+from reservoir.usecases.history.take_sample import CountWhatIsThere, TakeSample
+from reservoir.usecases.policy.policy_objects import policy_of
+
+
+@once
+def keep_events() -> KeepEvents:
+    """Return what keeps events."""
+    return KeepEvents(adapters().history)
+
+
+@once
+def keep_accounts() -> KeepAccounts:
+    """Return what writes down what instances cost."""
+    outside = adapters()
+    return KeepAccounts(outside.accounts, outside.node_claims, outside.policy, outside.clock)
+
+
+@once
+def tell_teams() -> TellTeams:
+    """Return what tells what teams use and spend."""
+    outside = adapters()
+    return TellTeams(
+        outside.accounts,
+        outside.policy,
+        outside.reservations,
+        outside.node_claims,
+        outside.workloads,
+        outside.publisher,
+        outside.clock,
+        outside.settings.ceiling,
+    )
+
+
+@once
+def take_sample() -> TakeSample:
+    """Return what counts and keeps what there is."""
+    outside = adapters()
+    return take_sample_from(outside)
+
+
+def take_sample_from(outside: Adapters) -> TakeSample:
+    """Wire what counts and keeps what there is."""
+
+    def teams() -> Sequence[Team]:
+        return policy_of(row for row in outside.policy.list_all() if row.kind is PolicyKind.TEAM).teams
+
+    return TakeSample(replace(count_from(outside), teams=teams), outside.history)
+
+
+def publishes_metrics() -> bool:
+    """Whether what is measured becomes metrics of CloudWatch too."""
+    return adapters().settings.publishes_metrics
+
+
+def count_from(outside: Adapters) -> CountWhatIsThere:
+    """Wire what counts."""
+    return CountWhatIsThere(
+        outside.reservations, outside.node_claims, outside.workloads, outside.offerings, outside.clock
+    )

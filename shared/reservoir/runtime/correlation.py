@@ -1,0 +1,59 @@
+"""Facts and launches, said in the log of the function that sends them: for whom, as every other line says it."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from reservoir.core.history.past_event import correlation_ids_in
+from reservoir.ports.messaging import NAMED_MAX, EventPublisher, LaunchBatch, OutboundEvent, WorkQueue
+from reservoir.runtime.observability import FOLLOWED_BY, about, logger
+
+
+class ToldInTheLog:
+    """A bus that also says in the log what is told on it; implements ``reservoir.ports.messaging.EventPublisher``.
+
+    Facts about many workloads take several lines, so that each id is in one.
+    """
+
+    def __init__(self, bus: EventPublisher) -> None:
+        self._bus = bus
+
+    def publish(self, events: Sequence[OutboundEvent]) -> None:
+        """Publish all events, then say so."""
+        self._bus.publish(events)
+        kinds: dict[str, int] = {}
+        ids: dict[str, None] = {}
+        for event in events:
+            kinds[event.detail_type] = kinds.get(event.detail_type, 0) + 1
+            ids |= dict.fromkeys(correlation_ids_in(event.detail()))
+            if len(ids) >= NAMED_MAX:
+                _say(kinds, ids)
+                kinds, ids = {}, {}
+        _say(kinds, ids)
+
+
+def _say(kinds: Mapping[str, int], ids: Collection[str]) -> None:
+    if ids:
+        about(ids)
+        logger.info("facts told", extra={"facts": kinds, FOLLOWED_BY: list(ids)})
+
+
+class SentInTheLog:
+    """A queue that also says in the log which launches are sent; implements ``reservoir.ports.messaging.WorkQueue``."""
+
+    def __init__(self, queue: WorkQueue) -> None:
+        self._queue = queue
+
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
+        """Ask for a planning pass, and say nothing: whoever wrote what is to be planned does."""
+        self._queue.wake_planner(reason=reason, workload_keys=workload_keys, group=group)
+
+    def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
+        """Send the batches, then say so: one line each, as the function that launches them will."""
+        self._queue.send_launches(batches, delay_s=delay_s)
+        for batch in batches:
+            about(batch.correlation_ids)
+            more = {
+                "batch_id": batch.batch_id,
+                "claims": len(batch.claim_ids),
+                "claim_ids": batch.claim_ids[:NAMED_MAX],
+            }
+            logger.info("launch sent", extra={**more, FOLLOWED_BY: list(batch.correlation_ids)})

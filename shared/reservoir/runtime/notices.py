@@ -1,0 +1,47 @@
+"""The reactions queue: events in, notices out, and those that failed back within seconds.
+
+EC2 gives two minutes' notice, so what fails in passing is not left until the queue would show it again: it comes back
+after two seconds, then twice as long each time.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reservoir.core.node_life.notice import Notice, NoticeError, parse_notice
+from reservoir.ports.errors import AwsError
+from reservoir.ports.messaging import Redelivery
+from reservoir.runtime.batch import QueueMessage
+from reservoir.runtime.observability import count, logger
+
+
+def notices_in(received: Sequence[QueueMessage]) -> Mapping[str, Notice]:
+    """Return what the messages tell, by message id.
+
+    What nobody can read or has asked for is counted and dropped: it would never get better.
+    """
+    return {message.id: notice for message in received if (notice := _notice(message)) is not None}
+
+
+def bring_back(failed: Sequence[QueueMessage], redelivery: Redelivery) -> dict[str, Any]:
+    """Return Lambda's partial batch response, and have the messages that failed delivered again soon."""
+    if failed:
+        count("MessageRetried", len(failed))
+        try:
+            redelivery.hasten({message.receipt: message.retry_delay_s for message in failed})
+        except AwsError as error:  # they come all the same, when the queue shows them again
+            logger.warning("events cannot be brought back sooner", extra={"error": str(error)})
+    return {"batchItemFailures": [{"itemIdentifier": message.id} for message in failed]}
+
+
+def _notice(message: QueueMessage) -> Notice | None:
+    try:
+        event = json.loads(message.body)
+        notice = parse_notice(event) if isinstance(event, dict) else None
+    except (NoticeError, ValueError) as error:
+        logger.warning("event cannot be read", extra={"message_id": message.id, "error": str(error)})
+        count("EventsUnreadable")
+        return None
+    if notice is None:
+        count("EventsIgnored")
+    return notice

@@ -1,0 +1,173 @@
+"""Claims as facts on the outbound bus."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import Drain, NodeClaim
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.manifests.event_parts import NodeDetail, OfferingDetail, PlacedWorkload, WorkloadRef
+from reservoir.manifests.events import (
+    LaunchFailed,
+    NodeCapacityTypeChanged,
+    NodeDraining,
+    NodeLaunched,
+    NodeTerminated,
+    ReservationExhausted,
+    ReservationIdle,
+)
+from reservoir.ports.messaging import NAMED_MAX
+from reservoir.ports.state import ReservationRecord, WorkloadRecord
+
+
+def offering_detail(offering: OfferingKey) -> OfferingDetail:
+    """Describe an offering."""
+    return OfferingDetail(
+        instance_type=offering.instance_type,
+        zone=offering.zone,
+        zone_id=offering.zone_id,
+        capacity_type=offering.capacity_type,
+        capacity_reservation_id=offering.reservation_id,
+    )
+
+
+def node_detail(claim: NodeClaim) -> NodeDetail:
+    """Describe a claim's node. The near-zero price that orders reservations inside the scheduler reads as 0 here."""
+    reserved = claim.offering.capacity_type is CapacityType.RESERVED
+    return NodeDetail(
+        instance_type=claim.offering.instance_type,
+        zone=claim.offering.zone,
+        zone_id=claim.offering.zone_id,
+        capacity_type=claim.offering.capacity_type,
+        capacity_reservation_id=claim.offering.reservation_id,
+        node_claim=claim.id,
+        node_pool=claim.node_pool_name,
+        node_class=claim.node_class_name,
+        instance_id=claim.instance_id,
+        price_micro_usd_per_hour=0 if reserved else claim.price_atto_usd_per_hour // ATTO_USD_PER_MICRO_USD,
+    )
+
+
+def placed_workloads(placements: Sequence[PlacedReplicas], correlation_ids: Mapping[str, str]) -> list[PlacedWorkload]:
+    """Describe replicas by workload; ``correlation_ids`` by key, as far as they are known."""
+    return [
+        PlacedWorkload(
+            **dict(workload_ref(placed.workload_key, correlation_id=correlation_ids.get(placed.workload_key))),
+            replicas=placed.count,
+        )
+        for placed in placements
+    ]
+
+
+def node_launched(claim: NodeClaim, launched_at: datetime) -> NodeLaunched:
+    """Say that EC2 has an instance for the claim."""
+    workloads = placed_workloads(claim.placements, claim.correlation_ids)
+    return NodeLaunched(node=node_detail(claim), launched_at=launched_at, workloads=workloads)
+
+
+def node_draining(claim: NodeClaim, drain: Drain) -> NodeDraining:
+    """Say that the node must go."""
+    return NodeDraining(
+        drain_id=drain.id,
+        node=node_detail(claim),
+        reason=drain.reason,
+        notified_at=drain.notified_at,
+        deadline=drain.deadline,
+        workloads=placed_workloads(drain.awaiting, claim.correlation_ids),
+    )
+
+
+def node_terminated(
+    claim: NodeClaim, reason: str, terminated_at: datetime, returned: Sequence[PlacedReplicas]
+) -> NodeTerminated:
+    """Say that the node is gone."""
+    return NodeTerminated(
+        node=node_detail(claim),
+        reason=reason,
+        terminated_at=terminated_at,
+        returned=placed_workloads(returned, claim.correlation_ids),
+        correlation_ids=_followed_by(claim),
+    )
+
+
+def capacity_type_changed(before: NodeClaim, after: NodeClaim) -> NodeCapacityTypeChanged:
+    """Say that the reservation under a running node ended, or that EC2 moved the node into one."""
+    return NodeCapacityTypeChanged(
+        node=node_detail(after),
+        previous=before.offering.capacity_type,
+        previous_capacity_reservation_id=before.offering.reservation_id,
+        correlation_ids=_followed_by(after),
+    )
+
+
+def launch_failed(claims: Sequence[NodeClaim], code: str, message: str, until: datetime | None) -> LaunchFailed:
+    """Say that EC2 refused a launch; ``claims`` share one offering and still carry their placements."""
+    counts: dict[str, int] = {}
+    followed_by: dict[str, str] = {}
+    for claim in claims:
+        followed_by |= claim.correlation_ids
+        for placed in claim.placements:
+            counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
+    return LaunchFailed(
+        node_claims=[claim.id for claim in claims],
+        offering=offering_detail(claims[0].offering),
+        code=code,
+        message=message,
+        workloads=placed_workloads([PlacedReplicas(key, counts[key]) for key in sorted(counts)], followed_by),
+        unavailable_until=until,
+    )
+
+
+def reservation_exhausted(reservation: CapacityReservation) -> ReservationExhausted:
+    """Say that a reservation has no free unit left."""
+    return ReservationExhausted(
+        capacity_reservation_id=reservation.id,
+        instance_type=reservation.instance_type,
+        zone=reservation.zone,
+        zone_id=reservation.zone_id,
+        total_count=reservation.total_count,
+    )
+
+
+def reservation_idle(record: ReservationRecord, since: datetime) -> ReservationIdle:
+    """Say that units of a reservation have been free for long."""
+    return ReservationIdle(
+        capacity_reservation_id=record.reservation.id,
+        instance_type=record.reservation.instance_type,
+        zone=record.reservation.zone,
+        zone_id=record.reservation.zone_id,
+        total_count=record.reservation.total_count,
+        idle_count=record.balance.free_units,
+        idle_since=since,
+    )
+
+
+def workload_ref(workload_key: str, generation: int | None = None, correlation_id: str | None = None) -> WorkloadRef:
+    """Name a workload."""
+    namespace, _, name = workload_key.partition("/")
+    return WorkloadRef(namespace=namespace, name=name, generation=generation, correlation_id=correlation_id)
+
+
+def stored_ref(record: WorkloadRecord) -> WorkloadRef:
+    """Name a stored workload."""
+    return workload_ref(record.key, record.generation, record.correlation_id)
+
+
+def hosted_ref(claim: NodeClaim, workload_key: str, generation: int | None = None) -> WorkloadRef:
+    """Name a workload that is on a claim."""
+    return workload_ref(workload_key, generation, claim.correlation_ids.get(workload_key))
+
+
+def by_workload(placements: Sequence[PlacedReplicas]) -> Mapping[str, int]:
+    """Return replicas by workload key."""
+    counts: dict[str, int] = {}
+    for placed in placements:
+        counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
+    return counts
+
+
+def _followed_by(claim: NodeClaim) -> list[str]:
+    return sorted(set(claim.correlation_ids.values()))[:NAMED_MAX]

@@ -1,0 +1,257 @@
+"""Demand in: messages become Workloads. Order and delivery are not trusted; ``metadata.generation`` decides."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from reservoir.core.model.team import TeamLimits
+from reservoir.core.model.workload import Workload
+from reservoir.core.scheduling_terms.labels import NODE_POOL, closest
+from reservoir.manifests.event_parts import WorkloadRef
+from reservoir.manifests.events import IgnoredReason, WorkloadAccepted, WorkloadIgnored
+from reservoir.manifests.messages import DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
+from reservoir.manifests.parsing.problems import ManifestError, Problem, shown
+from reservoir.ports.messaging import EventPublisher, WorkQueue
+from reservoir.ports.state import ConflictError, WorkloadRecord, WorkloadStore
+from reservoir.ports.system import Clock
+from reservoir.usecases.demand.authorise_demand import DemandRules, refuse_jump
+
+# Longer than SQS keeps a message (14 days): no submit can arrive that is older than the tombstone of its withdraw.
+TOMBSTONE_KEPT: Final = timedelta(days=15)
+_ATTEMPTS_MAX: Final = 5
+
+
+class AcknowledgeRelease(Protocol):
+    """Tells the drain protocol that replicas have left."""
+
+    def __call__(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
+        """Note that ``count`` replicas (None: all) of the workload left the claim's node; False: none was awaited."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a message. ``ignored`` None: it was applied; ``workload`` is named as the message does."""
+
+    action: str
+    workload: WorkloadRef
+    ignored: IgnoredReason | None = None
+    stored_generation: int | None = None
+
+    @property
+    def changed_key(self) -> str | None:
+        """The workload whose demand changed, if any did: a release wakes the planner itself."""
+        is_demand = self.ignored is None and self.action != "release"
+        return f"{self.workload.namespace}/{self.workload.name}" if is_demand else None
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """Applies demand messages."""
+
+    workloads: WorkloadStore
+    acknowledge_release: AcknowledgeRelease
+    queue: WorkQueue
+    publisher: EventPublisher
+    clock: Clock
+
+    def apply(
+        self, message: DemandMessage, rules: DemandRules, sent_by: str | None = None, message_id: str | None = None
+    ) -> Answer:
+        """Apply a message; return what became of it.
+
+        ``sent_by`` is SQS's id of the sender, which is kept beside what they sent; ``message_id`` that of the message,
+        which is what a workload that begins with it is followed by from then on.
+
+        Raises
+        ------
+        ManifestError
+            The message asks for something that cannot exist, or that its sender may not ask for.
+        ConflictError
+            The workload changes faster than it can be written.
+        UnreadableRowsError
+            It cannot be told whether the sender may.
+        """
+        limits = rules.authorise(message, sent_by)
+        now = self.clock.now()
+        metadata = message.workload.metadata
+        named = WorkloadRef(namespace=metadata.namespace, name=metadata.name)
+        if isinstance(message, ReleaseMessage):
+            left = self.acknowledge_release(message.workload.key, message.node_claim, message.replicas, now)
+            named = _named(named, self.workloads.get(message.workload.key))
+            return Answer(message.action, named, None if left else IgnoredReason.NOT_AWAITED)
+        named = named.model_copy(update={"generation": metadata.generation})
+        if isinstance(message, SubmitMessage):
+            wanted = message.workload.to_core()
+            _refuse_unknown_pools(wanted, rules.node_pool_names)
+            decide = _Sent(lambda record: submitted(record, wanted, now), sent_by, now, message_id)
+        else:
+            decide = _Sent(lambda record: withdrawn(record, message, now), sent_by, now, message_id)
+        written, stands = self._put(named, limits, decide)
+        named = _named(named, stands)
+        if written or stands is None:
+            return Answer(message.action, named)
+        return Answer(message.action, named, _why_ignored(stands, message), stands.generation)
+
+    def tell(self, answers: Mapping[str, Answer]) -> None:
+        """Publish what became of messages, by their ids."""
+        if answers:
+            self.publisher.publish([_told(message_id, answer) for message_id, answer in answers.items()])
+
+    def wake_planner(self, workload_keys: Collection[str]) -> None:
+        """Have what was applied planned; once a batch of messages."""
+        self.queue.wake_planner(reason="demand changed", workload_keys=workload_keys)
+
+    def _put(self, named: WorkloadRef, limits: TeamLimits, decide: "Decide") -> tuple[bool, WorkloadRecord | None]:
+        """Write what is decided; return whether anything was to be written, and the record that stands then."""
+        for attempt in range(_ATTEMPTS_MAX):
+            record = self.workloads.get(f"{named.namespace}/{named.name}")
+            refuse_jump(named.generation or 0, 0 if record is None else record.generation, limits)
+            after = decide(record)
+            if after is None:
+                return False, record
+            try:
+                self.workloads.put(after, expected_revision=None if record is None else record.revision)
+            except ConflictError:
+                # Plans and launches move its counts at the same time; what is wanted is decided on the new row.
+                if attempt == _ATTEMPTS_MAX - 1:
+                    raise
+            else:
+                return True, after
+        raise AssertionError("the last attempt returns or raises")
+
+
+class Decide(Protocol):
+    """What to write over what is stored."""
+
+    def __call__(self, record: WorkloadRecord | None, /) -> WorkloadRecord | None:
+        """Return the record to write, None when nothing changes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A decision with its sender: whoever changes what is wanted stands beside it.
+
+    What is wanted for the first time, or again after it was withdrawn, is followed by this message's id from now on.
+    """
+
+    decide: Decide
+    sent_by: str | None
+    now: datetime
+    message_id: str | None
+
+    def __call__(self, record: WorkloadRecord | None, /) -> WorkloadRecord | None:
+        after = self.decide(record)
+        if after is None:
+            return None
+        begins = record is None or record.correlation_id is None or (record.withdrawn and not after.withdrawn)
+        correlation_id = self.message_id if begins else after.correlation_id
+        return replace(after, sent_by=self.sent_by, sent_at=self.now, correlation_id=correlation_id)
+
+
+def _named(named: WorkloadRef, record: WorkloadRecord | None) -> WorkloadRef:
+    """Add to the workload's name what it is followed by."""
+    return named.model_copy(update={"correlation_id": None if record is None else record.correlation_id})
+
+
+def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) -> WorkloadRecord | None:
+    """Return the record after a submit or update, None when the message is a repeat or older than what is known.
+
+    Replicas that run stay where they are; a changed spec is what replicas are placed by from now on. Raises
+    ManifestError when the generation is taken by other content: of two that were sent together the first counts, and
+    whoever sent the other must hear that it does not.
+    """
+    if record is None:
+        return WorkloadRecord(
+            wanted.key, wanted.generation, 0, wanted, submitted_at=now, pending_since=now if wanted.replicas else None
+        )
+    known = record.workload  # a withdraw moves the record's generation on, not that of what was submitted
+    if known is not None and known.generation == wanted.generation and known != wanted:
+        raise ManifestError([_generation_taken(wanted, record)])
+    if wanted.generation <= record.generation:
+        return None
+    after = replace(
+        record,
+        generation=wanted.generation,
+        workload=wanted,
+        withdrawn=False,
+        finished_count=0 if record.withdrawn else record.finished_count,  # what is wanted again begins again
+        submitted_at=record.submitted_at or now,
+        expires_at=None,
+    )
+    if after.pending_count == 0:
+        return replace(after, pending_since=None, unplaced=())
+    # The ladder's clock runs on for replicas that were waiting already.
+    return after if record.pending_count > 0 and record.pending_since else replace(after, pending_since=now)
+
+
+def withdrawn(record: WorkloadRecord | None, message: WithdrawMessage, now: datetime) -> WorkloadRecord | None:
+    """Return the record after a withdraw, None when it is a repeat or older than what is known."""
+    generation = message.workload.metadata.generation
+    if record is None:
+        return WorkloadRecord(
+            message.workload.key, generation, 0, None, withdrawn=True, expires_at=now + TOMBSTONE_KEPT
+        )
+    if generation < record.generation or (record.withdrawn and generation == record.generation):
+        return None
+    return replace(
+        record,
+        generation=generation,
+        withdrawn=True,
+        pending_since=None,
+        unplaced=(),
+        expires_at=now + TOMBSTONE_KEPT if record.placed_count == 0 else None,
+    )
+
+
+def _why_ignored(stands: WorkloadRecord, message: SubmitMessage | WithdrawMessage) -> IgnoredReason:
+    """Say why a message changed nothing about the record that stands."""
+    is_withdraw = isinstance(message, WithdrawMessage)
+    if message.workload.metadata.generation == stands.generation and stands.withdrawn == is_withdraw:
+        return IgnoredReason.UNCHANGED
+    return IgnoredReason.WITHDRAWN if stands.withdrawn and not is_withdraw else IgnoredReason.OLDER_GENERATION
+
+
+def _told(message_id: str, answer: Answer) -> WorkloadAccepted | WorkloadIgnored:
+    if answer.ignored is None:
+        return WorkloadAccepted(message_id=message_id, action=answer.action, workload=answer.workload)
+    return WorkloadIgnored(
+        message_id=message_id,
+        action=answer.action,
+        workload=answer.workload,
+        reason=answer.ignored,
+        stored_generation=answer.stored_generation,
+    )
+
+
+def _generation_taken(wanted: Workload, stored: WorkloadRecord) -> Problem:
+    by = "" if stored.sent_by is None else f" by {shown(stored.sent_by)}"
+    at = "" if stored.sent_at is None else f", stored {stored.sent_at.isoformat(timespec='seconds')}"
+    return Problem(
+        "workload.metadata.generation",
+        "generation-taken",
+        f"generation {wanted.generation} of {wanted.key} was sent{by} with other content{at}, which stays as it is; a"
+        " change needs a higher generation",
+        suggestion=str(wanted.generation + 1),
+    )
+
+
+def _refuse_unknown_pools(wanted: Workload, node_pool_names: Collection[str]) -> None:
+    """Refuse a pool that nobody defined: a typing error, for which the workload would wait for ever."""
+    if NODE_POOL not in wanted.node_selector:
+        return
+    asked = sorted(wanted.node_selector[NODE_POOL].values)
+    if any(name in node_pool_names for name in asked):
+        return
+    problems = [
+        Problem(
+            f"workload.spec.nodeSelector['{NODE_POOL}']",
+            "unknown-node-pool",
+            f"{shown(name)} is not a NodePool",
+            suggestion=closest(name, node_pool_names),
+        )
+        for name in asked
+    ]
+    raise ManifestError(problems)

@@ -1,0 +1,65 @@
+"""Demand that cannot be understood: kept for a person, and told to whoever sent it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from reservoir.manifests.event_parts import WorkloadRef
+from reservoir.manifests.events import RejectedProblem, WorkloadRejected
+from reservoir.manifests.parsing.fields import Namespace, ObjectName
+from reservoir.manifests.parsing.problems import Problem
+from reservoir.ports.messaging import DeadLetters, EventPublisher
+
+# What an event or attribute says of many problems; all of them would not fit in either.
+_PROBLEMS_MAX = 20
+_NAME = TypeAdapter[str](ObjectName)
+_NAMESPACE = TypeAdapter[str](Namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectDemand:
+    """Rejects messages."""
+
+    dead_letters: DeadLetters
+    publisher: EventPublisher
+
+    def reject(self, message_id: str, body: str, problems: Sequence[Problem]) -> None:
+        """Put the message away and publish ``Workload Rejected``; both may happen again when the batch is repeated."""
+        shown = problems[:_PROBLEMS_MAX]
+        reason = "; ".join(map(_sentence, shown))
+        self.dead_letters.put(body, {"Reason": _plain(reason), "MessageId": message_id})
+        self.publisher.publish(
+            [
+                WorkloadRejected(
+                    message_id=message_id,
+                    workload=_named(body),
+                    problems=[RejectedProblem.of(problem) for problem in shown],
+                )
+            ]
+        )
+
+
+def _sentence(problem: Problem) -> str:
+    place = f"{problem.path}: " if problem.path else ""
+    hint = "" if problem.suggestion is None else f" (did you mean {problem.suggestion}?)"
+    return f"{place}{problem.message}{hint}"
+
+
+def _plain(text: str) -> str:
+    """Escape what a log line or an attribute must not carry."""
+    return text.encode("ascii", "backslashreplace").decode().replace("\r", " ").replace("\n", " ")
+
+
+def _named(body: str) -> WorkloadRef | None:
+    """Name the workload, if so much of the body can be read and is a valid name."""
+    try:
+        metadata: Any = json.loads(body)["workload"]["metadata"]
+        return WorkloadRef(
+            namespace=_NAMESPACE.validate_python(metadata.get("namespace", "default")),
+            name=_NAME.validate_python(metadata["name"]),
+        )
+    except (ValueError, ValidationError, RecursionError, KeyError, TypeError, AttributeError, IndexError):
+        return None

@@ -1,0 +1,215 @@
+"""From EC2's reservations to the Reservations table, the leases that an observation contains, and class statuses."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from reservoir.core.capacity.idle import is_to_be_said
+from reservoir.core.capacity.reservation_selection import selected_ids
+from reservoir.core.model.capacity_reservation import (
+    ENDED_STATES,
+    GONE,
+    CapacityReservation,
+    ObservedReservation,
+    ReservationKind,
+)
+from reservoir.core.model.node_class import NodeClass
+from reservoir.ports.discovery import ReservationReader
+from reservoir.ports.errors import AwsError
+from reservoir.ports.messaging import DrainTimers, EventPublisher, WorkQueue
+from reservoir.ports.policy import PolicyStore
+from reservoir.ports.state import ReservationRecord, ReservationStore, UnreadableRowsError
+from reservoir.ports.system import Clock
+from reservoir.usecases.claims.announce import reservation_exhausted, reservation_idle
+from reservoir.usecases.discovery.observe_reservation import ReservationChange, ReservationObserver
+from reservoir.usecases.policy.policy_objects import policy_of
+from reservoir.usecases.policy.resolve_node_classes import NodeClassResolver, SelectedReservations
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a run found; ``failures`` name what could not be looked up, where the last good state was kept.
+
+    ``unreadable`` names policy that cannot be understood: it is left as it is, and nothing that rests on it is ended.
+    """
+
+    seen_count: int
+    written_count: int
+    absorbed_count: int
+    gone_count: int
+    changed_classes: tuple[str, ...]
+    failures: tuple[str, ...]
+    woke_planner: bool
+    unreadable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownReservations:
+    """What a class selects of what EC2 shows; ``error`` as in ``SelectedReservations``."""
+
+    reservations: tuple[ObservedReservation, ...]
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoverReservations:
+    """One run: every minute, and on every event that hints at a change."""
+
+    reader: ReservationReader
+    resolver: NodeClassResolver
+    policy: PolicyStore
+    reservations: ReservationStore
+    observer: ReservationObserver
+    timers: DrainTimers
+    queue: WorkQueue
+    publisher: EventPublisher
+    clock: Clock
+
+    def run(self) -> Discovery:
+        """Observe once. When reservations cannot be read, flags the last good facts as stale and raises AwsError.
+
+        Raises UnreadableRowsError when an object of the policy became unreadable meanwhile.
+        """
+        observed_at = self.clock.now()  # before the call: what EC2 answers is at least as old as this
+        known = {record.reservation.id: record for record in self.reservations.list_current()}
+        try:
+            visible = self.reader.list_visible()
+        except AwsError:
+            self.reservations.mark_stale(known)
+            raise
+        objects = self.policy.list_all()
+        policy = policy_of(objects)
+        classes = policy.node_classes
+        groups, unreadable = self._groups(classes)
+        observed = {item.id: replace(item, resource_group_arns=_groups_of(item, groups)) for item in visible}
+        selections = {item.name: _selection(item, observed, groups, unreadable, observed_at) for item in classes}
+        changes = self._save(known, observed, selections, observed_at)
+        current = {change.after.reservation.id: change.after.reservation for change in changes}
+        changed_classes, failures = self.resolver.refresh(
+            objects, {name: _counted(selection, current) for name, selection in selections.items()}, observed_at
+        )
+        opened = [change.after.reservation.id for change in changes if change.opened(observed_at)]
+        if opened or changed_classes:
+            self.queue.wake_planner(reason="reservations changed")
+        self._tell(changes, observed_at)
+        # Last: timers refine what each minute's sweep does, and a run that dies before them leaves it to the sweep.
+        for change in changes:
+            self._set_timers(change.before, change.after.reservation, observed_at)
+        return Discovery(
+            seen_count=len(visible),
+            written_count=sum(change.is_written for change in changes),
+            absorbed_count=sum(change.absorbed_count for change in changes),
+            gone_count=len(known.keys() - observed.keys()),
+            changed_classes=changed_classes,
+            failures=failures,
+            woke_planner=bool(opened or changed_classes),
+            unreadable=tuple(f"{kind}/{name}" for kind, name in sorted(policy.unreadable)),
+        )
+
+    def _tell(self, changes: Sequence[ReservationChange], now: datetime) -> None:
+        """Say which reservations have just filled up, and which have lain idle for long."""
+        records = [change.after for change in changes if change.after.balance.free_units > 0]
+        idle = {
+            record.reservation.id: reservation_idle(record, record.idle_since)
+            for record in records
+            if record.idle_since is not None and is_to_be_said(record.idle_since, record.idle_said_at, now)
+        }
+        exhausted = [reservation_exhausted(change.after.reservation) for change in changes if change.was_exhausted]
+        self.publisher.publish([*exhausted, *idle.values()])
+        if idle:
+            # Afterwards: a run that dies in between says it again.
+            self.reservations.mark_idle_said(idle, said_at=now)
+
+    def _groups(self, classes: Iterable[NodeClass]) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
+        """Read the resource groups that classes name; return their members, and errors of those that failed."""
+        arns = {
+            term.reservation_group_arn
+            for node_class in classes
+            for term in node_class.capacity_reservation_selector_terms
+            if term.reservation_group_arn is not None
+        }
+        groups: dict[str, frozenset[str]] = {}
+        unreadable: dict[str, str] = {}
+        for arn in sorted(arns):
+            try:
+                groups[arn] = self.reader.list_group(arn)
+            except AwsError as error:
+                unreadable[arn] = error.code
+        return groups, unreadable
+
+    def _save(
+        self,
+        known: Mapping[str, ReservationRecord],
+        observed: Mapping[str, ObservedReservation],
+        selections: Mapping[str, _ShownReservations],
+        observed_at: datetime,
+    ) -> list[ReservationChange]:
+        """Save what is selected or known already; what EC2 lists no more is gone."""
+        selected = {reservation.id for selection in selections.values() for reservation in selection.reservations}
+        changes = []
+        for key in sorted(known.keys() | selected):
+            before = known.get(key)
+            reservation = observed[key] if key in observed else _gone(known[key])
+            if before is None and reservation.state in ENDED_STATES:
+                continue
+            try:
+                change = self.observer.observe(before, reservation, observed_at)
+            except UnreadableRowsError:
+                continue  # its row stays as it is
+            if change is not None:
+                changes.append(change)
+        return changes
+
+    def _set_timers(
+        self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime
+    ) -> None:
+        """Set exact timers for what is new or was moved.
+
+        A reservation that is to come is looked at when it begins; a block drains in time, and later when extended.
+        """
+        known = None if before is None else before.reservation
+        start_at = reservation.start_at if reservation.is_upcoming(observed_at) else None
+        if start_at is not None and start_at > observed_at and (known is None or known.start_at != start_at):
+            self.timers.set_start_timer(reservation.id, start_at)
+        drain_at = reservation.drain_at()
+        if reservation.kind is not ReservationKind.CAPACITY_BLOCK or drain_at is None or drain_at <= observed_at:
+            return
+        if reservation.state in ENDED_STATES or (known is not None and known.drain_at() == drain_at):
+            return
+        self.timers.set_timer(reservation.id, drain_at)
+
+
+def _gone(record: ReservationRecord) -> ObservedReservation:
+    return replace(record.reservation, state=GONE, available_count=0, stale=False)
+
+
+def _groups_of(reservation: ObservedReservation, groups: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+    return tuple(sorted(arn for arn, members in groups.items() if reservation.id in members))
+
+
+def _selection(
+    node_class: NodeClass,
+    observed: Mapping[str, ObservedReservation],
+    groups: Mapping[str, frozenset[str]],
+    unreadable: Mapping[str, str],
+    now: datetime,
+) -> _ShownReservations:
+    """Select anew; while a group of the class cannot be read, what the class had selected stays selected too."""
+    ids = set(selected_ids(node_class, observed.values(), groups, now))
+    terms = node_class.capacity_reservation_selector_terms
+    arns = {term.reservation_group_arn for term in terms if term.reservation_group_arn is not None}
+    errors = sorted(unreadable[arn] for arn in arns if arn in unreadable)
+    if errors:
+        ids |= set(node_class.status.reservation_ids) & observed.keys()
+    return _ShownReservations(tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None)
+
+
+def _counted(selection: _ShownReservations, current: Mapping[str, CapacityReservation]) -> SelectedReservations:
+    """Return the selection with the ledger's free units; with EC2's where another discovery saved first."""
+    return SelectedReservations(
+        tuple(
+            current.get(item.id) or CapacityReservation.of(item, free_units=item.available_count)
+            for item in selection.reservations
+        ),
+        selection.error,
+    )

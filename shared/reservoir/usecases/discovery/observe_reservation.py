@@ -1,0 +1,92 @@
+"""One observation of one reservation: the facts, and the leases whose launches they are certain to contain."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from reservoir.core.capacity.ledger import is_absorbed_by
+from reservoir.core.model.capacity_reservation import ObservedReservation
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.ports.state import ConflictError, NodeClaimStore, ReservationRecord, ReservationStore
+
+# Each lost race leaves out the claims that lost it; the last attempt closes no lease at all.
+_ATTEMPTS_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationChange:
+    """A reservation before and after an observation."""
+
+    before: ReservationRecord | None
+    after: ReservationRecord
+    absorbed_count: int
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the observation changed anything."""
+        return self.before != self.after
+
+    def opened(self, now: datetime) -> bool:
+        """Whether it offers more than before."""
+        if not self.after.reservation.is_active(now) or self.after.balance.free_units <= 0:
+            return False
+        if self.before is None or not self.before.reservation.is_active(self.before.observed_at):
+            return True
+        return self.after.balance.free_units > self.before.balance.free_units
+
+    @property
+    def was_exhausted(self) -> bool:
+        """Whether EC2 shows that the last free units have gone; those that we promised were told of then."""
+        return self.before is not None and self.before.balance.free_units > 0 >= self.after.balance.available_count
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationObserver:
+    """Saves observations."""
+
+    reservations: ReservationStore
+    node_claims: NodeClaimStore
+
+    def observe(
+        self, before: ReservationRecord | None, reservation: ObservedReservation, observed_at: datetime
+    ) -> ReservationChange | None:
+        """Save an observation with the leases that it contains.
+
+        Claims that move on meanwhile keep their leases until the next observation, rather than holding the facts and
+        the other leases back: a lease that stays open too long leaves a unit idle for a minute, and promises nothing
+        twice. Raises UnreadableRowsError when the row became unreadable meanwhile.
+        """
+        absorbed = self._absorbable(before, observed_at)
+        # A row that was lost is made anew from the claims: what they hold stays promised.
+        outstanding_count = len(self.node_claims.list_leased(reservation.id)) if before is None else 0
+        for attempt in range(_ATTEMPTS_MAX):
+            try:
+                after = self.reservations.save_observation(
+                    reservation,
+                    observed_at=observed_at,
+                    absorbed=absorbed,
+                    expected=before,
+                    outstanding_count=outstanding_count,
+                )
+            except ConflictError as error:
+                moved = frozenset(error.rows)
+                last = attempt == _ATTEMPTS_MAX - 2
+                absorbed = () if last else tuple(claim for claim in absorbed if claim.id not in moved)
+                continue
+            return ReservationChange(before, after, len(absorbed))
+        return None  # another discovery saved it first
+
+    def observe_again(self, before: ReservationRecord, shown: ObservedReservation, observed_at: datetime) -> bool:
+        """Save what EC2 shows now of a known reservation; return whether it offers more than before.
+
+        Which groups it is in is read by discovery alone, and kept. Raises UnreadableRowsError as :meth:`observe` does.
+        """
+        facts = replace(shown, resource_group_arns=before.reservation.resource_group_arns)
+        change = self.observe(before, facts, observed_at)
+        return change is not None and change.opened(observed_at)
+
+    def _absorbable(self, before: ReservationRecord | None, observed_at: datetime) -> tuple[NodeClaim, ...]:
+        if before is None or before.balance.outstanding_count == 0:
+            return ()
+        leased = self.node_claims.list_leased(before.reservation.id)
+        return tuple(claim for claim in leased if claim.lease is not None and is_absorbed_by(claim.lease, observed_at))

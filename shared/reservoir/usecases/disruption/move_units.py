@@ -1,0 +1,153 @@
+"""Moving free units between equal reservations, so that no unit is ever promised twice meanwhile.
+
+::
+
+    leased in the ledger -> EC2 moves them -> the lease settles -> an observation of the source contains the move
+
+The lease keeps everybody of ours off the units from before EC2 is asked until EC2's own count of the source is certain
+to have gone down. The destination's count goes up only when EC2 shows it. So for a minute the units are nobody's: that
+idles them, and promises nothing. The leases are the intent, too: a pass that dies is continued by the next one, with
+the same client token.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from reservoir.core.capacity.shortage import after_failure
+from reservoir.core.capacity.unavailable_offerings import MoveKey, Remembered
+from reservoir.core.disruption.unit_move import UnitMove
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_claim import ClaimState, Lease, LeaseState, NodeClaim
+from reservoir.core.model.plan import OfferingKey
+from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.ports.ec2 import UnitMover
+from reservoir.ports.errors import AwsError, TransientError
+from reservoir.ports.launches import ShortageHistory
+from reservoir.ports.state import ConflictError, NodeClaimStore, PlannedCommit
+from reservoir.ports.system import IdFactory
+from reservoir.usecases.claims.claim_moves import return_all_replicas, settle_claim
+
+# EC2 does not say for how long it remembers a client token: later than this it is not asked again.
+_ASKED_WITHIN: Final = timedelta(minutes=10)
+_UNITS_A_PASS: Final = 20  # each takes a call of its own, which keeps what a dead pass has left simple
+
+
+@dataclass(slots=True)
+class Moved:
+    """What became of moves, in units.
+
+    ``refused`` maps source reservations to EC2's code, ``resting`` to when EC2 is asked again after earlier refusals.
+    """
+
+    moved: int = 0
+    dropped: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
+    resting: dict[str, datetime] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveUnits:
+    """Moves units."""
+
+    claims: NodeClaimStore
+    mover: UnitMover
+    shortages: ShortageHistory
+    ids: IdFactory
+
+    def run(self, moves: Sequence[UnitMove], reservations: Mapping[str, CapacityReservation], now: datetime) -> Moved:
+        """Carry on with what earlier passes have begun, then begin anew; what does not hold any more is dropped.
+
+        Between two reservations of which either gives or gets a unit already, nothing begins before EC2 shows that: it
+        may be the very unit that is wanted. Raises ConflictError when a claim of a moving unit is fought over, and
+        UnreadableRowsError.
+        """
+        outcome = Moved()
+        # First: whoever begins anything after this makes what follows conflict.
+        turn = self.claims.turn() if moves else 0
+        busy: set[str | None] = set()
+        for lease in self.claims.list_moving():
+            busy |= {lease.offering.reservation_id, lease.moves_to}
+            if _still_held(lease):
+                self._ask(lease, now, outcome)
+        resting = self._resting(moves, now)
+        for move in moves:
+            until = resting.get(MoveKey(move.source_id, move.destination_id))
+            if until is not None:
+                outcome.resting[move.source_id] = until
+                continue
+            if {move.source_id, move.destination_id} & busy:
+                outcome.dropped += move.count
+                continue
+            for _ in range(min(move.count, _UNITS_A_PASS - outcome.moved)):
+                lease = self._lease(move, reservations[move.source_id], now)
+                if not self._begun(lease, turn, now, outcome):
+                    break
+                turn += 1
+        return outcome
+
+    def _resting(self, moves: Sequence[UnitMove], now: datetime) -> Mapping[Remembered, datetime]:
+        """Return the moves that EC2 refused lately, with when it is asked again: later each time."""
+        keys = {MoveKey(move.source_id, move.destination_id) for move in moves}
+        known = self.shortages.get_many(keys) if keys else {}
+        return {key: refusal.until for key, refusal in known.items() if now < refusal.until}
+
+    def _begun(self, lease: NodeClaim, turn: int, now: datetime, outcome: Moved) -> bool:
+        try:
+            self.claims.commit(PlannedCommit(claims=(lease,), turn=turn))
+        except ConflictError:
+            outcome.dropped += 1
+            return False
+        self._ask(lease, now, outcome)
+        return lease.offering.reservation_id not in outcome.refused
+
+    def _lease(self, move: UnitMove, source: CapacityReservation, now: datetime) -> NodeClaim:
+        """Return a claim that no machine ever comes of: it ended before it began, and its lease is all of it."""
+        return NodeClaim(
+            id=self.ids.new_id("mv"),
+            state=ClaimState.FAILED,
+            revision=1,
+            node_pool_name="",
+            node_class_name="",
+            batch_id="",
+            attempt=1,
+            offering=OfferingKey(source.instance_type, source.zone, source.zone_id, CapacityType.RESERVED, source.id),
+            price_atto_usd_per_hour=0,
+            placements=(),
+            allocatable=Resources.of({}),
+            created_at=now,
+            lease=Lease(source.id),
+            moves_to=move.destination_id,
+            failure=f"no machine, but a unit that moves to {move.destination_id}: {move.explanation}",
+        )
+
+    def _ask(self, claim: NodeClaim, now: datetime, outcome: Moved) -> None:
+        lease, destination_id = claim.lease, claim.moves_to
+        if lease is None or destination_id is None:
+            return
+        if now - claim.created_at <= _ASKED_WITHIN:
+            try:
+                self.mover.move(lease.reservation_id, destination_id, 1, claim.id)
+            except TransientError:
+                return  # the next pass asks again
+            except AwsError as error:
+                outcome.refused[lease.reservation_id] = error.code
+                key = MoveKey(lease.reservation_id, destination_id)
+                self.shortages.put({key: after_failure(self.shortages.get_many([key]).get(key), now)})
+                return_all_replicas(self.claims, claim, now, _still_held)
+                return
+        # Asked for so long that no answer is to be had, it may or may not have moved: the source's count will tell.
+        settle_claim(self.claims, claim, partial(_settling, now))
+        outcome.moved += 1
+
+
+def _still_held(claim: NodeClaim) -> NodeClaim | None:
+    """Return the claim if EC2's answer about it is not recorded yet."""
+    return claim if claim.lease is not None and claim.lease.state is LeaseState.HELD else None
+
+
+def _settling(now: datetime, claim: NodeClaim) -> NodeClaim | None:
+    return None if _still_held(claim) is None else replace(claim, launched_at=now)

@@ -1,0 +1,348 @@
+"""The drain protocol, one for every reason: notify, wait for releases or the deadline, terminate, say that it is gone.
+
+Each step is announced before it is committed. A function that dies in between announces again when it is repeated
+(with the same drain id); the other order would lose announcements. Before that, what EC2 does not force passes the
+safety envelope.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from reservoir.core.model.instance import Instance
+from reservoir.core.model.node_claim import (
+    ClaimState,
+    Drain,
+    DrainReason,
+    NodeClaim,
+    Operation,
+    with_operation,
+)
+from reservoir.core.model.snapshot import PlacedReplicas, count_of
+from reservoir.core.node_life import drain
+from reservoir.core.safety.endings import EndingKind, kind_of
+from reservoir.ports.ec2 import InstanceTerminator
+from reservoir.ports.launches import LaunchPolicy
+from reservoir.ports.messaging import EventPublisher, WorkQueue
+from reservoir.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, WorkloadStore
+from reservoir.ports.system import Clock
+from reservoir.usecases.claims import unreadable
+from reservoir.usecases.claims.announce import node_draining, node_terminated
+from reservoir.usecases.claims.checkpoints import checkpoint_periods_s
+from reservoir.usecases.claims.claim_moves import Decide, return_all_replicas_of, return_some_replicas, save_claim
+from reservoir.usecases.safety.envelope import Envelope
+
+# Writes what a decision makes of a claim and takes the replicas off it; None when there is nothing to do (any more).
+TakeOff = Callable[[NodeClaim, Decide], NodeClaim | None]
+
+_UNKNOWN_WORKLOAD: Final = "a workload on it cannot be read"
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequest:
+    """A node that shall drain. ``deadline`` None: the usual grace of the reason; ``operation``: who asked by hand."""
+
+    claim: NodeClaim
+    reason: DrainReason
+    deadline: datetime | None = None
+    operation: Operation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What became of claims that were to be moved: those that moved, and those that others kept moving meanwhile.
+
+    ``refused`` maps instance ids to the code with which EC2 refused to terminate them, ``held`` claims that stay as
+    they are to what holds them.
+    """
+
+    moved: tuple[NodeClaim, ...] = ()
+    lost: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """Drains nodes. Methods take many claims, so that EC2 and the bus are asked as seldom as they allow."""
+
+    claims: NodeClaimStore
+    workloads: WorkloadStore
+    policy: LaunchPolicy
+    terminator: InstanceTerminator
+    envelope: Envelope
+    publisher: EventPublisher
+    queue: WorkQueue
+    clock: Clock
+
+    def begin_drains(self, requests: Sequence[DrainRequest], hand_over: TakeOff | None = None) -> Moves:
+        """Start drains, or move the deadlines of those under way forward, as far as the safety envelope lets them.
+
+        Whatever was decided before, the present counts: a sweep that was held up announces no deadline that has passed.
+        A deadline is at least the longest checkpointPeriod of the workloads on the node, unless it was given; the
+        pool's terminationGracePeriod bounds it. The replicas are demand again at once, so that they are replaced
+        before the node is gone; withdrawn ones are simply taken off. ``hand_over`` moves them elsewhere instead. Raises
+        UnreadableRowsError.
+        """
+        now = self.clock.now()
+        begins = self._begins(requests, now)
+        found = [(each.claim, begins[each.claim.id](each.claim)) for each in requests if each.claim.id in begins]
+        held = dict.fromkeys((each.claim.id for each in requests if each.claim.id not in begins), _UNKNOWN_WORKLOAD)
+        held |= self._held([after for _, after in found if after is not None], now)
+        planned = [(claim, after) for claim, after in found if claim.id not in held]
+        self._notify([after for _, after in planned if after is not None])
+        going = [claim for claim, after in planned if after is not None]
+        if hand_over is None:
+            moves = self._return_all(going, lambda claim: begins[claim.id](claim), now)
+        else:
+            moves = _each(going, hand_over, begins)
+        announced = {after.id: after.drain for _, after in planned if after is not None}
+        # Replicas that arrived between the two have not been told yet.
+        self._notify([claim for claim in moves.moved if _awaiting(claim.drain) != _awaiting(announced[claim.id])])
+        if moves.moved:
+            self.queue.wake_planner(reason="node draining", workload_keys=_workload_keys([it for it, _ in planned]))
+        over = [claim for claim in moves.moved if drain.is_over(claim, now)]
+        ended = self.terminate(over, now) if over else Moves()
+        return Moves(moves.moved, moves.lost, ended.refused, held)
+
+    def end_due(self, claims: Sequence[NodeClaim], now: datetime) -> Moves:
+        """Terminate nodes whose drain is over. Those that replicas have not left pass the envelope (again).
+
+        Raises UnreadableRowsError as ``terminate`` does.
+        """
+        held = self._held([claim for claim in claims if _awaiting(claim.drain)], now)
+        ended = self.terminate([claim for claim in claims if claim.id not in held], now)
+        return Moves(ended.moved, ended.lost, ended.refused, held)
+
+    def _held(self, draining: Iterable[NodeClaim], now: datetime) -> Mapping[str, str]:
+        """Return those of the draining claims that the envelope does not let go, with what holds them."""
+        by_kind: dict[EndingKind, list[str]] = {}
+        for claim in draining:
+            kind = None if claim.drain is None else kind_of(claim.drain.reason)
+            if kind is not None:
+                by_kind.setdefault(kind, []).append(claim.id)
+        held: dict[str, str] = {}
+        for kind, ids in by_kind.items():
+            admission = self.envelope.admit(kind, ids, now)
+            held |= {claim_id: admission.why for claim_id in ids if claim_id not in admission.admitted}
+        return held
+
+    def _begins(self, requests: Sequence[DrainRequest], now: datetime) -> Mapping[str, Decide]:
+        """Return the decision for each claim, with everything read that it needs.
+
+        None for a node that nothing forces to go while nobody knows how much notice the work on it needs.
+        """
+        pools = {
+            name: unreadable.node_pool(self.policy, name) for name in sorted({w.claim.node_pool_name for w in requests})
+        }
+        periods = checkpoint_periods_s([each.claim for each in requests if each.deadline is None], self.workloads)
+
+        def decision(request: DrainRequest) -> Decide:
+            pool = pools[request.claim.node_pool_name]
+            grace_s = None if pool is None else pool.termination_grace_period_s
+            if request.deadline is None:
+                until = drain.voluntary_deadline(request.reason, now, periods[request.claim.id])
+                return lambda current: _noted(
+                    drain.begin_voluntary(current, request.reason, until, now, grace_s), request.operation
+                )
+            given = request.deadline
+            return lambda current: _noted(drain.begin(current, request.reason, given, now, grace_s), request.operation)
+
+        known = [request for request in requests if request.deadline is not None or request.claim.id in periods]
+        return {request.claim.id: decision(request) for request in known}
+
+    def _notify(self, draining: Sequence[NodeClaim]) -> None:
+        events = [node_draining(claim, claim.drain) for claim in draining if claim.drain is not None]
+        if events:
+            self.publisher.publish(events)
+
+    def release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
+        """Note that ``count`` replicas (None: all) of the workload have left the claim's node; False: none was awaited.
+
+        During a drain the node goes as soon as everybody has left. Outside one, replicas that the workload has too many
+        of are taken off this node; a release that nobody asked for and that would leave too few changes nothing.
+        Raises ConflictError when every race for the claim was lost, and UnreadableRowsError.
+        """
+        claim = self.claims.get(claim_id)
+        if claim is None:
+            return False
+        if claim.state is not ClaimState.DRAINING:
+            return self._release_surplus(claim, workload_key, count, now)
+        after = save_claim(self.claims, claim, lambda current: drain.released(current, workload_key, count))
+        current = after or self.claims.get(claim_id)
+        if current is not None and drain.is_over(current, now):
+            self.terminate([current], now)
+        return after is not None
+
+    def shed_surplus(self, record: WorkloadRecord, hosts: Sequence[NodeClaim], now: datetime) -> int:
+        """Take replicas that the workload has too many of off its nodes; return how many.
+
+        ``hosts`` are live claims. Dear and young nodes lose theirs first, reserved ones last: their units are paid
+        for. A node whose last replicas go is drained, so that the workload hears of it and can say when it is done.
+        Raises ConflictError when the claim of a node is fought over, and UnreadableRowsError.
+        """
+        left = record.surplus_count
+        emptied: list[NodeClaim] = []
+        for claim in sorted(hosts, key=_shed_order):
+            here = count_of(record.key, claim.placements)
+            if left == 0 or here == 0:
+                continue
+            taken = min(left, here)
+            if _goes_with(claim, taken):
+                emptied.append(claim)
+                left -= taken
+            elif self._take_off(claim, record.key, taken, now):
+                left -= taken
+        drained = self._drain_withdrawn(emptied)
+        kept = sum(_replica_count(claim) for claim in emptied if claim.id not in drained)
+        return record.surplus_count - left - kept
+
+    def terminate(self, claims: Sequence[NodeClaim], now: datetime, failures: Mapping[str, str] | None = None) -> Moves:
+        """Terminate the nodes of claims in one call of EC2; ``failures`` says why, by claim, where no drain does.
+
+        The intent is committed first; the minute's sweep repeats what got lost. What is still placed there is demand
+        again at once, and not when EC2 says that the instance has ended. Raises UnreadableRowsError when a claim moved
+        and cannot be read again.
+        """
+        why = failures or {}
+        fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]
+        moves = self._return_all(fresh, lambda claim: _terminating(why.get(claim.id), claim), now)
+        waiting = _workload_keys(fresh) if moves.moved else frozenset()
+        if waiting:
+            self.queue.wake_planner(reason="node ended", workload_keys=waiting)
+        again = [claim for claim in claims if claim.state is ClaimState.TERMINATING]
+        asked = [c.instance_id for c in (*moves.moved, *again) if c.instance_id is not None]
+        receipt = self.terminator.terminate(asked) if asked else None
+        refused = {} if receipt is None or receipt.refused is None else receipt.refused
+        return Moves((*moves.moved, *again), moves.lost, refused)
+
+    def ended(
+        self,
+        claims: Sequence[NodeClaim],
+        now: datetime,
+        failures: Mapping[str, str] | None = None,
+        shown: Mapping[str, Instance] | None = None,
+    ) -> Moves:
+        """Note that the instances of claims are gone; what still ran there is demand again.
+
+        ``failures`` says why, by claim, where neither a drain nor the claim does; ``shown`` has instances
+        as EC2 last showed them, by claim. Raises UnreadableRowsError as ``terminate`` does.
+        """
+        why, last = failures or {}, shown or {}
+        ending = [claim for claim in claims if claim.may_become(ClaimState.TERMINATED)]
+        if ending:
+            told = [node_terminated(c, _why(c, why.get(c.id)), now, c.placements) for c in ending]
+            self.publisher.publish(told)
+        moves = self._return_all(
+            ending, lambda claim: _terminated(now, why.get(claim.id), last.get(claim.id), claim), now
+        )
+        if claims:
+            # Also when another run committed it: that one may have died before it could wake anybody.
+            self.queue.wake_planner(reason="node terminated", workload_keys=_workload_keys(claims))
+        return moves
+
+    def _return_all(self, claims: Sequence[NodeClaim], decide: Decide, now: datetime) -> Moves:
+        done = return_all_replicas_of(self.claims, claims, now, decide)
+        return Moves(tuple(done.moved[claim.id] for claim in claims if claim.id in done.moved), done.lost)
+
+    def _release_surplus(self, claim: NodeClaim, workload_key: str, count: int | None, now: datetime) -> bool:
+        record = self.workloads.get(workload_key)
+        here = count_of(workload_key, claim.placements)
+        if record is None or not claim.is_live or here == 0:
+            return False
+        taken = min(here if count is None else count, here, record.surplus_count)
+        if taken > 0 and _goes_with(claim, taken):
+            return bool(self._drain_withdrawn([claim]))
+        return taken > 0 and self._take_off(claim, workload_key, taken, now)
+
+    def _drain_withdrawn(self, claims: Sequence[NodeClaim]) -> frozenset[str]:
+        """Drain nodes whose last replicas nobody wants; return those that do."""
+        if not claims:
+            return frozenset()
+        moves = self.begin_drains([DrainRequest(claim, DrainReason.WITHDRAWN) for claim in claims])
+        if moves.lost:
+            raise ConflictError(moves.lost)
+        return frozenset(claim.id for claim in moves.moved)
+
+    def _take_off(self, claim: NodeClaim, key: str, count: int, now: datetime) -> bool:
+        """Take replicas of a workload off a node that stays, or that was not launched yet."""
+
+        def without(current: NodeClaim) -> NodeClaim | None:
+            enough = sum(p.count for p in current.placements if p.workload_key == key) >= count
+            if not enough or not current.is_live:
+                return None
+            if current.state is ClaimState.PLANNED and count == _replica_count(current):
+                return replace(current, state=ClaimState.FAILED, failure="withdrawn before its launch")
+            return replace(current, placements_changed_at=now)
+
+        return return_some_replicas(self.claims, claim, now, (PlacedReplicas(key, count),), without) is not None
+
+
+def _noted(claim: NodeClaim | None, operation: Operation | None) -> NodeClaim | None:
+    """Keep with a claim that begins to drain who asked for it."""
+    if claim is None or operation is None:
+        return claim
+    return replace(claim, operations=with_operation(claim.operations, operation))
+
+
+def _workload_keys(claims: Iterable[NodeClaim]) -> Set[str]:
+    return {placed.workload_key for claim in claims for placed in claim.placements}
+
+
+def _replica_count(claim: NodeClaim) -> int:
+    return sum(placed.count for placed in claim.placements)
+
+
+def _goes_with(claim: NodeClaim, count: int) -> bool:
+    """Whether a node that runs must go, because so many replicas are all that it has."""
+    return count == _replica_count(claim) and claim.state in (ClaimState.LAUNCHED, ClaimState.RUNNING)
+
+
+def _shed_order(claim: NodeClaim) -> tuple[bool, int, float, str]:
+    reserved = claim.offering.reservation_id is not None
+    return (reserved, -claim.price_atto_usd_per_hour, -claim.created_at.timestamp(), claim.id)
+
+
+def _terminating(failure: str | None, claim: NodeClaim) -> NodeClaim | None:
+    if not claim.may_become(ClaimState.TERMINATING):
+        return None
+    return replace(claim, state=ClaimState.TERMINATING, failure=failure or claim.failure)
+
+
+def _terminated(now: datetime, failure: str | None, shown: Instance | None, claim: NodeClaim) -> NodeClaim | None:
+    if not claim.may_become(ClaimState.TERMINATED):
+        return None
+    began = claim.launched_at if shown is None else shown.launched_at
+    told = None if shown is None else shown.ended_at
+    return replace(
+        claim,
+        state=ClaimState.TERMINATED,
+        launched_at=began,
+        terminated_at=now,
+        ended_at=told if told is not None and (began is None or began <= told) and told <= now else now,
+        failure=claim.failure or failure,
+    )
+
+
+def _why(claim: NodeClaim, failure: str | None) -> str:
+    own = claim.drain.reason.value if claim.drain is not None else claim.failure
+    return own or failure or "InstanceTerminated"
+
+
+def _awaiting(drained: Drain | None) -> Sequence[PlacedReplicas]:
+    return () if drained is None else drained.awaiting
+
+
+def _each(claims: Sequence[NodeClaim], take_off: TakeOff, begins: Mapping[str, Decide]) -> Moves:
+    """Move claims one by one; one that is fought over does not hold back the others."""
+    moved: list[NodeClaim] = []
+    lost: list[str] = []
+    for claim in claims:
+        try:
+            after = take_off(claim, begins[claim.id])
+        except ConflictError:
+            lost.append(claim.id)
+        else:
+            moved += [] if after is None else [after]
+    return Moves(tuple(moved), tuple(lost))

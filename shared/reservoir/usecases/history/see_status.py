@@ -1,0 +1,98 @@
+"""Everything that an operator looks at each day, read at once. What one source does not say leaves the others whole."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+from reservoir.core.history.past_event import PastEvent
+from reservoir.core.history.sample import Sample
+from reservoir.names import Function, Queue
+from reservoir.ports.errors import AwsError
+from reservoir.ports.history import HistoryStore
+from reservoir.ports.overview import AlarmReader, PassReader, QueueDepth, QueueReader
+from reservoir.ports.safety import UnreadableRowError
+from reservoir.ports.state import ReservationStore
+from reservoir.ports.system import Clock
+from reservoir.usecases.history.take_sample import CountWhatIsThere
+
+T = TypeVar("T")
+
+REFUSALS: Final = frozenset({"Launch Failed", "Launches Blocked", "Workload Rejected", "Endings Held"})
+REFUSED_WITHIN: Final = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A source did not answer. What it would have said is unknown, which is never shown as zero."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastDiscovery:
+    """When an observation of reservations last changed anything, and which reservations could not be read again.
+
+    ``read_at``: when they were last read, to the minute; None where CloudWatch does not say.
+    """
+
+    changed_at: datetime | None
+    stale: tuple[str, ...]
+    read_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What there is, what was refused within a day, and how the deployment is."""
+
+    asked_at: datetime
+    there: Sample | Unknown
+    refused: tuple[PastEvent, ...] | Unknown
+    discovery: LastDiscovery | Unknown
+    queues: Mapping[Queue, QueueDepth] | Unknown
+    alarms: tuple[str, ...] | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class SeeStatus:
+    """Reads all of it."""
+
+    there: CountWhatIsThere
+    history: HistoryStore
+    reservations: ReservationStore
+    queues: QueueReader
+    alarms: AlarmReader
+    passes: PassReader
+    clock: Clock
+
+    def see(self) -> Status:
+        """Return how things are now."""
+        now = self.clock.now()
+        return Status(
+            asked_at=now,
+            there=_ask(self.there.count),
+            refused=_ask(lambda: self._refused(now)),
+            discovery=_ask(self._discovery),
+            queues=_ask(self.queues.depths),
+            alarms=_ask(self.alarms.alarming),
+        )
+
+    def _refused(self, now: datetime) -> tuple[PastEvent, ...]:
+        told = self.history.timeline(now - REFUSED_WITHIN, now + timedelta(minutes=1))
+        return tuple(event for event in told if event.detail_type in REFUSALS)
+
+    def _discovery(self) -> LastDiscovery:
+        records = self.reservations.list_current()
+        read_at = _ask(lambda: self.passes.last(Function.DISCOVER_RESERVATIONS))
+        return LastDiscovery(
+            max((record.observed_at for record in records), default=None),
+            tuple(record.reservation.id for record in records if record.reservation.stale),
+            None if isinstance(read_at, Unknown) else read_at,
+        )
+
+
+def _ask(read: Callable[[], T]) -> T | Unknown:
+    try:
+        return read()
+    except (AwsError, UnreadableRowError) as error:
+        return Unknown(str(error))

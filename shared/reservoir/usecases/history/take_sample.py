@@ -1,0 +1,66 @@
+"""Count what there is: for the history, for metrics, and for whoever asks now."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from reservoir.core.history.sample import UNPLANNED, PendingForReason, Sample, measure
+from reservoir.core.history.teams import measure_teams
+from reservoir.core.model.team import Team
+from reservoir.ports.history import HistoryStore
+from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadRecord, WorkloadStore
+from reservoir.ports.system import Clock
+from reservoir.usecases.claims import unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class CountWhatIsThere:
+    """Reads the tables and counts. Listings may lag by moments."""
+
+    reservations: ReservationStore
+    claims: NodeClaimStore
+    workloads: WorkloadStore
+    offerings: OfferingStore
+    clock: Clock
+    teams: Callable[[], Sequence[Team]] = tuple  # who may not read policy counts none
+
+    def count(self) -> Sample:
+        """Return what there is now."""
+        taken_at = self.clock.now()
+        reservations = [record.reservation for record in self.reservations.list_current()]
+        claims = self.claims.list_live()
+        waiting = [each for record in self.workloads.list_needing_planning() for each in _waiting(record)]
+        types = {it.instance_type for it in reservations} | {claim.offering.instance_type for claim in claims}
+        sample = measure(taken_at, reservations, claims, waiting, self.offerings.on_demand_prices(types))
+        teams = self.teams()
+        if not teams:
+            return sample
+        keys = {placed.workload_key for claim in claims for placed in claim.placements}
+        records, _ = unreadable.workloads(self.workloads, keys)
+        workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
+        return replace(sample, teams=tuple(measure_teams(teams, claims, workloads, waiting, sample.bought)))
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSample:
+    """Counts, and keeps what was counted."""
+
+    there: CountWhatIsThere
+    history: HistoryStore
+
+    def take(self) -> Sample:
+        """Take a sample; two within a second are one."""
+        sample = self.there.count()
+        self.history.keep_sample(sample)
+        return sample
+
+
+def _waiting(record: WorkloadRecord) -> Iterator[PendingForReason]:
+    """Yield what waits of a workload, by reason; what no plan has spoken of has none yet."""
+    left = record.pending_count
+    for unplaced in record.unplaced:
+        count = min(left, unplaced.count)
+        left -= count
+        if count:
+            yield PendingForReason(record.key, count, unplaced.code.value, record.pending_since)
+    if left:
+        yield PendingForReason(record.key, left, UNPLANNED, record.pending_since or record.submitted_at)

@@ -1,0 +1,57 @@
+"""List capacity reservations."""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from reservoir.manifests.answers.listed import Named, ReservationRow, ReservationRowSpec, ReservationRowStatus
+from reservoir.ports.state import NodeClaimStore, ReservationRecord, ReservationStore
+
+
+@dataclass(frozen=True, slots=True)
+class ListReservations:
+    """Lists reservations that are or may become usable, by their index; ended ones by name."""
+
+    reservations: ReservationStore
+    claims: NodeClaimStore
+
+    def list(self, ids: Collection[str] = ()) -> list[ReservationRow]:
+        """Return the reservations that ids name; without ids, all current ones. By id.
+
+        Raises UnreadableRowsError for those that are named.
+        """
+        if ids:
+            asked = [self.reservations.get(each) for each in sorted(set(ids))]
+            records = [record for record in asked if record is not None]
+        else:
+            records = list(self.reservations.list_current())
+        ours = Counter(claim.offering.reservation_id for claim in self.claims.list_live())
+        return [_row(record, ours[record.reservation.id]) for record in records]
+
+
+def _row(record: ReservationRecord, ours_count: int) -> ReservationRow:
+    found = record.reservation
+    return ReservationRow(
+        metadata=Named(name=found.id, labels=dict(found.tags)),
+        spec=ReservationRowSpec(
+            kind=found.kind,
+            instance_type=found.instance_type,
+            zone=found.zone,
+            zone_id=found.zone_id,
+            owner_id=found.owner_id,
+            instance_match_criteria=found.instance_match_criteria,
+            start_at=found.start_at,
+            end_at=found.end_at,
+        ),
+        status=ReservationRowStatus(
+            state=found.state,
+            total=found.total_count,
+            free=found.free_units,
+            ours=ours_count,
+            others=found.units_of_others(ours_count),
+            drain_at=found.drain_at(),
+            idle_since=record.idle_since,
+            observed_at=record.observed_at,
+            stale=found.stale,
+        ),
+    )

@@ -1,0 +1,174 @@
+"""Nodes tell what becomes of their replicas: arrived, ready, failed, finished, gone from a node that drains.
+
+Each report of replicas is told on the bus before anything is written, as everywhere: a function that dies in between
+tells it again.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.node_life import drain, gang, replicas
+from reservoir.core.node_life.replicas import FinishedReplicas
+from reservoir.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
+from reservoir.manifests.reports import (
+    ArrivedReport,
+    FailedReport,
+    FinishedReport,
+    NodeReport,
+    ReadyReport,
+    ReleasedReport,
+)
+from reservoir.ports.messaging import EventPublisher, OutboundEvent, WorkQueue
+from reservoir.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, WorkloadStore
+from reservoir.ports.system import Clock
+from reservoir.usecases.claims.announce import hosted_ref, node_detail, stored_ref
+from reservoir.usecases.claims.claim_moves import save_claim, save_claims
+from reservoir.usecases.draining.draining import Draining
+
+# A command that fails so often in a row is not helped by another start: somebody should look.
+CRASH_LOOP_RESTARTS: Final = 3
+_TRIES: Final = 6  # of a race for the claim and the workload
+
+
+@dataclass(frozen=True, slots=True)
+class FollowReplicas:
+    """Applies what nodes report."""
+
+    claims: NodeClaimStore
+    workloads: WorkloadStore
+    draining: Draining
+    publisher: EventPublisher
+    queue: WorkQueue
+    clock: Clock
+
+    def apply(self, report: NodeReport, instance_id: str) -> bool:
+        """Apply what an instance reports of replicas on it; False when they are not its to report about.
+
+        Raises ConflictError when every race for the rows was lost, and UnreadableRowsError.
+        """
+        key = report.workload.key
+        claim = self.claims.find_by_instance([instance_id]).get(instance_id)
+        if claim is None or not replicas.hosts(claim, key):
+            return False
+        match report:
+            case ArrivedReport():
+                self._seat(claim, key, report)
+            case ReadyReport():
+                self._note_ready(claim, key, report)
+            case FailedReport():
+                self._tell(_failed(claim, key, report))
+            case FinishedReport():
+                self._finish(claim, key, report)
+            case ReleasedReport():
+                self.draining.release(key, claim.id, None, self.clock.now())
+            case _:
+                assert_never(report)
+        return True
+
+    def _seat(self, claim: NodeClaim, key: str, report: ArrivedReport) -> None:
+        """Note where the node is; when all nodes of the workload are there, let them know of each other.
+
+        Two that arrive at once each look after they have written: the later one sees both.
+        """
+
+        def addressed(current: NodeClaim) -> NodeClaim | None:
+            return None if current.address == report.address else replace(current, address=report.address)
+
+        save_claim(self.claims, claim, addressed)
+        record = self.workloads.get(key)
+        if record is None or record.withdrawn or record.workload is None or record.pending_count:
+            return
+        listed = {it.id for it in self.claims.list_live() if replicas.hosts(it, key)}
+        members = list(self.claims.get_many({*listed, claim.id}).values())  # the list may lag
+        dealt = gang.seats(key, record.workload.replicas - record.finished_count, members)
+
+        def seated(current: NodeClaim) -> NodeClaim | None:
+            return gang.with_seat(dealt[current.id], current)
+
+        save_claims(self.claims, [it for it in members if it.id in dealt], seated)
+
+    def _tell(self, event: OutboundEvent) -> None:
+        self.publisher.publish([event])
+
+    def _note_ready(self, claim: NodeClaim, key: str, report: ReadyReport) -> None:
+        self._tell(ReplicaReady(node=node_detail(claim), workload=hosted_ref(claim, key), replicas=report.replicas))
+        # What came late, or again because replicas run anew after a failure, changes nothing.
+        save_claim(self.claims, claim, lambda it: replicas.ready(it, key, report.replicas))
+
+    def _finish(self, claim: NodeClaim, key: str, report: FinishedReport) -> None:
+        lost: ConflictError | None = None
+        for _ in range(_TRIES):
+            # In this order: a claim that is newer than its record shows a repeat for what it is, and an older one would
+            # have the same replicas told of twice.
+            record = self.workloads.get(key)
+            current = self.claims.get(claim.id)
+            done = None if current is None else replicas.finished(current, key, report.replicas, self.clock.now())
+            if current is None or done is None or record is None or record.withdrawn:
+                # A repeat; or nobody wants them, and their node drains or is about to.
+                self._end_if_over(current)
+                return
+            after = _with_finished(record, done)
+            self._tell(_finished(current, report, done, after))
+            try:
+                moved = self.claims.finish_replicas(
+                    done.claim,
+                    expected_revision=current.revision,
+                    record=after,
+                    expected_record_revision=record.revision,
+                )
+            except ConflictError as error:
+                lost = error
+            else:
+                self._go_on(moved, after)
+                return
+        raise lost or ConflictError([claim.id])
+
+    def _go_on(self, claim: NodeClaim, record: WorkloadRecord) -> None:
+        self._end_if_over(claim)
+        if record.needs_planning:  # what was to take the finished one's place is one too many
+            self.queue.wake_planner(reason="replicas finished", workload_keys=[record.key])
+
+    def _end_if_over(self, claim: NodeClaim | None) -> None:
+        now = self.clock.now()
+        if claim is not None and drain.is_over(claim, now):
+            self.draining.terminate([claim], now)
+
+
+def _with_finished(record: WorkloadRecord, done: FinishedReplicas) -> WorkloadRecord:
+    after = replace(
+        record,
+        placed_count=record.placed_count - done.placed_count,
+        finished_count=record.finished_count + done.count,
+    )
+    return after if after.pending_count else replace(after, pending_since=None, unplaced=())
+
+
+def _failed(claim: NodeClaim, key: str, report: FailedReport) -> ReplicaFailed:
+    return ReplicaFailed(
+        node=node_detail(claim),
+        workload=hosted_ref(claim, key),
+        exit_code=report.exit_code,
+        restarts=report.restarts,
+        next_start_in_s=report.next_start_in_s,
+        is_crash_loop=report.restarts >= CRASH_LOOP_RESTARTS,
+        log_tail=_printable(report.log_tail),
+    )
+
+
+def _finished(
+    claim: NodeClaim, report: FinishedReport, done: FinishedReplicas, record: WorkloadRecord
+) -> ReplicaFinished:
+    return ReplicaFinished(
+        node=node_detail(claim),
+        workload=stored_ref(record),
+        replicas=done.count,
+        finished=record.finished_count,
+        wanted=0 if record.workload is None else record.workload.replicas,
+        log_tail=_printable(report.log_tail),
+    )
+
+
+def _printable(text: str) -> str:
+    """Replace what could move a terminal's cursor: a node's log is anybody's text."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,0 +1,270 @@
+"""Apply and delete policy: read, check, compare, and write all or nothing."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.manifests.answers.render import says_the_same, wire_form
+from reservoir.manifests.crosscheck import Doubt, ObjectSet, cross_check, problem_of
+from reservoir.manifests.doubtful_values import doubts_in
+from reservoir.manifests.events import Change, ChangedObject, PolicyChanged
+from reservoir.manifests.kinds.launch_limits import LaunchLimits
+from reservoir.manifests.kinds.team import TeamManifest
+from reservoir.manifests.kinds.workload import WorkloadManifest
+from reservoir.manifests.known_values import KnownValues
+from reservoir.manifests.parsing.problems import ManifestError, Problem, errors_of
+from reservoir.manifests.validate import Manifest, Read, Reading, read_files
+from reservoir.ports.errors import AwsError
+from reservoir.ports.messaging import EventPublisher, WorkQueue
+from reservoir.ports.policy import (
+    CHANGES_MAX,
+    DeletePolicy,
+    PolicyKind,
+    PolicyObject,
+    PolicyStatus,
+    PolicyStore,
+    PolicyWrite,
+    PutPolicy,
+)
+from reservoir.ports.state import ConflictError
+from reservoir.usecases.policy.policy_objects import policy_of
+from reservoir.usecases.policy.resolve_principals import ResolvePrincipals, unresolved
+
+Name = tuple[PolicyKind, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """One object, before and after; None where it did not or does not exist."""
+
+    kind: PolicyKind
+    name: str
+    change: Change
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    generation: int
+    revision: int | None  # of the object before
+    status: PolicyStatus | None = None  # what an apply has found out about it
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was done (or would be, in a dry run), with warnings and ignored fields."""
+
+    changes: tuple[PolicyChange, ...]
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def effective(self) -> tuple[PolicyChange, ...]:
+        """The changes that are not "unchanged"."""
+        return tuple(change for change in self.changes if change.change is not Change.UNCHANGED)
+
+
+def _nothing_known() -> KnownValues | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyPolicy:
+    """Applies and deletes policy objects; tells the bus what changed and wakes the planner."""
+
+    store: PolicyStore
+    publisher: EventPublisher
+    queue: WorkQueue
+    principals: ResolvePrincipals
+    limits: LaunchLimits | None = None  # of the deployment that the policy is for
+    known: Callable[[], KnownValues | None] = _nothing_known  # what EC2 offers, read when it is compared with
+    reservations: Callable[[], Sequence[CapacityReservation]] = tuple  # read when quotas are compared with them
+
+    def apply(self, files: Iterable[tuple[str, str | bytes]], *, dry_run: bool = False) -> Outcome:
+        """Write the manifests of ``files``, given as (name, content): all of them, or nothing.
+
+        Raises
+        ------
+        ManifestError
+            Something is wrong; nothing was written.
+        ConflictError
+            An object changed since it was read (or since the resourceVersion that a manifest names).
+        AwsError
+            IAM does not say who the principals of a team are.
+        """
+        return self.replace(files, (), dry_run=dry_run)
+
+    def replace(
+        self, files: Iterable[tuple[str, str | bytes]], removed: Sequence[Name], *, dry_run: bool = False
+    ) -> Outcome:
+        """Apply ``files`` and delete what ``removed`` names, in the same transaction; what does not exist is gone.
+
+        Raises ManifestError, ConflictError and AwsError as :meth:`apply` does.
+        """
+        reading = read_files(files)
+        wanted = {_name(read.manifest): read for read in reading.manifests if _is_policy(read)}
+        problems = [*reading.problems, *_not_policy(reading.manifests), *_removed_and_given(removed, wanted)]
+        try:
+            stored = {(row.kind, row.name): row for row in self.store.list_all()}
+            changes = [self._put_change(name, read.manifest, stored.get(name)) for name, read in wanted.items()]
+            changes += [_delete_change(stored[name]) for name in dict.fromkeys(removed) if name in stored]
+            problems += self._doubts(changes, stored, reading)
+        except AwsError as error:
+            if errors_of(problems):
+                raise ManifestError(problems) from error  # what the files show by themselves is told all the same
+            raise
+        if errors_of(problems):
+            raise ManifestError(problems)
+        _check_versions(wanted, stored)
+        return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
+
+    def delete(self, names: Sequence[Name], *, dry_run: bool = False) -> Outcome:
+        """Delete objects; names that do not exist are left out of the outcome.
+
+        Raises ManifestError when more change than one transaction holds, ConflictError when one moved meanwhile.
+        """
+        stored = {(row.kind, row.name): row for row in self.store.list_all()}
+        changes = [_delete_change(stored[name]) for name in dict.fromkeys(names) if name in stored]
+        problems = self._doubts(changes, stored, Reading((), ()))
+        return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
+
+    def _doubts(
+        self, changes: Sequence[PolicyChange], stored: Mapping[Name, PolicyObject], reading: Reading
+    ) -> list[Problem]:
+        """Cross-check the world as it would be; without stored objects that what has errors may be meant to change."""
+        world = {name: row for name, row in stored.items() if row.kind not in reading.unread_kinds}
+        for change in changes:
+            name = (change.kind, change.name)
+            if change.after is None:
+                world.pop(name, None)
+            else:
+                before = world.get(name, PolicyObject(change.kind, change.name, {}, change.generation, 0))
+                world[name] = replace(before, manifest=change.after)
+        policy = policy_of(world.values())
+        documents = {read.identity: read.document for read in reading.manifests}
+        known = self.known()
+        world_of_core = ObjectSet(
+            policy.node_pools,
+            policy.node_classes,
+            teams=policy.teams,
+            limits=self.limits,
+            known=known,
+            reservations=self.reservations() if any(team.quotas for team in policy.teams) else (),
+        )
+        doubts = [*cross_check(world_of_core, reading.unread_kinds), *_unresolved_principals(changes)]
+        found = [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
+        if known is not None:
+            found += [doubt for document in reading.refused for doubt in doubts_in(document, known)]
+        return found
+
+    def _put_change(self, name: Name, manifest: Manifest, before: PolicyObject | None) -> PolicyChange:
+        after = wire_form(manifest)
+        kind, text = name
+        status = None
+        if isinstance(manifest, TeamManifest):
+            status = self.principals.status_of(manifest, PolicyStatus() if before is None else before.status)
+        if before is None:
+            return PolicyChange(kind, text, Change.CREATED, None, after, 1, None, status)
+        same = before.manifest == after or says_the_same(before.manifest, manifest)
+        change, generation = (Change.UNCHANGED, 0) if same else (Change.UPDATED, 1)
+        generation += before.generation
+        return PolicyChange(kind, text, change, before.manifest, after, generation, before.revision, status)
+
+    def _commit(self, outcome: Outcome, *, dry_run: bool) -> Outcome:
+        writes = [_write(change) for change in outcome.effective]
+        if len(writes) > CHANGES_MAX:
+            message = f"{len(writes)} objects change; at most {CHANGES_MAX} can be written at once"
+            raise ManifestError([Problem("", "size", message)])
+        if dry_run:
+            return outcome
+        for change in outcome.changes:
+            if change.change is Change.UNCHANGED and change.status is not None:
+                self.store.save_status(change.kind, change.name, change.status)
+        if not writes:
+            return outcome
+        self.store.commit(writes)
+        self.queue.wake_planner(reason="policy changed")
+        self.publisher.publish([_event(outcome.effective)])
+        return outcome
+
+
+def _unresolved_principals(changes: Iterable[PolicyChange]) -> Iterator[Doubt]:
+    for change in changes:
+        message = None if change.status is None else unresolved(change.status)
+        if message is not None:
+            yield Doubt(change.kind, change.name, ("spec", "principals"), "principal-not-found", message)
+
+
+def _order(change: PolicyChange) -> tuple[str, str]:
+    return change.kind, change.name
+
+
+def _name(manifest: Manifest) -> Name:
+    return PolicyKind(manifest.kind), manifest.metadata.name
+
+
+def _is_policy(read: Read) -> bool:
+    return not isinstance(read.manifest, WorkloadManifest)
+
+
+def _not_policy(manifests: Iterable[Read]) -> list[Problem]:
+    return [
+        Problem(
+            "kind",
+            "not-policy",
+            "is demand, not policy: send it to the demand queue",
+            read.document.line_of(("kind",)),
+            subject="/".join(read.identity),
+            source=read.document.source,
+        )
+        for read in manifests
+        if not _is_policy(read)
+    ]
+
+
+def names_in(files: Iterable[tuple[str, str | bytes]]) -> tuple[Name, ...]:
+    """Return the policy objects that files name; whatever cannot be read names nothing."""
+    return tuple(_name(read.manifest) for read in read_files(files).manifests if _is_policy(read))
+
+
+def _delete_change(before: PolicyObject) -> PolicyChange:
+    return PolicyChange(
+        before.kind, before.name, Change.DELETED, before.manifest, None, before.generation, before.revision
+    )
+
+
+def _write(change: PolicyChange) -> PolicyWrite:
+    if change.after is None:
+        return DeletePolicy(change.kind, change.name, change.revision or 0)
+    return PutPolicy(change.kind, change.name, change.after, change.generation, change.revision, change.status)
+
+
+def _removed_and_given(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> list[Problem]:
+    return [
+        Problem(
+            "metadata.name",
+            "removed",
+            "is to be removed, and is given",
+            read.document.line_of(("metadata", "name")),
+            subject="/".join(read.identity),
+            source=read.document.source,
+        )
+        for name in removed
+        for read in [wanted.get(name)]
+        if read is not None
+    ]
+
+
+def _check_versions(wanted: Mapping[Name, Read], stored: Mapping[Name, PolicyObject]) -> None:
+    for name, read in wanted.items():
+        version = getattr(read.manifest.metadata, "resource_version", None)
+        current = stored.get(name)
+        if version is not None and version != ("" if current is None else str(current.revision)):
+            found = "it does not exist" if current is None else f"it is at {current.revision}"
+            raise ConflictError([f"{'/'.join(name)} (resourceVersion {version} was read, and now {found})"])
+
+
+def _event(changes: Iterable[PolicyChange]) -> PolicyChanged:
+    return PolicyChanged(
+        changes=[
+            ChangedObject(kind=change.kind, name=change.name, change=change.change, generation=change.generation)
+            for change in changes
+        ]
+    )

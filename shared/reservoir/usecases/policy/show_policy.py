@@ -1,0 +1,89 @@
+"""Policy objects with their status, in the form that can be applied again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.conditions import not_yet_looked_at
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.team import Team
+from reservoir.core.sharing.accounts import owners
+from reservoir.manifests.answers.render import in_field_order
+from reservoir.manifests.answers.status import TeamSpending, node_class_status, node_pool_status, team_status
+from reservoir.manifests.validate import KINDS
+from reservoir.ports.accounts import AccountStore
+from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStore
+from reservoir.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
+from reservoir.ports.system import Clock
+from reservoir.usecases.policy.policy_objects import paused_text, policy_of
+from reservoir.usecases.policy.team_quotas import placed_workloads, quota_uses, resource_uses
+from reservoir.usecases.policy.team_spending import spending
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPolicy:
+    """Reads policy objects and what is known about them."""
+
+    store: PolicyStore
+    reservations: ReservationStore
+    node_claims: NodeClaimStore
+    workloads: WorkloadStore
+    clock: Clock
+    accounts: AccountStore | None = None  # None: nobody asks what was spent
+
+    def show(self, kind: PolicyKind | None = None, name: str | None = None) -> list[dict[str, Any]]:
+        """Return the objects of a kind (None: all) and a name (None: all) as manifests with their status."""
+        rows = [row for row in self.store.list_all() if row.is_readable]
+        wanted = [row for row in rows if kind in (None, row.kind) and name in (None, row.name)]
+        kinds = {row.kind for row in wanted}
+        teams = policy_of(row for row in rows if row.kind is PolicyKind.TEAM).teams if PolicyKind.TEAM in kinds else ()
+        are_shared = any(team.quotas or team.resource_quotas for team in teams)
+        reservations: dict[str, CapacityReservation] = {}
+        if PolicyKind.NODE_CLASS in kinds or are_shared:
+            records = self.reservations.list_current()
+            reservations = {record.reservation.id: record.reservation for record in records}
+        claims = self.node_claims.list_live() if PolicyKind.NODE_POOL in kinds or are_shared else ()
+        known = placed_workloads(claims, self.workloads) if are_shared else {}
+        uses = quota_uses(teams, reservations.values(), claims, known) if are_shared else {}
+        amounts = resource_uses(teams, claims, known) if are_shared else {}
+        spent = self._spent(teams, self.accounts) if teams and self.accounts is not None else {}
+        found = []
+        for row in wanted:
+            if row.kind is PolicyKind.TEAM:
+                status = team_status(
+                    row.status.conditions,
+                    row.status.principals,
+                    uses.get(row.name, ()),
+                    spent.get(row.name),
+                    amounts.get(row.name, ()),
+                )
+            else:
+                status = self._status(row, reservations, claims)
+            found.append(_printed(row, status))
+        return found
+
+    def _spent(self, teams: Sequence[Team], accounts: AccountStore) -> Mapping[str, TeamSpending]:
+        now = self.clock.now()
+        spent = spending(accounts, now, owners(teams))
+        return {team.name: spent.of_team(team.name, now) for team in teams}
+
+    def _status(
+        self,
+        row: PolicyObject,
+        reservations: Mapping[str, CapacityReservation],
+        claims: Sequence[NodeClaim],
+    ) -> dict[str, Any]:
+        conditions = row.status.conditions or not_yet_looked_at(self.clock.now())
+        if row.kind is PolicyKind.NODE_POOL:
+            live = [claim for claim in claims if claim.node_pool_name == row.name]
+            return node_pool_status(conditions, live, paused_text(row.pause))
+        found = row.status.node_class
+        selected = [reservations[each] for each in found.reservation_ids if each in reservations]
+        return node_class_status(found, conditions, selected, self.clock.now())
+
+
+def _printed(row: PolicyObject, status: dict[str, Any]) -> dict[str, Any]:
+    manifest = in_field_order(row.manifest, KINDS[row.kind][1])
+    metadata = {**manifest["metadata"], "generation": row.generation, "resourceVersion": str(row.revision)}
+    return {**manifest, "metadata": metadata, "status": status}

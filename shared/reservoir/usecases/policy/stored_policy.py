@@ -1,0 +1,61 @@
+"""Stored policy, object by object, as launches and drains look at it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from reservoir.core.model.conditions import launches_blocked
+from reservoir.core.model.node_class import NodeClass
+from reservoir.core.model.node_pool import NodePool
+from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStatus, PolicyStore
+from reservoir.ports.state import UnreadableRowsError
+from reservoir.ports.system import Clock
+from reservoir.usecases.policy.policy_objects import Policy, policy_of
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPolicy:
+    """Implements ``reservoir.ports.launches.LaunchPolicy``."""
+
+    store: PolicyStore
+    clock: Clock
+
+    def node_class(self, name: str) -> NodeClass | None:
+        """Return the class with its status (consistent read). Raises UnreadableRowsError."""
+        stored = self.store.get(PolicyKind.NODE_CLASS, name)
+        return None if stored is None else _understood([stored]).node_classes[0]
+
+    def node_pool(self, name: str) -> NodePool | None:
+        """Return the pool. Raises UnreadableRowsError."""
+        stored = self.store.get(PolicyKind.NODE_POOL, name)
+        return None if stored is None else _understood([stored]).node_pools[0]
+
+    def node_classes(self) -> tuple[NodeClass, ...]:
+        """Return all classes, by name. Raises UnreadableRowsError."""
+        stored = self.store.list_all()
+        return _understood([each for each in stored if each.kind is PolicyKind.NODE_CLASS]).node_classes
+
+    def block_launches(self, node_class_name: str, reason: str) -> None:
+        """Stop launches of the class until it changes; discovery lifts the block (``resolve_node_classes``).
+
+        Raises UnreadableRowsError.
+        """
+        stored = self.store.get(PolicyKind.NODE_CLASS, node_class_name)
+        if stored is None:
+            return
+        now = self.clock.now()
+        blocked = replace(
+            stored.status.node_class,
+            launch_blocked_reason=reason,
+            launch_blocked_at=now,
+            launch_blocked_generation=stored.generation,
+        )
+        conditions = launches_blocked(stored.status.conditions, reason, now)
+        self.store.save_status(stored.kind, stored.name, PolicyStatus(conditions, blocked))
+
+
+def _understood(objects: Sequence[PolicyObject]) -> Policy:
+    """Return the objects; whoever asks for all of them, or for one by name, must not take a part for the whole."""
+    found = policy_of(objects)
+    if found.unreadable:
+        raise UnreadableRowsError([f"{kind}/{name}" for kind, name in found.unreadable])
+    return found

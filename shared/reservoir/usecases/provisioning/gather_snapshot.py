@@ -1,0 +1,317 @@
+"""The snapshot: everything that a solve may see, read from the stores."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Final
+
+from reservoir.core.capacity.boot_failure import BootFailures, without_suspected
+from reservoir.core.capacity.full_subnets import with_full_zones
+from reservoir.core.capacity.unavailable_offerings import NodeClassKey, Place, Unavailable, class_rests, without_resting
+from reservoir.core.launching.claim_nodes import ClaimFacts
+from reservoir.core.launching.described_nodes import DescribedNodes
+from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.node_class import NodeClass, NodeClassStatus
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.team import Ceiling, ReclaimWithinCohort, Team
+from reservoir.core.model.workload import Demand, Workload
+from reservoir.core.sharing.planning_groups import PlanningGroups
+from reservoir.ports.capacity_blocks import BootFailureStore
+from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStore
+from reservoir.ports.state import (
+    NodeClaimStore,
+    OfferingStore,
+    ReservationRecord,
+    ReservationStore,
+    UnreadableRowsError,
+    WorkloadRecord,
+    WorkloadStore,
+)
+from reservoir.usecases.accounting.monthly_budgets import MonthlyBudgets
+from reservoir.usecases.claims import unreadable
+from reservoir.usecases.policy.policy_objects import Policy, policy_of
+from reservoir.usecases.provisioning.recent_commits import RecentCommits
+
+# Listings may lag the last commit by moments; a workload whose rules depend on where its replicas run is waited for.
+_READS_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The snapshot with the rows that it was made from."""
+
+    snapshot: Snapshot
+    claims: Mapping[str, NodeClaim]
+    records: Mapping[str, WorkloadRecord]  # those that need planning, and those that run
+    reservations: Mapping[str, ReservationRecord]
+
+    def facts(self) -> ClaimFacts:
+        """Return the parts by name."""
+        return ClaimFacts(
+            node_pools={pool.name: pool for pool in self.snapshot.node_pools},
+            node_classes={node_class.name: node_class for node_class in self.snapshot.node_classes},
+            instance_types={instance_type.name: instance_type for instance_type in self.snapshot.instance_types},
+            reservations={reservation.id: reservation for reservation in self.snapshot.reservations},
+            workloads=self.snapshot.workloads,
+        )
+
+    def correlation_ids(self) -> Mapping[str, str | None]:
+        """Return what each workload is followed by, by key."""
+        return {key: record.correlation_id for key, record in self.records.items()}
+
+
+@dataclass(frozen=True)
+class PolicyReading:
+    """Policy and reservations, which are being read."""
+
+    objects: Future[tuple[PolicyObject, ...]]
+    reservations: Future[tuple[ReservationRecord, ...]]
+
+    @cached_property
+    def policy(self) -> Policy:
+        """What was read, once it is: a pass asks for it twice."""
+        return policy_of(self.objects.result())
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotGatherer:
+    """Reads snapshots."""
+
+    offerings: OfferingStore
+    reservations: ReservationStore
+    node_claims: NodeClaimStore
+    workloads: WorkloadStore
+    policy: PolicyStore
+    boot_failures: BootFailureStore
+    executor: Executor
+    budgets: MonthlyBudgets = field(default_factory=MonthlyBudgets)
+    described: DescribedNodes = field(default_factory=DescribedNodes)
+
+    def needing(self, named: Collection[str] = ()) -> Mapping[str, WorkloadRecord]:
+        """Return the workloads that have too few or too many replicas; costs one query, and a read of those named.
+
+        Raises UnreadableRowsError as :meth:`listed_or` does.
+        """
+        return {key: record for key, record in self.listed_or(named).items() if record.needs_planning}
+
+    def listed_or(self, named: Collection[str]) -> Mapping[str, WorkloadRecord]:
+        """Return the workloads that are listed for planning, and those named, whether they need it or not.
+
+        The listing is an index that may lag what was written last: who was just written is named and read itself.
+        Raises UnreadableRowsError for those that are named.
+        """
+        listed = {record.key: record for record in self.workloads.list_needing_planning()}
+        unlisted = [key for key in named if key not in listed]
+        return {**listed, **(self.workloads.get_many(unlisted) if unlisted else {})}
+
+    def read_policy(self) -> PolicyReading:
+        """Begin to read policy and reservations."""
+        submit = self.executor.submit
+        return PolicyReading(submit(self.policy.list_all), submit(self.reservations.list_current))
+
+    def planning_groups(self, reading: PolicyReading) -> PlanningGroups:
+        """Return which NodePools have to do with each other."""
+        policy = reading.policy
+        return PlanningGroups(
+            policy.node_pools,
+            policy.node_classes,
+            [record.reservation for record in reading.reservations.result()],
+            policy.teams,
+            has_ceiling=self.budgets.ceiling != Ceiling(),
+        )
+
+    def gather(
+        self,
+        now: datetime,
+        *,
+        reading: PolicyReading | None = None,
+        needing: Collection[str] | None = None,
+        recent: RecentCommits | None = None,
+        live: Sequence[NodeClaim] | None = None,
+    ) -> Gathered:
+        """Read everything.
+
+        ``reading`` has begun, None: begin. ``needing`` are keys of workloads that are known to need planning, None:
+        find them; ``recent`` is what listings may not show yet; ``live`` are the claims as they were just listed, None:
+        list them. Raises UnreadableRowsError when the catalogue cannot be read.
+        """
+        submit = self.executor.submit
+        reading = self.read_policy() if reading is None else reading
+        remembered = submit(self.boot_failures.list_remembered)
+        wanting = submit(lambda: self.needing() if needing is None else needing)
+        listing = submit(self._live, recent, live)
+        placed = submit(self.workloads.placed_revisions)
+        instance_types, rests = self.offerings.load_with_rests()
+        reservations = {record.reservation.id: record for record in reading.reservations.result()}
+        keys = wanting.result()
+        objects = reading.objects.result()
+        claims = listing.result()
+        records = self._records(keys, claims, placed.result())
+        for _ in range(_READS_MAX - 1):
+            if not _lagging(claims, records):
+                break
+            claims = self._live(recent)
+            records = self._records(keys, claims, placed.result())
+        unlisted = tuple(self._unlisted_pools(objects, claims.values()))
+        policy = policy_of([*objects, *unlisted]) if unlisted else reading.policy
+        for key in [key for key, claim in claims.items() if _rests_on(claim, policy.unreadable)]:
+            del claims[key]
+        for key in self._on_unreadable(claims, reservations):
+            del claims[key]
+        pool_names = frozenset(pool.name for pool in policy.node_pools)
+        workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
+        teams, ceiling = self.budgets.bounds(tuple(_teams(policy)), now)
+        snapshot = Snapshot(
+            instance_types=instance_types,
+            reservations=without_resting(_promisable(reservations, remembered.result(), now), rests),
+            node_pools=policy.node_pools,
+            node_classes=tuple(_as_it_stands(each, rests, now) for each in _with_unreadable(policy)),
+            nodes=self.described.nodes(claims, workloads, pool_names, now),
+            demands=_demands(records, now),
+            workloads=workloads,
+            teams=teams,
+            ceiling_micro_usd_per_hour=ceiling,
+        )
+        return Gathered(snapshot, claims, records, reservations)
+
+    def _live(self, recent: RecentCommits | None, listed: Sequence[NodeClaim] | None = None) -> dict[str, NodeClaim]:
+        """Return the live claims by id, as they are stored where the listing is older than a recent commit."""
+        claims = {claim.id: claim for claim in (self.node_claims.list_live() if listed is None else listed)}
+        if recent is None or not (asked := recent.not_in(claims)):
+            return claims
+        stored = unreadable.claims_named(self.node_claims, asked)
+        recent.forget_ended(asked, stored)
+        claims = {key: claim for key, claim in claims.items() if key not in stored}
+        return claims | {key: claim for key, claim in stored.items() if claim.is_live}
+
+    def _records(
+        self, needing: Collection[str], claims: dict[str, NodeClaim], revisions: Mapping[str, int]
+    ) -> Mapping[str, WorkloadRecord]:
+        """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them.
+
+        Those that need planning are read themselves, whatever ``revisions`` say.
+        """
+        placed = {placed.workload_key for claim in claims.values() for placed in claim.placements}
+        settled = {key: revision for key, revision in revisions.items() if key not in needing}
+        records, lost = unreadable.workloads(self.workloads, {*needing, *placed}, settled)
+        if lost:
+            for key in [key for key, claim in claims.items() if lost & {it.workload_key for it in claim.placements}]:
+                del claims[key]
+        return records
+
+    def _on_unreadable(self, claims: Mapping[str, NodeClaim], known: Mapping[str, ReservationRecord]) -> list[str]:
+        """Return the claims in reservations that cannot be read; those that have ended are not listed either."""
+        named = {claim.offering.reservation_id for claim in claims.values()} - known.keys()
+        lost = set()
+        for reservation_id in sorted(key for key in named if key is not None):
+            try:
+                self.reservations.get(reservation_id)
+            except UnreadableRowsError:
+                lost.add(reservation_id)
+        return [key for key, claim in claims.items() if claim.offering.reservation_id in lost]
+
+    def _unlisted_pools(self, objects: Iterable[PolicyObject], claims: Iterable[NodeClaim]) -> Iterator[PolicyObject]:
+        """Yield pools of claims that the listing leaves out: it may lag, and nodes of a deleted pool go."""
+        listed = {stored.name for stored in objects if stored.kind is PolicyKind.NODE_POOL}
+        for name in sorted({claim.node_pool_name for claim in claims} - listed):
+            try:
+                stored = self.policy.get(PolicyKind.NODE_POOL, name)
+            except UnreadableRowsError:
+                stored = PolicyObject(PolicyKind.NODE_POOL, name, {}, 0, 0, is_readable=False)
+            if stored is not None:
+                yield stored
+
+
+def _promisable(
+    records: Mapping[str, ReservationRecord], remembered: Mapping[str, BootFailures], now: datetime
+) -> tuple[CapacityReservation, ...]:
+    """Return the reservations, by id, without the units that are suspected to be broken."""
+    return without_suspected(tuple(records[key].reservation for key in sorted(records)), remembered, now)
+
+
+def _teams(policy: Policy) -> Iterator[Team]:
+    """Yield the teams, without their principals: no plan asks who they are.
+
+    While one cannot be read, what is its own looks like loans to nobody: then nothing is taken back.
+    """
+    is_complete = all(kind is not PolicyKind.TEAM for kind, _ in policy.unreadable)
+    for team in policy.teams:
+        reclaim = team.reclaim_within_cohort if is_complete else ReclaimWithinCohort.NEVER
+        yield replace(team, principals=(), principal_ids=frozenset(), reclaim_within_cohort=reclaim)
+
+
+def _rests_on(claim: NodeClaim, lost: Set[tuple[PolicyKind, str]]) -> bool:
+    """Whether the claim's pool or class is one of these; without both nobody can say what may become of its node."""
+    names = ((PolicyKind.NODE_POOL, claim.node_pool_name), (PolicyKind.NODE_CLASS, claim.node_class_name))
+    return not lost.isdisjoint(names)
+
+
+def _with_unreadable(policy: Policy) -> Iterator[NodeClass]:
+    """Yield the classes; those that cannot be read launch nothing, and say why."""
+    yield from policy.node_classes
+    reason = "it cannot be read: a newer release wrote it, or it was damaged"
+    for kind, name in sorted(policy.unreadable):
+        if kind is PolicyKind.NODE_CLASS:
+            yield NodeClass(name, static_hash="", status=NodeClassStatus(launch_blocked_reason=reason))
+
+
+def _as_it_stands(node_class: NodeClass, rests: Mapping[Place, Unavailable], now: datetime) -> NodeClass:
+    """Keep out of plans what could not be launched, and zones in which nothing would get an address."""
+    status = with_full_zones(node_class.status, rests, now)
+    # No plan asks for user data, which may hold secrets: snapshots are kept for replays.
+    return _as_ready(_without_rest(replace(node_class, status=status, user_data=None), rests))
+
+
+def _without_rest(node_class: NodeClass, rests: Mapping[Place, Unavailable]) -> NodeClass:
+    """Keep a class out of plans whose instances end before they run."""
+    rest = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
+    if rest is None or node_class.status.launch_blocked_reason is not None:
+        return node_class
+    return replace(node_class, status=replace(node_class.status, launch_blocked_reason=class_rests(rest)))
+
+
+def _as_ready(node_class: NodeClass) -> NodeClass:
+    """Keep a class out of plans for which discovery has not found what every launch needs (or finds it no more)."""
+    status = node_class.status
+    needed = {
+        "subnet": status.subnets,
+        "security group": status.security_group_ids,
+        "machine image": status.machine_images,
+        "instance profile": node_class.role is None or status.instance_profile,  # nodes must not come up without it
+    }
+    missing = [name for name, found in needed.items() if not found]
+    if status.launch_blocked_reason is not None or not missing:
+        return node_class
+    return replace(node_class, status=replace(status, launch_blocked_reason=f"no {missing[0]} is known yet"))
+
+
+def _demands(records: Mapping[str, WorkloadRecord], now: datetime) -> tuple[Demand, ...]:
+    return tuple(
+        Demand(record.workload, record.pending_count, record.pending_since or now)
+        for _, record in sorted(records.items())
+        if record.workload is not None and record.pending_count > 0
+    )
+
+
+def _lagging(claims: Mapping[str, NodeClaim], records: Mapping[str, WorkloadRecord]) -> bool:
+    """Whether replicas of a workload with topology rules are placed on claims that the listing does not show yet."""
+    waiting = {
+        key: record.placed_count
+        for key, record in records.items()
+        if record.workload is not None and record.pending_count > 0 and _depends_on_placement(record.workload)
+    }
+    if not waiting:
+        return False
+    seen = dict.fromkeys(waiting, 0)
+    for claim in claims.values():
+        for placed in claim.placements:
+            if placed.workload_key in seen:
+                seen[placed.workload_key] += placed.count
+    return seen != waiting
+
+
+def _depends_on_placement(workload: Workload) -> bool:
+    return bool(workload.has_topology_terms or workload.gang)

@@ -1,0 +1,327 @@
+"""Provision: snapshot, solve, check, commit, hand to launch, tell.
+
+Each pass starts from what is stored, so whatever a pass that died left behind (half a gang, workloads without their
+reason) is seen and finished by the next one. Order of effects: claims are committed before the message that launches
+them; events come last. The decision is stored beside all that, and the pass waits for it at its end: a pass that dies
+meanwhile can leave claims whose decision nobody can look at, and demand waits for no store of decisions.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from reservoir.core.checker import Violation
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.plan import Plan, ReasonCode, UnplacedReplicas
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.serialisation.json_codec import dumps
+from reservoir.core.serialisation.policy_json import policy_to_json
+from reservoir.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX, PlanningGroups, PlanningTurn
+from reservoir.ports.history import Decision, DecisionStore
+from reservoir.ports.messaging import NAMED_MAX, EventPublisher, WorkQueue
+from reservoir.ports.state import NodeClaimStore, WorkloadRecord
+from reservoir.ports.system import Clock, IdFactory
+from reservoir.usecases.claims.claim_moves import return_all_replicas
+from reservoir.usecases.provisioning.commit_plan import Committed, PlanCommitter
+from reservoir.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
+from reservoir.usecases.provisioning.placement_events import exhausted_events, placed_events
+from reservoir.usecases.provisioning.recent_commits import INDEX_LAG, RecentCommits
+from reservoir.usecases.provisioning.share_demand import EVERYONE, Share, Woken, share_of
+from reservoir.usecases.provisioning.solver import Check, Solve
+from reservoir.usecases.provisioning.workload_status import ShedSurplus, WorkloadStatus
+
+# Lost races are planned again at once; after so many the next wake-up takes over.
+_ATTEMPTS_MAX: Final = 4
+# Plans without the workloads whose places broke a rule in the one before; a bug that moves on to others rejects all.
+_PLANS_MAX: Final = 3
+# A gang that was half committed when its planner died must not be launched in part. A planner that lives is through
+# with its commit by then; ``collect``, which sends lost launch messages again, waits longer.
+_COMMITTED_WITHIN: Final = timedelta(seconds=20)
+
+# A burst goes on while more workloads began to wait between two looks; the last look bounds what that may delay. Plans
+# for bursts of two seconds cost within 1 % of one plan for everything; waiting for one second, they cost 4 % more.
+_BURST: Final = timedelta(seconds=2)
+_LOOK_EVERY_S: Final = 0.2
+_LOOKS_MAX: Final = 11
+
+
+class PlanRejectedError(Exception):
+    """The scheduler breaks a rule (a bug), whatever demand is held back. The decision is stored under ``plan_id``."""
+
+    def __init__(self, plan_id: str, violations: Sequence[Violation]) -> None:
+        super().__init__(f"plan {plan_id} breaks {len(violations)} rules, first: {violations[0]}")
+        self.plan_id = plan_id
+        self.violations = tuple(violations)
+
+
+@dataclass(slots=True)
+class ProvisionReport:
+    """What a pass did."""
+
+    attempts: int = 0
+    pending_count: int = 0
+    placed_count: int = 0
+    unplaced_count: int = 0
+    held_count: int = 0  # of those, replicas that would have been placed against a rule
+    late_count: int = 0  # of those, replicas that the last plan had no time to look at to the end
+    claim_count: int = 0
+    batch_count: int = 0
+    shed_count: int = 0
+    conflict_count: int = 0
+    repaired_count: int = 0
+    solve_s: float | None = None  # in all attempts; None: nothing was to be planned
+    gap_percent: float | None = None  # by which the last plan may be dearer than need be; None: it has no bound
+    plan_ids: list[str] = field(default_factory=list)
+    correlation_ids: list[str] = field(default_factory=list)  # of the first of those that it was for
+    shortcomings: list[str] = field(default_factory=list)  # what the checker would have had better
+    rejected: list[str] = field(default_factory=list)  # what was wrong with plans that were not applied
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """A plan that keeps every rule and is being stored under an id; without one it does nothing."""
+
+    plan: Plan
+    plan_id: str | None = None
+    storing: Future[None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """One planning pass."""
+
+    gatherer: SnapshotGatherer
+    committer: PlanCommitter
+    status: WorkloadStatus
+    node_claims: NodeClaimStore
+    decisions: DecisionStore
+    queue: WorkQueue
+    publisher: EventPublisher
+    ids: IdFactory
+    clock: Clock
+    policy: SchedulingPolicy
+    solve: Solve
+    check: Check
+    shed_surplus: ShedSurplus
+    pause: Callable[[float], None]  # for so many seconds
+    monotonic_s: Callable[[], float]
+    executor: Executor
+    recent: RecentCommits
+    at_once_max: int = PLANNED_AT_ONCE_MAX
+
+    def run(self, woken: Woken = EVERYONE) -> ProvisionReport:
+        """Plan the pending demand of the pass's share and take off what is surplus.
+
+        Raises PlanRejectedError; UnreadableRowsError when the catalogue, a turn or a workload that is named cannot be
+        read; and ConflictError when a claim is fought over.
+        """
+        report = ProvisionReport()
+        if woken.indexes_lag:  # also where nobody is listed: a row for which there was no room before may be missing
+            self.pause(INDEX_LAG.total_seconds())
+        # Begun at once where somebody surely waits: a pass that finds nobody is one query.
+        reading = self.gatherer.read_policy() if woken.workload_keys else None
+        found = self.gatherer.listed_or(woken.workload_keys)
+        report.correlation_ids = _followed_by(found.values())
+        if not any(record.needs_planning for record in found.values()):
+            return report
+        reading = reading or self.gatherer.read_policy()
+        groups = self.gatherer.planning_groups(reading)
+        share = self._shared(groups, found, woken)
+        share = self._await_burst(share, groups, woken)
+        for _ in range(_ATTEMPTS_MAX if share.needing else 0):
+            report.attempts += 1
+            if report.attempts > 1:
+                reading = self.gatherer.read_policy()
+                share = self._look_again(share, self.gatherer.planning_groups(reading), woken)
+            turns = self._turns(share)
+            now = self.clock.now()
+            known = self.gatherer.gather(now, reading=reading, needing=share.needing, recent=self.recent)
+            gathered = share.of(known)
+            if report.attempts == 1:
+                report.shed_count = self._shed(gathered, now)
+                report.repaired_count = self._repair(gathered, now)
+                if report.repaired_count:
+                    continue
+            committed = self._plan(gathered, turns, now, report)
+            if not committed.lost:
+                self._go_on(share, committed, report)
+                return report
+            report.conflict_count += 1
+        if share.needing:
+            self.pause(INDEX_LAG.total_seconds())  # what lost to a row that no index shows yet would only lose again
+            self.queue.wake_planner(reason="lost races", workload_keys=woken.workload_keys)
+        return report
+
+    def _shared(self, groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken) -> Share:
+        """Return the pass's part of what was found, and wake planners for the other parts that it was woken for."""
+        share = share_of(groups, found, woken, self.at_once_max)
+        for parts, named in share.others.items():
+            self.queue.wake_planner(reason="demand of its own group", workload_keys=named, group=parts)
+        return share
+
+    def _look_again(self, share: Share, groups: PlanningGroups, woken: Woken) -> Share:
+        """Return the pass's part of what is listed now; what became of its groups has planners woken as before."""
+        found = self.gatherer.listed_or(woken.workload_keys)
+        again = share_of(groups, found, woken, self.at_once_max)
+        return again if again.parts == share.parts else self._shared(groups, found, woken)
+
+    def _await_burst(self, share: Share, groups: PlanningGroups, woken: Woken) -> Share:
+        """Wait a little while demand keeps arriving, and return it; one message alone is never waited for.
+
+        A plan for all of a burst is cheaper than a plan for each part of it.
+        """
+        before = 1
+        for _ in range(_LOOKS_MAX - 1):
+            since = self.clock.now() - _BURST
+            waiting = share.needing.values()
+            recent = sum(it.pending_since is not None and it.pending_since > since for it in waiting)
+            if recent <= before:
+                break
+            before = recent
+            self.pause(_LOOK_EVERY_S)
+            share = self._look_again(share, groups, woken)
+        return share
+
+    def _go_on(self, share: Share, committed: Committed, report: ProvisionReport) -> None:
+        """Wake the next pass for whom this one had no time: it has less to do. One that placed nothing would repeat."""
+        if report.late_count and committed.placed_count:
+            self.queue.wake_planner(reason="out of time", group=share.parts)
+
+    def _turns(self, share: Share) -> Mapping[str, PlanningTurn]:
+        """Return the turns that the pass goes on from, once listings show what was committed on them."""
+        if not share.parts:
+            return {}
+        turns = self.node_claims.planning_turns(share.parts)
+        lag_s = self.recent.lag_s(turns, self.clock.now())
+        if lag_s:
+            self.pause(lag_s)
+        return turns
+
+    def _plan(
+        self, gathered: Gathered, turns: Mapping[str, PlanningTurn], now: datetime, report: ProvisionReport
+    ) -> Committed:
+        snapshot = gathered.snapshot
+        report.pending_count = sum(demand.pending_count for demand in snapshot.demands)
+        report.correlation_ids = _followed_by(
+            gathered.records[it.workload.key] for it in snapshot.demands if it.workload.key in gathered.records
+        )
+        decided = self._decide(snapshot, now, report)
+        plan, committed = decided.plan, Committed()
+        if decided.plan_id is not None:
+            committed = self.committer.commit(
+                plan, gathered, plan_id=decided.plan_id, now=now, turns=turns, recent=self.recent
+            )
+            self.recent.took(committed.turns)
+            batches = committed.batches()
+            self.queue.send_launches(batches)
+            report.claim_count += len(committed.claims)
+            report.batch_count += len(batches)
+            events = [*placed_events(committed, gathered), *exhausted_events(committed, gathered)]
+            self.publisher.publish(events)
+            report.placed_count += committed.placed_count
+        report.unplaced_count = sum(unplaced.count for unplaced in plan.unplaced)
+        report.late_count = sum(it.count for it in plan.unplaced if it.code is ReasonCode.OUT_OF_TIME)
+        self.status.update(gathered, plan, now)
+        if decided.storing is not None:
+            decided.storing.result()
+        return committed
+
+    def _decide(self, snapshot: Snapshot, now: datetime, report: ProvisionReport) -> _Decided:
+        """Solve, store and check; again without the workloads that a wrong plan is about, so that others need not wait.
+
+        What is held is unplaced in the plan returned, not in the one stored, which replays from its own snapshot.
+        """
+        held: dict[str, str] = {}
+        for _ in range(_PLANS_MAX):
+            part = replace(snapshot, demands=tuple(item for item in snapshot.demands if item.workload.key not in held))
+            plan = self._solve(part, now, report) if part.demands else Plan()
+            if not (plan.launches or plan.existing):
+                return _Decided(_with_held(plan, snapshot, held, report))
+            plan_id = self.ids.new_id("plan")
+            storing = self.executor.submit(self._store, plan_id, part, plan, now)
+            violations = self.check(part, plan, now, self.policy)
+            forbidding = [violation for violation in violations if violation.forbids_commit]
+            if not forbidding:
+                report.plan_ids.append(plan_id)
+                report.shortcomings += [f"{plan_id}: {violation}" for violation in violations]
+                return _Decided(_with_held(plan, snapshot, held, report), plan_id, storing)
+            storing.result()
+            report.rejected += [f"{plan_id}: {violation}" for violation in forbidding]
+            named = _named(plan_id, forbidding)
+            if named.keys() <= held.keys():
+                break
+            held = named | held
+        raise PlanRejectedError(plan_id, forbidding)
+
+    def _solve(self, snapshot: Snapshot, now: datetime, report: ProvisionReport) -> Plan:
+        began_s = self.monotonic_s()
+        plan = self.solve(snapshot, now, self.policy)
+        report.solve_s = (report.solve_s or 0) + self.monotonic_s() - began_s
+        report.gap_percent = plan.gap_percent
+        return plan
+
+    def _store(self, plan_id: str, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
+        """Store the decision, also one that will be found to break a rule: it can be looked at."""
+        summary = {
+            "launches": sum(planned.count for planned in plan.launches),
+            "reserved": sum(planned.count for planned in plan.launches if planned.offering.reservation_id is not None),
+            "joined": len(plan.existing),
+            "unplaced": sum(unplaced.count for unplaced in plan.unplaced),
+        }
+        decision = Decision(plan_id, now, dumps(plan), summary, policy_to_json(self.policy))
+        self.decisions.save(decision, dumps(snapshot))
+
+    def _repair(self, gathered: Gathered, now: datetime) -> int:
+        """Give back the claims of gangs that are not whole and not yet being launched."""
+        given_back = 0
+        for claim in gathered.claims.values():
+            record = None if claim.gang_key is None else gathered.records.get(claim.gang_key)
+            if record is None or record.pending_count == 0 or claim.state is not ClaimState.PLANNED:
+                continue
+            if now - claim.created_at > _COMMITTED_WITHIN:
+                given_back += return_all_replicas(self.node_claims, claim, now, _incomplete) is not None
+        return given_back
+
+    def _shed(self, gathered: Gathered, now: datetime) -> int:
+        """Take replicas off their nodes that nobody wants any more."""
+        shed = 0
+        for key, record in sorted(gathered.records.items()):
+            if record.surplus_count > 0:
+                hosts = [
+                    claim
+                    for claim in gathered.claims.values()
+                    if any(placed.workload_key == key for placed in claim.placements)
+                ]
+                shed += self.shed_surplus(record, hosts, now)
+        return shed
+
+
+def _followed_by(records: Iterable[WorkloadRecord]) -> list[str]:
+    """Return the correlation ids of workloads, as far as a line of a log should be long."""
+    return sorted({it.correlation_id for it in records if it.correlation_id is not None})[:NAMED_MAX]
+
+
+def _incomplete(claim: NodeClaim) -> NodeClaim | None:
+    if claim.state is not ClaimState.PLANNED:
+        return None
+    return replace(claim, state=ClaimState.FAILED, failure="its gang is not whole")
+
+
+def _named(plan_id: str, violations: Sequence[Violation]) -> dict[str, str]:
+    """Return whom to hold back, and why: those that a violation names alone, for others may only be in bad company."""
+    alone = [violation for violation in violations if len(violation.workload_keys) == 1]
+    return {key: f"{plan_id} broke a rule: {item}" for item in alone or violations for key in item.workload_keys}
+
+
+def _with_held(plan: Plan, snapshot: Snapshot, held: Mapping[str, str], report: ProvisionReport) -> Plan:
+    """Add the replicas that are held back, each with what its place would have broken."""
+    waiting = tuple(
+        UnplacedReplicas(item.workload.key, item.pending_count, ReasonCode.PLAN_REJECTED, held[item.workload.key])
+        for item in snapshot.demands
+        if item.workload.key in held
+    )
+    report.held_count = sum(item.count for item in waiting)
+    return replace(plan, unplaced=(*plan.unplaced, *waiting))

@@ -1,0 +1,97 @@
+"""Which part of the demand a pass plans: all of it, or that of the groups of NodePools that it was woken for.
+
+Where policy leaves one group, every pass plans everything. Where there are several, whatever changes wakes a pass that
+finds out which groups the change concerns. While few workloads wait in them it plans for all of them at once; otherwise
+it plans nothing, and wakes one planner for each. Wake-ups of one group come one after the other, those of different
+groups side by side. Groups that waiting demand joins are planned as one under the first one's name, and a commit takes
+the turns of all of them, so that of two passes that share a pool one commits.
+"""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from reservoir.core.model.workload import Workload
+from reservoir.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX, PlanningGroup, PlanningGroups
+from reservoir.ports.state import WorkloadRecord
+from reservoir.usecases.provisioning.gather_snapshot import Gathered
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """Why a pass runs. ``workload_keys`` are those that were just written.
+
+    ``names_all``: what has changed is their demand, or concerns the ``parts`` alone: groups, as policy makes them, of
+    which the groups consisted that it is for. ``group_keys`` are those groups' keys; none: it finds out, and plans for
+    them itself while few workloads wait.
+    ``indexes_lag``: something else was written, which a listing may not show yet.
+    """
+
+    workload_keys: frozenset[str] = frozenset()
+    names_all: bool = False
+    group_keys: frozenset[str] = frozenset()
+    parts: frozenset[str] = frozenset()
+    indexes_lag: bool = False
+
+
+EVERYONE: Final = Woken()  # as the minute's schedule does
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The demand of a pass. ``parts`` are the groups whose turns its commits take; none where it has everything.
+
+    ``others`` are the groups that planners are to be woken for, by their parts, with the workloads to name.
+    """
+
+    needing: Mapping[str, WorkloadRecord]
+    groups: PlanningGroups
+    parts: tuple[str, ...] = ()
+    others: Mapping[tuple[str, ...], Set[str]] = field(default_factory=dict)
+
+    def of(self, gathered: Gathered) -> Gathered:
+        """Return what was gathered without the demand of others; what runs stays, for plans count it."""
+        if not self.parts:
+            return gathered
+        demands = tuple(item for item in gathered.snapshot.demands if self._has(item.workload))
+        records = {key: it for key, it in gathered.records.items() if it.workload is None or self._has(it.workload)}
+        return replace(gathered, snapshot=replace(gathered.snapshot, demands=demands), records=records)
+
+    def _has(self, workload: Workload) -> bool:
+        return set(self.groups.parts_of(workload)) <= set(self.parts)
+
+
+def share_of(
+    groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken, at_once_max: int = PLANNED_AT_ONCE_MAX
+) -> Share:
+    """Return the share of a pass that was woken so; ``found`` are the workloads that are listed, and those named.
+
+    Whoever finds out plans for up to ``at_once_max`` workloads itself.
+    """
+    needing = {key: it for key, it in found.items() if it.needs_planning}
+    if not groups.are_several:
+        return Share(needing, groups)
+    mine: list[PlanningGroup] = []
+    concerned: list[PlanningGroup] = []
+    for group in groups.of_demand(it.workload for it in needing.values() if it.workload is not None):
+        if group.key in woken.group_keys:
+            mine.append(group)
+        elif group.workload_keys and _concerns(group, groups, found, woken):
+            concerned.append(group)
+    if not woken.group_keys and sum(len(group.workload_keys) for group in concerned) <= at_once_max:
+        mine, concerned = concerned, []
+    others = {group.parts: group.workload_keys & woken.workload_keys for group in concerned}
+    keys = {key for group in mine for key in group.workload_keys}
+    parts = tuple(sorted(part for group in mine for part in group.parts))
+    return Share({key: it for key, it in needing.items() if key in keys}, groups, parts, others)
+
+
+def _concerns(group: PlanningGroup, groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken) -> bool:
+    """Whether what the pass was woken for may change what is planned for a group."""
+    if not (woken.names_all and woken.parts.isdisjoint(group.parts)):
+        return True
+    named = [found.get(key) for key in woken.workload_keys]
+    workloads = [record.workload for record in named if record is not None and record.workload is not None]
+    if len(workloads) < len(named):  # nobody knows where it ran
+        return True
+    return not set(group.parts).isdisjoint(part for workload in workloads for part in groups.parts_of(workload))

@@ -1,0 +1,26 @@
+"""How the planner decides: what it solves with, what it checks with, and the operator's part of both."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from reservoir.core.checker import Violation
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+
+Solve = Callable[[Snapshot, datetime, SchedulingPolicy], Plan]
+Check = Callable[[Snapshot, Plan, datetime, SchedulingPolicy], Sequence[Violation]]
+
+
+@dataclass(frozen=True, slots=True)
+class Solver:
+    """The planner's ``solve`` and ``check`` with its policy, for those who ask what it would decide."""
+
+    policy: SchedulingPolicy
+    solve: Solve
+    check: Check
+
+    def plan(self, snapshot: Snapshot, now: datetime) -> Plan:
+        """Return the planner's plan; without demand nothing is asked."""
+        return self.solve(snapshot, now, self.policy) if snapshot.demands else Plan()

@@ -1,0 +1,87 @@
+"""What the planner writes to workloads: why replicas wait, and that nothing is left to do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.plan import Plan, UnplacedReplicas
+from reservoir.manifests.events import WorkloadPending
+from reservoir.ports.messaging import EventPublisher
+from reservoir.ports.state import ConflictError, WorkloadRecord, WorkloadStore
+from reservoir.usecases.claims.announce import offering_detail, stored_ref
+from reservoir.usecases.demand.intake import TOMBSTONE_KEPT
+from reservoir.usecases.provisioning.gather_snapshot import Gathered
+
+
+class ShedSurplus(Protocol):
+    """The drain protocol's way to take replicas off nodes."""
+
+    def __call__(self, record: WorkloadRecord, hosts: Sequence[NodeClaim], now: datetime) -> int:
+        """Take replicas that the workload has too many of off its nodes; return how many."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadStatus:
+    """Writes statuses and announces changed reasons."""
+
+    workloads: WorkloadStore
+    publisher: EventPublisher
+
+    def update(self, gathered: Gathered, plan: Plan, now: datetime) -> None:
+        """Bring the records of a pass up to date; unchanged ones are not written.
+
+        A record that moved on meanwhile is left as it is: it is listed, and the next pass sees it. Raises
+        UnreadableRowsError.
+        """
+        reasons: dict[str, tuple[UnplacedReplicas, ...]] = {}
+        for unplaced in plan.unplaced:
+            reasons[unplaced.workload_key] = (*reasons.get(unplaced.workload_key, ()), unplaced)
+        keys = [key for key, record in gathered.records.items() if record.needs_planning or record.pending_since]
+        stored = self.workloads.get_many(keys)
+        changed = {
+            key: after
+            for key, record in sorted(stored.items())
+            if (after := _after(record, reasons.get(key, ()), now)) != record
+        }
+        # Told first, written second: a pass that dies in between tells again, and nobody goes without the reason.
+        self.publisher.publish(
+            [
+                _pending(after, unplaced)
+                for key, after in changed.items()
+                for unplaced in after.unplaced
+                if _said(after.unplaced) != _said(stored[key].unplaced)
+            ]
+        )
+        for key, after in changed.items():
+            try:
+                self.workloads.put(after, expected_revision=stored[key].revision)
+            except ConflictError:
+                continue
+
+
+def _after(record: WorkloadRecord, unplaced: tuple[UnplacedReplicas, ...], now: datetime) -> WorkloadRecord:
+    if record.pending_count > 0:
+        kept = record.unplaced if _said(unplaced) == _said(record.unplaced) else unplaced
+        return replace(record, unplaced=kept, pending_since=record.pending_since or now)
+    expires_at = now + TOMBSTONE_KEPT if record.withdrawn and record.placed_count == 0 else None
+    return replace(record, unplaced=(), pending_since=None, expires_at=record.expires_at or expires_at)
+
+
+def _said(unplaced: Sequence[UnplacedReplicas]) -> Mapping[str, tuple[int, datetime | None]]:
+    """Return what is worth saying again when it changes; the wording of a message is not."""
+    return {str(item.code): (item.count, item.earliest_at) for item in unplaced}
+
+
+def _pending(record: WorkloadRecord, unplaced: UnplacedReplicas) -> WorkloadPending:
+    nearest = unplaced.nearest_offering
+    return WorkloadPending(
+        workload=stored_ref(record),
+        replicas=unplaced.count,
+        reason=unplaced.code,
+        message=unplaced.message,
+        nearest_offering=None if nearest is None else offering_detail(nearest),
+        earliest_at=unplaced.earliest_at,
+    )

@@ -1,0 +1,95 @@
+"""The examples for nodes: each is what it says it is, as far as that can be told without the machine."""
+
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reservoir.agent.__main__ import BAD_CONFIGURATION, STOP_S
+from reservoir.agent.configuration import read_configuration
+from reservoir.core.launching.user_data import filled, wrong_placeholders
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "nodes"
+VALUES = {
+    "nodeClaimsTable": "Reservoir-StateNodeClaims",
+    "reportsQueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/Reservoir-QueuesReports",
+}
+UNIT = EXAMPLES / "reservoir-agent.service"
+
+
+def user_data(name: str) -> str:
+    return filled((EXAMPLES / name).read_text(), VALUES)
+
+
+def cloud_config() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(user_data("cloud-init.yaml"))
+    return found
+
+
+def of_al2023() -> str:
+    return user_data("al2023.sh").partition("<<'END'\n")[2].partition("\nEND\n")[0]
+
+
+def of_cloud_init() -> str:
+    (file,) = cloud_config()["write_files"]
+    assert file["path"] == "/etc/reservoir/agent.toml"
+    return str(file["content"])
+
+
+@pytest.mark.parametrize(
+    "text", [of_al2023(), of_cloud_init(), user_data("agent.toml")], ids=["al2023", "cloud", "file"]
+)
+def test_the_agent_takes_its_file(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text(text)
+    found = read_configuration(file)
+    assert (found.node_claims_table, found.reports_queue_url) == tuple(VALUES.values())
+
+
+@pytest.mark.parametrize("name", ["al2023.sh", "cloud-init.yaml", "bottlerocket.toml"])
+def test_user_data_asks_for_what_there_is(name: str) -> None:
+    assert list(wrong_placeholders((EXAMPLES / name).read_text())) == []
+
+
+def test_the_script_is_one() -> None:
+    script = user_data("al2023.sh")
+    assert script.startswith("#!/bin/sh\n")
+    subprocess.run([_found("sh"), "-n"], input=script, text=True, check=True)  # noqa: S603 - reads it, runs nothing
+
+
+def test_cloud_init_gets_a_cloud_config_of_modules_that_it_has() -> None:
+    assert user_data("cloud-init.yaml").startswith("#cloud-config\n")
+    assert cloud_config().keys() == {"write_files", "runcmd"}
+    assert all(isinstance(word, str) for command in cloud_config()["runcmd"] for word in command)
+
+
+def test_bottlerocket_gets_settings_that_it_has() -> None:
+    settings = tomllib.loads(user_data("bottlerocket.toml"))
+    (container,) = settings["settings"].pop("host-containers").values()
+    assert settings == {"settings": {}}
+    assert container.keys() <= {"enabled", "superpowered", "source", "user-data"}
+
+
+def test_the_unit_knows_the_agents_ways() -> None:
+    unit = UNIT.read_text()
+    assert f"RestartPreventExitStatus={BAD_CONFIGURATION}\n" in unit
+    (timeout_s,) = [line.partition("=")[2] for line in unit.splitlines() if line.startswith("TimeoutStopSec=")]
+    assert int(timeout_s) > STOP_S
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not on this machine")
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text().replace("/opt/reservoir/bin/reservoir-agent", _found("true")))
+    checked = subprocess.run([_found("systemd-analyze"), "verify", unit], capture_output=True, text=True, check=False)  # noqa: S603 - as above
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def _found(program: str) -> str:
+    found = shutil.which(program)
+    assert found is not None
+    return found

@@ -1,0 +1,197 @@
+"""``reservoir report``: its figures, and its page."""
+
+import json
+import re
+from datetime import timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lab.fakes.stores.accounts import MemoryAccounts
+from lab.fakes.stores.history import MemoryHistory
+from lab.fakes.stores.policy_store import MemoryPolicyStore
+from lab.fakes.system import ManualClock
+from lab.worlds.policies import applier
+from reservoir.cli.app import app
+from reservoir.cli.report.figures import Report, make_report
+from reservoir.cli.report.page import page
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
+from tests.cli.ask.report_world import EVIL, PRICE, SINCE, UNTIL, events, samples
+from tests.usecases.test_show_team import team
+
+HOUR_S = 3600
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return make_report("production", SINCE, UNTIL, list(samples()), events())
+
+
+def test_nothing_is_added_up_for_times_without_samples(report: Report) -> None:
+    assert report.known_s == 22 * HOUR_S  # of 24: the last sample before the gap of two hours tells of none of it
+    (use,) = (it for it in report.reservations if it.id == "cr-1")
+    assert (use.ours_unit_s, use.others_unit_s, use.free_unit_s) == (
+        (2 * 10 + 3 * 12) * HOUR_S,
+        22 * HOUR_S,
+        10 * HOUR_S,
+    )
+    assert [point.known for point in use.points].count(False) == 1
+
+
+def test_money_that_is_not_known_is_not_nought(report: Report) -> None:
+    money = {it.id: (it.avoided_micro_usd, it.idle_micro_usd) for it in report.reservations}
+    assert money == {"cr-1": (56 * PRICE, 10 * PRICE), "cr-block": (None, None)}
+    markets = {it.capacity_type: (it.paid_micro_usd, it.avoided_micro_usd) for it in report.markets}
+    assert markets == {"reserved": (0, None), "spot": (66_000_000, 132_000_000)}
+
+
+def test_a_wait_lasts_from_the_first_reason_to_the_place_and_counts_for_the_last(report: Report) -> None:
+    (waits,) = report.waits
+    assert (waits.reason, waits.count, waits.open_count) == ("ReservationFull", 3, 1)
+    assert (waits.median_s, waits.p90_s, waits.longest_s) == (2 * HOUR_S, 10 * HOUR_S, 10 * HOUR_S)
+
+
+def test_a_block_is_told_with_who_left_in_time(report: Report) -> None:
+    (block,) = report.blocks
+    assert (block.use.id, block.drained_count, block.in_time_count, block.late_count) == ("cr-block", 2, 1, 1)
+
+
+def test_what_is_notable_names_the_command_that_explains_it(report: Report) -> None:
+    assert [(it.event.detail_type, it.explained_by) for it in report.notable] == [
+        ("Node Draining", "reservoir explain node nc-1"),
+        ("Launches Blocked", "reservoir events --since 7d"),
+    ]
+
+
+class Reader(HTMLParser):
+    """Collects what a page fetches, its scripts, and its ids."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.scripts = 0
+        self.ids: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = {name: value or "" for name, value in attrs}
+        self.scripts += tag == "script"
+        self.fetched += [value for name, value in named.items() if name in ("src", "href", "xlink:href")]
+        self.ids += [value for name, value in named.items() if name == "id"]
+
+
+def test_the_page_is_whole_by_itself(report: Report) -> None:
+    text = page(report)
+    read = Reader(text)
+    assert read.scripts == 0
+    assert [it for it in read.fetched if not it.startswith("#")] == []
+    assert re.findall(r"url\((?!#)|@import", text) == []
+    assert len(text.encode()) < 1_000_000
+
+
+def test_what_is_notable_leads_to_what_happened_to_it(report: Report) -> None:
+    (story,) = report.stories
+    assert story.about == "node/nc-1"
+    assert [event.detail_type for event, _ in story.events] == ["Node Launched", "Node Draining"]
+    read = Reader(page(report))
+    assert [it for it in read.fetched if it.startswith("#")] != []
+    assert {it.removeprefix("#") for it in read.fetched} <= set(read.ids)
+    assert "node/nc-1: what happened" in page(report)
+
+
+def test_what_somebody_made_up_is_text_and_nothing_else(report: Report) -> None:
+    text = page(report)
+    assert EVIL not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_every_chart_has_a_name_and_a_table(report: Report) -> None:
+    text = page(report)
+    charts = re.findall(r'<svg role="img" aria-label="([^"]+)"', text)
+    assert charts == [
+        *("Units of cr-1 over time", "Units of cr-block over time", "Nodes by market", "Waiting by reason")
+    ]
+    assert text.count("as a table</summary>") >= len(charts)
+    assert len(re.findall(r"#0[1-6]0[1-6]0[1-6]", text)) == 0  # each colour is one of the page's variables
+
+
+def test_equal_figures_make_equal_pages(report: Report) -> None:
+    assert page(report) == page(make_report("production", SINCE, UNTIL, list(samples()), events()))
+
+
+def test_of_a_time_of_which_nothing_is_kept_the_page_says_so() -> None:
+    text = page(make_report("production", SINCE, UNTIL, [], []))
+    assert "No sample of this time has a reservation." in text
+    assert "<svg" not in text
+    assert text.count("<dd>not known</dd>") == 4
+
+
+class Stack:
+    """The part of ``reservoir.cli.stack.connection.Connection`` that a report needs."""
+
+    deployment = "Reservoir"
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(UNTIL)
+        self.history, self.policy, self.accounts = MemoryHistory(), MemoryPolicyStore(), MemoryAccounts()
+        self.history.keep(events())
+        for sample in samples():
+            self.history.keep_sample(sample)
+
+
+def test_the_command_writes_the_file_and_says_what_it_is_made_of(tmp_path: Path) -> None:
+    file = tmp_path / "week.html"
+    done = CliRunner().invoke(app, ["report", "--since", "1d", "--html", str(file)], obj=Stack())
+    assert done.exit_code == 0, done.output
+    assert "samples and 13 events" in done.stdout
+    expected = make_report("Reservoir", UNTIL - timedelta(days=1), UNTIL, list(samples()), events())
+    assert file.read_text() == page(expected)
+
+
+def test_what_teams_spent_is_read_from_the_accounts(tmp_path: Path) -> None:
+    stack = Stack()
+    audio = team("audio", 0)
+    applier(stack.policy).apply([("audio", json.dumps(audio))])
+
+    def line(day: str, namespace: str, capacity_type: CapacityType) -> AccountLine:
+        return AccountLine(day, "audio" if namespace == "audio" else "", namespace, capacity_type)
+
+    written = {
+        line("2026-01-14", "audio", CapacityType.SPOT): Amount(3600, 10**18),  # the day before
+        line("2026-01-15", "audio", CapacityType.SPOT): Amount(7200, 3 * 10**18),
+        line("2026-01-15", "audio", CapacityType.RESERVED): Amount(3600, 0),
+        line("2026-01-16", "others", CapacityType.ON_DEMAND): Amount(60, 10**17),
+    }
+    stack.accounts.write("nc-1", None, MeterReading(written, None))
+    since = UNTIL - timedelta(hours=1)
+    running = Meter("nc-2", since, since, CapacityType.SPOT, 2 * 10**18, {"audio": 1})
+    stack.accounts.write("nc-2", None, MeterReading({}, running))
+    html, figures = tmp_path / "day.html", tmp_path / "day.json"
+    done = CliRunner().invoke(app, ["report", "--since", "1d", "--html", str(html), "--json", str(figures)], obj=stack)
+    assert done.exit_code == 0, done.output
+    found = json.loads(figures.read_text())["teams"]
+    assert [
+        (it["team"], it["namespace"], it["capacity_type"], it["unit_s"], it["spent_micro_usd"]) for it in found
+    ] == [
+        ("", "others", "on-demand", 60, 100_000),
+        ("audio", "audio", "reserved", 3600, 0),
+        ("audio", "audio", "spot", 7200 + 3600, 5_000_000),
+    ]
+    assert '<th scope="row">audio</th><td>audio</td><td>spot</td><td class="number">3.0 h</td>' in html.read_text()
+
+
+def test_a_report_can_end_earlier_than_now(tmp_path: Path) -> None:
+    file = tmp_path / "early.html"
+    arguments = ["report", "--since", "6h", "--until", f"{SINCE + timedelta(hours=6):%Y-%m-%dT%H:%M}"]
+    done = CliRunner().invoke(app, [*arguments, "--html", str(file)], obj=Stack())
+    assert "36 samples and 6 events" in done.stdout
+    assert CliRunner().invoke(app, [*arguments[:-1], "noon", "--html", str(file)], obj=Stack()).exit_code == 2
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", "--html", str(tmp_path / "no" / "week.html")], obj=Stack())
+    assert done.exit_code == 2
+    assert "cannot write" in done.stderr
