@@ -35,7 +35,6 @@ ENVIRONMENT = {
         names.DRAIN_SCHEDULE_GROUP,
         names.DRAIN_SCHEDULE_ROLE_ARN,
         names.DRAIN_SCHEDULE_TARGET_ARN,
-        names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN,
         names.DEPLOYMENT,
         names.INSTANCE_ARN_PREFIX,
         REGION,
@@ -58,6 +57,13 @@ def test_everything_that_is_missing_is_named_at_once() -> None:
         Settings.from_environment({**incomplete, Queue.DEMAND: ""})
 
     assert all(name in str(caught.value) for name in (Table.POLICY, names.EVENT_BUS, Queue.DEMAND))
+
+
+def test_a_stack_without_a_queue_for_what_timers_could_not_deliver_can_be_read() -> None:
+    assert Settings.from_environment(ENVIRONMENT).drain_schedule_dead_letters_arn is None
+    chosen = {names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN: "arn:aws:sqs:us-east-1:123456789012:Undelivered"}
+    settings = Settings.from_environment(ENVIRONMENT | chosen)
+    assert settings.drain_schedule_dead_letters_arn == chosen[names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN]
 
 
 def test_what_rebalancing_and_failed_checks_do_is_as_the_stack_says() -> None:

@@ -33,18 +33,19 @@ class SchedulerDrainTimers:
         group: str,
         role_arn: str,
         target_arn: str,
-        dead_letters_arn: str,
+        dead_letters_arn: str | None,
         clock: Clock,
         on_refusal: Callable[[str, AwsError], None],
     ) -> None:
         """``on_refusal`` hears of each timer that Scheduler did not take: its name, and why.
 
-        ``dead_letters_arn``: the queue that gets what a timer could not deliver.
+        ``dead_letters_arn``: the queue that gets what a timer could not deliver, if the stack has one.
         """
         self._client = client
         self._group = group
         self._target: Any = {"RoleArn": role_arn, "Arn": target_arn, "RetryPolicy": _RETRIES}
-        self._target["DeadLetterConfig"] = {"Arn": dead_letters_arn}
+        if dead_letters_arn is not None:
+            self._target["DeadLetterConfig"] = {"Arn": dead_letters_arn}
         self._clock = clock
         self._on_refusal = on_refusal
         self._rests_until: datetime | None = None

@@ -27,7 +27,13 @@ _DEFAULT_VM_MEMORY_OVERHEAD: Final = "0.075"
 _DEFAULT_HISTORY_DAYS: Final = 14
 
 # What the stack outputs beside them where it has something to say.
-OPTIONAL: Final = (names.KMS_KEYS, names.METADATA_HTTP_TOKENS_POLICY, *names.PLANNER_SETTINGS)
+OPTIONAL: Final = (
+    names.KMS_KEYS,
+    names.METADATA_HTTP_TOKENS_POLICY,
+    # A stack of 0.2.0 has none; the command line meets one while it updates it.
+    names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN,
+    *names.PLANNER_SETTINGS,
+)
 REQUIRED: Final = (
     *Table,
     *Queue,
@@ -37,7 +43,6 @@ REQUIRED: Final = (
     names.DRAIN_SCHEDULE_GROUP,
     names.DRAIN_SCHEDULE_ROLE_ARN,
     names.DRAIN_SCHEDULE_TARGET_ARN,
-    names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN,
     names.DEPLOYMENT,
     names.INSTANCE_ARN_PREFIX,
     REGION,
@@ -63,11 +68,11 @@ class Settings:
     drain_schedule_group: str
     drain_schedule_role_arn: str
     drain_schedule_target_arn: str
-    drain_schedule_dead_letters_arn: str
     deployment: str
     instance_arn_prefix: str
     region: str
     vm_memory_overhead: Fraction
+    drain_schedule_dead_letters_arn: str | None = None
     rebalance_policy: RebalancePolicy = RebalancePolicy.IGNORE
     instance_status_policy: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
     scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
@@ -94,7 +99,7 @@ class Settings:
             drain_schedule_group=environment[names.DRAIN_SCHEDULE_GROUP],
             drain_schedule_role_arn=environment[names.DRAIN_SCHEDULE_ROLE_ARN],
             drain_schedule_target_arn=environment[names.DRAIN_SCHEDULE_TARGET_ARN],
-            drain_schedule_dead_letters_arn=environment[names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN],
+            drain_schedule_dead_letters_arn=environment.get(names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN) or None,
             deployment=environment[names.DEPLOYMENT],
             instance_arn_prefix=environment[names.INSTANCE_ARN_PREFIX],
             region=environment[REGION],
