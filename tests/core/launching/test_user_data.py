@@ -61,7 +61,7 @@ def test_each_placeholder_becomes_its_value_and_all_else_stays() -> None:
 
 
 def test_a_launch_fills_what_its_instances_have_in_common() -> None:
-    text = "{{reservoir.cli.deployment}}:{{reservoir.nodeClass}}/{{reservoir.nodePool}} {{reservoir.nodeClaimsTable}}"
+    text = "{{reservoir.deployment}}:{{reservoir.nodeClass}}/{{reservoir.nodePool}} {{reservoir.nodeClaimsTable}}"
     of_class = node_class(user_data=text)
     assert user_data_of(of_class) == "prod:default/gpu claims"
 
