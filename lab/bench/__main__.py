@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{name} {case}")
             continue
         print(f"{name} {case} ...", file=sys.stderr, flush=True)
-        figures = in_calibrations(module.run(case), fresh("lab.bench.harness:calibrate"))
+        figures = in_calibrations(module.run(case), fresh("lab.calibration:calibrate"))
         print(json.dumps({"bench": name, "case": case, **figures}), flush=True)
     return 0
 

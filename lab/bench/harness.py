@@ -20,7 +20,7 @@ _SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NU
 
 
 def fresh(function: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Figures:
-    """Call ``function`` ("bench.module:name") with text arguments in a new process and return its figures."""
+    """Call ``function`` ("lab.bench.module:name") with text arguments in a new process and return its figures."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         answer = Path(folder) / "answer.json"
         command = [sys.executable, "-m", "lab.bench.harness", str(answer), function, *arguments]

@@ -45,7 +45,7 @@ def test_a_bench_may_have_timed_a_calibration_of_its_own() -> None:
 
 
 def test_a_calibration_takes_time_of_both_kinds() -> None:
-    found = fresh("lab.bench.harness:calibrate")
+    found = fresh("lab.calibration:calibrate")
 
     assert set(found) == {"calibration_python_s", "calibration_numpy_s"}
     assert all(isinstance(value, float) and value > 0 for value in found.values())

@@ -43,7 +43,7 @@ def test_the_host_ends_when_its_parent_is_killed() -> None:
         [
             sys.executable,
             "-c",
-            "from embedded.client import EmbeddedAws\n"
+            "from lab.embedded.client import EmbeddedAws\n"
             "aws = EmbeddedAws(); aws.start(); print(aws.pid, aws.folder, flush=True); input()",
         ],
         stdin=subprocess.PIPE,

@@ -105,7 +105,7 @@ def environment(world: World) -> dict[str, str]:
     return {
         **world.reservoir.environment(),
         "PATH": f"{RAY}:/usr/bin:/bin",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'shared'}",  # of Ray's own Python, where nothing of ours is installed
         "RAY_enable_autoscaler_v2": "1",
         "RAY_CLOUD_INSTANCE_ID": "head",
         "RAY_NODE_TYPE_NAME": "head",

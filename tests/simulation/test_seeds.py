@@ -94,7 +94,7 @@ def test_a_seed_plays_the_same_each_time() -> None:
 
 def test_a_seed_plays_the_same_in_another_process() -> None:
     # The order of a set of strings is another one in each process, and must decide nothing.
-    program = "from simulation.play import drawn; print(*drawn(16, 1000), sep='\\n')"
+    program = "from lab.simulation.play import drawn; print(*drawn(16, 1000), sep='\\n')"
     lines = [
         subprocess.run(  # noqa: S603 - ourselves
             [sys.executable, "-c", program],
