@@ -199,8 +199,8 @@ MUTANTS: Final = (
     Mutant(
         "begin a block's drain when it is reclaimed",
         "shared/reservoir/core/model/capacity_reservation.py",
-        "DRAIN_MARGIN: Final = timedelta(minutes=10)",
-        "DRAIN_MARGIN: Final = timedelta(0)",
+        "USUAL_NOTICE: Final = timedelta(minutes=8)",
+        "USUAL_NOTICE: Final = timedelta(0)",
     ),
     Mutant(
         "place into a block that drains",

@@ -22,7 +22,7 @@ from lab.demo.observer import JsonObject
 from lab.embedded.reservoir import DeployedReservoir
 from lab.story.policies import one_type_pool, story_workload, write_manifests
 from lab.story.world import World
-from reservoir.core.model.capacity_reservation import DRAIN_MARGIN, RECLAIM_LEAD
+from reservoir.core.model.capacity_reservation import RECLAIM_LEAD, RECLAIM_MARGIN, USUAL_NOTICE
 from reservoir.names import Function
 
 BLOCKS: Final = 40
@@ -61,7 +61,7 @@ class _Stage:
 
     def drains(self, *, events_arrive: bool, timers_fire: bool) -> dict[str, object]:
         """Measure Node Draining against the instant at which each block's drain shall begin."""
-        self._buy(lambda due_in: {"end_in_s": (due_in + RECLAIM_LEAD + DRAIN_MARGIN).total_seconds()})
+        self._buy(lambda due_in: {"end_in_s": (due_in + RECLAIM_LEAD + RECLAIM_MARGIN + USUAL_NOTICE).total_seconds()})
         self.world.discover()
         self.world.send({"action": "submit", "workload": story_workload(NAME, BLOCKS, "100")})
         self.world.until("all run", lambda seen: len(seen.live("running")) == BLOCKS, real_time=True)

@@ -35,10 +35,15 @@ def test_a_block_takes_no_work_once_its_drain_starts(end_in_min: int, ultra_serv
     assert reservation.is_active(NOW) is usable
 
 
-def test_extra_notice_moves_the_drain_forward() -> None:
-    reservation = block(end_in=timedelta(hours=2))
+@pytest.mark.parametrize(("notice_s", "starts_in_min"), [(0, 80), (8 * 60, 80), (9 * 60, 79), (15 * 60, 73)])
+def test_a_notice_moves_the_drain_forward_as_far_as_it_is_longer_than_the_usual(
+    notice_s: int, starts_in_min: int
+) -> None:
+    drain = block(end_in=timedelta(hours=2)).block_drain()
 
-    assert reservation.drain_at(timedelta(minutes=15)) == NOW + timedelta(minutes=120 - 40 - 15)
+    assert drain is not None
+    assert drain.for_notice(notice_s).starts_at == NOW + timedelta(minutes=starts_in_min)
+    assert drain.for_notice(notice_s).deadline == NOW + timedelta(minutes=120 - 30 - 2)
 
 
 @pytest.mark.parametrize("kind", [ReservationKind.DEFAULT, ReservationKind.INTERRUPTIBLE])

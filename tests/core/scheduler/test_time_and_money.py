@@ -119,7 +119,9 @@ def test_scarce_units_go_to_what_is_dearest_elsewhere() -> None:
         (timedelta(minutes=99), False, HOUR, None, False),
         (timedelta(minutes=131), True, HOUR, None, True),
         (timedelta(minutes=129), True, HOUR, None, False),
-        (timedelta(minutes=105), False, HOUR, 600, False),
+        (timedelta(minutes=100), False, HOUR, 480, True),  # within the usual notice
+        (timedelta(minutes=102), False, HOUR, 600, True),
+        (timedelta(minutes=101), False, HOUR, 600, False),
         (timedelta(minutes=39), False, None, None, False),
         (timedelta(minutes=41), False, None, None, True),
     ],
@@ -138,9 +140,9 @@ def test_work_must_be_through_before_the_block_drains(
 SAVES_LONG = workload("saves-long", cpu=1500, duration_s=600, checkpoint_period_s=1200)
 
 
-@pytest.mark.parametrize(("duration", "nodes"), [(40 * 60, 1), (41 * 60, 2)], ids=["in time", "cut short"])
+@pytest.mark.parametrize(("duration", "nodes"), [(48 * 60, 1), (49 * 60, 2)], ids=["in time", "cut short"])
 def test_a_long_notice_cuts_no_neighbours_time_short(duration: int, nodes: int) -> None:
-    """The block drains in an hour, a node that saves for twenty minutes in forty."""
+    """The block drains in an hour, a node that saves for twenty minutes in 48."""
     snapshot = strict(block("b", "p5", 2, ends_in=timedelta(minutes=100)))
     tight = workload("tight", cpu=1500, duration_s=duration)
     plan = planned(with_demand(snapshot, demand(tight), demand(SAVES_LONG)))
@@ -148,7 +150,7 @@ def test_a_long_notice_cuts_no_neighbours_time_short(duration: int, nodes: int) 
     assert launched(plan) == {"p5:b": nodes}
 
 
-@pytest.mark.parametrize(("leaves_in", "joins"), [(40, True), (41, False), (None, True)])
+@pytest.mark.parametrize(("leaves_in", "joins"), [(48, True), (49, False), (None, True)])
 def test_a_node_in_a_block_takes_no_work_whose_notice_would_cut_what_runs_there_short(
     leaves_in: int | None, joins: bool
 ) -> None:

@@ -1,13 +1,13 @@
 """Rules about one node: what it is, what it costs, and whether all replicas on it may be there together."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
 
 from reservoir.core.checking.constraints.topology import Topology
 from reservoir.core.checking.final_state.demand_facts import STRANGER
 from reservoir.core.checking.final_state.facts import Facts, Host, LaunchClass, tallied
 from reservoir.core.checking.final_state.offering_facts import Listed, in_words
 from reservoir.core.checking.violation import Violation, ViolationCode
+from reservoir.core.model.capacity_reservation import BlockDrain
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.plan import OfferingKey, PlannedNodes
@@ -146,20 +146,21 @@ def _content(facts: Facts, host: Host, load: int, classes: int) -> Iterator[Viol
 
 def _notices(facts: Facts, host: Host) -> Iterator[Violation]:
     """Check that nobody on a node that drains asks for a notice which cuts another's time short."""
-    drain_at = _drain_at(facts, host)
+    drain = _block_drain(facts, host)
     longest_s = max(facts.workloads[key].checkpoint_period_s or 0 for key in host.placed)
-    if drain_at is not None and longest_s:
-        yield from _cut_short(facts, host, drain_at, longest_s)
+    if drain is not None and longest_s:
+        yield from _cut_short(facts, host, drain, longest_s)
 
 
-def _cut_short(facts: Facts, host: Host, drain_at: datetime, longest_s: int) -> Iterator[Violation]:
+def _cut_short(facts: Facts, host: Host, drain: BlockDrain, longest_s: int) -> Iterator[Violation]:
     for workload in map(facts.workloads.__getitem__, host.placed):
-        if facts.outlasts(workload, drain_at, longest_s) and not facts.outlasts(workload, drain_at):
+        if facts.outlasts(workload, drain, longest_s) and not facts.outlasts(workload, drain):
             message = f"{workload.key} would outlast the start of the {longest_s} s of notice that work beside it wants"
             yield Violation(ViolationCode.DURATION, host.subject, message, (workload.key,))
     leaves_at = None if host.node is None else host.node.leaves_at
-    if leaves_at is not None and leaves_at > drain_at - timedelta(seconds=longest_s):
-        message = f"what runs there until {leaves_at} would be told {longest_s} s earlier, for who is put beside it"
+    told_at = drain.for_notice(longest_s).starts_at
+    if leaves_at is not None and told_at < min(drain.starts_at, leaves_at):
+        message = f"what runs there until {leaves_at} would be told at {told_at} already, for who is put beside it"
         yield Violation(ViolationCode.DURATION, host.subject, message, tuple(sorted(host.placed)))
 
 
@@ -171,18 +172,19 @@ def _replicas(facts: Facts, host: Host, key: str) -> Iterator[Violation]:
     market = host.capacity_type
     if market not in facts.markets(workload):
         yield Violation(ViolationCode.FALLBACK, host.subject, f"the ladder of {key} has not reached {market}", (key,))
-    drain_at = _drain_at(facts, host)
-    if facts.outlasts(workload, drain_at):
-        message = f"{key} would outlast the start of draining {drain_at}"
+    drain = _block_drain(facts, host)
+    if drain is not None and facts.outlasts(workload, drain):
+        drains_at = drain.for_notice(workload.checkpoint_period_s or 0).starts_at
+        message = f"{key} would outlast the start of draining {drains_at}"
         yield Violation(ViolationCode.DURATION, host.subject, message, (key,))
     avoids = facts.policy.no_duration_policy is NoDurationPolicy.AVOID and workload.duration_s is None
-    if drain_at is not None and avoids:
+    if drain is not None and avoids:
         yield Violation(ViolationCode.DURATION, host.subject, f"{key} has no duration, the capacity an end", (key,))
 
 
-def _drain_at(facts: Facts, host: Host) -> datetime | None:
+def _block_drain(facts: Facts, host: Host) -> BlockDrain | None:
     reservation = None if host.planned is None else facts.reservations.get(host.planned.offering.reservation_id or "")
-    return host.drain_at if reservation is None else reservation.drain_at()
+    return host.block_drain if reservation is None else reservation.block_drain()
 
 
 def _existing(facts: Facts) -> Iterator[Violation]:

@@ -177,7 +177,7 @@ class PlaceReasons:
         if not reservation.is_active(now):
             message = f"{words(key)} ends{at(reservation.end_at)} and takes no new work: its nodes drain"
             return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
-        if not self._catalogue.is_in_time(reservation.drain_at(), selection, selection.notice_s):
+        if not self._catalogue.is_in_time(reservation.block_drain(), selection, selection.notice_s):
             return self._does_not_fit(reservation, selection, key)
         if self._state.residual.units.get(reservation.unit_key, 0) <= 0:
             return no_unit(reservation, key)
@@ -190,12 +190,13 @@ class PlaceReasons:
         return drain_at is not None and drain_at <= begins_at
 
     def _fits_from(self, reservation: CapacityReservation, selection: Selection, start_at: datetime) -> bool:
-        drain_at = reservation.drain_at(timedelta(seconds=selection.notice_s))
-        if drain_at is None:
+        drain = reservation.block_drain()
+        if drain is None:
             return True
+        drains_at = drain.for_notice(selection.notice_s).starts_at
         if selection.duration_s is None:
-            return not self._avoids_ends and start_at < drain_at
-        return start_at + timedelta(seconds=selection.duration_s) <= drain_at
+            return not self._avoids_ends and start_at < drains_at
+        return start_at + timedelta(seconds=selection.duration_s) <= drains_at
 
     @property
     def _avoids_ends(self) -> bool:
@@ -210,5 +211,7 @@ class PlaceReasons:
         if selection.duration_s is None:
             message = f"it says no duration, and noDurationPolicy Avoid keeps such work out of {words(key)}, which ends"
             return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message + at(reservation.end_at), key)
-        message = f"the work would not be through before {words(key)} drains{at(reservation.drain_at())}"
+        drain = reservation.block_drain()
+        drains_at = None if drain is None else drain.for_notice(selection.notice_s).starts_at
+        message = f"the work would not be through before {words(key)} drains{at(drains_at)}"
         return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)

@@ -51,7 +51,7 @@ def node_of(claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool =
             for name, amount in workloads[placed.workload_key].requests.items():
                 used[name] = used.get(name, 0) + amount * placed.count
     reserved = claim.offering.capacity_type is CapacityType.RESERVED
-    return Node(
+    node = Node(
         claim_id=claim.id,
         node_pool_name=claim.node_pool_name,
         node_class_name=claim.node_class_name,
@@ -71,7 +71,18 @@ def node_of(claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool =
         leaves_at=_leaves_at(claim, workloads),
         initialized=claim.state is ClaimState.RUNNING,
         deleting=claim.state in _LEAVING or claim.disruption is not None,
+        drain_deadline=claim.drain_deadline,
     )
+    if node.block_drain is None:
+        return node
+    # What was put on it since its claim's times were noted may want more notice.
+    drain = node.block_drain.for_notice(_longest_notice_s(claim.placements, workloads))
+    return replace(node, drain_at=drain.starts_at)
+
+
+def _longest_notice_s(placements: Iterable[PlacedReplicas], workloads: Mapping[str, Workload]) -> int:
+    found = [workloads[placed.workload_key] for placed in placements if placed.workload_key in workloads]
+    return max([workload.checkpoint_period_s or 0 for workload in found], default=0)
 
 
 def _leaves_at(claim: NodeClaim, workloads: Mapping[str, Workload]) -> datetime | None:
@@ -111,6 +122,9 @@ def planned_claims(
         room = without_efa(room)
     wanted = {} if reservation_id is not None else min_values(pool)
     left = left_to_choose((planned.offering, *planned.alternatives), wanted, facts.instance_types)
+    drain = None if reservation_id is None else facts.reservations[reservation_id].block_drain()
+    if drain is not None:
+        drain = drain.for_notice(_longest_notice_s(planned.placements, facts.workloads))
     template = NodeClaim(
         id="",
         state=ClaimState.PLANNED,
@@ -132,7 +146,8 @@ def planned_claims(
         lease=None if reservation_id is None else Lease(reservation_id),
         gang_key=planned.gang_key,
         plan_id=plan_id,
-        drain_at=None if reservation_id is None else facts.reservations[reservation_id].drain_at(),
+        drain_at=None if drain is None else drain.starts_at,
+        drain_deadline=None if drain is None else drain.deadline,
         node_pool_hash=pool.static_hash,
         node_class_hash=node_class.static_hash,
         placements_changed_at=now,

@@ -16,8 +16,10 @@ ENDED_STATES: Final = frozenset({"expired", "cancelled", "failed", "payment-fail
 # EC2 begins to terminate a Capacity Block's instances this long before the block ends ...
 RECLAIM_LEAD: Final = timedelta(minutes=30)
 RECLAIM_LEAD_ULTRA_SERVER: Final = timedelta(minutes=60)
-# ... and we are through with draining this long before EC2 begins.
-DRAIN_MARGIN: Final = timedelta(minutes=10)
+# Between a drain's deadline and EC2's own reclaim: a sweep that finds the deadline passed, and the call itself.
+RECLAIM_MARGIN: Final = timedelta(minutes=2)
+# How long before that deadline a node starts to drain, unless work on it wants more notice.
+USUAL_NOTICE: Final = timedelta(minutes=8)
 
 
 class ReservationKind(StrEnum):
@@ -26,6 +28,22 @@ class ReservationKind(StrEnum):
     DEFAULT = "default"
     CAPACITY_BLOCK = "capacity-block"
     INTERRUPTIBLE = "interruptible"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDrain:
+    """When a node in a Capacity Block starts to drain, and its deadline."""
+
+    starts_at: datetime
+    deadline: datetime
+
+    def for_notice(self, notice_s: int) -> "BlockDrain":
+        """Return the drain of the same node with work on it that wants so many seconds between start and deadline.
+
+        Everything that depends on when a node of a block drains asks this: the drain itself, the planner, its reasons
+        and the checker. The start only moves if the notice is longer than what is there anyhow.
+        """
+        return replace(self, starts_at=min(self.starts_at, self.deadline - timedelta(seconds=notice_s)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +98,18 @@ class ObservedReservation:
             return None
         return self.end_at - (RECLAIM_LEAD_ULTRA_SERVER if self.ultra_server else RECLAIM_LEAD)
 
-    def drain_at(self, extra_notice: timedelta = timedelta()) -> datetime | None:
-        """When draining starts: 10 minutes before EC2 reclaims, earlier by a workload's extra notice."""
+    def block_drain(self) -> BlockDrain | None:
+        """Return the drain of a node whose work wants no notice; None for kinds whose end leaves instances running."""
         reclaim_at = self.reclaim_at()
-        return None if reclaim_at is None else reclaim_at - DRAIN_MARGIN - extra_notice
+        if reclaim_at is None:
+            return None
+        deadline = reclaim_at - RECLAIM_MARGIN
+        return BlockDrain(deadline - USUAL_NOTICE, deadline)
+
+    def drain_at(self) -> datetime | None:
+        """When draining starts, and nothing more is launched into it: 10 minutes before EC2 reclaims."""
+        drain = self.block_drain()
+        return None if drain is None else drain.starts_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.capacity_reservation import USUAL_NOTICE, BlockDrain, CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool
@@ -54,6 +54,15 @@ class Node:
     leaves_at: datetime | None = None  # the end of its drain, or of its work by its own hints
     initialized: bool = True
     deleting: bool = False
+    drain_deadline: datetime | None = None  # until when that drain lasts
+
+    @property
+    def block_drain(self) -> BlockDrain | None:
+        """The drain at the end of the Capacity Block under it, as what is on it wants it."""
+        if self.drain_at is None:
+            return None
+        # Nodes of release 0.1 carry no deadline until they are launched; until then they drain with the usual notice.
+        return BlockDrain(self.drain_at, self.drain_deadline or self.drain_at + USUAL_NOTICE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,15 @@ of the drain that is under way forward; nothing ever moves it back.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from reservoir.core.model.capacity_reservation import DRAIN_MARGIN, CapacityReservation
+from reservoir.core.model.capacity_reservation import BlockDrain, CapacityReservation
 from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
 from reservoir.core.model.snapshot import PlacedReplicas, count_of
 
-# Between the deadline and EC2's own reclaim: one minute's sweep that finds the deadline passed, and the call itself.
-RECLAIM_MARGIN: Final = timedelta(minutes=2)
 INTERRUPTION_NOTICE: Final = timedelta(minutes=2)  # EC2's promise for spot and interruptible reservations
 # How long a voluntary drain waits for releases, unless the pool's terminationGracePeriod says less. Kubernetes would
 # wait for ever; a slot that nobody releases must come free some day.
@@ -48,26 +46,13 @@ class InstanceStatusPolicy(StrEnum):
     REPORT = "report"  # count each episode once, touch nothing
 
 
-@dataclass(frozen=True, slots=True)
-class BlockDrain:
-    """When a claim inside a Capacity Block starts to drain, and its deadline."""
-
-    starts_at: datetime
-    deadline: datetime
-
-
 def block_drain(reservation: CapacityReservation, checkpoint_periods_s: Iterable[int]) -> BlockDrain | None:
     """Return the drain of a claim in ``reservation``; None for kinds whose end leaves instances running.
 
     A workload that needs longer to write a checkpoint than the usual notice lasts is told that much earlier.
     """
-    reclaim_at = reservation.reclaim_at()
-    if reclaim_at is None:
-        return None
-    longest = timedelta(seconds=max(checkpoint_periods_s, default=0))
-    starts_at = reservation.drain_at(max(timedelta(), longest - (DRAIN_MARGIN - RECLAIM_MARGIN)))
-    assert starts_at is not None, "what is reclaimed is drained before"
-    return BlockDrain(starts_at, reclaim_at - RECLAIM_MARGIN)
+    drain = reservation.block_drain()
+    return None if drain is None else drain.for_notice(max(checkpoint_periods_s, default=0))
 
 
 def voluntary_deadline(reason: DrainReason, now: datetime, checkpoint_periods_s: Iterable[int]) -> datetime:

@@ -86,12 +86,14 @@ def rebought(
     if reservation is not None:
         # Nothing but an open match puts what was launched elsewhere into a reservation.
         own |= reservation_labels(reservation, _setting(claim))
+    drain = None if reservation is None else reservation.block_drain()
     return replace(
         claim,
         offering=offering,
         labels=own,
         price_atto_usd_per_hour=_price(claim, capacity_type, catalogue),
-        drain_at=None if reservation is None else reservation.drain_at(),
+        drain_at=None if drain is None else drain.starts_at,
+        drain_deadline=None if drain is None else drain.deadline,
     )
 
 

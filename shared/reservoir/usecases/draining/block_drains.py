@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.capacity_reservation import BlockDrain, CapacityReservation
 from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
-from reservoir.core.node_life.drain import BlockDrain, block_drain
+from reservoir.core.node_life.drain import block_drain
 from reservoir.ports.discovery import ReservationReader
 from reservoir.ports.errors import AwsError
 from reservoir.ports.messaging import DrainTimers

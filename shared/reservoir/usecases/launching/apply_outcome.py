@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchReaction, launched_offering
+from reservoir.core.model.capacity_reservation import BlockDrain
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
 from reservoir.core.model.plan import OfferingKey
-from reservoir.core.node_life.drain import BlockDrain, block_drain
+from reservoir.core.node_life.drain import block_drain
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.efa import wants_efa, without_efa
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD

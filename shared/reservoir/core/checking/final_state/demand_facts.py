@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final
 
 from reservoir.core.checking.final_state.packed_vector import PackedVector
-from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.capacity_reservation import BlockDrain, CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool
@@ -164,16 +164,16 @@ class DemandFacts:
                 return
             reached_at += timedelta(seconds=step.for_s)
 
-    def outlasts(self, workload: Workload, drain_at: datetime | None, longest_notice_s: int = 0) -> bool:
+    def outlasts(self, workload: Workload, drain: BlockDrain | None, longest_notice_s: int = 0) -> bool:
         """Whether the workload would still run when its node starts to drain.
 
         That is as much earlier as its own notice asks for, or a neighbour's if that is longer. Without a hint nobody
         can say so, unless the notice has begun already.
         """
-        if drain_at is None or (workload.duration_s is None and not workload.checkpoint_period_s):
+        if drain is None or (workload.duration_s is None and not workload.checkpoint_period_s):
             return False
         until = self.now + timedelta(seconds=workload.duration_s or 0)
-        return until > drain_at - timedelta(seconds=max(workload.checkpoint_period_s or 0, longest_notice_s))
+        return until > drain.for_notice(max(workload.checkpoint_period_s or 0, longest_notice_s)).starts_at
 
     def offering_class(self, workload: Workload) -> int:
         """Return a number for requirements and markets: workloads of one class may go to the same offerings."""

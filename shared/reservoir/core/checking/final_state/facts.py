@@ -9,6 +9,7 @@ from typing import Final
 
 from reservoir.core.checking.final_state.offering_facts import Listed, OfferingFacts, in_words
 from reservoir.core.checking.final_state.place_facts import place_of
+from reservoir.core.model.capacity_reservation import BlockDrain
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.plan import OfferingKey, Plan, PlannedNodes
@@ -116,9 +117,9 @@ class Host:
         return Resources.of({**self.node.used, PODS: pods})
 
     @property
-    def drain_at(self) -> datetime | None:
-        """When an existing node starts to drain."""
-        return None if self.node is None else self.node.drain_at
+    def block_drain(self) -> BlockDrain | None:
+        """How an existing node drains at the end of the block under it."""
+        return None if self.node is None else self.node.block_drain
 
 
 def tallied(placements: Sequence[PlacedReplicas]) -> dict[str, int]:
@@ -280,7 +281,7 @@ class Facts(OfferingFacts):
         if asked is None:
             asked = self._asked[keys] = [key for key in keys if labels.stable_key(key) in self.required_keys]
         said = {key: node.labels[key] for key in asked}
-        when = (node.initialized, node.drain_at)
+        when = (node.initialized, node.block_drain)
         about = (node.node_pool_name, node.capacity_type, node.taints, *when, *said.items())
         site = self._existing_sites.get(about)
         if site is None:

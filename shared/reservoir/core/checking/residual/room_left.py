@@ -47,12 +47,12 @@ class RoomLeft:
         """Whether one replica may be in the room, size and topology apart."""
         facts = self._facts
         reservation = None if room.key is None else facts.reservations.get(room.key.reservation_id or "")
-        drain_at = None if reservation is None else reservation.drain_at()
-        if drain_at is not None and facts.policy.no_duration_policy is NoDurationPolicy.AVOID:
+        drain = None if reservation is None else reservation.block_drain()
+        if drain is not None and facts.policy.no_duration_policy is NoDurationPolicy.AVOID:
             return False
         return (
             room.capacity_type in facts.markets(workload)
-            and not facts.outlasts(workload, drain_at)
+            and not facts.outlasts(workload, drain)
             and facts.together(room.description, room.undefined, (*room.carried, workload.key))
         )
 

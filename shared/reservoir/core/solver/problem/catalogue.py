@@ -22,7 +22,7 @@ from reservoir.core.capacity.offerings import (
     selected_reservations,
     usable_pools,
 )
-from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.capacity_reservation import BlockDrain, CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool
@@ -215,7 +215,7 @@ class OptionCatalogue:
         """Yield where a type is to be had now, and its price there; ``bought`` keeps what each market's places meet."""
         for reservation in reserved:
             place, labels, met = self._meeting_place(entry, OfferedPlace.of(reservation))
-            for together in self.in_time_together(met, reservation.drain_at()) if reservation.free_units > 0 else ():
+            for together in self.in_time_together(met, reservation.block_drain()) if reservation.free_units > 0 else ():
                 yield (place, labels, together), self.prices.atto_usd_per_hour(item)
         for offering in sorted(item.offerings, key=_place_order):
             about = (offering.zone, offering.zone_id, offering.capacity_type)
@@ -260,26 +260,26 @@ class OptionCatalogue:
             return False
         if reservation is not None:
             is_of_others = reservation.share is not None and reservation.share.team_name != selection.team_name
-            if is_of_others or not self.is_in_time(reservation.drain_at(), selection, selection.notice_s):
+            if is_of_others or not self.is_in_time(reservation.block_drain(), selection, selection.notice_s):
                 return False
         return accepts(labels, (item for key, item in wanted.requirements.items() if key in _OFFERING_KEYS))
 
-    def is_in_time(self, drain_at: datetime | None, selection: Selection, notice_s: int) -> bool:
-        """Whether such work, started now on what drains at ``drain_at``, is through so many seconds before that."""
-        if drain_at is None:
+    def is_in_time(self, drain: BlockDrain | None, selection: Selection, notice_s: int) -> bool:
+        """Whether such work, started now, is through before its node drains with so many seconds of notice."""
+        if drain is None:
             return True
-        ends_at = drain_at - timedelta(seconds=notice_s)
+        drains_at = drain.for_notice(notice_s).starts_at
         if selection.duration_s is None:
-            return self.policy.no_duration_policy is NoDurationPolicy.PLACE and self.now < ends_at
-        return self.now + timedelta(seconds=selection.duration_s) <= ends_at
+            return self.policy.no_duration_policy is NoDurationPolicy.PLACE and self.now < drains_at
+        return self.now + timedelta(seconds=selection.duration_s) <= drains_at
 
-    def in_time_together(self, met: int, drain_at: datetime | None) -> list[int]:
-        """Split requirement sets, each of them in time by itself, by who may share a node that drains at ``drain_at``.
+    def in_time_together(self, met: int, drain: BlockDrain | None) -> list[int]:
+        """Split requirement sets, each of them in time by itself, by who may share a node that drains so.
 
         A node drains as early as the longest notice on it asks for. Masks are as large as that allows and may overlap;
         shorter notices come first.
         """
-        if drain_at is None:
+        if drain is None:
             return [met]
         selections = {bit: self.requirement_sets[bit].selection for bit in iter_bits(met)}
         found: list[int] = []
@@ -287,7 +287,7 @@ class OptionCatalogue:
             mask = mask_of(
                 bit
                 for bit, selection in selections.items()
-                if selection.notice_s <= notice_s and self.is_in_time(drain_at, selection, notice_s)
+                if selection.notice_s <= notice_s and self.is_in_time(drain, selection, notice_s)
             )
             if all(mask & ~longer for longer in found):
                 found.append(mask)

@@ -1,7 +1,6 @@
 """Existing and in-flight nodes: which take replicas, in which order, and who runs on them already."""
 
 from collections.abc import Sequence, Set
-from datetime import timedelta
 from operator import sub
 
 from reservoir.core.model.snapshot import Node
@@ -24,9 +23,11 @@ def fill_order(node: Node) -> tuple[bool, int, str]:
 
 def _leaves_in_time(node: Node, selection: Selection) -> bool:
     """Whether the notice that the work asks for leaves what runs on the node the time that it said it takes."""
-    if node.drain_at is None or node.leaves_at is None or not selection.notice_s:
+    drain = node.block_drain
+    if drain is None or node.leaves_at is None:
         return True
-    return node.leaves_at <= node.drain_at - timedelta(seconds=selection.notice_s)
+    told_at = drain.for_notice(selection.notice_s).starts_at
+    return told_at == drain.starts_at or node.leaves_at <= told_at
 
 
 class NodeFacts:
@@ -57,11 +58,11 @@ class NodeFacts:
     def requirement_sets(self, node: Node) -> int:
         """Return the requirement sets that the node meets, in the strict form: it has a label or has it not (R-13)."""
         labels, taints = tuple(map(node.labels.get, self._asked)), self._catalogue.snapshot.binding_taints(node)
-        memo_key = (labels, taints, node.capacity_type, node.drain_at, node.drain_at and node.leaves_at)
+        memo_key = (labels, taints, node.capacity_type, node.block_drain, node.drain_at and node.leaves_at)
         if (known := self._masks.get(memo_key)) is None:
             each = enumerate(self._catalogue.requirement_sets)
             met = mask_of(bit for bit, wanted in each if self._meets(node, taints, wanted))
-            known, *_ = self._catalogue.in_time_together(met, node.drain_at) or [0]
+            known, *_ = self._catalogue.in_time_together(met, node.block_drain) or [0]
             self._masks[memo_key] = known
         return known
 
@@ -70,7 +71,7 @@ class NodeFacts:
         return (
             tolerates_all(taints, selection.tolerations) is None
             and node.capacity_type in selection.capacity_types
-            and self._catalogue.is_in_time(node.drain_at, selection, selection.notice_s)
+            and self._catalogue.is_in_time(node.block_drain, selection, selection.notice_s)
             and _leaves_in_time(node, selection)
             and accepts(node.labels, requirement_set.requirements.values())
         )
