@@ -269,7 +269,8 @@ def _certified(plan: Plan, state: PartialPlan, facts: NodeFacts) -> Plan:
     existing = [(facts.requirement_sets(node), tuple(facts.free(node))) for node in standing]
     bound: int | None = bounds.lower_bound_atto_usd(state, existing)
     if bound is None:
-        return replace(plan, notes=(*plan.notes, "no certificate: the linear program was not solved"))
+        why = "out of time" if state.catalogue.policy.expired() else "the linear program was not solved"
+        return replace(plan, notes=(*plan.notes, f"no certificate: {why}"))
     return replace(plan, lower_bound_atto_usd_per_hour=min(bound, plan.cost_atto_usd_per_hour))
 
 

@@ -1,7 +1,10 @@
 """Column generation: the program combines patterns that greedy packing would repeat one by one."""
 
+from dataclasses import replace
+
 import pytest
 
+from reservoir.core.model.plan import Plan
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.solver.column_generation import linear_program
@@ -127,6 +130,53 @@ def test_units_that_are_paid_for_count_in_the_bound() -> None:
 
     # In fractions the reserved roll holds 9.9 of 15.2 CPU, and what is bought the rest.
     assert plan.lower_bound_atto_usd_per_hour == pytest.approx(plan.cost_atto_usd_per_hour * (15.2 - 9.9) / 9.9)
+
+
+def test_the_bound_of_many_kinds_of_replicas_is_nearly_that_of_each_kind() -> None:
+    """A roll has 9.9 CPU. Six hundred pieces of different sizes are more kinds than the program has rows for."""
+    sizes = range(1_000, 4_000, 5)
+    many = with_demand(plain(ROLL), *(demand(workload(f"cut-{size}", size, GIB), 1) for size in sizes))
+
+    plan = planned(many, policy=SchedulingPolicy(with_certificate=True, node_overhead_micro_usd_per_hour=0))
+
+    nodes = sum(launch.count for launch in plan.launches)
+    in_fractions = plan.cost_atto_usd_per_hour / nodes * sum(sizes) / 9_900
+    assert plan.lower_bound_atto_usd_per_hour is not None
+    assert 0.94 * in_fractions <= plan.lower_bound_atto_usd_per_hour <= in_fractions
+
+
+def test_a_program_that_takes_too_long_is_stopped() -> None:
+    looks = 0
+
+    def expired() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks > 5
+
+    rows = [(1.0, 1e6)] * 40
+    columns = [(1.0 + row % 7, 1e6, [(row, 1.0), ((row + 1) % 40, 0.3)]) for row in range(40)]
+
+    assert linear_program.LinearProgram(rows, columns).solve()
+    assert not linear_program.LinearProgram(rows, columns, expired=expired).solve()
+    assert looks == 6
+
+
+def test_what_a_deadline_lets_through_no_later_one_loses() -> None:
+    """The deadline passes at each look at the clock in turn: a plan that was ready is not lost for its certificate."""
+
+    def cut(looks: int) -> Plan:
+        left = iter([False] * looks)
+        return planned(ROLLS, policy=replace(CERTIFIED, expired=lambda: next(left, True)))
+
+    plans = [cut(looks) for looks in range(60)]
+
+    left_over = [sum(item.count for item in plan.unplaced) for plan in plans]
+    complete = plans[left_over.index(0) :]
+    costs = [plan.cost_atto_usd_per_hour for plan in complete]
+    assert not any(plan.unplaced for plan in complete)
+    assert costs == sorted(costs, reverse=True)
+    assert complete[0].notes == ("no certificate: out of time",)
+    assert complete[-1].lower_bound_atto_usd_per_hour is not None
 
 
 @pytest.mark.parametrize("duals", [[0.2, 0.1, -0.4, 0.0], [5.0, -3.0, 1.0, 2.0], [0.0] * 4])

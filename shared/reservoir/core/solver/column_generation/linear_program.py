@@ -1,6 +1,6 @@
 """A thin, typed wrapper over highspy: one linear program, columns added as they are found."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -14,9 +14,21 @@ INFINITY = float(highspy.kHighsInf)
 _ITERATIONS_MAX = 10_000
 
 
-def _new_highs() -> Any:
+def _never() -> bool:
+    return False
+
+
+def _new_highs(expired: Callable[[], bool]) -> Any:
+    """Return a solver of one thread that stops where ``expired`` says so; it is asked at each iteration and node."""
+
+    def look(event: Any) -> None:
+        if expired():
+            event.interrupt()
+
     make: Any = highspy.Highs  # has no type information
     highs = make()
+    highs.cbSimplexInterrupt.subscribe(look)
+    highs.cbMipInterrupt.subscribe(look)
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
     highs.setOptionValue("solver", "simplex")
@@ -30,10 +42,19 @@ Column = tuple[float, float, Sequence[tuple[int, float]]]  # its cost, its upper
 
 
 class LinearProgram:
-    """Minimise cost, in USD an hour, over n columns >= 0; each of m rows has bounds. One thread, so deterministic."""
+    """Minimise cost, in USD an hour, over n columns >= 0; each of m rows has bounds. One thread, so deterministic.
 
-    def __init__(self, rows: Sequence[tuple[float, float]], columns: Sequence[Column] = ()) -> None:
-        self._highs: Any = _new_highs()
+    ``expired`` ends a solve before its time: then there is no solution.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[tuple[float, float]],
+        columns: Sequence[Column] = (),
+        *,
+        expired: Callable[[], bool] = _never,
+    ) -> None:
+        self._highs: Any = _new_highs(expired)
         if columns:
             # A large program that is given at once is solved two to four times as fast without presolve.
             self._highs.setOptionValue("presolve", "off")
@@ -55,7 +76,7 @@ class LinearProgram:
         self._highs.changeRowBounds(row, lower, upper)
 
     def solve(self) -> bool:
-        """Solve to optimality; False when HiGHS could not."""
+        """Solve to optimality; False when HiGHS could not, or not in time."""
         self._highs.run()
         if self._highs.getModelStatus() == highspy.HighsModelStatus.kIterationLimit:
             self._highs.clearSolver()

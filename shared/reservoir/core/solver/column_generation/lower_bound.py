@@ -4,14 +4,17 @@ A relaxation that every feasible plan satisfies: replicas and nodes may be cut i
 which few are bought, stay whole), topology, limits and pool weights are ignored, and existing nodes are pooled by who
 may run on them. What is bought in bulk is described by its best resources per dollar only.
 
+The program's size is bounded, whatever the demand: with many kinds of replicas those of nearly the same proportions
+count as one kind of the least of them, which only loosens the bound.
+
 No plan dearer than the one at hand can be better, so what any of them buys at most is bounded by its cost.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import floor
+from math import floor, log2
 from operator import add, or_
 
 from reservoir.core.solver.column_generation.linear_program import Column, LinearProgram
@@ -24,6 +27,10 @@ from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 _SAFETY = 1 - 1e-6  # floating-point rounding in the final sums
 _POOLS_MAX = 20
 _WHOLE_UNIT_MAX = 400  # more kinds of accelerated nodes than this are left fractional
+# With whole nodes HiGHS takes 0.7 s for so many columns, 3 for twice as many, 100 for 140,000.
+_WHOLE_COLUMNS_MAX = 5_000
+_ITEM_TYPES_MAX = 500  # more kinds of replicas than this are merged
+_PARTS_OF_AN_OCTAVE = (16, 8, 4, 2)  # how near the proportions of merged kinds are: tried until few enough are left
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +54,34 @@ def lower_bound_atto_usd(state: PartialPlan, existing: Sequence[tuple[int, Seque
         return 0
     eligibility = Eligibility(item_types)
     offers = _offers(state, item_types, eligibility) + _room(existing, eligibility)
+    if len(item_types) > _ITEM_TYPES_MAX:
+        item_types, offers = _merged(item_types, offers)
     total = 0.0
     masks = defaultdict[int, int](int)  # of items that have nothing to do with others: accelerated work is often apart
     for eligible, root in connected(offer.eligible for offer in offers).items():
         masks[root] |= eligible
     for mask in masks.values():
-        program, whole = _program(item_types, mask, [offer for offer in offers if offer.eligible & mask])
-        if not program.solve():
+        proven = _proven(item_types, mask, offers, state.catalogue.policy.expired)
+        if proven is None:
             return None
-        proven = program.proven()
-        if whole and not state.catalogue.policy.expired():
-            proven = max(proven, program.bound_in_whole(whole))
         total += proven
     return max(0, floor(total * _SAFETY * 10**18))
+
+
+def _proven(
+    item_types: Sequence[ItemType], mask: int, offers: Sequence[_Offer], expired: Callable[[], bool]
+) -> float | None:
+    """Return the least that the items of a mask cost, in USD an hour; None without a solution in time."""
+    if expired():
+        return None
+    columns, rows, whole = _program(item_types, mask, [offer for offer in offers if offer.eligible & mask])
+    program = LinearProgram(rows, columns, expired=expired)
+    if not program.solve():
+        return None
+    proven = program.proven()
+    if whole and len(columns) <= _WHOLE_COLUMNS_MAX and not expired():
+        proven = max(proven, program.bound_in_whole(whole))
+    return proven
 
 
 def _placed_item_types(state: PartialPlan) -> list[ItemType]:
@@ -131,9 +153,74 @@ def _room(existing: Iterable[tuple[int, Sequence[int]]], eligibility: Eligibilit
     return [_Offer(size, eligible, 0.0, 1.0) for eligible, size in pools.items()]
 
 
+def _merged(item_types: Sequence[ItemType], offers: Sequence[_Offer]) -> tuple[list[ItemType], list[_Offer]]:
+    """Return fewer kinds of replicas, and the offers for them; nodes may then be cut into fractions, all of them.
+
+    Where nodes are cut, so may replicas be: n replicas weigh as much as one of n times the request. So those that the
+    same offers take, in nearly the same proportions, count together, each taken to ask for the least that any of them
+    asks for in proportion to its weight.
+    """
+    accepted_by = _transposed([offer.eligible for offer in offers], len(item_types))
+    totals = [sum(column) for column in zip(*(_whole_request(item_type) for item_type in item_types), strict=True)]
+    kinds = _alike(accepted_by, [_proportions(item_type, totals) for item_type in item_types])
+    merged = [_as_one(number, [item_types[i] for i in alike], totals) for number, alike in enumerate(kinds)]
+    takers = _transposed([accepted_by[alike[0]] for alike in kinds], len(offers))
+    return merged, [
+        replace(offer, eligible=eligible, is_whole=False) for offer, eligible in zip(offers, takers, strict=True)
+    ]
+
+
+def _transposed(masks: Sequence[int], size: int) -> list[int]:
+    """Return the masks of columns for those of rows: for each of ``size`` bits, which of the masks have it."""
+    found = [0] * size
+    for number, mask in enumerate(masks):
+        for position in iter_bits(mask):
+            found[position] |= 1 << number
+    return found
+
+
+def _alike(accepted_by: Sequence[int], proportions: Sequence[Sequence[float]]) -> list[list[int]]:
+    """Group the items that the same offers take in nearly the same proportions; less nearly if groups are too many."""
+    kinds: dict[object, list[int]] = {}
+    for parts in _PARTS_OF_AN_OCTAVE:
+        kinds = {}
+        for index, amounts in enumerate(proportions):
+            steps = tuple(floor(parts * log2(amount)) if amount else None for amount in amounts)
+            kinds.setdefault((accepted_by[index], steps), []).append(index)
+        if len(kinds) <= _ITEM_TYPES_MAX:
+            break
+    return list(kinds.values())
+
+
+def _whole_request(item_type: ItemType) -> Vector:
+    """Return what all replicas of a kind ask for."""
+    return tuple(amount * item_type.count for amount in item_type.request)
+
+
+def _weight(item_type: ItemType, totals: Sequence[int]) -> float:
+    """Return the largest part of any resource's total that one replica asks for."""
+    return max(amount / total for amount, total in zip(item_type.request, totals, strict=True) if total)
+
+
+def _proportions(item_type: ItemType, totals: Sequence[int]) -> tuple[float, ...]:
+    weight = _weight(item_type, totals)
+    return tuple(amount / weight for amount in item_type.request)
+
+
+def _as_one(index: int, alike: Sequence[ItemType], totals: Sequence[int]) -> ItemType:
+    """Return one kind that weighs as much as all of these, and asks for no more than any of them at any weight."""
+    count = sum(item_type.count for item_type in alike)
+    weight = sum(item_type.count * _weight(item_type, totals) for item_type in alike) / count
+    least = map(min, zip(*(_proportions(item_type, totals) for item_type in alike), strict=True))
+    request = tuple(floor(amount * weight) for amount in least)
+    return ItemType(index, request, 0, None, None, count)
+
+
 # Branches: one program is written row by row; whole nodes add a row each.
-def _program(item_types: Sequence[ItemType], mask: int, offers: Sequence[_Offer]) -> tuple[LinearProgram, list[int]]:
-    """Return the program for the items of a mask, and which of its columns are nodes that must be whole.
+def _program(
+    item_types: Sequence[ItemType], mask: int, offers: Sequence[_Offer]
+) -> tuple[list[Column], list[tuple[float, float]], list[int]]:
+    """Return the program for the items of a mask, columns and rows, and which columns are nodes that must be whole.
 
     Rows: demand by item, then what is used minus what is bought, by offer and resource. Columns: nodes by offer, then
     replicas by offer. All have bounds that every plan keeps which costs no more than the one at hand.
@@ -160,4 +247,4 @@ def _program(item_types: Sequence[ItemType], mask: int, offers: Sequence[_Offer]
                 rows.append((-copies * offer.most, 0.0))
             replicas.append((0.0, float(item_types[index].count), [(demanded[index], 1.0), *column]))
         nodes.append((offer.price, offer.most, node))
-    return LinearProgram(rows, [*nodes, *replicas]), whole
+    return [*nodes, *replicas], rows, whole

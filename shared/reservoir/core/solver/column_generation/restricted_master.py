@@ -25,7 +25,7 @@ class RestrictedMaster:
         most = _most(base.residual)
         self._row_of = {name: row for row, name in enumerate(most, self._items)}
         rows = [*((float(count), INFINITY) for count in base.left), *((-INFINITY, amount) for amount in most.values())]
-        self.program = LinearProgram(rows)
+        self.program = LinearProgram(rows, expired=base.expired)
         self.program.add([(_UNPLACED, INFINITY, [(index, 1.0)]) for index in range(self._items)])
         self.patterns: list[tuple[BinType, Pattern]] = []
         self._least_price: dict[object, float] = {}  # of columns with the same entries
