@@ -70,7 +70,7 @@ def broken(kind: str, path: str, value: Any) -> list[Problem]:
         ("pool", "spec.weight", 0, "1"),
         ("pool", "spec.weight", "10", "10"),
         ("pool", "spec.template.metadata.labels", {"x": True}, '"true"'),
-        ("class", "spec.role", "arn:aws:iam::123456789012:role/reservoir-node", "reservoir-node"),
+        ("class", "spec.instanceProfile", "arn:aws:iam::123456789012:instance-profile/nodes", "nodes"),
         ("class", "spec.detailedMonitoring", "yes", "true"),
         ("workload", "metadata.namespace", "Team_A", "team-a"),
         ("workload", "spec.duration", "6 hours", "6h"),

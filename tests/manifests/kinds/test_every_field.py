@@ -44,7 +44,7 @@ def node_pool() -> dict[str, Any]:
     manifest["metadata"]["resourceVersion"] = "7"
     template = manifest["spec"]["template"]["spec"]
     template["taints"][0]["timeAdded"] = "2026-01-01T00:00:00Z"
-    template["startupTaints"] = [{"key": "a", "value": "b", "effect": "NoSchedule", "timeAdded": None}]
+    template["startupTaints"] = [{**template["taints"][0], "key": "a"}]
     return manifest
 
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from reservoir.manifests.parsing.problems import Severity
-from reservoir.manifests.validate import Reading, read_files
+from reservoir.manifests.validate import KINDS, Reading, read_files
 from tests.manifests.kinds.valid import node_class, node_pool
 
 
@@ -62,6 +62,75 @@ def test_a_live_object_is_understood_and_its_version_is_not_ours() -> None:
         metadata: Any = item.manifest.metadata
         assert metadata.resource_version is None
         assert metadata.annotations == {"team": "a"}
+
+
+def test_what_the_api_server_clears_is_said_to_mean_nothing() -> None:
+    manifest = node_pool()
+    manifest["metadata"] |= {"namespace": "karpenter", "generateName": "pool-", "deletionGracePeriodSeconds": None}
+    reading = read(manifest)
+    assert [str(problem).partition("metadata: ")[2] for problem in reading.problems] == [
+        "namespace, generateName: a Kubernetes cluster's own, without effect here [cluster-only]"
+    ]
+    assert [item.identity for item in reading.manifests] == [("NodePool", "pool")]
+
+
+def with_nulls(value: Any, path: str = "") -> Any:
+    """The manifest with a null for every optional field that can be left out, at any depth."""
+    if isinstance(value, list):
+        return [with_nulls(item, path) for item in value]
+    if not isinstance(value, dict):
+        return value
+    filled = {key: with_nulls(item, f"{path}.{key}") for key, item in value.items()}
+    return {**dict.fromkeys(OPTIONAL.get(path, ())), **filled}
+
+
+OPTIONAL = {
+    ".metadata": ("labels", "annotations", "namespace"),
+    ".metadata.labels": ("app",),
+    ".metadata.annotations": ("note",),
+    ".spec": ("limits", "disruption", "weight", "tags", "blockDeviceMappings", "metadataOptions", "userData", "kubelet",
+              "detailedMonitoring", "placementGroupSelector", "associatePublicIPAddress", "replicas"),
+    ".spec.limits": ("memory",),
+    ".spec.tags": ("team",),
+    ".spec.disruption": ("budgets", "consolidationPolicy", "consolidateAfter"),
+    ".spec.disruption.budgets": ("nodes", "reasons", "schedule", "duration"),
+    ".spec.template": ("metadata",),
+    ".spec.template.metadata": ("labels", "annotations"),
+    ".spec.template.metadata.labels": ("tier",),
+    ".spec.template.spec": ("taints", "startupTaints", "expireAfter", "terminationGracePeriod"),
+    ".spec.template.spec.taints": ("value", "timeAdded"),
+    ".spec.template.spec.requirements": ("values", "minValues"),
+    ".spec.blockDeviceMappings": ("rootVolume",),
+    ".spec.blockDeviceMappings.ebs": ("iops", "throughput", "kmsKeyID", "volumeType", "deleteOnTermination"),
+    ".spec.metadataOptions": ("httpEndpoint", "httpTokens", "httpPutResponseHopLimit", "httpProtocolIPv6"),
+}  # fmt: skip
+
+
+def without_fields(value: Any, fields: set[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: without_fields(item, fields) for key, item in value.items() if key not in fields}
+    return [without_fields(item, fields) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("left_out", [set(), {"limits", "taints", "budgets", "metadataOptions", "labels"}])
+def test_a_null_that_helm_left_behind_means_that_the_field_is_absent(left_out: set[str]) -> None:
+    for valid_manifest in (node_pool(), node_class()):
+        manifest = without_fields(valid_manifest, left_out)
+        known = KINDS[manifest["kind"]][1].wire_fields()["spec"].annotation
+        assert known is not None
+        nulls = with_nulls(manifest)
+        nulls["spec"] = {key: item for key, item in nulls["spec"].items() if key in known.wire_fields()}
+        (with_null,), (plain,) = read(nulls).manifests, read(manifest).manifests
+        assert with_null.manifest.model_dump() == plain.manifest.model_dump()
+        assert not [each for each in read(nulls).problems if each.severity is Severity.ERROR]
+
+
+def test_a_required_field_without_a_value_is_required_and_a_list_has_no_holes() -> None:
+    manifest = node_class()
+    manifest["spec"] |= {"amiSelectorTerms": None, "subnetSelectorTerms": [None]}
+    told = {(problem.path, problem.message) for problem in read(manifest).problems}
+    assert ("spec.amiSelectorTerms", "is required") in told
+    assert ("spec.subnetSelectorTerms[0]", "has no value") in told
 
 
 def test_the_version_that_reservoir_printed_counts() -> None:

@@ -10,6 +10,7 @@ from reservoir.core.model.node_class import (
 )
 from reservoir.manifests.kinds.node_class import NodeClassManifest
 from reservoir.manifests.parsing.load import Document
+from reservoir.manifests.parsing.model import STORED
 from reservoir.manifests.parsing.problems import Severity
 from reservoir.manifests.validate import read_document
 from tests.manifests.kinds import valid
@@ -188,6 +189,13 @@ def test_the_first_rfcs_exclusions(fields: dict[str, Any], path: str) -> None:
         ({"amiSelectorTerms": [{"owner": "self"}]}, ("spec.amiSelectorTerms[0]", "selector-term")),
         ({"instanceProfile": "p"}, ("spec.instanceProfile", "role")),
         ({"role": "arn:aws:iam::1:role/x"}, ("spec.role", "iam-name")),
+        ({"role": "arn:aws:iam::123456789012:instance-profile/x"}, ("spec.role", "iam-name")),
+        ({"role": "a b"}, ("spec.role", "iam-name")),
+        ({"role": None, "instanceProfile": "team/nodes"}, ("spec.instanceProfile", "iam-name")),
+        (
+            {"subnetSelectorTerms": [{"tags": {"network": None}}]},
+            ("spec.subnetSelectorTerms[0].tags.network", "string-type"),
+        ),
         ({"userData": "x" * 16_385}, ("spec.userData", "string-too-long")),
         ({"userData": "ä" * 8_193}, ("spec.userData", "user-data")),
         ({"userData": "echo {{reservoir.nodeClaim}}"}, ("spec.userData", "user-data")),
@@ -219,6 +227,49 @@ def test_a_volume_is_never_smaller_than_asked_for() -> None:
     mapping = {"deviceName": "a", "ebs": {"volumeSize": "20G"}}
     core = NodeClassManifest.model_validate(with_spec(blockDeviceMappings=[mapping])).to_core()
     assert core.block_device_mappings[0]["Ebs"] == {"VolumeSize": 19}  # 20e9 bytes are 18.6 GiB
+
+
+SIZE_PATH = "spec.blockDeviceMappings[0].ebs.volumeSize"
+
+
+@pytest.mark.parametrize("size", ["1Gi", "59000Gi", "64000G", "1Ti", "18Ti", "58Ti", "64T"])
+def test_sizes_of_volumes_that_karpenter_takes(size: str) -> None:
+    assert not valid.errors(with_spec(blockDeviceMappings=[{"deviceName": "a", "ebs": {"volumeSize": size}}]))
+
+
+@pytest.mark.parametrize(
+    ("size", "hint"),
+    [
+        (100, "100Gi"),  # as bytes it would be 1 GiB
+        ("100", "100Gi"),
+        ("102400Mi", "100Gi"),
+        ("0100Gi", "100Gi"),
+        ("0.5Ti", "512Gi"),
+        ("65536Gi", None),
+        ("65T", None),
+        ("80GB", "80G"),
+    ],
+)
+def test_other_sizes_of_volumes_are_refused_with_what_was_meant(size: object, hint: str | None) -> None:
+    manifest = with_spec(blockDeviceMappings=[{"deviceName": "a", "ebs": {"volumeSize": size}}])
+    _, problems = read_document(Document(manifest))
+    (problem,) = [each for each in problems if each.severity is Severity.ERROR]
+    assert (problem.path, problem.suggestion) == (SIZE_PATH, hint)
+
+
+def test_a_size_that_an_earlier_release_stored_is_read_as_it_was_understood() -> None:
+    manifest = with_spec(blockDeviceMappings=[{"deviceName": "a", "ebs": {"volumeSize": "100"}}])
+    core = NodeClassManifest.model_validate(manifest, context=STORED).to_core()
+    assert core.block_device_mappings[0]["Ebs"] == {"VolumeSize": 1}
+
+
+@pytest.mark.parametrize(
+    "role", ["arn:aws:iam::123456789012:role/node", "arn:aws-cn:iam::123456789012:role/a/b/node", "/team/node", "node"]
+)
+def test_a_role_is_named_by_its_arn_or_with_its_path(role: str) -> None:
+    core = NodeClassManifest.model_validate(with_spec(role=role)).to_core()
+    assert core.role == "node"
+    assert core.static_hash == NodeClassManifest.model_validate(with_spec(role="node")).to_core().static_hash
 
 
 def test_windows_images_make_a_windows_class() -> None:

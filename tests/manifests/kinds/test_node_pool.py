@@ -181,3 +181,16 @@ def test_a_manifest_cannot_be_changed_by_its_reader() -> None:
     manifest = NodePoolManifest.model_validate(valid.node_pool())
     with pytest.raises(ValidationError):
         manifest.kind = "Other"  # type: ignore[assignment,misc] # the point of the test
+
+
+@pytest.mark.parametrize("age", ["876000h", "2562047h"])  # a hundred years, and the longest that Go can hold
+def test_an_age_that_was_written_for_never_is_taken(age: str) -> None:
+    manifest = valid.node_pool()
+    manifest["spec"]["template"]["spec"]["expireAfter"] = age
+    assert not valid.errors(manifest)
+
+
+def test_an_age_beyond_what_karpenter_can_hold_is_refused() -> None:
+    manifest = valid.node_pool()
+    manifest["spec"]["template"]["spec"]["expireAfter"] = "2562048h"
+    assert valid.errors(manifest) == {("spec.template.spec.expireAfter", "duration")}

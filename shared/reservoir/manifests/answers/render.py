@@ -6,6 +6,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from reservoir.manifests.parsing.model import STORED
+
 _FIRST_KEYS = ("apiVersion", "kind", "metadata", "spec", "status")
 
 
@@ -29,7 +31,7 @@ def comparable(manifest: Mapping[str, Any], model: type[BaseModel]) -> dict[str,
 def _without_defaults(manifest: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any] | None:
     """Return what a manifest says beyond defaults, None when this release does not understand it."""
     try:
-        known = model.model_validate(dict(manifest))
+        known = model.model_validate(dict(manifest), context=STORED)
     except ValidationError:
         return None
     data: dict[str, Any] = known.model_dump(mode="json", by_alias=True, exclude_defaults=True)
@@ -38,7 +40,7 @@ def _without_defaults(manifest: Mapping[str, Any], model: type[BaseModel]) -> di
 
 def in_field_order(manifest: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
     """Return a stored manifest with its fields in the order of the model; stores do not keep the user's."""
-    return wire_form(model.model_validate(dict(manifest)))
+    return wire_form(model.model_validate(dict(manifest), context=STORED))
 
 
 def sorted_deeply(value: Any) -> Any:

@@ -6,12 +6,14 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from reservoir.core.scheduling_terms.quantity import byte_count
+from reservoir.core.scheduling_terms.quantity import QuantityError, byte_count
 from reservoir.manifests.parsing.fields import Quantity, broken, matching
 from reservoir.manifests.parsing.model import Contradiction, IgnoredBecause, Model
 
 _GIB: Final = 2**30
 _LARGEST_VOLUME_GIB: Final = 65_536
+# What Karpenter takes: a whole number and its unit, by unit the largest number.
+_LARGEST_VOLUME: Final = {"Gi": 59_000, "G": 64_000, "Ti": 58, "T": 64}
 
 OnOff = Literal["enabled", "disabled"]
 
@@ -20,6 +22,29 @@ def _check_volume_size(text: str) -> str:
     if not 1 <= volume_gib(text) <= _LARGEST_VOLUME_GIB:
         raise broken("volume-size", f"must be from 1Gi to {_LARGEST_VOLUME_GIB}Gi")
     return text
+
+
+def _misread_size(value: Any) -> Contradiction | None:
+    """Say what is wrong about a quantity within EC2's bounds that Karpenter does not take for a size."""
+    text = str(value) if isinstance(value, int) else value
+    try:
+        gib = volume_gib(text) if isinstance(text, str) else 0
+    except QuantityError:
+        gib = 0
+    if not 1 <= gib <= _LARGEST_VOLUME_GIB:
+        return None  # the field itself says so
+    found = re.fullmatch(r"([1-9][0-9]{0,4})(Gi|G|Ti|T)?", text)
+    if found is None:
+        message = "must be a whole number of Gi, G, Ti or T"
+        return Contradiction("volumeSize", "volume-size", message, lambda: f"{gib}Gi")
+    number, unit = found.groups()
+    if unit is None:
+        message = "needs its unit, Gi, G, Ti or T: a bare number would be bytes"
+        return Contradiction("volumeSize", "volume-size", message, lambda: f"{number}Gi")
+    largest = _LARGEST_VOLUME[unit]
+    if int(number) > largest:
+        return Contradiction("volumeSize", "volume-size", f"must be from 1{unit} to {largest}{unit}")
+    return None
 
 
 def volume_gib(text: str) -> int:
@@ -49,6 +74,14 @@ class BlockDevice(Model):
             yield Contradiction("volumeSize", "volume", "volumeSize or snapshotID is required")
         if raw.get("volumeInitializationRate") is not None and raw.get("snapshotID") is None:
             yield Contradiction("volumeInitializationRate", "volume", "needs snapshotID")
+
+    @classmethod
+    def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check that the size is one that Karpenter reads: a bare number was bytes here, and is GiB to most people."""
+        size = raw.get("volumeSize")
+        wrong = None if size is None else _misread_size(size)
+        if wrong is not None:
+            yield wrong
 
     def to_ec2(self) -> dict[str, object]:
         """Return EC2's Ebs structure."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from reservoir.core.launching.launch_template import USER_DATA_BYTES_MAX
 from reservoir.core.launching.user_data import PLACEHOLDERS, wrong_placeholders
@@ -30,20 +30,37 @@ from reservoir.manifests.kinds.selector_terms import (
     SubnetTerm,
 )
 from reservoir.manifests.parsing import nearest
-from reservoir.manifests.parsing.fields import broken, matching
+from reservoir.manifests.parsing.fields import broken, matching, without_nulls
 from reservoir.manifests.parsing.hashing import static_hash
 from reservoir.manifests.parsing.metadata import Metadata, ServerSide
-from reservoir.manifests.parsing.model import Contradiction, IgnoredBecause, Model, RefusedBecause
+from reservoir.manifests.parsing.model import Contradiction, IgnoredBecause, Model, RefusedBecause, text_in
 from reservoir.manifests.parsing.problems import shown
 
 API_VERSION: Final = "karpenter.k8s.aws/v1"
 KIND: Final = "EC2NodeClass"
 _MOST_TAGS: Final = 40  # EC2 allows 50; the product adds its own
 
-IamName = Annotated[
+_IAM_WORD: Final = r"[A-Za-z0-9+=,.@_-]"
+RoleName = Annotated[
     str,
     AfterValidator(
-        matching("iam-name", r"^[A-Za-z0-9+=,.@_/-]{1,128}$", "must be a name, not an ARN", nearest.iam_name)
+        matching(
+            "iam-name",
+            rf"^(arn:aws[a-z-]{{0,20}}:iam::[0-9]{{12}}:role/|/)?({_IAM_WORD}{{1,128}}/){{0,16}}{_IAM_WORD}{{1,128}}$",
+            "must be a role's name or ARN: letters, digits and any of + = , . @ _ -",
+        )
+    ),
+    Field(description="By name or ARN; of a role with a path, what follows the path counts."),
+]
+ProfileName = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            "iam-name",
+            r"^[A-Za-z0-9+=,.@_/-]{1,128}$",
+            "must be a name, not an ARN: letters, digits and any of + = , . @ _ -",
+            nearest.iam_name,
+        )
     ),
 ]
 
@@ -113,8 +130,8 @@ class NodeClassSpec(Model):
     subnet_selector_terms: list[SubnetTerm] = Field(min_length=1, max_length=MOST_TERMS)
     security_group_selector_terms: list[SecurityGroupTerm] = Field(min_length=1, max_length=MOST_TERMS)
     ami_selector_terms: list[ImageTerm] = Field(min_length=1, max_length=MOST_TERMS)
-    role: IamName | None = None
-    instance_profile: IamName | None = None
+    role: RoleName | None = None
+    instance_profile: ProfileName | None = None
     user_data: Annotated[str, Field(max_length=USER_DATA_BYTES_MAX), AfterValidator(_check_user_data)] | None = Field(
         default=None,
         description=(
@@ -125,9 +142,10 @@ class NodeClassSpec(Model):
     )
     block_device_mappings: list[BlockDeviceMapping] = Field(default_factory=list, max_length=50)
     metadata_options: MetadataOptions = MetadataOptions()
-    tags: dict[Annotated[str, AfterValidator(check_tag_key)], Annotated[str, Field(max_length=256)]] = Field(
-        default_factory=dict, max_length=_MOST_TAGS
-    )
+    tags: Annotated[
+        dict[Annotated[str, AfterValidator(check_tag_key)], Annotated[str, Field(max_length=256)]],
+        BeforeValidator(without_nulls),
+    ] = Field(default_factory=dict, max_length=_MOST_TAGS)
     placement_group_selector: PlacementGroupSelector | None = None
     detailed_monitoring: bool = False
     associate_public_ip_address: bool | None = Field(default=None, alias="associatePublicIPAddress")
@@ -172,6 +190,18 @@ class NodeClassSpec(Model):
         if len(terms) > 1 and any(isinstance(term, dict) and term.get("alias") is not None for term in terms):
             yield Contradiction("amiSelectorTerms", "selector-term", "an alias cannot be combined with other terms")
 
+    @classmethod
+    def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check that an instance profile is named alone: EC2 knows it by its name, without its path."""
+        path, slash, name = text_in(raw, "instanceProfile").rpartition("/")
+        if slash and not path.startswith("arn:"):
+            yield Contradiction("instanceProfile", "iam-name", "must be a name without its path", lambda: name or None)
+
+    @property
+    def role_name(self) -> str | None:
+        """The role without its ARN and path, as IAM and EC2 ask for it."""
+        return None if self.role is None else self.role.rpartition("/")[2]
+
 
 class NodeClassManifest(Model):
     """A class."""
@@ -192,7 +222,7 @@ class NodeClassManifest(Model):
             subnet_selector_terms=tuple(term.to_core() for term in spec.subnet_selector_terms),
             security_group_selector_terms=tuple(term.to_core() for term in spec.security_group_selector_terms),
             ami_selector_terms=tuple(term.to_core() for term in spec.ami_selector_terms),
-            role=spec.role,
+            role=spec.role_name,
             instance_profile=spec.instance_profile,
             user_data=spec.user_data,
             block_device_mappings=tuple(mapping.to_ec2() for mapping in spec.block_device_mappings),
@@ -228,7 +258,7 @@ class NodeClassManifest(Model):
         spec = self.spec
         return static_hash(
             {
-                "role": spec.role,
+                "role": spec.role_name,
                 "instanceProfile": spec.instance_profile,
                 "userData": spec.user_data,
                 "blockDeviceMappings": [mapping.to_ec2() for mapping in spec.block_device_mappings],

@@ -34,6 +34,7 @@ from reservoir.manifests.parsing.fields import (
     duration_s,
     optional_seconds,
     seconds_or_never,
+    without_nulls,
 )
 from reservoir.manifests.parsing.hashing import static_hash
 from reservoir.manifests.parsing.metadata import Metadata, ServerSide
@@ -102,10 +103,10 @@ class NodeClassRef(Model):
 class TemplateMetadata(Model):
     """What every node of the pool carries."""
 
-    labels: dict[Annotated[LabelKey, AfterValidator(_check_template_label)], LabelValue] = Field(
-        default_factory=dict, max_length=100
-    )
-    annotations: Annotations = Field(default_factory=dict)
+    labels: Annotated[
+        dict[Annotated[LabelKey, AfterValidator(_check_template_label)], LabelValue], BeforeValidator(without_nulls)
+    ] = Field(default_factory=dict, max_length=100)
+    annotations: Annotated[Annotations, BeforeValidator(without_nulls)] = Field(default_factory=dict)
 
 
 class TemplateSpec(Model):
@@ -196,7 +197,9 @@ class NodePoolSpec(Model):
 
     template: Template
     disruption: DisruptionSpec = DisruptionSpec()
-    limits: Quantities | None = Field(default=None, description='Resources in use at most, and "nodes".')
+    limits: Annotated[Quantities, BeforeValidator(without_nulls)] | None = Field(
+        default=None, description='Resources in use at most, and "nodes".'
+    )
     weight: int | None = Field(default=None, ge=1, le=100, description="Pools with a higher weight are used first.")
     replicas: Annotated[
         Any,

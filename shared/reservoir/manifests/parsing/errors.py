@@ -79,6 +79,8 @@ def _sentence(details: ErrorDetails) -> str:
     context = details.get("ctx", {})
     if "message" in context:
         return str(context["message"])
+    if details["input"] is None and details["type"] != "missing":
+        return "has no value"
     if details["type"] in ("enum", "literal_error"):
         return f"{shown(details['input'])} is not one of {context['expected']}"
     if details["type"] in ("too_long", "string_too_long"):

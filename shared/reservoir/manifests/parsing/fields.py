@@ -19,7 +19,7 @@ Suggest = Callable[[], str | None]
 
 LONGEST_NAME: Final = 253
 _LONGEST_DURATION: Final = 32
-_LARGEST_DURATION_S: Final = 10 * 366 * 24 * 3600  # ten years: beyond it a number was mistyped
+_LARGEST_DURATION_S: Final = 2**63 // 10**9  # what Go, and so Karpenter, can hold: 292 years; 100 are written for never
 _SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
 _MICRO: Final = 10**6
 LARGEST_PRICE_USD: Final = 10**9
@@ -98,6 +98,13 @@ def _check_count_or_quantity(value: Any) -> Any:
     return value if isinstance(value, int) else text
 
 
+def without_nulls(value: Any) -> Any:
+    """Leave out keys without a value, as Kubernetes' API server does."""
+    if not isinstance(value, dict):
+        return value
+    return {key: item for key, item in value.items() if item is not None}
+
+
 def duration_s(text: str) -> int:
     """Seconds of a duration such as "1h30m"; the text must have passed the Duration type."""
     return sum(int(number) * _SECONDS[unit] for number, unit in re.findall(r"([0-9]+)([hms])", text))
@@ -117,7 +124,7 @@ def check_duration(text: str) -> str:
         message = "must be a duration in h, m and s, such as 720h or 1h30m"
         raise broken("duration", message, partial(nearest.duration, text))
     if duration_s(text) > _LARGEST_DURATION_S:
-        raise broken("duration", "must be at most ten years")
+        raise broken("duration", "must be at most 2562047h, which is 292 years")
     return text
 
 

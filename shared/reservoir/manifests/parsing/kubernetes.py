@@ -10,10 +10,12 @@ from reservoir.manifests.parsing.problems import Location, Problem, Severity, pa
 
 _VARIABLE: Final = re.compile(r"\$\{[A-Za-z_]\w{0,63}\}")
 _FREE_TEXT: Final = frozenset({"userData", "annotations"})
+_LIKE_KARPENTERS: Final = ("NodePool", "EC2NodeClass")
 _LIST_KINDS: Final = frozenset({"List", "NodePoolList", "EC2NodeClassList"})
 # What every object of a cluster carries and none of Reservoir's does: its resourceVersion is the cluster's.
 _OF_A_CLUSTER: Final = ("uid", "managedFields", "creationTimestamp", "selfLink")
-_NOT_READ: Final = ("resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
+# What the API server clears of an object without a namespace when it is made, or never looks at beside a name.
+_CLEARED: Final = ("namespace", "generateName", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
 # Annotations of kubectl and of Karpenter's own controllers.
 _BOOKKEEPING: Final = (
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -90,20 +92,23 @@ def without_bookkeeping(document: Document, subject: str) -> tuple[Document, tup
     given = metadata.get("annotations")
     annotations = given if isinstance(given, dict) else {}
     dropped = [name for name in _BOOKKEEPING if name in annotations]
-    if any(metadata.get(name) is not None for name in _OF_A_CLUSTER):
-        dropped += [name for name in _NOT_READ if name in metadata]
+    if "resourceVersion" in metadata and any(metadata.get(name) is not None for name in _OF_A_CLUSTER):
+        dropped.append("resourceVersion")
+    if value.get("kind") in _LIKE_KARPENTERS:
+        dropped += [name for name in _CLEARED if name in metadata]
     if not dropped:
         return document, ()
     kept = {name: item for name, item in metadata.items() if name not in dropped}
     if isinstance(given, dict):
         kept["annotations"] = {name: item for name, item in annotations.items() if name not in dropped}
+    told = [name for name in dropped if metadata.get(name, annotations.get(name)) is not None]
     note = Problem(
         path_of(("metadata",)),
         "cluster-only",
-        f"{', '.join(dropped)}: a Kubernetes cluster's own, without effect here",
+        f"{', '.join(told)}: a Kubernetes cluster's own, without effect here",
         document.line_of(("metadata",)),
         severity=Severity.IGNORED,
         subject=subject,
         source=document.source,
     )
-    return replace(document, value={**value, "metadata": kept}), (note,)
+    return replace(document, value={**value, "metadata": kept}), (note,) if told else ()

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from reservoir.manifests.parsing.fields import Annotations, Labels, Namespace, ObjectName
+from reservoir.manifests.parsing.fields import Annotations, Labels, Namespace, ObjectName, without_nulls
 from reservoir.manifests.parsing.model import Model
 
 LARGEST_INTEGER = 2**53 - 1  # what every JSON reader can represent
@@ -17,8 +17,8 @@ class Metadata(Model):
     """Metadata of policy objects, which have no namespace."""
 
     name: ObjectName
-    labels: Labels = Field(default_factory=dict)
-    annotations: Annotations = Field(default_factory=dict)
+    labels: Annotated[Labels, BeforeValidator(without_nulls)] = Field(default_factory=dict)
+    annotations: Annotated[Annotations, BeforeValidator(without_nulls)] = Field(default_factory=dict)
     resource_version: str | None = Field(
         default=None,
         max_length=32,

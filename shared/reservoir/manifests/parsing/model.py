@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pydantic import (
     BaseModel,
@@ -11,6 +11,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -21,6 +22,10 @@ from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCu
 from reservoir.core.scheduling_terms.labels import closest
 from reservoir.manifests.parsing.fields import Suggest, broken
 from reservoir.manifests.parsing.problems import shown
+
+# Validation context of objects that are stored already. What an earlier release took stays readable, whatever is
+# refused of new ones: a class that could not be read any more would launch nothing from an update on.
+STORED: Final = "stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +84,24 @@ class Model(BaseModel):
         del raw
         yield from ()
 
+    @classmethod
+    def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Yield what is refused of new objects and read as it stands where it is stored already."""
+        del raw
+        yield from ()
+
     @model_validator(mode="wrap")
     @classmethod
-    def _validate_all(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate_all(cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
         if not isinstance(value, dict):
             return handler(value)
         fields = cls.wire_fields()
+        # Kubernetes' API server prunes a null before it fills in defaults: Helm leaves many behind.
+        value = {name: item for name, item in value.items() if item is not None or name not in fields}
         errors = [_unknown_field(name, value[name], fields) for name in value if name not in fields]
         errors += _not_served(value, cls._refused_fields())
-        for found in cls.contradictions(value):
+        refused = () if info.context == STORED else cls.refusals(value)
+        for found in (*cls.contradictions(value), *refused):
             custom = broken(found.rule, found.message, found.suggest)
             errors.append(InitErrorDetails(type=custom, loc=(found.field,) if found.field else (), input=None))
         if not errors:

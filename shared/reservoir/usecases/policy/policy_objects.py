@@ -12,6 +12,7 @@ from reservoir.core.model.team import Team
 from reservoir.manifests.kinds.node_class import NodeClassManifest
 from reservoir.manifests.kinds.node_pool import NodePoolManifest
 from reservoir.manifests.kinds.team import TeamManifest, is_unique_id
+from reservoir.manifests.parsing.model import STORED
 from reservoir.ports.policy import Pause, PolicyKind, PolicyObject
 
 _REMEMBERED_MAX: Final = 256  # manifests of a kind that a process keeps in their parsed form
@@ -58,17 +59,17 @@ def _wire_form(stored: PolicyObject) -> str:
 
 @lru_cache(_REMEMBERED_MAX)
 def _node_pool(manifest: str) -> NodePool:
-    return NodePoolManifest.model_validate(json.loads(manifest)).to_core()
+    return NodePoolManifest.model_validate(json.loads(manifest), context=STORED).to_core()
 
 
 @lru_cache(_REMEMBERED_MAX)
 def _node_class(manifest: str) -> NodeClass:
-    return NodeClassManifest.model_validate(json.loads(manifest)).to_core()
+    return NodeClassManifest.model_validate(json.loads(manifest), context=STORED).to_core()
 
 
 @lru_cache(_REMEMBERED_MAX)
 def _named_team(manifest: str) -> Team:
-    return TeamManifest.model_validate(json.loads(manifest)).to_core()
+    return TeamManifest.model_validate(json.loads(manifest), context=STORED).to_core()
 
 
 def _team(stored: PolicyObject) -> Team:
