@@ -196,6 +196,8 @@ PLANNER_SETTINGS: Final = (
     CEILING_MICRO_USD_PER_HOUR,
     CEILING_MICRO_USD_PER_MONTH,
 )
+# How much notice work gets at most before its node goes, in seconds.
+LONGEST_NOTICE_S: Final = "LONGEST_NOTICE_S"
 # How many may end within an hour, by kind, as JSON; kinds that it leaves out have the defaults of the core.
 ENDING_BOUNDS: Final = "ENDING_BOUNDS"
 ENDING_NUMBERS: Final = ("sharePercent", "leastCount", "mostCount")

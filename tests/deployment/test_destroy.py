@@ -2,10 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -13,11 +14,13 @@ import pytest
 from lab.embedded.client import EmbeddedAws
 from lab.embedded.reservoir import DeployedReservoir, make_network
 from lab.fakes.manifests import team_manifest, workload_manifest
+from lab.fakes.values import node_claim
 from lab.story.world import World
 from reservoir.cli.deployment.account import Account
 from reservoir.cli.deployment.connect import deployed, fleet
 from reservoir.cli.deployment.deploy import Deploy
 from reservoir.cli.deployment.destroy import Destroy, DestroyRefusedError
+from reservoir.core.model.node_claim import ClaimState, NodeClaim
 from reservoir.deployment.deployment import read
 from reservoir.names import OWNER_TAG, Table
 from tests.deployment.embedded_cdk import EmbeddedCdk
@@ -33,6 +36,38 @@ SETTINGS: Final = {
     "retain": False,
 }
 LOOKS_MAX: Final = 60
+
+
+class Stuck:
+    """A stack one of whose nodes never goes, and no account behind it."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.claim = node_claim("nc-1", state=ClaimState.RUNNING, instance_id="i-1")
+
+    def list_live(self) -> tuple[NodeClaim, ...]:
+        return (self.claim,)
+
+    def list_owned(self) -> tuple[str, ...]:
+        return ("i-1",)
+
+    def get_many(self, _: Collection[str]) -> dict[str, Any]:
+        return {}
+
+    def list_needing_planning(self) -> tuple[()]:
+        return ()
+
+    def wait(self, _: float) -> None:
+        self.looks += 1
+
+
+def test_it_gives_up_when_nothing_goes_for_hours_and_says_what_stays() -> None:
+    stuck: Any = Stuck()
+    found = SimpleNamespace(instances=stuck, node_claims=stuck, workloads=stuck)
+    action: Any = Destroy(stuck, stuck, lambda _: found, stuck, print, stuck.wait)  # type: ignore[arg-type,return-value]
+    with pytest.raises(DestroyRefusedError, match=r"1 instances have not gone for hours: i-1 \(running\)"):
+        action.run(stuck)
+    assert timedelta(hours=3) < timedelta(seconds=15 * stuck.looks) < timedelta(hours=5)
 
 
 class Fleet:

@@ -1,12 +1,14 @@
 """Settings, the batch loop and what becomes of messages that cannot be understood."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.safety import safety_environment
 from infra.scheduling import planner_environment
 from lab.fakes.manifests import workload_manifest
 from lab.fakes.messaging import MemoryBus, MemoryDeadLetters
@@ -57,6 +59,12 @@ def test_everything_that_is_missing_is_named_at_once() -> None:
         Settings.from_environment({**incomplete, Queue.DEMAND: ""})
 
     assert all(name in str(caught.value) for name in (Table.POLICY, names.EVENT_BUS, Queue.DEMAND))
+
+
+def test_the_longest_notice_is_as_the_stack_says() -> None:
+    assert Settings.from_environment(ENVIRONMENT).longest_notice == timedelta(hours=2)
+    told = safety_environment(DeploymentSettings.model_validate({"longestNoticeS": 600}))
+    assert Settings.from_environment(ENVIRONMENT | told).longest_notice == timedelta(minutes=10)
 
 
 def test_a_stack_without_a_queue_for_what_timers_could_not_deliver_can_be_read() -> None:

@@ -21,6 +21,7 @@ _OBJECT_PATTERN: Final = r"(NodePool|EC2NodeClass)/[a-z0-9]([-a-z0-9.]*[a-z0-9])
 _OVERHEAD_MAX_MICRO_USD: Final = 1_000_000_000
 # The planner's time-out is 90 s; reading, checking and committing need the rest.
 _SOLVE_BUDGET_MAX_S: Final = 45
+_NOTICE_MAX_S: Final = 7 * 24 * 3600
 _HISTORY_MAX_DAYS: Final = 400
 
 
@@ -196,6 +197,11 @@ class DeploymentSettings(Model):
         default=False,
         description="Trace the functions with AWS X-Ray. Passes that find nothing to do are traced too: about 1 USD a"
         " month while nothing happens.",
+    )
+    longest_notice_s: Annotated[int, Field(ge=0, le=_NOTICE_MAX_S)] = Field(
+        default=7_200,
+        description="How much notice work gets at most before its node goes, in seconds, whatever its"
+        " `checkpointPeriod` asks for. A Team may have less: `limits.checkpointPeriod`.",
     )
     ending_bounds: EndingBounds = Field(
         default_factory=EndingBounds,

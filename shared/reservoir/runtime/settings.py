@@ -11,7 +11,7 @@ from typing import Final
 from reservoir import names
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.team import Ceiling
-from reservoir.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
+from reservoir.core.node_life.drain import LONGEST_NOTICE, InstanceStatusPolicy, RebalancePolicy
 from reservoir.core.safety.endings import Bounds
 from reservoir.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
 from reservoir.manifests.kinds.launch_limits import LaunchLimits
@@ -81,6 +81,7 @@ class Settings:
     ceiling: Ceiling = field(default_factory=Ceiling)
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
     ending_bounds: Bounds = field(default_factory=Bounds)
+    longest_notice: timedelta = LONGEST_NOTICE
     history_kept: timedelta = timedelta(days=14)
     publishes_metrics: bool = False
 
@@ -115,6 +116,9 @@ class Settings:
                 is HttpTokens.REQUIRED,
             ),
             ending_bounds=ending_bounds(environment),
+            longest_notice=timedelta(
+                seconds=whole_number(environment, names.LONGEST_NOTICE_S, int(LONGEST_NOTICE.total_seconds()))
+            ),
             history_kept=timedelta(days=whole_number(environment, names.HISTORY_DAYS, _DEFAULT_HISTORY_DAYS)),
             publishes_metrics=switch(environment, names.PUBLISH_METRICS, default=False),
         )

@@ -106,4 +106,10 @@ def test_a_release_outside_a_drain_is_not_this_protocols() -> None:
 def test_grace_is_shorter_for_the_withdrawn_and_never_shorter_than_a_checkpoint() -> None:
     assert voluntary_deadline(DrainReason.DRIFT, START, []) == START + VOLUNTARY_GRACE
     assert voluntary_deadline(DrainReason.WITHDRAWN, START, [60]) == START + WITHDRAWN_GRACE
-    assert voluntary_deadline(DrainReason.WITHDRAWN, START, [7200, 60]) == START + timedelta(hours=2)
+    assert voluntary_deadline(DrainReason.WITHDRAWN, START, [1800, 60]) == START + timedelta(minutes=30)
+
+
+@pytest.mark.parametrize("reason", ["Withdrawn", "Requested", "Reclaimed", "Rebalance", "ScheduledChange", "Unhealthy"])
+def test_an_end_that_somebody_waits_for_comes_within_the_hour(reason: str) -> None:
+    assert voluntary_deadline(DrainReason(reason), START, [7200]) == START + timedelta(hours=1)
+    assert voluntary_deadline(DrainReason.DRIFT, START, [7200]) == START + timedelta(hours=2)

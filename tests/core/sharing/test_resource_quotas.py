@@ -411,3 +411,13 @@ def test_a_launch_does_not_fall_back_to_what_a_quota_bounds() -> None:
 def test_a_snapshot_with_quotas_of_resources_is_read_as_it_was_written() -> None:
     snapshot = market([team("audio", quota(3, SPOT, ON_DEMAND, borrowing_limit=2))], [wants("audio", 1)])
     assert loads(Snapshot, dumps(snapshot)) == snapshot
+
+
+def test_withdrawn_work_counts_for_its_team_until_it_has_left_its_node() -> None:
+    """Else withdrawing and asking again would run more than a quota, for as long as the notice lasts."""
+    snapshot = market([team("a", quota(2, SPOT, ON_DEMAND))], [wants("a", 2, job="again")], {"a": 2})
+    running = snapshot.nodes
+    gone = tuple(replace(node, placements=(), used=Resources.of({}), deleting=True) for node in running)
+    draining = tuple(replace(after, leaving=before.placements) for before, after in zip(running, gone, strict=True))
+    assert placed(planned(replace(snapshot, nodes=draining))) == {}
+    assert placed(planned(replace(snapshot, nodes=gone))) == {("a", SPOT): 2}

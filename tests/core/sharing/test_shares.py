@@ -11,6 +11,7 @@ from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.team import ReclaimWithinCohort, Team
 from reservoir.core.model.workload import Gang
 from reservoir.core.node_life.drain import VOLUNTARY_GRACE
+from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.serialisation.json_codec import dumps, loads
 from tests.core.scheduler.world import NOW, ON_DEMAND, RESERVED, markets, pool
 from tests.core.sharing.world import planned, team, units_of, wants, world
@@ -228,3 +229,13 @@ def test_loans_by_weight_as_the_page_tells_them(free: int, expected: dict[str, i
     teams = (team("audio", 0), team("speech", 0, weight=2))
     used = {"of-no-team": 8 - free}
     assert units_of(planned(world(teams, [wants("audio", 8), wants("speech", 8)], used))) == expected
+
+
+def test_a_unit_is_its_teams_until_withdrawn_work_has_left_it() -> None:
+    teams = [team("a", 2, borrowing_limit_units=0), team("b", 6)]
+    snapshot = world(teams, [wants("a", 2, job="again")], {"a": 2})
+    running = snapshot.nodes
+    gone = tuple(replace(node, placements=(), used=Resources.of({}), deleting=True) for node in running)
+    draining = tuple(replace(after, leaving=before.placements) for before, after in zip(running, gone, strict=True))
+    assert units_of(planned(replace(snapshot, nodes=draining))) == {}
+    assert units_of(planned(replace(snapshot, nodes=gone))) == {"a": 2}

@@ -118,7 +118,7 @@ def team() -> dict[str, Any]:
         "spec": {
             "namespaces": ["vision", "vision-ci"],
             "principals": ["arn:aws:iam::123456789012:role/vision/front-end", "AROAEXAMPLE0123456789"],
-            "limits": {"priority": 100, "replicas": 64, "generationJump": 1000},
+            "limits": {"priority": 100, "replicas": 64, "checkpointPeriod": "1h", "generationJump": 1000},
             "quotas": [
                 {
                     "capacityReservationSelectorTerms": [{"tags": {"purpose": "training"}}],

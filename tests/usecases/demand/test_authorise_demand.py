@@ -18,7 +18,7 @@ RESEARCH = Team(
     "research-team",
     namespaces=("research",),
     principals=("arn:aws:iam::123456789012:role/front-end",),
-    limits=TeamLimits(priority=10, replicas=8, generation_jump=100),
+    limits=TeamLimits(priority=10, replicas=8, checkpoint_period_s=3600, generation_jump=100),
     principal_ids=frozenset({"AROAOWN"}),
 )
 OWN, STRANGER = "AROAOWN:front-end-1", "AROAOTHER:front-end-1"
@@ -93,7 +93,8 @@ def test_a_team_asks_for_no_more_than_its_limits() -> None:
         ("workload.spec.priority", "team-limit"),
         ("workload.spec.replicas", "team-limit"),
     ]
-    assert world.by(OWN, submit(replicas=8, priority=10)).ignored is None
+    assert world.refused(OWN, submit(checkpointPeriod="61m")) == [("workload.spec.checkpointPeriod", "team-limit")]
+    assert world.by(OWN, submit(replicas=8, priority=10, checkpointPeriod="1h")).ignored is None
 
 
 def test_a_generation_that_jumps_too_far_is_refused_and_poisons_nothing() -> None:

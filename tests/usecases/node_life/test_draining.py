@@ -6,6 +6,7 @@ from datetime import timedelta
 from lab.worlds.launch_world import World, on_demand, reserved
 from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from reservoir.ports.state import WorkloadRecord
+from reservoir.usecases.draining.draining import DrainRequest
 
 
 def test_released_by_all_means_terminated_at_once(world: World) -> None:
@@ -66,6 +67,20 @@ def test_a_workload_that_needs_longer_for_its_checkpoint_gets_it(world: World) -
     assert drained is not None
     assert drained.drain is not None
     assert drained.drain.deadline == world.clock.now() + timedelta(hours=1)
+
+
+def test_no_work_gets_more_than_the_longest_notice(world: World) -> None:
+    world.add_workload("endless", replicas=2, checkpoint_period_s=10 * 365 * 24 * 3600)
+    first, second = world.running(2, reserved(), workload="research/endless")
+    drained = world.drain(first, DrainReason.DRIFT)
+    assert drained is not None
+    assert drained.drain is not None
+    assert drained.drain.deadline == world.clock.now() + timedelta(hours=2)
+
+    short = replace(world.draining(), longest_notice=timedelta(minutes=40))
+    (moved,) = short.begin_drains([DrainRequest(second, DrainReason.DRIFT)]).moved
+    assert moved.drain is not None
+    assert moved.drain.deadline == world.clock.now() + timedelta(minutes=40)
 
 
 def test_an_empty_node_goes_at_once(world: World) -> None:

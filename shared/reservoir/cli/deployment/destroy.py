@@ -1,12 +1,13 @@
 """``make destroy``: nothing that runs is left to run on without anybody who would end it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from reservoir.cli.deployment.account import Account, FoundStack
 from reservoir.cli.deployment.cdk import Cdk
 from reservoir.core.model.instance import Instance
+from reservoir.core.model.node_claim import NodeClaim
 from reservoir.deployment.deployment import Deployment, table_field
 from reservoir.manifests.messages import WithdrawMessage, WorkloadReference
 from reservoir.manifests.parsing.metadata import WorkloadMetadata
@@ -17,6 +18,9 @@ from reservoir.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
 Report = Callable[[str], None]
 
 _LOOK_AGAIN_S: Final = 15.0
+# Work that is withdrawn has an hour at most, and what began to drain before, the longest notice; then an hour in which
+# the safety envelope lets more of them go.
+_NOTHING_GOES_LOOKS_MAX: Final = 4 * 60 * 4
 _DELETE_MAX: Final = 1000  # objects in one call to S3
 
 
@@ -91,6 +95,8 @@ class Destroy:
         ------
         CdkError
             The CDK's command line failed.
+        DestroyRefusedError
+            Instances run that do not go. The stack stays as it is, so that it can end them yet.
         """
         fleet = self.connect(stack)
         self._drain(fleet)
@@ -117,6 +123,7 @@ class Destroy:
     def _drain(self, fleet: Fleet) -> None:
         """Withdraw every workload, also those that arrive meanwhile, until nothing runs: nodes go with notice."""
         before: int | None = None
+        looks = 0
         while True:
             live = fleet.node_claims.list_live()
             keys = {placed.workload_key for claim in live for placed in claim.placements}
@@ -129,8 +136,27 @@ class Destroy:
                 return
             if count != before:
                 self.report(f"waiting for {count} instances to go; workloads have their notice")
+                looks = 0
+            looks += 1
+            if looks > _NOTHING_GOES_LOOKS_MAX:
+                raise DestroyRefusedError(_stuck(live, count))
             before = count
             self.sleep(_LOOK_AGAIN_S)
+
+
+def _stuck(live: Sequence[NodeClaim], count: int) -> str:
+    """Say which nodes do not go, and until when those that drain have."""
+    known = [
+        f"{claim.instance_id} ({claim.state.value}"
+        + (f" until {claim.drain.deadline:%Y-%m-%d %H:%M} UTC)" if claim.drain is not None else ")")
+        for claim in live
+        if claim.instance_id is not None
+    ]
+    listed = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
+    return (
+        f"{count} instances have not gone for hours: {listed or 'no claim knows them'}. `reservoir explain node NAME`"
+        " says why, `reservoir drain node NAME --deadline 0s` ends one; then repeat this"
+    )
 
 
 def withdrawal(record: WorkloadRecord) -> WithdrawMessage:

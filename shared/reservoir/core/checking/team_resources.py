@@ -124,7 +124,8 @@ class TeamResources:
         snapshot, plan = self._facts.snapshot, self._facts.plan
         types = {node.claim_id: node.capacity_type for node in snapshot.nodes}
         for node in snapshot.nodes:
-            self._add(node.capacity_type, node.placements, snapshot.workloads, 1, is_new=False)
+            here = (*node.placements, *node.leaving)
+            self._add(node.capacity_type, here, snapshot.workloads, 1, is_new=False)
         for placement in plan.existing:
             self._add(types[placement.claim_id], placement.placements, self._facts.workloads, 1, is_new=True)
         for launch in plan.launches:

@@ -16,6 +16,7 @@ from reservoir.core.model.node_class import CapacityReservationSelectorTerm
 from reservoir.core.model.team import Quota, Team
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.core.scheduling_terms.resources import Resources
 
 _UNLIMITED: Final = 10**9
 _NO_TEAM: Final = Team("")
@@ -231,20 +232,32 @@ class TeamShares:
             name = self._user(host)
             if name is not None:
                 found.setdefault(reservation_id, Counter())[name] += host.nodes
+        for reservation_id, name in self._leaving():
+            found.setdefault(reservation_id, Counter())[name] += 1
         return found
+
+    def _leaving(self) -> Iterator[tuple[str, str]]:
+        """Yield units whose nodes withdrawn work has not left yet, and its teams."""
+        for node in self._facts.snapshot.nodes:
+            if node.leaving and node.reservation_id is not None:
+                name = self._main_user({placed.workload_key: placed.count for placed in node.leaving}, node.allocatable)
+                if name is not None:
+                    yield node.reservation_id, name
 
     def _user(self, host: Host) -> str | None:
         """Return the team that uses most of a host, by the resource of which it takes the largest part.
 
         A node that runs something is whose it was: who joins it uses what is left over of a unit that is given out.
         """
-        parts: Counter[str] = Counter()
         running = () if host.node is None else host.node.placements
         carried = {placed.workload_key: placed.count for placed in running} or host.placed
+        return self._main_user(carried, host.allocatable)
+
+    def _main_user(self, carried: Mapping[str, int], capacity: Resources) -> str | None:
+        parts: Counter[str] = Counter()
         for key, count in carried.items():
             workload = self._facts.workloads.get(key)
             amounts = () if workload is None else workload.requests.items()
-            capacity = host.allocatable
             parts[self.team_of(key)] += max(
                 (amount * count * 10**6 // capacity[name] for name, amount in amounts if capacity[name] > 0), default=0
             )

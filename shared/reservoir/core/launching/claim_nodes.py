@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from reservoir.core.launching.launch_pools import left_to_choose
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType
-from reservoir.core.model.node_claim import ClaimState, Lease, NodeClaim
+from reservoir.core.model.node_claim import ClaimState, DrainReason, Lease, NodeClaim
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool, min_values
 from reservoir.core.model.plan import PlannedNodes
@@ -72,6 +72,7 @@ def node_of(claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool =
         initialized=claim.state is ClaimState.RUNNING,
         deleting=claim.state in _LEAVING or claim.disruption is not None,
         drain_deadline=claim.drain_deadline,
+        leaving=withdrawn_replicas(claim),
     )
     if node.block_drain is None:
         return node
@@ -83,6 +84,15 @@ def node_of(claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool =
 def _longest_notice_s(placements: Iterable[PlacedReplicas], workloads: Mapping[str, Workload]) -> int:
     found = [workloads[placed.workload_key] for placed in placements if placed.workload_key in workloads]
     return max([workload.checkpoint_period_s or 0 for workload in found], default=0)
+
+
+def withdrawn_replicas(claim: NodeClaim) -> tuple[PlacedReplicas, ...]:
+    """Return the replicas that nobody wants any more and that a node still waits for.
+
+    What drains for any other reason is demand again, and counts where it is placed next.
+    """
+    drain = claim.drain
+    return () if drain is None or drain.reason is not DrainReason.WITHDRAWN else drain.awaiting
 
 
 def _leaves_at(claim: NodeClaim, workloads: Mapping[str, Workload]) -> datetime | None:

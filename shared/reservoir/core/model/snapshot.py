@@ -54,6 +54,7 @@ class Node:
     leaves_at: datetime | None = None  # the end of its drain, or of its work by its own hints
     initialized: bool = True
     deleting: bool = False
+    leaving: tuple[PlacedReplicas, ...] = ()  # withdrawn and still there: they count for their team
     drain_deadline: datetime | None = None  # until when that drain lasts
 
     @property

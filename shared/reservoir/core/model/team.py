@@ -49,6 +49,7 @@ class TeamLimits:
 
     priority: int | None = None
     replicas: int | None = None
+    checkpoint_period_s: int | None = None
     generation_jump: int | None = None  # how far above the stored generation that of a message may be
 
 

@@ -1,7 +1,7 @@
 """Workload: demand for replicas, in Kubernetes' own terms (what a Pod is to Karpenter, times its replicas)."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -160,6 +160,12 @@ class Workload:
     def has_topology_terms(self) -> bool:
         """Whether it has rules about where other replicas are."""
         return bool(self.topology_spread or self.affinity or self.anti_affinity)
+
+    def within_notice(self, longest: timedelta) -> "Workload":
+        """Return it with no more notice than the longest that any work gets."""
+        most_s = int(longest.total_seconds())
+        wants_more = self.checkpoint_period_s is not None and self.checkpoint_period_s > most_s
+        return replace(self, checkpoint_period_s=most_s) if wants_more else self
 
     def reached_capacity_types(self, pending_since: datetime, now: datetime) -> frozenset[CapacityType]:
         """Return the capacity types that the fallback ladder allows at ``now``; all of them without a ladder."""

@@ -26,6 +26,21 @@ VOLUNTARY_GRACE: Final = timedelta(minutes=15)
 # A workload that was withdrawn asked for the end itself.
 WITHDRAWN_GRACE: Final = timedelta(minutes=2)
 
+# The longest notice that any work gets, unless a deployment chooses another.
+LONGEST_NOTICE: Final = timedelta(hours=2)
+# Ends that somebody waits for, or that were asked for: whatever notice the work wants, no longer than this.
+_AWAITED_END_MAX: Final = timedelta(hours=1)
+_AWAITED_ENDS: Final = frozenset(
+    {
+        DrainReason.WITHDRAWN,
+        DrainReason.REQUESTED,
+        DrainReason.RECLAIMED,
+        DrainReason.REBALANCE,
+        DrainReason.SCHEDULED_CHANGE,
+        DrainReason.UNHEALTHY,
+    }
+)
+
 # Maintenance that begins within this shortens the usual grace; before later maintenance the node has long gone.
 _MAINTENANCE_IS_NEAR: Final = timedelta(hours=1)
 
@@ -56,9 +71,12 @@ def block_drain(reservation: CapacityReservation, checkpoint_periods_s: Iterable
 
 
 def voluntary_deadline(reason: DrainReason, now: datetime, checkpoint_periods_s: Iterable[int]) -> datetime:
-    """Return the deadline of a drain that nothing outside forces."""
+    """Return the deadline of a drain that nothing outside forces; the periods are within the longest notice."""
     grace = WITHDRAWN_GRACE if reason is DrainReason.WITHDRAWN else VOLUNTARY_GRACE
-    return now + max(grace, timedelta(seconds=max(checkpoint_periods_s, default=0)))
+    wanted = timedelta(seconds=max(checkpoint_periods_s, default=0))
+    if reason in _AWAITED_ENDS:
+        wanted = min(wanted, _AWAITED_END_MAX)
+    return now + max(grace, wanted)
 
 
 def maintenance_deadline(begins_at: datetime | None, now: datetime) -> datetime | None:

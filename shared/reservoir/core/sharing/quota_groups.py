@@ -22,7 +22,10 @@ NOBODY = Team("", cohort=DEFAULT_COHORT)  # whoever belongs to no team: owns not
 
 @dataclass(frozen=True)
 class QuotaGroup:
-    """Reservations under one selection. ``used`` counts whole units by team; nodes that go are nobody's any more."""
+    """Reservations under one selection. ``used`` counts whole units by team.
+
+    Nodes that go are nobody's any more, but those that withdrawn replicas have not left yet are still their team's.
+    """
 
     key: str
     reservations: tuple[CapacityReservation, ...]  # by id
@@ -100,7 +103,7 @@ def users_of(snapshot: Snapshot) -> Mapping[str, str]:
     teams = by_namespace(snapshot.teams)
     found = {}
     for node in snapshot.nodes:
-        if node.reservation_id is not None and not node.deleting:
+        if node.reservation_id is not None and (node.leaving or not node.deleting):
             user = user_of(node, snapshot.workloads, teams)
             if user is not None:
                 found[node.claim_id] = user
@@ -123,7 +126,7 @@ def loan_ends(name: str, group: QuotaGroup, nodes: Iterable[Node], users: Mappin
 def user_of(node: Node, workloads: Mapping[str, Workload], teams: Mapping[str, Team]) -> str | None:
     """Return the team whose replicas have the largest dominant share of a node; None when it is empty."""
     parts: Counter[str] = Counter()
-    for placed in node.placements:
+    for placed in (*node.placements, *node.leaving):
         team = teams.get(placed.workload_key.partition("/")[0], NOBODY)
         workload = workloads.get(placed.workload_key)
         requests = {} if workload is None else dict(workload.requests.items())

@@ -81,7 +81,7 @@ def resource_pools(snapshot: Snapshot, plan: Plan | None = None) -> tuple[Resour
     pools = tuple(ResourcePool(*key, quotas[key]) for key in sorted(quotas))
     tally = RequestTally(snapshot, pools)
     for node in snapshot.nodes if pools else ():  # also those that go: what is still placed there has not left
-        tally.add(node.capacity_type, node.placements)
+        tally.add(node.capacity_type, (*node.placements, *node.leaving))
     for capacity_type, placements, nodes in placed_by(snapshot, plan) if plan is not None else ():
         tally.add(capacity_type, placements, nodes)
     return pools

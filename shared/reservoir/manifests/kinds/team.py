@@ -14,6 +14,7 @@ from reservoir.manifests.kinds.selector_terms import MOST_TERMS, ReservationTerm
 from reservoir.manifests.kinds.workload import MOST_REPLICAS
 from reservoir.manifests.parsing.fields import (
     CountOrQuantity,
+    Duration,
     Namespace,
     ObjectName,
     Price,
@@ -21,6 +22,7 @@ from reservoir.manifests.parsing.fields import (
     check_distinct,
     matching,
     micro_usd,
+    optional_seconds,
 )
 from reservoir.manifests.parsing.metadata import LARGEST_INTEGER, Metadata, ServerSide
 from reservoir.manifests.parsing.model import Contradiction, Model
@@ -59,6 +61,9 @@ class TeamLimitsSpec(Model):
 
     priority: int | None = Field(default=None, ge=-(2**31), le=2**31 - 1, description="Highest priority of a workload.")
     replicas: int | None = Field(default=None, ge=1, le=MOST_REPLICAS, description="Most replicas of a workload.")
+    checkpoint_period: Duration | None = Field(
+        default=None, description="Longest checkpointPeriod of a workload: how much notice it may want."
+    )
     generation_jump: int | None = Field(
         default=None,
         ge=1,
@@ -244,7 +249,12 @@ class TeamManifest(Model):
             namespaces=tuple(sorted(spec.namespaces)),
             principals=tuple(sorted(spec.principals)),
             node_pools=tuple(sorted(spec.node_pools)),
-            limits=TeamLimits(spec.limits.priority, spec.limits.replicas, spec.limits.generation_jump),
+            limits=TeamLimits(
+                priority=spec.limits.priority,
+                replicas=spec.limits.replicas,
+                checkpoint_period_s=optional_seconds(spec.limits.checkpoint_period),
+                generation_jump=spec.limits.generation_jump,
+            ),
             quotas=tuple(quota for quota in quotas if isinstance(quota, Quota)),
             resource_quotas=tuple(quota for quota in quotas if isinstance(quota, ResourceQuota)),
             cohort=spec.cohort,

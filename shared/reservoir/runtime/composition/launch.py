@@ -37,6 +37,7 @@ def launch_from(outside: Adapters) -> Launch:
         tagger=outside.instances,
         timers=outside.timers,
         clock=outside.clock,
+        longest_notice=outside.settings.longest_notice,
     )
     return Launch(
         claims=outside.node_claims,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from reservoir.core.model.team import Team, TeamLimits
 from reservoir.manifests.messages import AnyMessage, SubmitMessage
+from reservoir.manifests.parsing.fields import optional_seconds
 from reservoir.manifests.parsing.problems import ManifestError, Problem, shown
 from reservoir.ports.state import UnreadableRowsError
 
@@ -42,6 +43,8 @@ class DemandRules:
             raise ManifestError([_not_permitted(team, namespace, sender_id)])
         if isinstance(message, SubmitMessage):
             spec, limits = message.workload.spec, team.limits
+            notice_s = optional_seconds(spec.checkpoint_period)
+            notice = limits.checkpoint_period_s
             problems = [
                 Problem(f"workload.spec.{name}", "team-limit", f"{asked} is more than the {most} that {who} allows")
                 for name, asked, most in (
@@ -51,6 +54,9 @@ class DemandRules:
                 for who in [f"Team {team.name}"]
                 if most is not None and asked > most
             ]
+            if notice_s is not None and notice is not None and notice_s > notice:
+                longer = f"{spec.checkpoint_period} is more than the {notice} s that Team {team.name} allows"
+                problems.append(Problem("workload.spec.checkpointPeriod", "team-limit", longer))
             if problems:
                 raise ManifestError(problems)
         return team.limits

@@ -55,7 +55,8 @@ class BlockDrains:
         report = BlockReport()
         if not by_block:
             return report
-        periods = checkpoint_periods_s([claim for group in by_block.values() for claim in group], self.workloads)
+        in_blocks = [claim for group in by_block.values() for claim in group]
+        periods = checkpoint_periods_s(in_blocks, self.workloads, self.draining.longest_notice)
         blocks = {block_id: block for block_id in by_block if (block := self._known(block_id)) is not None}
         near = {
             block_id

@@ -7,7 +7,7 @@ safety envelope.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from reservoir.core.model.instance import Instance
@@ -75,15 +75,16 @@ class Draining:
     publisher: EventPublisher
     queue: WorkQueue
     clock: Clock
+    longest_notice: timedelta = drain.LONGEST_NOTICE  # that any work gets, whatever it asks for
 
     def begin_drains(self, requests: Sequence[DrainRequest], hand_over: TakeOff | None = None) -> Moves:
         """Start drains, or move the deadlines of those under way forward, as far as the safety envelope lets them.
 
         Whatever was decided before, the present counts: a sweep that was held up announces no deadline that has passed.
         A deadline is at least the longest checkpointPeriod of the workloads on the node, unless it was given; the
-        pool's terminationGracePeriod bounds it. The replicas are demand again at once, so that they are replaced
-        before the node is gone; withdrawn ones are simply taken off. ``hand_over`` moves them elsewhere instead. Raises
-        UnreadableRowsError.
+        longest notice of the deployment and the pool's terminationGracePeriod bound it. The replicas are demand again
+        at once, so that they are replaced before the node is gone; withdrawn ones are simply taken off. ``hand_over``
+        moves them elsewhere instead. Raises UnreadableRowsError.
         """
         now = self.clock.now()
         begins = self._begins(requests, now)
@@ -136,7 +137,8 @@ class Draining:
         pools = {
             name: unreadable.node_pool(self.policy, name) for name in sorted({w.claim.node_pool_name for w in requests})
         }
-        periods = checkpoint_periods_s([each.claim for each in requests if each.deadline is None], self.workloads)
+        unbounded = [each.claim for each in requests if each.deadline is None]
+        periods = checkpoint_periods_s(unbounded, self.workloads, self.longest_notice)
 
         def decision(request: DrainRequest) -> Decide:
             pool = pools[request.claim.node_pool_name]

@@ -5,6 +5,7 @@ Shortages are remembered before replicas go back to demand (R-162): the planner 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final
 
 from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchReaction, launched_offering
@@ -12,7 +13,7 @@ from reservoir.core.model.capacity_reservation import BlockDrain
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
 from reservoir.core.model.plan import OfferingKey
-from reservoir.core.node_life.drain import block_drain
+from reservoir.core.node_life.drain import LONGEST_NOTICE, block_drain
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.efa import wants_efa, without_efa
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
@@ -48,6 +49,7 @@ class ApplyOutcome:
     tagger: InstanceTagger
     timers: DrainTimers
     clock: Clock
+    longest_notice: timedelta = LONGEST_NOTICE  # that any work gets, whatever it asks for
 
     def apply(
         self, batch: LaunchBatch, attempt: LaunchAttempt, reaction: LaunchReaction, known: Mapping[str, NodeClaim]
@@ -143,7 +145,7 @@ class ApplyOutcome:
         record = None if lease is None else self.reservations.get(lease.reservation_id)
         if record is None or record.reservation.reclaim_at() is None:
             return None, {}
-        periods = checkpoint_periods_s(claims, self.workloads)
+        periods = checkpoint_periods_s(claims, self.workloads, self.longest_notice)
         found = {claim.id: block_drain(record.reservation, periods.get(claim.id, ())) for claim in claims}
         drains = {claim_id: drain for claim_id, drain in found.items() if drain is not None}
         return record.reservation.id, drains

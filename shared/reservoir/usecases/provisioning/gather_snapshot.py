@@ -3,14 +3,14 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
 from reservoir.core.capacity.boot_failure import BootFailures, without_suspected
 from reservoir.core.capacity.full_subnets import with_full_zones
 from reservoir.core.capacity.unavailable_offerings import NodeClassKey, Place, Unavailable, class_rests, without_resting
-from reservoir.core.launching.claim_nodes import ClaimFacts
+from reservoir.core.launching.claim_nodes import ClaimFacts, withdrawn_replicas
 from reservoir.core.launching.described_nodes import DescribedNodes
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import NodeClaim
@@ -18,6 +18,7 @@ from reservoir.core.model.node_class import NodeClass, NodeClassStatus
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.team import Ceiling, ReclaimWithinCohort, Team
 from reservoir.core.model.workload import Demand, Workload
+from reservoir.core.node_life.drain import LONGEST_NOTICE
 from reservoir.core.sharing.planning_groups import PlanningGroups
 from reservoir.ports.capacity_blocks import BootFailureStore
 from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStore
@@ -89,6 +90,7 @@ class SnapshotGatherer:
     executor: Executor
     budgets: MonthlyBudgets = field(default_factory=MonthlyBudgets)
     described: DescribedNodes = field(default_factory=DescribedNodes)
+    longest_notice: timedelta = LONGEST_NOTICE  # that any work gets, whatever it asks for
 
     def needing(self, named: Collection[str] = ()) -> Mapping[str, WorkloadRecord]:
         """Return the workloads that have too few or too many replicas; costs one query, and a read of those named.
@@ -162,7 +164,11 @@ class SnapshotGatherer:
         for key in self._on_unreadable(claims, reservations):
             del claims[key]
         pool_names = frozenset(pool.name for pool in policy.node_pools)
-        workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
+        workloads = {
+            key: record.workload.within_notice(self.longest_notice)
+            for key, record in records.items()
+            if record.workload is not None
+        }
         teams, ceiling = self.budgets.bounds(tuple(_teams(policy)), now)
         snapshot = Snapshot(
             instance_types=instance_types,
@@ -170,7 +176,7 @@ class SnapshotGatherer:
             node_pools=policy.node_pools,
             node_classes=tuple(_as_it_stands(each, rests, now) for each in _with_unreadable(policy)),
             nodes=self.described.nodes(claims, workloads, pool_names, now),
-            demands=_demands(records, now),
+            demands=_demands(records, workloads, now),
             workloads=workloads,
             teams=teams,
             ceiling_micro_usd_per_hour=ceiling,
@@ -194,7 +200,9 @@ class SnapshotGatherer:
 
         Those that need planning are read themselves, whatever ``revisions`` say.
         """
-        placed = {placed.workload_key for claim in claims.values() for placed in claim.placements}
+        placed = {
+            it.workload_key for claim in claims.values() for it in (*claim.placements, *withdrawn_replicas(claim))
+        }
         settled = {key: revision for key, revision in revisions.items() if key not in needing}
         records, lost = unreadable.workloads(self.workloads, {*needing, *placed}, settled)
         if lost:
@@ -288,11 +296,13 @@ def _as_ready(node_class: NodeClass) -> NodeClass:
     return replace(node_class, status=replace(status, launch_blocked_reason=f"no {missing[0]} is known yet"))
 
 
-def _demands(records: Mapping[str, WorkloadRecord], now: datetime) -> tuple[Demand, ...]:
+def _demands(
+    records: Mapping[str, WorkloadRecord], workloads: Mapping[str, Workload], now: datetime
+) -> tuple[Demand, ...]:
     return tuple(
-        Demand(record.workload, record.pending_count, record.pending_since or now)
-        for _, record in sorted(records.items())
-        if record.workload is not None and record.pending_count > 0
+        Demand(workloads[key], record.pending_count, record.pending_since or now)
+        for key, record in sorted(records.items())
+        if key in workloads and record.pending_count > 0
     )
 
 

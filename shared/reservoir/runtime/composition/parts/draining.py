@@ -16,4 +16,5 @@ def draining_from(outside: Adapters) -> Draining:
         publisher=outside.publisher,
         queue=outside.queue,
         clock=outside.clock,
+        longest_notice=outside.settings.longest_notice,
     )

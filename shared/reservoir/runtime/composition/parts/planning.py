@@ -25,6 +25,7 @@ def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
         outside.boot_failures,
         outside.executor,
         MonthlyBudgets(outside.accounts, outside.settings.ceiling),
+        longest_notice=outside.settings.longest_notice,
     )
 
 
