@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +13,7 @@ from lab.fakes.system import ManualClock
 from lab.worlds.cloud import Cloud
 from reservoir.adapters.ec2.instance_types import Ec2InstanceTypeReader
 from reservoir.adapters.ec2.instance_types import parse as parse_type
-from reservoir.adapters.ec2.network import Ec2LaunchEnvironment, newest_by_architecture
+from reservoir.adapters.ec2.network import Ec2LaunchEnvironment, newest_by_architecture, pinned_name
 from reservoir.adapters.ec2.reservations import Ec2ReservationReader, parse
 from reservoir.adapters.pricing import AwsPriceReader, micro_usd, parse_product
 from reservoir.core.model.capacity_reservation import ReservationKind
@@ -375,3 +376,16 @@ def test_on_demand_prices_are_read_from_the_price_list(cloud: Cloud) -> None:
 
 class _NoPricing:
     """No price list."""
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "image"),
+    [
+        ("al2", "2.0.20240709.1", "amzn2-ami-kernel-5.10-hvm-2.0.20240709.1-x86_64-gp2"),
+        ("al2023", "2023.5.20240708.0", "al2023-ami-2023.5.20240708.0-kernel-6.1-x86_64"),
+        ("bottlerocket", "v1.20.0", "bottlerocket-aws-ecs-2-x86_64-v1.20.0-fcf71a47"),
+        ("bottlerocket", "1.20.0", "bottlerocket-aws-ecs-2-aarch64-v1.20.0-fcf71a47"),
+    ],
+)
+def test_a_pinned_alias_meets_the_name_that_aws_gives_its_image(family: str, version: str, image: str) -> None:
+    assert fnmatchcase(image, pinned_name(family, version))

@@ -121,6 +121,18 @@ def test_a_public_address_moves_the_security_groups_into_the_interface() -> None
     assert made["NetworkInterfaces"] == [{"DeviceIndex": 0, "AssociatePublicIpAddress": True, "Groups": ["sg-1"]}]
 
 
+def test_idle_connections_are_remembered_as_long_as_the_class_says() -> None:
+    tracked = replace(CLASS, connection_tracking={"TcpEstablishedTimeout": 350})
+    expected = {"ConnectionTrackingSpecification": {"TcpEstablishedTimeout": 350}}
+    assert data(tracked)["NetworkInterfaces"] == [{"DeviceIndex": 0, **expected, "Groups": ["sg-1"]}]
+    cards = (EfaCard(0, 15), EfaCard(1, 15))
+    interfaces = launch_template(tracked, "ami-1", "prod", None, cards).data["NetworkInterfaces"]
+    assert isinstance(interfaces, list)
+    primary, other = interfaces
+    assert primary.items() >= expected.items()
+    assert "ConnectionTrackingSpecification" not in other
+
+
 def test_efas_replace_the_security_groups_beside_the_interfaces() -> None:
     cards = (EfaCard(0, 15), EfaCard(1, 15))
     made = launch_template(CLASS, "ami-1", "prod", to(ReservationKind.CAPACITY_BLOCK), cards)

@@ -19,6 +19,7 @@ from reservoir.core.model.node_class import (
     MachineImage,
     NodeClass,
     NodeClassStatus,
+    SelectorTerm,
     Subnet,
 )
 from reservoir.core.model.node_pool import NodePool
@@ -191,3 +192,11 @@ def test_a_pool_is_as_ready_as_its_class() -> None:
     assert status(broken) is ConditionStatus.FALSE
     assert status(None) is ConditionStatus.FALSE
     assert status(()) is ConditionStatus.UNKNOWN  # nobody has looked yet
+
+
+def test_a_class_without_an_image_says_what_was_looked_for() -> None:
+    terms = (SelectorTerm(alias="al2023@2023.5.20240708.0"), SelectorTerm(name="app-*"))
+    status = replace(READY_CLASS.status, machine_images=())
+    found = of_class(replace(READY_CLASS, status=status, ami_selector_terms=terms))
+    told = found[ConditionType.AMIS_READY].message
+    assert told == "the terms select no machine image (al2023@2023.5.20240708.0, app-*)"

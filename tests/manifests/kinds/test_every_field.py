@@ -22,7 +22,7 @@ from tests.manifests.kinds import valid
 
 GENERATOR = Path(__file__).parents[3] / "docs" / "generate.py"
 # What is told to whoever writes it, and serves nothing (ADR "Refuse the fields of Karpenter that would be half true").
-NOT_SERVED = {"spec.replicas", "spec.networkInterfaces", "spec.cpuOptions", "spec.enclaveOptions"}
+NOT_SERVED = {"spec.replicas", "spec.cpuOptions", "spec.enclaveOptions"}
 TERM = {
     "labelSelector": {
         "matchLabels": {"app": "web"},
@@ -44,7 +44,7 @@ def node_pool() -> dict[str, Any]:
     manifest["metadata"]["resourceVersion"] = "7"
     template = manifest["spec"]["template"]["spec"]
     template["taints"][0]["timeAdded"] = "2026-01-01T00:00:00Z"
-    template["startupTaints"] = [{**template["taints"][0], "key": "a"}]
+    template["startupTaints"] = [{**template["taints"][0], "key": "a", "value": "b"}]
     return manifest
 
 
@@ -75,6 +75,11 @@ def node_class() -> dict[str, Any]:
         "instanceStorePolicy": "RAID0",
         "ipPrefixCount": 1,
         "context": "x",
+        "connectionTracking": {"tcpEstablishedTimeout": 350, "udpStreamTimeout": 90, "udpTimeout": 45},
+        "networkInterfaces": [
+            {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
+            {"networkCardIndex": 1, "deviceIndex": 1, "interfaceType": "efa-only"},
+        ],
     }
     return {**manifest, "metadata": metadata, "spec": spec}
 
@@ -184,6 +189,7 @@ def test_the_alternatives_of_a_class_arrive_in_the_core() -> None:
             },
         },
     )
+    assert core.connection_tracking == {"TcpEstablishedTimeout": 350, "UdpStreamTimeout": 90, "UdpTimeout": 45}
     assert core.metadata_options["HttpEndpoint"] == "disabled"
     assert core.metadata_options["HttpProtocolIpv6"] == "enabled"
 
@@ -196,6 +202,8 @@ def test_what_is_ignored_of_the_alternatives_is_named() -> None:
         "spec.instanceStorePolicy",
         "spec.ipPrefixCount",
         "spec.context",
+        "spec.networkInterfaces",
+        "spec.amiSelectorTerms",
     }
 
 

@@ -272,9 +272,75 @@ def test_a_role_is_named_by_its_arn_or_with_its_path(role: str) -> None:
     assert core.static_hash == NodeClassManifest.model_validate(with_spec(role="node")).to_core().static_hash
 
 
-def test_windows_images_make_a_windows_class() -> None:
+def told(**fields: Any) -> list[str]:
+    _, problems = read_document(Document(with_spec(**fields)))
+    return [f"{problem.path}: {problem.message}" for problem in problems if problem.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize(
+    "alias",
+    ["al2023@latest", "al2023@2023.5.20240708.0", "al2@2.0.20240709.1", "bottlerocket@v1.20.0", "bottlerocket@1.20.0"],
+)
+def test_aliases_that_select_an_image(alias: str) -> None:
+    assert not told(amiSelectorTerms=[{"alias": alias}], amiFamily=None)
+
+
+@pytest.mark.parametrize(
+    ("alias", "why"),
+    [
+        ("al2023@v20240703", "select the image by name and owner, or by ssmParameter"),
+        ("al2@v20240703", "select the image by name and owner, or by ssmParameter"),
+        ("bottlerocket@v1.20", "AWS does not number so: bottlerocket@v1.20.0 or bottlerocket@latest"),
+        ("windows2022@latest", "Windows is not served: instance types are known by what they are and cost with Linux"),
+    ],
+)
+def test_aliases_that_select_nothing_here_are_refused_with_what_to_do(alias: str, why: str) -> None:
+    (problem,) = told(amiSelectorTerms=[{"alias": alias}], amiFamily=None)
+    assert problem.startswith("spec.amiSelectorTerms[0].alias: ")
+    assert why in problem
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"amiFamily": "Windows2022"}, ("spec.amiFamily", "windows")),
+        ({"amiFamily": "Ubuntu"}, ("spec.amiFamily", "ami-family")),
+        ({"amiFamily": "AL2", "amiSelectorTerms": [{"alias": "al2023@latest"}]}, ("spec.amiFamily", "ami-family")),
+        ({"platform": "Windows with SQL Server"}, ("spec.platform", "windows")),
+        ({"connectionTracking": {"tcpEstablishedTimeout": 59}},
+         ("spec.connectionTracking.tcpEstablishedTimeout", "greater-than-equal")),
+        ({"networkInterfaces": [{"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "efa-only"}]},
+         ("spec.networkInterfaces", "not-served")),
+        ({"networkInterfaces": [{"networkCardIndex": 1, "deviceIndex": 1, "interfaceType": "efa-only"}]},
+         ("spec.networkInterfaces", "not-served")),
+        ({"enclaveOptions": {"enabled": True}}, ("spec.enclaveOptions", "not-served")),
+        ({"cpuOptions": {"coreCount": 2}}, ("spec.cpuOptions", "not-served")),
+    ],
+)  # fmt: skip
+def test_families_and_settings_that_are_refused(fields: dict[str, Any], problem: tuple[str, str]) -> None:
+    assert valid.errors(with_spec(**fields)) == {problem}
+
+
+def test_settings_that_ask_for_nothing_are_taken() -> None:
+    assert not told(enclaveOptions={"enabled": False}, cpuOptions={}, networkInterfaces=[])
+    assert not told(amiFamily="Custom", amiSelectorTerms=[{"alias": "al2023@latest"}])
+
+
+def test_a_windows_class_that_an_earlier_release_stored_is_still_read() -> None:
     manifest = with_spec(amiSelectorTerms=[{"alias": "windows2022@latest"}], platform=None)
-    assert NodeClassManifest.model_validate(manifest).to_core().platform == "Windows"
+    assert NodeClassManifest.model_validate(manifest, context=STORED).to_core().platform == "Windows"
+
+
+def test_whoever_comes_from_a_cluster_is_told_what_an_alias_selects() -> None:
+    def notes(**fields: Any) -> list[str]:
+        _, problems = read_document(Document(with_spec(amiSelectorTerms=[{"alias": "al2023@latest"}], **fields)))
+        return [problem.message for problem in problems if problem.rule == "note"]
+
+    plain: dict[str, Any] = {"kubelet": None, "amiFamily": None}
+    assert notes(**plain) == []
+    (note,) = notes(**plain, subnetSelectorTerms=[{"tags": {"karpenter.sh/discovery": "shop"}}])
+    assert note.startswith("al2023@latest is the newest Amazon Linux 2023, not the image for EKS")
+    assert "drivers of GPUs" in note
 
 
 def test_the_hash_leaves_selectors_out() -> None:

@@ -194,3 +194,14 @@ def test_an_age_beyond_what_karpenter_can_hold_is_refused() -> None:
     manifest = valid.node_pool()
     manifest["spec"]["template"]["spec"]["expireAfter"] = "2562048h"
     assert valid.errors(manifest) == {("spec.template.spec.expireAfter", "duration")}
+
+
+def test_a_pool_of_windows_nodes_is_refused_and_one_that_allows_windows_is_not() -> None:
+    def errors(*values: str) -> set[tuple[str, str]]:
+        manifest = valid.node_pool()
+        requirement = {"key": "kubernetes.io/os", "operator": "In", "values": list(values)}
+        manifest["spec"]["template"]["spec"]["requirements"] = [requirement]
+        return valid.errors(manifest)
+
+    assert errors("windows") == {("spec.template.spec.requirements[0].values", "windows")}
+    assert not errors("linux", "windows")

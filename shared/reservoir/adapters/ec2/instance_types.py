@@ -153,8 +153,9 @@ def _requirements(info: Mapping[str, Any], region: str, architecture: str) -> It
         labels.INSTANCE_CATEGORY: parts and parts["category"],
         labels.INSTANCE_GENERATION: parts and parts["generation"],
         labels.INSTANCE_CAPABILITY_FLEX: _text(family.endswith("-flex")),
-        labels.INSTANCE_HYPERVISOR: info.get("Hypervisor"),
+        labels.INSTANCE_HYPERVISOR: info.get("Hypervisor", ""),  # of bare metal the empty one, as in Karpenter
         labels.INSTANCE_PODS: _pods(info),
+        labels.NITRO_SANDBOX: None,  # enclaves are not served
         **_processor(info),
         **_network(info),
         **_storage(info),

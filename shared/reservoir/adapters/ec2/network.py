@@ -110,8 +110,7 @@ class Ec2LaunchEnvironment:
             return self._described(filters, owners)
         family, _, version = term.alias.partition("@")
         if version != _LATEST:
-            pattern = _PINNED_NAMES[family].format(version=version)
-            return self._described([{"Name": "name", "Values": [pattern]}], ["amazon"])
+            return self._described([{"Name": "name", "Values": [pinned_name(family, version)]}], ["amazon"])
         parameters = _LATEST_PARAMETERS[family]
         values = self._parameters(list(parameters.values()))
         return [
@@ -160,6 +159,11 @@ class Ec2LaunchEnvironment:
             value = read()
         self._memory[key] = (now, value)
         return value
+
+
+def pinned_name(family: str, version: str) -> str:
+    """Return the pattern of the names of a family's images of one version, with or without the v before it."""
+    return _PINNED_NAMES[family].format(version=version.removeprefix("v"))
 
 
 def newest_by_architecture(images: Iterable[MachineImage]) -> tuple[MachineImage, ...]:

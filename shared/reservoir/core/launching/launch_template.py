@@ -143,14 +143,17 @@ def checked_tags(node_class: NodeClass) -> dict[str, str]:
 
 def _network(node_class: NodeClass, efa_cards: tuple[EfaCard, ...]) -> dict[str, object]:
     groups = list(node_class.status.security_group_ids)
+    tracked = node_class.connection_tracking
+    tracking = {"ConnectionTrackingSpecification": dict(tracked)} if tracked else {}
+    public = node_class.associate_public_ip_address
     if efa_cards:
-        return {"NetworkInterfaces": network_interfaces(efa_cards, groups, node_class.associate_public_ip_address)}
-    if node_class.associate_public_ip_address is None:
+        primary, *others = network_interfaces(efa_cards, groups, public)
+        return {"NetworkInterfaces": [{**primary, **tracking}, *others]}  # the others carry no IP traffic
+    if public is None and not tracking:
         return {"SecurityGroupIds": groups} if groups else {}
-    interface: dict[str, object] = {
-        "DeviceIndex": 0,
-        "AssociatePublicIpAddress": node_class.associate_public_ip_address,
-    }
+    interface: dict[str, object] = {"DeviceIndex": 0, **tracking}
+    if public is not None:
+        interface["AssociatePublicIpAddress"] = public
     # EC2 refuses security groups beside a network interface; they belong inside it.
     return {"NetworkInterfaces": [{**interface, "Groups": groups} if groups else interface]}
 

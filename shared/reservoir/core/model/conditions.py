@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from reservoir.core.model.capacity_reservation import CapacityReservation
-from reservoir.core.model.node_class import NodeClass
+from reservoir.core.model.node_class import NodeClass, SelectorTerm
 from reservoir.core.model.node_pool import NodePool
 
 _NEVER_FOUND: Final = "LookupFailedNothingFound"
@@ -151,9 +151,15 @@ def _lookups(node_class: NodeClass) -> Iterator[tuple[ConditionType, int, str]]:
     status = node_class.status
     yield ConditionType.SUBNETS_READY, len(status.subnets), "subnet"
     yield ConditionType.SECURITY_GROUPS_READY, len(status.security_group_ids), "security group"
-    yield ConditionType.AMIS_READY, len(status.machine_images), "machine image"
+    looked_for = ", ".join(filter(None, map(_image_asked_for, node_class.ami_selector_terms)))
+    what = f"machine image ({looked_for})" if looked_for else "machine image"
+    yield ConditionType.AMIS_READY, len(status.machine_images), what
     if node_class.role is not None or node_class.instance_profile is not None:
         yield ConditionType.INSTANCE_PROFILE_READY, int(status.instance_profile is not None), "instance profile"
+
+
+def _image_asked_for(term: SelectorTerm) -> str:
+    return term.alias or term.ssm_parameter or term.name or term.id or ""
 
 
 def _looked_up(

@@ -100,6 +100,7 @@ class NodeClass:
     placement_group: str | None = None
     detailed_monitoring: bool = False
     associate_public_ip_address: bool | None = None
+    connection_tracking: Mapping[str, object] = field(default_factory=dict)  # in EC2's own shape
     open_reservation_preference: OpenReservationPreference = OpenReservationPreference.NONE
     fleet_targeting_mode: FleetTargetingMode = FleetTargetingMode.LAUNCH_TEMPLATE
     platform: str = "Linux/UNIX"

@@ -49,6 +49,7 @@ INSTANCE_GPU_MEMORY: Final = _AWS + "instance-gpu-memory"
 INSTANCE_ACCELERATOR_NAME: Final = _AWS + "instance-accelerator-name"
 INSTANCE_ACCELERATOR_MANUFACTURER: Final = _AWS + "instance-accelerator-manufacturer"
 INSTANCE_ACCELERATOR_COUNT: Final = _AWS + "instance-accelerator-count"
+NITRO_SANDBOX: Final = _AWS + "nitro-sandbox"  # nodes for enclaves; no instance type has it here
 PLACEMENT_GROUP_ID: Final = _AWS + "placement-group-id"
 PLACEMENT_GROUP_PARTITION: Final = _AWS + "placement-group-partition"
 
@@ -97,6 +98,7 @@ WELL_KNOWN: Final = RESERVATION_LABELS | frozenset(
         INSTANCE_ACCELERATOR_NAME,
         INSTANCE_ACCELERATOR_MANUFACTURER,
         INSTANCE_ACCELERATOR_COUNT,
+        NITRO_SANDBOX,
         PLACEMENT_GROUP_ID,
         PLACEMENT_GROUP_PARTITION,
     }

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from reservoir.core.scheduling_terms.quantity import QuantityError, byte_count
-from reservoir.manifests.parsing.fields import Quantity, broken, matching
+from reservoir.manifests.parsing.fields import Quantity, an_id, broken
 from reservoir.manifests.parsing.model import Contradiction, IgnoredBecause, Model
 
 _GIB: Final = 2**30
@@ -59,9 +59,13 @@ class BlockDevice(Model):
     encrypted: bool | None = None
     iops: int | None = Field(default=None, ge=100, le=256_000)
     kms_key_id: str | None = Field(default=None, alias="kmsKeyID", max_length=2048)
-    snapshot_id: Annotated[str, AfterValidator(matching("id", r"^snap-[0-9a-z]{1,40}$", "must be snap-…"))] | None = (
-        Field(default=None, alias="snapshotID")
-    )
+    snapshot_id: (
+        Annotated[
+            str,
+            an_id("snap"),
+        ]
+        | None
+    ) = Field(default=None, alias="snapshotID")
     throughput: int | None = Field(default=None, ge=125, le=2_000, description="MiB/s.")
     volume_initialization_rate: int | None = Field(default=None, ge=100, le=300, description="MiB/s.")
     volume_size: Annotated[Quantity, AfterValidator(_check_volume_size)] | None = None
@@ -130,11 +134,40 @@ class MetadataOptions(Model):
         }
 
 
+class ConnectionTracking(Model):
+    """How long security groups remember idle connections, in seconds; what is left out has EC2's default."""
+
+    tcp_established_timeout: int | None = Field(default=None, ge=60, le=432_000)
+    udp_stream_timeout: int | None = Field(default=None, ge=60, le=180)
+    udp_timeout: int | None = Field(default=None, ge=30, le=60)
+
+    def to_ec2(self) -> dict[str, object]:
+        """Return EC2's ConnectionTrackingSpecification."""
+        return _given(
+            TcpEstablishedTimeout=self.tcp_established_timeout,
+            UdpStreamTimeout=self.udp_stream_timeout,
+            UdpTimeout=self.udp_timeout,
+        )
+
+
+def is_usual(interfaces: object) -> bool:
+    """Whether interfaces are those that nodes get anyhow: a plain one on card 0, and efa-only ones on other cards."""
+    if not isinstance(interfaces, list):
+        return False
+    for index, interface in enumerate(interfaces):
+        if not isinstance(interface, dict) or set(interface) - {"networkCardIndex", "deviceIndex", "interfaceType"}:
+            return False
+        on_primary = interface.get("networkCardIndex") == 0
+        if on_primary != (index == 0) or interface.get("interfaceType") != ("interface" if on_primary else "efa-only"):
+            return False
+    return True
+
+
 class PlacementGroupSelector(Model):
     """The placement group of all instances of the class, by name or id."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)] | None = None
-    id: Annotated[str, AfterValidator(matching("id", r"^pg-[0-9a-z]{1,40}$", "must be pg-…"))] | None = None
+    id: Annotated[str, an_id("pg")] | None = None
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:

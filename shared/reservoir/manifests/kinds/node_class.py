@@ -1,5 +1,6 @@
 """EC2NodeClass (``karpenter.k8s.aws/v1``) in Karpenter's own shape, with the fields that reservations need."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -14,15 +15,17 @@ from reservoir.core.model.node_class import (
     OpenReservationPreference,
 )
 from reservoir.core.scheduling_terms.labels import closest
+from reservoir.manifests.kinds.image_terms import AMI_FAMILIES, NO_WINDOWS, ImageTerm, note_on_alias
 from reservoir.manifests.kinds.instance_settings import (
     BlockDeviceMapping,
+    ConnectionTracking,
     MetadataOptions,
     PlacementGroupSelector,
     check_tag_key,
+    is_usual,
 )
 from reservoir.manifests.kinds.selector_terms import (
     MOST_TERMS,
-    ImageTerm,
     ReservationId,
     ReservationTerm,
     ResourceGroupArn,
@@ -38,6 +41,11 @@ from reservoir.manifests.parsing.problems import shown
 
 API_VERSION: Final = "karpenter.k8s.aws/v1"
 KIND: Final = "EC2NodeClass"
+_INTERFACES: Final = (
+    "instances get an EFA on every card that can carry one where a workload requests vpc.amazonaws.com/efa, and one"
+    " plain interface otherwise"
+)
+_IS_OF_A_CLUSTER: Final = re.compile(r"(karpenter\.sh|kubernetes\.io)/").match
 _MOST_TAGS: Final = 40  # EC2 allows 50; the product adds its own
 
 _IAM_WORD: Final = r"[A-Za-z0-9+=,.@_-]"
@@ -149,6 +157,7 @@ class NodeClassSpec(Model):
     placement_group_selector: PlacementGroupSelector | None = None
     detailed_monitoring: bool = False
     associate_public_ip_address: bool | None = Field(default=None, alias="associatePublicIPAddress")
+    connection_tracking: ConnectionTracking | None = None
     platform: str | None = Field(
         default=None, min_length=1, max_length=64, description="EC2's platform name that reservations must have."
     )
@@ -160,18 +169,16 @@ class NodeClassSpec(Model):
     ] = None
     ip_prefix_count: Annotated[Any, IgnoredBecause("ipPrefixCount has no effect: it serves pod addresses")] = None
     context: Annotated[Any, IgnoredBecause("context has no effect: EC2 reserves it")] = None
-    network_interfaces: Annotated[
-        Any,
-        RefusedBecause(
-            "instances get an EFA on every card that can carry one where a workload requests vpc.amazonaws.com/efa, and"
-            " one plain interface otherwise"
-        ),
-    ] = None
+    network_interfaces: Annotated[Any, IgnoredBecause(f"networkInterfaces has no effect: {_INTERFACES}")] = None
     cpu_options: Annotated[
         Any, RefusedBecause("it changes what the instance types have, and replicas are packed by what EC2 says of them")
     ] = None
     enclave_options: Annotated[
-        Any, RefusedBecause("an enclave takes CPUs and memory from the instance that replicas are packed by")
+        Any,
+        RefusedBecause(
+            "an enclave takes CPUs and memory from the instance that replicas are packed by",
+            harmless=({"enabled": False},),
+        ),
     ] = None
 
     @classmethod
@@ -185,6 +192,8 @@ class NodeClassSpec(Model):
                     yield Contradiction(
                         "capacityReservationSpec", "capacity-reservation-spec", f"cannot be combined with {name}"
                     )
+        if raw.get("networkInterfaces") is not None and not is_usual(raw["networkInterfaces"]):
+            yield Contradiction("networkInterfaces", "not-served", f"is not served: {_INTERFACES}")
         images = raw.get("amiSelectorTerms")
         terms = images if isinstance(images, list) else []
         if len(terms) > 1 and any(isinstance(term, dict) and term.get("alias") is not None for term in terms):
@@ -192,15 +201,48 @@ class NodeClassSpec(Model):
 
     @classmethod
     def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
-        """Check that an instance profile is named alone: EC2 knows it by its name, without its path."""
+        """Check that what the class names is what EC2 and Karpenter know by that name."""
+        yield from _family_refusals(raw)
+        if text_in(raw, "platform").startswith("Windows"):
+            yield Contradiction("platform", "windows", f"Windows is not served: {NO_WINDOWS}")
         path, slash, name = text_in(raw, "instanceProfile").rpartition("/")
         if slash and not path.startswith("arn:"):
             yield Contradiction("instanceProfile", "iam-name", "must be a name without its path", lambda: name or None)
+
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """Yield what an alias selects, for whoever comes from a cluster, where it selects another image."""
+        of_kubernetes = (self.ami_family, self.kubelet, self.instance_store_policy, self.ip_prefix_count)
+        tags = [term.tags for term in self.subnet_selector_terms]
+        tags += [term.tags for term in self.security_group_selector_terms]
+        keys = [key for each in tags for key in each or {}]
+        if any(field is not None for field in of_kubernetes) or any(map(_IS_OF_A_CLUSTER, keys)):
+            for term in self.ami_selector_terms:
+                note = note_on_alias(term.alias or "")
+                if note is not None:
+                    yield "amiSelectorTerms", note
 
     @property
     def role_name(self) -> str | None:
         """The role without its ARN and path, as IAM and EC2 ask for it."""
         return None if self.role is None else self.role.rpartition("/")[2]
+
+
+def _family_refusals(raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+    family = raw.get("amiFamily")
+    if family is None:
+        return
+    if family not in AMI_FAMILIES:
+        message = f"{shown(family)} is not one of {', '.join(AMI_FAMILIES)}"
+        yield Contradiction("amiFamily", "ami-family", message, lambda: closest(str(family), AMI_FAMILIES))
+    elif family.startswith("Windows"):
+        yield Contradiction("amiFamily", "windows", f"Windows is not served: {NO_WINDOWS}")
+    terms = raw.get("amiSelectorTerms")
+    aliases = [text_in(term, "alias") for term in terms if isinstance(term, dict)] if isinstance(terms, list) else []
+    for alias in filter(None, aliases):
+        of_alias = alias.partition("@")[0]
+        if family in AMI_FAMILIES and family.lower() not in ("custom", of_alias):
+            message = f"{family} is not the family of {shown(alias)}; leave it out, or say Custom"
+            yield Contradiction("amiFamily", "ami-family", message)
 
 
 class NodeClassManifest(Model):
@@ -231,6 +273,7 @@ class NodeClassManifest(Model):
             placement_group=None if group is None else group.id or group.name,
             detailed_monitoring=spec.detailed_monitoring,
             associate_public_ip_address=spec.associate_public_ip_address,
+            connection_tracking={} if spec.connection_tracking is None else spec.connection_tracking.to_ec2(),
             open_reservation_preference=self._open_preference(),
             fleet_targeting_mode=spec.fleet_targeting_mode,
             platform=spec.platform or self._default_platform(),
@@ -256,8 +299,10 @@ class NodeClassManifest(Model):
     def static_hash(self) -> str:
         """Hash what a running instance was launched with; selector terms are not part of it (R-154)."""
         spec = self.spec
+        tracking = {} if spec.connection_tracking is None else spec.connection_tracking.to_ec2()
         return static_hash(
             {
+                **({"connectionTracking": tracking} if tracking else {}),
                 "role": spec.role_name,
                 "instanceProfile": spec.instance_profile,
                 "userData": spec.user_data,

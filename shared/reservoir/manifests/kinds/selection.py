@@ -112,6 +112,14 @@ class PoolRequirement(NodeSelectorRequirement):
         if raw.get("operator") == Operator.IN and too_few:
             yield Contradiction("minValues", "min-values", "is more than the number of values that are listed")
 
+    @classmethod
+    def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check that the pool does not ask for Windows alone."""
+        asks_for_system = labels.stable_key(text_in(raw, "key")) == labels.OS and raw.get("operator") == Operator.IN
+        if asks_for_system and raw.get("values") == ["windows"]:
+            message = "Windows is not served: instance types are known by what they are and cost with Linux"
+            yield Contradiction("values", "windows", message)
+
     def least_values(self) -> int | None:
         """Return minValues."""
         return self.min_values

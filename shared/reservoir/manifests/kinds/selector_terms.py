@@ -4,18 +4,15 @@ The terms of a list are ORed, the fields of a term ANDed (R-87).
 """
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field
 
 from reservoir.core.model.node_class import CapacityReservationSelectorTerm, SelectorTerm
-from reservoir.core.scheduling_terms.labels import closest
-from reservoir.manifests.parsing.fields import AccountId, broken, matching
+from reservoir.manifests.parsing.fields import AccountId, an_id, broken, matching
 from reservoir.manifests.parsing.model import Contradiction, Model
 
 MOST_TERMS: Final = 30
-ALIAS_FAMILIES: Final = ("al2", "al2023", "bottlerocket", "windows2019", "windows2022", "windows2025")
 
 
 def _check_tag(text: str) -> str:
@@ -24,25 +21,12 @@ def _check_tag(text: str) -> str:
     return text
 
 
-def _nearest_alias(family: str, version: str) -> str | None:
-    known = family.lower() if family.lower() in ALIAS_FAMILIES else closest(family.lower(), ALIAS_FAMILIES)
-    return None if known is None else f"{known}@{version or 'latest'}"
-
-
-def _check_alias(text: str) -> str:
-    family, at, version = text.partition("@")
-    if not at or not version or family not in ALIAS_FAMILIES:
-        message = f"must be family@version with a family out of {', '.join(ALIAS_FAMILIES)}"
-        raise broken("alias", message, partial(_nearest_alias, family, version))
-    return text
-
-
 TagFilterText = Annotated[str, Field(max_length=256), AfterValidator(_check_tag)]
 TagFilters = Annotated[
     dict[TagFilterText, TagFilterText],
     Field(min_length=1, max_length=20, description="'*' as a value means that the key exists."),
 ]
-ReservationId = Annotated[str, AfterValidator(matching("id", r"^cr-[0-9a-z]{1,40}$", "must be cr-…"))]
+ReservationId = Annotated[str, an_id("cr")]
 ResourceGroupArn = Annotated[
     str,
     AfterValidator(
@@ -102,7 +86,15 @@ class SubnetTerm(SelectorTermModel):
 
     selecting: ClassVar[tuple[str, ...]] = ("id", "tags")
 
-    id: Annotated[str, AfterValidator(matching("id", r"^subnet-[0-9a-z]{1,40}$", "must be subnet-…"))] | None = None
+    id: (
+        Annotated[
+            str,
+            AfterValidator(
+                matching("id", r"^subnet-[0-9a-z]{1,40}$", "must be subnet- and lower-case letters and digits")
+            ),
+        ]
+        | None
+    ) = None
     tags: TagFilters | None = None
 
     def to_core(self) -> SelectorTerm:
@@ -116,35 +108,10 @@ class SecurityGroupTerm(SelectorTermModel):
     selecting: ClassVar[tuple[str, ...]] = ("id", "name", "tags")
     exclusive: ClassVar[tuple[str, ...]] = ("id", "name")
 
-    id: Annotated[str, AfterValidator(matching("id", r"^sg-[0-9a-z]{1,40}$", "must be sg-…"))] | None = None
+    id: Annotated[str, an_id("sg")] | None = None
     name: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     tags: TagFilters | None = None
 
     def to_core(self) -> SelectorTerm:
         """Return the term of the core."""
         return SelectorTerm(id=self.id, name=self.name, tags=dict(sorted((self.tags or {}).items())))
-
-
-class ImageTerm(SelectorTermModel):
-    """Selects machine images by id, name, tags, SSM parameter, or AWS's own by alias."""
-
-    selecting: ClassVar[tuple[str, ...]] = ("alias", "id", "name", "ssmParameter", "tags")
-    exclusive: ClassVar[tuple[str, ...]] = ("id", "alias", "ssmParameter")
-
-    alias: Annotated[str, Field(max_length=60), AfterValidator(_check_alias)] | None = None
-    id: Annotated[str, AfterValidator(matching("id", r"^ami-[0-9a-z]{1,40}$", "must be ami-…"))] | None = None
-    name: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    owner: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    ssm_parameter: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
-    tags: TagFilters | None = None
-
-    def to_core(self) -> SelectorTerm:
-        """Return the term of the core."""
-        return SelectorTerm(
-            id=self.id,
-            name=self.name,
-            owner=self.owner,
-            alias=self.alias,
-            ssm_parameter=self.ssm_parameter,
-            tags=dict(sorted((self.tags or {}).items())),
-        )

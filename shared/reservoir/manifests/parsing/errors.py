@@ -141,9 +141,12 @@ def _models_in(annotation: Any, is_list: bool = False) -> Iterator[tuple[type[Ba
 
 
 def ignored_fields(
-    value: BaseModel, *, line_of: LineOf, subject: str = "", source: str = "", location: Location = ()
+    value: Model, *, line_of: LineOf, subject: str = "", source: str = "", location: Location = ()
 ) -> Iterator[Problem]:
-    """Yield one line for each field that was given and has no effect."""
+    """Yield one line for each field that was given and has no effect, or another than in Kubernetes."""
+    for name, note in value.notes():
+        here = (*location, name)
+        yield Problem(path_of(here), "note", note, line_of(here), None, Severity.IGNORED, subject, source)
     for name, info in type(value).model_fields.items():
         if name not in value.model_fields_set:
             continue
@@ -158,7 +161,7 @@ def ignored_fields(
             yield from ignored_fields(member, line_of=line_of, subject=subject, source=source, location=(*here, *step))
 
 
-def _members(value: object) -> Iterator[tuple[Location, BaseModel]]:
+def _members(value: object) -> Iterator[tuple[Location, Model]]:
     if isinstance(value, Model):
         yield (), value
     elif isinstance(value, list):

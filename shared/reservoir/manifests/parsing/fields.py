@@ -67,6 +67,12 @@ def matching(
     return check
 
 
+def an_id(prefix: str) -> AfterValidator:
+    """Make a validator of ids that EC2 gives to things of one kind."""
+    sentence = f"must be {prefix}- and then lower-case letters and digits"
+    return AfterValidator(matching("id", rf"^{prefix}-[0-9a-z]{{1,40}}$", sentence))
+
+
 def _repaired(pattern: re.Pattern[str], repair: Callable[[str], str | None], text: str) -> str | None:
     """Return the repaired text, if that is valid."""
     nearest = repair(text) if len(text) <= LONGEST_NAME else None

@@ -41,9 +41,13 @@ class IgnoredBecause:
 
 @dataclass(frozen=True, slots=True)
 class RefusedBecause:
-    """Marks a field of Karpenter's that would mean something here and is not served, with the reason."""
+    """Marks a field of Karpenter's that would mean something here and is not served, with the reason.
+
+    ``harmless`` values ask for nothing, as an empty one does.
+    """
 
     reason: str
+    harmless: tuple[object, ...] = ()
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Tell editors, which then mark every value but null."""
@@ -88,6 +92,10 @@ class Model(BaseModel):
     def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
         """Yield what is refused of new objects and read as it stands where it is stored already."""
         del raw
+        yield from ()
+
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """Yield fields whose value means something else than Kubernetes' users expect, with what it means."""
         yield from ()
 
     @model_validator(mode="wrap")
@@ -138,7 +146,7 @@ def _unknown_field(name: object, value: object, fields: Mapping[str, FieldInfo])
 
 def _not_served(raw: Mapping[str, Any], refused: Mapping[str, RefusedBecause]) -> Iterator[InitErrorDetails]:
     for name, marker in refused.items():
-        if raw.get(name) is not None:
+        if raw.get(name) not in (None, {}, [], *marker.harmless):
             yield InitErrorDetails(
                 type=broken("not-served", f"is not served: {marker.reason}"), loc=(name,), input=None
             )
