@@ -62,6 +62,8 @@ class WorkloadRecord:
     sent_by: str | None = None  # SQS's id of whoever sent this generation
     sent_at: datetime | None = None  # when it was stored
     correlation_id: str | None = None  # SQS's id of the message that it began with; kept until it is withdrawn
+    # By generation, each the last with its terms: what replicas that were placed before an update were placed with.
+    former: tuple[Workload, ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
 
     @property

@@ -46,6 +46,11 @@ class World:
         assert not isinstance(message, DescribeMessage)
         return self.intake.apply(message, DemandRules(frozenset({"gpu"})), sent_by, message_id)
 
+    def placed(self, count: int) -> "World":
+        """Let so many replicas run."""
+        self.state.workloads.put(replace(self.record, placed_count=count), expected_revision=self.record.revision)
+        return self
+
     @property
     def record(self) -> WorkloadRecord:
         record = self.state.workloads.get(KEY)
@@ -307,3 +312,29 @@ def test_what_is_wanted_again_after_a_withdraw_is_followed_anew() -> None:
     assert world.record.correlation_id == "m-0"
     answer = world.answer(submit(generation=2), message_id="m-1")
     assert (answer.workload.correlation_id, world.record.correlation_id) == ("m-1", "m-1")
+
+
+def test_what_replicas_were_placed_with_is_kept_when_the_spec_changes() -> None:
+    world = World()
+    world.send(submit(1))
+    world.send(submit(2, priority=5))  # nothing of it runs
+    assert world.placed(2).record.former[-1].priority == 0
+    world.send(submit(3, replicas=5, priority=5))
+    assert [each.generation for each in world.record.former] == [1]
+    world.send(submit(4, priority=7))
+    assert [(each.generation, each.priority) for each in world.record.former] == [(1, 0), (3, 5)]
+
+
+def test_more_earlier_specs_than_are_kept_are_refused_while_they_run() -> None:
+    world = World()
+    world.send(submit(1))
+    world.placed(4)
+    for generation in range(2, 6):
+        world.send(submit(generation, priority=generation))
+    with pytest.raises(ManifestError, match="rollout-under-way"):
+        world.send(submit(6, priority=6))
+    assert world.record.generation == 5
+    world.send(submit(6, replicas=2, priority=5))  # the same terms
+    world.placed(0)
+    world.send(submit(7, priority=7))
+    assert len(world.record.former) == 4

@@ -12,7 +12,7 @@ from lab.fakes.values import reservation
 from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
 from reservoir.core.capacity.ledger import Balance
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_claim import LeaseState
+from reservoir.core.model.node_claim import ClaimState, LeaseState, PlacedGeneration
 from reservoir.core.model.plan import Plan, ReasonCode, UnplacedReplicas
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import AffinityTerm, Gang, LabelSelector
@@ -23,6 +23,7 @@ from reservoir.core.serialisation.json_codec import loads
 from reservoir.ports.errors import TransientError
 from reservoir.ports.history import Decision
 from reservoir.ports.state import PlannedCommit
+from reservoir.usecases.demand.intake import submitted
 from reservoir.usecases.provisioning.provision import PlanRejectedError
 
 TEAM = {"team": "research"}
@@ -520,3 +521,44 @@ def test_the_gap_is_of_the_bound_and_unknown_without_one() -> None:
         Plan(cost_atto_usd_per_hour=110, lower_bound_atto_usd_per_hour=bound).gap_percent for bound in (100, 0, None)
     ]
     assert gaps == [10.0, None, None]
+
+
+def test_work_that_says_it_is_smaller_by_now_leaves_no_room_for_others() -> None:
+    """An update changes what is wanted, never what runs."""
+    world = world_with(0)
+    world.submit(replicas=1)
+    world.plan()
+    record = world.workload()
+    assert record.workload is not None
+    smaller = replace(record.workload, generation=2, requests=Resources.of({}))
+    updated = submitted(record, smaller, world.clock.now())
+    assert updated is not None
+    world.state.workloads.put(updated, expected_revision=record.revision)
+    world.submit("other", replicas=1)
+    world.plan()
+    assert len(world.state.node_claims.list_live()) == 2
+
+
+def test_earlier_specs_are_forgotten_when_nothing_runs_with_them() -> None:
+    world = world_with(0)
+    world.submit(replicas=1)
+    world.plan()
+    record = world.workload()
+    assert record.workload is not None
+    updated = submitted(record, replace(record.workload, generation=2, priority=3), world.clock.now())
+    assert updated is not None
+    world.state.workloads.put(updated, expected_revision=record.revision)
+    world.plan()
+    assert [each.generation for each in world.workload().former] == [1]
+    (claim,) = world.state.node_claims.list_live()
+    world.state.node_claims.return_replicas(
+        replace(claim, state=ClaimState.FAILED),
+        expected_revision=claim.revision,
+        placements={"research/train": 1},
+        returned_at=world.clock.now(),
+    )
+    world.plan()
+    (after,) = world.state.node_claims.list_live()
+    assert after.placed_with == (PlacedGeneration("research/train", 2, 1),)
+    world.plan()
+    assert world.workload().former == ()

@@ -133,10 +133,10 @@ class _Pass:
             if blocked is not None:
                 self._refusals[claim.id] = blocked
                 continue
-            if not says_do_not_disrupt(claim.placements, snapshot.workloads):
+            if not says_do_not_disrupt(node.placements, snapshot.workloads):
                 self._reclaimable.append(candidate)
             drifted = drift_reason(claim, pool, classes.get(claim.node_class_name), offered, self._world.now)
-            protected = protected_reason(claim.placements, snapshot.workloads)
+            protected = protected_reason(node.placements, snapshot.workloads)
             is_bounded = pool.termination_grace_period_s is not None
             if drifted is not None and (protected is None or is_bounded):
                 self._drifted.append((candidate, drifted))
@@ -150,7 +150,7 @@ class _Pass:
         """Let a node of a deleted pool go as a drifted one does; what must not be disturbed is not."""
         workloads = self._given.snapshot.workloads
         why = f"NodePool {pool.name} was deleted"
-        stays = blocked_reason(claim, self._world.now) or protected_reason(claim.placements, workloads)
+        stays = blocked_reason(claim, self._world.now) or protected_reason(node.placements, workloads)
         if stays is not None:
             self._refusals[claim.id] = f"{why}; {stays}"
         else:

@@ -1,10 +1,11 @@
 """Between plans and claims: planned nodes become claims, claims become the nodes of the next snapshot."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reservoir.core.launching.launch_pools import left_to_choose
+from reservoir.core.launching.placed_terms import generations_of, with_generations
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_claim import ClaimState, DrainReason, Lease, NodeClaim
@@ -119,6 +120,11 @@ class ClaimFacts:
     reservations: Mapping[str, CapacityReservation]
     workloads: Mapping[str, Workload]
 
+    def generations(self, placements: Iterable[PlacedReplicas]) -> Mapping[str, int]:
+        """Return the generations with which replicas are placed, by key."""
+        keys = {placed.workload_key for placed in placements}
+        return {key: self.workloads[key].generation for key in keys if key in self.workloads}
+
 
 def planned_claims(
     planned: PlannedNodes, ids: Iterable[str], facts: ClaimFacts, *, plan_id: str, now: datetime
@@ -161,6 +167,7 @@ def planned_claims(
         node_pool_hash=pool.static_hash,
         node_class_hash=node_class.static_hash,
         placements_changed_at=now,
+        placed_with=with_generations((), planned.placements, facts.generations(planned.placements)),
     )
     return tuple(replace(template, id=claim_id) for claim_id in ids)
 
@@ -171,13 +178,20 @@ def _relaxed_min_values(wanted: Mapping[str, int], left: Mapping[str, int]) -> I
             yield f"minValues of {key}: {left[key]} of {least}"
 
 
-def grown_claim(claim: NodeClaim, added: Iterable[PlacedReplicas], now: datetime | None) -> NodeClaim:
-    """Return the claim with more replicas on it."""
+def grown_claim(
+    claim: NodeClaim, added: Sequence[PlacedReplicas], now: datetime | None, generations: Mapping[str, int]
+) -> NodeClaim:
+    """Return the claim with more replicas on it; ``generations``, by key, are those that they are placed with.
+
+    Of replicas that it expects, it was noted when it was planned.
+    """
+    noted = generations_of(claim.placed_with, (*claim.placements, *claim.expected))
     counts = {placed.workload_key: placed.count for placed in claim.placements}
     for placed in added:
         counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
     placements = tuple(PlacedReplicas(key, counts[key]) for key in sorted(counts))
-    return replace(claim, placements=placements, placements_changed_at=now)
+    placed_with = with_generations(noted, added, generations) if generations else claim.placed_with
+    return replace(claim, placements=placements, placements_changed_at=now, placed_with=placed_with)
 
 
 def correlated(claim: NodeClaim, ids: Mapping[str, str | None]) -> NodeClaim:

@@ -153,6 +153,15 @@ def with_operation(operations: tuple[Operation, ...], done: Operation) -> tuple[
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedGeneration:
+    """So many replicas on a node were placed with this generation of their workload."""
+
+    workload_key: str
+    generation: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeClaim:
     """The stored claim. ``placements`` count the replicas that are on it and not yet returned to demand."""
 
@@ -207,6 +216,8 @@ class NodeClaim:
     failure: str | None = None
     cordoned: bool = False  # takes no new replicas until somebody uncordons it
     operations: tuple[Operation, ...] = ()  # what was done to it by hand, the last of all last
+    # By key; what is left of a workload's replicas are those placed last (``reservoir.core.launching.placed_terms``).
+    placed_with: tuple[PlacedGeneration, ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
 
     def may_become(self, state: ClaimState) -> bool:

@@ -19,7 +19,7 @@ from reservoir.ports.state import NodeClaimStore, ReservationStore, WorkloadStor
 from reservoir.ports.system import Clock
 from reservoir.usecases.accounting.keep_accounts import teams_of
 from reservoir.usecases.policy.policy_objects import policy_of
-from reservoir.usecases.policy.team_quotas import placed_workloads, quota_uses, resource_uses
+from reservoir.usecases.policy.team_quotas import as_placed, quota_uses, resource_uses
 from reservoir.usecases.policy.team_spending import Spending, spending
 
 
@@ -48,8 +48,7 @@ class TellTeams:
         amounts: Mapping[str, Sequence[ResourceUse]] = {}
         if any(team.quotas or team.resource_quotas for team in teams):
             reservations = [record.reservation for record in self.reservations.list_current()]
-            claims = self.claims.list_live()
-            known = placed_workloads(claims, self.workloads)
+            claims, known = as_placed(self.claims.list_live(), self.workloads)
             uses, amounts = quota_uses(teams, reservations, claims, known), resource_uses(teams, claims, known)
         events: list[Event] = [
             _share(team, uses.get(team.name, ()), amounts.get(team.name, ()), spent, now) for team in teams

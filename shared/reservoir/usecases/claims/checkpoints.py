@@ -1,10 +1,11 @@
-"""How much notice the workloads on nodes want before a drain's deadline."""
+"""How much notice the work on nodes wants before a drain's deadline, as it was when it was placed."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from reservoir.core.launching.placed_terms import PlacedTerms
 from reservoir.core.model.node_claim import NodeClaim
-from reservoir.ports.state import WorkloadStore
+from reservoir.ports.state import WorkloadRecord, WorkloadStore
 from reservoir.usecases.claims import unreadable
 
 
@@ -19,14 +20,22 @@ def checkpoint_periods_s(
     """
     keys = {placed.workload_key for claim in claims for placed in claim.placements}
     records, lost = unreadable.workloads(workloads, keys)
-    wanted = {
-        key: period_s
-        for key, record in records.items()
-        if record.workload is not None
-        and (period_s := record.workload.within_notice(longest).checkpoint_period_s) is not None
-    }
+    terms = placed_terms(records)
     return {
-        claim.id: [wanted[placed.workload_key] for placed in claim.placements if placed.workload_key in wanted]
+        claim.id: [
+            period_s
+            for placed in terms.claim(claim).placements
+            if (workload := terms.workloads.get(placed.workload_key)) is not None
+            and (period_s := workload.within_notice(longest).checkpoint_period_s) is not None
+        ]
         for claim in claims
         if lost.isdisjoint(placed.workload_key for placed in claim.placements)
     }
+
+
+def placed_terms(records: Mapping[str, WorkloadRecord]) -> PlacedTerms:
+    """Return what runs as it was placed, by what is stored of the workloads."""
+    return PlacedTerms(
+        {key: record.workload for key, record in records.items() if record.workload is not None},
+        {key: record.former for key, record in records.items()},
+    )

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
+from reservoir.core.launching.placed_terms import same_terms, terms_of
 from reservoir.core.model.team import TeamLimits
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.labels import NODE_POOL, closest
+from reservoir.core.serialisation.json_codec import dumps
 from reservoir.manifests.event_parts import WorkloadRef
 from reservoir.manifests.events import IgnoredReason, WorkloadAccepted, WorkloadIgnored
 from reservoir.manifests.messages import DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
@@ -20,6 +22,10 @@ from reservoir.usecases.demand.authorise_demand import DemandRules, refuse_jump
 # Longer than SQS keeps a message (14 days): no submit can arrive that is older than the tombstone of its withdraw.
 TOMBSTONE_KEPT: Final = timedelta(days=15)
 _ATTEMPTS_MAX: Final = 5
+# Earlier specs that are kept beside a workload's own while replicas run that were placed with them: a row of DynamoDB
+# holds 400 KB.
+_FORMER_MAX: Final = 4
+_FORMER_CHARS_MAX: Final = 96 * 1024
 
 
 class AcknowledgeRelease(Protocol):
@@ -159,9 +165,10 @@ def _named(named: WorkloadRef, record: WorkloadRecord | None) -> WorkloadRef:
 def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) -> WorkloadRecord | None:
     """Return the record after a submit or update, None when the message is a repeat or older than what is known.
 
-    Replicas that run stay where they are; a changed spec is what replicas are placed by from now on. Raises
-    ManifestError when the generation is taken by other content: of two that were sent together the first counts, and
-    whoever sent the other must hear that it does not.
+    Replicas that run stay where they are, and what they were placed with stays true of them; a changed spec is what
+    replicas are placed by from now on. Raises ManifestError when the generation is taken by other content: of two that
+    were sent together the first counts, and whoever sent the other must hear that it does not; and when replicas of too
+    many earlier specs run.
     """
     if record is None:
         return WorkloadRecord(
@@ -176,6 +183,7 @@ def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) ->
         record,
         generation=wanted.generation,
         workload=wanted,
+        former=_former(record, wanted),
         withdrawn=False,
         finished_count=0 if record.withdrawn else record.finished_count,  # what is wanted again begins again
         submitted_at=record.submitted_at or now,
@@ -185,6 +193,19 @@ def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) ->
         return replace(after, pending_since=None, unplaced=())
     # The ladder's clock runs on for replicas that were waiting already.
     return after if record.pending_count > 0 and record.pending_since else replace(after, pending_since=now)
+
+
+def _former(record: WorkloadRecord, wanted: Workload) -> tuple[Workload, ...]:
+    """Return the earlier specs that replicas may run with once ``wanted`` is what counts. Raises ManifestError."""
+    known = record.workload
+    if known is None or same_terms(known, wanted):
+        return record.former
+    former = (*record.former, terms_of(known))
+    while len(former) > _FORMER_MAX or sum(len(dumps(each)) for each in former) > _FORMER_CHARS_MAX:
+        if record.placed_count > 0:
+            raise ManifestError([_too_many_former(wanted, record)])
+        former = former[1:]  # what drains still may have been placed with one of the last
+    return former
 
 
 def withdrawn(record: WorkloadRecord | None, message: WithdrawMessage, now: datetime) -> WorkloadRecord | None:
@@ -235,6 +256,15 @@ def _generation_taken(wanted: Workload, stored: WorkloadRecord) -> Problem:
         f"generation {wanted.generation} of {wanted.key} was sent{by} with other content{at}, which stays as it is; a"
         " change needs a higher generation",
         suggestion=str(wanted.generation + 1),
+    )
+
+
+def _too_many_former(wanted: Workload, stored: WorkloadRecord) -> Problem:
+    return Problem(
+        "workload.spec",
+        "rollout-under-way",
+        f"replicas of {wanted.key} run that were placed with {len(stored.former) + 1} earlier specs; wait until some"
+        " have left, or withdraw it",
     )
 
 

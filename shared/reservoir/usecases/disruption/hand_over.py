@@ -82,7 +82,7 @@ def _moves(placements: Sequence[PlacedReplicas], replacements: Iterable[NodeClai
                 left[wanted.workload_key] -= count
                 taken.append(PlacedReplicas(wanted.workload_key, count))
         if taken:
-            grown = grown_claim(claim, taken, now)
+            grown = grown_claim(claim, taken, now, {})
             yield claim, replace(grown, expected=_without(claim.expected, taken))
 
 

@@ -185,7 +185,8 @@ def _no_longer_wanted(mark: DisruptionMark, nodes: Sequence[NodeClaim], gathered
         bounded = pool is not None and pool.termination_grace_period_s is not None
         if mark.reason is DrainReason.DRIFT and bounded:
             continue
-        protected = protected_reason(node.placements, gathered.snapshot.workloads)
+        placed = gathered.placed_terms.claim(node).placements
+        protected = protected_reason(placed, gathered.snapshot.workloads)
         if protected is not None:
             return protected
     return None

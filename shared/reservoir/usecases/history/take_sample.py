@@ -10,6 +10,7 @@ from reservoir.ports.history import HistoryStore
 from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadRecord, WorkloadStore
 from reservoir.ports.system import Clock
 from reservoir.usecases.claims import unreadable
+from reservoir.usecases.claims.checkpoints import placed_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,9 @@ class CountWhatIsThere:
             return sample
         keys = {placed.workload_key for claim in claims for placed in claim.placements}
         records, _ = unreadable.workloads(self.workloads, keys)
-        workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
-        return replace(sample, teams=tuple(measure_teams(teams, claims, workloads, waiting, sample.bought)))
+        terms = placed_terms(records)
+        running = terms.claims({claim.id: claim for claim in claims}).values()
+        return replace(sample, teams=tuple(measure_teams(teams, running, terms.workloads, waiting, sample.bought)))
 
 
 @dataclass(frozen=True, slots=True)

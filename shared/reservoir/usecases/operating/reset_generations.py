@@ -38,7 +38,7 @@ class ResetGenerations:
             if record.generation == 0:
                 return OperationResult(name=name, outcome="unchanged", message="its generation was reset before")
             wanted = None if record.workload is None else replace(record.workload, generation=0)
-            after = replace(record, generation=0, workload=wanted)
+            after = replace(record, generation=0, workload=wanted, former=())
             try:
                 self.workloads.put(after, expected_revision=record.revision)
             except ConflictError:

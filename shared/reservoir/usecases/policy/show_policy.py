@@ -17,7 +17,7 @@ from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from reservoir.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
 from reservoir.ports.system import Clock
 from reservoir.usecases.policy.policy_objects import paused_text, policy_of
-from reservoir.usecases.policy.team_quotas import placed_workloads, quota_uses, resource_uses
+from reservoir.usecases.policy.team_quotas import as_placed, quota_uses, resource_uses
 from reservoir.usecases.policy.team_spending import spending
 
 
@@ -44,9 +44,9 @@ class ShowPolicy:
             records = self.reservations.list_current()
             reservations = {record.reservation.id: record.reservation for record in records}
         claims = self.node_claims.list_live() if PolicyKind.NODE_POOL in kinds or are_shared else ()
-        known = placed_workloads(claims, self.workloads) if are_shared else {}
-        uses = quota_uses(teams, reservations.values(), claims, known) if are_shared else {}
-        amounts = resource_uses(teams, claims, known) if are_shared else {}
+        running, known = as_placed(claims, self.workloads) if are_shared else ((), {})
+        uses = quota_uses(teams, reservations.values(), running, known) if are_shared else {}
+        amounts = resource_uses(teams, running, known) if are_shared else {}
         spent = self._spent(teams, self.accounts) if teams and self.accounts is not None else {}
         found = []
         for row in wanted:

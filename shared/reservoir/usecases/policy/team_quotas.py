@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reservoir.core.launching.claim_nodes import node_of
+from reservoir.core.launching.claim_nodes import node_of, withdrawn_replicas
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.snapshot import Snapshot
@@ -13,6 +13,7 @@ from reservoir.core.sharing.quota_groups import loan_ends, quota_groups, users_o
 from reservoir.manifests.answers.status import QuotaUse, ResourceUse
 from reservoir.ports.state import WorkloadStore
 from reservoir.usecases.claims import unreadable
+from reservoir.usecases.claims.checkpoints import placed_terms
 
 
 def quota_uses(
@@ -68,12 +69,15 @@ def resource_uses(
     return {name: tuple(uses) for name, uses in found.items()}
 
 
-def placed_workloads(claims: Iterable[NodeClaim], workloads: WorkloadStore) -> Mapping[str, Workload]:
-    """Read the workloads of the claims."""
-    records, _ = unreadable.workloads(
-        workloads, {placed.workload_key for claim in claims for placed in claim.placements}
-    )
-    return {key: record.workload for key, record in records.items() if record.workload is not None}
+def as_placed(
+    claims: Iterable[NodeClaim], workloads: WorkloadStore
+) -> tuple[Sequence[NodeClaim], Mapping[str, Workload]]:
+    """Return the claims with what runs as it was placed, and the workloads of that by key."""
+    known = {claim.id: claim for claim in claims}
+    keys = {it.workload_key for claim in known.values() for it in (*claim.placements, *withdrawn_replicas(claim))}
+    records, _ = unreadable.workloads(workloads, keys)
+    terms = placed_terms(records)
+    return tuple(terms.claims(known).values()), terms.workloads
 
 
 def _lent(nominal: int, used: int, free: int) -> int:

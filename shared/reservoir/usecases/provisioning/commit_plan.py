@@ -125,7 +125,7 @@ class PlanCommitter:
         existing = []
         for placement in plan.existing:
             before = gathered.claims[placement.claim_id]
-            grown = grown_claim(before, placement.placements, now)
+            grown = grown_claim(before, placement.placements, now, facts.generations(placement.placements))
             existing.append((before, correlated(grown, followed_by)))
         gangs = {claim.gang_key for claim in claims if claim.gang_key is not None} | _gangs_on(existing, gathered)
         for together in _sharing_nodes(gangs, existing):
@@ -268,7 +268,8 @@ def _steps(work: _Work) -> Iterator[_Step]:
 def _growth(before: NodeClaim, after: NodeClaim) -> Iterator[_Step]:
     added = _added(before, after)
     while len(added) > _WORKLOADS_MAX:
-        step = grown_claim(before, added[:_WORKLOADS_MAX], after.placements_changed_at)
+        step = grown_claim(before, added[:_WORKLOADS_MAX], after.placements_changed_at, {})
+        step = replace(step, placed_with=after.placed_with)
         yield before, step
         before, added = replace(step, revision=before.revision + 1), added[_WORKLOADS_MAX:]
     yield before, replace(after, revision=before.revision)

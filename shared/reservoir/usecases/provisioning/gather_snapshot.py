@@ -12,6 +12,7 @@ from reservoir.core.capacity.full_subnets import with_full_zones
 from reservoir.core.capacity.unavailable_offerings import NodeClassKey, Place, Unavailable, class_rests, without_resting
 from reservoir.core.launching.claim_nodes import ClaimFacts, withdrawn_replicas
 from reservoir.core.launching.described_nodes import DescribedNodes
+from reservoir.core.launching.placed_terms import PlacedTerms
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.node_class import NodeClass, NodeClassStatus
@@ -33,6 +34,7 @@ from reservoir.ports.state import (
 )
 from reservoir.usecases.accounting.monthly_budgets import MonthlyBudgets
 from reservoir.usecases.claims import unreadable
+from reservoir.usecases.claims.checkpoints import placed_terms
 from reservoir.usecases.policy.policy_objects import Policy, policy_of
 from reservoir.usecases.provisioning.recent_commits import RecentCommits
 
@@ -48,6 +50,7 @@ class Gathered:
     claims: Mapping[str, NodeClaim]
     records: Mapping[str, WorkloadRecord]  # those that need planning, and those that run
     reservations: Mapping[str, ReservationRecord]
+    placed_terms: PlacedTerms = field(default_factory=lambda: PlacedTerms({}, {}))
 
     def facts(self) -> ClaimFacts:
         """Return the parts by name."""
@@ -164,24 +167,22 @@ class SnapshotGatherer:
         for key in self._on_unreadable(claims, reservations):
             del claims[key]
         pool_names = frozenset(pool.name for pool in policy.node_pools)
-        workloads = {
-            key: record.workload.within_notice(self.longest_notice)
-            for key, record in records.items()
-            if record.workload is not None
-        }
+        terms = placed_terms(records)
+        shown = terms.claims(claims)
+        workloads = {key: workload.within_notice(self.longest_notice) for key, workload in terms.workloads.items()}
         teams, ceiling = self.budgets.bounds(tuple(_teams(policy)), now)
         snapshot = Snapshot(
             instance_types=instance_types,
             reservations=without_resting(_promisable(reservations, remembered.result(), now), rests),
             node_pools=policy.node_pools,
             node_classes=tuple(_as_it_stands(each, rests, now) for each in _with_unreadable(policy)),
-            nodes=self.described.nodes(claims, workloads, pool_names, now),
+            nodes=self.described.nodes(shown, workloads, pool_names, now),
             demands=_demands(records, workloads, now),
             workloads=workloads,
             teams=teams,
             ceiling_micro_usd_per_hour=ceiling,
         )
-        return Gathered(snapshot, claims, records, reservations)
+        return Gathered(snapshot, claims, records, reservations, terms)
 
     def _live(self, recent: RecentCommits | None, listed: Sequence[NodeClaim] | None = None) -> dict[str, NodeClaim]:
         """Return the live claims by id, as they are stored where the listing is older than a recent commit."""

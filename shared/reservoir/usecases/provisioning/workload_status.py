@@ -1,5 +1,6 @@
 """What the planner writes to workloads: why replicas wait, and that nothing is left to do."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -39,12 +40,17 @@ class WorkloadStatus:
         reasons: dict[str, tuple[UnplacedReplicas, ...]] = {}
         for unplaced in plan.unplaced:
             reasons[unplaced.workload_key] = (*reasons.get(unplaced.workload_key, ()), unplaced)
-        keys = [key for key, record in gathered.records.items() if record.needs_planning or record.pending_since]
+        left = _left_behind(gathered)
+        keys = [
+            key
+            for key, record in gathered.records.items()
+            if record.needs_planning or record.pending_since or key in left
+        ]
         stored = self.workloads.get_many(keys)
         changed = {
             key: after
             for key, record in sorted(stored.items())
-            if (after := _after(record, reasons.get(key, ()), now)) != record
+            if (after := _after(_without(record, left.get(key)), reasons.get(key, ()), now)) != record
         }
         # Told first, written second: a pass that dies in between tells again, and nobody goes without the reason.
         self.publisher.publish(
@@ -68,6 +74,29 @@ def _after(record: WorkloadRecord, unplaced: tuple[UnplacedReplicas, ...], now: 
         return replace(record, unplaced=kept, pending_since=record.pending_since or now)
     expires_at = now + TOMBSTONE_KEPT if record.withdrawn and record.placed_count == 0 else None
     return replace(record, unplaced=(), pending_since=None, expires_at=record.expires_at or expires_at)
+
+
+def _left_behind(gathered: Gathered) -> Mapping[str, frozenset[int]]:
+    """Return by workload which of its earlier specs no replica needs any more, where all replicas are seen."""
+    former = {key: record for key, record in gathered.records.items() if record.former}
+    if not former:
+        return {}
+    seen: Counter[str] = Counter()
+    for claim in gathered.claims.values():
+        seen.update({placed.workload_key: placed.count for placed in claim.placements})
+    needed = gathered.placed_terms.in_use(gathered.claims.values())
+    found = {
+        key: frozenset(each.generation for each in record.former) - needed.get(key, frozenset())
+        for key, record in former.items()
+        if seen[key] == record.placed_count
+    }
+    return {key: generations for key, generations in found.items() if generations}
+
+
+def _without(record: WorkloadRecord, generations: frozenset[int] | None) -> WorkloadRecord:
+    if not generations:
+        return record
+    return replace(record, former=tuple(each for each in record.former if each.generation not in generations))
 
 
 def _said(unplaced: Sequence[UnplacedReplicas]) -> Mapping[str, tuple[int, datetime | None]]:

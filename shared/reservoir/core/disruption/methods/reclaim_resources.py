@@ -140,7 +140,7 @@ class _Lenders:
     def _option(self, nodes: tuple[Candidate, ...], tally: RequestTally) -> _Option:
         requested: _Loans = Counter()
         for each in nodes:
-            for pool, name, amount in tally.amounts(each.node.capacity_type, each.claim.placements):
+            for pool, name, amount in tally.amounts(each.node.capacity_type, each.node.placements):
                 requested[pool.key, name] += amount
         users = frozenset(self._team_of(it.workload_key) for each in nodes for it in each.claim.placements)
         priority = max(self._work.priority(each) for each in nodes)

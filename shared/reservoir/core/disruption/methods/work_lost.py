@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate, steady_since
+from reservoir.core.launching.placed_terms import current_key
 from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
 from reservoir.core.model.workload import Workload
 
@@ -24,11 +25,11 @@ class WorkLost:
 
     def has_gang(self, candidate: Candidate) -> bool:
         """Whether a gang is on the node, which goes whole."""
-        return bool(self._gangs(candidate.claim.placements))
+        return bool(self._gangs(candidate.node.placements))
 
     def together(self, candidate: Candidate) -> frozenset[str]:
         """Return the claims that go together: the node's, and those of its gangs."""
-        gangs = self._gangs(candidate.claim.placements)
+        gangs = self._gangs(candidate.node.placements)
         return frozenset({candidate.id}.union(*(self._hosts[gang] for gang in gangs)))
 
     def priority(self, candidate: Candidate) -> int:
@@ -47,9 +48,11 @@ class WorkLost:
         return lost, replicas
 
     def _carried(self, node: Candidate) -> list[tuple[Workload, int]]:
-        placements = node.claim.placements
+        placements = node.node.placements
         return [(self._workloads[it.workload_key], it.count) for it in placements if it.workload_key in self._workloads]
 
     def _gangs(self, placements: Iterable[PlacedReplicas]) -> frozenset[str]:
         known = ((placed.workload_key, self._workloads.get(placed.workload_key)) for placed in placements)
-        return frozenset(key for key, workload in known if workload is not None and workload.gang is not None)
+        return frozenset(
+            current_key(key) for key, workload in known if workload is not None and workload.gang is not None
+        )

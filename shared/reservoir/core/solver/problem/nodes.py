@@ -3,6 +3,7 @@
 from collections.abc import Sequence, Set
 from operator import sub
 
+from reservoir.core.launching.placed_terms import current_key
 from reservoir.core.model.snapshot import Node
 from reservoir.core.scheduling_terms.taint import Taint, tolerates_all
 from reservoir.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
@@ -92,9 +93,10 @@ class NodeFacts:
         for node in self.ordered if keys else ():
             everyone = sum(placed.count for placed in node.placements)
             for placed in node.placements:
-                if placed.workload_key in keys and not node.deleting:
+                key = current_key(placed.workload_key)
+                if key in keys and not node.deleting:
                     share = -(-node.price_atto_usd_per_hour * placed.count // everyone)
-                    costs[placed.workload_key] = costs.get(placed.workload_key, 0) + share
+                    costs[key] = costs.get(key, 0) + share
         return costs
 
     def _of_workload(self, key: str) -> tuple[int, int]:

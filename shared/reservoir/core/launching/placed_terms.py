@@ -1,0 +1,146 @@
+"""What replicas were placed with, which stays true of them until they have left, whatever is wanted by now.
+
+A claim notes with which generation of its workload each replica was placed; the workload's row keeps the specs of
+earlier generations for as long as replicas of theirs run. In a snapshot such replicas are those of a workload of their
+own, ``namespace/name@generation``: room on nodes, quotas, notice and topology ask what was agreed with them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from reservoir.core.model.node_claim import NodeClaim, PlacedGeneration
+from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.model.workload import Workload
+
+_MARK: Final = "@"
+
+
+def current_key(workload_key: str) -> str:
+    """Return the key of the workload that replicas belong to, whatever they were placed with."""
+    return workload_key.partition(_MARK)[0]
+
+
+def terms_of(workload: Workload) -> Workload:
+    """Return what of a workload counts once it is placed.
+
+    ``do-not-disrupt`` is not among it: as in Kubernetes it may be said, and taken back, while it runs.
+    """
+    return replace(
+        workload,
+        replicas=0,
+        annotations={},
+        preferred_node_terms=(),
+        fallback=(),
+        max_price_micro_usd_per_hour=None,
+        do_not_disrupt=False,
+        unknown={},
+    )
+
+
+def same_terms(one: Workload, other: Workload) -> bool:
+    """Whether replicas of both are the same once they are placed."""
+    return terms_of(one) == terms_of(replace(other, generation=one.generation))
+
+
+def terms_at(generation: int, current: Workload, former: Sequence[Workload]) -> Workload:
+    """Return what replicas of a generation were placed with.
+
+    ``former`` are by generation, each the last one with its terms. Replicas of which nothing is noted (an earlier
+    release placed them) are as old as any.
+    """
+    return next((each for each in former if each.generation >= generation), current)
+
+
+def generations_of(
+    noted: Iterable[PlacedGeneration], placements: Iterable[PlacedReplicas]
+) -> tuple[PlacedGeneration, ...]:
+    """Return with which generation each of some replicas was placed, by key, the newest first.
+
+    Whoever takes replicas off a claim leaves the notes as they are: the oldest leave first. Generation 0: not noted.
+    """
+    left = {placed.workload_key: placed.count for placed in placements}
+    found: list[PlacedGeneration] = []
+    for note in sorted(noted, key=lambda note: (note.workload_key, -note.generation)):
+        count = min(note.count, left.get(note.workload_key, 0))
+        if count > 0:
+            left[note.workload_key] -= count
+            found.append(replace(note, count=count))
+    found += [PlacedGeneration(key, 0, count) for key, count in left.items() if count > 0]
+    return tuple(sorted(found, key=lambda note: (note.workload_key, -note.generation)))
+
+
+def with_generations(
+    noted: Iterable[PlacedGeneration], added: Iterable[PlacedReplicas], generations: Mapping[str, int]
+) -> tuple[PlacedGeneration, ...]:
+    """Return the notes with those of more replicas, which are placed with these generations, by key."""
+    counts = {(note.workload_key, note.generation): note.count for note in noted}
+    for placed in added:
+        if placed.workload_key in generations:
+            note = placed.workload_key, generations[placed.workload_key]
+            counts[note] = counts.get(note, 0) + placed.count
+    return tuple(PlacedGeneration(*note, counts[note]) for note in sorted(counts))
+
+
+class PlacedTerms:
+    """What runs, as it was placed. ``workloads`` are as they are wanted now, ``former`` their earlier specs, by key."""
+
+    def __init__(self, workloads: Mapping[str, Workload], former: Mapping[str, Sequence[Workload]]) -> None:
+        self.workloads: dict[str, Workload] = dict(workloads)  # with those of former terms that run somewhere
+        self._former = {key: each for key, each in former.items() if each and key in workloads}
+
+    def claims(self, claims: Mapping[str, NodeClaim]) -> dict[str, NodeClaim]:
+        """Return the claims by id, what was placed with other terms than today's under keys of its own."""
+        return {key: self.claim(claim) for key, claim in claims.items()} if self._former else dict(claims)
+
+    def claim(self, claim: NodeClaim) -> NodeClaim:
+        """Return the claim, what was placed with other terms than today's under keys of its own."""
+        awaiting = () if claim.drain is None else claim.drain.awaiting
+        if all(placed.workload_key not in self._former for placed in (*claim.placements, *awaiting)):
+            return claim
+        drain = claim.drain and replace(claim.drain, awaiting=self._as_placed(claim.placed_with, awaiting))
+        return replace(claim, placements=self._as_placed(claim.placed_with, claim.placements), drain=drain)
+
+    def is_outdated(self, claim: NodeClaim, workload_key: str) -> bool:
+        """Whether a replica of the workload on the claim was placed with other terms than today's."""
+        return any(
+            self._key(note) != workload_key
+            for note in generations_of(claim.placed_with, claim.placements)
+            if note.workload_key == workload_key
+        )
+
+    def in_use(self, claims: Iterable[NodeClaim]) -> Mapping[str, frozenset[int]]:
+        """Return which earlier generations replicas on the claims still need, by key."""
+        found: dict[str, set[int]] = {}
+        for claim in claims:
+            awaiting = () if claim.drain is None else claim.drain.awaiting
+            for placements in (claim.placements, awaiting):
+                known = [placed for placed in placements if placed.workload_key in self._former]
+                for note in generations_of(claim.placed_with, known):
+                    terms = terms_at(
+                        note.generation, self.workloads[note.workload_key], self._former[note.workload_key]
+                    )
+                    found.setdefault(note.workload_key, set()).add(terms.generation)
+        return {key: frozenset(each) for key, each in found.items()}
+
+    def _as_placed(
+        self, noted: Sequence[PlacedGeneration], placements: Sequence[PlacedReplicas]
+    ) -> tuple[PlacedReplicas, ...]:
+        counts: dict[str, int] = {}
+        for note in generations_of(noted, placements):
+            key = self._key(note)
+            counts[key] = counts.get(key, 0) + note.count
+        return tuple(PlacedReplicas(key, counts[key]) for key in sorted(counts))
+
+    def _key(self, note: PlacedGeneration) -> str:
+        """Return the key under which replicas are shown; their terms are noted under it."""
+        current = self.workloads.get(note.workload_key)
+        if current is None or note.workload_key not in self._former:
+            return note.workload_key
+        terms = terms_at(note.generation, current, self._former[note.workload_key])
+        if terms is current or same_terms(terms, current):
+            return note.workload_key
+        name = f"{current.name}{_MARK}{terms.generation}"
+        shown = replace(terms, name=name, replicas=current.replicas, do_not_disrupt=current.do_not_disrupt)
+        self.workloads.setdefault(shown.key, shown)
+        return shown.key
