@@ -126,6 +126,11 @@ def _only_used_patterns() -> None:
     _set("column_generation.improve", improved=improved)
 
 
+def _as_it_is(_empty: Packing, best: Packing, *_others: object) -> Packing:
+    """Leave the units to those who have them."""
+    return best
+
+
 class _NoSearch:
     def __init__(self, _insertion: object) -> None:
         """Need nothing."""
@@ -138,13 +143,19 @@ _IMPROVE: Final = "column_generation.improve"
 _MASTER: Final = "column_generation.restricted_master"
 MECHANISMS: Final = {
     "column-generation": Mechanism(
-        lambda: _set(_IMPROVE, improved=_nothing),
+        lambda: _set(_IMPROVE, improved=_nothing, packed_by_worth=_nothing),
         (_IMPROVE, _MASTER, "column_generation.pricing"),
     ),
     "column-generation-in-first-plans": Mechanism(
         lambda: _set("pattern_packing", _are_units_short=_nothing), ("pattern_packing:_are_units_short",)
     ),
     "unused-patterns-as-columns": Mechanism(_only_used_patterns, ()),
+    "units-spared": Mechanism(
+        lambda: _set("pattern_packing", with_units_spared=_as_it_is), ("packing.spared_units", "packing.unit_worth")
+    ),
+    "exact-when-small": Mechanism(
+        lambda: _set(_IMPROVE, packed_exactly=_nothing), ("column_generation.whole_program",)
+    ),
     "ruin-and-recreate": Mechanism(lambda: _set(_IMPROVE, _TURNS=0), (f"{_IMPROVE}:_rebuilt", f"{_IMPROVE}:_part")),
     "parts-of-patterns-in-dives": Mechanism(
         lambda: _set("packing.packing", **{"Packing.repeat_in_part": _nothing}),

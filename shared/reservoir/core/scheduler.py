@@ -140,14 +140,15 @@ def _solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
     problem = SchedulingProblem.of(snapshot, now, policy)
     facts = NodeFacts(problem.catalogue, problem.terms)
     candidates = Candidates(problem.catalogue, problem.groups)
-    best = _best(lambda: PartialPlan(problem, facts), candidates)
+    usual = replace(_STRATEGIES[0], improves=policy.with_certificate)
+    best = _best(lambda: PartialPlan(problem, facts), candidates, usual)
     plan = to_plan(best, candidates.substitutes, Reasons(best).explain)
     return _certified(plan, best, facts) if policy.with_certificate else plan
 
 
-def _best(start: Callable[[], PartialPlan], candidates: Candidates) -> PartialPlan:
-    """Decide by the first strategy; while something is left over by the others too, then by neighbourhood search."""
-    best, used = _decided(start, candidates, _STRATEGIES[0]), _STRATEGIES[0]
+def _best(start: Callable[[], PartialPlan], candidates: Candidates, usual: Strategy) -> PartialPlan:
+    """Decide by the usual strategy; while something is left over by the others too, then by neighbourhood search."""
+    best, used = _usual(start, candidates, usual), usual
     if not _is_worth_retrying(best):
         return best
     nothing = start()
@@ -161,6 +162,15 @@ def _best(start: Callable[[], PartialPlan], candidates: Candidates) -> PartialPl
         state = _decided(start, candidates, replace(used, is_thorough=True))
         best = state if _is_better(state, best) else best
     return best
+
+
+def _usual(start: Callable[[], PartialPlan], candidates: Candidates, usual: Strategy) -> PartialPlan:
+    """Decide by a strategy, without improving the packing where improved it leaves more over: limits may say so."""
+    state = _decided(start, candidates, usual)
+    if not usual.improves or not any(state.remaining) or state.catalogue.policy.expired():
+        return state
+    plain = _decided(start, candidates, replace(usual, improves=False))
+    return plain if _is_better(plain, state) else state
 
 
 def _has_hope(nothing: PartialPlan, candidates: Candidates, group: Group) -> bool:

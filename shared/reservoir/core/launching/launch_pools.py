@@ -13,18 +13,10 @@ from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.resources import ACCELERATORS
 
 INSTANCE_TYPES_MAX: Final = 60  # as Karpenter cuts (R-116); more only lengthens the request
 _METAL: Final = "metal"
-_ACCELERATORS: Final = frozenset(
-    {
-        "nvidia.com/gpu",
-        "amd.com/gpu",
-        "aws.amazon.com/neuron",
-        "aws.amazon.com/neuroncore",
-        "habana.ai/gaudi",
-    }
-)
 
 
 class NoLaunchablePoolError(Exception):
@@ -107,7 +99,7 @@ def _priced(offerings: Iterable[OfferingKey], catalogue: Mapping[str, InstanceTy
 def _is_exotic(instance_type: InstanceType) -> bool:
     """Whether it is a metal size or carries accelerators: slow to boot or dear, not to be used by chance (R-114)."""
     return _METAL in instance_type.name.partition(".")[2] or any(
-        instance_type.capacity[name] > 0 for name in _ACCELERATORS
+        instance_type.capacity[name] > 0 for name in ACCELERATORS
     )
 
 

@@ -17,6 +17,15 @@ MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 NODES: Final = "nodes"
+ACCELERATORS: Final = frozenset(
+    {
+        "nvidia.com/gpu",
+        "amd.com/gpu",
+        "aws.amazon.com/neuron",
+        "aws.amazon.com/neuroncore",
+        "habana.ai/gaudi",
+    }
+)
 _BYTES: Final = frozenset({MEMORY, EPHEMERAL_STORAGE})
 
 

@@ -8,10 +8,11 @@ from reservoir.core.solver.insertion.insert import Insertion
 from reservoir.core.solver.packing.buying import completed
 from reservoir.core.solver.packing.disaggregation import Disaggregation
 from reservoir.core.solver.packing.filling import fill_existing
-from reservoir.core.solver.packing.item_types import BinTypes, build_item_types
+from reservoir.core.solver.packing.item_types import BinType, BinTypes, build_item_types
 from reservoir.core.solver.packing.item_values import item_values
 from reservoir.core.solver.packing.knapsack import GreedyKnapsack
 from reservoir.core.solver.packing.packing import ItemFloor, Packing
+from reservoir.core.solver.packing.spared_units import outlay, with_units_spared
 from reservoir.core.solver.problem.components import Component
 from reservoir.core.solver.problem.groups import Group
 from reservoir.core.solver.solution.bins import Bin
@@ -60,13 +61,17 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     room, bought = _with_room(state.bins, bin_types, insertion.candidates.substitutes)
     floor = ItemFloor(policy.reserved_floor_percent, bin_types.buyable)
     base = Packing(GreedyKnapsack(item_types, values), state.residual, policy.expired, floor=floor, bought=bought)
+    empty = base.fork()
     fill_existing(base, room)
     best = completed(base, bin_types)
-    if (policy.with_certificate or _are_units_short(best, bin_types)) and not policy.expired():
+    improves = insertion.strategy.improves
+    if (improves or _are_units_short(best, bin_types)) and not policy.expired():
         is_last = all(group.priority >= batches[0].relaxed.group.priority for group in state.groups)
-        is_quick = not policy.with_certificate
-        improved = _improved(base, best, bin_types, is_last=is_last, is_quick=is_quick)
-        best = best if improved is None else min(best, improved, key=Packing.quality)
+        improved = _improved(base, best, bin_types, is_last=is_last, is_quick=not improves)
+        best = best if improved is None else min(best, improved, key=outlay)
+    if bin_types.reserved and not policy.expired():
+        repack = [_repacked] if improves else []
+        best = with_units_spared(empty, best, bin_types.reserved, *repack)
     disaggregation = Disaggregation(state, item_types)
     for use in best.uses:
         disaggregation.write(use)
@@ -95,6 +100,16 @@ def _with_room(
 def _are_units_short(greedy: Packing, bin_types: BinTypes) -> bool:
     """Whether nodes are bought for work that could run on reserved units: who gets those is more than greed can say."""
     return any(bin_types.reserved_for >> index & 1 for use in greedy.uses if use.is_bought for index in use.pattern)
+
+
+def _repacked(base: Packing, greedy: Packing, units: Sequence[BinType]) -> Packing | None:
+    """Return the packing that a linear program makes of the greedy one, on units that cost what they are worth."""
+    try:
+        column_generation = import_module("reservoir.core.solver.column_generation.improve")
+    except ModuleNotFoundError:
+        return None
+    packing: Packing | None = column_generation.packed_by_worth(base, greedy, units)
+    return packing
 
 
 def _improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_last: bool, is_quick: bool) -> Packing | None:

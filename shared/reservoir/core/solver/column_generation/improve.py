@@ -12,14 +12,17 @@ their patterns at the program's prices. So the nodes that lose most go, and some
 they may mix.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import floor
 
 from reservoir.core.solver.column_generation.pricing import PricingProblem, promising
 from reservoir.core.solver.column_generation.restricted_master import RestrictedMaster
+from reservoir.core.solver.column_generation.whole_program import packed_exactly
 from reservoir.core.solver.packing.buying import completed
-from reservoir.core.solver.packing.item_types import BinTypes
+from reservoir.core.solver.packing.item_types import BinType, BinTypes
 from reservoir.core.solver.packing.packing import Packing
+from reservoir.core.solver.packing.spared_units import by_worth
 
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # stop when so many rounds together gained less than this part of the cost
 _QUICK_ROUNDS = 25  # of a first plan (catalogue-10000, seeds 0 to 5, 3000 to 3031)
@@ -41,13 +44,34 @@ def improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: b
     """
     if len(base.item_types) > _ITEM_TYPES_MAX:
         return None
+    if (exact := packed_exactly(base, bin_types)) is not None:
+        return exact
+    offered = [*promising(base, bin_types.paid), *bin_types.reserved]
+    return _packed(base, greedy, offered, partial(completed, bin_types=bin_types), is_quick=is_quick)
+
+
+def packed_by_worth(base: Packing, greedy: Packing, reserved: Sequence[BinType]) -> Packing | None:
+    """Return a packing of units alone, whose bin types cost what a unit is worth; None as of ``improved``."""
+    if len(base.item_types) > _ITEM_TYPES_MAX:
+        return None
+    return _packed(base, greedy, reserved, partial(by_worth, reserved=reserved), is_quick=False)
+
+
+def _packed(
+    base: Packing,
+    greedy: Packing,
+    offered: Sequence[BinType],
+    complete: Callable[[Packing], Packing],
+    *,
+    is_quick: bool,
+) -> Packing | None:
     master = RestrictedMaster(base)
     master.add((use.bin_type, tuple(sorted(use.pattern.items()))) for use in greedy.uses if use.bin_type is not None)
     master.add(sorted(greedy.filled, key=lambda filled: filled[0].price))
-    pricing = PricingProblem(master, base, [*promising(base, bin_types.paid), *bin_types.reserved])
+    pricing = PricingProblem(master, base, offered)
     if not _solved_in_fractions(master, pricing, base, _QUICK_ROUNDS if is_quick else None):
         return None
-    return (_rounded if is_quick else _rebuilt)(master, base, bin_types)
+    return (_rounded if is_quick else _rebuilt)(master, base, complete)
 
 
 def _solved_in_fractions(
@@ -67,7 +91,7 @@ def is_done(costs: Sequence[float]) -> bool:
     return len(costs) > _SLOW_ROUNDS and costs[-1 - _SLOW_ROUNDS] - costs[-1] < _SLOW * costs[-1]
 
 
-def _rounded(master: RestrictedMaster, base: Packing, bin_types: BinTypes) -> Packing:
+def _rounded(master: RestrictedMaster, base: Packing, complete: Callable[[Packing], Packing]) -> Packing:
     """Fix whole uses and ask again, a few times; the greedy packs the rest."""
     packing = base.fork()
     for _ in range(_DIVES):
@@ -75,7 +99,7 @@ def _rounded(master: RestrictedMaster, base: Packing, bin_types: BinTypes) -> Pa
         if not packing.active or packing.expired() or not master.program.solve():
             break
         _fix(master, packing)
-    return completed(packing, bin_types)
+    return complete(packing)
 
 
 def _fix(master: RestrictedMaster, packing: Packing) -> None:
@@ -91,14 +115,14 @@ def _fix(master: RestrictedMaster, packing: Packing) -> None:
             packing.repeat_in_part(bin_type, pattern)
 
 
-def _rebuilt(master: RestrictedMaster, base: Packing, bin_types: BinTypes) -> Packing:
+def _rebuilt(master: RestrictedMaster, base: Packing, complete: Callable[[Packing], Packing]) -> Packing:
     """Return the best packing that diving finds, at first from the whole program and then from parts of it."""
     duals, near = master.program.duals(), base.cost() + _NEAR * master.program.objective()
-    best = _rounded(master, base, bin_types)
+    best = _rounded(master, base, complete)
     for turn in range(_TURNS):
         if base.expired() or best.cost() <= near:
             break
-        best = min(best, _rounded(master, _part(master, duals, base, best, turn), bin_types), key=Packing.quality)
+        best = min(best, _rounded(master, _part(master, duals, base, best, turn), complete), key=Packing.quality)
     return best
 
 

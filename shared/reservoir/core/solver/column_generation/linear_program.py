@@ -1,6 +1,6 @@
 """A thin, typed wrapper over highspy: one linear program, columns added as they are found."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,6 +12,7 @@ INFINITY = float(highspy.kHighsInf)
 # From the basis of the last solve simplex may go in circles for ever, as in the mix of 1,000 replicas with seed 705.
 # No other program of the benches took more than 1,500 iterations; this limit stops at the same place on every machine.
 _ITERATIONS_MAX = 10_000
+_NODES_MAX = 500  # of the search for whole numbers: small problems need a handful
 
 
 def _never() -> bool:
@@ -81,6 +82,23 @@ class LinearProgram:
         if self._highs.getModelStatus() == highspy.HighsModelStatus.kIterationLimit:
             self._highs.clearSolver()
             self._highs.run()
+        return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
+
+    def recost(self, costs: Mapping[int, float]) -> None:
+        """Change the costs of columns, in USD an hour."""
+        for column, cost in costs.items():
+            self._highs.changeColCost(column, cost)
+
+    def solve_whole(self) -> bool:
+        """Solve with every column a whole number; False when no best solution was proven within the limit."""
+        for name in ("mip_rel_gap", "mip_abs_gap"):
+            self._highs.setOptionValue(name, 0.0)
+        # A node limit stops at the same place on every machine; a time limit would not.
+        self._highs.setOptionValue("mip_max_nodes", _NODES_MAX)
+        self._highs.setOptionValue("solver", "choose")
+        for column in range(self._highs.getNumCol()):
+            self._highs.changeColIntegrality(column, highspy.HighsVarType.kInteger)
+        self._highs.run()
         return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
     def proven(self) -> float:

@@ -53,6 +53,10 @@ class RestrictedMaster:
         """Return what a use of the pattern costs beyond its worth at these prices of the rows, in USD an hour."""
         return bin_type.price - sum(duals[row] * amount for row, amount in [*pattern, *self.row_entries(bin_type)])
 
+    def recost(self, costs: Sequence[float]) -> None:
+        """Change what a use of each of ``patterns`` costs, in USD an hour."""
+        self.program.recost(dict(enumerate(costs, self._items)))
+
     def counts(self) -> list[float]:
         """Return how often each of ``patterns`` is used in the last solution."""
         return self.program.values()[self._items :]

@@ -20,10 +20,12 @@ class Strategy:
     """A way to go about a solve; others are tried when the usual one leaves something over.
 
     ``packs``: pack by counts first. ``is_frugal``: spare limits rather than money. ``is_thorough``: end with
-    neighbourhood search. ``order``: who goes first among equal priorities.
+    neighbourhood search. ``improves``: spend time on the packing, as plans with a certificate do. ``order``: who goes
+    first among equal priorities.
     """
 
     packs: bool = True
+    improves: bool = False
     is_frugal: bool = False
     is_thorough: bool = False
     order: str = "dearest"

@@ -83,6 +83,10 @@ class Packing:
             if is_followed:
                 self._add(use)
 
+    def use_again(self, use: PatternUse) -> None:
+        """Repeat what another packing of the same demand does."""
+        self._add(use)
+
     def take_bought(self) -> Sequence[tuple[Bin, int]]:
         """Return the nodes that are being bought already, which are filled once."""
         bought, self.bought = self.bought, ()

@@ -1,0 +1,155 @@
+"""Among packings that buy the same, the one that uses fewer and less scarce units.
+
+What runs on reserved units is taken off them and packed again as if a unit cost what it is worth: the same problem as
+buying, with other prices, so the same algorithms solve it. What is bought, and what goes onto nodes that are there,
+stays.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from operator import attrgetter
+
+from reservoir.core.solver.packing.filling import top_up, use_best_first
+from reservoir.core.solver.packing.item_types import BinType
+from reservoir.core.solver.packing.knapsack import Pattern
+from reservoir.core.solver.packing.packing import Packing, PatternUse
+from reservoir.core.solver.packing.unit_worth import (
+    ACCELERATED_FACTOR,
+    asks_for_accelerators,
+    has_accelerators,
+    is_misused,
+    worth_of_unit,
+)
+from reservoir.core.solver.problem.vectors import mask_of
+
+# How many other units one with accelerators counts for. At the first work without accelerators stays off wherever it
+# can; at the second what has to be there is packed into fewer of them.
+_ACCELERATED = (ACCELERATED_FACTOR, 3.0)
+
+Repacker = Callable[[Packing, Packing, Sequence[BinType]], Packing | None]
+
+
+def _not_again(_base: Packing, _greedy: Packing, _bin_types: Sequence[BinType]) -> None:
+    return None
+
+
+def with_units_spared(
+    empty: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker = _not_again
+) -> Packing:
+    """Return the best packing with fewer or less scarce units, or as it is.
+
+    ``empty`` is a packing of the same demand in which nothing is decided; ``reserved`` are the units' bin types.
+    ``repack`` may make a greedy packing better: it is given what stays, the greedy packing, and units at their worth.
+    """
+    for tier in sorted({bin_type.option.entry.tier for bin_type in reserved}):
+        # An operator's order of pools stands above the worth of units: nothing moves to a lighter pool's.
+        of_tier = [bin_type for bin_type in reserved if bin_type.option.entry.tier == tier]
+        best = _spared(empty, best, of_tier, repack)
+    return best
+
+
+def _spared(empty: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker) -> Packing:
+    options = {bin_type.option.index: bin_type for bin_type in reserved}
+    staying = [use for use in best.uses if not _is_movable(best, use, options)]
+    units_moving = sum(use.count for use in best.uses) - sum(use.count for use in staying)
+    if best.floor.percent or units_moving < 2:
+        return best
+    again = _packed_again(_repeated(empty, staying), best, reserved, repack)
+    candidates = [_repeated(empty, _at_real_prices(packing, options)) for packing in again]
+    return min([best, *filter(partial(_keeps_limits, best), candidates)], key=outlay)
+
+
+def _repeated(empty: Packing, uses: Iterable[PatternUse]) -> Packing:
+    """Return a packing of just these uses."""
+    packing = empty.fork()
+    for use in uses:
+        packing.use_again(use)
+    return packing
+
+
+def _keeps_limits(best: Packing, found: Packing) -> bool:
+    """Whether no pool's limit has less left than before: nodes on units count there, and others wait for the rest."""
+    return all(
+        found.residual.limits[pool][name] >= left
+        for pool, limits in best.residual.limits.items()
+        for name, left in limits.items()
+    )
+
+
+def _is_movable(best: Packing, use: PatternUse, options: Mapping[int, BinType]) -> bool:
+    """Whether a use is of one of these units, and no rule about hosts keeps its replicas where they are."""
+    if use.bin_type is None or use.bin_type.option.index not in options:
+        return False
+    return all(best.item_types[index].host is None for index in use.pattern)
+
+
+def _packed_again(base: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker) -> Iterator[Packing]:
+    """Yield packings of what may move: greed's, and what is made of it; none where greed finds units short."""
+    for accelerated in _ACCELERATED:
+        priced = [replace(bin_type, price=_price(bin_type, accelerated)) for bin_type in reserved]
+        greedy = by_worth(base, priced)
+        if sum(greedy.left) > sum(best.left):
+            continue
+        yield greedy
+        improved = repack(base, greedy, priced)
+        if improved is not None:
+            yield improved
+
+
+def _price(bin_type: BinType, accelerated: float) -> float:
+    worth = worth_of_unit(bin_type)
+    return worth * accelerated if has_accelerators(bin_type) else worth
+
+
+def by_worth(base: Packing, reserved: Sequence[BinType]) -> Packing:
+    """Return the packing with what is left on units, greedily: those first that hold most for what they are worth.
+
+    What needs accelerators goes first: other work may then have the room beside it.
+    """
+    packing = base.fork()
+    top_up(packing)
+
+    def fill(bin_type: BinType) -> tuple[float, Pattern]:
+        return packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible)
+
+    accelerated = [bin_type for bin_type in reserved if has_accelerators(bin_type)]
+    needing = mask_of(item.index for item in packing.item_types if asks_for_accelerators(item))
+    for items, bin_types in ((needing, accelerated), (packing.active, reserved)):
+        use_best_first(packing, items, bin_types, lambda _: inf, attrgetter("price"), fill)
+    return packing
+
+
+def _at_real_prices(packing: Packing, options: Mapping[int, BinType]) -> Iterator[PatternUse]:
+    """Yield the uses with each unit's bin type as it was."""
+    for use in packing.uses:
+        if use.bin_type is None:
+            yield use
+        else:
+            yield replace(use, bin_type=options.get(use.bin_type.option.index, use.bin_type))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Outlay:
+    """What a packing costs, most important first: who is left over, money, idle accelerators, the units' worth."""
+
+    left_over: int
+    bought_usd_per_hour: float
+    misused_units: int
+    worth: float
+
+
+def outlay(packing: Packing) -> Outlay:
+    """Return what a packing costs. What a node costs beside its price is money only where the node is bought."""
+    bought = worth = 0.0
+    misused = 0
+    for use in packing.uses:
+        if use.bin_type is None:
+            continue
+        if use.is_bought:
+            bought += use.bin_type.price * use.count
+            continue
+        worth += worth_of_unit(use.bin_type) * use.count
+        misused += use.count * is_misused(packing, use.bin_type, tuple(use.pattern.items()))
+    return Outlay(sum(packing.left), round(bought, 9), misused, round(worth, 9))
