@@ -31,7 +31,7 @@ def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation
             dearest[id(launch_class)] = _dearest(facts, launch_class.launch)
         price, key = dearest[id(launch_class)]
         is_cheapest = not on_demand or price <= on_demand[0][0]
-        if is_cheapest or facts.min_values(pool) or topology.hold(host.placed, _OF_A_PLACE):
+        if is_cheapest or facts.min_values(pool) or _depends_on_more(facts, topology, host):
             continue
         load, classes = facts.carried(host.placed)
         about = (id(launch_class), load, classes)
@@ -76,8 +76,6 @@ def _cheaper(
 ) -> OfferingKey | None:
     """Return an on-demand offering below the price that certainly could carry what the host carries."""
     carried = [facts.workloads[key] for key in host.placed]
-    if any(map(_depends_on_more, carried)):
-        return None
     assert host.planned is not None
     limits = [name for name in pool.limits or () if name != NODES]
     capacity = facts.types[host.planned.offering.instance_type].capacity
@@ -91,8 +89,13 @@ def _cheaper(
     return None
 
 
-def _depends_on_more(workload: Workload) -> bool:
-    """Whether where the others run, or what it only prefers, may speak for the spot node."""
+def _depends_on_more(facts: Facts, topology: Topology, host: Host) -> bool:
+    """Whether where others run, or what something on it only prefers, may speak for the spot node."""
+    is_held = topology.hold(host.placed, _OF_A_PLACE)
+    return is_held or any(_is_choosy(facts.workloads[key]) for key in host.placed)
+
+
+def _is_choosy(workload: Workload) -> bool:
     return bool(
         workload.preferred_node_terms
         or workload.topology_spread

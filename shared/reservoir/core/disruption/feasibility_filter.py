@@ -17,6 +17,7 @@ from reservoir.core.disruption.simulation import LADDER_CLIMBED, PassState
 from reservoir.core.model.policy import PreferencePolicy, SchedulingPolicy
 from reservoir.core.model.snapshot import Node
 from reservoir.core.model.workload import Demand, Workload
+from reservoir.core.scheduling_terms.likeness import Likeness
 from reservoir.core.solver.problem.catalogue import LaunchOption
 from reservoir.core.solver.problem.nodes import NodeFacts, fill_order
 from reservoir.core.solver.problem.queue import PendingQueue
@@ -184,9 +185,32 @@ def _pareto_optimal(options: Iterable[LaunchOption]) -> list[_Purchasable]:
     return kept
 
 
+_BARE_ALIKE: Final = Likeness(
+    Workload,
+    {
+        "namespace": "whose units may be used, the simulation says",
+        "name": "it names the workload",
+        "generation": "only the newest generation is in a snapshot",
+        "replicas": "it is asked for one",
+        "requests": "stand beside by name, as sizes are compared apart",
+        "labels": "rules about others are left out",
+        "annotations": "no rule reads them",
+        "priority": "nobody is in the way here",
+        "preferred_node_terms": "preferences are left out",
+        "topology_spread": "rules about others are left out",
+        "affinity": "rules about others are left out",
+        "anti_affinity": "rules about others are left out",
+        "gang": "rules about others are left out",
+        "max_price_micro_usd_per_hour": "money is left out",
+        "do_not_disrupt": "what may be moved is decided before",
+        "unknown": "what a newer release means by it this one does not know",
+    },
+)
+
+
 def _class_key(workload: Workload) -> object:
     """Tell workloads apart by what decides where they may run, sizes apart."""
-    return workload.node_requirements, workload.fallback, tuple(workload.requests)
+    return _BARE_ALIKE.key(workload), tuple(workload.requests)
 
 
 def _bare_demand(workload: Workload) -> Demand:

@@ -151,12 +151,6 @@ class Workload:
         return None if self.gang is None else self.gang.single_topology_key
 
     @property
-    def node_requirements(self) -> tuple[object, ...]:
-        """What it requires of a node, its size apart; who has the same may run on the same nodes."""
-        terms = (self.node_selector, self.required_node_terms, self.tolerations)
-        return (*terms, self.duration_s, self.checkpoint_period_s)
-
-    @property
     def has_topology_terms(self) -> bool:
         """Whether it has rules about where other replicas are."""
         return bool(self.topology_spread or self.affinity or self.anti_affinity)

@@ -39,8 +39,7 @@ class Domains:
         """
         facts, key = self._facts, constraint.topology_key
         is_wide = not only_hosting and not constraint.node_affinity_policy_honor
-        accepted = (facts.terms(carrier), facts.markets(carrier), facts.needs(carrier), carrier.tolerations)
-        known = (key, accepted, only_hosting, is_wide)
+        known = (key, facts.placement_class(carrier), facts.needs(carrier), only_hosting, is_wide)
         if known not in self._universes:
             existing = self._of_nodes(key)
             values = sorted(self._offered(key) | existing)

@@ -12,6 +12,7 @@ from reservoir.core.checking.final_state.facts import Facts
 from reservoir.core.checking.violation import Violation, ViolationCode
 from reservoir.core.model.workload import AffinityTerm, TopologySpreadConstraint, Workload
 from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.resources import Resources
 
 
 def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
@@ -34,9 +35,9 @@ def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]
 
 def _spread(topology: Topology, group: RuleGroup, constraint: TopologySpreadConstraint) -> Iterator[Violation]:
     """Check the workloads of a group, of which those of one size are judged alike, and for hosts all."""
-    by_size: defaultdict[int, list[Workload]] = defaultdict(list)
+    by_size: defaultdict[Resources | None, list[Workload]] = defaultdict(list)
     for workload in group.workloads.values():
-        by_size[0 if constraint.topology_key == labels.HOSTNAME else id(workload.requests)].append(workload)
+        by_size[None if constraint.topology_key == labels.HOSTNAME else workload.requests].append(workload)
     for alike in by_size.values():
         evenness = topology.evenness(alike[0], constraint)
         added = topology.added_in(constraint.topology_key, evenness.crowded)

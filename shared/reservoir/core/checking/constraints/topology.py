@@ -184,8 +184,7 @@ class Topology(Selections):
         return (
             carrier.namespace,
             self._numbers.of(constraint),
-            self._facts.offering_class(carrier),
-            carrier.tolerations,
+            self._facts.placement_class(carrier),
             *own,
         )
 
@@ -194,8 +193,7 @@ class Topology(Selections):
         terms = self._facts.terms(carrier) if constraint.node_affinity_policy_honor else ()
         if not any(terms) and not constraint.node_taints_policy_honor:
             return self.counts(selected, constraint.topology_key)
-        tolerations = carrier.tolerations if constraint.node_taints_policy_honor else None
-        known = (selected, constraint.topology_key, terms, tolerations)
+        known = (selected, self._numbers.of(constraint), self._facts.placement_class(carrier))
         if known not in self._counts:
             self._counts[known] = self._counted(selected, carrier, constraint)
         return self._counts[known]

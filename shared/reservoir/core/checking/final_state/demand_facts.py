@@ -21,6 +21,7 @@ from reservoir.core.model.plan import Plan
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Node, Snapshot
 from reservoir.core.model.workload import Workload
+from reservoir.core.scheduling_terms.likeness import Likeness
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import PODS, Resources
 
@@ -31,10 +32,44 @@ _NOTHING: Final = Resources.of({})
 # The placement class of whoever is on a node and not pending.
 STRANGER: Final = 1
 
+# What no check asks of one workload for another.
+_OF_EACH: Final = {
+    "name": "whoever reports a workload names it by its own key",
+    "generation": "only the newest generation is in a snapshot",
+    "replicas": "what is pending is counted by workload",
+    "requests": "loads are summed by workload, and what a replica takes stands beside a class where that matters",
+    "labels": "who is selected is looked up by workload",
+    "annotations": "no rule reads them",
+    "preferred_node_terms": "preferences are looked at by workload",
+    "do_not_disrupt": "a plan ends no node",
+    "unknown": "what a newer release means by it no rule of this one knows",
+    "fallback": "a ladder counts from when its workload came: who has one is a class of its own",
+}
+# Beside that, what says nothing about which nodes a replica may be on.
+_OF_OTHERS: Final = {
+    "namespace": "teams and selectors are looked up by workload",
+    "priority": "priorities are about who comes first",
+    "topology_spread": "rules about other replicas are judged apart",
+    "affinity": "rules about other replicas are judged apart",
+    "anti_affinity": "rules about other replicas are judged apart",
+    "gang": "gangs are counted by workload",
+    "max_price_micro_usd_per_hour": "prices are summed by workload",
+}
+# Beside that, what says nothing about which offerings it may go to.
+_OF_NODES: Final = {
+    "tolerations": "taints are of pools and nodes",
+    "duration_s": "when a node must be empty is a matter of its reservation",
+    "checkpoint_period_s": "when a node must be empty is a matter of its reservation",
+}
+_ALIKE: Final = Likeness(Workload, _OF_EACH)
+# The markets that a ladder has reached stand beside these.
+_PLACED_ALIKE: Final = Likeness(Workload, {**_OF_EACH, **_OF_OTHERS})
+_OFFERED_ALIKE: Final = Likeness(Workload, {**_OF_EACH, **_OF_OTHERS, **_OF_NODES})
+
 
 @dataclass(slots=True, eq=False)
 class WorkloadClass:
-    """Workloads by key that differ in name, size and labels only; what else is true of one is true of all."""
+    """Workloads by key; what is true of one is true of all, but for what ``_OF_EACH`` lists."""
 
     first: Workload  # one of them
     workloads: Mapping[str, Workload]
@@ -74,25 +109,9 @@ class DemandFacts:
     def workload_classes(self) -> Sequence[WorkloadClass]:
         """All workloads: thousands may be pending that only a few rules are said of."""
         found: defaultdict[Hashable, dict[str, Workload]] = defaultdict(dict)
-        for key, workload in self.workloads.items():
-            # To compare long parts takes time, and the snapshot keeps them alive: equal ones that are not the same
-            # only make two where one would do.
-            about = (
-                workload.namespace,
-                workload.priority,
-                workload.duration_s,
-                workload.checkpoint_period_s,
-                workload.max_price_micro_usd_per_hour,
-                workload.gang,
-                id(workload.node_selector),
-                id(workload.required_node_terms),
-                id(workload.tolerations),
-                id(workload.topology_spread),
-                id(workload.affinity),
-                id(workload.anti_affinity),
-                key if workload.fallback else "",  # a ladder counts from when its workload came
-            )
-            found[about][key] = workload
+        numbers = _ALIKE.numbers(self.workloads.values())
+        for number, (key, workload) in zip(numbers, self.workloads.items(), strict=True):
+            found[(number, key) if workload.fallback else number][key] = workload
         return [WorkloadClass(next(iter(workloads.values())), workloads) for workloads in found.values()]
 
     def needs(self, workload: Workload) -> Resources:
@@ -176,7 +195,7 @@ class DemandFacts:
         return until > drain.for_notice(max(workload.checkpoint_period_s or 0, longest_notice_s)).starts_at
 
     def offering_class(self, workload: Workload) -> int:
-        """Return a number for requirements and markets: workloads of one class may go to the same offerings."""
+        """Return a number for requirements and reached markets: workloads of one class may go to the same offerings."""
         return self._numbers[0][workload.key]
 
     def placement_class(self, workload: Workload) -> int:
@@ -192,8 +211,9 @@ class DemandFacts:
         placement_class_of: dict[str, int] = {}
         for class_ in self.workload_classes:
             first, keys = class_.first, class_.workloads
-            offering_class = numbers.setdefault((self.terms(first), self.markets(first)), len(numbers))
-            about = (offering_class, first.tolerations, first.duration_s, first.checkpoint_period_s)
+            markets = self.markets(first)
+            offering_class = numbers.setdefault((_OFFERED_ALIKE.key(first), markets), len(numbers))
+            about = (_PLACED_ALIKE.key(first), markets)
             placement_class = classes.setdefault(about, STRANGER << 1 + len(classes))
             offering_class_of.update(dict.fromkeys(keys, offering_class))
             placement_class_of.update(dict.fromkeys(keys, placement_class))

@@ -17,12 +17,43 @@ from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Node, PlacedReplicas, Snapshot
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.likeness import Likeness
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import PODS, Resources
 from reservoir.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
 
 _NOTHING: Final = Resources.of({})
 _NOBODY: Final[Mapping[str, int]] = {}
+_LAUNCHED_ALIKE: Final = Likeness(
+    PlannedNodes,
+    {
+        "count": "nodes are counted by launch",
+        "placements": "what a node carries is judged by its placement classes and its load",
+        "gang_key": "gangs are counted by workload",
+        "relaxed": "what preferences were given up is said and not judged",
+    },
+)
+# What is asked of a node that exists; its labels as far as somebody requires something of them, and the taints that
+# count, stand beside.
+_SITED_ALIKE: Final = Likeness(
+    Node,
+    {
+        "claim_id": "it names the node",
+        "node_class_name": "an existing node is not launched again",
+        "instance_type": "what it is, its labels say",
+        "zone": "where it is, its labels say",
+        "zone_id": "where it is, its labels say",
+        "labels": "stand beside, as far as somebody asks",
+        "allocatable": "room is summed by node",
+        "used": "room is summed by node",
+        "placements": "who is there already is counted by node",
+        "reservation_id": "units are counted by reservation",
+        "price_atto_usd_per_hour": "it is paid for already",
+        "created_at": "no rule asks how old a node is",
+        "leaves_at": "who would be told earlier is judged by node",
+        "deleting": "a node that goes is no host",
+    },
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -187,23 +218,12 @@ class Facts(OfferingFacts):
     @cached_property
     def launch_classes(self) -> tuple[LaunchClass, ...]:
         """The class to which each launch of the plan belongs."""
-        # The plan keeps all of these alive, and comparing them takes time: equal ones that are not the same make two.
-        found: dict[tuple[object, ...], LaunchClass] = {}
-        launch_classes = []
-        for launch in self.plan.launches:
-            about = (
-                launch.node_pool_name,
-                launch.node_class_name,
-                launch.price_atto_usd_per_hour,
-                id(launch.offering),
-                id(launch.alternatives),
-                id(launch.labels),
-            )
-            launch_class = found.get(about)
-            if launch_class is None:
-                launch_class = found[about] = self._launch_class(launch)
-            launch_classes.append(launch_class)
-        return tuple(launch_classes)
+        found: list[LaunchClass] = []
+        numbers = _LAUNCHED_ALIKE.numbers(self.plan.launches)
+        for number, launch in zip(numbers, self.plan.launches, strict=True):
+            if number == len(found):
+                found.append(self._launch_class(launch))
+        return tuple([found[number] for number in numbers])
 
     def _launch_class(self, launch: PlannedNodes) -> LaunchClass:
         instance_type = self.types.get(launch.offering.instance_type)
@@ -281,8 +301,7 @@ class Facts(OfferingFacts):
         if asked is None:
             asked = self._asked[keys] = [key for key in keys if labels.stable_key(key) in self.required_keys]
         said = {key: node.labels[key] for key in asked}
-        when = (node.initialized, node.block_drain)
-        about = (node.node_pool_name, node.capacity_type, node.taints, *when, *said.items())
+        about = (_SITED_ALIKE.key(node), *said.items())
         site = self._existing_sites.get(about)
         if site is None:
             pool = self.pools.get(node.node_pool_name)

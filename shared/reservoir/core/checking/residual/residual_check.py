@@ -6,6 +6,7 @@ what cannot be told from what is left alone (a gang bound by topology, for insta
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from reservoir.core.checking.constraints.spread import admits, is_bound
 from reservoir.core.checking.constraints.topology import Topology
@@ -24,7 +25,25 @@ from reservoir.core.model.plan import ReasonCode, UnplacedReplicas
 from reservoir.core.model.policy import PreferencePolicy
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.likeness import Likeness
 from reservoir.core.scheduling_terms.resources import Resources
+
+_ROOMED_ALIKE: Final = Likeness(
+    Workload,
+    {
+        "name": "which of them is reported is no matter of room",
+        "generation": "only the newest generation is in a snapshot",
+        "replicas": "it is asked where one more would fit",
+        "labels": "stand beside, where any rule looks at them",
+        "annotations": "no rule reads them",
+        "priority": "what nobody has is free for all",
+        "preferred_node_terms": "room is room, also where they would sooner not be",
+        "gang": "gangs are asked by themselves",
+        "fallback": "the markets that it has reached stand beside",
+        "do_not_disrupt": "a plan ends no node",
+        "unknown": "what a newer release means by it no rule of this one knows",
+    },
+)
 
 
 class ResidualCheck:
@@ -72,9 +91,7 @@ class ResidualCheck:
         """Say where one more replica would fit; what is the same for equal workloads is looked up once."""
         rules = (workload.topology_spread, workload.affinity, workload.anti_affinity, self._is_bound(workload))
         labels_seen = tuple(sorted(workload.labels.items())) if any(rules) else ()
-        is_capped = workload.max_price_micro_usd_per_hour is not None
-        placement_class, needs = self._facts.placement_class(workload), self._facts.needs(workload)
-        about = (placement_class, needs, is_capped, workload.namespace, labels_seen, rules)
+        about = (_ROOMED_ALIKE.key(workload), self._facts.markets(workload), labels_seen, self._is_bound(workload))
         if about not in self._rooms_found:
             self._rooms_found[about] = self._room(workload)
         return self._rooms_found[about]

@@ -6,16 +6,37 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import count as numbers
 from itertools import repeat
+from typing import Final
 
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
-from reservoir.core.model.workload import Withheld, Workload
+from reservoir.core.model.workload import Demand, Withheld, Workload
+from reservoir.core.scheduling_terms.likeness import Likeness
 from reservoir.core.scheduling_terms.taint import Taint
 from reservoir.core.solver.problem.catalogue import OptionCatalogue
-from reservoir.core.solver.problem.queue import PendingDemand, PendingQueue
+from reservoir.core.solver.problem.queue import ACCEPTS, NOT_ABOUT_PLACES, PendingDemand, PendingQueue
 from reservoir.core.solver.problem.selection import Level
 from reservoir.core.solver.problem.topology import Constraints, Domains, Terms, constraints_of
 from reservoir.core.solver.problem.vectors import Vector, iter_bits, mask_of
+
+# What says nothing about whether replicas are interchangeable: beside what they accept, which is their class.
+_GROUPED: Final = Likeness(
+    Workload,
+    {
+        **{name: reason for name, reason in NOT_ABOUT_PLACES.items() if name != "priority"},
+        **dict.fromkeys(ACCEPTS.names, "what it accepts and carries is its class"),
+    },
+)
+_DEMANDED: Final = Likeness(
+    Demand,
+    {
+        "workload": "is told apart above",
+        "pending_count": "members are counted",
+        "pending_since": "members are sorted by it; the markets that a ladder has reached are of the class",
+        "budget_atto_usd_per_hour": "who has one is a group of their own",
+        "withheld": "stands beside, as far as the ladder has reached it",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +123,8 @@ def build_groups(queue: PendingQueue, catalogue: OptionCatalogue) -> list[Group]
         if (class_ := classes.get(about)) is None:
             class_ = classes[about] = _equivalence_class(each, queue, domains, keys)
         owner = workload.key if each.demand.is_price_capped or workload.gang is not None else ""
-        own = queue.dimensions.request(workload.requests), workload.priority, owner, each.withheld
+        rest = _GROUPED.key(workload), _DEMANDED.key(each.demand)
+        own = queue.dimensions.request(workload.requests), owner, each.withheld, rest
         alike[class_, own].append(each)
     return [_group(index, class_, each, queue) for index, ((class_, _), each) in enumerate(alike.items())]
 

@@ -2,14 +2,41 @@
 
 from collections.abc import Sequence, Set
 from operator import sub
+from typing import Final
 
 from reservoir.core.launching.placed_terms import current_key
 from reservoir.core.model.snapshot import Node
+from reservoir.core.scheduling_terms.likeness import Likeness
 from reservoir.core.scheduling_terms.taint import Taint, tolerates_all
 from reservoir.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
 from reservoir.core.solver.problem.selection import Selection, required
 from reservoir.core.solver.problem.topology import Terms, near_key
 from reservoir.core.solver.problem.vectors import PODS_INDEX, mask_of
+
+# What of a node says nothing about the requirement sets that it meets. Beside the rest stand the labels that somebody
+# asks for and the taints that count.
+_MET_ALIKE: Final = Likeness(
+    Node,
+    {
+        "claim_id": "it names the node",
+        "node_pool_name": "its label and its taints say it",
+        "node_class_name": "its label says it",
+        "instance_type": "its label says it",
+        "zone": "its label says it",
+        "zone_id": "its label says it",
+        "labels": "stand beside, as far as somebody asks",
+        "allocatable": "what is free is found by node",
+        "used": "what is free is found by node",
+        "placements": "who is there already is counted by node",
+        "taints": "those that count stand beside",
+        "reservation_id": "its label says it",
+        "price_atto_usd_per_hour": "it is paid for already",
+        "created_at": "nobody asks how old a node is",
+        "leaves_at": "stands beside where a block drains; elsewhere it would tell every node apart for nothing",
+        "initialized": "the taints that count say it",
+        "deleting": "what takes no replicas is not asked",
+    },
+)
 
 
 def fill_order(node: Node) -> tuple[bool, int, str]:
@@ -59,7 +86,7 @@ class NodeFacts:
     def requirement_sets(self, node: Node) -> int:
         """Return the requirement sets that the node meets, in the strict form: it has a label or has it not (R-13)."""
         labels, taints = tuple(map(node.labels.get, self._asked)), self._catalogue.snapshot.binding_taints(node)
-        memo_key = (labels, taints, node.capacity_type, node.block_drain, node.drain_at and node.leaves_at)
+        memo_key = (labels, taints, _MET_ALIKE.key(node), node.drain_at and node.leaves_at)
         if (known := self._masks.get(memo_key)) is None:
             each = enumerate(self._catalogue.requirement_sets)
             met = mask_of(bit for bit, wanted in each if self._meets(node, taints, wanted))

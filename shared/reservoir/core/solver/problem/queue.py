@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from operator import attrgetter
+from typing import Final
 
 from reservoir.core.capacity.offerings import usable_pools
 from reservoir.core.model.policy import PreferencePolicy, SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.team import by_namespace
 from reservoir.core.model.workload import ALL_CAPACITY_TYPES, Demand, Withheld, Workload
+from reservoir.core.scheduling_terms.likeness import Likeness
 from reservoir.core.scheduling_terms.resources import CPU, MEMORY
 from reservoir.core.scheduling_terms.taint import TaintEffect
 from reservoir.core.solver.problem.catalogue import OptionCatalogue, RequirementSet
@@ -70,7 +71,23 @@ def _queue_order(demand: Demand) -> tuple[int, int, int, datetime, str]:
     return -workload.priority, -requests[CPU], -requests[MEMORY], demand.pending_since, workload.key
 
 
-_accepts = attrgetter("node_requirements", "preferred_node_terms", "topology_spread", "affinity", "anti_affinity")
+# What says nothing about what a workload accepts and which terms it has.
+NOT_ABOUT_PLACES: Final = {
+    "namespace": "where its terms look stands beside, if it has any",
+    "name": "it names the workload",
+    "generation": "only the newest generation is in a snapshot",
+    "replicas": "what is pending is counted by demand",
+    "requests": "groups are formed by them later",
+    "labels": "those of matchLabelKeys stand beside; which terms select it is told apart when groups are formed",
+    "annotations": "nothing reads them",
+    "priority": "groups are formed by it later",
+    "gang": "a gang is a group of its own",
+    "fallback": "the markets that it has reached stand beside",
+    "max_price_micro_usd_per_hour": "who has one is a group of their own",
+    "do_not_disrupt": "a solve ends no node",
+    "unknown": "what a newer release means by it this one does not know",
+}
+ACCEPTS: Final = Likeness(Workload, NOT_ABOUT_PLACES)
 
 
 # Branches: comprehensions of a line each around one loop over demands.
@@ -93,7 +110,7 @@ def _pending(
         team_name = None if not is_shared else "" if team is None else team.name
         # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
         own = (workload.namespace, *_chosen_labels(workload)) if workload.has_topology_terms else ()
-        key = (*_accepts(workload), allowed, team_name, own)
+        key = (ACCEPTS.key(workload), allowed, team_name, own)
         if (found := known.get(key)) is None:
             found = levels(workload, allowed, preference_policy, soft_taints=soft_taints, team_name=team_name)
             known[key] = found

@@ -1,0 +1,64 @@
+"""Which of many things are alike: equal in everything, except in what is named as not mattering."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from itertools import filterfalse
+from operator import attrgetter
+from types import UnionType
+from typing import Any, Final, Generic, TypeVar, get_args, get_origin
+
+T = TypeVar("T")
+
+_SHORT: Final = frozenset({int, str, bool, type(None)})  # types of values that are compared at once
+
+
+class Likeness(Generic[T]):
+    """Tells values of a dataclass apart by all of its fields but some, each named with the reason why it cannot matter.
+
+    So a field that is added to the class tells values apart from its first day. Where that is one too many, answers
+    are looked up more often than need be; where one is missing, one value would speak for another.
+    """
+
+    def __init__(self, kind: type[T], irrelevant: Mapping[str, str]) -> None:
+        compared = [field for field in fields(kind) if field.compare]  # type: ignore[arg-type]
+        unknown = irrelevant.keys() - {field.name for field in compared}
+        assert not unknown, f"{kind.__name__} has no {', '.join(sorted(unknown))}"
+        types = {field.name: field.type for field in compared if field.name not in irrelevant}
+        self.names = tuple(types)
+        self._parts: Callable[[T], tuple[Any, ...]] = _values_of(self.names)
+        self._short_parts = _values_of([*filter(lambda name: _is_short(types[name]), types)])
+        self._long_parts = _values_of([*filterfalse(lambda name: _is_short(types[name]), types)])
+        self._has_mappings = Mapping in map(get_origin, types.values())
+
+    def key(self, value: T) -> Hashable:
+        """Return what is equal for values that are alike."""
+        parts = self._parts(value)
+        if not self._has_mappings:
+            return parts
+        return tuple([tuple(sorted(part.items())) if isinstance(part, Mapping) else part for part in parts])
+
+    def numbers(self, values: Iterable[T]) -> list[int]:
+        """Return a number for each value, the same for those that are alike; numbers count from 0.
+
+        To compare long parts takes time, and most values share theirs: what is the same object is compared once.
+        """
+        of_the_same: dict[tuple[object, ...], int] = {}
+        of_equals: dict[Hashable, int] = {}
+        found = []
+        for value in values:
+            about = (*self._short_parts(value), *map(id, self._long_parts(value)))
+            number = of_the_same.get(about)
+            if number is None:
+                number = of_the_same[about] = of_equals.setdefault(self.key(value), len(of_equals))
+            found.append(number)
+        return found
+
+
+def _is_short(kind: object) -> bool:
+    return _SHORT.issuperset(get_args(kind) if isinstance(kind, UnionType) else (kind,))
+
+
+def _values_of(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)  # which returns no tuple for one name, and takes none for nothing
+    return lambda value: tuple([getattr(value, name) for name in names])
