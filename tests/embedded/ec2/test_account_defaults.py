@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from lab.embedded.ec2.api import keys
 from lab.worlds.cloud import Cloud, refused
@@ -54,3 +55,9 @@ def test_volumes_are_encrypted_with_the_accounts_key_which_must_let_the_caller(c
     assert cloud.instance(encrypted)["StateReason"]["Code"] == "Client.InternalError"
     cloud.ec2.reset_ebs_default_kms_key_id()
     assert cloud.ec2.get_ebs_default_kms_key_id()["KmsKeyId"].endswith("alias/aws/ebs")
+
+
+def test_a_root_volume_is_at_least_as_large_as_the_image(cloud: Cloud) -> None:
+    with pytest.raises(ClientError, match=r"InvalidBlockDeviceMapping.*expect size >= 8GB"):
+        cloud.run(BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 4}}])
+    assert cloud.run(BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 8}}])

@@ -5,6 +5,7 @@ import pytest
 from reservoir.core.model.node_class import (
     CapacityReservationSelectorTerm,
     FleetTargetingMode,
+    NodeClass,
     OpenReservationPreference,
     SelectorTerm,
 )
@@ -57,8 +58,6 @@ def test_what_has_no_meaning_here_is_named_line_by_line() -> None:
     _, problems = read_document(Document(valid.node_class()))
     assert {(problem.path, problem.severity) for problem in problems} == {
         ("spec.kubelet", Severity.IGNORED),
-        ("spec.amiFamily", Severity.IGNORED),
-        ("spec.blockDeviceMappings[0].rootVolume", Severity.IGNORED),
     }
 
 
@@ -270,6 +269,68 @@ def test_a_role_is_named_by_its_arn_or_with_its_path(role: str) -> None:
     core = NodeClassManifest.model_validate(with_spec(role=role)).to_core()
     assert core.role == "node"
     assert core.static_hash == NodeClassManifest.model_validate(with_spec(role="node")).to_core().static_hash
+
+
+def disk(device: str, gib: int) -> dict[str, Any]:
+    return {"DeviceName": device, "Ebs": {"Encrypted": True, "VolumeSize": gib, "VolumeType": "gp3"}}
+
+
+def core(**fields: Any) -> NodeClass:
+    return NodeClassManifest.model_validate(with_spec(**fields)).to_core()
+
+
+@pytest.mark.parametrize(
+    ("fields", "disks"),
+    [
+        ({"amiFamily": "AL2023"}, [disk("/dev/xvda", 20)]),
+        ({"amiFamily": "AL2"}, [disk("/dev/xvda", 20)]),
+        ({"amiFamily": None, "amiSelectorTerms": [{"alias": "al2023@latest"}]}, [disk("/dev/xvda", 20)]),
+        ({"amiFamily": "Bottlerocket"}, [disk("/dev/xvda", 4), disk("/dev/xvdb", 20)]),
+        ({"amiFamily": "Custom", "amiSelectorTerms": [{"alias": "al2023@latest"}]}, []),
+        ({"amiFamily": None}, []),
+    ],
+)
+def test_a_class_without_disks_has_those_of_its_family(fields: dict[str, Any], disks: list[dict[str, Any]]) -> None:
+    found = core(**fields, blockDeviceMappings=None)
+    assert list(found.block_device_mappings) == disks
+    assert found.static_hash == core(amiFamily=None, blockDeviceMappings=None).static_hash  # nothing drifts by it
+    assert found.root_volume_bytes is None
+
+
+def sized(**sizes: str) -> list[dict[str, Any]]:
+    return [{"deviceName": f"/dev/{device}", "ebs": {"volumeSize": size}} for device, size in sizes.items()]
+
+
+@pytest.mark.parametrize(
+    ("family", "mappings", "gib"),
+    [
+        ("AL2023", sized(xvda="500Gi", xvdb="100Gi"), 500),
+        ("AL2023", sized(xvdb="100Gi"), None),
+        ("Bottlerocket", sized(xvda="10Gi", xvdb="100Gi"), 100),
+        ("Custom", sized(xvda="10Gi", xvdb="100Gi"), 100),
+        (None, sized(sda1="30Gi", xvdb="100Gi"), 30),
+        ("AL2023", [*sized(xvda="10Gi"), {**sized(xvdb="70Gi")[0], "rootVolume": True}], 70),
+        ("AL2023", [{"deviceName": "/dev/xvda", "ebs": {"snapshotID": "snap-1"}}], None),
+    ],
+)
+def test_replicas_have_the_volume_that_karpenter_gives_them(
+    family: str | None, mappings: list[dict[str, Any]], gib: int | None
+) -> None:
+    found = core(amiFamily=family, blockDeviceMappings=mappings)
+    assert found.root_volume_bytes == (None if gib is None else gib << 30)
+
+
+def test_local_disks_are_storage_where_the_class_says_raid0() -> None:
+    assert core(instanceStorePolicy="RAID0").local_disks_are_storage
+    assert not core().local_disks_are_storage
+    assert valid.errors(with_spec(instanceStorePolicy="RAID1")) == {
+        ("spec.instanceStorePolicy", "instance-store-policy")
+    }
+
+
+def test_one_volume_is_the_root() -> None:
+    twice = [{**each, "rootVolume": True} for each in sized(xvda="10Gi", xvdb="70Gi")]
+    assert valid.errors(with_spec(blockDeviceMappings=twice)) == {("spec.blockDeviceMappings", "root-volume")}
 
 
 def told(**fields: Any) -> list[str]:

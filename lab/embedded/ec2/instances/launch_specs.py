@@ -186,6 +186,13 @@ def _block_devices(world: World, mappings: list[dict[str, Any]]) -> tuple[BlockD
         for mapping in mappings
         if (ebs := mapping.get("Ebs")) is not None
     ]
+    for device in devices:
+        if device.device == DEFAULT_ROOT_DEVICE and device.size_gib < DEFAULT_ROOT_SIZE_GIB:
+            raise Ec2Error(
+                "InvalidBlockDeviceMapping",
+                f"Volume of size {device.size_gib}GB is smaller than the snapshot of the image's root device, expect"
+                f" size >= {DEFAULT_ROOT_SIZE_GIB}GB",
+            )
     root = BlockDevice(
         DEFAULT_ROOT_DEVICE,
         DEFAULT_ROOT_SIZE_GIB,

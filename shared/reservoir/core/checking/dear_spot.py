@@ -60,7 +60,7 @@ def _on_demand(facts: Facts) -> Iterator[_Sold]:
         on_demand = [it for it in instance_type.offerings if it.capacity_type is CapacityType.ON_DEMAND]
         if on_demand:
             least = min([offering.price_micro_usd_per_hour for offering in on_demand])
-            room = facts.packing.room(facts.type_room(instance_type.name))
+            room = facts.packing.room(facts.by_name(instance_type.allocatable))
             yield least * ATTO_USD_PER_MICRO_USD, instance_type.name, room
 
 
@@ -78,10 +78,13 @@ def _cheaper(
     carried = [facts.workloads[key] for key in host.placed]
     assert host.planned is not None
     limits = [name for name in pool.limits or () if name != NODES]
-    capacity = facts.types[host.planned.offering.instance_type].capacity
+    capacity = facts.launched_as(pool, host.planned.offering.instance_type).capacity
     for _, name, room in on_demand[: bisect_left(on_demand, (price,))]:
-        other = facts.types[name]
-        if facts.packing.fits(load, room) and all(other.capacity[it] <= capacity[it] for it in limits):
+        other = facts.launched_as(pool, name)
+        if not facts.packing.fits(load, room):
+            continue
+        room_here = facts.packing.room(facts.type_room(pool, name))  # the pool's class may have smaller volumes
+        if facts.packing.fits(load, room_here) and all(other.capacity[it] <= capacity[it] for it in limits):
             for key in facts.sold_on_demand(pool, other):
                 is_cheaper = facts.price_atto_usd(key) < price
                 if is_cheaper and all(facts.accepts(pool, name, (place_of(key),), each) for each in carried):

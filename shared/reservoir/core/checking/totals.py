@@ -119,9 +119,10 @@ def node_use(capacity: Resources) -> Counter[str]:
 def largest_use(facts: Facts, launch: PlannedNodes) -> dict[str, int]:
     """Return what one node of the launch may use of a limit: the most over all that may be launched (R-58)."""
     most: dict[str, int] = {NODES: 1}
-    for name in {launch.offering.instance_type, *(key.instance_type for key in launch.alternatives)}:
-        instance_type = facts.types.get(name)
-        for resource, amount in () if instance_type is None else instance_type.capacity.items():
+    pool, names = facts.pools.get(launch.node_pool_name), {key.instance_type for key in launch.alternatives}
+    for name in facts.types.keys() & {launch.offering.instance_type, *names}:
+        instance_type = facts.types[name] if pool is None else facts.launched_as(pool, name)
+        for resource, amount in instance_type.capacity.items():
             most[resource] = max(amount, most.get(resource, 0))
     return most
 

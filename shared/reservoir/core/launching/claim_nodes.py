@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from reservoir.core.capacity.node_storage import as_launched
 from reservoir.core.launching.launch_pools import left_to_choose
 from reservoir.core.launching.placed_terms import generations_of, with_generations
 from reservoir.core.model.capacity_reservation import CapacityReservation
@@ -133,7 +134,7 @@ def planned_claims(
     pool = facts.node_pools[planned.node_pool_name]
     node_class = facts.node_classes[planned.node_class_name]
     reservation_id = planned.offering.reservation_id
-    room = facts.instance_types[planned.offering.instance_type].allocatable
+    room = as_launched(facts.instance_types[planned.offering.instance_type], node_class).allocatable
     if not any(wants_efa(facts.workloads[placed.workload_key].requests) for placed in planned.placements):
         room = without_efa(room)
     wanted = {} if reservation_id is not None else min_values(pool)

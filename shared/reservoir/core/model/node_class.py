@@ -105,6 +105,8 @@ class NodeClass:
     fleet_targeting_mode: FleetTargetingMode = FleetTargetingMode.LAUNCH_TEMPLATE
     platform: str = "Linux/UNIX"
     tenancy: str = "default"
+    root_volume_bytes: int | None = None  # what replicas have for files; None: as much as Karpenter assumes
+    local_disks_are_storage: bool = False  # of types that have any: all of them together, in place of the volume
     static_hash: str = ""
     status: NodeClassStatus = NodeClassStatus()
 

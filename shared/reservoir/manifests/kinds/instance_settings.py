@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from reservoir.core.scheduling_terms.quantity import QuantityError, byte_count
 from reservoir.manifests.parsing.fields import Quantity, an_id, broken
-from reservoir.manifests.parsing.model import Contradiction, IgnoredBecause, Model
+from reservoir.manifests.parsing.model import Contradiction, Model
 
 _GIB: Final = 2**30
 _LARGEST_VOLUME_GIB: Final = 65_536
@@ -87,6 +87,11 @@ class BlockDevice(Model):
         if wrong is not None:
             yield wrong
 
+    @property
+    def size_bytes(self) -> int | None:
+        """The size that is asked for; that of a snapshot is not known."""
+        return None if self.volume_size is None else volume_gib(self.volume_size) * _GIB
+
     def to_ec2(self) -> dict[str, object]:
         """Return EC2's Ebs structure."""
         return _given(
@@ -107,9 +112,9 @@ class BlockDeviceMapping(Model):
 
     device_name: Annotated[str, Field(min_length=1, max_length=64)]
     ebs: BlockDevice
-    root_volume: Annotated[
-        bool | None, IgnoredBecause("rootVolume has no effect: it tells Karpenter where kubelet keeps its data")
-    ] = None
+    root_volume: bool | None = Field(
+        default=None, description="Whether its size is the node's ephemeral-storage; else the family's device is it."
+    )
 
     def to_ec2(self) -> dict[str, object]:
         """Return EC2's BlockDeviceMapping."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from reservoir.core.launching.launch_template import USER_DATA_BYTES_MAX
 from reservoir.core.launching.user_data import PLACEHOLDERS, wrong_placeholders
@@ -15,6 +15,7 @@ from reservoir.core.model.node_class import (
     OpenReservationPreference,
 )
 from reservoir.core.scheduling_terms.labels import closest
+from reservoir.manifests.kinds.family_disks import default_disks, storage_devices
 from reservoir.manifests.kinds.image_terms import AMI_FAMILIES, NO_WINDOWS, ImageTerm, note_on_alias
 from reservoir.manifests.kinds.instance_settings import (
     BlockDeviceMapping,
@@ -162,11 +163,18 @@ class NodeClassSpec(Model):
         default=None, min_length=1, max_length=64, description="EC2's platform name that reservations must have."
     )
     tenancy: Literal["default", "dedicated"] = "default"
-    ami_family: Annotated[Any, IgnoredBecause("amiFamily has no effect: userData is passed on as written")] = None
+    ami_family: Annotated[Any, WithJsonSchema({"enum": [*AMI_FAMILIES, None]})] = Field(
+        default=None,
+        description=(
+            "Decides about disks alone: which a class without blockDeviceMappings gets, and which is the node's"
+            " ephemeral-storage. By default the alias's family. userData is passed on as written."
+        ),
+    )
     kubelet: Annotated[Any, IgnoredBecause("kubelet has no effect outside Kubernetes")] = None
-    instance_store_policy: Annotated[
-        Any, IgnoredBecause("instanceStorePolicy has no effect: it configures kubelet's disks")
-    ] = None
+    instance_store_policy: Annotated[Any, WithJsonSchema({"enum": ["RAID0", None]})] = Field(
+        default=None,
+        description="RAID0: local disks are the node's ephemeral-storage. It is for userData to make the array.",
+    )
     ip_prefix_count: Annotated[Any, IgnoredBecause("ipPrefixCount has no effect: it serves pod addresses")] = None
     context: Annotated[Any, IgnoredBecause("context has no effect: EC2 reserves it")] = None
     network_interfaces: Annotated[Any, IgnoredBecause(f"networkInterfaces has no effect: {_INTERFACES}")] = None
@@ -203,6 +211,14 @@ class NodeClassSpec(Model):
     def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
         """Check that what the class names is what EC2 and Karpenter know by that name."""
         yield from _family_refusals(raw)
+        policy = raw.get("instanceStorePolicy")
+        if policy not in (None, "RAID0"):
+            message = f"{shown(policy)} is not one of RAID0"
+            yield Contradiction("instanceStorePolicy", "instance-store-policy", message, lambda: "RAID0")
+        mappings = raw.get("blockDeviceMappings")
+        given = mappings if isinstance(mappings, list) else []
+        if sum(isinstance(each, dict) and each.get("rootVolume") is True for each in given) > 1:
+            yield Contradiction("blockDeviceMappings", "root-volume", "only one can be the rootVolume")
         if text_in(raw, "platform").startswith("Windows"):
             yield Contradiction("platform", "windows", f"Windows is not served: {NO_WINDOWS}")
         path, slash, name = text_in(raw, "instanceProfile").rpartition("/")
@@ -210,7 +226,9 @@ class NodeClassSpec(Model):
             yield Contradiction("instanceProfile", "iam-name", "must be a name without its path", lambda: name or None)
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """Yield what an alias selects, for whoever comes from a cluster, where it selects another image."""
+        """Yield what is another's to do here, and what an alias selects for whoever comes from a cluster."""
+        if self.instance_store_policy is not None:
+            yield "instanceStorePolicy", "local disks count as ephemeral-storage; userData makes the array of them"
         of_kubernetes = (self.ami_family, self.kubelet, self.instance_store_policy, self.ip_prefix_count)
         tags = [term.tags for term in self.subnet_selector_terms]
         tags += [term.tags for term in self.security_group_selector_terms]
@@ -220,6 +238,23 @@ class NodeClassSpec(Model):
                 note = note_on_alias(term.alias or "")
                 if note is not None:
                     yield "amiSelectorTerms", note
+
+    @property
+    def family(self) -> str:
+        """The family of the class's images in lower case, as far as the class says."""
+        named = self.ami_family if self.ami_family in AMI_FAMILIES else None
+        aliases = [term.alias for term in self.ami_selector_terms if term.alias is not None]
+        return str(named or (aliases[0].partition("@")[0] if aliases else "")).lower()
+
+    @property
+    def root_volume_bytes(self) -> int | None:
+        """The size of the volume that replicas write to; None where nothing says it."""
+        mappings = self.block_device_mappings
+        marked = [mapping for mapping in mappings if mapping.root_volume]
+        of_family = [mapping for mapping in mappings if mapping.device_name in storage_devices(self.family)]
+        last = mappings[-1:] if self.family == "custom" else []
+        sizes = [mapping.ebs.size_bytes for mapping in (*marked, *(last or of_family))]
+        return next((size for size in sizes if size is not None), None)
 
     @property
     def role_name(self) -> str | None:
@@ -267,7 +302,10 @@ class NodeClassManifest(Model):
             role=spec.role_name,
             instance_profile=spec.instance_profile,
             user_data=spec.user_data,
-            block_device_mappings=tuple(mapping.to_ec2() for mapping in spec.block_device_mappings),
+            block_device_mappings=tuple(mapping.to_ec2() for mapping in spec.block_device_mappings)
+            or default_disks(spec.family),
+            root_volume_bytes=spec.root_volume_bytes,
+            local_disks_are_storage=spec.instance_store_policy == "RAID0",
             metadata_options=spec.metadata_options.to_ec2(),
             tags=dict(sorted(spec.tags.items())),
             placement_group=None if group is None else group.id or group.name,

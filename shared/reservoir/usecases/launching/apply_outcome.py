@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
+from reservoir.core.capacity.node_storage import storage_elsewhere
 from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchReaction, launched_offering
 from reservoir.core.model.capacity_reservation import BlockDrain
 from reservoir.core.model.instance_type import InstanceType
@@ -17,6 +18,7 @@ from reservoir.core.node_life.drain import LONGEST_NOTICE, block_drain
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.efa import wants_efa, without_efa
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.core.scheduling_terms.resources import EPHEMERAL_STORAGE, Resources
 from reservoir.ports.ec2 import InstanceTagger, InstanceTerminator
 from reservoir.ports.messaging import DrainTimers, LaunchBatch
 from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
@@ -208,6 +210,9 @@ def with_instance(claim: NodeClaim, offering: OfferingKey, catalogue: Mapping[st
     ]
     price = min(prices) * ATTO_USD_PER_MICRO_USD if prices else claim.price_atto_usd_per_hour
     room = instance_type.allocatable if wants_efa(claim.allocatable) else without_efa(instance_type.allocatable)
+    if claim.allocatable[EPHEMERAL_STORAGE]:
+        size = storage_elsewhere(claim.allocatable, claim.labels, instance_type)
+        room = Resources.of({**room, EPHEMERAL_STORAGE: size})
     kept = {key: value for key, value in claim.labels.items() if key not in _TYPE_LABELS}
     return replace(
         claim,

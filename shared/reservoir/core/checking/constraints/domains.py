@@ -81,7 +81,7 @@ class Domains:
         facts, needs = self._facts, self._facts.needs(carrier)
         for pool in self._open_to(carrier):
             for name, places in facts.open_places(pool).items():
-                instance_type = facts.types[name]
+                instance_type = facts.launched_as(pool, name)
                 if not needs.fits_in(instance_type.allocatable):
                     continue
                 for place in places:

@@ -226,10 +226,11 @@ class Facts(OfferingFacts):
         return tuple([found[number] for number in numbers])
 
     def _launch_class(self, launch: PlannedNodes) -> LaunchClass:
-        instance_type = self.types.get(launch.offering.instance_type)
-        allocatable = _NOTHING if instance_type is None else instance_type.allocatable
-        room = self.packing.room(self.by_name(allocatable))
         pool, site = self.pools.get(launch.node_pool_name), self._planned_site(launch)
+        name, allocatable = launch.offering.instance_type, _NOTHING
+        if pool is not None and name in self.types:
+            allocatable = self.launched_as(pool, name).allocatable
+        room = self.packing.room(self.by_name(allocatable))
         if site is None or pool is None or not launch.alternatives:
             return LaunchClass(launch, site, allocatable, room, room, None, is_wide=False)
         listed, least = self.listed(pool, launch), room
@@ -277,7 +278,7 @@ class Facts(OfferingFacts):
         return {
             key.instance_type
             for key in self.open_offerings(pool)
-            if load.fits_in(self.types[key.instance_type].allocatable)
+            if load.fits_in(self.launched_as(pool, key.instance_type).allocatable)
             and all(self.accepts(pool, key.instance_type, (place_of(key),), workload) for workload in carried)
         }
 

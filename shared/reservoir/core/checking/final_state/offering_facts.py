@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
+from reservoir.core.capacity.node_storage import as_launched
 from reservoir.core.checking.final_state.numbering import Numbering
 from reservoir.core.checking.final_state.place_facts import Place, PlaceFacts, place_of
 from reservoir.core.model.capacity_reservation import CapacityReservation
@@ -65,7 +66,8 @@ class OfferingFacts(PlaceFacts):
         self._sold: dict[str, dict[int, tuple[int, str | None, int]]] = {}
         self._bought: dict[str, _Bought] = {}
         self._open: dict[str, tuple[OfferingKey, ...]] = {}
-        self._rooms: dict[str, Sequence[int]] = {}
+        self._rooms: dict[tuple[str, str], Sequence[int]] = {}
+        self._as_launched: dict[tuple[str, str], InstanceType] = {}
         self._open_places: dict[str, Mapping[str, tuple[Place, ...]]] = {}
         self._on_demand: dict[tuple[str, str], Sequence[OfferingKey]] = {}
         self._reserved: dict[str, tuple[OfferingKey, ...]] = {}
@@ -271,16 +273,26 @@ class OfferingFacts(PlaceFacts):
                 places.setdefault(key.instance_type, []).append(place_of(key))
         return Listed(
             problem=self._list_problem(pool, launch),
-            least=[min(amounts) for amounts in zip(*map(self.type_room, places), strict=True)],
+            least=[min(amounts) for amounts in zip(*(self.type_room(pool, name) for name in places), strict=True)],
             zone_ids=frozenset([key.zone_id for key in launch.alternatives]),
             places={name: tuple(found) for name, found in places.items()},
         )
 
-    def type_room(self, name: str) -> Sequence[int]:
-        """Return what a new node of a type has for replicas, by ``resource_names``."""
-        known = self._rooms.get(name)
+    def type_room(self, pool: NodePool, name: str) -> Sequence[int]:
+        """Return what a new node of a type has for replicas in the pool, by ``resource_names``."""
+        known = self._rooms.get((pool.node_class_name, name))
         if known is None:
-            known = self._rooms[name] = self.by_name(self.types[name].allocatable)
+            room = self.by_name(self.launched_as(pool, name).allocatable)
+            known = self._rooms[pool.node_class_name, name] = room
+        return known
+
+    def launched_as(self, pool: NodePool, name: str) -> InstanceType:
+        """Return a type as the pool's class launches it, which decides about storage."""
+        known = self._as_launched.get((pool.node_class_name, name))
+        if known is None:
+            node_class, known = self.classes.get(pool.node_class_name), self.types[name]
+            known = known if node_class is None else as_launched(known, node_class)
+            self._as_launched[pool.node_class_name, name] = known
         return known
 
     def _list_problem(self, pool: NodePool, launch: PlannedNodes) -> str | None:

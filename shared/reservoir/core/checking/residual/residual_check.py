@@ -207,7 +207,7 @@ class ResidualCheck:
         launch = host.planned
         if launch is None or launch.node_pool_name != pool.name:
             return Counter()
-        return node_use(self._facts.types[launch.offering.instance_type].capacity)
+        return node_use(self._facts.launched_as(pool, launch.offering.instance_type).capacity)
 
     def _below_floor(self, load: Resources, slot: Resources) -> bool:
         floor = self._facts.policy.reserved_floor_percent

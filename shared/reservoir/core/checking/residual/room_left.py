@@ -40,7 +40,7 @@ class RoomLeft:
             return True
         if pool.name not in self._uses:
             self._uses[pool.name] = pool_use(self._facts, pool.name, with_deleting=True)
-        use, capacity = self._uses[pool.name], self._facts.types[key.instance_type].capacity
+        use, capacity = self._uses[pool.name], self._facts.launched_as(pool, key.instance_type).capacity
         return all(use[name] - freed[name] + counted(capacity, name) <= limit for name, limit in pool.limits.items())
 
     def may_run(self, workload: Workload, room: OpenNodes) -> bool:
@@ -69,7 +69,7 @@ class RoomLeft:
             may_use = self.tolerates(workload, pool) and self._shares.may_use(workload.key, pool.name)
             for key in self._still_open(pool) if may_use else ():
                 name, is_reserved = key.instance_type, key.capacity_type is CapacityType.RESERVED
-                if is_reserved is not reserved or not needs.fits_in(facts.types[name].allocatable):
+                if is_reserved is not reserved or not needs.fits_in(facts.launched_as(pool, name).allocatable):
                     continue
                 if facts.accepts(pool, name, (place_of(key),), workload):
                     units = self.free_units[key.reservation_id] if key.reservation_id is not None else _UNLIMITED
@@ -95,7 +95,7 @@ class RoomLeft:
         return OpenNodes(
             subject=in_words(key),
             units=units,
-            free=self._facts.types[key.instance_type].allocatable,
+            free=self._facts.launched_as(pool, key.instance_type).allocatable,
             description=description,
             undefined=labels.WELL_KNOWN,
             carried=(),

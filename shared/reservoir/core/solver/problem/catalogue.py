@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import islice, product
 from operator import attrgetter
 
+from reservoir.core.capacity.node_storage import as_launched
 from reservoir.core.capacity.offerings import (
     OFFERING_LABELS,
     ReservedPrices,
@@ -42,6 +43,7 @@ from reservoir.core.scheduling_terms.labels import (
 )
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.core.scheduling_terms.resources import EPHEMERAL_STORAGE
 from reservoir.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
 from reservoir.core.solver.problem.selection import Selection
 from reservoir.core.solver.problem.vectors import Dimensions, Vector, iter_bits, mask_of
@@ -181,9 +183,7 @@ class OptionCatalogue:
             self._add_pool(pool, node_class, tiers[pool.weight], asked)
 
     def _add_pool(self, pool: NodePool, node_class: NodeClass, tier: int, asked: Sequence[Requirement]) -> None:
-        by_name = sorted(self.snapshot.instance_types, key=lambda item: item.name)
-        types = [item for item in by_name if has_image(node_class, item)]
-        types = [item for item in types if pool.requirements.intersects(item.requirements) is None]
+        types = self._types_of(pool, node_class)
         own = {NODE_POOL: pool.name, NODE_CLASS: node_class.name, INSTANCE_TENANCY: node_class.tenancy}
         offered = Requirements({**pool.requirements, **Requirements.from_labels(own)})
         taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
@@ -193,6 +193,15 @@ class OptionCatalogue:
                 about = (pool, node_class, settled, settled.labels(), admitted, tier, taints)
                 self.entries.append(Entry(len(self.entries), *about))
                 self._add_options(self.entries[-1])
+
+    def _types_of(self, pool: NodePool, node_class: NodeClass) -> list[InstanceType]:
+        """Return the types that the pool allows and its class has images for, by name, as the class launches them."""
+        by_name = sorted(self.snapshot.instance_types, key=lambda item: item.name)
+        types = [item for item in by_name if has_image(node_class, item)]
+        types = [item for item in types if pool.requirements.intersects(item.requirements) is None]
+        if EPHEMERAL_STORAGE not in (*self.dimensions.names, *(pool.limits or ())):
+            return types
+        return [as_launched(item, node_class) for item in types]
 
     def _add_options(self, entry: Entry) -> None:
         reserved = defaultdict[str, list[CapacityReservation]](list)
