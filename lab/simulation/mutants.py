@@ -34,7 +34,7 @@ class Mutant:
     @property
     def module(self) -> str:
         """Return the module's dotted name."""
-        return self.path.removesuffix(".py").replace("/", ".")
+        return self.path.removesuffix(".py").removeprefix("shared/").replace("/", ".")
 
     def source(self) -> str:
         """Return the changed source. Raises ValueError when the line is not there exactly once."""
@@ -256,6 +256,12 @@ MUTANTS: Final = (
         _INTAKE,
         "                if attempt == _ATTEMPTS_MAX - 1:\n                    raise",
         "                return False, record",
+    ),
+    Mutant(
+        "ask what is wanted by now of what runs",
+        "shared/reservoir/core/launching/placed_terms.py",
+        "        if current is None or note.workload_key not in self._former:",
+        "        if True:",
     ),
     # what a process knows
     Mutant(

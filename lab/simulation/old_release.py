@@ -32,9 +32,11 @@ class OldStore:
 def as_it_knows(answer: Any) -> Any:
     """Return what the old release understands of an answer."""
     if isinstance(answer, NodeClaim):
-        return replace(answer, finished=(), cordoned=False, operations=(), relaxed=(), min_values={}, unknown={})
+        return replace(
+            answer, finished=(), cordoned=False, operations=(), relaxed=(), min_values={}, placed_with=(), unknown={}
+        )
     if isinstance(answer, WorkloadRecord):
-        return replace(answer, finished_count=0, sent_by=None, sent_at=None, unknown={})
+        return replace(answer, finished_count=0, sent_by=None, sent_at=None, former=(), unknown={})
     if isinstance(answer, PolicyObject):
         return replace(answer, pause=Pause())
     if isinstance(answer, Mapping):

@@ -95,6 +95,7 @@ class World:
         self.ec2 = self.ec2_class(kernel, chance, self.faults, self.events.emit)
         self.users = Users(kernel, chance, lambda body: self.sqs.put(self.queues[QueueName.DEMAND], body))
         self.users.busy = chance.between("setup", 0, 1) == 1
+        self.users.changing = chance.between("changing", 0, 1) == 1
         self.users.takes_back = lambda: chance.hits("taken_back", self.faults().taken_back)
         self.agents = Agents(kernel, chance, lambda: self.state.claim_rows, self.instance, self._report)
         self.agents.are_there = chance.between("agents", 0, 2) == 0
@@ -188,9 +189,9 @@ class World:
         }
 
     def _settings(self) -> Settings:
-        """Return the settings of the functions; plans are solved several times where teams share."""
+        """Return the settings of the functions; plans are solved several times where teams share, or of many kinds."""
         budget = _SOLVE_BUDGETS[self.chance.between("planner", 0, len(_SOLVE_BUDGETS) - 1)]
-        if self.teams:
+        if self.teams or self.users.changing:  # who changes their mind is of a kind of their own, looked at alone
             budget = _SOLVE_BUDGET_OF_TEAMS
         few = (0, 2, PLANNED_AT_ONCE_MAX)[self.chance.between("few", 0, 2)]  # hands nearly all on, some, or nothing
         return replace(SETTINGS, ending_bounds=self.bounds, solve_budget=budget, planned_at_once_max=few)

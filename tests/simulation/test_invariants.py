@@ -10,7 +10,7 @@ import pytest
 
 from lab.fakes.values import node_claim, reservation, workload_record
 from lab.simulation.aws.lambdas import Run
-from lab.simulation.invariants import demand, launches, lives, operations, promises, reservations, teams
+from lab.simulation.invariants import demand, launches, lives, operations, placed, promises, reservations, teams
 from lab.simulation.invariants.base import Invariant, Violation
 from lab.simulation.invariants.watcher import INVARIANTS, Watcher
 from lab.simulation.kernel import HOUR, MINUTE, SECOND, START
@@ -377,6 +377,35 @@ def test_a_unit_beyond_what_a_team_may_borrow(scene: Scene) -> None:
     commit(scene, seen, mine)
     with pytest.raises(Violation, match="research owns 1, may borrow 0 and has"):
         commit(scene, seen, replace(mine, id="nc-2"))
+
+
+def test_what_runs_is_as_large_as_it_was_when_it_was_placed(scene: Scene) -> None:
+    seen = scene.see(placed.NodesHoldWhatRuns)
+    record = workload_record(requests=Resources.of({"cpu": 100_000}))
+    scene.world.state.workload_rows[record.key] = record
+    first = replace(CLAIM, placements=(PlacedReplicas(record.key, 1),))
+    seen.row_written("nc-1", None, first)
+    assert record.workload is not None
+    smaller = replace(record.workload, requests=Resources.of({"cpu": 50_000}))
+    scene.world.state.workload_rows[record.key] = replace(record, workload=smaller)
+    second = replace(first, placements=(PlacedReplicas(record.key, 2),))
+    seen.row_written("nc-1", first, second)
+    with pytest.raises(Violation, match="nc-1 has"):
+        seen.row_written("nc-1", second, replace(first, placements=(PlacedReplicas(record.key, 3),)))
+
+
+@pytest.mark.parametrize(("minutes", "is_early"), [(20, False), (13, True)])
+def test_a_drain_that_a_neighbour_moved(scene: Scene, minutes: int, *, is_early: bool) -> None:
+    block(scene, end_at=timedelta(hours=1))
+    seen = scene.see(placed.NeighboursMoveNoDrain)
+    record = workload_record(checkpoint_period_s=14 * 60)
+    scene.world.state.workload_rows[record.key] = record
+    running = replace(CLAIM, placements=(PlacedReplicas(record.key, 1),))
+    seen.row_written("nc-1", None, running)
+    at = START + timedelta(minutes=minutes)
+    begun = replace(drain(timedelta(minutes=9)), reason=DrainReason.CAPACITY_BLOCK_ENDING, notified_at=at)
+    with pytest.raises(Violation, match="its work was placed for") if is_early else nullcontext():
+        seen.row_written("nc-1", running, replace(running, placements=(), drain=begun))
 
 
 @pytest.mark.parametrize(("capacity_type", "is_over"), [(CapacityType.SPOT, True), (CapacityType.ON_DEMAND, False)])

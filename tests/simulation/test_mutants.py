@@ -1,5 +1,7 @@
 """The mutants are of this code, and the table is of these mutants."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from lab.simulation.mutants import MUTANTS, ROOT, TABLE, Mutant, is_caught, table
@@ -12,6 +14,7 @@ def test_a_mutant_is_the_product_with_a_line_changed(mutant: Mutant) -> None:
     changed = mutant.source()
     assert changed != (ROOT / mutant.path).read_text(encoding="utf-8")
     compile(changed, mutant.path, "exec")
+    assert find_spec(mutant.module), "else the product is played as it is"
 
 
 def test_a_line_that_is_not_there_is_refused() -> None:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from lab.simulation.aws.lambdas import Environment
 from lab.simulation.invariants.base import OfCommits
+from lab.simulation.invariants.placed import PlacedSpecs
 from lab.simulation.kernel import MINUTE, SECOND
 from lab.simulation.people.teams import spent_atto_usd
 from lab.simulation.world import World
@@ -144,7 +145,18 @@ class LendingLimitsAreKept(_OfTeams):
 
 
 class ResourceQuotasAreKept(_OfTeams):
-    """No plan gives teams more vCPUs on spot than those with a quota of them own together."""
+    """No plan gives teams more vCPUs on spot than those with a quota of them own together.
+
+    What runs counts as it was placed.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._specs = PlacedSpecs(world)
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        super().row_written(key, before, after)
+        self._specs.row_written(key, before, after)
 
     def look(self, new: list[NodeClaim]) -> None:
         owned = {team.name: quota.nominal for team in self.world.teams for quota in team.resource_quotas}
@@ -152,13 +164,11 @@ class ResourceQuotasAreKept(_OfTeams):
         if asked.isdisjoint(owned):
             return
         used = sum(
-            record.workload.requests["cpu"] * placed.count
+            spec.requests["cpu"]
             for claim in self.shown()
             if _is_spot(claim)
-            for placed in claim.placements
-            if self.team_of(placed.workload_key) in owned
-            and (record := self.world.state.workload_rows.get(placed.workload_key)) is not None
-            and record.workload is not None
+            for spec in self._specs.of(claim.id)
+            if self.team_of(spec.key) in owned
         )
         if used > sum(owned.values()):
             self.refute(f"{sorted(owned)} request {used} millicores of spot and own {sum(owned.values())}")

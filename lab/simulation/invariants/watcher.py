@@ -37,6 +37,7 @@ from lab.simulation.invariants.operations import (
     OperationsAreTold,
     PausedPoolsLaunchNothing,
 )
+from lab.simulation.invariants.placed import NeighboursMoveNoDrain, NodesHoldWhatRuns
 from lab.simulation.invariants.promises import DrainsAreAnnounced, EndingsStayWithinBounds, UnknownTablesEndNothing
 from lab.simulation.invariants.reservations import (
     LeasesEqualWhatTheyStandFor,
@@ -88,6 +89,8 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     LendingLimitsAreKept,
     TeamBudgetsAreKept,
     ResourceQuotasAreKept,
+    NodesHoldWhatRuns,
+    NeighboursMoveNoDrain,
 )
 
 

@@ -42,6 +42,15 @@ BOUND: Final[tuple[Mapping[str, Any], ...]] = tuple(
 CONTENDED: Final = tuple(kind for kind in KINDS if kind["resources"] is _LARGE)  # for the same reserved units
 
 
+# What may be said of workloads that run, by those who would have more, or others less.
+_CHANGES: Final[tuple[Mapping[str, Any], ...]] = (
+    {"resources": _SMALL},
+    {"resources": _LARGE},
+    {"checkpointPeriod": "90m"},
+    {"priority": 20},
+)
+
+
 @dataclass
 class Wanted:
     """What its users want of a workload now."""
@@ -52,6 +61,7 @@ class Wanted:
     generation: int = 1
     withdrawn: bool = False
     namespace: str = NAMESPACE
+    changes: int = 0  # of the spec: more than are kept beside replicas that run would be refused
 
     @property
     def key(self) -> str:
@@ -85,6 +95,7 @@ class Users:
     kinds: Sequence[Mapping[str, Any]] = KINDS
     namespaces: Sequence[str] = (NAMESPACE,)
     busy: bool = False  # something every few seconds, and often several messages at once
+    changing: bool = False  # what is wanted of workloads that run is changed, beside how many
     resting: bool = False  # nothing new is wanted from now on
     takes_back: Callable[[], bool] = lambda: False  # whether who has just submitted something changes their mind
 
@@ -146,7 +157,15 @@ class Users:
         most = 2 if workload.spec["resources"] is _GPU else 6
         workload.generation += 1
         workload.replicas = self.chance.between("users", 0, most)
+        if self.changing and workload.changes < len(_CHANGES):
+            workload.spec = {**workload.spec, **self._change(workload)}
+            workload.changes += 1
         self._say(workload)
+
+    def _change(self, workload: Wanted) -> Mapping[str, Any]:
+        """Return what else is said of a workload from now on; one of GPUs keeps to them."""
+        choice = _CHANGES[self.chance.between("changes", 0, len(_CHANGES) - 1)]
+        return {} if "resources" in choice and workload.spec["resources"] is _GPU else choice
 
     def _withdraw(self, workload: Wanted) -> None:
         workload.generation += self.chance.between("users", 0, 1)  # the same generation withdraws, too
