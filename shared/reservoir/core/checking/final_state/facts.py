@@ -52,6 +52,7 @@ _SITED_ALIKE: Final = Likeness(
         "created_at": "no rule asks how old a node is",
         "leaves_at": "who would be told earlier is judged by node",
         "deleting": "a node that goes is no host",
+        "leaving": "who was withdrawn and is still there counts for its team alone",
     },
 )
 

@@ -35,6 +35,7 @@ _MET_ALIKE: Final = Likeness(
         "leaves_at": "stands beside where a block drains; elsewhere it would tell every node apart for nothing",
         "initialized": "the taints that count say it",
         "deleting": "what takes no replicas is not asked",
+        "leaving": "who was withdrawn and is still there counts for its team alone",
     },
 )
 
