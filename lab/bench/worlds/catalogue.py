@@ -39,13 +39,22 @@ class Catalogue:
     prices: str
 
 
-def _resource(name: str) -> Any:
+def resource(name: str) -> Any:
     """Read one of moto's data files without importing moto (which would cost seconds and memory)."""
     spec = importlib.util.find_spec("moto")
     assert spec is not None
     assert spec.submodule_search_locations is not None
     path = Path(spec.submodule_search_locations[0]) / "ec2" / "resources" / name
     return json.loads(gzip.decompress(path.read_bytes()))
+
+
+@cache
+def offered_zones() -> dict[str, set[str]]:
+    """Return in which zones of us-east-1 each type is sold."""
+    located: dict[str, set[str]] = {}
+    for row in resource("instance_type_offerings/availability-zone/us-east-1.json.gz"):
+        located.setdefault(row["InstanceType"], set()).add(row["Location"])
+    return located
 
 
 def _gpus(description: Mapping[str, Any]) -> tuple[str, int]:
@@ -70,7 +79,7 @@ def _modelled_price(name: str, description: Mapping[str, Any], model: Mapping[st
     return int(price)
 
 
-def _prices(descriptions: Mapping[str, Any]) -> tuple[dict[str, int], str]:
+def listed_prices(descriptions: Mapping[str, Any]) -> tuple[dict[str, int], str]:
     """Return on-demand prices in micro-USD an hour, and what they are."""
     path = os.environ.get(PRICES_VARIABLE)
     if path:
@@ -152,11 +161,9 @@ def _offerings(
 @cache
 def ec2_catalogue(seed: int = 7, largest: int = 850) -> Catalogue:
     """Return at most ``largest`` real types; spot discounts (40 to 70 % a family) are drawn with ``seed``."""
-    descriptions = _resource("instance_types.json.gz")
-    located: dict[str, set[str]] = {}
-    for row in _resource("instance_type_offerings/availability-zone/us-east-1.json.gz"):
-        located.setdefault(row["InstanceType"], set()).add(row["Location"])
-    prices, source = _prices(descriptions)
+    descriptions = resource("instance_types.json.gz")
+    located = offered_zones()
+    prices, source = listed_prices(descriptions)
     rng = random.Random(seed)
     zone_ids = {zone: f"use1-az{'abcdef'.index(zone[-1]) + 1}" for zone in ZONES}
     discounts: dict[str, float] = {}

@@ -88,6 +88,7 @@ class Fleet:
     launches: int = 0
     removals: list[str] = field(default_factory=list)
     policy: SchedulingPolicy = field(default_factory=SchedulingPolicy)
+    waiting: dict[str, datetime] = field(default_factory=dict)  # since when nodes wait for their turn
 
     def add_node(
         self,
@@ -153,7 +154,8 @@ class Fleet:
             for name in names
             for reason in DisruptionReason
         }
-        given = DisruptionInput(replace(self.snapshot(), demands=demands), self.claims, allowed, self.spot_to_spot)
+        snapshot = replace(self.snapshot(), demands=demands)
+        given = DisruptionInput(snapshot, self.claims, allowed, self.spot_to_spot, waiting=self.waiting)
         ask = partial(solve, now=self.now, policy=self.policy)
         return decide_disruption(given, ask, now=self.now, effort=self.effort)
 

@@ -1,6 +1,7 @@
 """What disruption decided: commands, refusals, and why."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate, Refusal
@@ -9,6 +10,15 @@ from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.model.plan import Plan, PlannedNodes
 
 RECEIVES: Final = "replicas of other nodes move here"  # why a destination is left alone
+LATER: Final = "its turn comes in a later pass"  # why a node was not judged
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTurn:
+    """A node that passes have had no effort for since then."""
+
+    claim_id: str
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +43,12 @@ class DisruptionCommand:
 
 @dataclass(frozen=True, slots=True)
 class DisruptionDecision:
-    """One pass: what to do, and for every other node why not."""
+    """One pass: what to do, and for every other node why not; whose turn did not come is first in the next."""
 
     commands: tuple[DisruptionCommand, ...]
     refusals: tuple[Refusal, ...]
     moves: tuple[UnitMove, ...] = ()
+    waiting: tuple[WaitingTurn, ...] = ()
 
 
 def command_of(

@@ -15,7 +15,14 @@ from reservoir.core.disruption.candidate import (
     says_do_not_disrupt,
     settling_reason,
 )
-from reservoir.core.disruption.command import RECEIVES, DisruptionCommand, DisruptionDecision, command_of
+from reservoir.core.disruption.command import (
+    LATER,
+    RECEIVES,
+    DisruptionCommand,
+    DisruptionDecision,
+    WaitingTurn,
+    command_of,
+)
 from reservoir.core.disruption.effort import Effort, effort_a_pass
 from reservoir.core.disruption.headroom import Headroom
 from reservoir.core.disruption.methods.consolidation import consolidate
@@ -42,7 +49,8 @@ from reservoir.core.model.team import ReclaimWithinCohort
 class DisruptionInput:
     """What a pass sees: the snapshot, the claims behind its nodes, and what budgets and the deployment allow.
 
-    ``returning``: units by reservation that were taken back for their owners, and that nobody has yet.
+    ``returning``: units by reservation that were taken back for their owners, and that nobody has yet. ``waiting``:
+    since when nodes wait for their turn, by claim, as the last pass said.
     """
 
     snapshot: Snapshot
@@ -50,6 +58,7 @@ class DisruptionInput:
     allowed: Mapping[tuple[str, DisruptionReason], int]
     spot_to_spot: bool = False  # whether spot nodes may be replaced by cheaper spot nodes
     returning: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, datetime] = field(default_factory=dict)
 
 
 def decide_disruption(
@@ -211,7 +220,7 @@ class _Pass:
 
     def replace_drifted(self) -> None:
         """Replace drifted nodes, one command each."""
-        outcome = replace_drifted(self._world, self._drifted, self._headroom, self._given.claims)
+        outcome = replace_drifted(self._world, self._drifted, self._headroom, self._given.claims, self._given.waiting)
         self._drift_refusals = {refusal.claim_id: refusal.reason for refusal in outcome.refusals}
         self._world = outcome.world
         self._begin(outcome.commands)
@@ -221,7 +230,7 @@ class _Pass:
         reason = DisruptionReason.UNDERUTILIZED
         occupied = [candidate for candidate in self._consolidatable if not candidate.is_empty]
         within = self._within_budgets(occupied, reason)
-        outcome = consolidate(self._world, within, self._price_rule())
+        outcome = consolidate(self._world, within, self._price_rule(), self._given.waiting)
         self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
         self._headroom.spend(outcome.removed)
         self._world = outcome.world
@@ -290,8 +299,7 @@ class _Pass:
         """Return the commands in the order they were found, and a refusal for every node that stays."""
         taken = {claim_id for command in self._commands for claim_id in command.claim_ids}
         refusals = self._refusals | self._drift_refusals
-        return DisruptionDecision(
-            tuple(self._commands),
-            tuple(Refusal(key, reason) for key, reason in sorted(refusals.items()) if key not in taken),
-            self._moves,
-        )
+        stays = tuple(Refusal(key, reason) for key, reason in sorted(refusals.items()) if key not in taken)
+        unjudged = (refusal.claim_id for refusal in stays if refusal.reason.endswith(LATER))
+        waiting = tuple(WaitingTurn(key, self._given.waiting.get(key, self._world.now)) for key in unjudged)
+        return DisruptionDecision(tuple(self._commands), stays, self._moves, waiting)

@@ -1,7 +1,11 @@
 """How much a pass may simulate. Counted, not timed: the same world gives the same decision on any machine."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from datetime import datetime
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 # A unit is about 20 microseconds of Lambda's processor at one vCPU, so that a pass ends within two seconds; what is
 # left over has its turn in later passes. The weights are measured: a node is looked at, a workload is placed on nodes
@@ -26,6 +30,14 @@ def cost_of_replicas(workloads: int, tied_replicas: int, *, nodes: int, offering
 def effort_a_pass(nodes: int) -> int:
     """Return what a pass over so many nodes may simulate."""
     return max(EFFORT_A_PASS, _LOOKS_AT_EACH_NODE * nodes)
+
+
+def rotated(items: Sequence[T], now: datetime, at_once: int = 1) -> list[T]:
+    """Begin at another item each minute when there are more than are tried at once in any case."""
+    if len(items) <= at_once:
+        return list(items)
+    start = int(now.timestamp()) // 60 * at_once % len(items)
+    return [*items[start:], *items[:start]]
 
 
 @dataclass(slots=True)

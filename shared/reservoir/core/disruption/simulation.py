@@ -8,6 +8,7 @@ from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate
 from reservoir.core.disruption.effort import Effort, cost_of_replicas
+from reservoir.core.disruption.on_sale import OnSale
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.plan import Plan
@@ -40,7 +41,7 @@ class PassState:
     effort: Effort = field(default_factory=Effort)
     closed: frozenset[str] = frozenset()
     tied: frozenset[str] = frozenset()  # workloads with rules about others
-    offerings: int = 0  # how many a launch could choose from, all pools together
+    offerings: int = 0  # how many there are to look at for a launch, all pools together
     domains_only: tuple[InstanceType, ...] = ()  # few types that are offered wherever any is
 
     @classmethod
@@ -55,16 +56,16 @@ class PassState:
         """Return the world at the beginning of a pass."""
         workloads = (*snapshot.workloads.values(), *(demand.workload for demand in snapshot.demands))
         tied = frozenset(it.key for it in workloads if it.has_topology_terms)
-        return cls(
-            snapshot,
-            solve,
-            now,
-            effort or Effort(),
-            frozenset(closed),
-            tied,
-            len(snapshot.node_pools) * _count_offerings(snapshot),
-            types_for_domains(snapshot) if tied else (),
-        )
+        on_sale = OnSale.of(snapshot)
+        sold = replace(snapshot, instance_types=on_sale.instance_types)
+        domains = types_for_domains(sold) if tied else ()
+        return cls(sold, solve, now, effort or Effort(), frozenset(closed), tied, on_sale.offerings, domains)
+
+    def seeing(self, snapshot: Snapshot) -> "PassState":
+        """Return the state with another snapshot, in which other things may be on sale."""
+        on_sale = OnSale.of(snapshot)
+        sold = replace(snapshot, instance_types=on_sale.instance_types)
+        return replace(self, snapshot=sold, offerings=on_sale.offerings)
 
     def burden(self, candidate: Candidate) -> int:
         """Estimate what the replicas of a node add to the effort of a simulation that may launch."""
@@ -91,11 +92,11 @@ class PassState:
             # Rules over zones look at every zone that a pool could launch into: with rules, the pools stay.
             pools = (replace(pool, limits=_NO_MORE_NODES) for pool in snapshot.node_pools if self.tied)
             snapshot = replace(snapshot, node_pools=tuple(pools), instance_types=self.domains_only)
-        return self._solved(snapshot, self.closed | closed)
+        return self._solved(snapshot, self.closed | closed, self.offerings if launches else _count_offerings(snapshot))
 
     def pending(self) -> Plan:
         """Plan for the demand that waits already: it has the first right to what is free."""
-        return self._solved(self.snapshot, frozenset())
+        return self._solved(self.snapshot, frozenset(), self.offerings)
 
     def begins_anew(self, plan: Plan) -> str | None:
         """Return a workload that the plan moves to a node that stays and that would go elsewhere, or None.
@@ -156,12 +157,12 @@ class PassState:
                 demands[placed.workload_key] = Demand(workload, placed.count, self.now)
         return replace(world, snapshot=replace(world.snapshot, demands=tuple(demands.values())))
 
-    def _solved(self, snapshot: Snapshot, closed: Set[str]) -> Plan:
+    def _solved(self, snapshot: Snapshot, closed: Set[str], offerings: int) -> Plan:
         self.effort.spend(
             len(snapshot.demands),
             sum(demand.pending_count for demand in snapshot.demands if demand.workload.key in self.tied),
             nodes=len(snapshot.nodes),
-            offerings=len(snapshot.node_pools) * _count_offerings(snapshot),
+            offerings=offerings,
         )
         nodes = tuple(
             # What drains takes nothing new but goes on counting for topology, which is just what is wanted.
@@ -225,7 +226,7 @@ class PassState:
 
 
 def _count_offerings(snapshot: Snapshot) -> int:
-    return sum(len(instance_type.offerings) for instance_type in snapshot.instance_types)
+    return len(snapshot.node_pools) * sum(len(instance_type.offerings) for instance_type in snapshot.instance_types)
 
 
 # Branches: comprehensions of a line each; one filter over the types.
@@ -243,11 +244,7 @@ def types_for_domains(snapshot: Snapshot) -> tuple[InstanceType, ...]:
     seen: set[object] = set()
     kept = []
     for instance_type in snapshot.instance_types:
-        pools = [
-            pool.name
-            for pool in snapshot.node_pools
-            if pool.requirements.intersects(instance_type.requirements) is None
-        ]
+        pools = [pool.name for pool in snapshot.node_pools if pool.requirements.meets(instance_type.requirements)]
         architecture = instance_type.requirements.labels().get(ARCH)  # a class may have images for some only
         places = {
             (name, architecture, offering.zone, offering.zone_id, offering.capacity_type)

@@ -19,5 +19,5 @@ def paused_pools(snapshot: Snapshot, selection: Selection, fits: Callable[[Insta
             continue
         if all(unmet_requirements(pool.requirements, term) for term in selection.terms):
             continue
-        if any(pool.requirements.intersects(it.requirements) is None and fits(it) for it in snapshot.instance_types):
+        if any(pool.requirements.meets(it.requirements) and fits(it) for it in snapshot.instance_types):
             yield Failure(ReasonCode.NODE_POOL_PAUSED, f"NodePool {pool.name} is paused {pool.paused}")

@@ -28,7 +28,7 @@ def no_type(snapshot: Snapshot, entry: Entry) -> str:
 
 def _no_image(snapshot: Snapshot, entry: Entry) -> str | None:
     requirements = entry.pool.requirements
-    meeting = [item for item in snapshot.instance_types if requirements.intersects(item.requirements) is None]
+    meeting = [item for item in snapshot.instance_types if requirements.meets(item.requirements)]
     if not meeting or any(has_image(entry.node_class, item) for item in meeting):
         return None
     return f"class {entry.node_class.name} has no image that an instance type of pool {entry.pool.name} runs"

@@ -56,7 +56,7 @@ class Requirements(Mapping[str, Requirement]):
 
     def admits(self, wanted: "Requirements", allow_undefined: Set[str] = frozenset()) -> bool:
         """Whether ``compatible`` finds no reason; without the words, which cost a thousand times more."""
-        return self._undefined(wanted, allow_undefined) is None and self.intersects(wanted) is None
+        return self._undefined(wanted, allow_undefined) is None and self.meets(wanted)
 
     def _undefined(self, wanted: "Requirements", allowed: Set[str]) -> str | None:
         for key, requirement in wanted.items():
@@ -69,6 +69,14 @@ class Requirements(Mapping[str, Requirement]):
 
         Two requirements that are both content without the label never conflict (R-11).
         """
+        key = self._conflict(other)
+        return None if key is None else f"{self[key]} does not meet {other[key]}"
+
+    def meets(self, other: "Requirements") -> bool:
+        """Whether ``intersects`` finds nothing; without the words, which cost more than the question."""
+        return self._conflict(other) is None
+
+    def _conflict(self, other: "Requirements") -> str | None:
         fewer, more = self._by_key, other._by_key  # not through the methods: this is asked for each type of each pool
         if len(fewer) > len(more):
             fewer, more = more, fewer
@@ -77,7 +85,7 @@ class Requirements(Mapping[str, Requirement]):
             if counterpart is None or requirement.has_intersection(counterpart):
                 continue
             if not (requirement.allows_absence and counterpart.allows_absence):
-                return f"{self[key]} does not meet {other[key]}"
+                return key
         return None
 
     def _hint(self, key: str, allow_undefined: Set[str]) -> str:

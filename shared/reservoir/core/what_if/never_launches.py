@@ -49,7 +49,7 @@ def _reasons(pool: NodePool, node_class: NodeClass | None, snapshot: Snapshot) -
         return
     if not snapshot.instance_types:
         return
-    types = [item for item in snapshot.instance_types if pool.requirements.intersects(item.requirements) is None]
+    types = [item for item in snapshot.instance_types if pool.requirements.meets(item.requirements)]
     if not types:
         yield _no_type(pool, snapshot.instance_types)
         return

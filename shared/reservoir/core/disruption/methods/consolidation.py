@@ -10,16 +10,19 @@ moves are proposed, cheaply, and each is simulated by the scheduler before it is
   that is refused is halved, and the next one is as large as the last that was accepted;
 * single nodes, for which something cheaper exists.
 
-The effort of a pass is bounded. No kind of move may waste what the next ones need, and groups and single nodes begin at
-another node each minute, so that none is starved.
+The effort of a pass is bounded. No kind of move may waste what the next ones need, and each tries at least one group,
+or one single node, however little is left. Whose turn did not come is first in the next pass, longest wait first: so
+each node is judged within as many passes as there are nodes, whatever a simulation costs.
 """
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate, Refusal
-from reservoir.core.disruption.command import DisruptionCommand, command_of
+from reservoir.core.disruption.command import LATER, DisruptionCommand, command_of
+from reservoir.core.disruption.effort import rotated
 from reservoir.core.disruption.feasibility_filter import FeasibilityFilter
 from reservoir.core.disruption.free_capacity import FreeCapacity
 from reservoir.core.disruption.saving.price_rule import PriceRule
@@ -30,10 +33,9 @@ from reservoir.core.model.plan import Plan
 COMMAND_NODES_MAX: Final = 100  # R-182
 _SIMULATION_PARTS: Final = 3  # a simulation may take a third of the effort
 _REFUSED_GROUPS_MAX: Final = 6  # of each kind of move: halved so often, a hundred is three
-_SINGLE_NODES_A_MINUTE: Final = 10  # about as many as a pass can try; how far the next pass begins further on
 # Refused moves of one kind, of paid or of reserved nodes, may take a quarter of the effort from the others.
 _WASTE_PARTS: Final = 4
-_LATER: Final = "its turn comes in a later pass"
+_GROUP_MIN: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,16 @@ class Consolidation:
     refusals: tuple[Refusal, ...]
 
 
-def consolidate(world: PassState, candidates: Sequence[Candidate], rule: PriceRule) -> Consolidation:
-    """Consolidate ``candidates`` (in disruption order, already within budgets), as much as a pass may."""
+def consolidate(
+    world: PassState, candidates: Sequence[Candidate], rule: PriceRule, waiting: Mapping[str, datetime]
+) -> Consolidation:
+    """Consolidate ``candidates`` (in disruption order, already within budgets), as much as a pass may.
+
+    ``waiting``: since when nodes wait for their turn, by claim.
+    """
     if not candidates:
         return Consolidation((), world, (), ())
-    search = _Search(world, candidates, rule)
+    search = _Search(world, candidates, rule, waiting)
     for reserved in (False, True):
         search.run(reserved)
     gone = {candidate.id for candidate in search.removed}
@@ -73,15 +80,23 @@ def consolidate(world: PassState, candidates: Sequence[Candidate], rule: PriceRu
 class _Search:
     """The state of one pass of consolidation."""
 
-    def __init__(self, world: PassState, candidates: Sequence[Candidate], rule: PriceRule) -> None:
+    def __init__(
+        self,
+        world: PassState,
+        candidates: Sequence[Candidate],
+        rule: PriceRule,
+        waiting: Mapping[str, datetime],
+    ) -> None:
         self.world = world
         self.commands: list[DisruptionCommand] = []
         self.removed: list[Candidate] = []
-        self.refusals = {candidate.id: _LATER for candidate in candidates}
+        self.refusals = {candidate.id: LATER for candidate in candidates}
         self._left = list(candidates)
+        self._waiting = waiting
         self._simulation_max = world.effort.left // _SIMULATION_PARTS
         self._waste_max = world.effort.left // _WASTE_PARTS
         self._wasted = 0
+        self._tried = False  # whether the kind of move at hand has tried one
         self._rule = rule
         self._feasibility = FeasibilityFilter(world, candidates)
 
@@ -89,14 +104,15 @@ class _Search:
         """Try every kind of move for the paid or the reserved nodes."""
         moves = [self._empty_nodes, self._replace_groups]
         # Work that goes to prepaid units anyway is not moved onto paid nodes first.
-        for move in reversed(moves) if self._feasibility.has_free_units else moves:
+        if self._feasibility.has_free_units:
+            moves.reverse()
+        for move in (*moves, self._replace_single_nodes):
+            self._wasted, self._tried = 0, False
             move(reserved)
-        self._replace_single_nodes(reserved)
 
     # -- moves
 
     def _empty_nodes(self, reserved: bool) -> None:
-        self._wasted = 0
         chosen = self._feasibility.emptiable(self._free_capacity(reserved), self._group(reserved))
         refused = 0
         waiting = list(self._chunks(chosen))
@@ -109,24 +125,25 @@ class _Search:
                 waiting[:0] = _halves(group)
 
     def _replace_groups(self, reserved: bool) -> None:
-        self._wasted = 0
         refused, start, size = 0, 0, COMMAND_NODES_MAX
-        group = self._rotated(self._group(reserved), COMMAND_NODES_MAX)
+        group = rotated(self._group(reserved), self.world.now, COMMAND_NODES_MAX)
         while refused < _REFUSED_GROUPS_MAX and self._may_go_on():
             group = self._still_left(group)
-            window = group[start : start + self._affordable(group[start : start + size])]
-            if len(window) < 2:
+            affordable = self._affordable(group[start : start + size])
+            window = group[start : start + (affordable if self._tried else max(_GROUP_MIN, affordable))]
+            if len(window) < _GROUP_MIN:
                 return  # single nodes are tried each for itself
             if self._attempted(window):
                 size = min(2 * size, COMMAND_NODES_MAX)
             else:
+                if not refused:
+                    group = rotated(self._still_left(group), self.world.now)  # its halves begin elsewhere each minute
                 refused += 1
                 size = len(window) // 2
-                if size < 2:
-                    start, size = start + 1, 2  # it is the first that stands in the way
+                if size < _GROUP_MIN:
+                    start, size = start + 1, _GROUP_MIN  # it is the first that stands in the way
 
     def _replace_single_nodes(self, reserved: bool) -> None:
-        self._wasted = 0
         free = self._free_capacity(reserved)
         cheapest_idle = min(self._rule.idle.values(), default=None)
         hopeful = []
@@ -138,7 +155,7 @@ class _Search:
                 hopeful.append(candidate)
             else:
                 self.refusals[candidate.id] = reason
-        for candidate in self._rotated(hopeful, _SINGLE_NODES_A_MINUTE):
+        for candidate in sorted(rotated(hopeful, self.world.now), key=self._waits_since):
             if not self._may_go_on():
                 return
             if self._still_left([candidate]):
@@ -168,7 +185,11 @@ class _Search:
         return len(group)
 
     def _may_go_on(self) -> bool:
-        return self.world.effort.left > 0 and self._wasted <= self._waste_max
+        """Whether one more may be tried: as long as there is effort, and the first of each kind of move anyway."""
+        return not self._tried or (self.world.effort.left > 0 and self._wasted <= self._waste_max)
+
+    def _waits_since(self, candidate: Candidate) -> datetime:
+        return self._waiting.get(candidate.id, self.world.now)
 
     def _group(self, reserved: bool) -> list[Candidate]:
         return [candidate for candidate in self._left if candidate.is_reserved is reserved]
@@ -176,13 +197,6 @@ class _Search:
     def _still_left(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         left = {candidate.id for candidate in self._left}
         return [candidate for candidate in candidates if candidate.id in left]
-
-    def _rotated(self, candidates: list[Candidate], at_once: int) -> list[Candidate]:
-        """Begin at another node each minute when there are more than can be tried at once."""
-        if len(candidates) <= at_once:
-            return candidates
-        start = int(self.world.now.timestamp()) // 60 * at_once % len(candidates)
-        return candidates[start:] + candidates[:start]
 
     def _attempted(self, group: Sequence[Candidate], *, launches: bool = True, closed: Set[str] = frozenset()) -> bool:
         """Simulate the removal and, if it is an improvement, make it a command."""
@@ -202,6 +216,7 @@ class _Search:
 
     def _simulated(self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]) -> Plan | _Refused:
         before = self.world.effort.left
+        self._tried = True
         outcome = self._judged(removed, launches, closed)
         if isinstance(outcome, _Refused):
             self._wasted += before - self.world.effort.left

@@ -7,9 +7,10 @@ terminate, wait for the slot, launch into it. The slot stays leased meanwhile, s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from reservoir.core.disruption.candidate import Candidate, Refusal
-from reservoir.core.disruption.command import RECEIVES, DisruptionCommand, command_of
+from reservoir.core.disruption.command import LATER, RECEIVES, DisruptionCommand, command_of
 from reservoir.core.disruption.headroom import Headroom
 from reservoir.core.disruption.simulation import PassState
 from reservoir.core.launching.claim_nodes import fills_freed_slot
@@ -54,9 +55,16 @@ class _Underway:
 
 
 def replace_drifted(
-    world: PassState, drifted: Sequence[tuple[Candidate, str]], headroom: Headroom, claims: Mapping[str, NodeClaim]
+    world: PassState,
+    drifted: Sequence[tuple[Candidate, str]],
+    headroom: Headroom,
+    claims: Mapping[str, NodeClaim],
+    waiting: Mapping[str, datetime],
 ) -> Replacement:
     """Decide one command a drifted node: empty nodes first, then the oldest (R-156).
+
+    Before them come nodes whose turn did not come, by ``waiting`` since when: or those that are refused in every pass
+    could keep it from the others for ever.
 
     At most one terminate-first replacement of a pool is under way at any time: each takes capacity away for a while.
     None begins while a node of the same reservation is being replaced the gentle way: its unit is about to come free.
@@ -67,7 +75,8 @@ def replace_drifted(
     destinations: set[str] = set()  # what other nodes' replicas were simulated onto has to stay for them
     half = world.effort.left // 2  # the other half is left to consolidation
     tried = False  # one is tried in every pass, however much the demand that waits has used up
-    for candidate, reason in sorted(drifted, key=_drift_order):
+    by_wait = sorted(sorted(drifted, key=_drift_order), key=lambda item: waiting.get(item[0].id, world.now))
+    for candidate, reason in by_wait:
         if candidate.id in destinations:
             refusals.append(Refusal(candidate.id, f"{reason}; {RECEIVES}"))
             continue
@@ -75,7 +84,7 @@ def replace_drifted(
             refusals.append(Refusal(candidate.id, f"{reason}; budget of NodePool {candidate.pool.name} is used up"))
             continue
         if tried and world.effort.left < half:
-            refusals.append(Refusal(candidate.id, f"{reason}; its turn comes in a later pass"))
+            refusals.append(Refusal(candidate.id, f"{reason}; {LATER}"))
             continue
         tried = True
         outcome = _replacement(world, candidate, reason, underway.waits_for(candidate))

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate
+from reservoir.core.disruption.effort import rotated
 from reservoir.core.disruption.saving.price_rule import PriceRule
 from reservoir.core.disruption.simulation import PassState
 from reservoir.core.disruption.unit_move import UnitMove
@@ -73,7 +74,8 @@ class UnitMoves:
     """Looks for moves on behalf of the pools that want them.
 
     Each is glimpsed at first, with nothing on offer but the units that would move, which is cheap; only then it is
-    simulated in the whole world. One move is tried in every pass, however much of its effort is used up by then.
+    simulated in the whole world. One move is tried in every pass, however much of its effort is used up by then, and
+    each minute begins with another.
     """
 
     def __init__(self, pools: Iterable[str], rule: PriceRule) -> None:
@@ -89,7 +91,7 @@ class UnitMoves:
         ``before``: the world in which the demand waits, ``had``: what it gets there; ``after``: what this pass leaves.
         """
         moves: list[UnitMove] = []
-        for move in _possible(after):
+        for move in rotated(list(_possible(after)), after.now):
             if not self._may_glimpse(after) or not self._units_in(
                 move.destination_id, self._glimpse(before, move).pending()
             ):
@@ -109,7 +111,7 @@ class UnitMoves:
     def for_nodes(self, world: PassState, candidates: Sequence[Candidate]) -> tuple[tuple[UnitMove, ...], PassState]:
         """Return moves into which paid nodes can be consolidated by the next pass, and the world after both."""
         moves: dict[tuple[str, str], UnitMove] = {}
-        for candidate in candidates:
+        for candidate in rotated(candidates, world.now):
             if candidate.pool.name not in self._pools or candidate.is_reserved or candidate.is_empty:
                 continue
             for move in _possible(world):
@@ -147,7 +149,7 @@ class UnitMoves:
             instance_types=tuple(each for each in snapshot.instance_types if each.name == destination.instance_type),
             reservations=(destination,),
         )
-        return replace(world, snapshot=small)
+        return world.seeing(small)
 
     def _moves_in(self, candidate: Candidate, move: UnitMove, glimpse: PassState) -> bool:
         plan = glimpse.without((candidate,))

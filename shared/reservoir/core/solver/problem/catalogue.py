@@ -188,7 +188,7 @@ class OptionCatalogue:
         offered = Requirements({**pool.requirements, **Requirements.from_labels(own)})
         taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
         for settled in _variants(offered, types, asked, self.topology_keys - _OFFERING_KEYS - {HOSTNAME}):
-            admitted = [item for item in types if settled.intersects(item.requirements) is None]
+            admitted = [item for item in types if settled.meets(item.requirements)]
             if admitted or not types:  # one entry at least, so that somebody can be told why it sells nothing
                 about = (pool, node_class, settled, settled.labels(), admitted, tier, taints)
                 self.entries.append(Entry(len(self.entries), *about))
@@ -198,7 +198,7 @@ class OptionCatalogue:
         """Return the types that the pool allows and its class has images for, by name, as the class launches them."""
         by_name = sorted(self.snapshot.instance_types, key=lambda item: item.name)
         types = [item for item in by_name if has_image(node_class, item)]
-        types = [item for item in types if pool.requirements.intersects(item.requirements) is None]
+        types = [item for item in types if pool.requirements.meets(item.requirements)]
         if EPHEMERAL_STORAGE not in (*self.dimensions.names, *(pool.limits or ())):
             return types
         return [as_launched(item, node_class) for item in types]
