@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lab.fakes import values
+from lab.oracle.plain_checker import broken_rules
 from reservoir.core.checker import Violation, ViolationCode, check
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType
@@ -146,7 +147,14 @@ class Case:
 
 
 def found(case: Case) -> set[ViolationCode]:
-    return {violation.code for violation in violations(case)}
+    """Return the rules that the checker finds broken, once the plain checker finds the same that forbid the plan."""
+    told = violations(case)
+    hard = {violation.code for violation in told if violation.forbids_commit}
+    plain = broken_rules(case.snapshot, case.plan, now=NOW, policy=case.policy)
+    has_quotas = any(team.quotas or team.resource_quotas for team in case.snapshot.teams)
+    is_comparable = not has_quotas and ViolationCode.UNKNOWN_NAME not in hard & plain
+    assert hard == plain or not is_comparable, f"{case.title}: {sorted(hard)}, by the plain checker {sorted(plain)}"
+    return {violation.code for violation in told}
 
 
 def violations(case: Case) -> tuple[Violation, ...]:

@@ -7,12 +7,29 @@ from random import Random
 import pytest
 
 from lab.oracle.instances import Features, instance
-from lab.oracle.world import NOW, POLICY
+from lab.oracle.world import (
+    NOW,
+    POLICY,
+    Case,
+    demand,
+    found,
+    launch,
+    offering,
+    pool,
+    reservation,
+    reserved,
+    workload,
+)
+from lab.oracle.world import plan as plan_of
+from lab.oracle.world import snapshot as world_of
 from reservoir.core.checker import Violation, ViolationCode, check
 from reservoir.core.model.plan import Plan, PlannedNodes
 from reservoir.core.model.policy import MinValuesPolicy, NoDurationPolicy, SchedulingPolicy
 from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
+from reservoir.core.model.team import Team
 from reservoir.core.scheduler import solve
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.serialisation.json_codec import dumps, loads
 
 _SEEDS = range(120)
@@ -131,3 +148,18 @@ def test_equal_launches_are_judged_alike_wherever_they_stand() -> None:
             for one in (worse, turned)
         )
         assert told == told_of_turned
+
+
+def test_a_stranger_on_a_unit_of_a_pool_that_wants_variety_is_named() -> None:
+    wanted = Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), 2)
+    world = world_of(demand(workload()), node_pools=(pool(wanted),), reservations=(reservation(),))
+    carrying_a_stranger = launch(reserved(), {"job": 1, "nobody": 1})
+
+    assert ViolationCode.UNKNOWN_NAME in found(Case("", world, plan_of(carrying_a_stranger)))
+
+
+def test_a_node_of_no_replicas_costs_no_budget_anything() -> None:
+    team = Team("ours", namespaces=("ns",), budget_micro_usd_per_hour=1)
+    of_none = launch(offering(), {"job": 0})
+
+    assert ViolationCode.REPLICA_COUNT in found(Case("", world_of(demand(workload()), teams=(team,)), plan_of(of_none)))

@@ -139,7 +139,7 @@ class TeamShares:
             carried = Counter(host.running)
             carried.update(host.placed)
             for key, count in carried.items():
-                paid[self.team_of(key)] += host.nodes * price * count // carried.total()
+                paid[self.team_of(key)] += host.nodes * price * count // max(1, carried.total())
                 if host.node is None:
                     buyers.setdefault(self.team_of(key), set()).add(key)
         if ceiling is not None and new and everything > ceiling * ATTO_USD_PER_MICRO_USD:

@@ -272,10 +272,8 @@ class Facts(OfferingFacts):
 
     def hosting_types(self, pool: NodePool, launch: PlannedNodes) -> set[str]:
         """Return the types with something to launch that could carry what the launch carries."""
-        load, carried = (
-            self.load(tallied(launch.placements)),
-            [self.workloads[item.workload_key] for item in launch.placements],
-        )
+        placed = tallied(launch.placements)
+        load, carried = self.load(placed), [self.workloads[key] for key in placed if key in self.workloads]
         return {
             key.instance_type
             for key in self.open_offerings(pool)
