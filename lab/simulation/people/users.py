@@ -46,7 +46,7 @@ CONTENDED: Final = tuple(kind for kind in KINDS if kind["resources"] is _LARGE) 
 _CHANGES: Final[tuple[Mapping[str, Any], ...]] = (
     {"resources": _SMALL},
     {"resources": _LARGE},
-    {"checkpointPeriod": "90m"},
+    {"checkpointPeriod": "40m"},
     {"priority": 20},
 )
 

@@ -17,12 +17,13 @@ from reservoir.core.disruption.methods.reclaim import units_owed
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.model.plan import OfferingKey
-from reservoir.core.model.snapshot import Node, Snapshot
+from reservoir.core.model.snapshot import Node, PlacedReplicas, Snapshot
 from reservoir.core.model.team import ReclaimWithinCohort, Team
 from reservoir.core.model.workload import AffinityTerm, Demand, Gang, LabelSelector
 from reservoir.core.scheduler import solve
 from reservoir.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, ZONE
 from reservoir.core.scheduling_terms.requirement import Operator
+from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import NOW, POLICY, require
 from tests.core.sharing.world import planned, team, units_of, wants, world
 
@@ -278,3 +279,26 @@ def test_what_is_taken_covers_what_is_owed_to_all_and_nothing_else(
     for name, (own, runs, _) in zip(names, owners, strict=True):
         lost = sum(claim_id.startswith(f"{name}-") for claim_id in going)
         assert runs - lost >= min(runs, own), "never what a team owns"
+
+
+def test_a_loan_is_not_kept_by_saying_that_it_must_not_be_disturbed() -> None:
+    teams = (team("audio", 4, **ANY), team("vision", 4, **ANY, loan_grace_s=50 * 60))
+    snapshot = world(teams, [wants("vision", 2)], {"audio": 8})
+    still = {
+        key: replace(workload, do_not_disrupt=key.startswith("audio")) for key, workload in snapshot.workloads.items()
+    }
+    snapshot = replace(snapshot, workloads=still)
+    assert len(taken(snapshot)) == 2, "nodes are an hour old"
+    young = {f"audio-{number}": 40 for number in range(8)}
+    assert taken(snapshot, ages_min=young) == []
+    assert len(taken(snapshot, ages_min={**young, "audio-3": 50})) == 1
+
+
+def test_what_the_owner_runs_beside_what_it_lent_is_respected() -> None:
+    teams = (team("audio", 4, **ANY), team("vision", 4, **ANY, loan_grace_s=0))
+    snapshot = world(teams, [wants("vision", 2)], {"audio": 8})
+    own = wants("vision", 1, job="guard").workload
+    guard = replace(own, requests=Resources.of({"cpu": 10}), do_not_disrupt=True)
+    nodes = tuple(replace(node, placements=(*node.placements, PlacedReplicas(guard.key, 1))) for node in snapshot.nodes)
+    guarded = replace(snapshot, nodes=nodes, workloads={**snapshot.workloads, guard.key: guard})
+    assert taken(guarded) == []

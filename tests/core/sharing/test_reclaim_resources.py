@@ -241,3 +241,11 @@ def test_consolidation_moves_nothing_beyond_a_quota(on_spot: int, moves: bool) -
     workloads = {**snapshot.workloads, other.key: other}
     commands = decided(replace(snapshot, nodes=(on(first, SPOT), moving), workloads=workloads)).commands
     assert bool(commands) is moves
+
+
+def test_room_that_was_borrowed_is_not_kept_by_saying_that_it_must_not_be_disturbed() -> None:
+    still = market(pair(loan_grace_s=50 * 60), [wants("vision", 2)], {"audio": 4})
+    for_ever = {key: replace(it, do_not_disrupt=key.startswith("audio")) for key, it in still.workloads.items()}
+    assert len(taken(replace(still, workloads=for_ever))) == 2
+    strict = market(pair(loan_grace_s=70 * 60), [wants("vision", 2)], {"audio": 4})
+    assert taken(replace(strict, workloads=for_ever)) == []

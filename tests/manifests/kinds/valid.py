@@ -118,7 +118,13 @@ def team() -> dict[str, Any]:
         "spec": {
             "namespaces": ["vision", "vision-ci"],
             "principals": ["arn:aws:iam::123456789012:role/vision/front-end", "AROAEXAMPLE0123456789"],
-            "limits": {"priority": 100, "replicas": 64, "checkpointPeriod": "1h", "generationJump": 1000},
+            "limits": {
+                "priority": 100,
+                "replicas": 64,
+                "checkpointPeriod": "1h",
+                "doNotDisrupt": False,
+                "generationJump": 1000,
+            },
             "quotas": [
                 {
                     "capacityReservationSelectorTerms": [{"tags": {"purpose": "training"}}],
@@ -139,6 +145,8 @@ def team() -> dict[str, Any]:
             "reclaimWithinCohort": "LowerPriority",
             "budget": {"usdPerHour": "40.50", "usdPerMonth": "12000"},
             "nodePools": ["gpu"],
+            "loans": {"grace": "30m"},
+            "affinityFrom": ["vision"],
         },
     }
 

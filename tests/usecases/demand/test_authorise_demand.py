@@ -1,6 +1,7 @@
 """A namespace of a team: who may do what, verb by verb; what is refused changes nothing."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,6 +96,40 @@ def test_a_team_asks_for_no_more_than_its_limits() -> None:
     ]
     assert world.refused(OWN, submit(checkpointPeriod="61m")) == [("workload.spec.checkpointPeriod", "team-limit")]
     assert world.by(OWN, submit(replicas=8, priority=10, checkpointPeriod="1h")).ignored is None
+
+
+def away_from(*namespaces: str, weight: int | None = None) -> dict[str, Any]:
+    """A message whose replicas avoid those of these namespaces, or would rather."""
+    term = {"labelSelector": {}, "namespaces": list(namespaces), "topologyKey": "topology.kubernetes.io/zone"}
+    if weight is None:
+        rules: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    else:
+        rules = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "podAffinityTerm": term}]}
+    return submit(affinity={"podAntiAffinity": rules})
+
+
+def test_required_affinity_stays_at_home() -> None:
+    vision, open_to_us = Team("vision", ("vision",)), Team("robots", ("robots",), affinity_from=("research-team",))
+    world = Teams(RESEARCH, vision, open_to_us)
+    assert world.refused(OWN, away_from("vision", "robots")) == [
+        ("workload.spec.affinity.podAntiAffinity", "not-permitted")
+    ]
+    assert world.by(OWN, away_from("robots", "research", "nobodys")).ignored is None
+    preferred = away_from("vision", weight=1)
+    preferred["workload"]["metadata"]["generation"] = 2
+    assert world.by(OWN, preferred).ignored is None, "a preference binds nobody else"
+
+    stranger = Teams(vision)
+    assert stranger.refused(None, away_from("vision")), "who is of no team reaches none"
+
+
+def test_a_team_may_forbid_its_work_to_say_that_it_must_not_be_disturbed() -> None:
+    message = submit()
+    message["workload"]["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    strict = replace(RESEARCH, limits=TeamLimits(do_not_disrupt=False))
+    (problem,) = Teams(strict).refused(OWN, message)
+    assert problem[1] == "team-limit"
+    assert Teams(RESEARCH).by(OWN, message).ignored is None
 
 
 def test_a_generation_that_jumps_too_far_is_refused_and_poisons_nothing() -> None:

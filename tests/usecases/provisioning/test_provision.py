@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lab.fakes.effects import Killed
+from lab.fakes.manifests import team_manifest
 from lab.fakes.values import reservation
 from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
 from reservoir.core.capacity.ledger import Balance
@@ -17,7 +18,7 @@ from reservoir.core.model.plan import Plan, ReasonCode, UnplacedReplicas
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import AffinityTerm, Gang, LabelSelector
 from reservoir.core.scheduling_terms.efa import EFA
-from reservoir.core.scheduling_terms.labels import HOSTNAME
+from reservoir.core.scheduling_terms.labels import HOSTNAME, ZONE
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.serialisation.json_codec import loads
 from reservoir.ports.errors import TransientError
@@ -562,3 +563,17 @@ def test_earlier_specs_are_forgotten_when_nothing_runs_with_them() -> None:
     assert after.placed_with == (PlacedGeneration("research/train", 2, 1),)
     world.plan()
     assert world.workload().former == ()
+
+
+def test_anti_affinity_that_reaches_another_team_keeps_it_out_of_nothing() -> None:
+    """Accepted before there was a Team, it would wall the other team off for as long as it runs."""
+    world = world_with(0)
+    term = AffinityTerm(ZONE, LabelSelector(), namespaces=frozenset({"vision"}))
+    world.submit(replicas=3, anti_affinity=(term,))
+    world.plan()
+    world.submit("other", namespace="vision", replicas=1)
+    world.apply(team_manifest("vision", namespaces=["vision"]), team_manifest("research", namespaces=["research"]))
+    world.plan()
+    waiting = world.state.workloads.get("vision/other")
+    assert waiting is not None
+    assert waiting.pending_count == 0

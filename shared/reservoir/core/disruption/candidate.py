@@ -10,6 +10,7 @@ from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
 from reservoir.core.model.node_pool import ConsolidationPolicy, NodePool
 from reservoir.core.model.snapshot import Node, PlacedReplicas
+from reservoir.core.model.team import Team
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.labels import DO_NOT_DISRUPT
 
@@ -92,10 +93,18 @@ def protected_reason(placements: tuple[PlacedReplicas, ...], workloads: Mapping[
     return None
 
 
-def says_do_not_disrupt(placements: tuple[PlacedReplicas, ...], workloads: Mapping[str, Workload]) -> bool:
-    """Whether a workload on the node says that it must not be disturbed."""
+def undisturbed(placements: tuple[PlacedReplicas, ...], workloads: Mapping[str, Workload]) -> frozenset[str]:
+    """Return the namespaces whose work on a node says that it must not be disturbed."""
     known = (workloads.get(placed.workload_key) for placed in placements)
-    return any(workload is not None and workload.do_not_disrupt for workload in known)
+    return frozenset(workload.namespace for workload in known if workload is not None and workload.do_not_disrupt)
+
+
+def grace_is_over(candidate: Candidate, owner: Team, now: datetime) -> bool:
+    """Whether work on a node has had the time that whoever lends its unit or room gives it.
+
+    Counted from the birth of the node: replicas come and go as the borrower likes.
+    """
+    return now - candidate.claim.created_at >= timedelta(seconds=owner.loan_grace_s)
 
 
 def settling_reason(claim: NodeClaim, pool: NodePool, now: datetime) -> str | None:

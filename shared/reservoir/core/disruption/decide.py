@@ -12,7 +12,6 @@ from reservoir.core.disruption.candidate import (
     marked_reason,
     not_consolidatable_reason,
     protected_reason,
-    says_do_not_disrupt,
     settling_reason,
 )
 from reservoir.core.disruption.command import (
@@ -142,8 +141,7 @@ class _Pass:
             if blocked is not None:
                 self._refusals[claim.id] = blocked
                 continue
-            if not says_do_not_disrupt(node.placements, snapshot.workloads):
-                self._reclaimable.append(candidate)
+            self._reclaimable.append(candidate)  # what says do-not-disrupt has its owner's grace
             drifted = drift_reason(claim, pool, classes.get(claim.node_class_name), offered, self._world.now)
             protected = protected_reason(node.placements, snapshot.workloads)
             is_bounded = pool.termination_grace_period_s is not None

@@ -50,6 +50,7 @@ class TeamLimits:
     priority: int | None = None
     replicas: int | None = None
     checkpoint_period_s: int | None = None
+    do_not_disrupt: bool = True  # whether its work may say so
     generation_jump: int | None = None  # how far above the stored generation that of a message may be
 
 
@@ -78,6 +79,8 @@ class Team:
     cohort: str = DEFAULT_COHORT
     weight: int = 1
     reclaim_within_cohort: ReclaimWithinCohort = ReclaimWithinCohort.NEVER
+    loan_grace_s: int = 2 * 3600  # how old a node is before do-not-disrupt keeps it no longer from its owner
+    affinity_from: tuple[str, ...] = ()  # teams whose required affinity may be about its replicas
     budget_micro_usd_per_hour: int | None = None  # for what is bought; reserved units cost it nothing
     budget_micro_usd_per_month: int | None = None  # what is left of it bounds what a snapshot says of an hour
     principal_ids: frozenset[str] = field(default_factory=frozenset)
@@ -88,6 +91,14 @@ class Team:
         ``sender_id`` is SQS's: a user's id, or a role's id, a colon and the name of the session; None: not told.
         """
         return not self.principals or (sender_id or "").partition(":")[0] in self.principal_ids
+
+
+def may_reach(teams: Mapping[str, Team], namespace: str, other: str) -> bool:
+    """Whether required affinity of work in one namespace may be about the work in another; ``teams`` by namespace."""
+    own, owner = teams.get(namespace), teams.get(other)
+    if owner is None or (own is not None and own.name == owner.name):
+        return True
+    return own is not None and own.name in owner.affinity_from
 
 
 def by_namespace(teams: Iterable[Team]) -> Mapping[str, Team]:

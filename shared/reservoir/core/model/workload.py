@@ -1,6 +1,6 @@
 """Workload: demand for replicas, in Kubernetes' own terms (what a Pod is to Karpenter, times its replicas)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -89,6 +89,14 @@ class AffinityTerm:
     namespaces: frozenset[str] = frozenset()  # empty: the workload's own
 
 
+def _within(term: AffinityTerm, may_reach: Callable[[str], bool]) -> AffinityTerm | None:
+    """Return the term, if it is required without namespaces out of reach; None: there are no others."""
+    if term.weight is not None or all(map(may_reach, term.namespaces)):
+        return term
+    reached = frozenset(filter(may_reach, term.namespaces))
+    return replace(term, namespaces=reached) if reached else None
+
+
 @dataclass(frozen=True, slots=True)
 class PreferredNodeTerm:
     """A node-affinity preference."""
@@ -154,6 +162,11 @@ class Workload:
     def has_topology_terms(self) -> bool:
         """Whether it has rules about where other replicas are."""
         return bool(self.topology_spread or self.affinity or self.anti_affinity)
+
+    def at_home(self, may_reach: Callable[[str], bool]) -> "Workload":
+        """Return it with no required anti-affinity to namespaces that do not let it reach them."""
+        kept = tuple(each for term in self.anti_affinity if (each := _within(term, may_reach)) is not None)
+        return self if kept == self.anti_affinity else replace(self, anti_affinity=kept)
 
     def within_notice(self, longest: timedelta) -> "Workload":
         """Return it with no more notice than the longest that any work gets."""

@@ -20,6 +20,7 @@ from reservoir.manifests.parsing.fields import (
     Price,
     ResourceName,
     check_distinct,
+    duration_s,
     matching,
     micro_usd,
     optional_seconds,
@@ -33,6 +34,7 @@ MOST_NAMESPACES: Final = 200
 MOST_PRINCIPALS: Final = 50
 MOST_QUOTAS: Final = 50
 MOST_NODE_POOLS: Final = 100
+MOST_TEAMS: Final = 100
 MOST_UNITS: Final = 1_000_000
 
 _UNIQUE_ID: Final = "(AROA|AIDA)[A-Z0-9]{12,124}"
@@ -64,6 +66,7 @@ class TeamLimitsSpec(Model):
     checkpoint_period: Duration | None = Field(
         default=None, description="Longest checkpointPeriod of a workload: how much notice it may want."
     )
+    do_not_disrupt: bool = Field(default=True, description="Whether a workload may say `karpenter.sh/do-not-disrupt`.")
     generation_jump: int | None = Field(
         default=None,
         ge=1,
@@ -180,6 +183,15 @@ class TeamBudgetSpec(Model):
             yield Contradiction("usdPerHour", "budget", "usdPerHour or usdPerMonth is required")
 
 
+class LoansSpec(Model):
+    """What whoever borrows the team's units may count on."""
+
+    grace: Duration = Field(
+        default="2h",
+        description="How old a node must be before `karpenter.sh/do-not-disrupt` of borrowers keeps it no longer.",
+    )
+
+
 class TeamSpec(Model):
     """Who the team is, and what it may ask for."""
 
@@ -198,6 +210,13 @@ class TeamSpec(Model):
     )
     limits: TeamLimitsSpec = TeamLimitsSpec()
     quotas: list[QuotaSpec] = Field(default_factory=list, max_length=MOST_QUOTAS)
+    loans: LoansSpec = LoansSpec()
+    affinity_from: Annotated[list[ObjectName], AfterValidator(check_distinct)] = Field(
+        default_factory=list,
+        max_length=MOST_TEAMS,
+        description="Teams whose required pod affinity and anti-affinity may name the team's namespaces; none: its own"
+        " alone.",
+    )
     cohort: ObjectName = Field(default=DEFAULT_COHORT, description="Teams of one cohort lend each other their units.")
     fair_sharing: FairSharing = FairSharing()
     budget: TeamBudgetSpec | None = None
@@ -253,11 +272,14 @@ class TeamManifest(Model):
                 priority=spec.limits.priority,
                 replicas=spec.limits.replicas,
                 checkpoint_period_s=optional_seconds(spec.limits.checkpoint_period),
+                do_not_disrupt=spec.limits.do_not_disrupt,
                 generation_jump=spec.limits.generation_jump,
             ),
             quotas=tuple(quota for quota in quotas if isinstance(quota, Quota)),
             resource_quotas=tuple(quota for quota in quotas if isinstance(quota, ResourceQuota)),
             cohort=spec.cohort,
+            loan_grace_s=duration_s(spec.loans.grace),
+            affinity_from=tuple(sorted(spec.affinity_from)),
             weight=spec.fair_sharing.weight,
             reclaim_within_cohort=spec.reclaim_within_cohort,
             budget_micro_usd_per_hour=_micro_usd(None if spec.budget is None else spec.budget.usd_per_hour),

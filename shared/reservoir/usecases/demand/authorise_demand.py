@@ -6,7 +6,9 @@ Who sends is what SQS says (``SenderId``), never what a message says of itself.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reservoir.core.model.team import Team, TeamLimits
+from reservoir.core.model.team import Team, TeamLimits, may_reach
+from reservoir.core.model.workload import Workload
+from reservoir.core.scheduling_terms.labels import DO_NOT_DISRUPT
 from reservoir.manifests.messages import AnyMessage, SubmitMessage
 from reservoir.manifests.parsing.fields import optional_seconds
 from reservoir.manifests.parsing.problems import ManifestError, Problem, shown
@@ -57,9 +59,32 @@ class DemandRules:
             if notice_s is not None and notice is not None and notice_s > notice:
                 longer = f"{spec.checkpoint_period} is more than the {notice} s that Team {team.name} allows"
                 problems.append(Problem("workload.spec.checkpointPeriod", "team-limit", longer))
+            wanted = message.workload.to_core()
+            if wanted.do_not_disrupt and not limits.do_not_disrupt:
+                path = f"workload.metadata.annotations['{DO_NOT_DISRUPT}']"
+                problems.append(Problem(path, "team-limit", f"Team {team.name} does not allow it"))
             if problems:
                 raise ManifestError(problems)
         return team.limits
+
+    def refuse_reach(self, wanted: Workload) -> None:
+        """Refuse required affinity to namespaces of teams that do not allow it. Raises ManifestError.
+
+        Anti-affinity binds both sides: one replica a zone would keep another team out of a region.
+        """
+        problems = [
+            Problem(
+                f"workload.spec.affinity.{kind}",
+                "not-permitted",
+                f"{shown(name)} belongs to Team {self.teams[name].name}, which lets no replicas of others be placed"
+                " by its own (affinityFrom)",
+            )
+            for kind, terms in (("podAffinity", wanted.affinity), ("podAntiAffinity", wanted.anti_affinity))
+            for name in sorted({name for term in terms if term.weight is None for name in term.namespaces})
+            if not may_reach(self.teams, wanted.namespace, name)
+        ]
+        if problems:
+            raise ManifestError(problems)
 
 
 def refuse_jump(generation: int, stored_generation: int, limits: TeamLimits) -> None:

@@ -91,6 +91,7 @@ class Intake:
         if isinstance(message, SubmitMessage):
             wanted = message.workload.to_core()
             _refuse_unknown_pools(wanted, rules.node_pool_names)
+            rules.refuse_reach(wanted)
             decide = _Sent(lambda record: submitted(record, wanted, now), sent_by, now, message_id)
         else:
             decide = _Sent(lambda record: withdrawn(record, message, now), sent_by, now, message_id)

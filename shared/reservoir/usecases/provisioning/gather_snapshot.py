@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from reservoir.core.capacity.boot_failure import BootFailures, without_suspected
@@ -17,7 +17,7 @@ from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.node_class import NodeClass, NodeClassStatus
 from reservoir.core.model.snapshot import Snapshot
-from reservoir.core.model.team import Ceiling, ReclaimWithinCohort, Team
+from reservoir.core.model.team import Ceiling, ReclaimWithinCohort, Team, by_namespace, may_reach
 from reservoir.core.model.workload import Demand, Workload
 from reservoir.core.node_life.drain import LONGEST_NOTICE
 from reservoir.core.sharing.planning_groups import PlanningGroups
@@ -168,8 +168,11 @@ class SnapshotGatherer:
             del claims[key]
         pool_names = frozenset(pool.name for pool in policy.node_pools)
         terms = placed_terms(records)
-        shown = terms.claims(claims)
-        workloads = {key: workload.within_notice(self.longest_notice) for key, workload in terms.workloads.items()}
+        shown, owners = terms.claims(claims), by_namespace(policy.teams)
+        workloads = {
+            key: workload.within_notice(self.longest_notice).at_home(partial(may_reach, owners, workload.namespace))
+            for key, workload in terms.workloads.items()
+        }
         teams, ceiling = self.budgets.bounds(tuple(_teams(policy)), now)
         snapshot = Snapshot(
             instance_types=instance_types,

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Final
 
 from reservoir.core.capacity.ledger import UNIT_BACK_WITHIN
-from reservoir.core.disruption.candidate import Candidate
+from reservoir.core.disruption.candidate import Candidate, grace_is_over, undisturbed
 from reservoir.core.disruption.methods.work_lost import WorkLost
 from reservoir.core.disruption.simulation import PassState
 from reservoir.core.model.node_claim import DrainReason, NodeClaim
@@ -242,7 +242,8 @@ class _Victims:
     """Looks for the nodes whose work loses least."""
 
     def __init__(self, snapshot: Snapshot, candidates: Sequence[Candidate], now: datetime) -> None:
-        self._work = WorkLost(snapshot, now)
+        self._work, self._now = WorkLost(snapshot, now), now
+        self._workloads, self._owners = snapshot.workloads, by_namespace(snapshot.teams)
         self._teams = {team.name: team for team in (*snapshot.teams, NOBODY)}
         self._users = users_of(snapshot)
         self._left = {candidate.id: candidate for candidate in candidates}
@@ -298,6 +299,9 @@ class _Victims:
 
     def _may_go(self, owed: Owed, node: Candidate, borrower: str, ids: set[str]) -> bool:
         if self._users.get(node.id) != borrower or node.node.reservation_id not in ids:
+            return False
+        still = {self._owners.get(name, NOBODY).name for name in undisturbed(node.node.placements, self._workloads)}
+        if still and (owed.team.name in still or not grace_is_over(node, owed.team, self._now)):
             return False
         if owed.team.reclaim_within_cohort is ReclaimWithinCohort.ANY:
             return True

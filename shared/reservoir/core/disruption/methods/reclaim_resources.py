@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from reservoir.core.disruption.candidate import Candidate
+from reservoir.core.disruption.candidate import Candidate, grace_is_over, undisturbed
 from reservoir.core.disruption.methods.reclaim import Reclaimed
 from reservoir.core.disruption.methods.work_lost import WorkLost
 from reservoir.core.disruption.simulation import PassState
@@ -184,7 +184,17 @@ class _Lenders:
     def _is_useful(self, option: _Option, owed: OwedResources, left: Mapping[PoolKey, int], borrowed: _Loans) -> bool:
         is_any = owed.team.reclaim_within_cohort is ReclaimWithinCohort.ANY
         may_go = is_any or option.priority < owed.priority
-        return may_go and any(amount > 0 and option.freed(key, borrowed) for key, amount in left.items())
+        if not may_go or not all(self._may_be_disturbed(node, owed.team, borrowed) for node in option.nodes):
+            return False
+        return any(amount > 0 and option.freed(key, borrowed) for key, amount in left.items())
+
+    def _may_be_disturbed(self, node: Candidate, owner: Team, borrowed: _Loans) -> bool:
+        """Whether all that says do-not-disrupt on a node borrows, and has had the grace of whoever lends to it."""
+        still = {
+            self._team_of(f"{name}/") for name in undisturbed(node.node.placements, self._world.snapshot.workloads)
+        }
+        borrowers = {name for (_, name), amount in borrowed.items() if amount > 0 and name != owner.name}
+        return not still or (still <= borrowers and grace_is_over(node, owner, self._world.now))
 
     def _is_loan(self, option: _Option, owed: OwedResources, borrowed: _Loans) -> bool:
         """Whether nobody loses anything there but what they borrow."""
