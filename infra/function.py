@@ -28,6 +28,7 @@ class FunctionBundle:
     layer: lambda_.ILayerVersion
     target: LayerTarget
     keep_logs: bool  # when the stack is deleted
+    log_retention_days: int
     environment: Mapping[str, str]
     reserve_concurrency: bool
     is_traced: bool
@@ -52,9 +53,11 @@ class ReservoirFunction(Construct):
         log_group = logs.LogGroup(
             self,
             "Log",
-            retention=logs.RetentionDays.ONE_MONTH,
             removal_policy=kept(retain=bundle.keep_logs),
         )
+        raw_log_group = log_group.node.default_child
+        if isinstance(raw_log_group, logs.CfnLogGroup):  # the construct takes an enumeration, CloudWatch a number
+            raw_log_group.retention_in_days = bundle.log_retention_days
         role = self._role(name, log_group, grants)
         self.function = lambda_.Function(
             self,

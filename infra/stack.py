@@ -1,6 +1,9 @@
 """The stack: composes, decides nothing."""
 
-from aws_cdk import CfnOutput, Duration, Stack
+import json
+from dataclasses import replace
+
+from aws_cdk import CfnOutput, DefaultStackSynthesizer, Duration, Stack, Tags
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -24,6 +27,7 @@ from infra.scheduling import planner_environment
 from infra.tables import StateTables, kept
 from reservoir import names
 from reservoir.deployment.deployment import Deployment
+from reservoir.deployment.settings import DeploymentSettings
 from reservoir.names import Function, Queue, Table, output_name
 
 
@@ -47,7 +51,9 @@ class ReservoirStack(Stack):
             # A create that fails must be repeatable: the CDK protects a stack before it creates what is in it, and
             # CloudFormation deletes no protected stack, also not an empty one of which nothing came.
             termination_protection=config.termination_protection and not is_new,
+            synthesizer=DefaultStackSynthesizer(qualifier=config.bootstrap_qualifier),
         )
+        _keep_rules_of_the_account(self, config)
         self.deployment = deployment
         self.embedded = embedded
         self.tables = StateTables(
@@ -207,6 +213,7 @@ class ReservoirStack(Stack):
             layer=layer,
             target=target,
             keep_logs=self.deployment.settings.retain,
+            log_retention_days=self.deployment.settings.log_retention_days,
             environment={
                 **self.settings,
                 **planner_environment(self.deployment.settings),
@@ -218,13 +225,16 @@ class ReservoirStack(Stack):
             reserve_concurrency=self.deployment.settings.reserve_concurrency,
             is_traced=self.deployment.settings.tracing,
         )
+        # All variables of a function share 4 KB, so the tags are told only where they are used.
+        launch_tags = json.dumps(self.deployment.settings.tags, sort_keys=True, separators=(",", ":"))
+        own_variables = {Function.LAUNCH: {names.LAUNCH_TAGS: launch_tags}}
         return {
             function: ReservoirFunction(
                 self,
                 output_name(function),
                 function=function,
                 settings=FUNCTIONS[function],
-                bundle=bundle,
+                bundle=replace(bundle, environment={**bundle.environment, **own_variables.get(function, {})}),
                 grants=grants(function, self.resources),
             ).function
             for function in Function
@@ -244,3 +254,12 @@ class ReservoirStack(Stack):
                         report_batch_item_failures=True,
                     )
                 )
+
+
+def _keep_rules_of_the_account(stack: Stack, settings: DeploymentSettings) -> None:
+    """Put the tags on everything that takes tags, and the boundary on every role, also on those the CDK adds."""
+    for key, value in sorted(settings.tags.items()):
+        Tags.of(stack).add(key, value)
+    if settings.permissions_boundary is not None:
+        boundary = iam.ManagedPolicy.from_managed_policy_arn(stack, "Boundary", settings.permissions_boundary)
+        iam.PermissionsBoundary.of(stack).apply(boundary)

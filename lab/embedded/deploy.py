@@ -12,7 +12,7 @@ import platform
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -64,7 +64,7 @@ def deploy(cdk_out: Path, clients: Clients, report: Report) -> Outputs:
         _refuse_foreign_layers(stack)
     account_id = clients("sts").get_caller_identity()["Account"]
     region = clients("sts").meta.region_name
-    _write_bootstrap_version(clients("ssm"))
+    _write_bootstrap_versions(clients("ssm"), _stacks(cdk_out, manifest))
     locations: dict[str, str] = {}
     for assets in _asset_manifests(cdk_out, manifest):
         locations |= _upload(cdk_out, assets, clients("s3"), {"AccountId": account_id, "Region": region}, report)
@@ -127,8 +127,12 @@ def _refuse_foreign_layers(stack: _Stack) -> None:
                 )
 
 
-def _write_bootstrap_version(ssm: Any) -> None:
-    ssm.put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value=BOOTSTRAP_VERSION, Type="String", Overwrite=True)
+def _write_bootstrap_versions(ssm: Any, stacks: Iterable[_Stack]) -> None:
+    """Write what a bootstrap leaves, of each qualifier that a stack asks for: its version, as the template names it."""
+    for stack in stacks:
+        parameters = json.loads(stack.template.read_text()).get("Parameters", {})
+        name = parameters.get("BootstrapVersion", {}).get("Default", "/cdk-bootstrap/hnb659fds/version")
+        ssm.put_parameter(Name=name, Value=BOOTSTRAP_VERSION, Type="String", Overwrite=True)
 
 
 def _upload(

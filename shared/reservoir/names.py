@@ -170,6 +170,8 @@ INSTANCE_STATUS_POLICY: Final = "INSTANCE_STATUS_POLICY"
 METADATA_HTTP_TOKENS_POLICY: Final = "METADATA_HTTP_TOKENS"
 METADATA_HTTP_TOKENS: Final = ("required", "optional")
 KMS_KEYS: Final = "KMS_KEYS"
+# Tags of what is launched, as JSON, beside those of its class.
+LAUNCH_TAGS: Final = "LAUNCH_TAGS"
 # How the planner decides. The first two are named and spelt as Karpenter's settings.
 PREFERENCE_POLICY: Final = "PREFERENCE_POLICY"
 MIN_VALUES_POLICY: Final = "MIN_VALUES_POLICY"

@@ -114,6 +114,17 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_line_and_the_nearest_
         "endingBounds: {orphans: {sharePercent: 101}}",
         "endingBounds: {orphans: {leastCount: -1}}",
         "endingBounds: {orphans: {mostCount: 2.5}}",
+        "permissionsBoundary: developers",
+        "permissionsBoundary: arn:aws:iam::123456789012:role/developers",
+        "tags: {reservoir:deployment: mine}",
+        "tags: {'aws:cloudformation:stack-name': mine}",
+        "tags: {karpenter.sh/nodepool: mine}",
+        f"tags: {{team: {'x' * 257}}}",
+        "tags: {" + ", ".join(f"t{number}: v" for number in range(11)) + "}",
+        "tags: {" + ", ".join(f"t{number}: {'v' * 200}" for number in range(6)) + "}",
+        "bootstrapQualifier: Acme",
+        "bootstrapQualifier: elevenchars",
+        "logRetentionDays: 31",
     ],
 )
 def test_a_wrong_choice_names_its_field(text: str, tmp_path: Path) -> None:

@@ -74,6 +74,17 @@ def test_a_stack_without_a_queue_for_what_timers_could_not_deliver_can_be_read()
     assert settings.drain_schedule_dead_letters_arn == chosen[names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN]
 
 
+def test_the_tags_of_what_is_launched_are_as_the_stack_says() -> None:
+    assert Settings.from_environment(ENVIRONMENT).launch_tags == {}
+    assert Settings.from_environment(ENVIRONMENT | {names.LAUNCH_TAGS: '{"team": "ml"}'}).launch_tags == {"team": "ml"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"team": 1}'])
+def test_tags_that_cannot_be_read_are_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match=names.LAUNCH_TAGS):
+        Settings.from_environment(ENVIRONMENT | {names.LAUNCH_TAGS: text})
+
+
 def test_what_rebalancing_and_failed_checks_do_is_as_the_stack_says() -> None:
     settings = Settings.from_environment(ENVIRONMENT)
     assert (settings.rebalance_policy, settings.instance_status_policy) == ("ignore", "replace")

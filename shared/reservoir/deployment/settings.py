@@ -16,6 +16,18 @@ _ROLE_PATTERN: Final = r"[\w+=,.@/-]{3,}\*?"
 _PARAMETER_PATTERN: Final = r"(/[\w.-]+)+(/\*)?"
 _KEY_PATTERN: Final = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[\w-]{1,256}"
 _TOPIC_PATTERN: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[\w-]{1,256}"
+_POLICY_PATTERN: Final = r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[\w+=,.@/-]{1,512}"
+# IAM's and EC2's rules for tags are the strictest of all; DynamoDB and SQS take what these take.
+_TAG_KEY_PATTERN: Final = r"(?!(?i:aws:|karpenter\.|reservoir:|reservoir/))[\w .:/=+@-]{1,128}"
+_TAG_VALUE_PATTERN: Final = r"[\w .:/=+@-]{0,256}"
+# They go into variables of a function, which share 4 KB, and EC2 allows 50 a resource together with a class's own.
+_TAGS_MAX: Final = 10
+_TAGS_MAX_CHARACTERS: Final = 250
+# The numbers of days that CloudWatch Logs knows.
+LOG_RETENTION_DAYS: Final = (
+    *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731),
+    *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
+)
 _OBJECT_PATTERN: Final = r"(NodePool|EC2NodeClass)/[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 # A node is charged with less than 1,000 USD an hour beside its price; more is a mistake in the unit.
 _OVERHEAD_MAX_MICRO_USD: Final = 1_000_000_000
@@ -38,6 +50,10 @@ RolePattern = Annotated[
 ParameterPattern = Annotated[str, *_text(_PARAMETER_PATTERN, "must be a parameter's path, or one with a final /*")]
 KeyArn = Annotated[str, *_text(_KEY_PATTERN, "must be the ARN of a KMS key (…:key/…), not of an alias")]
 TopicArn = Annotated[str, *_text(_TOPIC_PATTERN, "must be the ARN of a standard SNS topic")]
+PolicyArn = Annotated[str, *_text(_POLICY_PATTERN, "must be the ARN of an IAM policy")]
+Qualifier = Annotated[str, *_text("[a-z0-9]{1,10}", "must be at most 10 small letters and digits")]
+TagKey = Annotated[str, *_text(_TAG_KEY_PATTERN, "must be a tag's key that is not Reservoir's, Karpenter's or AWS's")]
+TagValue = Annotated[str, *_text(_TAG_VALUE_PATTERN, "must be a tag's value of at most 256 characters")]
 TableName = Annotated[str, *_text(r"[A-Za-z0-9_.-]{3,255}", "must be the name of a DynamoDB table")]
 PolicyName = Annotated[str, *_text(_OBJECT_PATTERN, "must be NodePool/NAME or EC2NodeClass/NAME")]
 
@@ -90,6 +106,25 @@ class DeploymentSettings(Model):
     )
     termination_protection: bool = Field(
         default=True, description="Refuse to delete the stack until this is false and deployed."
+    )
+    permissions_boundary: PolicyArn | None = Field(
+        default=None,
+        description="ARN of the IAM policy that bounds every role of the stack, where an account demands one. What it"
+        " must allow is in docs/deploying.md.",
+    )
+    tags: dict[TagKey, TagValue] = Field(
+        default_factory=dict,
+        description="Tags of everything that takes tags: the stack's resources, and what is launched (instances,"
+        " volumes, interfaces, launch templates), unless an EC2NodeClass says another value.",
+    )
+    bootstrap_qualifier: Qualifier | None = Field(
+        default=None,
+        description="The qualifier of the CDK's bootstrap in this account, where it is not the CDK's own; `reservoir"
+        " deployment bootstrap` makes it.",
+    )
+    log_retention_days: int = Field(
+        default=30,
+        description="How long the functions' logs are kept, in days: a number that CloudWatch Logs knows.",
     )
     instance_role: RolePattern | None = Field(
         default=None,
@@ -220,6 +255,22 @@ class DeploymentSettings(Model):
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
-        """Refuse an instance role that is every role."""
+        """Refuse an instance role that is every role, and what AWS has no room or no number for."""
         if text_in(raw, "instanceRole").lstrip("/").startswith("*"):
             yield Contradiction("instanceRole", "form", "must not begin with *")
+        if raw.get("logRetentionDays", 30) not in LOG_RETENTION_DAYS:
+            known = ", ".join(map(str, LOG_RETENTION_DAYS))
+            yield Contradiction("logRetentionDays", "form", f"must be one of {known}")
+        tags = raw.get("tags")
+        if isinstance(tags, Mapping):
+            yield from _excessive(tags)
+
+
+def _excessive(tags: Mapping[Any, Any]) -> Iterator[Contradiction]:
+    characters = sum(len(str(key)) + len(str(value)) for key, value in tags.items())
+    if len(tags) > _TAGS_MAX or characters > _TAGS_MAX_CHARACTERS:
+        yield Contradiction(
+            "tags",
+            "size",
+            f"may be {_TAGS_MAX}, of {_TAGS_MAX_CHARACTERS} characters together: EC2 and Lambda have limits",
+        )

@@ -18,6 +18,7 @@ from reservoir.manifests.kinds.launch_limits import LaunchLimits
 from reservoir.names import Queue, Table
 from reservoir.runtime.ending_bounds import ending_bounds
 from reservoir.runtime.environment import SettingsError, choice, switch, whole_number
+from reservoir.runtime.launch_tags import launch_tags
 from reservoir.runtime.scheduling_settings import ceiling, scheduling_policy, solve_budget
 
 REGION: Final = "AWS_REGION"  # set by Lambda
@@ -80,6 +81,7 @@ class Settings:
     planned_at_once_max: int = PLANNED_AT_ONCE_MAX  # no deployment chooses; the simulation does
     ceiling: Ceiling = field(default_factory=Ceiling)
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
+    launch_tags: Mapping[str, str] = field(default_factory=dict)
     ending_bounds: Bounds = field(default_factory=Bounds)
     longest_notice: timedelta = LONGEST_NOTICE
     history_kept: timedelta = timedelta(days=14)
@@ -115,6 +117,7 @@ class Settings:
                 tokens_required=choice(environment, names.METADATA_HTTP_TOKENS_POLICY, HttpTokens.REQUIRED)
                 is HttpTokens.REQUIRED,
             ),
+            launch_tags=launch_tags(environment),
             ending_bounds=ending_bounds(environment),
             longest_notice=timedelta(
                 seconds=whole_number(environment, names.LONGEST_NOTICE_S, int(LONGEST_NOTICE.total_seconds()))

@@ -23,9 +23,11 @@ EVERYTHING: Final[Mapping[str, Any]] = {
     "imageParameters": "/images/of/the/team/that/builds/them/*",
     "instanceRole": "the-role-of-nodes-that-run-the-work-of-all-teams-*",
     "kmsKeys": KEYS,
+    "permissionsBoundary": "arn:aws-us-gov:iam::123456789012:policy/" + "boundary-of-every-role/" * 4 + "developers",
     "publishMetrics": True,
     "rebalancePolicy": "launch-before-drain",
     "reserveConcurrency": True,
+    "tags": {f"key-of-tag-{number}": "value-of-tag" for number in range(10)},  # 240 of the 250 characters allowed
     "tracing": True,
 }
 # The region with the longest name of each partition, of those that AWS has named.

@@ -10,7 +10,7 @@ import pytest
 from lab.fakes.effects import Effects, Killed
 from lab.fakes.system import START
 from lab.fakes.values import workload
-from lab.worlds.launch_world import World, on_demand, reserved, spot
+from lab.worlds.launch_world import World, node_class, on_demand, reserved, spot
 from reservoir.core.capacity.shortage import PROBE_TIME, Shortage
 from reservoir.core.capacity.unavailable_offerings import Unavailable, resting
 from reservoir.core.launching.launch_outcome import LaunchError, LaunchErrorKind
@@ -22,6 +22,7 @@ from reservoir.core.scheduling_terms import labels
 from reservoir.manifests.node_identity import NodeBlockDrain, node_identity
 from reservoir.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
 from reservoir.ports.errors import AccessDeniedError, AwsError, ConfigurationError, RefusedError
+from reservoir.runtime.composition.launch import launch_from
 from reservoir.usecases.claims.claim_moves import save_claims
 from reservoir.usecases.launching.launch import FIRST_RETRY_DELAY_S, LaunchResult
 
@@ -60,6 +61,18 @@ def test_a_single_claim_is_named_by_the_fleet_itself(world: World) -> None:
     assert tags[BATCH_TAG] == "b-1"
     assert tags[OWNER_TAG] == "test"
     assert "tag_claims" not in world.effects.log
+
+
+def test_what_is_launched_has_the_deployments_tags_and_its_class_may_say_others(world: World) -> None:
+    world.policy.classes["default"] = node_class(tags={"team": "research"})
+    launch = launch_from(world.outside(launch_tags={"team": "platform", "cost-center": "4711"}))
+
+    launch.run(world.plan(1, on_demand("m5.large")))
+
+    tags = world.ec2.launch_calls[0].tags
+    assert (tags["team"], tags["cost-center"]) == ("research", "4711")
+    (template,) = world.templates.list_owned()
+    assert (template.tags["team"], template.tags["cost-center"]) == ("research", "4711")
 
 
 def test_a_launch_reads_the_types_that_it_may_become_and_no_others(world: World, monkeypatch: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from infra import NODE
 from infra.naming import DEPLOYMENT_CONTEXT
+from reservoir.deployment.settings import DeploymentSettings
 
 ROOT: Final = Path(__file__).resolve().parents[4]
 _CDK: Final = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
@@ -30,6 +31,20 @@ class Cdk(Protocol):
             It failed.
         """
         ...
+
+
+def bootstrap_arguments(settings: DeploymentSettings) -> list[str]:
+    """Return what `cdk bootstrap` must be told so that its roles and bucket keep the account's rules, too."""
+    arguments = []
+    if settings.bootstrap_qualifier is not None:
+        qualifier = settings.bootstrap_qualifier
+        # A stack of its own: under the usual name it would take the place of the account's other bootstrap.
+        arguments += ["--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}"]
+    if settings.permissions_boundary is not None:
+        arguments += ["--custom-permissions-boundary", settings.permissions_boundary.partition(":policy/")[2]]
+    for key, value in sorted(settings.tags.items()):
+        arguments += ["--tags", f"{key}={value}"]
+    return arguments
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ def launch_from(outside: Adapters) -> Launch:
                 NODE_CLAIMS_TABLE: outside.settings.tables[Table.NODE_CLAIMS],
                 REPORTS_QUEUE_URL: outside.settings.queue_urls[Queue.REPORTS],
             },
+            tags=outside.settings.launch_tags,
         ),
         shortages=outside.shortage_history,
         policy=outside.launch_policy,

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from reservoir.core.capacity.unavailable_offerings import NodeClassKey, Place, SubnetKey, Unavailable, resting
@@ -69,6 +69,7 @@ class LaunchReader:
     offerings: OfferingStore
     executor: Executor
     for_user_data: Mapping[str, str] = field(default_factory=dict)  # names of the deployment, by placeholder
+    tags: Mapping[str, str] = field(default_factory=dict)  # of all that the deployment launches
 
     def read(self, claim: NodeClaim) -> LaunchReading:
         """Read what a launch of the claim, and of others like it, needs. Raises UnreadableRowsError."""
@@ -78,7 +79,14 @@ class LaunchReader:
         catalogue, rests = self.offerings.load_with_rests(_types_of(claim))
         pool = node_pool.result()
         paused = None if pool is None else pool.paused
-        return LaunchReading(node_class.result(), paused, reservation.result(), catalogue, rests, self.for_user_data)
+        tagged = self._tagged(node_class.result())
+        return LaunchReading(tagged, paused, reservation.result(), catalogue, rests, self.for_user_data)
+
+    def _tagged(self, node_class: NodeClass | None) -> NodeClass | None:
+        """Return the class with the deployment's tags; its own say more. Nodes do not drift when these change."""
+        if node_class is None or not self.tags:
+            return node_class
+        return replace(node_class, tags={**self.tags, **node_class.tags})
 
     def _reservation(self, claim: NodeClaim) -> ReservationRecord | None:
         reservation_id = claim.offering.reservation_id

@@ -39,11 +39,12 @@ def bootstrap(context: typer.Context, arguments: Arguments = None) -> None:
     """Make what the CDK needs in the deployment's account and region, once."""
     from reservoir.adapters.clients import make_client
     from reservoir.cli.deployment.account import Account
-    from reservoir.cli.deployment.cdk import CdkCommandLine
+    from reservoir.cli.deployment.cdk import CdkCommandLine, bootstrap_arguments
 
     deployment, account = _deployment(context), Account(make_client)
     place = f"aws://{deployment.settings.account or account.id()}/{account.region}"
-    _attempt(lambda: CdkCommandLine(deployment.path)("bootstrap", place, *(arguments or ())))
+    chosen = bootstrap_arguments(deployment.settings)
+    _attempt(lambda: CdkCommandLine(deployment.path)("bootstrap", place, *chosen, *(arguments or ())))
 
 
 def diff(context: typer.Context, arguments: Arguments = None) -> None:
