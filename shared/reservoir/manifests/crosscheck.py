@@ -150,7 +150,8 @@ def _pool_doubts(pool: NodePool, classes: Mapping[str, NodeClass], names: _Names
             )
             yield Doubt("NodePool", pool.name, _REQUIREMENTS, "custom-label", f"{message} label", hint)
     for key, requirement in pool.requirements.items():
-        if key in labels.WELL_KNOWN and key not in labels.RESERVATION_LABELS and not len(requirement):
+        is_absent = requirement.allows_absence and key not in labels.OF_EVERY_NODE
+        if key in labels.WELL_KNOWN - labels.RESERVATION_LABELS and not len(requirement) and not is_absent:
             reason = f"its requirements on {key} leave no value"
             yield Doubt("NodePool", pool.name, _REQUIREMENTS, "no-value", _never("the pool", reason))
     node_class = classes.get(pool.node_class_name)

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from reservoir.core.model.node_pool import Budget, ConsolidationPolicy, Disruption, DisruptionReason
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.scheduling_terms.taint import Taint, TaintEffect
 from reservoir.manifests.kinds.node_pool import NodePoolManifest
@@ -205,3 +206,27 @@ def test_a_pool_of_windows_nodes_is_refused_and_one_that_allows_windows_is_not()
 
     assert errors("windows") == {("spec.template.spec.requirements[0].values", "windows")}
     assert not errors("linux", "windows")
+
+
+FRACTION = "reservoir/gpu-fraction"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "allows"),
+    [
+        ([], False),
+        ([{"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["g"]}], False),
+        ([{"key": "karpenter.k8s.aws/instance-family", "operator": "NotIn", "values": ["g6"]}], False),
+        ([{"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["g6f"]}], True),
+        ([{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["g6f.large"]}], True),
+        ([{"key": FRACTION, "operator": "Exists"}], True),
+        ([{"key": "karpenter.k8s.aws/instance-gpu-memory", "operator": "Lt", "values": ["9000"]}], True),
+        ([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["reserved"]}], True),
+    ],
+)
+def test_parts_of_gpus_are_for_pools_that_name_them(requirements: list[dict[str, Any]], allows: bool) -> None:
+    manifest = valid.node_pool()
+    manifest["spec"]["template"]["spec"]["requirements"] = requirements
+    pool = NodePoolManifest.model_validate(manifest).to_core()
+    eighth = Requirements.from_labels({FRACTION: "0.125"})
+    assert (pool.requirements[FRACTION].has("0.125") and pool.requirements.intersects(eighth) is None) is allows

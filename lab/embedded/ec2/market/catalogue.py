@@ -1,6 +1,5 @@
 """Instance types and where they are offered: moto's copy of EC2's data, with what it lacks added."""
 
-import copy
 from functools import cache
 from typing import Any, Final
 
@@ -11,21 +10,6 @@ InstanceTypeInfo = dict[str, Any]
 # UltraServer types: their blocks end 60 minutes early, not 30, and cannot be shared.
 _ULTRASERVER_FAMILIES: Final = ("trn2u", "p6e-gb200")
 
-_NEURON: Final = {
-    "trn2u.48xlarge": {
-        "NeuronDevices": [
-            {
-                "Count": 16,
-                "Name": "Trainium2",
-                "CoreInfo": {"Count": 8, "Version": 3},
-                "MemoryInfo": {"SizeInMiB": 98304},
-            }
-        ],
-        "TotalNeuronDeviceMemoryInMiB": 16 * 98304,
-    },
-}
-
-
 # us-east-2 is where AWS offers Trn2 UltraServers; us-east-1 has one too here, so that tests of the usual region can use
 # it.
 _EXTRA_OFFERINGS: Final = (("us-east-1", "us-east-1b", "trn2u.48xlarge"), ("us-east-2", "us-east-2b", "trn2u.48xlarge"))
@@ -34,11 +18,7 @@ _EXTRA_OFFERINGS: Final = (("us-east-1", "us-east-1b", "trn2u.48xlarge"), ("us-e
 @cache
 def instance_types() -> dict[str, InstanceTypeInfo]:
     """Return every instance type by name, in name order."""
-    known: dict[str, InstanceTypeInfo] = dict(sorted(INSTANCE_TYPES.items()))
-    for name, neuron in _NEURON.items():
-        if name in known and "NeuronInfo" not in known[name]:
-            known[name] = copy.deepcopy(known[name]) | {"NeuronInfo": neuron}
-    return known
+    return dict(sorted(INSTANCE_TYPES.items()))
 
 
 @cache

@@ -7,6 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from reservoir.adapters.aws_errors import map_client_errors
+from reservoir.adapters.ec2.accelerators import accelerator_labels, accelerators
 from reservoir.core.capacity.catalogue import DiscoveredType
 from reservoir.core.model.instance_type import CapacityType, InstanceType, is_ultra_server
 from reservoir.core.scheduling_terms import labels
@@ -25,9 +26,6 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
 _ARM64_HIDDEN_MIB: Final = 64
 # The root volume that Karpenter assumes when a class says nothing about it.
 _ROOT_VOLUME_BYTES: Final = 20 << 30
-_GPU_RESOURCES: Final = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}
-_NEURON: Final = "aws.amazon.com/neuron"
-_NEURON_CORE: Final = "aws.amazon.com/neuroncore"
 _EFA_TYPES: Final = frozenset({"efa", "efa-only"})
 _NAME: Final = re.compile(r"(?P<category>[a-z]+)(-[0-9]+tb)?(?P<generation>[0-9]+)")
 
@@ -79,7 +77,8 @@ def parse(info: Mapping[str, Any], region: str, vm_memory_overhead: Fraction) ->
         MEMORY: size_mib * _MIB,
         EPHEMERAL_STORAGE: _ROOT_VOLUME_BYTES,
         PODS: _pods(info),
-        **_accelerators(info),
+        **accelerators(info),
+        **_efas(info["NetworkInfo"]),
     }
     instance_type = InstanceType(
         name=info["InstanceType"],
@@ -113,22 +112,9 @@ def _pods(info: Mapping[str, Any]) -> int:
     return interfaces * (addresses - 1) + 2
 
 
-def _accelerators(info: Mapping[str, Any]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for gpu in info.get("GpuInfo", {}).get("Gpus", []):
-        resource = _GPU_RESOURCES.get(gpu.get("Manufacturer", ""))
-        if resource is not None:
-            found[resource] = found.get(resource, 0) + gpu.get("Count", 0)
-    for device in info.get("NeuronInfo", {}).get("NeuronDevices", []):
-        found[_NEURON] = found.get(_NEURON, 0) + device["Count"]
-        found[_NEURON_CORE] = found.get(_NEURON_CORE, 0) + device["Count"] * device["CoreInfo"]["Count"]
-    if _NEURON not in found:
-        for accelerator in info.get("InferenceAcceleratorInfo", {}).get("Accelerators", []):
-            found[_NEURON] = found.get(_NEURON, 0) + accelerator["Count"]
-    efa = info["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
-    if efa:
-        found[EFA] = efa
-    return found
+def _efas(network: Mapping[str, Any]) -> dict[str, int]:
+    count = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+    return {EFA: count} if count else {}
 
 
 def _efa_cards(network: Mapping[str, Any]) -> tuple[EfaCard, ...]:
@@ -159,8 +145,7 @@ def _requirements(info: Mapping[str, Any], region: str, architecture: str) -> It
         **_processor(info),
         **_network(info),
         **_storage(info),
-        **_gpu(info),
-        **_accelerator(info),
+        **accelerator_labels(info),
     }
     for key, value in values.items():
         if value is None:
@@ -199,36 +184,6 @@ def _storage(info: Mapping[str, Any]) -> dict[str, object]:
         labels.INSTANCE_EBS_BANDWIDTH: ebs.get("MaximumBandwidthInMbps"),
         labels.INSTANCE_LOCAL_NVME: storage.get("TotalSizeInGB") if has_nvme else None,
     }
-
-
-def _gpu(info: Mapping[str, Any]) -> dict[str, object]:
-    gpus = info.get("GpuInfo", {}).get("Gpus", [])
-    first = gpus[0] if gpus else {}
-    memory = first.get("MemoryInfo", {}).get("SizeInMiB")
-    return {
-        labels.INSTANCE_GPU_NAME: _label_text(first.get("Name")),
-        labels.INSTANCE_GPU_MANUFACTURER: _label_text(first.get("Manufacturer")),
-        labels.INSTANCE_GPU_COUNT: sum(gpu.get("Count", 0) for gpu in gpus) or None,
-        labels.INSTANCE_GPU_MEMORY: memory,
-    }
-
-
-def _accelerator(info: Mapping[str, Any]) -> dict[str, object]:
-    devices = info.get("NeuronInfo", {}).get("NeuronDevices") or info.get("InferenceAcceleratorInfo", {}).get(
-        "Accelerators", []
-    )
-    first = devices[0] if devices else {}
-    return {
-        labels.INSTANCE_ACCELERATOR_NAME: _label_text(first.get("Name")),
-        # Neuron devices are AWS's own; only the older list says so.
-        labels.INSTANCE_ACCELERATOR_MANUFACTURER: _label_text(first.get("Manufacturer", "AWS")) if first else None,
-        labels.INSTANCE_ACCELERATOR_COUNT: sum(device.get("Count", 0) for device in devices) or None,
-    }
-
-
-def _label_text(value: str | None) -> str | None:
-    """Write a name as Karpenter's labels do: lower case, hyphens for spaces."""
-    return None if value is None else value.lower().replace(" ", "-")
 
 
 def _text(value: bool) -> str:

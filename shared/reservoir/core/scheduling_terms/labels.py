@@ -49,6 +49,7 @@ INSTANCE_GPU_MEMORY: Final = _AWS + "instance-gpu-memory"
 INSTANCE_ACCELERATOR_NAME: Final = _AWS + "instance-accelerator-name"
 INSTANCE_ACCELERATOR_MANUFACTURER: Final = _AWS + "instance-accelerator-manufacturer"
 INSTANCE_ACCELERATOR_COUNT: Final = _AWS + "instance-accelerator-count"
+GPU_FRACTION: Final = "reservoir/gpu-fraction"  # of types with parts of GPUs: "0.125"; whole GPUs lack it
 NITRO_SANDBOX: Final = _AWS + "nitro-sandbox"  # nodes for enclaves; no instance type has it here
 PLACEMENT_GROUP_ID: Final = _AWS + "placement-group-id"
 PLACEMENT_GROUP_PARTITION: Final = _AWS + "placement-group-partition"
@@ -98,9 +99,32 @@ WELL_KNOWN: Final = RESERVATION_LABELS | frozenset(
         INSTANCE_ACCELERATOR_NAME,
         INSTANCE_ACCELERATOR_MANUFACTURER,
         INSTANCE_ACCELERATOR_COUNT,
+        GPU_FRACTION,
         NITRO_SANDBOX,
         PLACEMENT_GROUP_ID,
         PLACEMENT_GROUP_PARTITION,
+    }
+)
+
+# Labels that every node has: whoever wants them absent wants no node. Others depend on the type, as EC2 describes it.
+OF_EVERY_NODE: Final = frozenset(
+    {
+        ARCH,
+        OS,
+        INSTANCE_TYPE,
+        REGION,
+        ZONE,
+        ZONE_ID,
+        NODE_POOL,
+        CAPACITY_TYPE,
+        INSTANCE_HYPERVISOR,
+        INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED,
+        INSTANCE_FAMILY,
+        INSTANCE_SIZE,
+        INSTANCE_CAPABILITY_FLEX,
+        INSTANCE_CPU,
+        INSTANCE_MEMORY,
+        INSTANCE_PODS,
     }
 )
 

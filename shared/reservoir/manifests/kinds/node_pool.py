@@ -7,10 +7,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_pool import Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodePool
 from reservoir.core.model.schedule import MACROS, CronSchedule, ScheduleError
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
+from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.manifests.kinds.selection import (
     MOST_REQUIREMENTS,
@@ -210,6 +212,19 @@ class NodePoolSpec(Model):
     ] = None
 
 
+def _names_types(requirements: Requirements) -> bool:
+    """Whether somebody chose the pool's types by name, or their GPUs by their size.
+
+    A part of a GPU is a GPU to whoever requests one, and the cheapest: pools that allow what comes leave it out.
+    """
+    chosen = (labels.INSTANCE_TYPE, labels.INSTANCE_FAMILY)
+    listed = any(key in requirements and not requirements[key].complement for key in chosen)
+    by_size = any(key in requirements for key in (labels.GPU_FRACTION, labels.INSTANCE_GPU_MEMORY))
+    markets = requirements[labels.CAPACITY_TYPE]
+    only_reserved = not any(markets.has(market) for market in (CapacityType.ON_DEMAND, CapacityType.SPOT))
+    return listed or by_size or only_reserved
+
+
 class NodePoolManifest(Model):
     """A pool."""
 
@@ -227,6 +242,8 @@ class NodePoolManifest(Model):
         requirements = requirements_of(list(template.requirements)).add(
             *(Requirement.new(key, Operator.IN, (value,)) for key, value in fixed.items())
         )
+        if not _names_types(requirements):
+            requirements = requirements.add(Requirement.new(labels.GPU_FRACTION, Operator.DOES_NOT_EXIST))
         return NodePool(
             name=self.metadata.name,
             node_class_name=template.node_class_ref.name,

@@ -31,6 +31,7 @@ EC2_RESOURCES: Final = (
     "habana.ai/gaudi",
     "aws.amazon.com/neuron",
     "aws.amazon.com/neuroncore",
+    "qualcomm.com/qaic",
     "vpc.amazonaws.com/efa",
 )
 
