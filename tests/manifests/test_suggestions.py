@@ -42,7 +42,7 @@ def broken(kind: str, path: str, value: Any) -> list[Problem]:
         ("pool", f"{POOL_SPEC}.requirements.0.key", "karpenter.sh/capacity-typ", "karpenter.sh/capacity-type"),
         ("pool", f"{POOL_SPEC}.requirements.0.values", ["ondemand"], "on-demand"),
         ("pool", f"{POOL_SPEC}.taints.0.effect", "NoShedule", "NoSchedule"),
-        ("pool", "spec.template.metadata.labels", {"karpenter.sh/nodepoll": "x"}, "karpenter.sh/nodepool"),
+        ("pool", "spec.template.metadata.labels", {"karpenter.sh/nodepoll": "x"}, None),
         ("pool", "spec.disruption.consolidationPolicy", "WhenUnderutilized", "WhenEmptyOrUnderutilized"),
         ("pool", "spec.disruption.budgets.1.reasons", ["Drift"], "Drifted"),
         ("pool", "spec.disruption.budgets.1.timeZone", "Europe/Berlim", "Europe/Berlin"),
@@ -116,3 +116,24 @@ def test_quantities_in_other_units(text: str, written: str | None) -> None:
 def test_what_cannot_be_repaired_gets_no_suggestion() -> None:
     (problem,) = broken("pool", "metadata.name", "\u202e!!!")
     assert problem.suggestion is None
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (f"{POOL_SPEC}.nodeClassRef.apiVersion", "karpenter.k8s.aws/v1beta1", "v1 names the group alone"),
+        (f"{POOL_SPEC}.kubelet", {"maxPods": 10}, "v1 moved it to EC2NodeClass"),
+        (f"{POOL_SPEC}.taints.0.operator", "Exists", "is not a known field"),
+        (f"{POOL_SPEC}.nodeClassRef.group", "eks.amazonaws.com", "is of EKS Auto Mode"),
+        (f"{POOL_SPEC}.nodeClassRef.kind", "NodeClass", "is of EKS Auto Mode"),
+    ],
+)
+def test_a_hint_never_names_what_was_refused_or_is_elsewhere(path: str, value: Any, told: str) -> None:
+    (error,) = [problem for problem in broken("pool", path, value) if str(problem.severity) == "error"]
+    assert told in error.message
+    assert error.suggestion is None
+
+
+def test_a_field_of_an_older_version_is_found_at_its_new_place() -> None:
+    (error,) = [each for each in broken("pool", "spec.disruption.expireAfter", "720h") if str(each.severity) == "error"]
+    assert error.suggestion == "spec.template.spec.expireAfter"

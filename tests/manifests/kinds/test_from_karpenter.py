@@ -220,3 +220,73 @@ def test_a_number_is_no_duration() -> None:
 def test_a_kind_that_is_no_text_is_no_list_and_no_crash(kind: str) -> None:
     reading = read_files([("odd.yaml", f"apiVersion: v1\nkind: {kind}\nitems: []\n")])
     assert [problem.rule for problem in reading.problems] == ["kind"]
+
+
+@pytest.mark.parametrize(
+    ("text", "variable"),
+    [
+        ("role-${CLUSTER}", "${CLUSTER}"),
+        ("${var.cluster}", "${var.cluster}"),
+        ("${CLUSTER:-shop}", "${CLUSTER:-shop}"),
+        ("$CLUSTER", "$CLUSTER"),
+        ("$(CLUSTER)", "$(CLUSTER)"),
+        ("<<CLUSTER_NAME>>", "<<CLUSTER_NAME>>"),
+        ("<cluster-name>", "<cluster-name>"),
+        ("{{ .Values.cluster }}", "{{ .Values.cluster }}"),
+        ("__CLUSTER__", "__CLUSTER__"),
+    ],
+)
+def test_what_nothing_has_replaced_is_found_wherever_it_is(text: str, variable: str) -> None:
+    for field in ("role", "instanceProfile"):
+        manifest = node_class()
+        manifest["spec"] = {key: item for key, item in manifest["spec"].items() if key != "role"} | {field: text}
+        assert told_of(manifest) == {(f"spec.{field}", f"holds {variable}, a variable that nothing has replaced")}
+    manifest = node_class()
+    manifest["spec"]["tags"] = {"cluster": text}
+    manifest["spec"]["subnetSelectorTerms"] = [{"tags": {"karpenter.sh/discovery": text}}]
+    assert {path for path, _ in told_of(manifest)} == {
+        "spec.tags.cluster",
+        "spec.subnetSelectorTerms[0].tags['karpenter.sh/discovery']",
+    }
+    manifest = node_class()
+    manifest["spec"]["subnetSelectorTerms"] = [{"tags": {f"kubernetes.io/cluster/{text}": "owned"}}]
+    assert len(told_of(manifest)) == 1
+
+
+def told_of(manifest: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(each.path, each.message) for each in read(manifest).problems if each.severity is Severity.ERROR}
+
+
+def test_ordinary_signs_are_no_variables() -> None:
+    manifest = node_class()
+    manifest["spec"]["tags"] = {"price": "5 $", "note": "a < b > c", "path": "__init__"}
+    assert told_of(manifest) == set()
+
+
+def test_labels_of_auto_mode_mean_karpenters_or_are_refused() -> None:
+    def pool(*keys: str) -> dict[str, Any]:
+        manifest = node_pool()
+        requirements = [{"key": key, "operator": "In", "values": ["r"]} for key in keys]
+        manifest["spec"]["template"]["spec"]["requirements"] = requirements
+        return manifest
+
+    (item,) = read(pool("eks.amazonaws.com/instance-category")).manifests
+    written = item.manifest.model_dump(mode="json", by_alias=True)["spec"]["template"]["spec"]["requirements"]
+    assert [each["key"] for each in written] == ["karpenter.k8s.aws/instance-category"]
+    assert told_of(pool("eks.amazonaws.com/compute-type")) == {
+        (
+            "spec.template.spec.requirements[0].key",
+            "is a label of EKS Auto Mode without a counterpart here: no node has it",
+        )
+    }
+
+
+def test_a_pool_requires_no_other_name_and_taints_nothing_twice() -> None:
+    manifest = node_pool()
+    template = manifest["spec"]["template"]["spec"]
+    template["requirements"] = [{"key": "karpenter.sh/nodepool", "operator": "In", "values": ["other"]}]
+    template["startupTaints"] = [{**template["taints"][0], "value": "other"}]
+    assert told_of(manifest) == {
+        ("spec.template.spec.requirements[0].key", "is set to the pool's own name"),
+        ("spec.template.spec.startupTaints", "has two taints of key 'nvidia.com/gpu' and effect 'NoSchedule'"),
+    }

@@ -21,6 +21,7 @@ CAPACITY_TYPE: Final = "karpenter.sh/capacity-type"
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"  # an annotation, on workloads and nodes
 
 _AWS: Final = "karpenter.k8s.aws/"
+_AUTO_MODE: Final = "eks.amazonaws.com/"
 NODE_CLASS: Final = _AWS + "ec2nodeclass"
 CAPACITY_RESERVATION_ID: Final = _AWS + "capacity-reservation-id"
 CAPACITY_RESERVATION_TYPE: Final = _AWS + "capacity-reservation-type"
@@ -151,6 +152,8 @@ _STABLE_KEYS: Final = {
     "beta.kubernetes.io/arch": ARCH,
     "beta.kubernetes.io/os": OS,
     "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
+    # EKS Auto Mode's names of Karpenter's labels
+    **{_AUTO_MODE + key.removeprefix(_AWS): key for key in WELL_KNOWN if key.startswith(_AWS)},
 }
 _STABLE_VALUES: Final = {ARCH: {"x86_64": "amd64", "aarch64": "arm64"}}
 
@@ -167,6 +170,11 @@ def stable_value(key: str, value: str) -> str:
     """Return the normal spelling of a value of the (stable) key (R-9)."""
     spellings = _STABLE_VALUES.get(key)
     return value if spellings is None else spellings.get(value, value)
+
+
+def is_of_auto_mode(key: str) -> bool:
+    """Whether a label is EKS Auto Mode's own and has no counterpart: no node has it."""
+    return key.startswith(_AUTO_MODE) and key not in _STABLE_KEYS
 
 
 def domain(key: str) -> str:

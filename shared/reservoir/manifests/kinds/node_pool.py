@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -40,7 +40,8 @@ from reservoir.manifests.parsing.fields import (
 )
 from reservoir.manifests.parsing.hashing import static_hash
 from reservoir.manifests.parsing.metadata import Metadata, ServerSide
-from reservoir.manifests.parsing.model import Contradiction, Model, RefusedBecause
+from reservoir.manifests.parsing.model import Contradiction, Model, RefusedBecause, text_in
+from reservoir.manifests.parsing.problems import shown
 from reservoir.names import MOVABLE_TAG, MOVABLE_VALUE
 
 API_VERSION: Final = "karpenter.sh/v1"
@@ -53,8 +54,19 @@ def _check_template_label(key: str) -> str:
     if key == labels.NODE_POOL:
         reason = "is set to the pool's own name"
     if reason is not None:
-        raise broken("label-restricted", reason, partial(labels.closest, key, labels.WELL_KNOWN))
+        allowed = labels.WELL_KNOWN - {labels.NODE_POOL}
+        raise broken("label-restricted", reason, partial(labels.closest, key, allowed))
     return key
+
+
+def _refuse_auto_mode(value: Any) -> Any:
+    if value in ("eks.amazonaws.com", "NodeClass"):
+        message = (
+            f"{value} is of EKS Auto Mode, which launches its own nodes: make an EC2NodeClass of karpenter.k8s.aws/v1,"
+            " and name that"
+        )
+        raise broken("not-served", message)
+    return value
 
 
 def _check_schedule(text: str) -> str:
@@ -97,8 +109,10 @@ KeepReserved = Annotated[
 class NodeClassRef(Model):
     """The EC2NodeClass that the pool launches with."""
 
-    group: Literal["karpenter.k8s.aws"] = "karpenter.k8s.aws"
-    kind: Literal["EC2NodeClass"] = "EC2NodeClass"
+    moved: ClassVar[Mapping[str, str]] = {"apiVersion": "v1 names the group alone, karpenter.k8s.aws, as group"}
+
+    group: Annotated[Literal["karpenter.k8s.aws"], BeforeValidator(_refuse_auto_mode)] = "karpenter.k8s.aws"
+    kind: Annotated[Literal["EC2NodeClass"], BeforeValidator(_refuse_auto_mode)] = "EC2NodeClass"
     name: ObjectName
 
 
@@ -114,6 +128,10 @@ class TemplateMetadata(Model):
 class TemplateSpec(Model):
     """What the pool's nodes may be."""
 
+    moved: ClassVar[Mapping[str, str]] = {
+        "kubelet": "v1 moved it to EC2NodeClass, where it has no effect: leave it out"
+    }
+
     node_class_ref: NodeClassRef
     requirements: list[PoolRequirement] = Field(
         max_length=MOST_REQUIREMENTS, description="What must hold of every node; empty allows everything."
@@ -122,6 +140,19 @@ class TemplateSpec(Model):
     startup_taints: list[TaintSpec] = Field(default_factory=list, max_length=100)
     expire_after: DurationOrNever = "720h"
     termination_grace_period: Duration | None = Field(default=None, description="Bounds every drain of the pool.")
+
+    @classmethod
+    def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check that no two taints have one key and effect, of which a node keeps only one."""
+        seen = set[tuple[str, str]]()
+        for name in ("taints", "startupTaints"):
+            given = raw.get(name)
+            for taint in given if isinstance(given, list) else ():
+                about = (text_in(taint, "key"), text_in(taint, "effect")) if isinstance(taint, dict) else ("", "")
+                if all(about) and about in seen:
+                    message = f"has two taints of key {shown(about[0])} and effect {shown(about[1])}"
+                    yield Contradiction(name, "distinct", message)
+                seen.add(about)
 
 
 class Template(Model):

@@ -114,7 +114,13 @@ class PoolRequirement(NodeSelectorRequirement):
 
     @classmethod
     def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
-        """Check that the pool does not ask for Windows alone."""
+        """Check that the pool asks for nothing that none of its nodes can have."""
+        key = text_in(raw, "key")
+        if labels.is_of_auto_mode(key):
+            message = "is a label of EKS Auto Mode without a counterpart here: no node has it"
+            yield Contradiction("key", "auto-mode", message)
+        if key == labels.NODE_POOL:
+            yield Contradiction("key", "label-restricted", "is set to the pool's own name")
         asks_for_system = labels.stable_key(text_in(raw, "key")) == labels.OS and raw.get("operator") == Operator.IN
         if asks_for_system and raw.get("values") == ["windows"]:
             message = "Windows is not served: instance types are known by what they are and cost with Linux"

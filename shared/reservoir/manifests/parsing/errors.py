@@ -63,13 +63,13 @@ def _problem(details: ErrorDetails, model: type[BaseModel], line_of: LineOf, sub
     suggest: Suggest = context.get("suggest") or partial(_nearest_expected, details)
     suggestion = suggest()
     if suggestion is None and details["type"] == "unknown-field":
-        suggestion = _elsewhere(model, str(location[-1]))
+        suggestion = _elsewhere(model, str(location[-1]), path_of(location))
     return Problem(
         path=path_of(location),
         rule=details["type"].replace("_", "-"),
         message=_sentence(details),
         line=line_of(location),
-        suggestion=suggestion,
+        suggestion=suggestion or None,
         subject=subject,
         source=source,
     )
@@ -112,10 +112,13 @@ def _nearest_listed(given: str, context: Mapping[str, Any]) -> str | None:
     return exact if exact is not None else closest(given, expected)
 
 
-def _elsewhere(model: type[BaseModel], name: str) -> str | None:
-    """Where in the document a field of this name would belong, if at exactly one place."""
-    places = [path for path, field in _places(model) if field == name]
-    return places[0] if len(places) == 1 else None
+def _elsewhere(model: type[BaseModel], name: str, path: str) -> str | None:
+    """Where in the document a field of this name would belong, if at exactly one place, and in no other list."""
+    places = [place for place, field in _places(model) if field == name]
+    if len(places) != 1 or places[0] == name:
+        return None
+    of_list, bracket, _ = places[0].rpartition("[]")
+    return places[0] if not bracket or re.sub(r"\[[0-9]+\]", "[]", path).startswith(of_list) else None
 
 
 @cache

@@ -8,7 +8,11 @@ from typing import Any, Final
 from reservoir.manifests.parsing.load import Document
 from reservoir.manifests.parsing.problems import Location, Problem, Severity, path_of
 
-_VARIABLE: Final = re.compile(r"\$\{[A-Za-z_]\w{0,63}\}")
+# What whoever made the file should have replaced: of shells, Terraform, Helm, make, and hand-written templates.
+_VARIABLE: Final = re.compile(
+    r"\$\{[^{}]{1,64}\}|\$\([A-Za-z_][\w.-]{0,63}\)|\$[A-Za-z_]\w{0,63}|\{\{.{1,64}?\}\}"
+    r"|<<?[A-Za-z_][\w .-]{0,63}>>?|__[A-Z][A-Z0-9_]{0,63}__"
+)
 _FREE_TEXT: Final = frozenset({"userData", "annotations"})
 _LIKE_KARPENTERS: Final = ("NodePool", "EC2NodeClass")
 _LIST_KINDS: Final = frozenset({"List", "NodePoolList", "EC2NodeClassList"})
@@ -54,10 +58,14 @@ def placeholders(document: Document, subject: str) -> Iterator[Problem]:
             pending.extend(((*location, key), item) for key, item in value.items() if key not in _FREE_TEXT)
         elif isinstance(value, list):
             pending.extend(((*location, index), item) for index, item in enumerate(value))
-        elif isinstance(value, str) and (found := _VARIABLE.search(value)) is not None:
-            message = f"holds {found[0]}, a variable that nothing has replaced"
-            line = document.line_of(location)
-            yield Problem(path_of(location), "placeholder", message, line, subject=subject, source=document.source)
+        texts = [key for key in value if isinstance(key, str)] if isinstance(value, Mapping) else [value]
+        for text in texts:
+            found = _VARIABLE.search(text) if isinstance(text, str) else None
+            if found is not None:
+                place = location if text is value else (*location, text)
+                message = f"holds {found[0]}, a variable that nothing has replaced"
+                line = document.line_of(place)
+                yield Problem(path_of(place), "placeholder", message, line, subject=subject, source=document.source)
 
 
 def what_to_do_instead(value: Mapping[str, Any]) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import (
     BaseModel,
@@ -82,6 +82,8 @@ class Model(BaseModel):
         serialize_by_alias=True,
     )
 
+    moved: ClassVar[Mapping[str, str]] = {}  # fields of other versions, with what became of them
+
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
         """Yield what is wrong about fields taken together; the values of ``raw`` are not validated yet."""
@@ -106,7 +108,7 @@ class Model(BaseModel):
         fields = cls.wire_fields()
         # Kubernetes' API server prunes a null before it fills in defaults: Helm leaves many behind.
         value = {name: item for name, item in value.items() if item is not None or name not in fields}
-        errors = [_unknown_field(name, value[name], fields) for name in value if name not in fields]
+        errors = [_unknown_field(name, value[name], fields, cls.moved) for name in value if name not in fields]
         errors += _not_served(value, cls._refused_fields())
         refused = () if info.context == STORED else cls.refusals(value)
         for found in (*cls.contradictions(value), *refused):
@@ -138,9 +140,14 @@ class Model(BaseModel):
         }
 
 
-def _unknown_field(name: object, value: object, fields: Mapping[str, FieldInfo]) -> InitErrorDetails:
+def _unknown_field(
+    name: object, value: object, fields: Mapping[str, FieldInfo], moved: Mapping[str, str]
+) -> InitErrorDetails:
     text = name if isinstance(name, str) else shown(name)
-    custom = broken("unknown-field", "is not a known field", partial(closest, text, fields))
+    if text in moved:
+        custom = broken("unknown-field", f"is not a known field: {moved[text]}", lambda: "")
+    else:
+        custom = broken("unknown-field", "is not a known field", partial(closest, text, fields))
     return InitErrorDetails(type=custom, loc=(text,), input=value)
 
 
