@@ -123,6 +123,8 @@ CASES: Final[tuple[tuple[str, str, Any, bool, str | None], ...]] = (
     ("class", "spec.amiFamily", "Ubuntu", REFUSED, None),
     ("class", "spec.capacityReservationSelectorTerms", [{"ownerID": "123456789012"}], REFUSED, None),
     ("class", "spec.capacityReservationSelectorTerms", [{"id": "cr-1"}], TAKEN, None),
+    ("class", "spec", {**node_class()["spec"], "amiFamily": None, "amiSelectorTerms": [{"id": "ami-1"}]},
+     REFUSED, "no family"),
     # requirements and taints
     ("pool", f"{TEMPLATE}.requirements.0.values.0", "Spot", TAKEN, "impossible values"),
     ("pool", f"{TEMPLATE}.requirements.0", {"key": "a", "operator": "Exists", "values": ["1"]}, TAKEN, "operators"),
@@ -150,6 +152,15 @@ CASES: Final[tuple[tuple[str, str, Any, bool, str | None], ...]] = (
     ("class", "spec.kubelet", 7, REFUSED, "ignored fields"),
     ("class", "spec.context", 7, REFUSED, "ignored fields"),
     ("class", "spec.tenancy", "default", REFUSED, "own fields"),
+    ("pool", f"{TEMPLATE}.requirements.0.minValues", 1.0, TAKEN, "whole numbers"),
+    ("pool", "spec.disruption.budgets.0", {"nodes": "0", "schedule": "0 8 31 2 *", "duration": "1h"},
+     TAKEN, "impossible times"),
+    ("pool", "spec.disruption.budgets.0", {"nodes": "0", "schedule": "@daily", "duration": "90s"},
+     REFUSED, "finer times"),
+    ("pool", f"{TEMPLATE}.requirements.0", {"key": "notkarpenter.sh/x", "operator": "Exists"},
+     REFUSED, "label domains"),
+    ("class", "spec.amiFamily", None, TAKEN, None),
+    ("class", "spec.capacityReservationSelectorTerms", [], REFUSED, "empty lists"),
 )  # fmt: skip
 
 
