@@ -22,6 +22,7 @@ from reservoir.core.solver.insertion.new_nodes import Strategy
 from reservoir.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
 from reservoir.core.solver.insertion.rightsizing import rightsize_paid_nodes
 from reservoir.core.solver.insertion.spot_share import replace_dear_spot, spread_spot
+from reservoir.core.solver.packing.spared_units import outlay_of
 from reservoir.core.solver.pattern_packing import pack
 from reservoir.core.solver.problem.components import Component, assignable_components, connected_components
 from reservoir.core.solver.problem.groups import Group, SchedulingProblem
@@ -165,12 +166,19 @@ def _best(start: Callable[[], PartialPlan], candidates: Candidates, usual: Strat
 
 
 def _usual(start: Callable[[], PartialPlan], candidates: Candidates, usual: Strategy) -> PartialPlan:
-    """Decide by a strategy, without improving the packing where improved it leaves more over: limits may say so."""
-    state = _decided(start, candidates, usual)
-    if not usual.improves or not any(state.remaining) or state.catalogue.policy.expired():
-        return state
-    plain = _decided(start, candidates, replace(usual, improves=False))
-    return plain if _is_better(plain, state) else state
+    """Decide by a strategy and, if it improves packings, without that first: the better finished plan is returned.
+
+    What comes after the packing may make a dearer plan of a cheaper packing, or leave more over under limits. A plan
+    that was ready is not lost where time ends while it is improved.
+    """
+    first = _decided(start, candidates, replace(usual, improves=False))
+    if not (usual.improves and first.is_improvable) or first.catalogue.policy.expired():
+        return first
+    improved = _decided(start, candidates, usual)
+    if _left_over(improved) != _left_over(first):
+        return improved if _is_better(improved, first) else first
+    is_dearer = outlay_of(improved) > outlay_of(first) or improved.cost() > first.cost()
+    return first if is_dearer else improved
 
 
 def _has_hope(nothing: PartialPlan, candidates: Candidates, group: Group) -> bool:

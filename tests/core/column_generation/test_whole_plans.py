@@ -5,7 +5,9 @@ from functools import cache
 
 import pytest
 
+from lab.bench.worlds import ladder
 from lab.bench.worlds.common import NOW as BENCH_NOW
+from lab.bench.worlds.common import counted
 from lab.bench.worlds.mix import Mix, mix_snapshot
 from lab.oracle.brute_force import BruteForce
 from lab.oracle.instances import Features, instance
@@ -85,6 +87,17 @@ def test_column_generation_leaves_reserved_units_to_the_important(seed: int) -> 
     assert check(snapshot, first, now=BENCH_NOW, policy=FIRST) == ()
     assert check(snapshot, certified, now=BENCH_NOW, policy=CERTIFIED) == ()
     assert unplaced(certified) == unplaced(first) == 0
+
+
+@pytest.mark.parametrize("seed", [13, 17, 29, 38])
+def test_a_certified_plan_is_never_dearer_than_the_first_one(seed: int) -> None:
+    """The program finds a cheaper packing for these, from which elimination and rightsizing make a dearer plan."""
+    snapshot = ladder.snapshot(counted(ladder.diverse(100, seed), "pod"))
+    first = solve(snapshot, now=BENCH_NOW, policy=FIRST)
+
+    certified = solve(snapshot, now=BENCH_NOW, policy=CERTIFIED)
+
+    assert certified.cost_atto_usd_per_hour <= first.cost_atto_usd_per_hour
 
 
 def test_column_generation_repeats_itself() -> None:

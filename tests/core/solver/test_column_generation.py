@@ -168,7 +168,7 @@ def test_what_a_deadline_lets_through_no_later_one_loses() -> None:
         left = iter([False] * looks)
         return planned(ROLLS, policy=replace(CERTIFIED, expired=lambda: next(left, True)))
 
-    plans = [cut(looks) for looks in range(60)]
+    plans = [cut(looks) for looks in range(90)]
 
     left_over = [sum(item.count for item in plan.unplaced) for plan in plans]
     complete = plans[left_over.index(0) :]

@@ -19,6 +19,8 @@ from reservoir.core.solver.solution.bins import Bin
 from reservoir.core.solver.solution.domain_assignment import DomainBatch, DomainCosts, assign_domains
 from reservoir.core.solver.solution.substitutes import Substitutes
 
+_ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for a better packing, not for both
+
 
 @dataclass(frozen=True, slots=True)
 class Packed:
@@ -65,6 +67,7 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     fill_existing(base, room)
     best = completed(base, bin_types)
     improves = insertion.strategy.improves
+    state.is_improvable |= _is_improvable(best)
     if (improves or _are_units_short(best, bin_types)) and not policy.expired():
         is_last = all(group.priority >= batches[0].relaxed.group.priority for group in state.groups)
         improved = _improved(base, best, bin_types, is_last=is_last, is_quick=not improves)
@@ -97,6 +100,12 @@ def _with_room(
     return room, bought
 
 
+def _is_improvable(greedy: Packing) -> bool:
+    """Whether a program can be asked about the packing: about nodes to be launched, and not about too many items."""
+    is_launched = any(use.bin_type is not None for use in greedy.uses)
+    return is_launched and len(greedy.item_types) <= _ITEM_TYPES_MAX
+
+
 def _are_units_short(greedy: Packing, bin_types: BinTypes) -> bool:
     """Whether nodes are bought for work that could run on reserved units: who gets those is more than greed can say."""
     return any(bin_types.reserved_for >> index & 1 for use in greedy.uses if use.is_bought for index in use.pattern)
@@ -104,6 +113,8 @@ def _are_units_short(greedy: Packing, bin_types: BinTypes) -> bool:
 
 def _repacked(base: Packing, greedy: Packing, units: Sequence[BinType]) -> Packing | None:
     """Return the packing that a linear program makes of the greedy one, on units that cost what they are worth."""
+    if not _is_improvable(greedy):
+        return None
     try:
         column_generation = import_module("reservoir.core.solver.column_generation.improve")
     except ModuleNotFoundError:
@@ -120,7 +131,7 @@ def _improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_last: b
     Unless these replicas are the last, who has reserved units stays: the program would take the fewest units, whatever
     they leave to the less important, and fill what is bought before it.
     """
-    if all(use.bin_type is None for use in greedy.uses):
+    if not _is_improvable(greedy):
         return None
     base.follow(greedy, on_units=not is_last)
     if not base.active:

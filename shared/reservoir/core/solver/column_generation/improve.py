@@ -26,7 +26,6 @@ from reservoir.core.solver.packing.spared_units import by_worth
 
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # stop when so many rounds together gained less than this part of the cost
 _QUICK_ROUNDS = 25  # of a first plan (catalogue-10000, seeds 0 to 5, 3000 to 3031)
-_ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
 _WHOLE = 1e-6
 _ROUNDED_UP = 10  # one in so many patterns in use is rounded up in each dive
 _DIVES = 3  # after fewer the greedy pass has too much to place, after more it is no better
@@ -38,12 +37,10 @@ _OTHERS = 3  # and one in so many of the others, a different one in each turn
 
 
 def improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: bool) -> Packing | None:
-    """Return a packing from the greedy one's patterns and better ones; None with too many items or no solution.
+    """Return a packing from the greedy one's patterns and better ones; None without a solution.
 
     ``base`` has only existing nodes filled. ``is_quick`` ends after so many rounds, near the program's optimum or not.
     """
-    if len(base.item_types) > _ITEM_TYPES_MAX:
-        return None
     if (exact := packed_exactly(base, bin_types)) is not None:
         return exact
     offered = [*promising(base, bin_types.paid), *bin_types.reserved]
@@ -52,8 +49,6 @@ def improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: b
 
 def packed_by_worth(base: Packing, greedy: Packing, reserved: Sequence[BinType]) -> Packing | None:
     """Return a packing of units alone, whose bin types cost what a unit is worth; None as of ``improved``."""
-    if len(base.item_types) > _ITEM_TYPES_MAX:
-        return None
     return _packed(base, greedy, reserved, partial(by_worth, reserved=reserved), is_quick=False)
 
 

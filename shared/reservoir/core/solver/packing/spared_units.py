@@ -11,6 +11,7 @@ from functools import partial
 from math import inf
 from operator import attrgetter
 
+from reservoir.core.scheduling_terms.resources import ACCELERATORS
 from reservoir.core.solver.packing.filling import top_up, use_best_first
 from reservoir.core.solver.packing.item_types import BinType
 from reservoir.core.solver.packing.knapsack import Pattern
@@ -23,6 +24,7 @@ from reservoir.core.solver.packing.unit_worth import (
     worth_of_unit,
 )
 from reservoir.core.solver.problem.vectors import mask_of
+from reservoir.core.solver.solution.partial_plan import PartialPlan
 
 # How many other units one with accelerators counts for. At the first work without accelerators stays off wherever it
 # can; at the second what has to be there is packed into fewer of them.
@@ -153,3 +155,23 @@ def outlay(packing: Packing) -> Outlay:
         worth += worth_of_unit(use.bin_type) * use.count
         misused += use.count * is_misused(packing, use.bin_type, tuple(use.pattern.items()))
     return Outlay(sum(packing.left), round(bought, 9), misused, round(worth, 9))
+
+
+def outlay_of(state: PartialPlan) -> Outlay:
+    """Return what a finished plan costs, as a packing does."""
+    bought = worth = 0.0
+    misused = 0
+    for bin_ in state.bins:
+        if bin_.option is None:
+            continue
+        if bin_.is_paid:
+            bought += (bin_.option.price + state.catalogue.policy.overhead_atto_usd) / 1e18 * bin_.count
+            continue
+        unit = BinType(bin_.option, eligible=0, price=0.0)
+        worth += worth_of_unit(unit) * bin_.count
+        workloads = [state.groups[index].workload for index in bin_.contents]
+        if has_accelerators(unit) and not any(
+            workload.requests[name] for workload in workloads for name in ACCELERATORS
+        ):
+            misused += bin_.count
+    return Outlay(sum(state.remaining), round(bought, 9), misused, round(worth, 9))

@@ -30,6 +30,7 @@ class PartialPlan:
         self.avoided = 0  # a mask of the terms that running replicas keep away from
         self.bins: list[Bin] = []
         self.residual = ResidualCapacity.of(self.catalogue)
+        self.is_improvable = False  # whether a program may find a better packing than counting did
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
         self._is_finishing = False
         self._journal: list[Callable[[], object]] = []
