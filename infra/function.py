@@ -77,6 +77,9 @@ class ReservoirFunction(Construct):
             logging_format=lambda_.LoggingFormat.JSON,
             application_log_level_v2=lambda_.ApplicationLogLevel.INFO,
             system_log_level_v2=lambda_.SystemLogLevel.WARN,  # a line a start and a line an end say nothing
+            # Work that waits wakes who plans it again and again, and launches wake planners: Lambda takes the sixteenth
+            # message of such a chain for a loop and drops it.
+            recursive_loop=lambda_.RecursiveLoop.ALLOW,
         )
         acknowledge_runtime(self.function)
         raw = self.function.node.default_child

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from aws_cdk import CustomResource
+from aws_cdk import CustomResource, Duration
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
@@ -12,6 +12,8 @@ from reservoir import names
 
 # The text travels in the template and in one invocation; both end at 1 MiB. Far more than a sane folder holds.
 MANIFESTS_LIMIT_BYTES: Final = 200_000
+# The function has a minute. One that cannot even start answers nobody, and CloudFormation would wait an hour for it.
+SERVICE_TIMEOUT_MIN: Final = 5
 MANIFEST_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})  # what the command line reads, too
 
 
@@ -46,6 +48,7 @@ class AppliedPolicy(Construct):
             "Resource",
             service_token=apply.function_arn,
             resource_type="Custom::ReservoirManifests",
+            service_timeout=Duration.minutes(SERVICE_TIMEOUT_MIN),
             properties={
                 names.MANIFESTS_PROPERTY: [] if folder is None else read_manifests(folder),
                 names.REMOVED_PROPERTY: list(removed),

@@ -101,8 +101,6 @@ class ReservoirStack(Stack):
                 removed=config.removed,
                 apply=self.functions[Function.APPLY],
             )
-        if config.spot_service_linked_role:
-            iam.CfnServiceLinkedRole(self, "SpotRole", aws_service_name="spot.amazonaws.com")
         self._outputs()
 
     def _watch(self) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from ministack.core import responses, sigv4
-from ministack.services import eventbridge, lambda_svc, scheduler, sqs, sts
+from ministack.services import eventbridge, iam, lambda_svc, scheduler, sqs, sts
 
 from lab.embedded.functions.runtime import Credentials, LambdaRuntime
 
@@ -28,6 +28,7 @@ def install(account_id: str, region: str) -> None:
     _refuse_past_schedules()
     _receive_whole_batches()
     _ask_queue_policies_once()
+    _name_the_role_of_spot()
     responses.set_request_account_id(account_id)
     responses.set_request_region(region)
 
@@ -41,6 +42,26 @@ def install_lambda(runtime: LambdaRuntime) -> None:
         return runtime.invoke(config, function["code_zip"], event, request_id, trace_id)
 
     lambda_svc._execute_function_warm = execute
+
+
+def _name_the_role_of_spot() -> None:
+    # MiniStack makes the names of service-linked roles from their services'; Spot's has one of its own, and who makes
+    # it twice is told so as by AWS.
+    make = iam._create_service_linked_role
+    name, service = "AWSServiceRoleForEC2Spot", "spot.amazonaws.com"
+
+    def create(parameters: dict[str, Any]) -> Any:
+        if iam._p(parameters, "AWSServiceName") != service:
+            return make(parameters)
+        if name in iam._roles:
+            message = f"Service role name {name} has been taken in this account, please try a different suffix."
+            return iam._error(400, "InvalidInput", message, ns="iam")
+        status, headers, body = make(parameters)
+        role = iam._roles.pop("AWSServiceRoleForSpot")
+        iam._roles[name] = {**role, "RoleName": name, "Arn": f"{role['Arn'].rpartition('/')[0]}/{name}"}
+        return status, headers, body.replace(b"AWSServiceRoleForSpot", name.encode())
+
+    iam._IAM_HANDLERS["CreateServiceLinkedRole"] = create
 
 
 def layer_content(arn: str) -> bytes | None:

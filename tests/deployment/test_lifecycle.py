@@ -135,6 +135,17 @@ def test_deploying_again_is_the_same_deployment(story: Story) -> None:
     assert story.holds() == before
 
 
+def test_the_role_of_spot_is_made_where_it_is_missing_and_is_never_in_the_way(story: Story) -> None:
+    story.settings(**SETTINGS, spotServiceLinkedRole=True)
+    assert story.deploy() == ["AWSServiceRoleForEC2Spot was missing, and is made"]
+    assert story.deploy() == []
+    story.settings(**SETTINGS)
+    assert story.deploy() == []
+    iam = story.aws.client("iam")
+    with pytest.raises(iam.exceptions.InvalidInputException, match="has been taken in this account"):
+        iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
+
+
 def test_an_update_keeps_the_indexes_of_the_release_before_until_its_functions_are_gone(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:

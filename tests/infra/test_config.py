@@ -143,10 +143,23 @@ def test_a_folder_without_manifests_or_with_too_much_is_refused(tmp_path: Path) 
         read_manifests(tmp_path)
 
 
-def test_the_spot_role_is_made_on_request(tmp_path: Path) -> None:
+def test_the_role_of_spot_never_comes_and_goes_with_a_stack(tmp_path: Path) -> None:
     template = synthesise(tmp_path, {"spotServiceLinkedRole": True})
-    ((_, role),) = of_type(template["Resources"], "AWS::IAM::ServiceLinkedRole").items()
-    assert role["AWSServiceName"] == "spot.amazonaws.com"
+    assert of_type(template["Resources"], "AWS::IAM::ServiceLinkedRole") == {}
+
+
+def test_cloudformation_waits_minutes_for_the_apply_function_and_not_an_hour(tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("kind: NodePool\n")
+    template = synthesise(tmp_path / "out", {"manifests": str(folder)})
+    ((_, applied),) = of_type(template["Resources"], "Custom::ReservoirManifests").items()
+    assert FUNCTIONS[Function.APPLY].timeout_s < int(applied["ServiceTimeout"]) <= 300
+
+
+def test_lambda_takes_no_function_that_feeds_another_for_a_loop(tmp_path: Path) -> None:
+    functions = of_type(synthesise(tmp_path, {})["Resources"], "AWS::Lambda::Function")
+    assert {function["RecursiveLoop"] for function in functions.values()} == {"Allow"}
 
 
 TOPIC = "arn:aws:sns:us-east-1:123456789012:pages"

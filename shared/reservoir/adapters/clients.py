@@ -49,6 +49,9 @@ class Patience:
 
 # Of a service that others can do without: its silence may not use up the time of a function.
 LITTLE_PATIENCE: Final = Patience(attempts_max=2, read_timeout_s=3)
+# Of a fleet of hundreds: EC2 answers when all of it is launched, and what it says to a second call with the token of a
+# first that still runs is written nowhere. Who launches asks again by itself, later; its function has a minute.
+ONE_LONG_WAIT: Final = Patience(attempts_max=1, read_timeout_s=45)
 
 
 def lazy_client(service: str, region: str | None = None, patience: Patience = Patience()) -> Any:

@@ -167,7 +167,8 @@ class DeploymentSettings(Model):
     )
     spot_service_linked_role: bool = Field(
         default=False,
-        description="Create `AWSServiceRoleForEC2Spot`; needed once in an account that never used Spot.",
+        description="Let `make deploy` create `AWSServiceRoleForEC2Spot` where the account has none, which is so until"
+        " somebody uses Spot there. It is the account's: it stays when the stack goes.",
     )
     preference_policy: Literal["Respect", "Ignore"] = Field(
         default="Respect",

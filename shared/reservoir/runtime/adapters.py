@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from reservoir.adapters.caller_identity import StsIdentities
-from reservoir.adapters.clients import LITTLE_PATIENCE, lazy_client, make_client, pricing_region
+from reservoir.adapters.clients import LITTLE_PATIENCE, ONE_LONG_WAIT, lazy_client, make_client, pricing_region
 from reservoir.adapters.dynamodb.accounts import DynamoDbAccounts
 from reservoir.adapters.dynamodb.boot_failures import DynamoDbBootFailures
 from reservoir.adapters.dynamodb.decisions import StoredDecisions
@@ -317,7 +317,7 @@ class Adapters:
     @cached_property
     def fleet(self) -> Ec2FleetLauncher:
         """CreateFleet."""
-        return Ec2FleetLauncher(self.ec2, self.clock, self._mutating_pacer)
+        return Ec2FleetLauncher(lazy_client("ec2", patience=ONE_LONG_WAIT), self.clock, self._mutating_pacer)
 
     @cached_property
     def launch_templates(self) -> Ec2LaunchTemplates:

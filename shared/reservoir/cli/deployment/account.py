@@ -9,6 +9,7 @@ from reservoir.names import Table, output_name
 
 Clients = Callable[[str], Any]  # a boto3 client for a service's name
 
+SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
 # A change set that was never executed, and a first create that failed: nothing of it works, and the CDK makes it anew.
 _NEVER_CREATED: Final = frozenset({"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"})
 _NOT_STANDING: Final = _NEVER_CREATED | {"DELETE_COMPLETE"}
@@ -86,6 +87,20 @@ class Account:
             for resource in page["StackResourceSummaries"]
             if resource["ResourceType"] == "AWS::DynamoDB::Table" and "PhysicalResourceId" in resource
         )
+
+    def make_spot_role(self) -> bool:
+        """Make the service-linked role of Spot; return whether it was missing.
+
+        No resource of the stack: a second deployment in the account could not make it, and the first would take it
+        from everybody when it goes.
+        """
+        client = self.clients("iam")
+        try:
+            client.get_role(RoleName=SPOT_ROLE)
+        except client.exceptions.NoSuchEntityException:
+            client.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
+            return True
+        return False
 
     def left_tables(self, stack: str) -> dict[Table, list[str]]:
         """Return the tables that stacks of this name have made, but for one whose create failed."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from infra.manifests import read_manifests
 from infra.naming import CREATING_CONTEXT, OLDER_INDEXES_CONTEXT
-from reservoir.cli.deployment.account import Account, FoundStack
+from reservoir.cli.deployment.account import SPOT_ROLE, Account, FoundStack
 from reservoir.cli.deployment.cdk import Cdk
 from reservoir.deployment.deployment import Deployment, table_field
 from reservoir.manifests.events import Change
@@ -67,6 +67,9 @@ class Deploy:
             # deletes one of a table at a time.
             self.cdk("deploy", *_KEEPING_INDEXES, *arguments)
         self.cdk("deploy", *arguments)
+        # Last: an earlier release made the role in the stack, and this update deletes it where nothing uses it.
+        if self.deployment.settings.spot_service_linked_role and self.account.make_spot_role():
+            self.report(f"{SPOT_ROLE} was missing, and is made")
 
     def diff(self, arguments: Sequence[str]) -> None:
         """Say what a deployment would change; ``arguments`` go to ``cdk diff``. Raises as ``run`` does."""

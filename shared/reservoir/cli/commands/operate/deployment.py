@@ -111,7 +111,7 @@ def restore(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--table", help="As in the settings: nodeClaims. Default: all six, which belong together."),
+        typer.Option("--table", help="As in the settings: nodeClaims. Default: all eight, which belong together."),
     ] = None,
     empty: Annotated[
         bool, typer.Option("--empty", help="Make an empty table, where there is no backup; needs --table.")
