@@ -1,12 +1,14 @@
 """Settings that cannot be meant, as things are in the account."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reservoir.cli.deployment.account import FoundStack
-from reservoir.cli.deployment.deploy import contradictions
+from reservoir.cli.deployment.deploy import Deploy, contradictions
 from reservoir.deployment.deployment import Deployment, read
+from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.names import DEPLOYMENT_NAME_OUTPUT
 
 ACCOUNT = "111122223333"
@@ -28,6 +30,32 @@ PRODUCTION = stack("Reservoir", "production")
 
 def said(of: Deployment, *stacks: FoundStack, account: str = ACCOUNT) -> list[str]:
     return [str(problem) for problem in contradictions(of, account, stacks)]
+
+
+class AccountInChina:
+    """Whose region the environment names; nothing else of it is asked."""
+
+    region = "cn-north-1"
+
+    def id(self) -> str:
+        return ACCOUNT
+
+    def stacks(self) -> list[FoundStack]:
+        return []
+
+
+def test_a_region_that_only_the_environment_names_is_refused_like_one_of_the_settings(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def cdk(command: str, *_arguments: str) -> None:
+        calls.append(command)
+
+    account: Any = AccountInChina()
+    nothing: Any = None
+    action = Deploy(deployment(tmp_path, "production", "{}"), account, nothing, cdk, calls.append)
+    with pytest.raises(ManifestError, match="region: cn-north-1 is not served: prices in China are in CNY"):
+        action.run((), to_older=False)
+    assert calls == []
 
 
 def test_the_same_again_is_none(tmp_path: Path) -> None:

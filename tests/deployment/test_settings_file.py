@@ -76,6 +76,26 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_line_and_the_nearest_
 
 
 @pytest.mark.parametrize(
+    ("region", "reason"),
+    [
+        ("cn-northwest-1", "prices in China are in CNY"),
+        ("us-gov-east-1", "there is no price list there"),
+        ("us-iso-east-1", "there is no price list there"),
+        ("us-isob-east-1", "there is no price list there"),
+        ("eu-isoe-west-1", "there is no price list there"),
+        ("eusc-de-east-1", "its price list is another one"),
+    ],
+)
+def test_a_partition_that_is_not_served_is_refused_with_the_reason(tmp_path: Path, region: str, reason: str) -> None:
+    assert f"region: is not served: {reason}" in said(tmp_path, f"region: {region}")
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "eu-central-1", "ap-southeast-2", "me-central-1"])
+def test_every_region_with_prices_in_usd_is_served(tmp_path: Path, region: str) -> None:
+    assert deployment(tmp_path, f"region: {region}").settings.region == region
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "retain: 'yes'",

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from reservoir.deployment.ending_bounds import EndingBounds
-from reservoir.manifests.parsing.fields import Price, matching, micro_usd
+from reservoir.deployment.partitions import unserved
+from reservoir.manifests.parsing.fields import Price, broken, matching, micro_usd
 from reservoir.manifests.parsing.model import Contradiction, Model, text_in
 
 # Function names append up to 22 of 64 characters to the stack's name.
@@ -41,9 +42,20 @@ def _text(pattern: str, sentence: str) -> tuple[Any, Any]:
     return AfterValidator(matching("form", pattern, sentence)), Field(json_schema_extra={"pattern": f"^{pattern}$"})
 
 
+def _of_a_served_partition(region: str) -> str:
+    reason = unserved(region)
+    if reason is not None:
+        raise broken("partition", f"is not served: {reason}")
+    return region
+
+
 StackName = Annotated[str, *_text(_STACK_PATTERN, "must be a letter, then at most 39 letters, digits and hyphens")]
 AccountId = Annotated[str, *_text("[0-9]{12}", "must be the 12 digits of an account")]
-Region = Annotated[str, *_text("[a-z]{2,}(-[a-z]+)+-[0-9]+", "must be a region such as us-east-1")]
+Region = Annotated[
+    str,
+    *_text("[a-z]{2,}(-[a-z]+)+-[0-9]+", "must be a region such as us-east-1"),
+    AfterValidator(_of_a_served_partition),
+]
 RolePattern = Annotated[
     str, *_text(_ROLE_PATTERN, "must be a role's name (with its path), or at least 3 characters of one and a final *")
 ]

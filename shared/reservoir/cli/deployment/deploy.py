@@ -11,6 +11,7 @@ from infra.naming import CREATING_CONTEXT, OLDER_INDEXES_CONTEXT
 from reservoir.cli.deployment.account import SPOT_ROLE, Account, FoundStack
 from reservoir.cli.deployment.cdk import Cdk
 from reservoir.deployment.deployment import Deployment, table_field
+from reservoir.deployment.partitions import unserved
 from reservoir.manifests.events import Change
 from reservoir.manifests.parsing.problems import ManifestError, Problem
 from reservoir.names import MANIFEST_NAME, MANIFEST_TEXT, RELEASE_OUTPUT, VERSION
@@ -87,7 +88,7 @@ class Deploy:
             The settings contradict what the account holds, or the policy is wrong.
         """
         stacks = self.account.stacks()
-        problems = list(contradictions(self.deployment, self.account.id(), stacks))
+        problems = [*self._unserved(), *contradictions(self.deployment, self.account.id(), stacks)]
         standing = next((stack for stack in stacks if stack.name == self.deployment.stack), None)
         if not problems:
             problems += self._flaws(stacks)
@@ -100,6 +101,12 @@ class Deploy:
             used = replace(standing, tables={**standing.tables, **self.deployment.tables})
             self._tell_of_policy(self.connect(used))
         return standing
+
+    def _unserved(self) -> Iterator[Problem]:
+        """Refuse a region that only the environment names, as the settings file's is."""
+        reason = unserved(self.account.region)
+        if reason is not None:
+            yield self._problem("region", "partition", f"{self.account.region} is not served: {reason}")
 
     def _flaws(self, stacks: Iterable[FoundStack]) -> Iterator[Problem]:
         """Look at the tables that are to be adopted."""
