@@ -1,6 +1,7 @@
 """What was lent comes back: the least loss first, never more than is owed, never back and forth."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -47,14 +48,21 @@ def claim_of(node: Node, age_min: int = 60) -> NodeClaim:
     )
 
 
-def decided(snapshot: Snapshot, *, budget: int = 100, ages_min: dict[str, int] | None = None) -> DisruptionDecision:
+def decided(
+    snapshot: Snapshot,
+    *,
+    budget: int = 100,
+    ages_min: dict[str, int] | None = None,
+    returning: Mapping[str, int] | None = None,
+) -> DisruptionDecision:
     ages = ages_min or {}
     claims = {
         node.claim_id: claim_of(node, ages.get(node.claim_id, 60)) for node in snapshot.nodes if not node.deleting
     }
     allowed = {(pool.name, reason): budget for pool in snapshot.node_pools for reason in DisruptionReason}
     ask = partial(solve, now=NOW, policy=POLICY)
-    return decide_disruption(DisruptionInput(snapshot, claims, allowed), ask, now=NOW)
+    facts = DisruptionInput(snapshot, claims, allowed, returning=returning or {})
+    return decide_disruption(facts, ask, now=NOW)
 
 
 def taken(snapshot: Snapshot, **changes: Any) -> list[str]:
@@ -141,6 +149,15 @@ def test_units_that_come_back_anyhow_are_not_asked_for_twice() -> None:
     snapshot = world(TWO, [wants("vision", 3)], {"audio": 8})
     draining = tuple(replace(node, deleting=node.claim_id in ("audio-0", "audio-1")) for node in snapshot.nodes)
     assert len(taken(replace(snapshot, nodes=draining))) == 1
+
+
+def test_units_whose_nodes_have_ended_and_that_nobody_has_yet_are_not_asked_for_twice() -> None:
+    """Two of three that are owed came back, and EC2's count does not show them yet."""
+    snapshot = world(TWO, [wants("vision", 3)], {"audio": 6})
+    (reservation,) = snapshot.reservations
+    lagging = replace(snapshot, reservations=(replace(reservation, free_units=0),))
+    assert len(taken(lagging)) == 2, "all that is lent"
+    assert len(taken(lagging, returning={reservation.id: 2})) == 1
 
 
 def test_what_the_owner_cannot_use_is_not_taken_back() -> None:
