@@ -74,3 +74,8 @@ def test_do_not_disrupt_may_be_said_and_taken_back_while_it_runs() -> None:
     terms = PlacedTerms({KEY: replace(NOW, do_not_disrupt=True)}, {KEY: (terms_of(LARGE),)})
     (placed,) = terms.claim(running(1, (2, 1))).placements
     assert terms.workloads[placed.workload_key].do_not_disrupt
+
+
+def test_replicas_with_earlier_terms_are_counted() -> None:
+    terms = PlacedTerms({KEY: NOW}, {KEY: (terms_of(SMALL), terms_of(LARGE))})
+    assert terms.outdated([running(3, (1, 1), (2, 1), (3, 1)), running(2, (3, 2))]) == {KEY: 2}

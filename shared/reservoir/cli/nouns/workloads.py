@@ -42,6 +42,7 @@ def _listing(now: datetime) -> Listing[WorkloadRow]:
             Column("AGE", lambda row: age(row.status.submitted_at, now)),
             Column("PRIORITY", lambda row: str(row.spec.priority), is_wide=True, is_number=True),
             Column("POOLS", lambda row: ",".join(row.status.node_pools) or "-", is_wide=True),
+            Column("OUTDATED", lambda row: str(row.status.outdated), is_wide=True, is_number=True),
             Column("COULD RUN", lambda row: ahead(row.status.next_feasible_at, now), is_wide=True),
             Column("WAITS FOR", _reasons, gives_way=True),
         ),

@@ -5,6 +5,7 @@ earlier generations for as long as replicas of theirs run. In a snapshot such re
 own, ``namespace/name@generation``: room on nodes, quotas, notice and topology ask what was agreed with them.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -101,13 +102,15 @@ class PlacedTerms:
         drain = claim.drain and replace(claim.drain, awaiting=self._as_placed(claim.placed_with, awaiting))
         return replace(claim, placements=self._as_placed(claim.placed_with, claim.placements), drain=drain)
 
-    def is_outdated(self, claim: NodeClaim, workload_key: str) -> bool:
-        """Whether a replica of the workload on the claim was placed with other terms than today's."""
-        return any(
-            self._key(note) != workload_key
-            for note in generations_of(claim.placed_with, claim.placements)
-            if note.workload_key == workload_key
-        )
+    def outdated(self, claims: Iterable[NodeClaim]) -> Counter[str]:
+        """Count the replicas on claims that were placed with other terms than today's, by workload."""
+        found: Counter[str] = Counter()
+        for claim in claims:
+            known = [placed for placed in claim.placements if placed.workload_key in self._former]
+            for note in generations_of(claim.placed_with, known):
+                if self._key(note) != note.workload_key:
+                    found[note.workload_key] += note.count
+        return found
 
     def in_use(self, claims: Iterable[NodeClaim]) -> Mapping[str, frozenset[int]]:
         """Return which earlier generations replicas on the claims still need, by key."""

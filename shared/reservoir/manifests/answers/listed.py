@@ -56,6 +56,7 @@ class WorkloadRowStatus(Part):
     state: WorkloadState
     placed: int
     pending: int
+    outdated: int = Field(default=0, description="Placed replicas that run with an earlier spec than the present one.")
     submitted_at: AwareDatetime | None = None
     pending_since: AwareDatetime | None = None
     next_feasible_at: AwareDatetime | None = Field(

@@ -7,6 +7,7 @@ from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.workload import Workload
 from reservoir.manifests.answers.listed import Named, WorkloadRow, WorkloadRowSpec, WorkloadRowStatus, WorkloadState
 from reservoir.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
+from reservoir.usecases.claims.checkpoints import placed_terms
 from reservoir.usecases.claims.waiting import waiting
 
 
@@ -27,11 +28,13 @@ class ListWorkloads:
 
         Raises UnreadableRowsError.
         """
-        pools = _pools_by_workload(self.claims.list_live())
+        live = self.claims.list_live()
+        pools = _pools_by_workload(live)
         records = {} if keys else {record.key: record for record in self.workloads.list_needing_planning()}
         records.update(self.workloads.get_many((set(keys) or set(pools)) - records.keys()))
+        outdated = placed_terms(records).outdated(live)
         return [
-            _row(record, record.workload, pools.get(key, frozenset()))
+            _row(record, record.workload, pools.get(key, frozenset()), outdated[key])
             for key, record in sorted(records.items())
             if record.workload is not None
         ]
@@ -45,7 +48,7 @@ def _pools_by_workload(claims: Collection[NodeClaim]) -> Mapping[str, frozenset[
     return {key: frozenset(pools) for key, pools in found.items()}
 
 
-def _row(record: WorkloadRecord, workload: Workload, pools: Collection[str]) -> WorkloadRow:
+def _row(record: WorkloadRecord, workload: Workload, pools: Collection[str], outdated: int) -> WorkloadRow:
     waits = [waiting(unplaced) for unplaced in record.unplaced] if record.pending_count else []
     return WorkloadRow(
         metadata=Named(name=workload.name, namespace=workload.namespace, labels=dict(workload.labels)),
@@ -61,6 +64,7 @@ def _row(record: WorkloadRecord, workload: Workload, pools: Collection[str]) -> 
             state=_state(record),
             placed=record.placed_count,
             pending=record.pending_count,
+            outdated=outdated,
             submitted_at=record.submitted_at,
             pending_since=record.pending_since if record.pending_count else None,
             next_feasible_at=min((each.earliest_at for each in waits if each.earliest_at is not None), default=None),
