@@ -15,7 +15,7 @@ from reservoir.ports.safety import UnreadableRowError
 WRONG: Final = 1  # exit code: something is wrong
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.HINT: "", Severity.SKIPPED: "dim"}
-_FINDINGS: Final = Listing[Finding](
+FINDINGS: Final = Listing[Finding](
     columns=(
         Column("SEVERITY", lambda row: row.severity.value, style=lambda row: _STYLES[row.severity]),
         Column("CHECK", lambda row: row.check),
@@ -41,7 +41,7 @@ def doctor(context: typer.Context, form: Output = Form.TABLE) -> None:
     from botocore.exceptions import BotoCoreError, ClientError
 
     found = examine(connection(context), (AwsError, UnreadableRowError, BotoCoreError, ClientError))
-    show(found, _FINDINGS, form, nothing=f"nothing is wrong: {len(CHECKS)} checks")
+    show(found, FINDINGS, form, nothing=f"nothing is wrong: {len(CHECKS)} checks")
     if form.is_for_people and found:
         looked = len(CHECKS) - sum(finding.severity is Severity.SKIPPED for finding in found)
         messages().print(f"{looked} of {len(CHECKS)} checks were made")

@@ -12,6 +12,7 @@ import typer
 from reservoir.cli import carried_checkout
 from reservoir.cli.console import FAILED, Yes, add_group, fail, messages, output, report
 from reservoir.cli.options import Options
+from reservoir.cli.output import Form, Output, show
 from reservoir.cli.stack.target import choose
 from reservoir.manifests.parsing.problems import ManifestError
 
@@ -26,13 +27,31 @@ Arguments = Annotated[list[str] | None, typer.Argument(help="Passed on to the CD
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     purpose = "Deploy, compare and destroy a deployment."
-    add_group(app, "deployment", purpose, bootstrap, diff, deploy, destroy, restore, first=_in_a_checkout)
+    add_group(app, "deployment", purpose, check, bootstrap, diff, deploy, destroy, restore, first=_in_a_checkout)
 
 
 def _in_a_checkout() -> None:
     """Go on in the checkout that the wheel carries, where that is what is installed."""
     if carried_checkout.ARCHIVE.is_file():
         carried_checkout.go_on_there()
+
+
+def check(context: typer.Context, form: Output = Form.TABLE) -> None:
+    """Look for what would stop a deployment or its launches. Reads only; ends with 1 if there is an error."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from reservoir.adapters.clients import make_client
+    from reservoir.cli.commands.ask.doctor import FINDINGS, WRONG
+    from reservoir.cli.examination.before import CHECKS, Place, look
+    from reservoir.cli.examination.finding import Severity
+
+    deployment = _deployment(context)
+    region = make_client("sts").meta.region_name
+    place = Place(deployment, make_client, partial(make_client, "pricing"), region)
+    found = look(place, (BotoCoreError, ClientError))
+    show(found, FINDINGS, form, nothing=f"nothing is in the way: {len(CHECKS)} checks")
+    if any(finding.severity is Severity.ERROR for finding in found):
+        raise typer.Exit(WRONG)
 
 
 def bootstrap(context: typer.Context, arguments: Arguments = None) -> None:

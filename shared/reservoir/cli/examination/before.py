@@ -1,0 +1,157 @@
+"""What is looked at in an account before anything is deployed into it. Everything here only reads."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reservoir.adapters.clients import pricing_region
+from reservoir.cli.deployment.account import SPOT_ROLE, Clients
+from reservoir.cli.examination.finding import Finding, Severity
+from reservoir.deployment.deployment import Deployment
+from reservoir.deployment.partitions import unserved
+
+_QUALIFIER: Final = "hnb659fds"  # the CDK's own
+_CONCURRENCY_MIN: Final = 15  # as of the doctor
+_OF_AWS: Final = "alias/aws/"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The account, with the deployer's credentials, and what is to be deployed."""
+
+    deployment: Deployment
+    clients: Clients
+    prices: Callable[[str], Any]  # a client of the price list in a region
+    region: str
+
+
+def region(place: Place) -> Iterator[Finding]:
+    """Whether the region is served."""
+    reason = unserved(place.region)
+    if reason is not None:
+        yield Finding(Severity.ERROR, "region", f"{place.region} is not served: {reason}", "choose another region")
+
+
+def bootstrap(place: Place) -> Iterator[Finding]:
+    """Whether the CDK was bootstrapped here, under the qualifier of the settings."""
+    qualifier = place.deployment.settings.bootstrap_qualifier or _QUALIFIER
+    client = place.clients("ssm")
+    try:
+        client.get_parameter(Name=f"/cdk-bootstrap/{qualifier}/version")
+    except client.exceptions.ParameterNotFound:
+        message = f"the CDK is not bootstrapped here under the qualifier {qualifier}"
+        advice = "make bootstrap, or set bootstrapQualifier to the one that your account has"
+        yield Finding(Severity.ERROR, "bootstrap", message, advice)
+
+
+def concurrency(place: Place) -> Iterator[Finding]:
+    """Whether Lambda has room for the functions, and for what is to be kept for them."""
+    limits = place.clients("lambda").get_account_settings()["AccountLimit"]
+    free = limits["UnreservedConcurrentExecutions"]
+    advice = "ask Service Quotas for more concurrent executions of Lambda (L-B99A9384)"
+    if place.deployment.settings.reserve_concurrency and free < 113:  # 13 are kept, and 100 must be left
+        message = f"reserveConcurrency needs 113 concurrent executions that nobody has reserved, and {free} are"
+        yield Finding(Severity.ERROR, "concurrency", message, advice)
+    elif free < _CONCURRENCY_MIN:
+        message = f"Lambda runs {free} functions at once in this account, and a busy stack needs {_CONCURRENCY_MIN}"
+        yield Finding(Severity.WARNING, "concurrency", message, advice)
+
+
+def instance_role(place: Place) -> Iterator[Finding]:
+    """Whether the role of nodes exists, EC2 may take it, and it has an instance profile."""
+    name = place.deployment.instance_role.rpartition("/")[2]
+    if name.endswith("*"):
+        return  # a pattern: the classes say which
+    client = place.clients("iam")
+    try:
+        role = client.get_role(RoleName=name)["Role"]
+    except client.exceptions.NoSuchEntityException:
+        message = f"the role {name} of nodes does not exist"
+        yield Finding(Severity.ERROR, "instance-role", message, "make it with an instance profile, or set instanceRole")
+        return
+    if not _lets_in(role["AssumeRolePolicyDocument"], "ec2.amazonaws.com"):
+        message = f"the role {name} does not trust ec2.amazonaws.com"
+        yield Finding(Severity.ERROR, "instance-role", message, "add EC2 to the role's trust policy")
+    if not client.list_instance_profiles_for_role(RoleName=name)["InstanceProfiles"]:
+        message = f"the role {name} is in no instance profile"
+        yield Finding(Severity.ERROR, "instance-role", message, "make an instance profile, and add the role to it")
+
+
+def _lets_in(document: Mapping[str, Any] | str, service: str) -> bool:
+    policy = json.loads(document) if isinstance(document, str) else document
+    principals = [each.get("Principal", {}) for each in policy["Statement"] if each["Effect"] == "Allow"]
+    services = [each.get("Service", []) for each in principals if isinstance(each, dict)]
+    return any(service in ([each] if isinstance(each, str) else each) for each in services)
+
+
+def spot_role(place: Place) -> Iterator[Finding]:
+    """Whether the role that EC2 needs for Spot is there, or is going to be made."""
+    client = place.clients("iam")
+    try:
+        client.get_role(RoleName=SPOT_ROLE)
+    except client.exceptions.NoSuchEntityException:
+        if not place.deployment.settings.spot_service_linked_role:
+            message = f"{SPOT_ROLE} does not exist, and EC2 will refuse spot"
+            advice = "set spotServiceLinkedRole: true, unless no pool may use spot"
+            yield Finding(Severity.WARNING, "spot-role", message, advice)
+
+
+def volume_key(place: Place) -> Iterator[Finding]:
+    """Whether volumes are encrypted with a key that launches may use."""
+    client = place.clients("ec2")
+    if not client.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]:
+        return
+    key = client.get_ebs_default_kms_key_id()["KmsKeyId"]
+    if not key.startswith(_OF_AWS) and key not in place.deployment.settings.kms_keys:
+        message = f"volumes are encrypted with {key} by default, and launches may not use it"
+        yield Finding(Severity.ERROR, "volume-key", message, "name it in kmsKeys, and let LaunchRoleArn use it")
+
+
+def alarm_topic(place: Place) -> Iterator[Finding]:
+    """Whether alarms can reach the topic."""
+    topic = place.deployment.settings.alarm_topic
+    if topic is None:
+        return
+    client = place.clients("sns")
+    try:
+        attributes = client.get_topic_attributes(TopicArn=topic)["Attributes"]
+    except client.exceptions.NotFoundException:
+        yield Finding(Severity.ERROR, "alarm-topic", f"{topic} does not exist", "make it, or correct alarmTopic")
+        return
+    if attributes.get("KmsMasterKeyId", "").startswith(_OF_AWS):
+        message = f"{topic} is encrypted with AWS's own key, which CloudWatch may not use"
+        yield Finding(Severity.ERROR, "alarm-topic", message, "encrypt it with a key of yours that lets CloudWatch in")
+
+
+def prices(place: Place) -> Iterator[Finding]:
+    """Whether the price list answers; without prices nothing is bought on demand."""
+    found = place.prices(pricing_region(place.region)).get_products(ServiceCode="AmazonEC2", MaxResults=1)
+    if not found["PriceList"]:
+        message = "the price list knows no price of EC2"
+        yield Finding(Severity.ERROR, "prices", message, "nothing would be bought on demand: ask AWS's support why")
+
+
+CHECKS: Final[Mapping[str, Callable[[Place], Iterator[Finding]]]] = {
+    "region": region,
+    "bootstrap": bootstrap,
+    "concurrency": concurrency,
+    "instance-role": instance_role,
+    "spot-role": spot_role,
+    "volume-key": volume_key,
+    "alarm-topic": alarm_topic,
+    "prices": prices,
+}
+
+
+def look(place: Place, refusals: tuple[type[Exception], ...]) -> list[Finding]:
+    """Return what all checks find, the worst first. A check that meets one of ``refusals`` is skipped, and says so."""
+    found: list[Finding] = []
+    for name, check in CHECKS.items():
+        try:
+            found += check(place)
+        except refusals as error:
+            advice = "ask with permissions that allow it; what the functions may not ask either stops them"
+            found.append(Finding(Severity.SKIPPED, name, f"not looked at: {error}", advice))
+    order = list(Severity)
+    return sorted(found, key=lambda finding: (order.index(finding.severity), finding.check, finding.message))
