@@ -300,6 +300,19 @@ def test_one_node_is_not_split_into_many_although_they_cost_less() -> None:
     assert it.decide().commands == ()
 
 
+def test_an_on_demand_node_goes_back_to_spot_although_two_smaller_ones_would_cost_still_less() -> None:
+    cheap_small = instance_type("small", 4, on_demand=200_000, spot=50_000)
+    it = fleet(
+        types=(cheap_small, LARGE), pools=(node_pool("a", SPOT, ON_DEMAND), node_pool("default", SPOT, ON_DEMAND))
+    )
+    it.add_node("n", "large", ON_DEMAND, {"default/pair": 4})
+
+    (command,) = it.decide().commands
+
+    (planned,) = command.replacements
+    assert (planned.offering.instance_type, planned.offering.capacity_type, planned.count) == ("large", SPOT, 1)
+
+
 def test_one_node_may_be_split_into_many_prepaid_units() -> None:
     it = fleet(reservations=(reservation("cr-1", "small", 4, 4),))
     it.add_node("n", "large", ON_DEMAND, {"default/pair": 4})

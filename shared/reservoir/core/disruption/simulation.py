@@ -80,18 +80,22 @@ class PassState:
         launches: bool = True,
         credit_slots: bool = False,
         closed: Set[str] = frozenset(),
+        on_one_node: bool = False,
     ) -> Plan:
         """Plan for the removed nodes' replicas in a world without those nodes.
 
         ``launches=False`` asks whether the nodes that stay can hold them. ``credit_slots`` gives a reserved node's unit
         back to its reservation, which only holds if the node goes before its replacement comes (R-178). ``closed``:
-        further nodes that receive nothing.
+        further nodes that receive nothing. ``on_one_node``: nothing is launched that could not hold all of it.
         """
-        snapshot = edited(self.snapshot, tuple(removed), credit_slots=credit_slots)
+        removed = tuple(removed)
+        snapshot = edited(self.snapshot, removed, credit_slots=credit_slots)
         if not launches:
             # Rules over zones look at every zone that a pool could launch into: with rules, the pools stay.
             pools = (replace(pool, limits=_NO_MORE_NODES) for pool in snapshot.node_pools if self.tied)
             snapshot = replace(snapshot, node_pools=tuple(pools), instance_types=self.domains_only)
+        elif on_one_node:
+            snapshot = _only_whole(snapshot, removed)
         return self._solved(snapshot, self.closed | closed, self.offerings if launches else _count_offerings(snapshot))
 
     def pending(self) -> Plan:
@@ -223,6 +227,21 @@ class PassState:
         if known is not None:
             return known.requests
         return next(demand.workload.requests for demand in self.snapshot.demands if demand.workload.key == key)
+
+
+def _only_whole(snapshot: Snapshot, removed: Iterable[Candidate]) -> Snapshot:
+    """Leave out what could not hold the replicas of the nodes together, and let each pool launch one node at most."""
+    placed = [each for candidate in removed for each in candidate.claim.placements]
+    known = [(snapshot.workloads[each.workload_key], each.count) for each in placed]
+    needed = sum((workload.requests * count for workload, count in known), start=Resources.of({}))
+    types = tuple(kind for kind in snapshot.instance_types if needed.fits_in(kind.allocatable))
+    pools = tuple(replace(pool, limits=_one_node(pool.limits)) for pool in snapshot.node_pools)
+    return replace(snapshot, instance_types=types, node_pools=pools)
+
+
+def _one_node(limits: Resources | None) -> Resources:
+    left = dict(limits or {})
+    return Resources.of({**left, NODES: min(1, left.get(NODES, 1))})
 
 
 def _count_offerings(snapshot: Snapshot) -> int:

@@ -25,7 +25,7 @@ from reservoir.core.disruption.command import LATER, DisruptionCommand, command_
 from reservoir.core.disruption.effort import rotated
 from reservoir.core.disruption.feasibility_filter import FeasibilityFilter
 from reservoir.core.disruption.free_capacity import FreeCapacity
-from reservoir.core.disruption.saving.price_rule import PriceRule
+from reservoir.core.disruption.saving.price_rule import Judgement, PriceRule, nodes_bought
 from reservoir.core.disruption.simulation import PassState
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.model.plan import Plan
@@ -232,9 +232,19 @@ class _Search:
         if climber := self.world.begins_anew(plan):
             return _Refused(f"{climber} would begin its fallback ladder anew, and not move to the nodes that stay")
         judgement = self._rule.judged(removed, plan)
+        if judgement.refusals and len(removed) == 1 and nodes_bought(plan) > 1:
+            judgement = self._on_one_node(removed, closed) or judgement
         if judgement.refusals:
             return _Refused(next(iter(judgement.refusals.values())), frozenset(judgement.refusals))
         return judgement.plan
+
+    def _on_one_node(self, removed: tuple[Candidate, ...], closed: Set[str]) -> Judgement | None:
+        """Return the best with one node instead of several that cost still less, if it is an improvement, too."""
+        plan = self.world.without(removed, closed=closed, on_one_node=True)
+        if plan.unplaced or self.world.begins_anew(plan):
+            return None
+        judgement = self._rule.judged(removed, plan)
+        return None if judgement.refusals else judgement
 
     def _record(self, removed: tuple[Candidate, ...], plan: Plan) -> None:
         """Make a command of it; its nodes and its destinations are candidates no more."""

@@ -117,7 +117,7 @@ class PriceRule:
         """Say why the part does not make the fleet cheaper without more nodes, or None."""
         if self._saving(part) <= 0:
             return "nothing cheaper would hold its replicas"
-        bought = sum(nodes.count for nodes in part.plan.launches if nodes.offering.reservation_id is None)
+        bought = nodes_bought(part.plan)
         return f"{bought} nodes would have to be bought for it" if bought > len(part.removed) else None
 
     def _saving(self, part: CommandPart) -> int:
@@ -232,6 +232,11 @@ class PriceRule:
     def _label(self, offering: OfferingKey, key: str) -> str | None:
         own = {ZONE: offering.zone, ZONE_ID: offering.zone_id, CAPACITY_TYPE: offering.capacity_type.value}
         return own.get(key) or self.type_labels[offering.instance_type].get(key)
+
+
+def nodes_bought(plan: Plan) -> int:
+    """Count the nodes that a plan buys; free reserved units are none of these."""
+    return sum(nodes.count for nodes in plan.launches if nodes.offering.reservation_id is None)
 
 
 def _price(removed: Iterable[Candidate]) -> int:
