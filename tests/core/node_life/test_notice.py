@@ -1,6 +1,7 @@
 """Golden events, one file a shape, read into notices."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,21 @@ def test_every_golden_event_has_an_expectation() -> None:
 def test_a_known_kind_that_cannot_be_read_is_an_error(damage: dict[str, Any]) -> None:
     with pytest.raises(NoticeError):
         parse_notice(golden("instance_state_running") | damage)
+
+
+@pytest.mark.parametrize("time", ["", "soon", 17, None, "0001-01-01T00:00:00+14:00", "Thu, 99 Jan 2026 00:00:00 GMT"])
+def test_a_warning_without_a_readable_time_is_a_warning(time: object) -> None:
+    event = golden("reservation_interruption_block")
+    event["detail"]["instance-termination-time"] = time
+    wanted = EXPECTED["reservation_interruption_block"]
+    assert wanted is not None
+    assert parse_notice(event) == replace(wanted, due_at=None)
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "99:99"])
+def test_any_time_that_an_event_has_is_read_or_refused(time: str) -> None:
+    with pytest.raises(NoticeError):
+        parse_notice(golden("instance_state_running") | {"time": time})
 
 
 def test_new_fields_do_not_disturb() -> None:

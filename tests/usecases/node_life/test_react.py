@@ -82,6 +82,33 @@ def test_a_spot_warning_rests_the_offering_and_drains_for_two_minutes(world: Wor
     assert event["workloads"] == [{"namespace": "research", "name": "train", "replicas": 1}]
 
 
+def test_a_spot_offering_rests_longer_each_time_that_it_is_interrupted(world: World) -> None:
+    rests = []
+    for number in range(3):
+        (claim,) = world.running(1, spot("m5.large"), batch_id=f"b-{number}")
+        world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION)])
+        until = world.state.offerings.list_unavailable(world.clock.now())[spot("m5.large")].until
+        rests.append(until - world.clock.now())
+        world.clock.advance(seconds=rests[-1].total_seconds() + 60)
+
+    assert rests == [timedelta(minutes=3), timedelta(minutes=6), timedelta(minutes=12)]
+
+
+def test_a_node_that_ec2_does_not_show_yet_is_warned_all_the_same(world: World) -> None:
+    (claim,) = world.running(1, spot("m5.large"))
+    unseen = cast("Any", SimpleNamespace(get_many=lambda _ids: {}))
+    replace(world.react(), instances=unseen).run([about(world, claim, NoticeKind.SPOT_INTERRUPTION)])
+    assert world.now_of(claim).state is ClaimState.DRAINING
+    assert spot("m5.large") in world.state.offerings.list_unavailable(world.clock.now())
+
+
+def test_maintenance_of_a_node_that_ec2_does_not_show_waits_until_it_does(world: World) -> None:
+    (claim,) = world.running(1, reserved())
+    unseen = cast("Any", SimpleNamespace(get_many=lambda _ids: {}))
+    replace(world.react(), instances=unseen).run([about(world, claim, NoticeKind.SCHEDULED_CHANGE)])
+    assert world.now_of(claim).state is ClaimState.RUNNING
+
+
 def test_a_forged_spot_warning_about_an_on_demand_instance_changes_nothing(world: World) -> None:
     (claim,) = world.running(1, on_demand("m5.large"))
     world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION)])
@@ -119,6 +146,8 @@ def test_rebalance_recommendations_follow_the_policy(world: World, policy: Rebal
     (claim,) = world.running(1, spot("m5.large"))
     world.react(policy).run([about(world, claim, NoticeKind.REBALANCE)])
     assert world.now_of(claim).state is state
+    rests = spot("m5.large") in world.state.offerings.list_unavailable(world.clock.now())
+    assert rests is (policy is RebalancePolicy.LAUNCH_BEFORE_DRAIN)
 
 
 def test_a_warning_that_arrives_too_late_is_dropped(world: World) -> None:
@@ -270,7 +299,7 @@ def test_what_many_warnings_say_about_capacity_is_written_once_and_before_any_dr
     notices += [about(world, claim, NoticeKind.RESERVATION_INTERRUPTION) for claim in lent]
     world.effects = Effects()
     world.react().run([*notices, *notices])
-    assert world.effects.log[:3] == ["mark_unavailable", "mark_exhausted", "publish"]
+    assert world.effects.log[:4] == ["put", "mark_unavailable", "mark_exhausted", "publish"]
     assert world.effects.log.count("mark_unavailable") + world.effects.log.count("mark_exhausted") == 2
     assert {world.now_of(claim).state for claim in (*bought, *lent)} == {ClaimState.DRAINING}
     assert world.free_units("cr-int") <= 0

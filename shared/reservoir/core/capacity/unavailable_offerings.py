@@ -57,7 +57,10 @@ def class_rests(rest: Unavailable) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BootKey:
-    """Instances of an offering that ended before they ran: EC2 has capacity, so a launch says nothing about it."""
+    """Instances of an offering that ended before they ran, or were interrupted, or are at an elevated risk of it.
+
+    EC2 has capacity, so a launch says nothing about it.
+    """
 
     offering: OfferingKey
 

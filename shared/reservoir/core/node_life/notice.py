@@ -113,13 +113,8 @@ def _rebalance(detail: Mapping[str, Any], at: datetime) -> Notice:
 
 
 def _reservation_interruption(detail: Mapping[str, Any], at: datetime) -> Notice:
-    due_at = detail.get("instance-termination-time")
-    return Notice(
-        NoticeKind.RESERVATION_INTERRUPTION,
-        at,
-        (_instance_id(detail),),
-        due_at=None if due_at is None else _moment(due_at),
-    )
+    due_at = _moment_if_readable(detail.get("instance-termination-time"))
+    return Notice(NoticeKind.RESERVATION_INTERRUPTION, at, (_instance_id(detail),), due_at=due_at)
 
 
 def _reservation(detail: Mapping[str, Any], at: datetime) -> Notice:
@@ -152,7 +147,7 @@ def _cloud_trail(detail: Mapping[str, Any], at: datetime) -> Notice | None:
 
 # Branches: one form of the event after the other, each with its own notice.
 def _health(detail: Mapping[str, Any], at: datetime) -> Notice | None:
-    if detail.get("service") != "EC2" or detail.get("backupEvent") == "true":
+    if detail.get("service") != "EC2" or str(detail.get("backupEvent")).lower() == "true":
         return None
     entities = [_entity_id(entity) for entity in _sequence(detail.get("affectedEntities"))]
     if str(detail.get("eventTypeCode", "")).startswith("AWS_EC2_ODCR_UNDERUTILIZATION_NOTIFICATION"):
@@ -160,9 +155,8 @@ def _health(detail: Mapping[str, Any], at: datetime) -> Notice | None:
         return Notice(NoticeKind.RESERVATION_UNDERUTILIZED, at, reservation_ids=ids)
     if detail.get("eventTypeCategory") != "scheduledChange" or detail.get("statusCode") == "closed":
         return None
-    start = detail.get("startTime")
     instances = tuple(entity for entity in entities if _INSTANCE_ID.fullmatch(entity))
-    due_at = None if start is None else _moment(start)
+    due_at = _moment_if_readable(detail.get("startTime"))
     return Notice(NoticeKind.SCHEDULED_CHANGE, at, instances, due_at=due_at)
 
 
@@ -217,10 +211,22 @@ def _moment(value: object) -> datetime:
     if not isinstance(value, str):
         raise NoticeError("the event has no time")
     try:
-        moment = datetime.fromisoformat(value)
+        moment = _parsed(value)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # the latter at the ends of the calendar, and for absurd offsets
+        raise NoticeError(f"not a time: {value[:40]!r}") from error
+
+
+def _parsed(value: str) -> datetime:
+    try:
+        return datetime.fromisoformat(value)
     except ValueError:
-        try:
-            moment = parsedate_to_datetime(value)
-        except ValueError as error:
-            raise NoticeError(f"not a time: {value[:40]!r}") from error
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return parsedate_to_datetime(value)
+
+
+def _moment_if_readable(value: object) -> datetime | None:
+    """Read when EC2 will act. A warning is worth more than its time: without one, the usual notice is assumed."""
+    try:
+        return _moment(value)
+    except NoticeError:
+        return None

@@ -27,6 +27,7 @@ def react_from(outside: Adapters) -> React:
         claims=outside.node_claims,
         reservations=outside.reservations,
         offerings=outside.offerings,
+        shortages=outside.shortage_history,
         instances=outside.instances,
         life=node_life_from(outside, draining),
         draining=draining,

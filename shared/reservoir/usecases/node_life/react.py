@@ -10,11 +10,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from reservoir.core.capacity.shortage import FIRST_REST
+from reservoir.core.capacity.shortage import after_failure
+from reservoir.core.capacity.unavailable_offerings import BootKey
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance import SPOT_LIFECYCLE, Instance
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import DrainReason, NodeClaim
+from reservoir.core.model.plan import OfferingKey
 from reservoir.core.node_life.drain import (
     INTERRUPTION_NOTICE,
     InstanceStatusPolicy,
@@ -25,6 +27,7 @@ from reservoir.core.node_life.notice import Notice, NoticeKind
 from reservoir.manifests.events import ReservationIdle
 from reservoir.ports.ec2 import InstanceReader
 from reservoir.ports.errors import AwsError
+from reservoir.ports.launches import ShortageHistory
 from reservoir.ports.messaging import EventPublisher
 from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from reservoir.ports.system import Clock
@@ -38,6 +41,8 @@ from reservoir.usecases.node_life.node_life import NodeLife
 
 # A warning that arrives this late is about a machine that has long been dealt with; EC2 itself gives two minutes.
 _STALE_AFTER: Final = timedelta(minutes=15)
+_INTERRUPTED: Final = "EC2 interrupts its instances"  # for users, who would take it for insufficient capacity
+_INTERRUPTIONS: Final = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.RESERVATION_INTERRUPTION})
 # AWS Health reports a reservation that was used to less than a fifth for at least this long.
 _UNDERUTILIZED_FOR: Final = timedelta(hours=24)
 
@@ -63,23 +68,32 @@ _Answer = tuple[DrainReason, datetime | None]  # a deadline of None: the usual g
 
 @dataclass(frozen=True, slots=True)
 class _Warned:
-    """A notice about a node that EC2 still shows alive."""
+    """A notice about a node that EC2 still shows alive, or does not show yet (``instance`` is None)."""
 
     claim: NodeClaim
-    instance: Instance
+    instance: Instance | None
     notice: Notice
 
     @property
-    def is_about_spot(self) -> bool:
-        """Whether the offering of the node is running short."""
-        is_spot = self.instance.lifecycle == SPOT_LIFECYCLE and self.claim.offering.capacity_type is CapacityType.SPOT
-        return is_spot and self.notice.kind is NoticeKind.SPOT_INTERRUPTION
+    def is_on_spot(self) -> bool:
+        """Whether it is a spot instance, by EC2's word where it has one."""
+        if self.instance is None:
+            return self.claim.offering.capacity_type is CapacityType.SPOT
+        return self.instance.lifecycle == SPOT_LIFECYCLE
+
+    def is_about_spot(self, kinds: Set[NoticeKind]) -> bool:
+        """Whether the offering of the node is running short, as notices of these kinds tell."""
+        is_spot = self.is_on_spot and self.claim.offering.capacity_type is CapacityType.SPOT
+        return is_spot and self.notice.kind in kinds
 
     @property
     def interrupted_reservation_id(self) -> str | None:
         """The reservation that EC2 takes back."""
-        is_interruption = self.notice.kind is NoticeKind.RESERVATION_INTERRUPTION
-        return self.instance.capacity_reservation_id if is_interruption else None
+        if self.notice.kind is not NoticeKind.RESERVATION_INTERRUPTION:
+            return None
+        if self.instance is None:
+            return self.claim.offering.reservation_id
+        return self.instance.capacity_reservation_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +103,7 @@ class React:
     claims: NodeClaimStore
     reservations: ReservationStore
     offerings: OfferingStore
+    shortages: ShortageHistory
     instances: InstanceReader
     life: NodeLife
     draining: Draining
@@ -189,9 +204,12 @@ class React:
 
     def _remember_shortages(self, warned: Sequence[_Warned], now: datetime) -> None:
         """Remember what the warnings say about capacity, each offering and reservation once, before drains (R-162)."""
-        spot = {each.claim.offering for each in warned if each.is_about_spot}
+        telling = {NoticeKind.SPOT_INTERRUPTION}
+        if self.rebalance is RebalancePolicy.LAUNCH_BEFORE_DRAIN:
+            telling.add(NoticeKind.REBALANCE)  # else its replacement may be bought in the same pool
+        spot = {each.claim.offering for each in warned if each.is_about_spot(telling)}
         if spot:
-            self.offerings.mark_unavailable(spot, until=now + FIRST_REST)
+            self._rest_spot(spot, now)
         refused_at: dict[str, datetime] = {}
         for each in warned:
             if each.interrupted_reservation_id is not None:
@@ -199,6 +217,17 @@ class React:
                 refused_at[each.interrupted_reservation_id] = max(known, each.notice.at)
         for reservation_id in sorted(refused_at):
             self.reservations.mark_exhausted(reservation_id, refused_at=refused_at[reservation_id])  # S-83
+
+    def _rest_spot(self, offerings: Set[OfferingKey], now: datetime) -> None:
+        """Let spot offerings rest, longer each time that they are interrupted soon after their last rest (R-162)."""
+        known = self.shortages.get_many([BootKey(offering) for offering in offerings])
+        rests = {offering: after_failure(known.get(BootKey(offering)), now) for offering in offerings}
+        self.shortages.put({BootKey(offering): rest for offering, rest in rests.items()})
+        by_until: dict[datetime, set[OfferingKey]] = {}
+        for offering, rest in rests.items():
+            by_until.setdefault(rest.until, set()).add(offering)
+        for until in sorted(by_until):
+            self.offerings.mark_unavailable(by_until[until], until=until, reason=_INTERRUPTED)
 
     def _requests(self, warned: Sequence[_Warned], now: datetime) -> list[DrainRequest]:
         """Return the drain that the most urgent warning about each node asks for."""
@@ -217,7 +246,7 @@ class React:
     def _answer(self, warned: _Warned, blocks: Set[str], now: datetime) -> _Answer | None:
         """Return why and until when to drain."""
         notice = warned.notice
-        if notice.kind is NoticeKind.SPOT_INTERRUPTION and warned.instance.lifecycle == SPOT_LIFECYCLE:
+        if notice.kind is NoticeKind.SPOT_INTERRUPTION and warned.is_on_spot:
             return DrainReason.INTERRUPTION, notice.at + INTERRUPTION_NOTICE
         if warned.interrupted_reservation_id is not None:
             is_block = warned.interrupted_reservation_id in blocks
@@ -247,11 +276,16 @@ class React:
 def _warnings(
     claim: NodeClaim, instance: Instance | None, notices: Sequence[Notice], now: datetime
 ) -> Iterator[_Warned]:
-    """Yield what is still worth heeding about a node."""
-    if instance is None or instance.is_gone or instance.is_stopped:
+    """Yield what is still worth heeding about a node.
+
+    EC2 may warn of an interruption before it shows the instance: two minutes are too few to wait until it does.
+    """
+    if instance is not None and (instance.is_gone or instance.is_stopped):
         return
+    is_new = claim.is_live and now - claim.created_at <= _STALE_AFTER
     for notice in notices:
-        if instance.id in notice.instance_ids and notice.at >= now - _STALE_AFTER:
+        is_timely = claim.instance_id in notice.instance_ids and notice.at >= now - _STALE_AFTER
+        if is_timely and (instance is not None or (is_new and notice.kind in _INTERRUPTIONS)):
             yield _Warned(claim, instance, notice)
 
 
