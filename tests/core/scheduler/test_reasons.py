@@ -351,7 +351,35 @@ SITUATIONS = (
         ),
         workload(cpu=1000),
         ReasonCode.NODE_CLASS_NOT_READY,
-        "general: Permission: UnauthorizedOperation",
+        "general: EC2NodeClass default launches nothing: Permission: UnauthorizedOperation",
+    ),
+    Situation(
+        "a class that EC2 refuses, beside a pool of another kind",
+        account(
+            replace(GENERAL, node_class_name="refused"),
+            TEAM,
+            classes=[
+                NodeClass("default"),
+                NodeClass(
+                    "refused",
+                    status=NodeClassStatus(
+                        launch_blocked_reason="Permission: UnauthorizedOperation",
+                        launch_blocked_until=NOW + timedelta(minutes=9),
+                    ),
+                ),
+            ],
+        ),
+        workload(cpu=1000, node_selector=require(labels.NODE_POOL, Operator.IN, "general")),
+        ReasonCode.NODE_CLASS_NOT_READY,
+        f"NodePool general: EC2NodeClass refused launches nothing: Permission: UnauthorizedOperation; "
+        f"it is looked at again at {NOW + timedelta(minutes=9):%H:%M} UTC",
+    ),
+    Situation(
+        "a class that does not exist, beside a pool of another kind",
+        account(replace(GENERAL, node_class_name="gone"), TEAM),
+        workload(cpu=1000, node_selector=require(labels.NODE_POOL, Operator.IN, "general")),
+        ReasonCode.NODE_CLASS_NOT_READY,
+        "NodePool general: EC2NodeClass gone does not exist",
     ),
     Situation(
         "a class that does not exist",
@@ -396,3 +424,9 @@ def test_the_reason_is_the_one_to_act_on(it: Situation) -> None:
 
     (refusal,) = plan.unplaced
     assert (refusal.code, refusal.message) == (it.code, it.sentence)
+
+
+def test_a_blocked_class_could_serve_when_it_is_looked_at_again() -> None:
+    (it,) = [it for it in SITUATIONS if it.name == "a class that EC2 refuses, beside a pool of another kind"]
+    (refusal,) = planned(with_demand(it.snapshot, demand(it.wanted, 1))).unplaced
+    assert refusal.earliest_at == NOW + timedelta(minutes=9)

@@ -13,7 +13,6 @@ from reservoir.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, CAPA
 # How far an offering came, from nothing to everything; the farthest names the reason.
 _ORDER: Final = (
     ReasonCode.NO_NODE_POOL,
-    ReasonCode.NODE_CLASS_NOT_READY,
     ReasonCode.INCOMPATIBLE,
     ReasonCode.TOO_LARGE,
     ReasonCode.DURATION_DOES_NOT_FIT,
@@ -26,6 +25,7 @@ _ORDER: Final = (
     ReasonCode.MAX_PRICE,
     ReasonCode.TEAM_BUDGET,
     ReasonCode.MIN_VALUES,
+    ReasonCode.NODE_CLASS_NOT_READY,
     ReasonCode.NODE_POOL_PAUSED,
     ReasonCode.SPOT_SHARE,
     ReasonCode.TOPOLOGY,

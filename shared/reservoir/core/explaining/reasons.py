@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from operator import attrgetter, itemgetter
 
 from reservoir.core.capacity.offerings import selected_reservations
 from reservoir.core.explaining.gang_reasons import limits_or_money, too_few_units
 from reservoir.core.explaining.mismatches import Mismatches, too_large, unmet_requirements
 from reservoir.core.explaining.offering_failures import LAST, Failure
-from reservoir.core.explaining.paused_pools import paused_pools
+from reservoir.core.explaining.paused_pools import blocked_class, looked_at, paused_pools, pools_of_blocked_classes
 from reservoir.core.explaining.place_reasons import Asked, PlaceReasons
 from reservoir.core.explaining.pool_reasons import OFFERING_KEYS, no_type
 from reservoir.core.explaining.topology_reasons import topology_message
@@ -141,12 +142,15 @@ class Reasons:
             yield Failure(ReasonCode.NO_NODE_POOL, "there is no NodePool")
             return
         selection = group.levels[-1].selection
-        paused = list(paused_pools(snapshot, selection, lambda instance_type: self._fits(group, instance_type)))
+        fits = partial(self._fits, group)
+        paused = list(paused_pools(snapshot, selection, fits))
         yield from paused
         if not self._catalogue.entries:
             yield self._no_usable_pool()
             return
-        found = bool(paused)
+        blocked = list(pools_of_blocked_classes(snapshot, self._catalogue.now, selection, fits))
+        yield from blocked
+        found = bool(paused or blocked)
         for asked in self._asked(group):
             for entry in self._catalogue.entries:
                 for failure in self._of_entry(entry, group, asked):
@@ -157,20 +161,20 @@ class Reasons:
 
     def _no_usable_pool(self) -> Failure:
         classes = {item.name: item for item in self._catalogue.snapshot.node_classes}
-        problems = []
+        problems, looks = [], []
         for pool in sorted(self._catalogue.snapshot.node_pools, key=lambda item: item.name):
             node_class = classes.get(pool.node_class_name)
             if pool.replicas is not None:
                 problems.append(f"{pool.name} is static")
             elif pool.paused is not None:
                 problems.append(f"{pool.name} is paused {pool.paused}")
-            elif node_class is None:
-                problems.append(f"{pool.name}: EC2NodeClass {pool.node_class_name} does not exist")
             else:
-                problems.append(f"{pool.name}: {node_class.status.launch_blocked_reason}")
+                problems.append(f"{pool.name}: {blocked_class(pool, node_class)}")
+                looks.append(looked_at(node_class, self._catalogue.now))
         is_paused = any(pool.paused is not None for pool in self._catalogue.snapshot.node_pools)
         code = ReasonCode.INCOMPATIBLE if is_paused else ReasonCode.NODE_CLASS_NOT_READY
-        return Failure(code, "; ".join(problems), misses=1 if is_paused else 0)
+        next_look = min((look for look in looks if look is not None), default=None)
+        return Failure(code, "; ".join(problems), at=next_look, misses=1 if is_paused else 0)
 
     def _asked(self, group: Group) -> tuple[Asked, ...]:
         """Return what the group asks by each of its terms: the nearest failure of all names the reason."""

@@ -80,6 +80,7 @@ class NodeClassStatus:
     launch_blocked_reason: str | None = None
     launch_blocked_at: datetime | None = None
     launch_blocked_generation: int | None = None  # of the class that could not be launched
+    launch_blocked_until: datetime | None = None  # when it is looked at again. Made for a plan, never stored.
 
 
 @dataclass(frozen=True, slots=True)

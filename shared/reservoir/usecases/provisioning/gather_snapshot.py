@@ -9,7 +9,7 @@ from typing import Final
 
 from reservoir.core.capacity.boot_failure import BootFailures, without_suspected
 from reservoir.core.capacity.full_subnets import with_full_zones
-from reservoir.core.capacity.unavailable_offerings import NodeClassKey, Place, Unavailable, class_rests, without_resting
+from reservoir.core.capacity.unavailable_offerings import NodeClassKey, Place, Unavailable, without_resting
 from reservoir.core.launching.claim_nodes import ClaimFacts, withdrawn_replicas
 from reservoir.core.launching.described_nodes import DescribedNodes
 from reservoir.core.launching.placed_terms import PlacedTerms
@@ -36,10 +36,12 @@ from reservoir.usecases.accounting.monthly_budgets import MonthlyBudgets
 from reservoir.usecases.claims import unreadable
 from reservoir.usecases.claims.checkpoints import placed_terms
 from reservoir.usecases.policy.policy_objects import Policy, policy_of
+from reservoir.usecases.policy.resolve_node_classes import BLOCK_REST
 from reservoir.usecases.provisioning.recent_commits import RecentCommits
 
 # Listings may lag the last commit by moments; a workload whose rules depend on where its replicas run is waited for.
 _READS_MAX: Final = 3
+_NEXT_LOOK: Final = timedelta(minutes=1)  # at a class that was applied just now
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,15 @@ def _as_it_stands(node_class: NodeClass, rests: Mapping[Place, Unavailable], now
     """Keep out of plans what could not be launched, and zones in which nothing would get an address."""
     status = with_full_zones(node_class.status, rests, now)
     # No plan asks for user data, which may hold secrets: snapshots are kept for replays.
-    return _as_ready(_without_rest(replace(node_class, status=status, user_data=None), rests))
+    return _as_ready(_without_rest(_with_next_look(replace(node_class, status=status, user_data=None)), rests), now)
+
+
+def _with_next_look(node_class: NodeClass) -> NodeClass:
+    """Say when a class that EC2 refused is asked for again."""
+    blocked_at = node_class.status.launch_blocked_at
+    if node_class.status.launch_blocked_reason is None or blocked_at is None:
+        return node_class
+    return replace(node_class, status=replace(node_class.status, launch_blocked_until=blocked_at + BLOCK_REST))
 
 
 def _without_rest(node_class: NodeClass, rests: Mapping[Place, Unavailable]) -> NodeClass:
@@ -282,10 +292,11 @@ def _without_rest(node_class: NodeClass, rests: Mapping[Place, Unavailable]) -> 
     rest = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
     if rest is None or node_class.status.launch_blocked_reason is not None:
         return node_class
-    return replace(node_class, status=replace(node_class.status, launch_blocked_reason=class_rests(rest)))
+    status = replace(node_class.status, launch_blocked_reason=rest.reason, launch_blocked_until=rest.until)
+    return replace(node_class, status=status)
 
 
-def _as_ready(node_class: NodeClass) -> NodeClass:
+def _as_ready(node_class: NodeClass, now: datetime) -> NodeClass:
     """Keep a class out of plans for which discovery has not found what every launch needs (or finds it no more)."""
     status = node_class.status
     needed = {
@@ -297,6 +308,8 @@ def _as_ready(node_class: NodeClass) -> NodeClass:
     missing = [name for name, found in needed.items() if not found]
     if status.launch_blocked_reason is not None or not missing:
         return node_class
+    if not (status.subnets or status.security_group_ids or status.machine_images):
+        status = replace(status, launch_blocked_until=now + _NEXT_LOOK)  # discovery has not seen it at all
     return replace(node_class, status=replace(status, launch_blocked_reason=f"no {missing[0]} is known yet"))
 
 
