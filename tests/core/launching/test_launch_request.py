@@ -272,8 +272,8 @@ def outcome(*kinds: LaunchErrorKind, instances: int = 0, adopted: bool = False) 
         (LaunchErrorKind.UNKNOWN, True, False, False),
         (LaunchErrorKind.TRANSIENT, True, False, False),
         (LaunchErrorKind.TEMPLATE_MISSING, True, False, False),
-        (LaunchErrorKind.CONFIGURATION, False, False, True),
-        (LaunchErrorKind.PERMISSION, False, False, True),
+        (LaunchErrorKind.CONFIGURATION, False, False, False),
+        (LaunchErrorKind.PERMISSION, False, False, False),
         (LaunchErrorKind.SPOT_NOT_PERMITTED, False, False, False),
     ],
 )
@@ -281,6 +281,38 @@ def test_each_kind_of_refusal_has_its_reaction(kind: LaunchErrorKind, retry: boo
     reaction = react_to(request_of(on_demand("m5.large")), outcome(kind))
     assert (reaction.retry, bool(reaction.resting), reaction.blocked_reason is not None) == (retry, rests, blocked)
     assert (reaction.resting_markets, reaction.unsupported) == ({}, ())
+
+
+def refused_in(kind: LaunchErrorKind, *types: str) -> LaunchOutcome:
+    return LaunchOutcome(errors=tuple(LaunchError(kind, "InvalidParameterValue", each, "use1-az1") for each in types))
+
+
+@pytest.mark.parametrize("kind", [LaunchErrorKind.CONFIGURATION, LaunchErrorKind.PERMISSION])
+def test_what_ec2_refuses_in_pools_that_it_names_rests_there_and_not_everywhere(kind: LaunchErrorKind) -> None:
+    request = request_of(spot("m5.large"), spot("m5.xlarge"))
+    reaction = react_to(request, refused_in(kind, "m5.large"), attempt_number=2)
+    assert (reaction.refused, reaction.blocked_reason, reaction.retry) == ((spot("m5.large"),), None, False)
+
+
+@pytest.mark.parametrize(
+    ("types", "blocks"),
+    [
+        (("m5.large", "m5.xlarge"), False),
+        (("m5.large", "c5.large"), False),
+        (("m5.large", "c5.large", "r5.large"), True),
+    ],
+)
+def test_a_class_is_to_blame_where_unlike_pools_are_refused_alike(types: tuple[str, ...], *, blocks: bool) -> None:
+    request = request_of(spot("m5.large"), spot("m5.xlarge"))
+    reaction = react_to(request, refused_in(LaunchErrorKind.CONFIGURATION, *types), attempt_number=2)
+    assert reaction.blocked_reason == ("Configuration: InvalidParameterValue" if blocks else None)
+    assert (reaction.refused == ()) is blocks
+
+
+def test_a_reservation_that_is_refused_by_name_counts_as_exhausted_and_blocks_nothing() -> None:
+    request = request_of(reserved())
+    reaction = react_to(request, refused_in(LaunchErrorKind.CONFIGURATION, "p5.48xlarge"), attempt_number=2)
+    assert (reaction.exhausted_reservation_id, reaction.blocked_reason) == ("cr-1", None)
 
 
 def test_a_refusal_of_the_whole_call_is_tried_once_more_before_it_blocks_the_class() -> None:

@@ -304,6 +304,20 @@ def test_a_refused_configuration_stops_the_class(world: World) -> None:
     assert len(world.ec2.launch_calls) == calls
 
 
+def test_what_a_class_asks_for_is_refused_in_one_pool_and_rests_there_longer_each_time(world: World) -> None:
+    world.ec2.refusals[("m5.large", "use1-az1")] = LaunchErrorKind.CONFIGURATION
+    rests = []
+    for number in range(3):
+        world.launch().run(world.plan(1, spot("m5.large"), batch_id=f"b-{number}"))
+        rest = world.state.offerings.list_unavailable(world.clock.now())[spot("m5.large")]
+        assert rest.reason == "EC2 refuses what its class asks for (Configuration)"
+        rests.append(rest.until - world.clock.now())
+        world.clock.advance(seconds=rests[-1].total_seconds() + 60)
+
+    assert rests == [timedelta(minutes=3), timedelta(minutes=6), timedelta(minutes=12)]
+    assert world.policy.classes["default"].status.launch_blocked_reason is None
+
+
 def test_user_data_that_ec2_would_refuse_stops_the_class_without_a_call(world: World) -> None:
     world.policy.classes["default"] = replace(world.policy.classes["default"], user_data="x" * 20_000)
     assert world.launch().run(world.plan(1, on_demand("m5.large"))).failed_count == 1

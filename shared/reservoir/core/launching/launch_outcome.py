@@ -52,6 +52,9 @@ UNKNOWN_ATTEMPTS_MAX: Final = 3
 TEMPLATE_DOUBTED_ATTEMPTS: Final = 1
 _PAUSED: Final = frozenset({LaunchErrorKind.TRANSIENT, LaunchErrorKind.UNKNOWN})
 _BLOCKING: Final = frozenset({LaunchErrorKind.CONFIGURATION, LaunchErrorKind.PERMISSION})
+# What a class asks for does not work in a pool of one kind (an image on an old type, a type in a zone) although others
+# go on. The class is to blame only where EC2 names no pool, or refuses pools of so many families alike.
+_FAMILIES_ALIKE: Final = 3
 # A reservation that cannot be launched into rests until its next observation, a minute at most; the offerings outside
 # it are not touched (R-137).
 _RESTS_RESERVATION: Final = frozenset(
@@ -171,6 +174,7 @@ class LaunchReaction:
     """
 
     resting: tuple[OfferingKey, ...] = ()
+    refused: tuple[OfferingKey, ...] = ()  # that rest because EC2 refuses what the class asks for there
     resting_markets: Mapping[Market, str] = field(default_factory=dict)  # with EC2's codes
     full_subnets: tuple[SubnetKey, ...] = ()
     unsupported: tuple[OfferingKey, ...] = ()
@@ -197,6 +201,7 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int
     reaction = LaunchReaction(
         full_subnets=_full_subnets(request, errors),
         blocked_reason=_blocked_reason(outcome),
+        refused=() if request.target is not None else _matching(request, _of_named_pools(outcome)),
         spot_not_permitted=LaunchErrorKind.SPOT_NOT_PERMITTED in kinds,
         retry=is_short and (kinds <= _RETRIED or is_scrubbed),
         pause=bool(kinds & _PAUSED) or is_silent or is_scrubbed,
@@ -209,7 +214,7 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int
             resting_markets=_markets(request, errors),
             unsupported=_named(request, errors, LaunchErrorKind.UNSUPPORTED),
         )
-    is_exhausted = bool(kinds & _RESTS_RESERVATION) and not is_scrubbed
+    is_exhausted = bool(kinds & _RESTS_RESERVATION or _of_named_pools(outcome)) and not is_scrubbed
     return replace(reaction, exhausted_reservation_id=request.target.reservation_id if is_exhausted else None)
 
 
@@ -227,8 +232,25 @@ def _codes(outcome: LaunchOutcome) -> str:
 
 def _blocked_reason(outcome: LaunchOutcome) -> str | None:
     """Say what blocks the class. One bad pool of many (an AMI for one architecture) must not while others launch."""
-    blocking = sorted({f"{error.kind}: {error.code}" for error in outcome.errors if error.kind in _BLOCKING})
-    return None if outcome.instances or not blocking else "; ".join(blocking)
+    if outcome.instances:
+        return None
+    families: dict[str, set[str]] = {}
+    blocking: set[str] = set()
+    for error in outcome.errors:
+        if error.kind in _BLOCKING and error.instance_type is None:
+            blocking.add(f"{error.kind}: {error.code}")
+        elif error.kind in _BLOCKING and error.instance_type is not None:
+            alike = families.setdefault(f"{error.kind}: {error.code}", set())
+            alike.add(error.instance_type.partition(".")[0])
+    blocking.update(what for what, alike in families.items() if len(alike) >= _FAMILIES_ALIKE)
+    return "; ".join(sorted(blocking)) or None
+
+
+def _of_named_pools(outcome: LaunchOutcome) -> list[LaunchError]:
+    """Return the refusals of what the class asks for in pools that EC2 named, unless the class is blocked for them."""
+    if _blocked_reason(outcome) is not None:
+        return []
+    return [error for error in outcome.errors if error.kind in _BLOCKING and error.instance_type is not None]
 
 
 def _resting(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[OfferingKey, ...]:

@@ -313,6 +313,7 @@ class Launch:
         report.refused_count += bool(kinds & _FOR_OPERATORS)
         reaction = react_to(attempt.request, attempt.result, attempt.number)
         report.blocked_count += reaction.blocked_reason is not None
+        report.refused_count += bool(reaction.refused)
         counts = self.outcomes.apply(batch, attempt, reaction, marked)
         report.launched_count += counts.launched
         report.failed_count += counts.failed

@@ -47,15 +47,16 @@ class RecordShortages:
         Raises UnreadableRowsError for a class to be blocked.
         """
         at = attempt.settled_at
-        refused = () if reaction.exhausted_reservation_id is None else attempt.request.offerings
-        rests = self._after_failure((*reaction.resting, *refused, *reaction.full_subnets), at)
+        full = () if reaction.exhausted_reservation_id is None else attempt.request.offerings
+        rests = self._after_failure((*reaction.resting, *full, *reaction.full_subnets, *reaction.refused), at)
         self._forget_ended(attempt, reaction)
         rests |= {offering: Shortage(at + UNSUPPORTED_REST) for offering in reaction.unsupported}
         if rests:
             self.shortages.put(dict[Remembered, Shortage](rests.items()))
         # A reservation that EC2 refused counts as exhausted until its next observation, and mostly that is enough.
         resting = {key: rest for key, rest in rests.items() if not rest.tolerated}
-        ends = self._mark(resting)
+        refused: dict[Rested, Shortage] = {key: resting.pop(key) for key in reaction.refused if key in resting}
+        ends = [*self._mark(resting), *self._mark(refused, f"EC2 refuses what its class asks for ({reaction.reason})")]
         markets = _resting_markets(reaction, at)
         for market, rest in markets.items():
             self.offerings.mark_unavailable([market], until=rest.until, reason=rest.reason)
@@ -94,7 +95,9 @@ class RecordShortages:
     def _forget_ended(self, attempt: LaunchAttempt, reaction: LaunchReaction) -> None:
         """Forget shortages of offerings that gave all that was asked of them again."""
         gave = {launched_offering(attempt.request, instance) for instance in attempt.result.instances}
-        gave = {offering for offering in gave if offering.reservation_id is None}.difference(reaction.resting)
+        gave = {offering for offering in gave if offering.reservation_id is None}.difference(
+            reaction.resting, reaction.refused
+        )
         known = self.shortages.get_many(gave) if gave else {}
         over = [offering for offering, shortage in known.items() if needs_probe(shortage, attempt.settled_at)]
         if over:
