@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from lab.fakes.effects import Effects
+from lab.fakes.system import START
 from lab.fakes.values import node_claim
 from lab.worlds.disrupt_world import TYPES, DisruptWorld, priced
 from lab.worlds.launch_world import ZONES
 from lab.worlds.planning_world import node_pool_manifest
+from reservoir.core.disruption.command import DisruptionDecision, WaitingTurn
 from reservoir.core.disruption.decision_ids import decision_id
 from reservoir.core.launching.launch_outcome import LaunchErrorKind
 from reservoir.core.model.capacity_reservation import ReservationKind
@@ -20,6 +22,7 @@ from reservoir.core.model.workload import Gang
 from reservoir.core.node_life.notice import Notice, NoticeKind
 from reservoir.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID
 from reservoir.ports.state import COMMIT_ITEMS_MAX
+from reservoir.usecases.disruption.disrupt import unjudged_for_an_hour
 from reservoir.usecases.disruption.hand_over import HandOver
 from reservoir.usecases.provisioning.commit_plan import in_transactions
 
@@ -766,3 +769,9 @@ def test_a_command_that_moves_more_workloads_than_a_transaction_holds_checks_the
     assert all(part.item_count() < COMMIT_ITEMS_MAX for part in parts)
     assert {key for part in parts for key in part.depends_on} == depends_on.keys()
     assert [bool(part.existing) for part in parts] == [False, False, True]  # what changes something comes last
+
+
+@pytest.mark.parametrize(("waiting", "expected"), [(0, 0), (60, 0), (67, 7)])
+def test_what_waits_for_more_than_an_hour_is_counted(waiting: int, expected: int) -> None:
+    turns = tuple(WaitingTurn(f"nc-{number}", START) for number in range(waiting))
+    assert unjudged_for_an_hour(DisruptionDecision((), (), waiting=turns)) == expected

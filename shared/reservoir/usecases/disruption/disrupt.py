@@ -45,6 +45,7 @@ from reservoir.usecases.safety.envelope import Envelope
 _KINDS: Final = (EndingKind.DISRUPTION, EndingKind.SURPLUS, EndingKind.DELETED_POOLS)
 _NEVER: Final = ReclaimWithinCohort.NEVER
 _EMPTY_MAX: Final = COMMIT_ITEMS_MAX - 1  # beside the turn
+_TURNS_AN_HOUR: Final = 60  # at least one node has its turn in each minute's pass
 
 _Allowed = dict[tuple[str, DisruptionReason], int]
 
@@ -59,6 +60,7 @@ class DisruptReport:
     abandoned: int = 0
     dropped: int = 0
     units_moved: int = 0
+    unjudged: int = 0  # nodes whose turn comes in more than an hour
     moves_refused: Mapping[str, str] = field(default_factory=dict)  # EC2's codes by source reservation
     refusals: Mapping[str, str] = field(default_factory=dict)
 
@@ -73,6 +75,7 @@ class DisruptReport:
             "reserved_units_moved": self.units_moved,
             "unit_moves_refused": len(self.moves_refused),
             "disruptions_refused": len(self.refusals),
+            "nodes_unjudged": self.unjudged,
         }
 
 
@@ -114,6 +117,7 @@ class Disrupt:
         report.units_moved, report.moves_refused = moved.moved, moved.refused
         done = _with_refused_moves(done, moved)
         done = _with_notes(done, carried)
+        report.unjudged = unjudged_for_an_hour(decision)
         report.refusals = {refusal.claim_id: refusal.reason for refusal in done.refusals}
         # While nothing happens, minute after minute decides the same on the same: that is not written again.
         self.decisions.save_if_changed(_kept(LATEST_DECISION, done, now), snapshot_json)
@@ -219,6 +223,11 @@ class Disrupt:
             return
         replacement_ids = [claim.id for claim in committed.replacements]
         report.drained += self.replacing.drain(committed.mark, committed.marked, replacement_ids, gathered, now)
+
+
+def unjudged_for_an_hour(decision: DisruptionDecision) -> int:
+    """Count nodes whose turn comes in more than an hour: each pass begins one node further on, and tries that one."""
+    return max(0, len(decision.waiting) - _TURNS_AN_HOUR)
 
 
 def _kept(decision_id: str, decision: DisruptionDecision, now: datetime) -> Decision:
