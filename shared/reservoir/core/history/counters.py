@@ -31,7 +31,6 @@ COUNTERS: Final[Mapping[str, str]] = {
     "CapacityTypesChanged": "nodes that went on demand, or into a reservation, without being launched again",
     "CapacitySuspected": "reservations with units on which nodes do not boot",
     "TerminationsRefused": "instances that EC2 refuses to terminate",
-    "NodesUnjudged": "nodes that disruption judges in more than an hour, as it has not the effort for more in a pass",
     "EndingsHeld": "endings that the safety envelope holds",
     "TablesUnknown": "passes in which the tables were not known to be whole",
     "OrphansFound": "instances without a claim that were ended",
