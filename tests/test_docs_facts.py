@@ -188,6 +188,19 @@ def test_pages_that_comments_cite_exist() -> None:
     assert {c for c in cited if not (ROOT / c[1]).is_file() or (c[2] and c[2] not in anchors(ROOT / c[1]))} == set()
 
 
+def test_decisions_are_listed_by_subject_with_what_replaced_them() -> None:
+    page = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^- \[(\d+)\]\(adr/([\w.-]+)\)\s+(.+)$", page, flags=re.MULTILINE)
+    told = []
+    for path in ADRS:
+        text = path.read_text(encoding="utf-8")
+        title = text.partition("\n")[0].partition(". ")[2]
+        replaced = re.search(r"Superseded\*{0,2} by \[(?:ADR )?(\d+)\]", text)
+        status = "" if replaced is None else f" (superseded by {replaced[1]})"
+        told.append((str(int(path.name[:4])), path.name, title + status))
+    assert sorted(listed, key=lambda row: int(row[0])) == told
+
+
 def test_decisions_are_numbered_and_have_one_form() -> None:
     numbers = [int(path.name[:4]) for path in ADRS]
     assert sorted(set(numbers)) == numbers
