@@ -309,6 +309,14 @@ def test_a_class_is_to_blame_where_unlike_pools_are_refused_alike(types: tuple[s
     assert (reaction.refused == ()) is blocks
 
 
+@pytest.mark.parametrize("code", ["InvalidAMIID.NotFound", "InvalidSecurityGroupID.NotFound"])
+def test_what_exists_in_no_pool_blocks_the_class_although_ec2_names_one(code: str) -> None:
+    request = request_of(spot("m5.large"), spot("m5.xlarge"))
+    outcome = LaunchOutcome(errors=(LaunchError(LaunchErrorKind.CONFIGURATION, code, "m5.large", "use1-az1"),))
+    reaction = react_to(request, outcome, attempt_number=2)
+    assert (reaction.blocked_reason, reaction.refused) == (f"Configuration: {code}", ())
+
+
 def test_a_reservation_that_is_refused_by_name_counts_as_exhausted_and_blocks_nothing() -> None:
     request = request_of(reserved())
     reaction = react_to(request, refused_in(LaunchErrorKind.CONFIGURATION, "p5.48xlarge"), attempt_number=2)

@@ -55,6 +55,18 @@ _BLOCKING: Final = frozenset({LaunchErrorKind.CONFIGURATION, LaunchErrorKind.PER
 # What a class asks for does not work in a pool of one kind (an image on an old type, a type in a zone) although others
 # go on. The class is to blame only where EC2 names no pool, or refuses pools of so many families alike.
 _FAMILIES_ALIKE: Final = 3
+# Here the code itself says that it is the class: what is missing is missing in every pool, whichever EC2 names.
+_OF_THE_CLASS: Final = frozenset(
+    {
+        "InvalidAMIID.Malformed",
+        "InvalidAMIID.NotFound",
+        "InvalidAMIID.Unavailable",
+        "InvalidGroup.NotFound",
+        "InvalidIamInstanceProfileArn.Malformed",
+        "InvalidKeyPair.NotFound",
+        "InvalidSecurityGroupID.NotFound",
+    }
+)
 # A reservation that cannot be launched into rests until its next observation, a minute at most; the offerings outside
 # it are not touched.
 _RESTS_RESERVATION: Final = frozenset(
@@ -237,9 +249,11 @@ def _blocked_reason(outcome: LaunchOutcome) -> str | None:
     families: dict[str, set[str]] = {}
     blocking: set[str] = set()
     for error in outcome.errors:
-        if error.kind in _BLOCKING and error.instance_type is None:
+        if error.kind not in _BLOCKING:
+            continue
+        if error.instance_type is None or error.code in _OF_THE_CLASS:
             blocking.add(f"{error.kind}: {error.code}")
-        elif error.kind in _BLOCKING and error.instance_type is not None:
+        else:
             alike = families.setdefault(f"{error.kind}: {error.code}", set())
             alike.add(error.instance_type.partition(".")[0])
     blocking.update(what for what, alike in families.items() if len(alike) >= _FAMILIES_ALIKE)
