@@ -45,7 +45,7 @@ def asking(gib: int, name: str = "job") -> Workload:
 
 
 def world(node_class: NodeClass, *types: InstanceType, **changes: object) -> Snapshot:
-    return replace(plain(*types), node_classes=(node_class,), **changes)  # type: ignore[arg-type]
+    return replace(plain(*types), node_classes=(node_class,), **changes)  # type: ignore[arg-type] # fields by name
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ class Likeness(Generic[T]):
     """
 
     def __init__(self, kind: type[T], irrelevant: Mapping[str, str]) -> None:
-        compared = [field for field in fields(kind) if field.compare]  # type: ignore[arg-type]
+        compared = [field for field in fields(kind) if field.compare]  # type: ignore[arg-type] # a dataclass
         unknown = irrelevant.keys() - {field.name for field in compared}
         assert not unknown, f"{kind.__name__} has no {', '.join(sorted(unknown))}"
         types = {field.name: field.type for field in compared if field.name not in irrelevant}
