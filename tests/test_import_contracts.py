@@ -36,6 +36,8 @@ VIOLATIONS = [
     ("shared/reservoir/adapters/ec2.py", "import os", "Powertools and the environment stay in reservoir.runtime"),
     ("functions/intake/handler.py", "import aws_lambda_powertools", "Powertools and the environment stay in"),
     ("functions/intake/handler.py", "import functions.launch", "functions do not import each other"),
+    ("shared/reservoir/core/scheduler/placement.py", "import reservoir.core.scheduler.teams", "rooms of the scheduler"),
+    ("shared/reservoir/core/scheduler/placement.py", "import reservoir.core.sharing", "placement knows no teams"),
     ("shared/reservoir/core/solver/problem/groups.py", "import reservoir.core.solver.solution", "rooms of the solver"),
     ("shared/reservoir/core/solver/packing/buying.py", "import reservoir.core.solver.insertion", "rooms of the solver"),
     (

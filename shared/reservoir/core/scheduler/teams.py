@@ -1,0 +1,113 @@
+"""Solve for all teams: no team's plan exceeds what it owns, may borrow or may spend.
+
+From the top: `solve` keeps passes going when time is short, `_solve_within_limits` holds teams to quotas of resources
+and budgets, `_solve_with_shared_units` shares out the units that teams own. Each of them asks the next for a plan and
+looks at what came out; `placement.place`, which knows no teams, makes the plan.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from reservoir.core.model.plan import Plan, PlannedNodes, ReasonCode
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import Demand
+from reservoir.core.scheduler.placement import place
+from reservoir.core.sharing.apportionment import Apportionment, is_shared, waiting_count
+from reservoir.core.sharing.budgets import has_budgets, within_budgets
+from reservoir.core.sharing.pools import within_pools
+from reservoir.core.sharing.resource_pools import exceeds_quotas, has_resource_quotas
+from reservoir.core.sharing.resource_shares import ResourceShares, leaves_idle, settled
+
+# How often the units that a solve left of the teams' shares are shared out again.
+_SHARING_ROUNDS_MAX = 3
+# A team that is held to a budget or a quota leaves capacity to others, who may then exceed theirs, so that the demand
+# is solved again. Each solve stops early enough for the next one: a plan that exceeds a limit cannot be committed.
+_FIRST_SOLVE_UNTIL_PERCENT = 40
+_LATER_SOLVES_UNTIL_PERCENT = (60, 80, 100)
+
+
+def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Plan:
+    """Return a complete plan for the snapshot's demand.
+
+    Pure and deterministic: the same arguments give the same plan, byte for byte, under any hash seed, as long as
+    ``policy.expired`` answers the same. ``now`` is aware UTC.
+    """
+    plan = _solve_within_limits(snapshot, now, policy)
+    if _is_stuck(plan):
+        return _serve_one_workload(snapshot, plan, now, policy)
+    return plan
+
+
+def _is_stuck(plan: Plan) -> bool:
+    """Whether time ended before anything was placed: the next pass would meet the same deadline at the same step."""
+    is_late = any(item.code is ReasonCode.OUT_OF_TIME for item in plan.unplaced)
+    return is_late and not (plan.launches or plan.existing)
+
+
+def _serve_one_workload(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> Plan:
+    """Plan for one workload as if no other waited, within as much time again; the others wait as in ``plan``.
+
+    Workloads take turns by the minute: one that is too large for any pass, or fits nowhere, delays the others little.
+    """
+    in_order = sorted(snapshot.demands, key=_urgency)
+    minute = int(now.timestamp()) // 60
+    chosen = in_order[minute % len(in_order)]
+    alone = _solve_within_limits(replace(snapshot, demands=(chosen,)), now, policy.prolonged())
+    waiting = (item for item in plan.unplaced if item.workload_key != chosen.workload.key)
+    launches = tuple(_in_its_zone(launch) for launch in alone.launches)
+    return replace(alone, launches=launches, unplaced=(*alone.unplaced, *waiting))
+
+
+def _in_its_zone(launch: PlannedNodes) -> PlannedNodes:
+    """Leave out alternatives in other zones: workloads that were not considered may have rules about the zone."""
+    near = (key for key in launch.alternatives if key.zone_id == launch.offering.zone_id)
+    return replace(launch, alternatives=tuple(near))
+
+
+def _urgency(demand: Demand) -> tuple[int, datetime, str]:
+    return -demand.workload.priority, demand.pending_since, demand.workload.key
+
+
+# Branches: which demand the next solve is given depends on all that the last one exceeded.
+def _solve_within_limits(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+    """Solve, and solve again with less demand, until no team exceeds its quotas of resources or its budget."""
+    snapshot = within_pools(snapshot)
+    if not (has_budgets(snapshot) or has_resource_quotas(snapshot)):
+        return _solve_with_shared_units(snapshot, now, policy)
+    plan = _solve_with_shared_units(snapshot, now, policy.until(_FIRST_SOLVE_UNTIL_PERCENT))
+    quota_shares: ResourceShares | None = None
+    for until_percent in _LATER_SOLVES_UNTIL_PERCENT:
+        breaks_quotas = quota_shares is None and exceeds_quotas(snapshot, plan)
+        # Demand beyond a quota will not run, so it is charged to nobody: budgets are held to a plan that keeps quotas.
+        within_budget = None if breaks_quotas else within_budgets(snapshot, plan)
+        must_change = breaks_quotas or within_budget is not None
+        shares_quotas_out = must_change if quota_shares is None else leaves_idle(snapshot, plan)
+        if not (must_change or shares_quotas_out):
+            break
+        if shares_quotas_out:
+            quota_shares = ResourceShares(snapshot, plan, now)
+        if within_budget is not None:
+            snapshot = within_budget
+        held = snapshot if quota_shares is None else quota_shares.within(snapshot)
+        found = _solve_with_shared_units(held, now, policy.until(until_percent))
+        if not must_change and waiting_count(found) >= waiting_count(plan):
+            break
+        plan = found
+    return settled(snapshot, plan) if has_resource_quotas(snapshot) else plan
+
+
+def _solve_with_shared_units(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+    """Show each team its own share of the units; what a plan leaves of the shares is shared out again."""
+    if not is_shared(snapshot):
+        return place(snapshot, now, policy)
+    apportionment = Apportionment(snapshot, now)
+    best = place(apportionment.shares(), now, policy)
+    for _ in range(_SHARING_ROUNDS_MAX - 1):
+        if not best.unplaced or policy.expired() or not apportionment.again(best):
+            break
+        plan = place(apportionment.shares(), now, policy)
+        if waiting_count(plan) >= waiting_count(best):
+            break
+        best = plan
+    return best
