@@ -200,8 +200,10 @@ def test_an_idle_unit_moves_to_an_equal_reservation_for_a_node_that_is_paid_for(
 
 def test_a_deleted_pools_nodes_go(world: World) -> None:
     """The pool of the story before: two nodes of it run, and no other pool holds what they do."""
-    done = world.command("delete", "nodepool/borrow")
-    assert "leaves 2 nodes" in done.stderr, done.stdout + done.stderr
+    unasked = world.command("delete", "nodepool/borrow")
+    assert (unasked.returncode, "nodepool/borrow has 2 nodes" in unasked.stderr) == (2, True), unasked.stderr
+    done = world.command("delete", "nodepool/borrow", "--yes")
+    assert done.stdout == "nodepool/borrow deleted\n", done.stdout + done.stderr
 
     def told(seen: Observed) -> set[str]:
         return {it["reason"] for it in seen.drains.values() if it["node"]["nodePool"] == "borrow"}

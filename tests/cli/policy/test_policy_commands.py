@@ -24,6 +24,7 @@ from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.model.node_class import NodeClassStatus
 from reservoir.core.model.plan import OfferingKey
+from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from reservoir.manifests.kinds.launch_limits import LaunchLimits
@@ -91,6 +92,11 @@ class Stack:
 @pytest.fixture
 def stack() -> Stack:
     return Stack()
+
+
+@pytest.fixture
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reservoir.cli.console.can_ask", lambda: True)
 
 
 def names(stack: Stack) -> Sequence[str]:
@@ -248,15 +254,62 @@ def test_delete_by_name(stack: Stack, words: list[str]) -> None:
     assert names(stack) == ["EC2NodeClass/c"]
 
 
+def with_nodes(stack: Stack, count: int = 2) -> Stack:
+    """Apply two pools, a class and a team, and let the pool p have nodes."""
+    team = "{apiVersion: reservoir/v1, kind: Team, metadata: {name: t}, spec: {namespaces: [research]}}"
+    applied = invoke(stack, "apply", "-f", "-", given="\n---\n".join([node_class(), pool("p"), pool("q"), team]))
+    assert applied.exit_code == 0, applied.output
+    for number in range(count):
+        name, placed = f"nc-{number}", (PlacedReplicas("research/train", 1),)
+        stack.state.claim_rows[name] = node_claim(
+            name, node_pool_name="p", node_class_name="c", placements=placed, state=ClaimState.RUNNING
+        )
+    return stack
+
+
 def test_delete_says_what_becomes_of_nodes(stack: Stack) -> None:
-    invoke(stack, "apply", "-f", "-", given="---".join([node_class(), pool("p"), pool("q")]))
-    for claim_id in ("nc-1", "nc-2"):
-        stack.state.claim_rows[claim_id] = node_claim(claim_id, node_pool_name="p", state=ClaimState.RUNNING)
-    said = invoke(stack, "delete", "--dry-run", "nodepool", "p", "q").stderr
+    said = invoke(with_nodes(stack), "delete", "--dry-run", "nodepool", "p", "q").stderr
     assert said.splitlines() == [
-        "nodepool/p leaves 2 nodes, which are replaced where another pool can and drain, 10% at a time and no"
-        " more in an hour than the safety envelope allows: see reservoir explain node"
+        "nodepool/p has 2 nodes. They drain, 10% at a time and no more in an hour than the safety envelope allows;"
+        " other pools replace them where they can"
     ]
+
+
+WITH_NODES = ["nodepool/p", "ec2nodeclass/c", "team/t"]
+
+
+@pytest.mark.parametrize("name", WITH_NODES)
+def test_what_has_nodes_is_not_deleted_where_nobody_can_be_asked(stack: Stack, name: str) -> None:
+    before = names(with_nodes(stack))
+    result = invoke(stack, "delete", name, given="y\n")
+    assert (result.exit_code, result.stdout, names(stack)) == (2, "", before)
+    assert f"{name} has " in result.stderr
+    assert f"nothing was done: there is no terminal on which to ask, and no --yes. Delete {name}?" in result.stderr
+
+
+@pytest.mark.usefixtures("at_a_terminal")
+@pytest.mark.parametrize("name", WITH_NODES)
+def test_what_has_nodes_is_deleted_when_somebody_agrees(stack: Stack, name: str) -> None:
+    before = names(with_nodes(stack))
+    assert invoke(stack, "delete", name, given="n\n").exit_code == 2
+    assert names(stack) == before
+    agreed = invoke(stack, "delete", name, given="y\n")
+    assert (agreed.exit_code, agreed.stdout.splitlines()[-1:]) == (0, [f"{name} deleted"])
+
+
+def test_what_has_no_nodes_is_deleted_without_a_question(stack: Stack) -> None:
+    result = invoke(with_nodes(stack), "delete", "pool/q")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "nodepool/q deleted\n", "")
+    assert invoke(with_nodes(stack, count=0), "delete", "class", "c").exit_code == 2, "the nodes of before are there"
+
+
+def test_files_are_asked_about_as_a_whole(stack: Stack, tmp_path: Path) -> None:
+    before = names(with_nodes(stack))
+    (file := tmp_path / "policy.yaml").write_text("\n---\n".join([node_class(), pool("p"), pool("q")]))
+    assert invoke(stack, "delete", "-f", str(file)).exit_code == 2
+    assert names(stack) == before
+    assert invoke(stack, "delete", "-f", str(file), "--yes").exit_code == 0
+    assert names(stack) == ["Team/t"]
 
 
 def test_delete_what_files_name(stack: Stack) -> None:
@@ -288,7 +341,10 @@ def test_a_misspelt_name_is_answered_with_the_nearest(stack: Stack) -> None:
     [
         (["delete"], "name objects, or files with -f"),
         (["delete", "nodepool/p", "-f", "x"], "name objects, or files with -f"),
-        (["delete", "nodepool"], "name objects as KIND NAME... or KIND/NAME..."),
+        (
+            ["delete", "nodepool"],
+            "say what to delete: KIND NAME... or KIND/NAME..., where KIND is nodepool, ec2nodeclass, team or node",
+        ),
         (["delete", "nodepoll/p"], "'nodepoll' is no kind of object; did you mean nodepool?"),
         (["apply", "-f", "/no/such/file"], "cannot read /no/such/file: No such file or directory"),
         (["get", "nodepool", "absent"], "nodepool/absent does not exist"),

@@ -86,7 +86,8 @@ def test_a_line_says_when_what_to_whom_and_what_it_was(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--for", "pod/a"], "is not KIND/NAME"),
+        (["--for", "pod/a"], "'pod' is no kind of object"),
+        (["--for", "offering/a"], "is not KIND/NAME"),
         (["--for", "node/"], "is not KIND/NAME"),
         (["--for", "node/i-2"], "name its claim"),
         (["--since", "yesterday"], "no length of time"),

@@ -11,38 +11,50 @@ from reservoir.core.scheduling_terms.labels import closest
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A noun: its plural, other words for it, and the module whose ``NOUN`` it is."""
+    """A noun: its plural, other words for it, what it is called in KIND/NAME, and the module whose ``NOUN`` it is."""
 
     plural: str
     aliases: tuple[str, ...]
+    kind: str
     module: str
 
 
 NOUNS: Final = (
-    Registered("workloads", ("workload", "wl"), "reservoir.cli.nouns.workloads"),
-    Registered("nodes", ("node", "nodeclaims", "nodeclaim", "nc"), "reservoir.cli.nouns.nodes"),
-    Registered("reservations", ("reservation", "cr", "odcr"), "reservoir.cli.nouns.reservations"),
-    Registered("offerings", ("offering", "offers", "offer"), "reservoir.cli.nouns.offerings"),
-    Registered("blocks", ("block", "blockofferings", "blockoffering"), "reservoir.cli.nouns.blocks"),
-    Registered("pools", ("pool", "nodepools", "nodepool"), "reservoir.cli.nouns.pools"),
+    Registered("workloads", ("workload", "wl"), "workload", "reservoir.cli.nouns.workloads"),
+    Registered("nodes", ("node", "nodeclaims", "nodeclaim", "nc"), "node", "reservoir.cli.nouns.nodes"),
+    Registered("reservations", ("reservation", "cr", "odcr"), "reservation", "reservoir.cli.nouns.reservations"),
+    Registered("offerings", ("offering", "offers", "offer"), "offering", "reservoir.cli.nouns.offerings"),
+    Registered("blocks", ("block", "blockofferings", "blockoffering"), "block", "reservoir.cli.nouns.blocks"),
+    Registered("pools", ("pool", "nodepools", "nodepool"), "nodepool", "reservoir.cli.nouns.pools"),
     Registered(
         "classes",
-        ("class", "nodeclasses", "nodeclass", "ec2nodeclasses", "ec2nodeclass"),
+        ("class", "nodeclasses", "nodeclass", "ec2nodeclasses", "ec2nodeclass", "ec2nc", "ec2ncs"),
+        "ec2nodeclass",
         "reservoir.cli.nouns.classes",
     ),
-    Registered("teams", ("team",), "reservoir.cli.nouns.teams"),
-    Registered("events", ("event", "ev"), "reservoir.cli.nouns.events"),
-    Registered("decisions", ("decision", "plans"), "reservoir.cli.nouns.decisions"),
+    Registered("teams", ("team",), "team", "reservoir.cli.nouns.teams"),
+    Registered("events", ("event", "ev"), "event", "reservoir.cli.nouns.events"),
+    Registered("decisions", ("decision", "plans"), "decision", "reservoir.cli.nouns.decisions"),
 )
 _BY_WORD: Final = {word: each for each in NOUNS for word in (each.plural, *each.aliases)}
 
 
-def noun_of(word: str) -> Noun[Any]:
-    """Return the noun that a word means; ends the command when there is none."""
+def is_noun(word: str) -> bool:
+    """Whether a word means a noun."""
+    return word.lower() in _BY_WORD
+
+
+def registered(word: str) -> Registered:
+    """Return what is registered of the noun that a word means; ends the command when there is none."""
     found = _BY_WORD.get(word.lower())
     if found is None:
         hint = closest(word.lower(), _BY_WORD)
         known = ", ".join(each.plural for each in NOUNS)
         fail(f"{word!a} is no kind of object" + (f"; did you mean {hint}?" if hint else f"; there are {known}"))
-    noun: Noun[Any] = import_module(found.module).NOUN
+    return found
+
+
+def noun_of(word: str) -> Noun[Any]:
+    """Return the noun that a word means; ends the command when there is none."""
+    noun: Noun[Any] = import_module(registered(word).module).NOUN
     return noun

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+from reservoir.cli.naming import DEFAULT_NAMESPACE
 from reservoir.cli.nouns.noun import Facts, Noun, Selection, Selector, age, ahead
 from reservoir.cli.output import Column, Listing
 from reservoir.cli.stack.connection import Connection
 from reservoir.manifests.answers.listed import WorkloadRow, WorkloadState
 from reservoir.usecases.listing.list_workloads import ListWorkloads
 
-DEFAULT_NAMESPACE: Final = "default"
 _STYLES: Final = {WorkloadState.WAITING: "yellow", WorkloadState.PARTIAL: "yellow", WorkloadState.WITHDRAWN: "dim"}
 
 

@@ -7,14 +7,11 @@ the same command twice is one change, and of two people who change a workload at
 
 import json
 from dataclasses import dataclass
-from typing import Final
 
 from reservoir.core.serialisation.generation import StoredGeneration, content_digest, has_become, next_generation
 from reservoir.manifests import outgoing
 from reservoir.manifests.kinds.workload import WorkloadManifest
 from reservoir.ports.state import WorkloadRecord
-
-DEFAULT_NAMESPACE: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,33 +14,10 @@ from reservoir.manifests.answers.operations import POOL_VERBS, WORKLOAD_VERBS, O
 from reservoir.manifests.parsing.problems import ManifestError
 
 Nodes = Annotated[list[str], typer.Argument(help="NodeClaims or EC2 instances: NAME... or node/NAME...")]
-Workloads = Annotated[list[str], typer.Argument(help="Workloads: NAMESPACE/NAME... or workload NAMESPACE/NAME...")]
+Workloads = Annotated[list[str], typer.Argument(help="Workloads: NAMESPACE/NAME... or workload/NAMESPACE/NAME...")]
 Pools = Annotated[list[str], typer.Argument(help="NodePools: NAME... or nodepool/NAME...")]
 
-_NODE_WORDS: Final = ("node", "nodes", "nodeclaim", "nodeclaims")
-_POOL_WORDS: Final = ("pool", "pools", "nodepool", "nodepools")
-_WORKLOAD_WORDS: Final = ("workload", "workloads")
 _INSTANCE_PREFIX: Final = "i-"
-
-
-def named(words: Sequence[str], verb: Verb) -> list[str]:
-    """Read names with or without their kind: ``nc-1``, ``node nc-1``, ``node/nc-1``."""
-    kinds = _POOL_WORDS if verb in POOL_VERBS else _WORKLOAD_WORDS if verb in WORKLOAD_VERBS else _NODE_WORDS
-    rest = words[1:] if words[0].lower() in kinds else words
-    names = [_without_kind(word, kinds) for word in rest]
-    if not all(names) or not names:
-        fail(f"name what to {verb}: {kinds[0]} NAME...")
-    return list(dict.fromkeys(names))
-
-
-def _without_kind(word: str, kinds: Sequence[str]) -> str:
-    kind, slash, name = word.partition("/")
-    return name if slash and kind.lower() in kinds else word
-
-
-def is_node(word: str) -> bool:
-    """Whether a word says that nodes are meant: ``node``, ``nodes``, ``node/nc-1``."""
-    return word.partition("/")[0].lower() in _NODE_WORDS
 
 
 def request_of(verb: Verb, names: Sequence[str], reason: str, deadline: str | None = None) -> OperationRequest:

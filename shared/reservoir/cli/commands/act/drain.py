@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from reservoir.cli.commands.act.by_hand import Nodes, carry_out, describe, found, named, request_of, say
+from reservoir.cli.commands.act.by_hand import Nodes, carry_out, describe, found, request_of, say
 from reservoir.cli.console import Reason, Yes, agree, fail
+from reservoir.cli.naming import names_of
 from reservoir.cli.policy import connection
 from reservoir.cli.stack.connection import Connection
 from reservoir.manifests.answers.operations import OperationRequest, Verb
@@ -26,16 +27,16 @@ def drain(
     yes: Yes = False,
 ) -> None:
     """Drain nodes and end them. Their replicas get notice, and are demand again at once."""
-    request = request_of(Verb.DRAIN, named(nodes, Verb.DRAIN), reason, deadline)
+    request = request_of(Verb.DRAIN, names_of(Verb.DRAIN, nodes), reason, deadline)
     until = f"within {deadline}" if deadline else "when its replicas have left, or their grace is over"
     _end(connection(context), request, until, yes=yes)
 
 
-def delete_nodes(context: typer.Context, words: list[str], reason: str | None, *, yes: bool) -> None:
+def delete_nodes(context: typer.Context, names: list[str], reason: str | None, *, yes: bool) -> None:
     """End nodes without giving their replicas time."""
     if reason is None:
         fail("say why, with --reason: it is kept, and told on the bus")
-    request = request_of(Verb.DELETE, named(words, Verb.DELETE), reason)
+    request = request_of(Verb.DELETE, names, reason)
     _end(connection(context), request, "at once, without waiting for its replicas", yes=yes)
 
 

@@ -4,8 +4,8 @@ from typing import Annotated, Final
 
 import typer
 
-from reservoir.cli.commands.act.withdraw import workload_key
 from reservoir.cli.console import Yes, agree, fail, output
+from reservoir.cli.naming import names_of, workload_key
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.stack import sending
 from reservoir.cli.waiting import Timeout, span, until
@@ -30,7 +30,9 @@ def release(
 ) -> None:
     """Say that replicas have left a draining node. It is terminated when all have."""
     stack = connection(context)
-    key = workload_key(name)
+    (workload,) = names_of("release", [name])
+    key = workload_key(workload)
+    (node,) = names_of("drain", [node])
     claim = attempt(lambda: stack.node_claims.get(node))
     awaited = 0 if claim is None else awaited_count(claim, key)
     if claim is None or awaited == 0:

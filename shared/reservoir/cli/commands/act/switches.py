@@ -2,8 +2,9 @@
 
 import typer
 
-from reservoir.cli.commands.act.by_hand import Nodes, Pools, Workloads, carry_out, named, request_of
+from reservoir.cli.commands.act.by_hand import Nodes, Pools, Workloads, carry_out, request_of
 from reservoir.cli.console import Reason
+from reservoir.cli.naming import names_of, workload_key
 from reservoir.cli.policy import connection
 from reservoir.manifests.answers.operations import Verb
 
@@ -36,8 +37,9 @@ def resume(context: typer.Context, pools: Pools, reason: Reason) -> None:
 
 def reset(context: typer.Context, workloads: Workloads, reason: Reason) -> None:
     """Let the next message of workloads begin at generation 1 again. What is wanted, and what runs, stays."""
-    _switch(context, Verb.RESET, workloads, reason)
+    keys = [workload_key(name) for name in names_of(Verb.RESET, workloads)]
+    carry_out(connection(context), request_of(Verb.RESET, keys, reason))
 
 
 def _switch(context: typer.Context, verb: Verb, words: list[str], reason: str) -> None:
-    carry_out(connection(context), request_of(verb, named(words, verb), reason))
+    carry_out(connection(context), request_of(verb, names_of(verb, words), reason))

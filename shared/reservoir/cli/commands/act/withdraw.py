@@ -6,10 +6,10 @@ from typing import Annotated, Final
 import typer
 
 from reservoir.cli.console import Yes, agree, fail, messages, output
+from reservoir.cli.naming import names_of, workload_key
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.stack import sending
 from reservoir.cli.stack.connection import Connection
-from reservoir.cli.stack.sending import DEFAULT_NAMESPACE
 from reservoir.cli.waiting import Timeout, span, until
 from reservoir.ports.state import WorkloadRecord
 
@@ -23,13 +23,16 @@ def register(app: typer.Typer) -> None:
 
 def withdraw(
     context: typer.Context,
-    names: Annotated[list[str], typer.Argument(help="NAMESPACE/NAME..., or NAME in the namespace default.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(help="NAMESPACE/NAME... or workload/NAMESPACE/NAME...; without a namespace it is default."),
+    ],
     yes: Yes = False,
     timeout: Timeout = _ANSWERED_WITHIN,
 ) -> None:
     """Say that workloads are not wanted any more. Their nodes drain, as far as nothing else runs there."""
     stack = connection(context)
-    records = [_stored(stack, workload_key(name)) for name in dict.fromkeys(names)]
+    records = [_stored(stack, workload_key(name)) for name in names_of("withdraw", names)]
     wanted = [record for record in records if not record.withdrawn]
     for record in wanted:
         messages().print(
@@ -39,11 +42,6 @@ def withdraw(
         agree(f"Withdraw {'it' if len(wanted) == 1 else f'these {len(wanted)}'}?", yes=yes)
     for record in records:
         _withdraw(stack, record, span(timeout))
-
-
-def workload_key(name: str) -> str:
-    """Return the identity of the workload that somebody names."""
-    return name if "/" in name else f"{DEFAULT_NAMESPACE}/{name}"
 
 
 def _stored(stack: Connection, key: str) -> WorkloadRecord:

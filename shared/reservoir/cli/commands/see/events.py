@@ -10,9 +10,11 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from reservoir.cli.console import fail, output
+from reservoir.cli.naming import workload_key
 from reservoir.cli.nouns import selection
 from reservoir.cli.nouns.events import LISTING, NOUN, labelled
 from reservoir.cli.nouns.noun import Selection
+from reservoir.cli.nouns.registry import registered
 from reservoir.cli.output import Form, Output, as_data, printable, show
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.stack.connection import Connection
@@ -20,7 +22,6 @@ from reservoir.cli.stack.lately import LATE
 from reservoir.core.history.past_event import NODE, RESERVATION, WORKLOAD, PastEvent, node_name
 from reservoir.ports.system import Clock
 
-_DEFAULT_NAMESPACE: Final = "default"
 _DEFAULT_SINCE: Final = "1h"
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 _SPAN: Final = re.compile(r"([0-9]{1,5})([mhd])")
@@ -130,13 +131,12 @@ def _line(event: PastEvent) -> str:
 
 def _object_of(wanted: str, stack: Connection) -> str:
     """Return how the history calls an object that somebody names."""
-    kind, _, name = wanted.partition("/")
-    if kind == "nodeclass":
-        kind = "ec2nodeclass"
+    word, _, name = wanted.partition("/")
+    kind = registered(word).kind if word else ""
     if kind not in _KINDS or not name:
         fail(f"{wanted} is not KIND/NAME with one of {', '.join(_KINDS)}")
-    if kind == WORKLOAD and "/" not in name:
-        name = f"{_DEFAULT_NAMESPACE}/{name}"
+    if kind == WORKLOAD:
+        name = workload_key(name)
     if kind == NODE and name.startswith("i-"):
         claims: Any = stack.node_claims.find_by_instance([name])
         if name not in claims:

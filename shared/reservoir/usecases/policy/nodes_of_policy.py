@@ -1,0 +1,31 @@
+"""How many nodes stand by a policy object: what somebody who deletes it should know first."""
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.ports.policy import PolicyKind
+from reservoir.usecases.policy.apply_policy import Name, PolicyChange
+
+
+def nodes_of(changes: Iterable[PolicyChange], claims: Sequence[NodeClaim]) -> dict[Name, int]:
+    """Return how many of the live claims each object has: a pool's and a class's own, those that do a team's work."""
+    return {(change.kind, change.name): sum(_belongs(claim, change) for claim in claims) for change in changes}
+
+
+def _belongs(claim: NodeClaim, change: PolicyChange) -> bool:
+    match change.kind:
+        case PolicyKind.NODE_POOL:
+            return claim.node_pool_name == change.name
+        case PolicyKind.NODE_CLASS:
+            return claim.node_class_name == change.name
+        case PolicyKind.TEAM:
+            namespaces = _namespaces(change)
+            return any(placed.workload_key.partition("/")[0] in namespaces for placed in claim.placements)
+        case _:
+            assert_never(change.kind)
+
+
+def _namespaces(change: PolicyChange) -> frozenset[str]:
+    spec = (change.before or {}).get("spec", {})
+    return frozenset(spec.get("namespaces") or ())
