@@ -1,10 +1,12 @@
 """What filling one node promises whoever compares many: a bound, copies that go on apart, and what was filled."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.solver.packing.buying import buy_rest
+from reservoir.core.solver.packing.knapsack import Pattern
 from tests.core.scheduler.world import GIB, ON_DEMAND, ZONES, demand, fx_type, plain, spread, with_demand, workload
 from tests.core.solver.world import unpacked
 
@@ -89,3 +91,18 @@ def test_a_packing_remembers_also_the_patterns_that_it_filled_and_did_not_use() 
     used = {use.bin_type.option.instance_type.name for use in fork.uses if use.bin_type is not None}
     filled = {bin_type.option.instance_type.name for bin_type, _ in world.packing.filled}
     assert used < filled
+
+
+def test_of_many_different_replicas_those_fill_a_node_that_would_by_exact_masks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Coarse masks only ask about a few more of them; nothing is put where it does not fit."""
+    demands = [demand(workload(f"w{number}", 101 + 7 * number, (97 + 5 * number) * 2**20), 1) for number in range(200)]
+    node = plain(fx_type("node", 16, 64, 110, offered=BOUGHT))
+
+    def filled(steps_max: int) -> tuple[float, Pattern]:
+        monkeypatch.setattr("reservoir.core.solver.packing.knapsack.STEPS_MAX", steps_max)
+        packing = unpacked(with_demand(node, *demands)).packing
+        return packing.knapsack.fill((16_000, 64 * GIB, 110), packing.active)
+
+    assert filled(3) == filled(1_000)

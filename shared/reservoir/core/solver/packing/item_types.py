@@ -1,18 +1,17 @@
 """What the packer sees: items (batches alike for packing), rules about sharing a host, bin types (options alike)."""
 
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 from itertools import groupby
 from math import inf, log2
-from operator import attrgetter, or_
+from operator import and_, attrgetter, or_
 
 from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from reservoir.core.solver.problem.catalogue import LaunchOption
 from reservoir.core.solver.problem.groups import Group
-from reservoir.core.solver.problem.vectors import Vector, mask_of, prefix_masks
+from reservoir.core.solver.problem.vectors import Ascending, Vector, mask_of
 from reservoir.core.solver.solution.domain_assignment import DomainBatch
 from reservoir.core.solver.solution.partial_plan import PartialPlan
 from reservoir.core.solver.solution.substitutes import Substitutes
@@ -120,11 +119,12 @@ class Eligibility:
 
     def __init__(self, item_types: Sequence[ItemType]) -> None:
         self._is_pinned = any(item_type.pin for item_type in item_types)
-        prefixes = [prefix_masks(amounts) for amounts in zip(*[it.request for it in item_types], strict=True)]
+        requests = [item_type.request for item_type in item_types]
+        ascending = [Ascending(amounts) for amounts in zip(*requests, strict=True)]
         # Of functions, not of its own methods: a cycle would outlive the pass.
         self._meeting = cache(lambda sets: mask_of(it.index for it in item_types if it.requirement_sets & sets))
         self._at = cache(lambda *place: mask_of(it.index for it in item_types if it.pin is None or it.pin in place))
-        self.fitting: Callable[[Vector], int] = cache(partial(_fitting, prefixes))
+        self.fitting: Callable[[Vector], int] = cache(partial(_fitting, ascending))
 
     def accepting(self, requirement_sets: int, labels: Mapping[str, str]) -> int:
         """Return the items that accept a node meeting these requirement sets at this place, whatever its size."""
@@ -134,12 +134,9 @@ class Eligibility:
         return mask
 
 
-def _fitting(prefixes: Sequence[tuple[Sequence[int], Sequence[int]]], size: Vector) -> int:
+def _fitting(asked: Sequence[Ascending], size: Vector) -> int:
     """Return the items of which one replica fits into this size."""
-    mask = -1
-    for (amounts, masks), available in zip(prefixes, size, strict=True):
-        mask &= masks[bisect_right(amounts, available)]
-    return mask
+    return reduce(and_, [amounts.at_most(available) for amounts, available in zip(asked, size, strict=True)])
 
 
 class BinTypes:

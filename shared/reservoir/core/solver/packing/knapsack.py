@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from reservoir.core.solver.packing.item_types import HostRule, ItemType
 from reservoir.core.solver.problem.vectors import (
+    STEPS_MAX,
     UNLIMITED,
     Vector,
     copies_that_fit,
@@ -37,6 +38,7 @@ class _Ranking:
     """Some items in one order. Bit r of its masks stands for the item of rank r.
 
     ``by_cpu`` has the amounts asked for in ascending order, and who asks for the first so many; so has ``by_memory``.
+    Where amounts are many, these are a few too many.
     """
 
     __slots__ = ("_digits", "_item_type_count", "_known", "_live", "_rank", "by_cpu", "by_memory", "order")
@@ -48,8 +50,8 @@ class _Ranking:
         # Which digit of a mask over items, written in binary, belongs to each rank, the last rank first.
         self._digits = itemgetter(*(self._item_type_count - 1 - index for index in reversed(order))) if order else None
         self._known: dict[int, int] = {}
-        self.by_cpu = prefix_masks([cpu[index] for index in order])
-        self.by_memory = prefix_masks([memory[index] for index in order])
+        self.by_cpu = prefix_masks([cpu[index] for index in order], STEPS_MAX)
+        self.by_memory = prefix_masks([memory[index] for index in order], STEPS_MAX)
         self._live = -1
 
     def among(self, active: int) -> "_Ranking":
@@ -285,7 +287,7 @@ class GreedyKnapsack:
                     count -= pattern[index]
                 if count * pods[index] > free_pods:
                     count = free_pods // pods[index]
-                if count > 0:
+                if count > 0 and cpu[index] <= free_cpu and memory[index] <= free_memory:
                     break
                 waiting ^= first
             waiting_at[rate] = waiting

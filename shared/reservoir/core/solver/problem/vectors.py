@@ -1,10 +1,9 @@
 """Amounts of resources as tuples of integers, and sets of small numbers as one integer."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
-from operator import or_
+from itertools import chain, compress, count
 from typing import Final
 
 from reservoir.core.scheduling_terms.resources import CPU, MEMORY, PODS, Resources
@@ -12,6 +11,11 @@ from reservoir.core.scheduling_terms.resources import CPU, MEMORY, PODS, Resourc
 Vector = tuple[int, ...]  # an amount for each of ``Dimensions.names``: millicores, bytes, pods, then counts
 PODS_INDEX: Final = 2  # of every vector
 UNLIMITED: Final = 1 << 30  # replicas or nodes: more than there ever are
+# Of so many amounts a mask each is kept; of more they would take memory by the square of their number.
+STEPS_MAX: Final = 256
+# Masks of more bits than this are not read or written bit by bit: each step would copy the whole mask.
+_MANY: Final = 16
+_DIGITS: Final = bytes.maketrans(b"01", b"\0\1")
 
 
 class Dimensions:
@@ -52,6 +56,9 @@ def copies_that_fit(request: Vector, free: Iterable[int]) -> int:
 
 def iter_bits(mask: int) -> Iterator[int]:
     """Yield the positions of set bits, ascending."""
+    if mask.bit_count() > _MANY + mask.bit_length() // 32:
+        yield from compress(count(), f"{mask:b}"[::-1].encode().translate(_DIGITS))
+        return
     while mask:
         bit = mask & -mask
         yield bit.bit_length() - 1
@@ -60,19 +67,56 @@ def iter_bits(mask: int) -> Iterator[int]:
 
 def mask_of(positions: Iterable[int]) -> int:
     """Return the integer in which the bits at these positions are set."""
+    found = list(positions)
+    if len(found) > _MANY:
+        return _growing([found], max(found) + 1)[-1]
     mask = 0
-    for position in positions:
+    for position in found:
         mask |= 1 << position
     return mask
 
 
-def prefix_masks(amounts: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the distinct amounts in ascending order, and for each number of the smallest who has one of them."""
-    having = defaultdict[int, int](int)  # masks of positions; distinct amounts are few, and masks long
+def prefix_masks(amounts: Sequence[int], steps_max: int = UNLIMITED) -> tuple[list[int], list[int]]:
+    """Return the distinct amounts in ascending order, and for each number of the smallest who has one of them.
+
+    Of more than ``steps_max`` amounts, each that is returned stands for itself and the next few above it.
+    """
+    having = defaultdict[int, list[int]](list)  # positions
     for position, amount in enumerate(amounts):
-        having[amount] |= 1 << position
+        having[amount].append(position)
     ascending = sorted(having)
-    return ascending, list(accumulate(map(having.__getitem__, ascending), or_, initial=0))
+    width = -(-len(ascending) // steps_max) or 1
+    steps = [ascending[at : at + width] for at in range(0, len(ascending), width)]
+    having_step = [chain.from_iterable(map(having.__getitem__, step)) for step in steps]
+    return ascending[::width], _growing(having_step, len(amounts))
+
+
+def _growing(steps: Iterable[Iterable[int]], size: int) -> list[int]:
+    """Return the masks of the positions, all below ``size``, of the first so many steps: of none, of one, of two."""
+    octets = bytearray(size // 8 + 1)
+    masks = [0]
+    for positions in steps:
+        for position in positions:
+            octets[position >> 3] |= 1 << (position & 7)
+        masks.append(int.from_bytes(octets, "little"))
+    return masks
+
+
+class Ascending:
+    """Amounts of which those that are no larger than something are asked for again and again."""
+
+    def __init__(self, amounts: Sequence[int]) -> None:
+        self._amounts = sorted(amounts)
+        self._positions = sorted(range(len(amounts)), key=amounts.__getitem__)
+        self._width = len(amounts) // STEPS_MAX + 1
+        steps = [self._positions[at : at + self._width] for at in range(0, len(amounts), self._width)]
+        self._masks = _growing(steps, len(amounts))
+
+    def at_most(self, most: int) -> int:
+        """Return the mask, over positions, of the amounts up to this one."""
+        count = bisect_right(self._amounts, most)
+        steps, rest = divmod(count, self._width)
+        return self._masks[steps] | mask_of(self._positions[count - rest : count])
 
 
 class Sizes:

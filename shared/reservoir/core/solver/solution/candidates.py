@@ -20,6 +20,14 @@ from reservoir.core.solver.solution.substitutes import Substitutes
 Places = list[tuple[LaunchOption, int]]  # options with how many replicas of a group one node holds
 
 
+def _cheapest(bought: Sequence[LaunchOption]) -> list[LaunchOption]:
+    """Return the first of all options for the same requirement sets that are equally large."""
+    found: dict[tuple[int, Vector], LaunchOption] = {}
+    for option in bought:
+        found.setdefault((option.requirement_sets, option.allocatable), option)
+    return list(found.values())
+
+
 class Candidates:
     """The options of a market as groups see them."""
 
@@ -40,6 +48,7 @@ class Candidates:
         self._by_class: dict[tuple[int, Vector, bool], list[Places]] = {}
         self._distinct: dict[tuple[int, Vector], list[LaunchOption]] = {}
         self._limited: dict[str, list[tuple[int, Vector]]] = {}
+        self._cheapest = _cheapest(self._ordered[len(self.reserved) :])
 
     def of(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> Places:
         """Return the options that could hold one replica, reserved ones first, then from cheap to dear."""
@@ -89,10 +98,12 @@ class Candidates:
     def dearness(self, group: Group) -> float:
         """Sort key: what one replica costs where it must be paid for, dearest first; those with no choice lead."""
         least, most = inf, 0
-        for option, fitting in self.of(group.relaxed[-1]):
-            if option.reservation is None and fitting > most:
-                most = min(fitting, group.count)
-                least = min(least, (option.price + self.overhead) / most)
+        for option in self._cheapest:
+            if option.requirement_sets & group.requirement_sets[-1]:
+                fitting = min(copies_that_fit(group.request, option.allocatable), group.count)
+                if fitting > most:
+                    most = fitting
+                    least = min(least, (option.price + self.overhead) / most)
                 if most == group.count:
                     break
         return -least
