@@ -18,7 +18,12 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     launcher = launch()
 
     def take(message: QueueMessage) -> None:
-        batch = loads(LaunchBatch, message.body)
+        batch = _batch(message.body)
+        if batch is None:
+            # Claims that are planned and have no message get one from `collect`: nothing is lost with this one.
+            logger.warning("message names no batch", extra={"message_id": message.id, "body": message.body[:200]})
+            count("BatchesUnknown")
+            return
         about(batch.correlation_ids)
         report = launcher.run(batch)
         logger.info(
@@ -42,3 +47,13 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         count("LaunchesRefused", report.refused_count + report.quota_count)
 
     return each_message(event, take)
+
+
+def _batch(body: str) -> LaunchBatch | None:
+    """Read a message; None when it is none of this release's."""
+    try:
+        batch = loads(LaunchBatch, body)
+    except (ValueError, RecursionError):
+        return None
+    are_words = all(isinstance(word, str) for word in (batch.batch_id, *batch.claim_ids, *batch.correlation_ids))
+    return batch if are_words and isinstance(batch.retry_count, int) else None

@@ -168,7 +168,7 @@ def test_a_message_that_fails_comes_back_after_longer_and_longer() -> None:
     assert [message.retry_delay_s for message in received] == [2, 4, 8, 16, 32, *[60] * 5]
 
 
-def test_a_bug_is_raised_after_the_neighbours_were_served() -> None:
+def test_a_bug_brings_back_its_own_message_alone_after_the_neighbours_were_served() -> None:
     seen = []
 
     def handle(message: QueueMessage) -> None:
@@ -176,9 +176,16 @@ def test_a_bug_is_raised_after_the_neighbours_were_served() -> None:
         if message.body == "bug":
             raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
-        each_message(event("bug", "a", "b"), handle)
+    assert each_message(event("bug", "a", "b"), handle) == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
     assert seen == ["bug", "a", "b"]
+
+
+def test_a_bug_that_leaves_no_message_served_fails_the_invocation() -> None:
+    def handle(message: QueueMessage) -> None:
+        raise KeyError(message.body)
+
+    with pytest.raises(KeyError, match="one"):
+        each_message(event("one", "two"), handle)
 
 
 GOOD = {"action": "submit", "workload": workload_manifest("research/train", 1, {"cpu": "1"})}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.worlds.hostile_messages import hostile_messages
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.workload import Workload
@@ -19,7 +20,7 @@ from reservoir.manifests.crosscheck import ObjectSet, cross_check
 from reservoir.manifests.messages import parse_demand
 from reservoir.manifests.parsing.load import Document, load_documents
 from reservoir.manifests.parsing.problems import ManifestError, Problem, Severity
-from reservoir.manifests.parsing.structure import check_structure
+from reservoir.manifests.parsing.structure import LARGEST_MESSAGE_BYTES, check_structure
 from reservoir.manifests.validate import read_document, read_files
 from tests.manifests.kinds import valid
 
@@ -298,6 +299,21 @@ JSON_BOMBS: dict[str, Callable[[], str]] = {
         }
     ),
 }
+
+
+@pytest.mark.parametrize("name", sorted(hostile_messages()))
+def test_refusing_a_message_costs_little_whatever_it_holds(name: str) -> None:
+    body = hostile_messages()[name]
+    assert len(body) <= LARGEST_MESSAGE_BYTES
+
+    def parse() -> None:
+        with pytest.raises(ManifestError):
+            parse_demand(body)
+
+    parse()  # models are built when they are used first
+    call_count, peak_mib = measured(parse)
+    assert call_count < 120_000  # 20 ms
+    assert peak_mib < 20
 
 
 @pytest.mark.parametrize("name", sorted(JSON_BOMBS))

@@ -102,3 +102,65 @@ def test_refusals_carry_no_raw_text() -> None:
 
 def test_numbers_of_64_bits_are_read() -> None:
     assert load_json("[9223372036854775807, -9223372036854775808]") == [2**63 - 1, -(2**63)]
+
+
+def submitted(spec: dict[str, Any], **metadata: Any) -> str:
+    workload = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": {"name": "web", **metadata}}
+    return json.dumps({"action": "submit", "workload": {**workload, "spec": spec}})
+
+
+def tolerating(count: int) -> dict[str, Any]:
+    return {"tolerations": [{"key": f"k{index}", "operator": "Exists"} for index in range(count)]}
+
+
+def excluding(count: int) -> dict[str, Any]:
+    listed = [f"m{index}.large" for index in range(count)]
+    expression = {"key": "node.kubernetes.io/instance-type", "operator": "NotIn", "values": listed}
+    terms = [{"matchExpressions": [expression, {"key": "example.com/own", "operator": "Exists"}]}]
+    return {
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+                ]
+            },
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "bound"),
+    [
+        (submitted({}, annotations={"note": "é" * 8_200}), "workload.metadata.annotations", "annotation bytes"),
+        (submitted({**tolerating(100), "nodeSelector": {"a": "b"}}), "workload.spec", "constraints"),
+        (submitted(excluding(2_000)), "workload.spec", "constraint values"),
+        (
+            submitted({}, labels={f"{'k' * 200}.example/{index}": "v" * 60 for index in range(250)}),
+            "workload",
+            "stored bytes",
+        ),
+    ],
+)
+def test_what_a_workload_may_cost_others_is_bounded_and_the_bound_named(body: str, path: str, bound: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse_demand(body)
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.rule) == (path, "bound")
+    assert problem.message.startswith(f"{bound}: ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        submitted({}, annotations={"note": "x" * 16_000}),
+        submitted(tolerating(100)),
+        submitted(excluding(1_900)),
+    ],
+)
+def test_what_is_within_the_bounds_is_taken(body: str) -> None:
+    parse_demand(body)
+
+
+def test_a_message_that_is_too_large_is_refused_unread() -> None:
+    assert refusal(" " * 131_073) == ("", "size")

@@ -14,7 +14,9 @@ from reservoir.core.model.capacity_reservation import CapacityReservation, Obser
 from reservoir.core.model.decision_summary import DecisionSummary
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.serialisation.json_codec import dumps
 from reservoir.core.sharing.planning_groups import PlanningTurn, planning_turn_row
+from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.history import Decision
 from reservoir.ports.state import (
     COMMIT_ITEMS_MAX,
@@ -26,6 +28,8 @@ from reservoir.ports.state import (
     WorkloadRecord,
 )
 from reservoir.ports.system import Clock
+
+ROW_BYTES_MAX = 400 * 1024  # DynamoDB's
 
 
 class MemoryState:
@@ -96,6 +100,8 @@ class MemoryWorkloads:
             stored = self.get(record.key)
             if (None if stored is None else stored.revision) != expected_revision:
                 raise ConflictError([record.key])
+            if len(dumps(record).encode()) > ROW_BYTES_MAX:
+                raise RowsRefusedError("ValidationException", "PutItem", [record.key])
             self._state.wrote()
             written = replace(record, revision=(expected_revision or 0) + 1)
             self._state.workload_rows[record.key] = written

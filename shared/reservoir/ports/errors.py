@@ -12,7 +12,10 @@
     ├── ConfigurationError            AWS refuses what a NodeClass asks for; the same call will fail again
     ├── AccessDeniedError             AWS refuses who asks
     └── RefusedError                  any other refusal, capacity and quotas among them; codes decide further
+        └── RowsRefusedError          DynamoDB does not take certain rows; others are not concerned
 """
+
+from collections.abc import Sequence
 
 
 class AwsError(Exception):
@@ -58,3 +61,11 @@ class AccessDeniedError(AwsError):
 
 class RefusedError(AwsError):
     """Any other refusal; ``code`` decides."""
+
+
+class RowsRefusedError(RefusedError):
+    """Rows cannot be written as they are, now or later: one is larger than DynamoDB takes. ``rows`` are their keys."""
+
+    def __init__(self, code: str, operation: str, rows: Sequence[str]) -> None:
+        super().__init__(code, operation)
+        self.rows = tuple(rows)

@@ -1,8 +1,8 @@
 """The loop over the messages of an SQS event.
 
-A message that can never be understood is put away with its reason; one that met a passing trouble is delivered again,
-alone; a bug fails the invocation, after the neighbours were served (they are delivered again too, which every use case
-bears).
+A message that can never be understood is put away with its reason; one that met a passing trouble, or a bug, is
+delivered again, alone: its neighbours that were served must not follow it to the dead letters. Where nothing was served
+a bug fails the invocation, which has an alarm.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -50,11 +50,12 @@ def messages(event: Mapping[str, Any]) -> tuple[QueueMessage, ...]:
 def each_message(event: Mapping[str, Any], handle: Callable[[QueueMessage], None]) -> dict[str, Any]:
     """Handle every message; return Lambda's partial batch response.
 
-    Raises the first bug after all messages were handled.
+    Raises the first bug where every message failed.
     """
     failures: list[str] = []
     bugs: list[Exception] = []
-    for message in messages(event):
+    received = messages(event)
+    for message in received:
         forget()
         try:
             with logger.append_context_keys(message_id=message.id):  # in every line that its handling writes
@@ -63,12 +64,13 @@ def each_message(event: Mapping[str, Any], handle: Callable[[QueueMessage], None
             logger.warning("message will be delivered again", extra={"message_id": message.id, "error": str(error)})
             count("MessageRetried")
             failures.append(message.id)
-        except Exception as error:  # noqa: BLE001 # raised below, once the neighbours were served
+        except Exception as error:  # noqa: BLE001 # told, and raised below where nothing else would tell it
             logger.exception("message met a bug", extra={"message_id": message.id})
             count("MessageBug")
+            failures.append(message.id)
             bugs.append(error)
     forget()
-    if bugs:
+    if bugs and len(failures) == len(received):
         raise bugs[0]
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failures]}
 

@@ -16,6 +16,7 @@ from reservoir.core.model.node_claim import ClaimState, Lease, LeaseState, NodeC
 from reservoir.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.sharing.planning_groups import PlanningTurn, planning_turn_row
+from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.state import (
     TURN_ROW,
     ConflictError,
@@ -776,3 +777,15 @@ def test_a_market_rests_as_a_whole_and_says_why(stores: Stores) -> None:
     assert stores.offerings.list_unavailable(NOW) == {market: Unavailable(until, "quota")}
     stores.offerings.mark_unavailable([Market(CapacityType.SPOT)], until=until)
     assert all(each.unavailable_until for t in stores.offerings.load_catalogue() for each in t.offerings[1:])
+
+
+def test_a_row_larger_than_dynamodb_takes_is_refused_by_its_name(stores: Stores) -> None:
+    record = submit(stores)
+    assert record.workload is not None
+    too_large = replace(record.workload, annotations={"note": "x" * 410_000})
+
+    with pytest.raises(RowsRefusedError) as caught:
+        stores.workloads.put(replace(record, workload=too_large), expected_revision=record.revision)
+
+    assert caught.value.rows == (record.key,)
+    assert stores.workloads.get(record.key) == record

@@ -14,6 +14,7 @@ from lab.fakes.manifests import workload_manifest
 from lab.fakes.messaging import MemoryBus, MemoryQueue
 from lab.fakes.stores.state import MemoryState
 from lab.fakes.system import START, ManualClock
+from reservoir.core.model.workload import Workload
 from reservoir.manifests.messages import DescribeMessage, parse_demand
 from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.ports.state import WorkloadRecord
@@ -338,3 +339,32 @@ def test_more_earlier_specs_than_are_kept_are_refused_while_they_run() -> None:
     world.placed(0)
     world.send(submit(7, priority=7))
     assert len(world.record.former) == 4
+
+
+def too_large(world: World) -> Workload:
+    """What an earlier release may have stored, and DynamoDB takes no more when a byte is added."""
+    known = world.record.workload
+    assert known is not None
+    return replace(known, annotations={"note": "x" * 410_000})
+
+
+def test_what_is_larger_than_a_row_is_refused_by_the_name_of_the_bound() -> None:
+    world = World()
+    world.send(submit())
+    longer = replace(world.record, former=(too_large(world),))
+    world.state.workload_rows[KEY] = longer
+
+    with pytest.raises(ManifestError, match="stored bytes"):
+        world.send(submit(2, replicas=5))
+    assert world.record == longer
+
+
+def test_what_an_earlier_release_stored_too_large_can_be_withdrawn() -> None:
+    world = World()
+    world.send(submit())
+    before = too_large(world)
+    world.state.workload_rows[KEY] = replace(world.record, workload=before)
+
+    assert world.send(withdraw()) == KEY
+    assert (world.record.withdrawn, world.record.pending_count) == (True, 0)
+    assert world.record.workload == replace(before, annotations={})

@@ -2,26 +2,28 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from lab.fakes.effects import Killed
 from lab.fakes.manifests import team_manifest
+from lab.fakes.stores.state import MemoryNodeClaims
 from lab.fakes.values import reservation
 from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
 from reservoir.core.capacity.ledger import Balance
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, LeaseState, PlacedGeneration
 from reservoir.core.model.plan import Plan, ReasonCode, UnplacedReplicas
+from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import AffinityTerm, Gang, LabelSelector
 from reservoir.core.scheduling_terms.efa import EFA
 from reservoir.core.scheduling_terms.labels import HOSTNAME, ZONE
 from reservoir.core.scheduling_terms.resources import Resources
-from reservoir.core.serialisation.json_codec import loads
-from reservoir.ports.errors import TransientError
+from reservoir.core.serialisation.json_codec import dumps, loads
+from reservoir.ports.errors import RowsRefusedError, TransientError
 from reservoir.ports.history import Decision
 from reservoir.ports.state import PlannedCommit
 from reservoir.usecases.demand.intake import submitted
@@ -577,3 +579,59 @@ def test_anti_affinity_that_reaches_another_team_keeps_it_out_of_nothing() -> No
     waiting = world.state.workloads.get("vision/other")
     assert waiting is not None
     assert waiting.pending_count == 0
+
+
+def test_a_row_that_dynamodb_does_not_take_keeps_no_other_from_its_reason() -> None:
+    world = world_with(0, capacity_types=("reserved",))
+    world.submit("a-first", replicas=1)
+    world.submit("b-second", replicas=1)
+    rows = world.state.workload_rows
+    large = rows["research/a-first"]
+    assert large.workload is not None
+    rows[large.key] = replace(large, workload=replace(large.workload, annotations={"note": "x" * 410_000}))
+
+    world.plan()
+
+    assert world.workload("b-second").unplaced
+    assert not world.workload("a-first").unplaced
+
+
+class _RefusingRow(MemoryNodeClaims):
+    """Does not take transactions with one workload's row."""
+
+    def commit(self, commit: PlannedCommit) -> None:
+        if "research/a-first" in commit.placed_by_workload():
+            raise RowsRefusedError("ValidationException", "TransactWriteItems", ["research/a-first"])
+        super().commit(commit)
+
+
+def test_a_row_that_dynamodb_does_not_take_keeps_no_other_from_its_place() -> None:
+    world = world_with(2, capacity_types=("reserved",))
+    world.submit("a-first", replicas=1, gang=Gang())
+    world.submit("b-second", replicas=1)
+    world.state.node_claims = _RefusingRow(world.state)
+
+    report = world.plan()
+
+    assert (report.placed_count, report.conflict_count) == (1, 0)
+    assert world.workload("b-second").placed_count == 1
+
+
+class _Wordy(PlanningWorld):
+    """Whose plans explain at length why nothing is placed."""
+
+    def solve(self, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+        del snapshot, now, policy
+        message = "in the way: " + "ns/web, " * 1_000
+        return Plan(unplaced=(UnplacedReplicas("research/train", 1, ReasonCode.TOPOLOGY, message),) * 20)
+
+
+def test_no_reason_is_longer_than_a_row_has_room_for() -> None:
+    world = _Wordy().ready(reservation(total_count=4, available_count=0, tags=TEAM))
+    world.submit(replicas=20)
+
+    world.plan()
+
+    stored = world.workload()
+    assert len(stored.unplaced) == 16
+    assert len(dumps(stored)) < 40_000

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from reservoir.adapters.aws_errors import map_client_errors
 from reservoir.names import KEY, ROW_REVISION, ROWS_LOGGER, SORT_KEY, TTL_ATTRIBUTE
-from reservoir.ports.errors import RefusedError, ThrottledError
+from reservoir.ports.errors import RefusedError, RowsRefusedError, ThrottledError
 from reservoir.ports.state import ConflictError, UnreadableRowsError
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ BATCH_GET_MAX: Final = 100  # keys in one BatchGetItem
 # moment or the table was throttled, where trying again is right because nothing was decided against us.
 _CONDITION_FAILED: Final = "ConditionalCheckFailed"
 _CONDITION_FAILED_ALONE: Final = "ConditionalCheckFailedException"
+# A row is larger than DynamoDB takes, or written as it takes none; the first alone, the second in a transaction.
+_ROW_REFUSED_ALONE: Final = "ValidationException"
+_ROW_REFUSED: Final = "ValidationError"
 _PASSING_REASONS: Final = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 _ATTEMPTS_MAX: Final = 8
 _FIRST_PAUSE_S: Final = 0.02
@@ -312,7 +315,15 @@ class DynamoDbTable:
 
 
 def apply(client: "DynamoDBClient", write: Write) -> None:
-    """Do one write; raises ConflictError when its condition does not hold."""
+    """Do one write.
+
+    Raises
+    ------
+    ConflictError
+        Its condition does not hold.
+    RowsRefusedError
+        DynamoDB does not take the row.
+    """
     try:
         with map_client_errors():
             match write.kind:
@@ -327,11 +338,16 @@ def apply(client: "DynamoDBClient", write: Write) -> None:
     except RefusedError as error:
         if error.code == _CONDITION_FAILED_ALONE:
             raise ConflictError([write.row]) from error
+        if error.code == _ROW_REFUSED_ALONE:
+            raise _refused(error.operation, [write.row]) from error
         raise
 
 
 def transact(client: "DynamoDBClient", writes: Sequence[Write], *, recognise_repeats: bool = False) -> None:
-    """Do all writes or none; raises ConflictError naming the rows whose conditions did not hold.
+    """Do all writes or none.
+
+    Raises ConflictError naming the rows whose conditions did not hold, RowsRefusedError naming those that DynamoDB does
+    not take.
 
     ``recognise_repeats`` derives the request token from the content: the same transaction again within DynamoDB's ten
     minutes succeeds without doing anything, so that a caller who lost the answer may simply repeat it.
@@ -349,12 +365,21 @@ def transact(client: "DynamoDBClient", writes: Sequence[Write], *, recognise_rep
                 failed = [write.row for write, code in zip(writes, reasons, strict=True) if code == _CONDITION_FAILED]
                 if failed:
                     raise ConflictError(failed) from error
+                refused = [write.row for write, code in zip(writes, reasons, strict=True) if code == _ROW_REFUSED]
+                if refused:
+                    raise _refused("TransactWriteItems", refused) from error
                 if not _PASSING_REASONS.intersection(reasons):
                     raise
                 pause_with_jitter(attempt)
             else:
                 return
     raise ConflictError([write.row for write in writes])
+
+
+def _refused(operation: str, rows: Sequence[str]) -> RowsRefusedError:
+    for row in rows:
+        _log.error("row %s is left as it is, DynamoDB does not take it", row)
+    return RowsRefusedError(_ROW_REFUSED_ALONE, operation, rows)
 
 
 def transact_what_holds(

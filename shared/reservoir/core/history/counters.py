@@ -54,6 +54,8 @@ COUNTERS: Final[Mapping[str, str]] = {
     "EventsUnreadable": "events that could not be read",
     "MessageRetried": "messages that are delivered again",
     "MessageBug": "messages that met a bug",
+    "WakeUpsUnknown": "wake-ups of the planner that were not understood, and asked for everybody",
+    "BatchesUnknown": "messages of the launch queue that name no batch",
     "RowsUnreadable": "rows of the tables that could not be read",
 }
 

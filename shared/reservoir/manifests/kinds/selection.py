@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, FailFast, Field
 
 from reservoir.core.model.workload import LabelSelector, LabelSelectorExpression, LabelSelectorOperator
 from reservoir.core.scheduling_terms import labels
@@ -52,7 +52,8 @@ class NodeSelectorRequirement(Model):
 
     key: RequiredKey
     operator: OperatorField
-    values: list[RequiredValue] = Field(default_factory=list, max_length=MOST_VALUES)
+    # The first wrong one is told: of thousands the others cost whoever reads them.
+    values: Annotated[list[RequiredValue], FailFast()] = Field(default_factory=list, max_length=MOST_VALUES)
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
@@ -179,7 +180,7 @@ class LabelSelectorRequirement(Model):
 
     key: LabelKey
     operator: Annotated[LabelSelectorOperator, Field(strict=False)]
-    values: list[LabelValue] = Field(default_factory=list, max_length=MOST_VALUES)
+    values: Annotated[list[LabelValue], FailFast()] = Field(default_factory=list, max_length=MOST_VALUES)
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:

@@ -1,9 +1,10 @@
 """Workload (``reservoir/v1``): demand for replicas, with Kubernetes' field names and quantities."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails
 
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.workload import FallbackStep, Gang, Workload
@@ -13,6 +14,7 @@ from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.manifests.kinds.affinity import MOST_TERMS, Affinity, TopologySpread
 from reservoir.manifests.kinds.selection import RequiredKey, TolerationSpec, unknown_values
+from reservoir.manifests.kinds.workload_bounds import excesses
 from reservoir.manifests.parsing.fields import (
     Duration,
     LabelValue,
@@ -132,6 +134,17 @@ class WorkloadManifest(Model):
     metadata: WorkloadMetadata
     spec: WorkloadSpec
     status: ServerSide
+
+    @model_validator(mode="after")
+    def _within_bounds(self) -> Self:
+        """Refuse what would cost everybody else too much."""
+        errors = [
+            InitErrorDetails(type=broken("bound", sentence), loc=tuple(filter(None, path.split("."))), input=None)
+            for path, sentence in excesses(self.to_core())
+        ]
+        if errors:
+            raise ValidationError.from_exception_data(type(self).__name__, errors)
+        return self
 
     def to_core(self) -> Workload:
         """Return the workload of the core."""

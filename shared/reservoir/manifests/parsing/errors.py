@@ -43,12 +43,22 @@ _BOOLEANS: Final = {
 
 
 def problems_of(
-    error: ValidationError, model: type[BaseModel], *, line_of: LineOf, subject: str = "", source: str = ""
+    error: ValidationError,
+    model: type[BaseModel],
+    *,
+    line_of: LineOf,
+    subject: str = "",
+    source: str = "",
+    most: int = MOST_PROBLEMS,
+    most_suggestions: int = MOST_PROBLEMS,
 ) -> list[Problem]:
-    """Return every error as a problem, in the order of lines and paths, at most ``MOST_PROBLEMS``."""
+    """Return every error as a problem, in the order of lines and paths, at most ``most``.
+
+    To find what was probably meant is what costs most: it is looked for in the first ``most_suggestions``.
+    """
     found = [
-        _problem(details, model, line_of, subject, source)
-        for details in error.errors(include_url=False, include_input=True)[:MOST_PROBLEMS]
+        _problem(details, model, line_of, subject, source, suggests=index < most_suggestions)
+        for index, details in enumerate(error.errors(include_url=False, include_input=True)[:most])
     ]
     found.sort(key=lambda problem: (problem.line or 0, problem.path, problem.rule))
     rest = error.error_count() - len(found)
@@ -57,13 +67,11 @@ def problems_of(
     return found
 
 
-def _problem(details: ErrorDetails, model: type[BaseModel], line_of: LineOf, subject: str, source: str) -> Problem:
+def _problem(
+    details: ErrorDetails, model: type[BaseModel], line_of: LineOf, subject: str, source: str, *, suggests: bool
+) -> Problem:
     location = tuple(step for step in details["loc"] if step != "[key]")
-    context = details.get("ctx", {})
-    suggest: Suggest = context.get("suggest") or partial(_nearest_expected, details)
-    suggestion = suggest()
-    if suggestion is None and details["type"] == "unknown-field":
-        suggestion = _elsewhere(model, str(location[-1]), path_of(location))
+    suggestion = _suggestion(details, model, location) if suggests else None
     return Problem(
         path=path_of(location),
         rule=details["type"].replace("_", "-"),
@@ -73,6 +81,14 @@ def _problem(details: ErrorDetails, model: type[BaseModel], line_of: LineOf, sub
         subject=subject,
         source=source,
     )
+
+
+def _suggestion(details: ErrorDetails, model: type[BaseModel], location: Location) -> str | None:
+    suggest: Suggest = details.get("ctx", {}).get("suggest") or partial(_nearest_expected, details)
+    suggestion = suggest()
+    if suggestion is None and details["type"] == "unknown-field":
+        suggestion = _elsewhere(model, str(location[-1]), path_of(location))
+    return suggestion
 
 
 def _sentence(details: ErrorDetails) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
@@ -50,7 +51,18 @@ def broken(rule: str, message: str, suggest: Suggest | None = None) -> PydanticC
 
     The search is costly and a document can hold thousands of mistakes: it is done for those that are shown.
     """
-    return PydanticCustomError(rule, "{message}", {"message": message, "suggest": suggest})
+    later = None if suggest is None else _Later(suggest)
+    return PydanticCustomError(rule, "{message}", {"message": message, "suggest": later})
+
+
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """A search that may never be made. Pydantic prints all that an error carries, each time that it is passed on."""
+
+    search: Suggest = field(repr=False)
+
+    def __call__(self) -> str | None:
+        return self.search()
 
 
 def matching(

@@ -11,9 +11,17 @@ from reservoir.core.scheduling_terms.labels import closest
 from reservoir.manifests.parsing.errors import problems_of
 from reservoir.manifests.parsing.model import Model
 from reservoir.manifests.parsing.problems import ManifestError, Problem, path_of, shown
-from reservoir.manifests.parsing.structure import check_size, check_structure
+from reservoir.manifests.parsing.structure import (
+    LARGEST_MESSAGE_BYTES,
+    MOST_VALUES_OF_A_MESSAGE,
+    check_size,
+    check_structure,
+)
 
 SCHEMA_VERSION: Final = 1
+# What an event or a line of a log says of a message; to look for what was meant costs a millisecond each.
+_MOST_PROBLEMS: Final = 20
+_MOST_SUGGESTIONS: Final = 5
 
 SchemaVersion = Annotated[Literal[1], Field(description="Version of the message format.")]
 M = TypeVar("M", bound=Model)
@@ -44,7 +52,10 @@ def validated(model: type[M], data: object) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise ManifestError(problems_of(error, model, line_of=lambda _: None)) from None
+        problems = problems_of(
+            error, model, line_of=lambda _: None, most=_MOST_PROBLEMS, most_suggestions=_MOST_SUGGESTIONS
+        )
+        raise ManifestError(problems) from None
 
 
 def refuse(path: str, rule: str, message: str, suggestion: str | None = None) -> NoReturn:
@@ -53,7 +64,7 @@ def refuse(path: str, rule: str, message: str, suggestion: str | None = None) ->
 
 
 def load_json(body: str | bytes) -> Any:
-    """Read untrusted JSON within bounds: 1 MiB, 32 levels, 20,000 values, 64-bit numbers, no field twice.
+    """Read untrusted JSON within bounds: 128 KiB, 32 levels, 4,000 values, 64-bit numbers, no field twice.
 
     Raises
     ------
@@ -62,7 +73,7 @@ def load_json(body: str | bytes) -> Any:
     """
     try:
         encoded = body.encode() if isinstance(body, str) else body
-        check_size(len(encoded))
+        check_size(len(encoded), most=LARGEST_MESSAGE_BYTES)
         data = json.loads(encoded.decode(), object_pairs_hook=_unique, parse_int=_integer, parse_constant=_constant)
     except ManifestError:
         raise
@@ -70,7 +81,7 @@ def load_json(body: str | bytes) -> Any:
         refuse("", "depth", "is nested too deep")
     except ValueError as error:  # JSONDecodeError and Unicode errors
         refuse("", "json", f"is not JSON: {error}"[:200])
-    check_structure(data)
+    check_structure(data, most_values=MOST_VALUES_OF_A_MESSAGE)
     return data
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain, islice
 from typing import Any, ClassVar, Final, Self
 
 from pydantic import (
@@ -26,6 +27,10 @@ from reservoir.manifests.parsing.problems import shown
 # Validation context of objects that are stored already. What an earlier release took stays readable, whatever is
 # refused of new ones: a class that could not be read any more would launch nothing from an update on.
 STORED: Final = "stored"
+# Of one object: whoever wrote more than these by mistake is helped by the first ones, and whoever did it on purpose
+# must not have the rest looked at.
+_MOST_ERRORS: Final = 10
+_MOST_ERRORS_WITHIN: Final = 200  # and of what is in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +113,22 @@ class Model(BaseModel):
         fields = cls.wire_fields()
         # Kubernetes' API server prunes a null before it fills in defaults: Helm leaves many behind.
         value = {name: item for name, item in value.items() if item is not None or name not in fields}
-        errors = [_unknown_field(name, value[name], fields, cls.moved) for name in value if name not in fields]
-        errors += _not_served(value, cls._refused_fields())
+        unknown = (_unknown_field(name, value[name], fields, cls.moved) for name in value if name not in fields)
         refused = () if info.context == STORED else cls.refusals(value)
-        for found in (*cls.contradictions(value), *refused):
-            custom = broken(found.rule, found.message, found.suggest)
-            errors.append(InitErrorDetails(type=custom, loc=(found.field,) if found.field else (), input=None))
-        if not errors:
-            return handler(value)
-        try:
-            handler({name: item for name, item in value.items() if name in fields})
-        except ValidationError as error:
-            errors.extend(map(_restated, error.errors(include_url=False)))
+        contradictions = map(_contradiction, chain(cls.contradictions(value), refused))
+        found = chain(unknown, _not_served(value, cls._refused_fields()), contradictions)
+        errors = list(islice(found, _MOST_ERRORS))
+        if len(errors) < _MOST_ERRORS:
+            try:
+                valid = handler({name: item for name, item in value.items() if name in fields} if errors else value)
+            except ValidationError as error:
+                if not errors and error.error_count() <= _MOST_ERRORS_WITHIN:
+                    raise
+                within = islice(error.errors(include_url=False), _MOST_ERRORS_WITHIN)
+                errors.extend(map(_restated, within))
+            else:
+                if not errors:
+                    return valid
         raise ValidationError.from_exception_data(cls.__name__, errors)
 
     @classmethod
@@ -149,6 +158,11 @@ def _unknown_field(
     else:
         custom = broken("unknown-field", "is not a known field", partial(closest, text, fields))
     return InitErrorDetails(type=custom, loc=(text,), input=value)
+
+
+def _contradiction(found: Contradiction) -> InitErrorDetails:
+    custom = broken(found.rule, found.message, found.suggest)
+    return InitErrorDetails(type=custom, loc=(found.field,) if found.field else (), input=None)
 
 
 def _not_served(raw: Mapping[str, Any], refused: Mapping[str, RefusedBecause]) -> Iterator[InitErrorDetails]:

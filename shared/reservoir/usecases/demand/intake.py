@@ -14,6 +14,7 @@ from reservoir.manifests.event_parts import WorkloadRef
 from reservoir.manifests.events import IgnoredReason, WorkloadAccepted, WorkloadIgnored
 from reservoir.manifests.messages import DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
 from reservoir.manifests.parsing.problems import ManifestError, Problem, shown
+from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.messaging import EventPublisher, WorkQueue
 from reservoir.ports.state import ConflictError, WorkloadRecord, WorkloadStore
 from reservoir.ports.system import Clock
@@ -124,6 +125,11 @@ class Intake:
                 # Plans and launches move its counts at the same time; what is wanted is decided on the new row.
                 if attempt == _ATTEMPTS_MAX - 1:
                     raise
+            except RowsRefusedError as error:
+                if not after.withdrawn:
+                    raise ManifestError([_no_room(after)]) from error
+                self.workloads.put(_slimmed(after), expected_revision=None if record is None else record.revision)
+                return True, after
             else:
                 return True, after
         raise AssertionError("the last attempt returns or raises")
@@ -258,6 +264,17 @@ def _generation_taken(wanted: Workload, stored: WorkloadRecord) -> Problem:
         " change needs a higher generation",
         suggestion=str(wanted.generation + 1),
     )
+
+
+def _slimmed(record: WorkloadRecord) -> WorkloadRecord:
+    """Return what is withdrawn without what nobody asks of it any more, so that its row is certain to be taken."""
+    workload = record.workload
+    return replace(record, workload=None if workload is None else replace(workload, annotations={}), unplaced=())
+
+
+def _no_room(record: WorkloadRecord) -> Problem:
+    message = f"stored bytes: with what {record.key} was before, it is larger than a row of DynamoDB"
+    return Problem("workload", "bound", message)
 
 
 def _too_many_former(wanted: Workload, stored: WorkloadRecord) -> Problem:

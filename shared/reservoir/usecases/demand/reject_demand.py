@@ -11,6 +11,7 @@ from reservoir.manifests.event_parts import WorkloadRef
 from reservoir.manifests.events import RejectedProblem, WorkloadRejected
 from reservoir.manifests.parsing.fields import Namespace, ObjectName
 from reservoir.manifests.parsing.problems import Problem
+from reservoir.manifests.parsing.structure import LARGEST_MESSAGE_BYTES
 from reservoir.ports.messaging import DeadLetters, EventPublisher
 
 # What an event or attribute says of many problems; all of them would not fit in either.
@@ -55,6 +56,8 @@ def _plain(text: str) -> str:
 
 def _named(body: str) -> WorkloadRef | None:
     """Name the workload, if so much of the body can be read and is a valid name."""
+    if len(body) > LARGEST_MESSAGE_BYTES:
+        return None  # it was refused unread
     try:
         metadata: Any = json.loads(body)["workload"]["metadata"]
         return WorkloadRef(

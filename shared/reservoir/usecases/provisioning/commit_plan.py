@@ -11,6 +11,7 @@ from reservoir.core.model.node_claim import ClaimState, NodeClaim
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.sharing.planning_groups import GROUPS_MAX, PlanningTurn
+from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.messaging import NAMED_MAX, LaunchBatch
 from reservoir.ports.state import COMMIT_ITEMS_MAX, ConflictError, NodeClaimStore, PlannedCommit
 from reservoir.ports.system import Clock, IdFactory
@@ -91,8 +92,9 @@ class PlanCommitter:
             for part in parts:
                 try:
                     self._commit(part, committed.turns, recent)
-                except ConflictError as error:
-                    committed.lost.extend(error.rows)
+                except (ConflictError, RowsRefusedError) as error:
+                    # A row that DynamoDB does not take would be refused again at once: the next pass tries.
+                    committed.lost.extend(error.rows if isinstance(error, ConflictError) else ())
                     if work.is_gang:
                         self._give_back(done, now)
                         done = []

@@ -4,16 +4,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.plan import Plan, UnplacedReplicas
 from reservoir.manifests.events import WorkloadPending
+from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.messaging import EventPublisher
 from reservoir.ports.state import ConflictError, WorkloadRecord, WorkloadStore
 from reservoir.usecases.claims.announce import offering_detail, stored_ref
 from reservoir.usecases.demand.intake import TOMBSTONE_KEPT
 from reservoir.usecases.provisioning.gather_snapshot import Gathered
+
+# Why replicas wait, as far as a workload's row has room for it: 32 KB.
+_UNPLACED_MAX: Final = 16
+_MESSAGE_CHARS_MAX: Final = 2_000
 
 
 class ShedSurplus(Protocol):
@@ -34,8 +39,8 @@ class WorkloadStatus:
     def update(self, gathered: Gathered, plan: Plan, now: datetime) -> None:
         """Bring the records of a pass up to date; unchanged ones are not written.
 
-        A record that moved on meanwhile is left as it is: it is listed, and the next pass sees it. Raises
-        UnreadableRowsError.
+        A record that moved on meanwhile is left as it is: it is listed, and the next pass sees it. So is one that
+        DynamoDB does not take: no row may keep those of others from being written. Raises UnreadableRowsError.
         """
         reasons: dict[str, tuple[UnplacedReplicas, ...]] = {}
         for unplaced in plan.unplaced:
@@ -64,16 +69,24 @@ class WorkloadStatus:
         for key, after in changed.items():
             try:
                 self.workloads.put(after, expected_revision=stored[key].revision)
-            except ConflictError:
+            except (ConflictError, RowsRefusedError):
                 continue
 
 
 def _after(record: WorkloadRecord, unplaced: tuple[UnplacedReplicas, ...], now: datetime) -> WorkloadRecord:
+    unplaced = tuple(map(_shortened, unplaced[:_UNPLACED_MAX]))
     if record.pending_count > 0:
         kept = record.unplaced if _said(unplaced) == _said(record.unplaced) else unplaced
         return replace(record, unplaced=kept, pending_since=record.pending_since or now)
     expires_at = now + TOMBSTONE_KEPT if record.withdrawn and record.placed_count == 0 else None
     return replace(record, unplaced=(), pending_since=None, expires_at=record.expires_at or expires_at)
+
+
+def _shortened(unplaced: UnplacedReplicas) -> UnplacedReplicas:
+    """Return it with no longer a text than a row has room for: some name every workload or node in the way."""
+    if len(unplaced.message) <= _MESSAGE_CHARS_MAX:
+        return unplaced
+    return replace(unplaced, message=f"{unplaced.message[:_MESSAGE_CHARS_MAX]} …")
 
 
 def _left_behind(gathered: Gathered) -> Mapping[str, frozenset[int]]:
