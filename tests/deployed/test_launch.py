@@ -23,6 +23,7 @@ from reservoir.names import DEPLOYMENT, Function
 pytestmark = pytest.mark.embedded
 
 SPOT, STEADY, BROKEN, FORBIDDEN = "c7i.2xlarge", "m7i.2xlarge", "r6i.2xlarge", "m6i.2xlarge"
+STRICT: Final = "r7i.2xlarge"
 OTHER_ROLE: Final = "somebody-elses-role"
 _TRUST: Final = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
 ZONE: Final = "us-east-1a"
@@ -30,7 +31,7 @@ ZONE: Final = "us-east-1a"
 
 @pytest.fixture(scope="module", autouse=True)
 def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Four pools, one of which names a role that Reservoir may not hand to instances; two reserved units."""
+    """Five pools, one of which names a role that Reservoir may not hand to instances; two reserved units of two."""
     iam = world.aws.client("iam")
     iam.create_role(
         RoleName=OTHER_ROLE, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [_TRUST]})
@@ -38,9 +39,11 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     iam.create_instance_profile(InstanceProfileName=OTHER_ROLE)
     iam.add_role_to_instance_profile(InstanceProfileName=OTHER_ROLE, RoleName=OTHER_ROLE)
     world.reserve("steady", STEADY, ZONE, 2, "steady")
+    world.reserve("strict", STRICT, ZONE, 2, "strict")
     manifests = [
         *one_type_pool("spotty", SPOT, ["spot", "on-demand"]),
         *one_type_pool("steady", STEADY, ["reserved", "on-demand"]),
+        *one_type_pool("strict", STRICT, ["reserved"]),
         *one_type_pool("broken", BROKEN, ["on-demand"]),
         *one_type_pool("forbidden", FORBIDDEN, ["on-demand"], role=None, instanceProfile=OTHER_ROLE),
     ]
@@ -100,6 +103,10 @@ def exhausted(world: World) -> set[str]:
     return {event["capacityReservationId"] for event in world.events("Reservation Exhausted")}
 
 
+def reservation_of(world: World, title: str) -> str:
+    return next(key for key, known in world.titles.items() if known == title)
+
+
 def create_fleet_calls(world: World) -> int:
     function = function_name(world.output(DEPLOYMENT), Function.LAUNCH)
     return sum(request["operation"] == "CreateFleet" for request in world.aws.requests(function))
@@ -154,7 +161,7 @@ def test_a_quota_that_is_used_up_rests_its_market_and_is_named(world: World) -> 
 
 
 def test_a_unit_that_somebody_else_took_is_bought_instead(world: World) -> None:
-    (steady,) = world.titles
+    steady = reservation_of(world, "steady")
     world.aws.ec2("outsider_launch", capacity_reservation_id=steady, count=1)
     key = submit(world, "outsider", "steady", replicas=2)
     nodes = runs(world, key, 2)
@@ -162,6 +169,17 @@ def test_a_unit_that_somebody_else_took_is_bought_instead(world: World) -> None:
     assert failure(world, key)["detail"]["code"] == "ReservationCapacityExceeded"
     world.until("that it is full is told", lambda _: steady in exhausted(world))
     assert world.seen.over_count == []
+
+
+def test_a_unit_that_ec2_shows_and_refuses_is_told_as_refused_and_not_as_full(world: World) -> None:
+    strict = reservation_of(world, "strict")
+    world.aws.ec2("refuse_launches", code="VcpuLimitExceeded", instance_type=STRICT, count=1)
+    key = submit(world, "strict", "strict")
+    told = world.until("it is said why", lambda seen: "refuses" in seen.pending.get(key, "")).pending[key]
+    assert f"of {strict} rests: EC2 refuses it (VcpuLimitExceeded); EC2 shows 2 of its units as free" in told
+    assert strict not in exhausted(world)
+    (node,) = runs(world, key)  # EC2 is asked again after the next observation
+    assert node["capacityReservationId"] == strict
 
 
 def test_an_answer_that_is_lost_launches_one_set_of_instances(world: World) -> None:

@@ -10,7 +10,7 @@ from reservoir.core.capacity.ledger import Balance, exhausted, holds_open_lease,
 from reservoir.core.capacity.ledger import absorbed as lease_absorbed
 from reservoir.core.capacity.ledger import settled as lease_settled
 from reservoir.core.capacity.unavailable_offerings import Place, Rests, Unavailable, with_shortages
-from reservoir.core.model.capacity_reservation import CapacityReservation, ObservedReservation
+from reservoir.core.model.capacity_reservation import CapacityReservation, ObservedReservation, RefusedUnits
 from reservoir.core.model.decision_summary import DecisionSummary
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_claim import NodeClaim
@@ -146,7 +146,8 @@ class MemoryReservations:
             balance = observed(before, min(reservation.available_count, reservation.total_count), len(absorbed))
             previous, said_at = (None, None) if stored is None else (stored.idle_since, stored.idle_said_at)
             since = idle_since(previous, reservation, balance.free_units, observed_at)
-            record = ReservationRecord(_with_balance(reservation, balance), balance, observed_at, since, said_at)
+            shown = replace(_with_balance(reservation, balance), refusal=None)
+            record = ReservationRecord(shown, balance, observed_at, since, said_at)
             if stored is not None and replace(record, observed_at=stored.observed_at) == stored:
                 return stored
             self._state.wrote()
@@ -155,13 +156,17 @@ class MemoryReservations:
             self._state.reservation_rows[reservation.id] = record
             return record
 
-    def mark_exhausted(self, reservation_id: str, *, refused_at: datetime) -> None:
+    def mark_exhausted(self, reservation_id: str, *, refused_at: datetime, refusal: str = "") -> None:
         with self._state.lock:
             stored = self.get(reservation_id)
             if stored is None or refused_at <= stored.observed_at:
                 return
             self._state.wrote()
-            self.rebalance(stored, exhausted(stored.balance), refused_at)
+            before = stored.reservation.refusal
+            shown_count = stored.balance.available_count if before is None else before.shown_count
+            said = RefusedUnits(refusal, shown_count) if refusal else None
+            refused = replace(stored, reservation=replace(stored.reservation, refusal=said))
+            self.rebalance(refused, exhausted(stored.balance), refused_at)
 
     def mark_idle_said(self, reservation_ids: Collection[str], *, said_at: datetime) -> None:
         with self._state.lock:

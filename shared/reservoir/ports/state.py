@@ -239,8 +239,11 @@ class ReservationStore(Protocol):
         """
         ...
 
-    def mark_exhausted(self, reservation_id: str, *, refused_at: datetime) -> None:
-        """EC2 refused a unit: nothing is free until an observation that begins after ``refused_at``."""
+    def mark_exhausted(self, reservation_id: str, *, refused_at: datetime, refusal: str = "") -> None:
+        """EC2 refused a unit: nothing is free until an observation that begins after ``refused_at``.
+
+        ``refusal`` is what EC2 said, if that was not that all units are taken.
+        """
         ...
 
     def mark_idle_said(self, reservation_ids: Collection[str], *, said_at: datetime) -> None:

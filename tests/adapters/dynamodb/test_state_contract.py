@@ -11,6 +11,7 @@ from lab.fakes.values import ZONE, ZONE_ID, node_claim, reservation, workload_re
 from lab.local.stores import Stores
 from reservoir.core.capacity.ledger import COUNT_LAG, Balance
 from reservoir.core.capacity.unavailable_offerings import Market, SubnetKey, Unavailable
+from reservoir.core.model.capacity_reservation import RefusedUnits
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_claim import ClaimState, Lease, LeaseState, NodeClaim
 from reservoir.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
@@ -658,6 +659,24 @@ def test_a_refusal_frees_nothing_until_the_next_observation(stores: Stores) -> N
     stores.reservations.mark_exhausted("cr-1", refused_at=NOW + timedelta(seconds=15))  # late: observed since
     assert balance(stores) == Balance(1, 0)
     stores.reservations.mark_exhausted("cr-unknown", refused_at=NOW)
+
+
+def test_what_ec2_said_stays_until_the_next_observation(stores: Stores) -> None:
+    observe(stores, 4, 0)
+    stores.reservations.mark_exhausted("cr-1", refused_at=NOW + timedelta(seconds=10), refusal="Unsupported")
+    stores.reservations.mark_exhausted("cr-1", refused_at=NOW + timedelta(seconds=11), refusal="VcpuLimitExceeded")
+
+    (refused,) = stores.reservations.list_current()
+    assert refused.reservation.refusal == RefusedUnits("VcpuLimitExceeded", 4)
+    assert (refused.reservation.free_units, refused.reservation.units_of_others(0)) == (0, 0)
+    assert stores.reservations.mark_stale(["cr-1"]) == 1
+    (stale,) = stores.reservations.list_current()
+    assert stale.reservation.refusal == RefusedUnits("VcpuLimitExceeded", 4)
+    assert observe(stores, 4, 20).reservation.refusal is None
+    assert stores.reservations.list_current()[0].reservation.refusal is None
+    stores.reservations.mark_exhausted("cr-1", refused_at=NOW + timedelta(seconds=30), refusal="Unsupported")
+    stores.reservations.mark_exhausted("cr-1", refused_at=NOW + timedelta(seconds=31))
+    assert stores.reservations.list_current()[0].reservation.refusal is None, "EC2 said that all units are taken"
 
 
 def test_failed_discovery_marks_the_last_good_facts_once(stores: Stores) -> None:

@@ -1,13 +1,15 @@
 """``reservoir explain`` on a world in which things have happened."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from typer.testing import Result
 
 from lab.worlds.disrupt_world import DisruptWorld
-from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.node_claim import NodeClaim, Operation
+from reservoir.usecases.operating.operate_nodes import OperateNodes
 from tests.cli.world_stack import WorldStack, invoke
 
 
@@ -68,6 +70,17 @@ def test_a_node_that_is_replaced_and_its_replacement(world: DisruptWorld) -> Non
     assert (gone["state"], gone["disruption"]["status"]) == ("terminated", "gone")
     why = "cheaper capacity can hold its replicas, which saves 98.3200 USD an hour"
     assert gone["disruption"]["text"].startswith(why)
+
+
+def test_a_node_that_drains_by_hand_says_for_whom_and_why(world: DisruptWorld) -> None:
+    node = paid(world)
+    nodes = OperateNodes(world.state.node_claims, world.draining())
+    asked = Operation("drain", "arn:aws:iam::111122223333:role/admin", "OPS-1 ECC errors", world.clock.now())
+    nodes.drain([node.id], asked, timedelta(hours=1))
+    world.disruption_pass()
+    found = explained(world, "node", node.id)["disruption"]
+    told = "drain by arn:aws:iam::111122223333:role/admin: OPS-1 ECC errors"
+    assert (found["status"], found["text"]) == ("draining", told)
 
 
 def test_what_several_nodes_save_together_is_told_of_each(world: DisruptWorld) -> None:

@@ -101,7 +101,7 @@ def test_a_full_subnet_rests_alone_and_the_next_attempt_uses_another() -> None: 
     )
     reaction = react_to(request, LaunchOutcome(errors=(full,)))
     assert (reaction.full_subnets, reaction.resting) == ((SubnetKey("subnet-a2"),), ())
-    assert (reaction.retry, reaction.pause, reaction.exhausted_reservation_id) == (True, False, None)
+    assert (reaction.retry, reaction.pause, reaction.resting_reservation_id) == (True, False, None)
     unnamed = react_to(request, LaunchOutcome(errors=(replace(full, zone_id=None, subnet_id=None),)))
     assert set(unnamed.full_subnets) == {SubnetKey("subnet-a2"), SubnetKey("subnet-b")}
 
@@ -317,10 +317,10 @@ def test_what_exists_in_no_pool_blocks_the_class_although_ec2_names_one(code: st
     assert (reaction.blocked_reason, reaction.refused) == (f"Configuration: {code}", ())
 
 
-def test_a_reservation_that_is_refused_by_name_counts_as_exhausted_and_blocks_nothing() -> None:
+def test_a_reservation_that_is_refused_by_name_rests_and_blocks_nothing() -> None:
     request = request_of(reserved())
     reaction = react_to(request, refused_in(LaunchErrorKind.CONFIGURATION, "p5.48xlarge"), attempt_number=2)
-    assert (reaction.exhausted_reservation_id, reaction.blocked_reason) == ("cr-1", None)
+    assert (reaction.refused_reservation_id, reaction.blocked_reason) == ("cr-1", None)
 
 
 def test_a_refusal_of_the_whole_call_is_tried_once_more_before_it_blocks_the_class() -> None:
@@ -348,7 +348,9 @@ def test_a_type_that_is_not_sold_in_the_zone_is_left_out_until_the_next_catalogu
 )
 def test_refusals_of_a_reservation_touch_that_reservation_only(kind: LaunchErrorKind) -> None:
     reaction = react_to(request_of(reserved()), outcome(kind))
-    assert reaction.exhausted_reservation_id == "cr-1"
+    is_full = kind is LaunchErrorKind.RESERVATION_EXHAUSTED
+    assert reaction.exhausted_reservation_id == ("cr-1" if is_full else None), "only EC2 says that it is full"
+    assert reaction.resting_reservation_id == "cr-1"
     assert reaction.resting == reaction.unsupported == ()
 
 
@@ -389,13 +391,13 @@ def test_types_are_counted_by_the_quota_of_their_families(name: str, group: str)
 def test_an_unknown_code_rests_what_was_asked_for_at_the_third_attempt(offering: OfferingKey) -> None:
     request = request_of(offering)
     second, third = (react_to(request, outcome(LaunchErrorKind.UNKNOWN), number) for number in (2, 3))
-    assert (second.retry, second.pause, second.resting, second.exhausted_reservation_id) == (True, True, (), None)
+    assert (second.retry, second.pause, second.resting, second.resting_reservation_id) == (True, True, (), None)
     assert not third.retry
-    assert bool(third.resting) != (third.exhausted_reservation_id is not None)
+    assert bool(third.resting) != (third.resting_reservation_id is not None)
 
 
 def test_a_throttle_exhausts_no_reservation() -> None:
-    assert react_to(request_of(reserved()), outcome(LaunchErrorKind.TRANSIENT)).exhausted_reservation_id is None
+    assert react_to(request_of(reserved()), outcome(LaunchErrorKind.TRANSIENT)).resting_reservation_id is None
 
 
 def test_a_refusal_among_throttles_is_not_retried() -> None:

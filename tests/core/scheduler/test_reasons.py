@@ -1,4 +1,4 @@
-"""Thirty situations in which something waits, and the sentence that tells its owner what to act on.
+"""Forty situations in which something waits, and the sentence that tells its owner what to act on.
 
 One small account: a pool for everything, one for GPUs behind a taint, and one that uses a team's reservations only.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from reservoir.core.model.capacity_reservation import RefusedUnits
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_class import NodeClass, NodeClassStatus, Subnet
 from reservoir.core.model.node_pool import NodePool
@@ -110,6 +111,8 @@ def resting(kind: InstanceType) -> InstanceType:
     )
 
 
+BLOCKS_AND_MORE = pool("team", one_of(labels.INSTANCE_TYPE, P5.name), markets(RESERVED, ON_DEMAND))
+ANYTHING = pool("anything", one_of(labels.INSTANCE_TYPE, P5.name, M5.name))
 BLOCK_ENDS = block("cr-block", P5.name, 2, ends_in=timedelta(minutes=35))
 BLOCK_LASTS = block("cr-block", P5.name, 2, ends_in=timedelta(hours=3))
 ZONE_3_ONLY_GPUS = (
@@ -195,6 +198,70 @@ SITUATIONS = (
         gpu_job(),
         ReasonCode.RESERVATION_FULL,
         "p5.48xlarge reserved in zone-1 of cr-1 has no free unit (4 in all)",
+    ),
+    Situation(
+        "a reservation that EC2 shows as free and refuses",
+        account(
+            TEAM,
+            reservations=[
+                replace(
+                    reservation("cr-1", P5.name, 4, available_count=0, free_units=0),
+                    refusal=RefusedUnits("EC2 refuses it (VcpuLimitExceeded)", 4, NOW + timedelta(minutes=1)),
+                )
+            ],
+        ),
+        gpu_job(),
+        ReasonCode.OFFERING_UNAVAILABLE,
+        "p5.48xlarge reserved in zone-1 of cr-1 rests: EC2 refuses it (VcpuLimitExceeded); EC2 shows 4 of its units "
+        "as free",
+    ),
+    Situation(
+        "a gang whose block is to come, and nothing to buy until then",
+        account(
+            BLOCKS_AND_MORE,
+            types=(resting(P5),),
+            reservations=[
+                reservation("cr-late", P5.name, 2, state="scheduled", start_at=NOW + timedelta(days=2)),
+                reservation("cr-soon", P5.name, 2, state="scheduled", start_at=NOW + timedelta(hours=1)),
+            ],
+        ),
+        gpu_job(gang=Gang()),
+        ReasonCode.GANG_INCOMPLETE,
+        "only all 2 replicas together: p5.48xlarge on-demand in zone-1 rests: InsufficientInstanceCapacity; "
+        "p5.48xlarge reserved in zone-1 of cr-soon starts at 2026-01-01T01:00:00+00:00",
+        replicas=2,
+    ),
+    Situation(
+        "a price cap, and a block to come",
+        account(
+            BLOCKS_AND_MORE,
+            reservations=[reservation("cr-1", P5.name, 2, state="scheduled", start_at=NOW + timedelta(hours=1))],
+        ),
+        gpu_job(max_price_micro_usd_per_hour=1_000_000),
+        ReasonCode.MAX_PRICE,
+        "p5.48xlarge on-demand in zone-1 costs 98.32 USD an hour, and maxPricePerHour leaves 1.00 USD; "
+        "p5.48xlarge reserved in zone-1 of cr-1 starts at 2026-01-01T01:00:00+00:00",
+    ),
+    Situation(
+        "a zone with a typing error, and a pool that was made for such work behind one that was not",
+        account(GENERAL, replace(GPUS, taints=())),
+        gpu_job(node_selector=require(labels.ZONE, Operator.IN, "zone-11")),
+        ReasonCode.INCOMPATIBLE,
+        "pool gpus sells nothing with topology.kubernetes.io/zone In [zone-11] (it has zone-1, zone-2, zone-3; did "
+        "you mean zone-1?)",
+    ),
+    Situation(
+        "a zone without reserved units, and a pool for reserved units behind one for anything",
+        account(
+            replace(ANYTHING, name="anything"),
+            TEAM,
+            reservations=[reservation("cr-1", P5.name, 4, available_count=0, free_units=0)],
+        ),
+        gpu_job(
+            node_selector=Requirements.of(one_of(labels.CAPACITY_TYPE, "reserved"), one_of(labels.ZONE, "zone-11"))
+        ),
+        ReasonCode.INCOMPATIBLE,
+        "pool team sells nothing with topology.kubernetes.io/zone In [zone-11] (it has zone-1; did you mean zone-1?)",
     ),
     Situation(
         "a reservation that starts tomorrow",
@@ -424,6 +491,12 @@ def test_the_reason_is_the_one_to_act_on(it: Situation) -> None:
 
     (refusal,) = plan.unplaced
     assert (refusal.code, refusal.message) == (it.code, it.sentence)
+
+
+def test_what_ec2_refuses_could_serve_when_it_is_asked_again() -> None:
+    (it,) = [it for it in SITUATIONS if it.name == "a reservation that EC2 shows as free and refuses"]
+    (refusal,) = planned(with_demand(it.snapshot, demand(it.wanted, 1))).unplaced
+    assert refusal.earliest_at == NOW + timedelta(minutes=1)
 
 
 def test_a_blocked_class_could_serve_when_it_is_looked_at_again() -> None:

@@ -28,7 +28,7 @@ from reservoir.adapters.dynamodb.table import (
 )
 from reservoir.core.capacity.idle import idle_since
 from reservoir.core.capacity.ledger import Balance, observed
-from reservoir.core.model.capacity_reservation import CapacityReservation, ObservedReservation
+from reservoir.core.model.capacity_reservation import CapacityReservation, ObservedReservation, RefusedUnits
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.serialisation.json_codec import dumps, loads
 from reservoir.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 OBSERVED_AT: Final = "observed_at"
 IDLE_SINCE: Final = "idle_since"
 IDLE_SAID_AT: Final = "idle_said_at"
+REFUSAL: Final = "refusal"  # what EC2 said when it refused a unit, until the next observation ...
+SHOWN: Final = "shown"  # ... and how many it had shown as available before
 LISTED: Final = "current"
 # Long enough to look up afterwards what a claim of last month ran on.
 _ENDED_KEPT: Final = timedelta(days=30)
@@ -136,7 +138,7 @@ class DynamoDbReservationStore:
             f"{expression.name(FREE)} = {expression.value(available + absorbed_count)} - {outstanding}",
             expression.change(OUTSTANDING, -absorbed_count),
         ]
-        removed = []
+        removed = [REFUSAL, SHOWN]
         if after.idle_since is None:
             removed.append(IDLE_SINCE)
         else:
@@ -149,7 +151,7 @@ class DynamoDbReservationStore:
             removed.append(LISTING_KEY)
         return self._table.update(after.reservation.id, expression, condition, assignments=assignments, removed=removed)
 
-    def mark_exhausted(self, reservation_id: str, *, refused_at: datetime) -> None:
+    def mark_exhausted(self, reservation_id: str, *, refused_at: datetime, refusal: str = "") -> None:
         """EC2 refused a unit; the refusal is an observation of nothing free."""
         expression = Expression()
         condition = f"{expression.exists()} AND {expression.before(OBSERVED_AT, refused_at)}"
@@ -159,7 +161,15 @@ class DynamoDbReservationStore:
             f"{expression.name(FREE)} = {expression.value(0)} - {expression.name(OUTSTANDING)}",
             expression.assign(AVAILABLE, 0),
         ]
-        write = self._table.update(reservation_id, expression, condition, assignments=assignments)
+        removed = []
+        if refusal:
+            shown = expression.name(SHOWN)
+            # Every operand is the value before the update; a second refusal keeps what the first one found.
+            assignments.append(f"{shown} = if_not_exists({shown}, {expression.name(AVAILABLE)})")
+            assignments.append(expression.assign(REFUSAL, refusal))
+        else:
+            removed = [REFUSAL, SHOWN]
+        write = self._table.update(reservation_id, expression, condition, assignments=assignments, removed=removed)
         try:
             apply(self._client, write)
         except ConflictError:
@@ -212,11 +222,11 @@ def _observed(
 
 def _with_balance(reservation: ObservedReservation, balance: Balance) -> CapacityReservation:
     facts = replace(reservation, available_count=balance.available_count)
-    return CapacityReservation.of(facts, free_units=max(0, balance.free_units))
+    return replace(CapacityReservation.of(facts, free_units=max(0, balance.free_units)), refusal=None)
 
 
 def _facts(reservation: CapacityReservation) -> str:
-    return dumps(replace(reservation, available_count=0, free_units=0))
+    return dumps(replace(reservation, available_count=0, free_units=0, refusal=None))
 
 
 def _row(record: ReservationRecord) -> Attributes:
@@ -239,6 +249,8 @@ def _row(record: ReservationRecord) -> Attributes:
 def _record(row: Attributes) -> ReservationRecord:
     balance = Balance(number(row, AVAILABLE), number(row, OUTSTANDING))
     reservation = _with_balance(loads(CapacityReservation, data(row)), balance)
+    if REFUSAL in row:
+        reservation = replace(reservation, refusal=RefusedUnits(text(row, REFUSAL), number(row, SHOWN)))
     return ReservationRecord(
         reservation,
         balance,

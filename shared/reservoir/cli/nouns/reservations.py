@@ -31,7 +31,7 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
             Column("TYPE", lambda row: row.spec.instance_type),
             Column("ZONE", lambda row: row.spec.zone, leaves=2),
             Column("KIND", lambda row: row.spec.kind.value, leaves=1),
-            Column("STATE", _state, style=lambda row: "red" if row.status.stale else ""),
+            Column("STATE", _state, style=_state_style),
             Column("TOTAL", lambda row: str(row.status.total), is_number=True),
             Column("OURS", lambda row: str(row.status.ours), is_number=True),
             Column("OTHERS", lambda row: str(row.status.others), is_number=True),
@@ -49,7 +49,13 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
 
 
 def _state(row: ReservationRow) -> str:
-    return f"{row.status.state} (stale)" if row.status.stale else row.status.state
+    notes = ["stale"] if row.status.stale else []
+    notes += ["refused"] if row.status.refusal is not None else []
+    return f"{row.status.state} ({', '.join(notes)})" if notes else row.status.state
+
+
+def _state_style(row: ReservationRow) -> str:
+    return "red" if row.status.stale or row.status.refusal is not None else ""
 
 
 def _free_style(row: ReservationRow) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.model.capacity_reservation import CapacityReservation, RefusedUnits
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
 from reservoir.core.model.plan import OfferingKey
 
@@ -130,8 +130,15 @@ def without_resting(
     reservations: Iterable[CapacityReservation], rests: Mapping[Place, Unavailable]
 ) -> tuple[CapacityReservation, ...]:
     """Return the reservations, those that rest without free units: EC2 goes on refusing what it shows as free."""
-    resting_ids = {place.reservation_id for place in rests if isinstance(place, OfferingKey)}
-    return tuple(replace(item, free_units=0) if item.id in resting_ids else item for item in reservations)
+    resting = {place.reservation_id: rest for place, rest in rests.items() if isinstance(place, OfferingKey)}
+    return tuple(_without_units(item, resting[item.id]) if item.id in resting else item for item in reservations)
+
+
+def _without_units(reservation: CapacityReservation, rest: Unavailable) -> CapacityReservation:
+    before = reservation.refusal
+    shown_count = reservation.available_count if before is None else before.shown_count
+    reason = rest.reason or "EC2 goes on refusing it"
+    return replace(reservation, free_units=0, refusal=RefusedUnits(reason, shown_count, rest.until))
 
 
 def resting(instance_types: Iterable[InstanceType], now: datetime) -> frozenset[OfferingKey]:

@@ -50,6 +50,7 @@ class Failure:
     at: datetime | None = None
     misses: int = 0
     lacks_resource: bool = False
+    distance: tuple[int, int] = (0, 0)  # what else the workload asked for and the pool was not made for; less is nearer
 
     @property
     def rank(self) -> int:
@@ -70,11 +71,11 @@ class Failure:
         return self.rank <= _RANK[ReasonCode.TOO_LARGE]
 
     @property
-    def order(self) -> tuple[int, bool, int, int, tuple[str, ...], str]:
-        """Sort key: the farthest first, then the one with the fewest misses, then the cheapest, then by name."""
+    def order(self) -> tuple[int, bool, int, tuple[int, int], int, tuple[str, ...], str]:
+        """Sort key: the farthest first, the fewest misses, the nearest to what was asked, the cheapest, the name."""
         key = self.key
         name = ("",) if key is None else (key.instance_type, key.zone, key.reservation_id or key.capacity_type)
-        return (-self.rank, self.lacks_resource, self.misses, self.price, name, self.message)
+        return (-self.rank, self.lacks_resource, self.misses, self.distance, self.price, name, self.message)
 
 
 def words(key: OfferingKey | None) -> str:
@@ -91,7 +92,11 @@ def at(moment: datetime | None) -> str:
 
 
 def no_unit(reservation: CapacityReservation, key: OfferingKey | None) -> Failure:
-    """Return that no unit is free, or that none is the team's turn."""
+    """Return that EC2 refuses to give one, that none is the team's turn, or that no unit is free."""
+    refusal = reservation.refusal
+    if refusal is not None and refusal.shown_count > 0:
+        message = f"{words(key)} rests: {refusal.reason}; EC2 shows {refusal.shown_count} of its units as free"
+        return Failure(ReasonCode.OFFERING_UNAVAILABLE, message, key, at=refusal.until)
     share = reservation.share
     if share is not None and share.is_withheld:
         message = f"no unit of {words(key)} is its turn: {share.note}"

@@ -37,6 +37,7 @@ class _TypeFailures:
     always: Failure | None
     sized: Sequence[tuple[InstanceType, Failure]]
     timed: Sequence[tuple[datetime, InstanceType]]
+    upcoming: Sequence[tuple[InstanceType, Failure]]  # reservations to come, the soonest first
     types: Sequence[InstanceType]  # that size alone may rule out
 
 
@@ -64,6 +65,7 @@ class Reasons:
             times = [failure.at for failure in failures if failure.at is not None]
             if worst.code is ReasonCode.TOPOLOGY:
                 worst = replace(worst, message=self._of_neighbours(group) or worst.message)
+            worst = _with_what_is_to_come(worst, failures)
             known = self._memo[group.index] = (worst, min(times, default=None))
         failure, earliest_at = known
         step_at = self._next_step(group, key)
@@ -228,7 +230,7 @@ class Reasons:
         """Yield what speaks against a pool, its taints apart."""
         wrong = self._of_wrong_pool(entry, asked)
         if wrong is not None:
-            yield wrong
+            yield replace(wrong, distance=self._distance(entry, group, asked))
             return
         if (entry.index, asked) not in self._of_types:
             self._of_types[entry.index, asked] = self._type_failures(entry, asked)
@@ -240,6 +242,9 @@ class Reasons:
             yield replace(
                 worst, at=next((when for when, instance_type in found.timed if self._fits(group, instance_type)), None)
             )
+        to_come = next((failure for instance_type, failure in found.upcoming if self._fits(group, instance_type)), None)
+        if to_come is not None:
+            yield to_come
         if worst is None or worst.is_mismatch:
             small = [each for each in found.types if not self._fits(group, each)]
             if small:
@@ -255,6 +260,18 @@ class Reasons:
         if problems:
             return Failure(ReasonCode.INCOMPATIBLE, f"pool {name}: {'; '.join(problems)}", misses=len(problems))
         return self._mismatches.of_offerings(entry, asked.term)
+
+    def _distance(self, entry: Entry, group: Group, asked: Asked) -> tuple[int, int]:
+        """Return how far the pool is from what else is asked: resources that its types lack, less what it names itself.
+
+        Several pools may lack the one thing that nobody has (a zone with a typing error): the one that was made for
+        such work is told, and not the first by name.
+        """
+        named = [key for key in asked.term if key in entry.pool.requirements]
+        if any(self._fits(group, instance_type) for instance_type in entry.types):
+            return (0, -len(named))
+        lacking = (len(group.workload.requests.missing(each.allocatable)) for each in entry.types)
+        return (min(lacking, default=0), -len(named))
 
     def _fits(self, group: Group, instance_type: InstanceType) -> bool:
         return copies_that_fit(group.request, self._state.catalogue.dimensions.capacity(instance_type.allocatable)) > 0
@@ -275,10 +292,14 @@ class Reasons:
                 by_size.append((instance_type, list(self._places.of_type(entry, instance_type, asked))))
         sized = [(each, min(failures, key=_order)) for each, failures in by_size if failures]
         timed = [(it.at, each) for each, failures in by_size for it in failures if it.at is not None]
+        upcoming = [
+            (each, it) for each, failures in by_size for it in failures if it.code is ReasonCode.RESERVATION_NOT_STARTED
+        ]
         return _TypeFailures(
             always=min(incompatible, key=_order, default=None),
             sized=sorted(sized, key=lambda pair: _order(pair[1])),
             timed=sorted(timed, key=itemgetter(0)),
+            upcoming=sorted(upcoming, key=lambda pair: _soonest(pair[1])),
             types=[each for each, _ in by_size],
         )
 
@@ -286,3 +307,16 @@ class Reasons:
 def _mismatch_order(failure: Failure) -> tuple[object, ...]:
     """Sort what lies behind a taint: whatever would serve, now or later, first."""
     return (failure.is_mismatch, failure.misses, *failure.order)
+
+
+def _soonest(failure: Failure) -> tuple[object, ...]:
+    """Sort reservations to come: one that is late may begin any moment."""
+    return (failure.at is not None, failure.at, *failure.order)
+
+
+def _with_what_is_to_come(worst: Failure, failures: Sequence[Failure]) -> Failure:
+    """Name the first reservation to come beside what keeps the work from being bought until then."""
+    to_come = [each for each in failures if each.code is ReasonCode.RESERVATION_NOT_STARTED]
+    if not to_come or worst.code is ReasonCode.RESERVATION_NOT_STARTED:
+        return worst
+    return replace(worst, message=f"{worst.message}; {min(to_come, key=_soonest).message}")

@@ -190,12 +190,18 @@ class LaunchReaction:
     resting_markets: Mapping[Market, str] = field(default_factory=dict)  # with EC2's codes
     full_subnets: tuple[SubnetKey, ...] = ()
     unsupported: tuple[OfferingKey, ...] = ()
-    exhausted_reservation_id: str | None = None
+    exhausted_reservation_id: str | None = None  # EC2 says that none of its units is left
+    refused_reservation_id: str | None = None  # EC2 refuses it for another reason
     blocked_reason: str | None = None
     spot_not_permitted: bool = False
     retry: bool = False
     pause: bool = False
     reason: str = ""
+
+    @property
+    def resting_reservation_id(self) -> str | None:
+        """The reservation that has nothing to give until its next observation."""
+        return self.exhausted_reservation_id or self.refused_reservation_id
 
 
 # Branches: a table of what each kind of error means, one line a reaction.
@@ -226,8 +232,11 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int
             resting_markets=_markets(request, errors),
             unsupported=_named(request, errors, LaunchErrorKind.UNSUPPORTED),
         )
-    is_exhausted = bool(kinds & _RESTS_RESERVATION or _of_named_pools(outcome)) and not is_scrubbed
-    return replace(reaction, exhausted_reservation_id=request.target.reservation_id if is_exhausted else None)
+    if is_scrubbed or not (kinds & _RESTS_RESERVATION or _of_named_pools(outcome)):
+        return reaction
+    if LaunchErrorKind.RESERVATION_EXHAUSTED in kinds:
+        return replace(reaction, exhausted_reservation_id=request.target.reservation_id)
+    return replace(reaction, refused_reservation_id=request.target.reservation_id)
 
 
 def _may_miss_its_templates(outcome: LaunchOutcome) -> bool:

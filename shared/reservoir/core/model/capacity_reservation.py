@@ -126,6 +126,18 @@ class TeamShare:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedUnits:
+    """EC2 launches nothing into a reservation, although it showed ``shown_count`` units as free.
+
+    ``reason`` is what EC2 said; ``until`` is when it is asked again, where that is known.
+    """
+
+    reason: str
+    shown_count: int
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CapacityReservation(ObservedReservation):
     """One reservation as plans may use it.
 
@@ -136,6 +148,7 @@ class CapacityReservation(ObservedReservation):
     free_units: int = field(kw_only=True)
     stale: bool = False  # the last discovery failed; these are the last good facts
     share: TeamShare | None = None  # these units are for one team's demand alone, within one solve
+    refusal: RefusedUnits | None = None  # why no unit is free although EC2 shows some
 
     @property
     def unit_key(self) -> str:
@@ -145,9 +158,11 @@ class CapacityReservation(ObservedReservation):
     def units_of_others(self, ours_count: int) -> int:
         """Return how many units somebody else uses for certain, beside so many with nodes of ours.
 
-        EC2's count may or may not contain a launch of a moment ago; taken as contained, nobody is blamed for it.
+        EC2's count may or may not contain a launch of a moment ago; taken as contained, nobody is blamed for it. Units
+        that EC2 shows as free and refuses to give are nobody's.
         """
-        return max(0, self.total_count - self.available_count - ours_count)
+        shown_count = 0 if self.refusal is None else self.refusal.shown_count
+        return max(0, self.total_count - max(self.available_count, shown_count) - ours_count)
 
     @classmethod
     def of(cls, observed: ObservedReservation, *, free_units: int) -> "CapacityReservation":

@@ -132,6 +132,7 @@ class ReservationRowStatus(Part):
     free: int = Field(description="Units that may still be promised.")
     ours: int = Field(description="Units with a node of this deployment, or promised to one.")
     others: int = Field(description="Units that somebody else uses.")
+    refusal: str | None = Field(default=None, description="Why nothing is launched into units that EC2 shows as free.")
     drain_at: AwareDatetime | None = Field(default=None, description="When the nodes in a Capacity Block must go.")
     idle_since: AwareDatetime | None = None
     observed_at: AwareDatetime

@@ -6,7 +6,7 @@ from typing import Final
 
 from reservoir.core.disruption.command import DisruptionCommand, DisruptionDecision
 from reservoir.core.disruption.decision_ids import DECISION_PREFIX, LATEST_DECISION, decision_id
-from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.node_claim import DrainReason, NodeClaim
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.model.plan import Plan, PlannedNodes
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
@@ -92,7 +92,9 @@ class ExplainNode:
             return Standing(status="gone", text=claim.failure or "its instance ended")
         if drain is None and mark is None:
             return self._staying(claim)
-        text = ", ".join(part for part in (why, self._progress(claim) if claim.is_live else None) if part)
+        progress = self._progress(claim) if drain is None and claim.is_live else None
+        parts = (why, progress, _by_hand(claim) if drain is not None else None)
+        text = ", ".join(part for part in parts if part)
         reason = drain.reason if drain is not None else None if mark is None else mark.reason
         return Standing(
             status="being-replaced" if drain is None else "draining" if claim.is_live else "gone",
@@ -140,6 +142,14 @@ def _with_saving(command: DisruptionCommand) -> str:
     others = len(command.claim_ids) - 1
     together = f", with {others} other nodes" if others > 1 else ", with another node" if others else ""
     return f"{command.explanation}{together}, which saves {micro / 1e6:.4f} USD an hour"
+
+
+def _by_hand(claim: NodeClaim) -> str | None:
+    """Say who asked for the drain, and why."""
+    if claim.drain is None or claim.drain.reason is not DrainReason.REQUESTED or not claim.operations:
+        return None
+    asked = claim.operations[-1]
+    return f"{asked.verb} by {asked.by}: {asked.reason}"
 
 
 def _planned(launches: tuple[PlannedNodes, ...], claim: NodeClaim) -> PlannedNodes | None:

@@ -47,7 +47,7 @@ class RecordShortages:
         Raises UnreadableRowsError for a class to be blocked.
         """
         at = attempt.settled_at
-        full = () if reaction.exhausted_reservation_id is None else attempt.request.offerings
+        full = () if reaction.resting_reservation_id is None else attempt.request.offerings
         rests = self._after_failure((*reaction.resting, *full, *reaction.full_subnets, *reaction.refused), at)
         self._forget_ended(attempt, reaction)
         rests |= {offering: Shortage(at + UNSUPPORTED_REST) for offering in reaction.unsupported}
@@ -56,12 +56,15 @@ class RecordShortages:
         # A reservation that EC2 refused counts as exhausted until its next observation, and mostly that is enough.
         resting = {key: rest for key, rest in rests.items() if not rest.tolerated}
         refused: dict[Rested, Shortage] = {key: resting.pop(key) for key in reaction.refused if key in resting}
+        reserved = {key: resting.pop(key) for key in full if key in resting}
         ends = [*self._mark(resting), *self._mark(refused, f"EC2 refuses what its class asks for ({reaction.reason})")]
+        ends += self._mark(dict[Rested, Shortage](reserved.items()), f"EC2 refuses it ({reaction.reason})")
         markets = _resting_markets(reaction, at)
         for market, rest in markets.items():
             self.offerings.mark_unavailable([market], until=rest.until, reason=rest.reason)
-        if reaction.exhausted_reservation_id is not None:
-            self.reservations.mark_exhausted(reaction.exhausted_reservation_id, refused_at=at)
+        if reaction.resting_reservation_id is not None:
+            refusal = "" if reaction.refused_reservation_id is None else f"EC2 refuses it ({reaction.reason})"
+            self.reservations.mark_exhausted(reaction.resting_reservation_id, refused_at=at, refusal=refusal)
         if reaction.blocked_reason is not None:
             node_class_name = attempt.request.node_class_name
             self.policy.block_launches(node_class_name, reaction.blocked_reason)

@@ -49,6 +49,7 @@ def _row(record: ReservationRecord, ours_count: int) -> ReservationRow:
             free=found.free_units,
             ours=ours_count,
             others=found.units_of_others(ours_count),
+            refusal=None if found.refusal is None else found.refusal.reason,
             drain_at=found.drain_at(),
             idle_since=record.idle_since,
             observed_at=record.observed_at,

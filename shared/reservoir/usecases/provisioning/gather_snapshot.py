@@ -41,7 +41,7 @@ from reservoir.usecases.provisioning.recent_commits import RecentCommits
 
 # Listings may lag the last commit by moments; a workload whose rules depend on where its replicas run is waited for.
 _READS_MAX: Final = 3
-_NEXT_LOOK: Final = timedelta(minutes=1)  # at a class that was applied just now
+_NEXT_LOOK: Final = timedelta(minutes=1)  # at a class that was applied just now, and at reservations
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,15 @@ def _promisable(
     records: Mapping[str, ReservationRecord], remembered: Mapping[str, BootFailures], now: datetime
 ) -> tuple[CapacityReservation, ...]:
     """Return the reservations, by id, without the units that are suspected to be broken."""
-    return without_suspected(tuple(records[key].reservation for key in sorted(records)), remembered, now)
+    known = (_with_next_observation(records[key].reservation, now) for key in sorted(records))
+    return without_suspected(tuple(known), remembered, now)
+
+
+def _with_next_observation(reservation: CapacityReservation, now: datetime) -> CapacityReservation:
+    """Say when a reservation that EC2 refused may give units again: its next observation counts."""
+    if reservation.refusal is None:
+        return reservation
+    return replace(reservation, refusal=replace(reservation.refusal, until=now + _NEXT_LOOK))
 
 
 def _teams(policy: Policy) -> Iterator[Team]:

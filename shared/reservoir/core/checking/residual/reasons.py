@@ -48,6 +48,8 @@ def _has_later_rung(facts: Facts, workload: Workload) -> bool:
 def _is_unavailable(facts: Facts, _: Workload) -> bool:
     if any(node_class.status.zones_full_until for node_class in facts.snapshot.node_classes):
         return True
+    if any(item.refusal is not None for item in facts.snapshot.reservations):
+        return True
     return any(not offer.is_available(facts.now) for item in facts.snapshot.instance_types for offer in item.offerings)
 
 
