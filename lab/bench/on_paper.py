@@ -25,7 +25,7 @@ from lab.embedded.reservoir import DeployedReservoir
 from reservoir.adapters import clients
 from reservoir.names import DEPLOYMENT, Function, Queue, output_name
 from reservoir.ports.system import Clock
-from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.aws_outside import AwsOutside
 from reservoir.runtime.composition.parts.outside import Process, running_in
 from reservoir.runtime.settings import Settings
 
@@ -160,11 +160,11 @@ class OnPaper(Executor):
             client = self._reservoir.aws.client("lambda")
             own = client.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
             settings = Settings.from_environment({**os.environ, **own})
-            self._processes[function] = Process(_Adapters(settings, self._clock, self))
+            self._processes[function] = Process(_OnPaper(settings, self._clock, self))
         return self._processes[function]
 
 
-class _Adapters(Adapters):
+class _OnPaper(AwsOutside):
     executor = parts_executor = cast("Any", None)
 
     def __init__(self, settings: Settings, clock: Clock, executor: Executor) -> None:

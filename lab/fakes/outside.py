@@ -1,13 +1,13 @@
-"""What is outside of use cases, in memory, under the names that the process's adapters have for it."""
+"""What is outside of use cases, in memory."""
 
 import itertools
-from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from lab.fakes.system import InTurn
 from reservoir.names import Queue, Table
+from reservoir.runtime.outside import Outside
 from reservoir.runtime.settings import Settings
 
 
@@ -32,40 +32,38 @@ def settings(**changes: Any) -> Settings:
     return Settings(**values | changes)
 
 
-@dataclass(frozen=True)
-class Outside:
-    """Stands in the place of ``reservoir.runtime.adapters.Adapters``; what a world leaves out, nothing of it uses."""
+class _Absent:
+    """A part that a world does not have; whoever uses it learns its name."""
 
-    settings: Settings
-    clock: Any
-    ids: Any = None
-    pause: Any = None
-    monotonic_s: Any = field(default=itertools.count().__next__)  # each look takes a second
-    executor: Executor = field(default_factory=InTurn)
-    workloads: Any = None
-    reservations: Any = None
-    node_claims: Any = None
-    offerings: Any = None
-    policy: Any = None
-    principals: Any = None
-    launch_policy: Any = None
-    decisions: Any = None
-    launch_attempts: Any = None
-    shortage_history: Any = None
-    accounts: Any = None
-    boot_failures: Any = None
-    tallies: Any = None
-    table_marks: Any = None
-    queue: Any = None
-    publisher: Any = None
-    timers: Any = None
-    start_messages: Any = None
-    reservation_reader: Any = None
-    unit_mover: Any = None
-    capacity_blocks: Any = None
-    launch_environment: Any = None
-    instances: Any = None
-    fleet: Any = None
-    launch_templates: Any = None
-    instance_types: Any = None
-    prices: Any = None
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        raise AssertionError(f"{self._name}.{method} is used, and this world has no {self._name}")
+
+
+class _MemoryOutside:
+    def __init__(self, parts: Mapping[str, Any]) -> None:
+        self.__dict__.update(parts)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in vars(Outside):
+            raise AttributeError(name)
+        return _Absent(name)
+
+
+def memory_outside(**parts: Any) -> Outside:
+    """Return what is outside of use cases, in memory: the parts that a world has, by their names in ``Outside``.
+
+    Each look at the clock takes a second, and what could run side by side runs in turn, unless the world says
+    otherwise.
+    """
+    unknown = parts.keys() - vars(Outside).keys()
+    assert not unknown, f"not in the list of what is outside: {sorted(unknown)}"
+    usual = {"monotonic_s": itertools.count().__next__, "executor": InTurn()}
+    return cast("Outside", _MemoryOutside(usual | parts))
+
+
+def with_parts(outside: Outside, **parts: Any) -> Outside:
+    """Return an outside with other parts in place of some."""
+    return memory_outside(**(vars(outside) | parts))

@@ -1,4 +1,4 @@
-"""What one execution environment reaches: the adapters of the composition root, with stand-ins behind them."""
+"""What is outside one execution environment: stand-ins that all environments share, behind points where it may die."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -12,8 +12,8 @@ from reservoir.adapters.eventbridge import EventBridgePublisher
 from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
 from reservoir.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsStartMessages, SqsWorkQueue
 from reservoir.names import Queue, Table
-from reservoir.runtime.adapters import Adapters
 from reservoir.runtime.composition.parts.outside import Process
+from reservoir.runtime.outside import Outside
 from reservoir.runtime.settings import Settings
 from reservoir.usecases.policy.stored_policy import StoredPolicy
 
@@ -36,11 +36,11 @@ SETTINGS: Final = Settings(
 )
 
 
-class SimulatedAdapters:
-    """Stands in the place of ``reservoir.runtime.adapters.Adapters``, attribute by attribute.
+class SimulatedOutside:
+    """Implements ``reservoir.runtime.outside.Outside``, attribute by attribute.
 
-    ``behind`` are the stand-ins that all environments share, by the names of their ports. The adapters of queues, of
-    the bus and of timers are the real ones, over clients that stand for boto3's.
+    ``behind`` are the stand-ins that all environments share, by their names in ``Outside``, and the clients that stand
+    for boto3's: the adapters of queues, of the bus and of timers are the real ones, over those.
     """
 
     def __init__(self, environment: Environment, behind: Mapping[str, Any]) -> None:
@@ -88,4 +88,4 @@ class SimulatedAdapters:
 def process_of(environment: Environment, behind: Mapping[str, Any]) -> Process:
     """Return the process of an environment."""
     behind = behind_old(behind) if environment.is_old else behind
-    return Process(cast("Adapters", SimulatedAdapters(environment, behind)))
+    return Process(cast("Outside", SimulatedOutside(environment, behind)))

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lab.fakes.effects import Effects, Killed
+from lab.fakes.outside import with_parts
 from lab.fakes.stores.policy_store import MemoryPolicyStore
 from lab.fakes.system import SequentialIds
 from lab.fakes.unit_moves import FakeUnitMover
@@ -29,6 +30,7 @@ from reservoir.ports.state import WorkloadRecord
 from reservoir.runtime.composition.disrupt import disrupt_from
 from reservoir.runtime.composition.parts.planning import snapshot_gatherer_from
 from reservoir.runtime.composition.provision import provision_from
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.disruption.disrupt import Disrupt, DisruptReport
 from reservoir.usecases.policy.stored_policy import StoredPolicy
 from reservoir.usecases.provisioning.gather_snapshot import SnapshotGatherer
@@ -114,11 +116,11 @@ class DisruptWorld(World):
 
     # --- the functions
 
-    def outside(self, **chosen: Any) -> Any:
+    def outside(self, **chosen: Any) -> Outside:
         decisions = self.effects.watch(self.state.decisions, {"save", "save_if_changed"})
         mover = self.effects.watch(self.mover, {"move"}, remote=True)
         found = super().outside(scheduling=self.scheduling, **chosen)
-        return replace(found, ids=self.ids, policy=self.store, decisions=decisions, unit_mover=mover)
+        return with_parts(found, ids=self.ids, policy=self.store, decisions=decisions, unit_mover=mover)
 
     def gatherer(self) -> SnapshotGatherer:
         return snapshot_gatherer_from(self.outside())

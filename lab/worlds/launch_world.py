@@ -8,7 +8,7 @@ from typing import Any
 from lab.fakes.ec2 import FakeEc2, FakeTemplates
 from lab.fakes.effects import Effects
 from lab.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
-from lab.fakes.outside import Outside, settings
+from lab.fakes.outside import memory_outside, settings
 from lab.fakes.stores.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from lab.fakes.stores.launches import MemoryLaunchAttempts, MemoryPolicy, MemoryShortageHistory
 from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
@@ -36,6 +36,7 @@ from reservoir.runtime.composition.parts.draining import draining_from
 from reservoir.runtime.composition.parts.node_life import node_life_from
 from reservoir.runtime.composition.parts.safety import envelope_from
 from reservoir.runtime.composition.react import react_from
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.discovery.freed_units import FreedUnits
 from reservoir.usecases.draining.draining import Draining, DrainRequest
 from reservoir.usecases.launching.launch import Launch
@@ -187,11 +188,11 @@ class World:
 
     # --- the use cases, as the composition root wires them, what is outside watched by ``effects``
 
-    def outside(self, **chosen: Any) -> Any:
+    def outside(self, **chosen: Any) -> Outside:
         """Return what is outside; ``chosen`` are settings of the deployment."""
         watch = self.effects.watch
         ec2 = watch(self.ec2, {"launch", "terminate", "tag_claims"}, remote=True)
-        return Outside(
+        return memory_outside(
             settings=settings(deployment=DEPLOYMENT, ending_bounds=self.bounds, **chosen),
             clock=self.clock,
             pause=lambda seconds: self.clock.advance(seconds=seconds),

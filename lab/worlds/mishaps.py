@@ -11,6 +11,7 @@ from typing import Any, Final
 from lab.fakes.discovery import MemoryLaunchEnvironment
 from lab.fakes.ec2 import FakeEc2, _Launched
 from lab.fakes.manifests import workload_manifest
+from lab.fakes.outside import with_parts
 from lab.fakes.stores.safety import ROLES
 from lab.worlds.disrupt_world import DisruptWorld
 from lab.worlds.launch_world import node_class
@@ -27,6 +28,7 @@ from reservoir.ports.policy import PolicyKind
 from reservoir.ports.state import WorkloadRecord
 from reservoir.runtime.composition.discover_reservations import discover_reservations_from
 from reservoir.runtime.composition.intake import intake_from
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.demand.authorise_demand import DemandRules
 from reservoir.usecases.demand.intake import Intake
 from reservoir.usecases.discovery.discover_reservations import DiscoverReservations
@@ -109,8 +111,8 @@ class FleetWorld(DisruptWorld):
         status = node_class().status
         self.environment = MemoryLaunchEnvironment(status.subnets, status.security_group_ids, status.machine_images)
 
-    def outside(self, **chosen: Any) -> Any:
-        return replace(super().outside(**chosen), launch_environment=self.environment)
+    def outside(self, **chosen: Any) -> Outside:
+        return with_parts(super().outside(**chosen), launch_environment=self.environment)
 
     def discovery(self) -> DiscoverReservations:
         return discover_reservations_from(self.outside())

@@ -11,7 +11,7 @@ from lab.fakes.discovery import (
     MemoryReservationReader,
 )
 from lab.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
-from lab.fakes.outside import Outside, settings
+from lab.fakes.outside import memory_outside, settings
 from lab.fakes.stores.capacity_blocks import MemoryBootFailures
 from lab.fakes.stores.policy_store import MemoryPolicyStore
 from lab.fakes.stores.state import MemoryState
@@ -32,6 +32,7 @@ from reservoir.ports.policy import PolicyKind, PutPolicy
 from reservoir.ports.state import ReservationRecord, WorkloadRecord
 from reservoir.runtime.composition.discover_reservations import discover_reservations_from
 from reservoir.runtime.composition.provision import provision_from
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.discovery.discover_offerings import DiscoverOfferings
 from reservoir.usecases.discovery.discover_reservations import DiscoverReservations, Discovery
 from reservoir.usecases.provisioning.provision import Provision, ProvisionReport
@@ -127,8 +128,8 @@ class PlanningWorld:
 
     # parts
 
-    def outside(self) -> Any:
-        return Outside(
+    def outside(self) -> Outside:
+        return memory_outside(
             settings=settings(),
             clock=self.clock,
             ids=self.ids,

@@ -89,7 +89,7 @@ def test_every_command_needs_declared_packages_only(bin_folder: Path, tmp_path: 
         "        if name.partition('.')[0] in sys.argv[1:]: raise ImportError('not declared: ' + name)\n"
         "sys.meta_path.insert(0, Refused())\n"
         "import pkgutil, importlib, reservoir.cli.commands\n"
-        "from reservoir.runtime.adapters import Adapters\n"
+        "from reservoir.runtime.composition.parts.aws_outside import AwsOutside\n"
         "found = [m.name for m in pkgutil.walk_packages(reservoir.cli.commands.__path__, 'reservoir.cli.commands.')]\n"
         "print(len([importlib.import_module(name) for name in found]))\n"
     )

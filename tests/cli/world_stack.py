@@ -1,21 +1,39 @@
 """The command line's stack on a world in memory; each test adds what its commands use besides."""
 
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from typer.testing import CliRunner, Result
 
 from lab.fakes.messaging import MemoryBus
+from lab.fakes.outside import settings
 from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from lab.fakes.stores.state import MemoryDecisions, MemoryNodeClaims, MemoryReservations, MemoryState, MemoryWorkloads
 from lab.fakes.system import ManualClock
 from lab.worlds.launch_world import World
 from reservoir.cli.app import app
+from reservoir.manifests.kinds.launch_limits import LaunchLimits
+from reservoir.runtime.settings import Settings
 
 
 def invoke(stack: object, *arguments: str, given: str | None = None, columns: int = 200) -> Result:
     """Call the command line on a stack, in a plain terminal of so many columns."""
     return CliRunner().invoke(app, arguments, input=given, obj=stack, env={"COLUMNS": str(columns), "NO_COLOR": "1"})
+
+
+class OwnOutside:
+    """A stack in memory whose own attributes are the parts of ``Outside`` that its commands use."""
+
+    deployment = "test"
+    launch_limits = LaunchLimits()
+
+    @property
+    def outside(self) -> Any:
+        return self
+
+    @property
+    def settings(self) -> Settings:
+        return settings(deployment=self.deployment, launch_limits=self.launch_limits)
 
 
 class _World(Protocol):
@@ -28,7 +46,7 @@ L = TypeVar("L", bound=World)
 
 
 @dataclass
-class WorldStack(Generic[W]):
+class WorldStack(OwnOutside, Generic[W]):
     """The part of ``reservoir.cli.stack.connection.Connection`` that any world has: its tables and its clock."""
 
     world: W

@@ -12,8 +12,8 @@ from lab.local.stores import INDEXES, LISTING
 from reservoir import names
 from reservoir.names import Queue, Table
 from reservoir.ports.policy import PolicyKind, PutPolicy
-from reservoir.runtime.adapters import Adapters
-from reservoir.runtime.composition.parts.outside import Process, adapters, running_in
+from reservoir.runtime.composition.parts.aws_outside import AwsOutside
+from reservoir.runtime.composition.parts.outside import Process, process_outside, running_in
 from reservoir.runtime.settings import REGION, Settings
 from tests.functions.test_runtime import ENVIRONMENT, GOOD, changed, event
 
@@ -40,7 +40,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        with running_in(Process(Adapters(Settings.from_environment()))):
+        with running_in(Process(AwsOutside(Settings.from_environment()))):
             yield url
 
 
@@ -51,7 +51,7 @@ def received(url: str, queue: str) -> list[dict[str, Any]]:
 
 
 def test_a_batch_of_good_and_bad_messages(endpoint: str) -> None:
-    store = adapters().policy
+    store = process_outside().policy
     store.commit([PutPolicy(PolicyKind.NODE_POOL, "gpu", {}, 1, None)])
     bodies = [
         json.dumps(GOOD),
@@ -63,8 +63,8 @@ def test_a_batch_of_good_and_bad_messages(endpoint: str) -> None:
     assert handler(event(*bodies), None) == {"batchItemFailures": []}
     assert handler(event(*bodies), None) == {"batchItemFailures": []}
 
-    urls = adapters().settings
-    listed = [record.key for record in adapters().workloads.list_needing_planning()]
+    urls = process_outside().settings
+    listed = [record.key for record in process_outside().workloads.list_needing_planning()]
     assert listed == ["research/other", "research/train"]
     letters = received(endpoint, urls.demand_dead_letter_queue_url)
     reasons = [letter["MessageAttributes"]["Reason"]["StringValue"] for letter in letters]

@@ -13,6 +13,7 @@ from functions.expire.handler import handler as expire
 from functions.launch.handler import handler as launch
 from functions.react.handler import handler as react
 from lab.fakes.messaging import MemoryRedelivery
+from lab.fakes.outside import with_parts
 from lab.worlds.launch_world import World, on_demand, reserved, spot
 from reservoir.core.launching.launch_outcome import LaunchError, LaunchErrorKind
 from reservoir.core.model.node_claim import ClaimState
@@ -189,7 +190,7 @@ def test_an_event_whose_claim_is_fought_over_comes_back_alone(
             return write
 
     outside = world.outside
-    monkeypatch.setattr(world, "outside", lambda **chosen: replace(outside(**chosen), node_claims=Fought()))
+    monkeypatch.setattr(world, "outside", lambda **chosen: with_parts(outside(**chosen), node_claims=Fought()))
     bodies = [event("spot_interruption", **{"instance-id": each}) for each in (first, second)]
     assert failures(react(sqs(*bodies), None)) == ["m-0"]
     assert redelivery.delays_s == {"receipt-0": 2}

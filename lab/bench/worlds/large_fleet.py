@@ -19,7 +19,7 @@ from botocore.parsers import create_parser
 from lab.bench.worlds.catalogue import ec2_catalogue
 from lab.bench.worlds.common import NODE_CLASS, NOW, node_class
 from lab.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
-from lab.fakes.outside import Outside, settings
+from lab.fakes.outside import memory_outside, settings
 from lab.fakes.stores.accounts import MemoryAccounts
 from lab.fakes.stores.capacity_blocks import MemoryBootFailures
 from lab.fakes.stores.policy_store import MemoryPolicyStore
@@ -45,6 +45,7 @@ from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.names import KEY
 from reservoir.ports.policy import PolicyKind, PolicyStatus, PutPolicy
 from reservoir.ports.state import ReservationRecord, WorkloadRecord
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.policy.policy_objects import policy_of
 from reservoir.usecases.policy.stored_policy import StoredPolicy
 from reservoir.usecases.safety.tables import OwnTables
@@ -229,7 +230,7 @@ class LargeFleet:
     def _client(self) -> Any:
         return self.tables
 
-    def outside(self) -> Any:
+    def outside(self) -> Outside:
         """Return what functions are made of."""
         client: Any = self.tables
         bucket: Any = self.bucket
@@ -241,9 +242,9 @@ class LargeFleet:
             clock=self.clock,
             parts=InTurn(),
         )
-        return Outside(
-            settings(ending_bounds=_UNBOUNDED),
-            self.clock,
+        return memory_outside(
+            settings=settings(ending_bounds=_UNBOUNDED),
+            clock=self.clock,
             monotonic_s=time.process_time,
             ids=SequentialIds(),
             workloads=DynamoDbWorkloadStore(client, _WORKLOADS, self.clock),

@@ -2,17 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from inspect import getmembers, isfunction
 from typing import Final, get_type_hints
 
 from lab.simulation.aws.lambdas import Aim
 from lab.simulation.play import Aims, Killed, Point, Verdict
 from reservoir.names import Function
-from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.outside import Outside
 
 SIDES: Final = ("before", "after")
 _ONE_EC2: Final = frozenset({"reservation_reader", "instances", "fleet", "launch_templates"})
+# What is outside and makes no call that could be lost.
+_NO_PORTS: Final = frozenset({"settings", "clock", "ids", "monotonic_s", "pause", "executor"})
 # These are played with their real adapters, over clients whose calls are the points.
 _REAL: Final = frozenset(
     {"queue", "demand", "dead_letters", "reactions", "start_messages", "publisher", "timers", "launch_policy"}
@@ -24,8 +25,6 @@ _OPERATORS: Final = "the function `apply` alone; the simulation's operators writ
 _MEMORY: Final = "no call to the outside: a process's own memory"
 # Why no function makes a call that its adapter offers.
 WHY_NEVER: Final[Mapping[str, str]] = {
-    "_mutating_pacer.is_free": _MEMORY,
-    "_mutating_pacer.wait": _MEMORY,
     "alarms.alarming": _COMMANDS,
     "capacity_blocks.block_status": "the machines of a block; these blocks have none that break one by one",
     "capacity_blocks.offerings": _COMMANDS,
@@ -78,16 +77,14 @@ def targets(verdicts: Sequence[Verdict]) -> Iterator[tuple[int, Aims]]:
 
 
 def possible() -> dict[str, frozenset[str]]:
-    """Return the calls that adapters offer, by the name of their port."""
+    """Return the calls that ports offer, by the name that what is outside has for them."""
     found = dict[str, frozenset[str]]()
-    for name, member in vars(Adapters).items():
-        if isinstance(member, cached_property) and name not in _REAL:
-            offered = getmembers(get_type_hints(member.func)["return"], isfunction)
+    for name, member in vars(Outside).items():
+        if isinstance(member, property) and name not in _REAL | _NO_PORTS:
+            offered = getmembers(get_type_hints(member.fget)["return"], isfunction)
             port = "ec2" if name in _ONE_EC2 else name
             calls = frozenset(method for method, _ in offered if not method.startswith("_"))
             found[port] = found.get(port, frozenset()) | calls
-    for own_threads in ("executor", "parts_executor"):
-        del found[own_threads]
     return found
 
 

@@ -18,7 +18,7 @@ def impact_of(context: typer.Context, outcome: Outcome) -> PolicyImpact:
     if not outcome.effective:
         return PolicyImpact()
     stack = connection(context)
-    question = FindPolicyImpact(stack.snapshots, stack.clock)
+    question = FindPolicyImpact(stack.snapshots, stack.outside.clock)
     return attempt(lambda: question.of(outcome.effective))
 
 

@@ -39,15 +39,15 @@ def apply_policy(context: typer.Context) -> "ApplyPolicy":
     from reservoir.usecases.policy.resolve_principals import ResolvePrincipals
 
     stack = connection(context)
-    principals = ResolvePrincipals(stack.principals, stack.clock)
+    principals = ResolvePrincipals(stack.outside.principals, stack.outside.clock)
     return ApplyPolicy(
-        stack.policy,
-        stack.publisher,
-        stack.queue,
+        stack.outside.policy,
+        stack.outside.publisher,
+        stack.outside.queue,
         principals,
-        stack.launch_limits,
-        lambda: of_catalogue(stack.offerings.load_catalogue()),
-        lambda: [record.reservation for record in stack.reservations.list_current()],
+        stack.outside.settings.launch_limits,
+        lambda: of_catalogue(stack.outside.offerings.load_catalogue()),
+        lambda: [record.reservation for record in stack.outside.reservations.list_current()],
     )
 
 

@@ -35,7 +35,7 @@ def span(duration: str) -> timedelta:
 
 def until(stack: Connection, timeout: timedelta, answer: Callable[[], T | None]) -> T | None:
     """Ask once a second until there is an answer; None when there is none in time."""
-    end = stack.clock.now() + timeout
-    while (found := answer()) is None and stack.clock.now() < end:
+    end = stack.outside.clock.now() + timeout
+    while (found := answer()) is None and stack.outside.clock.now() < end:
         stack.pause(_PAUSE_S)
     return found

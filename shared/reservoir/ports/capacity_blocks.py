@@ -66,3 +66,7 @@ class BootFailureStore(Protocol):
     def list_remembered(self) -> Mapping[str, BootFailures]:
         """Return everything that is remembered, by reservation id; may lag a write by moments."""
         ...
+
+
+class CapacityBlocks(BlockStatusReader, BlockOfferingReader, Protocol):
+    """What EC2 says about blocks, those of the account and those for sale."""

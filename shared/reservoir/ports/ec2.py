@@ -118,3 +118,7 @@ class InstanceHealthReader(Protocol):
     def list_unhealthy(self) -> tuple[InstanceHealth, ...]:
         """Return instances of this account and region with failed checks or scheduled events, ours or not."""
         ...
+
+
+class Instances(InstanceReader, InstanceTerminator, InstanceTagger, InstanceHealthReader, Protocol):
+    """All that is asked about instances and done to them."""

@@ -20,6 +20,7 @@ from reservoir.cli.report.page import page
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from tests.cli.ask.report_world import EVIL, PRICE, SINCE, UNTIL, events, samples
+from tests.cli.world_stack import OwnOutside
 from tests.usecases.test_show_team import team
 
 HOUR_S = 3600
@@ -129,7 +130,7 @@ def test_of_a_time_of_which_nothing_is_kept_the_page_says_so() -> None:
     assert text.count("<dd>not known</dd>") == 4
 
 
-class Stack:
+class Stack(OwnOutside):
     """The part of ``reservoir.cli.stack.connection.Connection`` that a report needs."""
 
     deployment = "Reservoir"

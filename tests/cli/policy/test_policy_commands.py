@@ -34,7 +34,7 @@ from reservoir.ports.policy import PolicyKind, PolicyStatus
 from reservoir.ports.state import ConflictError, ReservationRecord
 from reservoir.usecases.policy.policy_objects import policy_of
 from reservoir.usecases.provisioning.gather_snapshot import SnapshotGatherer
-from tests.cli.world_stack import invoke
+from tests.cli.world_stack import OwnOutside, invoke
 from tests.core.scheduler.world import fx_type
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -46,7 +46,7 @@ def memory_state() -> MemoryState:
 
 
 @dataclass
-class Stack:
+class Stack(OwnOutside):
     """A stack in memory; implements ``reservoir.cli.stack.connection.Connection``."""
 
     policy: MemoryPolicyStore = field(default_factory=MemoryPolicyStore)

@@ -12,9 +12,10 @@ from lab.fakes.system import START, ManualClock
 from reservoir.cli.app import app
 from reservoir.cli.commands.see.events import Tail
 from reservoir.core.history.past_event import PastEvent
+from tests.cli.world_stack import OwnOutside
 
 
-class Stack:
+class Stack(OwnOutside):
     """The part of ``reservoir.cli.stack.connection.Connection`` that looking back needs."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.what_if.added_capacity import parse_added_capacity
 from reservoir.ports.capacity_blocks import BlockOffering
-from tests.cli.world_stack import invoke
+from tests.cli.world_stack import OwnOutside, invoke
 
 HOUR = timedelta(hours=1)
 SMALL = {"namespace": "research", "name": "small"}
@@ -49,7 +49,7 @@ class Shop:
 
 
 @dataclass
-class Stack:
+class Stack(OwnOutside):
     """The part of ``reservoir.cli.stack.connection.Connection`` that reading needs."""
 
     world: DisruptWorld
@@ -69,7 +69,7 @@ class Stack:
         return getattr(self.world.state, name)
 
     @property
-    def block_offerings(self) -> "Shop":
+    def capacity_blocks(self) -> "Shop":
         return Shop(self.world.clock.now())
 
     @property

@@ -25,6 +25,7 @@ from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.names import Function, Queue
 from reservoir.ports.errors import RefusedError
 from reservoir.ports.overview import QueueDepth
+from tests.cli.world_stack import OwnOutside
 
 
 class Queues:
@@ -48,7 +49,7 @@ class Passes:
         return self._clock.now() - timedelta(minutes=2)
 
 
-class Stack:
+class Stack(OwnOutside):
     """The part of ``reservoir.cli.stack.connection.Connection`` that the overview needs."""
 
     def __init__(self, world: DisruptWorld) -> None:

@@ -56,7 +56,7 @@ def _is_of_writes(selector: dict[str, Any]) -> bool:
 def clock(stack: Connection) -> Iterator[Finding]:
     """Whether this machine's clock and AWS's agree."""
     answer = stack.client("sts").get_caller_identity()["ResponseMetadata"]
-    skew = abs(stack.clock.now() - parsedate_to_datetime(answer["HTTPHeaders"]["date"]))
+    skew = abs(stack.outside.clock.now() - parsedate_to_datetime(answer["HTTPHeaders"]["date"]))
     if skew > _SKEW_MAX:
         message = f"this machine's clock and AWS's differ by {skew.total_seconds():.0f} s"
         yield Finding(Severity.ERROR, "clock", message, "set the clock: AWS refuses signatures beyond five minutes")
@@ -64,7 +64,7 @@ def clock(stack: Connection) -> Iterator[Finding]:
 
 def spot_role(stack: Connection) -> Iterator[Finding]:
     """Whether Spot's service-linked role is there, if a pool may use spot; EC2 needs no other for instant fleets."""
-    pools = policy_of(stack.policy.list_all()).node_pools
+    pools = policy_of(stack.outside.policy.list_all()).node_pools
     if not any(pool.requirements[labels.CAPACITY_TYPE].has(CapacityType.SPOT.value) for pool in pools):
         return
     client = stack.client("iam")

@@ -18,14 +18,14 @@ _NOT_READ: Final = frozenset({"Disabled", "Disabling"})  # states of an event so
 
 def tables(stack: Connection) -> Iterator[Finding]:
     """Whether the tables are the deployment's own."""
-    for problem in OwnTables(stack.table_marks, stack.deployment).recognition().problems:
+    for problem in OwnTables(stack.outside.table_marks, stack.outside.settings.deployment).recognition().problems:
         yield Finding(Severity.ERROR, "tables", problem, "nothing is ended meanwhile: see reservoir tables show")
 
 
 def envelope(stack: Connection) -> Iterator[Finding]:
     """Whether the safety envelope holds something."""
-    for tally in LiftEnvelope(stack.tallies, stack.publisher).show():
-        if tally.is_holding(stack.clock.now()):
+    for tally in LiftEnvelope(stack.outside.tallies, stack.outside.publisher).show():
+        if tally.is_holding(stack.outside.clock.now()):
             message = f"{tally.kind}: more nodes would end than may, and none of them does"
             yield Finding(Severity.ERROR, "envelope", message, "see reservoir envelope show, and the runbook")
 
@@ -41,7 +41,7 @@ def dead_letters(stack: Connection) -> Iterator[Finding]:
 
 def policy(stack: Connection) -> Iterator[Finding]:
     """Which classes launch nothing, which pools are paused, and what of it cannot work together."""
-    found = policy_of(stack.policy.list_all())
+    found = policy_of(stack.outside.policy.list_all())
     for kind, name in sorted(found.unreadable):
         message = f"{kind}/{name} cannot be read: a newer release wrote it, or it was damaged"
         yield Finding(Severity.ERROR, "policy", message, "apply it again, or deploy the newer release")
@@ -53,7 +53,8 @@ def policy(stack: Connection) -> Iterator[Finding]:
         if pool.paused is not None:
             advice = f"reservoir resume pool {pool.name}"
             yield Finding(Severity.HINT, "policy", f"NodePool/{pool.name} is paused {pool.paused}", advice)
-    objects = ObjectSet(found.node_pools, found.node_classes, teams=found.teams, limits=stack.launch_limits)
+    limits = stack.outside.settings.launch_limits
+    objects = ObjectSet(found.node_pools, found.node_classes, teams=found.teams, limits=limits)
     for doubt in cross_check(objects):
         advice = f"did you mean {doubt.suggestion}?" if doubt.suggestion else f"rule {doubt.rule} in docs/manifests.md"
         yield Finding(Severity.WARNING, "policy", f"{doubt.kind}/{doubt.name}: {doubt.message}", advice)
@@ -61,16 +62,16 @@ def policy(stack: Connection) -> Iterator[Finding]:
 
 def pools(stack: Connection) -> Iterator[Finding]:
     """Which pools can never launch, whatever is free, and why."""
-    for pool in never_launching(stack.snapshots.gather(stack.clock.now()).snapshot):
+    for pool in never_launching(stack.snapshots.gather(stack.outside.clock.now()).snapshot):
         message = f"NodePool/{pool.node_pool_name} can never launch anything: {pool.reason}"
         yield Finding(Severity.ERROR, "pools", message, "mend the pool or its class and apply it again")
 
 
 def reservations(stack: Connection) -> Iterator[Finding]:
     """Which reservations nothing selects, and which facts are old."""
-    classes = policy_of(stack.policy.list_all()).node_classes
+    classes = policy_of(stack.outside.policy.list_all()).node_classes
     selected = {key for each in classes for key in each.status.reservation_ids}
-    for record in stack.reservations.list_current():
+    for record in stack.outside.reservations.list_current():
         found = record.reservation
         if found.stale:
             message = f"{found.id} could not be read again: what is known of it is old"
@@ -83,7 +84,11 @@ def reservations(stack: Connection) -> Iterator[Finding]:
 
 def alarms(stack: Connection) -> Iterator[Finding]:
     """Which alarms have gone off, and which tell nobody."""
-    pages = stack.client("cloudwatch").get_paginator("describe_alarms").paginate(AlarmNamePrefix=stack.deployment)
+    pages = (
+        stack.client("cloudwatch")
+        .get_paginator("describe_alarms")
+        .paginate(AlarmNamePrefix=stack.outside.settings.deployment)
+    )
     found = [alarm for page in pages for alarm in page["MetricAlarms"]]
     for alarm in found:
         if alarm["StateValue"] == "ALARM":
@@ -97,7 +102,7 @@ def alarms(stack: Connection) -> Iterator[Finding]:
 
 def schedules(stack: Connection) -> Iterator[Finding]:
     """Which of the deployment's rules are switched off."""
-    pages = stack.client("events").get_paginator("list_rules").paginate(NamePrefix=stack.deployment)
+    pages = stack.client("events").get_paginator("list_rules").paginate(NamePrefix=stack.outside.settings.deployment)
     for rule in (rule for page in pages for rule in page["Rules"]):
         if rule["State"] == "DISABLED":
             advice = f"aws events enable-rule --name {rule['Name']}"
@@ -109,7 +114,7 @@ def queues(stack: Connection) -> Iterator[Finding]:
     pages = stack.client("lambda").get_paginator("list_event_source_mappings").paginate()
     for mapping in (mapping for page in pages for mapping in page["EventSourceMappings"]):
         function = mapping["FunctionArn"].rpartition(":")[2]
-        if function.startswith(f"{stack.deployment}-") and mapping["State"] in _NOT_READ:
+        if function.startswith(f"{stack.outside.settings.deployment}-") and mapping["State"] in _NOT_READ:
             queue = mapping["EventSourceArn"].rpartition(":")[2]
             message = f"{function} does not read {queue}: its event source mapping is disabled"
             advice = f"aws lambda update-event-source-mapping --enabled --uuid {mapping['UUID']}"

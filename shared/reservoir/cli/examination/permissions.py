@@ -33,7 +33,7 @@ class _Examined:
 
     @classmethod
     def of(cls, stack: Connection, function: Function) -> "_Examined":
-        name = function_name(stack.deployment, function)
+        name = function_name(stack.outside.settings.deployment, function)
         found = stack.client("lambda").get_function_configuration(FunctionName=name)
         _, partition, _, region, account, *_ = found["FunctionArn"].split(":")
         return cls(function, found["Role"], region, f"arn:{partition}:ec2:{region}:{account}")
@@ -62,7 +62,7 @@ def permissions(stack: Connection) -> Iterator[Finding]:
             yield from _refused(stack, examined, call.action, resource)
     launch = known[Function.LAUNCH]
     account = ":".join(launch.role.split(":")[:5])
-    for node_class in policy_of(stack.policy.list_all()).node_classes:
+    for node_class in policy_of(stack.outside.policy.list_all()).node_classes:
         if node_class.role is not None:
             arn = f"{account}:role/{node_class.role}"
             for finding in _refused(stack, launch, "iam:PassRole", arn):
@@ -76,7 +76,7 @@ def _refused(stack: Connection, examined: "_Examined", action: str, resource: st
         PolicySourceArn=examined.role,
         ActionNames=[action],
         ResourceArns=[resource],
-        ContextEntries=_context(stack.deployment, examined),
+        ContextEntries=_context(stack.outside.settings.deployment, examined),
     )
     for result in answer["EvaluationResults"]:
         if result["EvalDecision"] != _ALLOWED:

@@ -46,7 +46,7 @@ _MILLI: Final = 1_000
 
 def quotas(stack: Connection) -> Iterator[Finding]:
     """Yield quotas that let a pool launch nothing of a group, or that are nearly used up."""
-    snapshot = stack.snapshots.gather(stack.clock.now()).snapshot
+    snapshot = stack.snapshots.gather(stack.outside.clock.now()).snapshot
     used = _used_vcpus(snapshot)
     client = stack.client("service-quotas")
     for market, smallest in sorted(_smallest(snapshot).items(), key=lambda item: str(item[0])):

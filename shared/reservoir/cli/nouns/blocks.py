@@ -35,7 +35,7 @@ def _read(stack: Connection, selection: Selection) -> Sequence[_Sold]:
     asked = {name: _asked(name) for name in selection.names}
     found = []
     for name, (instance_type, count, days) in asked.items():
-        offerings = stack.block_offerings.offerings(instance_type, count=count, hours=24 * days)
+        offerings = stack.outside.capacity_blocks.offerings(instance_type, count=count, hours=24 * days)
         if not offerings:
             fail(f"EC2 has no block on sale now: {count} {instance_type} for {days}d")
         found += [_Sold(name, _row(offering)) for offering in offerings]

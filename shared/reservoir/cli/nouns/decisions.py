@@ -15,7 +15,7 @@ from reservoir.usecases.listing.list_decisions import ListDecisions, ListedDecis
 
 def _read(stack: Connection, selection: Selection) -> Sequence[ListedDecision]:
     told = () if selection.names else {node for event in lately(stack) for node in event.nodes()}
-    return ListDecisions(stack.decisions, stack.node_claims).list(selection.names, told)
+    return ListDecisions(stack.outside.decisions, stack.outside.node_claims).list(selection.names, told)
 
 
 def _facts(listed: ListedDecision) -> Facts:

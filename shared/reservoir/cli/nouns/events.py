@@ -64,14 +64,14 @@ def _labelled_objects(stack: Connection, labels: LabelSelector, names: Iterable[
     for name in sorted(names):
         kind, _, key = name.partition("/")
         keys.setdefault(kind, []).append(key)
-    for key, record in stack.workloads.get_many(keys[WORKLOAD]).items():
+    for key, record in stack.outside.workloads.get_many(keys[WORKLOAD]).items():
         if record.workload is not None and labels.matches(record.workload.labels):
             yield workload_name(key)
-    for claim_id, claim in stack.node_claims.get_many(keys[NODE]).items():
+    for claim_id, claim in stack.outside.node_claims.get_many(keys[NODE]).items():
         if labels.matches(claim.labels):
             yield node_name(claim_id)
     for reservation_id in keys[RESERVATION]:
-        reserved = stack.reservations.get(reservation_id)
+        reserved = stack.outside.reservations.get(reservation_id)
         if reserved is not None and labels.matches(reserved.reservation.tags):
             yield reservation_name(reservation_id)
 

@@ -41,7 +41,7 @@ class Found:
         if not self.unknown:
             return []
         rows = attempt(lambda: self.noun.read(stack, Selection(all_namespaces=True)))
-        name_of = self.noun.listing(stack.clock.now()).name
+        name_of = self.noun.listing(stack.outside.clock.now()).name
         others = {name: name_of(row).partition("/")[2] for row in rows for name in self.noun.facts(row).names}
         # Without namespaces, what the noun's own reading left out by a selector is there.
         missing = [name for name in self.unknown if self.noun.home or name not in others]

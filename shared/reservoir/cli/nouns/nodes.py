@@ -20,7 +20,7 @@ _STYLES: Final = {
 
 
 def _read(stack: Connection, selection: Selection) -> Sequence[NodeRow]:
-    return ListNodes(stack.node_claims).list(selection.names)
+    return ListNodes(stack.outside.node_claims).list(selection.names)
 
 
 def _facts(row: NodeRow) -> Facts:
@@ -61,7 +61,7 @@ def _details(stack: Connection, row: NodeRow) -> Iterable[str]:
     from reservoir.cli.commands.see.explanation_text import node_lines
     from reservoir.usecases.explaining.explain_node import ExplainNode
 
-    found = ExplainNode(stack.node_claims, stack.decisions).explain(row.metadata.name)
+    found = ExplainNode(stack.outside.node_claims, stack.outside.decisions).explain(row.metadata.name)
     return () if found is None else node_lines(found)
 
 

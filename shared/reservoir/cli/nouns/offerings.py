@@ -16,12 +16,12 @@ _STYLES: Final = {OfferingState.RESTING: "yellow", OfferingState.FULL: "dim", Of
 
 def offered(stack: Connection, selection: Selection) -> Sequence[ListedOffering]:
     """Return the offerings that are meant. Ends the command when there is no such pool."""
-    listing = ListOfferings(stack.offerings, stack.reservations, stack.clock)
+    listing = ListOfferings(stack.outside.offerings, stack.outside.reservations, stack.outside.clock)
     if selection.pool is None:
         return listing.list(selection.names)
     from reservoir.usecases.policy.stored_policy import StoredPolicy  # with the models of manifests, for a pool alone
 
-    policy = StoredPolicy(stack.policy, stack.clock)
+    policy = StoredPolicy(stack.outside.policy, stack.outside.clock)
     pool = policy.node_pool(selection.pool)
     if pool is None:
         fail(f"nodepool/{selection.pool} does not exist")

@@ -17,8 +17,16 @@ def reader(kind: PolicyKind) -> Callable[[Connection, Selection], Sequence[Row]]
     """Return how objects of a kind are read."""
 
     def read(stack: Connection, selection: Selection) -> Sequence[Row]:
-        accounts = stack.accounts if kind is PolicyKind.TEAM else None
-        show = ShowPolicy(stack.policy, stack.reservations, stack.node_claims, stack.workloads, stack.clock, accounts)
+        outside = stack.outside
+        accounts = outside.accounts if kind is PolicyKind.TEAM else None
+        show = ShowPolicy(
+            outside.policy,
+            outside.reservations,
+            outside.node_claims,
+            outside.workloads,
+            outside.clock,
+            accounts,
+        )
         names = set(selection.names)
         return [row for row in show.show(kind) if not names or row["metadata"]["name"] in names]
 

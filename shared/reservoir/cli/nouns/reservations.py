@@ -13,7 +13,7 @@ from reservoir.usecases.listing.list_reservations import ListReservations
 
 
 def _read(stack: Connection, selection: Selection) -> Sequence[ReservationRow]:
-    rows = ListReservations(stack.reservations, stack.node_claims).list(selection.names)
+    rows = ListReservations(stack.outside.reservations, stack.outside.node_claims).list(selection.names)
     if selection.pool is None:
         return rows
     usable = {offering.reservation_id for offering in offered(stack, Selection(pool=selection.pool))}

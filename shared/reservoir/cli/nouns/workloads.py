@@ -17,7 +17,7 @@ _STYLES: Final = {WorkloadState.WAITING: "yellow", WorkloadState.PARTIAL: "yello
 def _read(stack: Connection, selection: Selection) -> Sequence[WorkloadRow]:
     home = selection.namespace or DEFAULT_NAMESPACE
     keys = {name if "/" in name else f"{home}/{name}" for name in selection.names}
-    return ListWorkloads(stack.workloads, stack.node_claims).list(keys)
+    return ListWorkloads(stack.outside.workloads, stack.outside.node_claims).list(keys)
 
 
 def _facts(row: WorkloadRow) -> Facts:
@@ -60,7 +60,7 @@ def _details(stack: Connection, row: WorkloadRow) -> Iterable[str]:
     from reservoir.usecases.explaining.explain_workload import ExplainWorkload
 
     key = f"{row.metadata.namespace}/{row.metadata.name}"
-    found = ExplainWorkload(stack.workloads, stack.node_claims).explain(key)
+    found = ExplainWorkload(stack.outside.workloads, stack.outside.node_claims).explain(key)
     return () if found is None else workload_lines(found)
 
 

@@ -14,118 +14,21 @@ from reservoir.names import RELEASE_OUTPUT, output_name
 if TYPE_CHECKING:
     from reservoir.cli.stack.dead_letters import DeadLetterQueue
     from reservoir.manifests.answers.operations import OperationRequest, OperationResult
-    from reservoir.manifests.kinds.launch_limits import LaunchLimits
-    from reservoir.ports.accounts import AccountStore
-    from reservoir.ports.capacity_blocks import BlockOfferingReader
-    from reservoir.ports.ec2 import InstanceReader
-    from reservoir.ports.history import DecisionStore, HistoryStore
-    from reservoir.ports.messaging import DemandQueue, EventPublisher, WorkQueue
-    from reservoir.ports.overview import AlarmReader, PassReader, QueueReader
-    from reservoir.ports.policy import PolicyStore
-    from reservoir.ports.principals import PrincipalReader
-    from reservoir.ports.safety import TableMarkStore, TallyStore
-    from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
-    from reservoir.ports.system import Clock
-    from reservoir.runtime.adapters import Adapters
+    from reservoir.runtime.outside import Outside
     from reservoir.usecases.provisioning.solver import Solver
     from reservoir.usecases.what_if.plan_demand import SnapshotSource
 
 
 class Connection(Protocol):
-    """What commands use of the stack; a property connects when it is first read."""
+    """What commands use of a stack; a property connects when it is first read."""
 
     @property
-    def policy(self) -> "PolicyStore":
-        """NodePools and EC2NodeClasses."""
-
-    @property
-    def principals(self) -> "PrincipalReader":
-        """IAM's roles and users."""
-
-    @property
-    def reservations(self) -> "ReservationStore":
-        """Reservations."""
-
-    @property
-    def node_claims(self) -> "NodeClaimStore":
-        """NodeClaims."""
-
-    @property
-    def workloads(self) -> "WorkloadStore":
-        """Workloads."""
-
-    @property
-    def decisions(self) -> "DecisionStore":
-        """Decisions of the planner and of disruption."""
-
-    @property
-    def queues(self) -> "QueueReader":
-        """How full the queues are."""
-
-    @property
-    def alarms(self) -> "AlarmReader":
-        """Which alarms have gone off."""
-
-    @property
-    def passes(self) -> "PassReader":
-        """When functions last did their work."""
-        ...
-
-    @property
-    def history(self) -> "HistoryStore":
-        """What happened."""
-
-    @property
-    def accounts(self) -> "AccountStore":
-        """What instances have cost whom."""
-
-    @property
-    def publisher(self) -> "EventPublisher":
-        """The outbound bus."""
-
-    @property
-    def queue(self) -> "WorkQueue":
-        """The planning queue."""
-
-    @property
-    def demand(self) -> "DemandQueue":
-        """The demand queue."""
-
-    @property
-    def instances(self) -> "InstanceReader":
-        """EC2's instances."""
-
-    @property
-    def block_offerings(self) -> "BlockOfferingReader":
-        """Capacity Blocks that EC2 would sell."""
-
-    @property
-    def tallies(self) -> "TallyStore":
-        """What ended within the hour, by kind."""
-
-    @property
-    def table_marks(self) -> "TableMarkStore":
-        """The marks on the tables."""
-
-    @property
-    def deployment(self) -> str:
-        """The value of the owner tag."""
+    def outside(self) -> "Outside":
+        """The stack's tables, queues and settings, EC2 and the time, as its functions have them."""
 
     @property
     def release(self) -> str | None:
         """The release that the stack was deployed from; None: one that did not say."""
-
-    @property
-    def clock(self) -> "Clock":
-        """The time."""
-
-    @property
-    def launch_limits(self) -> "LaunchLimits":
-        """What launches may do."""
-
-    @property
-    def offerings(self) -> "OfferingStore":
-        """The catalogue."""
 
     @property
     def snapshots(self) -> "SnapshotSource":
@@ -177,130 +80,26 @@ class Session:
         return dead_letter_queues(make_client("sqs"), self.outputs[0])
 
     @cached_property
-    def adapters(self) -> "Adapters":
-        """The adapters of the stack's tables and queues, made when a command first needs one."""
-        outputs, region = self.outputs  # first, so that whoever names no stack is told so before AWS's libraries load
+    def outside(self) -> "Outside":
+        """What is outside the stack's functions, made when a command first needs it."""
+        # Read first: a stack that is not there is reported before AWS's libraries load.
+        outputs, region = self.outputs
         # imported here, because --help and validate shall not wait for them either
-        from reservoir.runtime.adapters import Adapters
+        from reservoir.runtime.composition.parts.aws_outside import AwsOutside
         from reservoir.runtime.environment import SettingsError
         from reservoir.runtime.settings import OPTIONAL, REGION, REQUIRED, Settings
 
         names = {name: output_name(name) for name in (*REQUIRED, *OPTIONAL)}
         environment = {name: outputs[output] for name, output in names.items() if output in outputs}
         try:
-            return Adapters(Settings.from_environment({**environment, REGION: region}))
+            return AwsOutside(Settings.from_environment({**environment, REGION: region}))
         except SettingsError as error:
             fail(f"the stack {self.target.stack} is not a Reservoir of this version: {error}")
-
-    @property
-    def policy(self) -> "PolicyStore":
-        """NodePools and EC2NodeClasses."""
-        return self.adapters.policy
-
-    @property
-    def principals(self) -> "PrincipalReader":
-        """IAM's roles and users."""
-        return self.adapters.principals
-
-    @property
-    def reservations(self) -> "ReservationStore":
-        """Reservations."""
-        return self.adapters.reservations
-
-    @property
-    def node_claims(self) -> "NodeClaimStore":
-        """NodeClaims."""
-        return self.adapters.node_claims
-
-    @property
-    def workloads(self) -> "WorkloadStore":
-        """Workloads."""
-        return self.adapters.workloads
-
-    @property
-    def decisions(self) -> "DecisionStore":
-        """Decisions of the planner and of disruption."""
-        return self.adapters.decisions
-
-    @property
-    def queues(self) -> "QueueReader":
-        """How full the queues are."""
-        return self.adapters.queues
-
-    @property
-    def alarms(self) -> "AlarmReader":
-        """Which alarms have gone off."""
-        return self.adapters.alarms
-
-    @property
-    def passes(self) -> "PassReader":
-        """When functions last did their work."""
-        return self.adapters.passes
-
-    @property
-    def history(self) -> "HistoryStore":
-        """What happened."""
-        return self.adapters.history
-
-    @property
-    def accounts(self) -> "AccountStore":
-        """What instances have cost whom."""
-        return self.adapters.accounts
-
-    @property
-    def publisher(self) -> "EventPublisher":
-        """The outbound bus."""
-        return self.adapters.publisher
-
-    @property
-    def queue(self) -> "WorkQueue":
-        """The planning queue."""
-        return self.adapters.queue
-
-    @property
-    def demand(self) -> "DemandQueue":
-        """The demand queue."""
-        return self.adapters.demand
-
-    @property
-    def instances(self) -> "InstanceReader":
-        """EC2's instances."""
-        return self.adapters.instances
-
-    @property
-    def block_offerings(self) -> "BlockOfferingReader":
-        """Capacity Blocks that EC2 would sell."""
-        return self.adapters.capacity_blocks
-
-    @property
-    def tallies(self) -> "TallyStore":
-        """What ended within the hour, by kind."""
-        return self.adapters.tallies
-
-    @property
-    def table_marks(self) -> "TableMarkStore":
-        """The marks on the tables."""
-        return self.adapters.table_marks
-
-    @property
-    def deployment(self) -> str:
-        """The value of the owner tag."""
-        return self.adapters.settings.deployment
 
     @property
     def release(self) -> str | None:
         """The release that the stack was deployed from; None: one that did not say."""
         return self.outputs[0].get(RELEASE_OUTPUT)
-
-    @property
-    def clock(self) -> "Clock":
-        """The time."""
-        return self.adapters.clock
-
-    @property
-    def launch_limits(self) -> "LaunchLimits":
-        """What launches may do."""
-        return self.adapters.settings.launch_limits
 
     def client(self, service: str) -> Any:
         """Return a client of a service, with the credentials of whoever runs the command."""
@@ -312,30 +111,25 @@ class Session:
         """Have a request carried out by the function that does it, signed by whoever runs the command."""
         from reservoir.cli.stack.operating import operate  # here, because few commands need it
 
-        return operate(self.deployment, request)
+        return operate(self.outside.settings.deployment, request)
 
     def pause(self, seconds: float) -> None:
         """Let time pass before asking again."""
         time.sleep(seconds)
 
     @property
-    def offerings(self) -> "OfferingStore":
-        """The catalogue."""
-        return self.adapters.offerings
-
-    @property
     def snapshots(self) -> "SnapshotSource":
         """What the planner sees."""
         from reservoir.runtime.composition.parts.planning import snapshot_gatherer_from
 
-        return snapshot_gatherer_from(self.adapters)
+        return snapshot_gatherer_from(self.outside)
 
     @property
     def solver(self) -> "Solver":
         """How the planner decides."""
         from reservoir.runtime.composition.parts.planning import solver_from
 
-        return solver_from(self.adapters)
+        return solver_from(self.outside)
 
     def caller(self) -> str:
         """Return the ARN of whoever runs the command; everybody may ask that."""

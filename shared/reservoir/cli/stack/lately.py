@@ -13,5 +13,5 @@ _LATELY: Final = timedelta(hours=1)
 
 def lately(stack: Connection) -> Iterator[PastEvent]:
     """Yield it, the oldest first."""
-    now = stack.clock.now()
-    return stack.history.timeline(now - _LATELY, now + LATE)
+    now = stack.outside.clock.now()
+    return stack.outside.history.timeline(now - _LATELY, now + LATE)

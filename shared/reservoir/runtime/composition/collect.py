@@ -1,18 +1,18 @@
 """The collect function."""
 
-from reservoir.runtime.adapters import Adapters
-from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.composition.parts.safety import envelope_from
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.node_life.collect import Collect
 
 
 @once
 def collect() -> Collect:
     """Return the collector."""
-    return collect_from(adapters())
+    return collect_from(process_outside())
 
 
-def collect_from(outside: Adapters) -> Collect:
+def collect_from(outside: Outside) -> Collect:
     """Wire the collector."""
     return Collect(
         claims=outside.node_claims,

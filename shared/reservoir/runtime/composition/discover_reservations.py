@@ -1,7 +1,7 @@
 """The discover_reservations function."""
 
-from reservoir.runtime.adapters import Adapters
-from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.outside import once, process_outside
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.discovery.discover_on_event import DiscoverOnEvent
 from reservoir.usecases.discovery.discover_reservations import DiscoverReservations
 from reservoir.usecases.discovery.observe_reservation import ReservationObserver
@@ -11,10 +11,10 @@ from reservoir.usecases.policy.resolve_node_classes import NodeClassResolver
 @once
 def discover_reservations() -> DiscoverReservations:
     """Return the discovery of reservations."""
-    return discover_reservations_from(adapters())
+    return discover_reservations_from(process_outside())
 
 
-def discover_reservations_from(outside: Adapters) -> DiscoverReservations:
+def discover_reservations_from(outside: Outside) -> DiscoverReservations:
     """Wire the discovery of reservations."""
     return DiscoverReservations(
         reader=outside.reservation_reader,
@@ -32,5 +32,5 @@ def discover_reservations_from(outside: Adapters) -> DiscoverReservations:
 @once
 def discover_on_event() -> DiscoverOnEvent:
     """Return the discovery of reservations that events wake."""
-    outside = adapters()
+    outside = process_outside()
     return DiscoverOnEvent(discover_reservations(), outside.discovery_turns, outside.clock, pause=outside.pause)

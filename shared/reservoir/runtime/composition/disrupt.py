@@ -1,10 +1,10 @@
 """The disrupt function."""
 
-from reservoir.runtime.adapters import Adapters
 from reservoir.runtime.composition.parts.draining import draining_from
-from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.composition.parts.planning import snapshot_gatherer_from, solve_within
 from reservoir.runtime.composition.parts.safety import envelope_from
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.disruption.disrupt import Disrupt
 from reservoir.usecases.disruption.move_units import MoveUnits
 from reservoir.usecases.disruption.replace_nodes import ReplaceNodes
@@ -14,11 +14,11 @@ from reservoir.usecases.provisioning.solver import Solve
 @once
 def disrupt() -> Disrupt:
     """Return the pass of voluntary disruption."""
-    outside = adapters()
+    outside = process_outside()
     return disrupt_from(outside, solve_within(outside.settings.solve_budget, outside.monotonic_s))
 
 
-def disrupt_from(outside: Adapters, solve: Solve) -> Disrupt:
+def disrupt_from(outside: Outside, solve: Solve) -> Disrupt:
     """Wire the pass of voluntary disruption."""
     return Disrupt(
         gatherer=snapshot_gatherer_from(outside),

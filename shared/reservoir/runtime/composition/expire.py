@@ -1,6 +1,5 @@
 """The expire function."""
 
-from reservoir.runtime.adapters import Adapters
 from reservoir.runtime.composition.parts.draining import draining_from
 from reservoir.runtime.composition.parts.node_life import (
     block_drains_from,
@@ -8,7 +7,8 @@ from reservoir.runtime.composition.parts.node_life import (
     node_life_from,
     reservation_starts_from,
 )
-from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.outside import once, process_outside
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.draining.drain_deadlines import DrainDeadlines
 from reservoir.usecases.node_life.expire import Expire
 
@@ -16,10 +16,10 @@ from reservoir.usecases.node_life.expire import Expire
 @once
 def expire() -> Expire:
     """Return the minute's sweep."""
-    return expire_from(adapters())
+    return expire_from(process_outside())
 
 
-def expire_from(outside: Adapters) -> Expire:
+def expire_from(outside: Outside) -> Expire:
     """Wire the minute's sweep."""
     draining = draining_from(outside)
     return Expire(

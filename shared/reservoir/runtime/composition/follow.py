@@ -1,18 +1,18 @@
 """The follow function."""
 
-from reservoir.runtime.adapters import Adapters
 from reservoir.runtime.composition.parts.draining import draining_from
-from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.outside import once, process_outside
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.node_life.follow_replicas import FollowReplicas
 
 
 @once
 def follow_replicas() -> FollowReplicas:
     """Return who follows replicas."""
-    return follow_replicas_from(adapters())
+    return follow_replicas_from(process_outside())
 
 
-def follow_replicas_from(outside: Adapters) -> FollowReplicas:
+def follow_replicas_from(outside: Outside) -> FollowReplicas:
     """Wire who follows replicas."""
     return FollowReplicas(
         claims=outside.node_claims,

@@ -2,9 +2,9 @@
 
 from reservoir.core.model.team import by_namespace
 from reservoir.ports.policy import PolicyKind
-from reservoir.runtime.adapters import Adapters
 from reservoir.runtime.composition.parts.draining import draining_from
-from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.outside import once, process_outside
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.demand.authorise_demand import DemandRules
 from reservoir.usecases.demand.describe import Describe
 from reservoir.usecases.demand.intake import Intake
@@ -15,10 +15,10 @@ from reservoir.usecases.policy.policy_objects import policy_of
 @once
 def intake() -> Intake:
     """Return the intake."""
-    return intake_from(adapters())
+    return intake_from(process_outside())
 
 
-def intake_from(outside: Adapters) -> Intake:
+def intake_from(outside: Outside) -> Intake:
     """Wire the intake."""
     release = draining_from(outside).release
     return Intake(outside.workloads, release, outside.queue, outside.publisher, outside.clock)
@@ -27,20 +27,20 @@ def intake_from(outside: Adapters) -> Intake:
 @once
 def describe() -> Describe:
     """Return who answers questions."""
-    outside = adapters()
+    outside = process_outside()
     return Describe(outside.workloads, outside.node_claims, outside.publisher)
 
 
 @once
 def rejections() -> RejectDemand:
     """Return what handles messages that cannot be understood."""
-    outside = adapters()
+    outside = process_outside()
     return RejectDemand(outside.dead_letters, outside.publisher)
 
 
 def demand_rules() -> DemandRules:
     """Return what the policy that is stored now says of demand."""
-    objects = adapters().policy.list_all()
+    objects = process_outside().policy.list_all()
     teams = policy_of(item for item in objects if item.kind is PolicyKind.TEAM)
     return DemandRules(
         frozenset(item.name for item in objects if item.kind is PolicyKind.NODE_POOL),

@@ -2,8 +2,8 @@
 
 from reservoir.core.launching.user_data import NODE_CLAIMS_TABLE, REPORTS_QUEUE_URL
 from reservoir.names import Queue, Table
-from reservoir.runtime.adapters import Adapters
-from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.outside import once, process_outside
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.launching.apply_outcome import ApplyOutcome
 from reservoir.usecases.launching.gangs import LaunchGangs
 from reservoir.usecases.launching.launch import Launch
@@ -14,10 +14,10 @@ from reservoir.usecases.launching.record_shortages import RecordShortages
 @once
 def launch() -> Launch:
     """Return the launch of batches."""
-    return launch_from(adapters())
+    return launch_from(process_outside())
 
 
-def launch_from(outside: Adapters) -> Launch:
+def launch_from(outside: Outside) -> Launch:
     """Wire the launch of batches."""
     outcomes = ApplyOutcome(
         claims=outside.node_claims,

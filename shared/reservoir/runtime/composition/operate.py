@@ -1,9 +1,9 @@
 """The operate function."""
 
 from reservoir.ports.system import Identities
-from reservoir.runtime.adapters import Adapters
 from reservoir.runtime.composition.parts.draining import draining_from
-from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.outside import once, process_outside
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.operating.authorise_operation import AuthoriseOperation
 from reservoir.usecases.operating.operate import Operate
 from reservoir.usecases.operating.operate_nodes import OperateNodes
@@ -14,10 +14,10 @@ from reservoir.usecases.operating.reset_generations import ResetGenerations
 @once
 def operate() -> Operate:
     """Return what operators do by hand."""
-    return operate_from(adapters())
+    return operate_from(process_outside())
 
 
-def operate_from(outside: Adapters) -> Operate:
+def operate_from(outside: Outside) -> Operate:
     """Wire it."""
     nodes = OperateNodes(outside.node_claims, draining_from(outside))
     return Operate(
@@ -32,9 +32,9 @@ def operate_from(outside: Adapters) -> Operate:
 
 def identities() -> Identities:
     """Return who says who sent a request."""
-    return adapters().identities
+    return process_outside().identities
 
 
 def deployment() -> str:
     """Return the deployment that requests must be meant for."""
-    return adapters().settings.deployment
+    return process_outside().settings.deployment

@@ -1,9 +1,9 @@
 """The provision function."""
 
-from reservoir.runtime.adapters import Adapters
 from reservoir.runtime.composition.parts.draining import draining_from
-from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.composition.parts.planning import check, planner_policy, snapshot_gatherer_from, solve_within
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.provisioning.commit_plan import PlanCommitter
 from reservoir.usecases.provisioning.provision import Provision
 from reservoir.usecases.provisioning.recent_commits import RecentCommits
@@ -14,11 +14,11 @@ from reservoir.usecases.provisioning.workload_status import WorkloadStatus
 @once
 def provision() -> Provision:
     """Return the planner."""
-    outside = adapters()
+    outside = process_outside()
     return provision_from(outside, solve_within(outside.settings.solve_budget, outside.monotonic_s))
 
 
-def provision_from(outside: Adapters, solve: Solve) -> Provision:
+def provision_from(outside: Outside, solve: Solve) -> Provision:
     """Wire the planner."""
     return Provision(
         gatherer=snapshot_gatherer_from(outside),

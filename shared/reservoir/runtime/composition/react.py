@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from reservoir.ports.messaging import Redelivery
-from reservoir.runtime.adapters import Adapters
 from reservoir.runtime.composition.parts.draining import draining_from
 from reservoir.runtime.composition.parts.node_life import block_drains_from, node_life_from, reservation_starts_from
-from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.outside import once, process_outside
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.discovery.freed_units import FreedUnits
 from reservoir.usecases.discovery.observe_reservation import ReservationObserver
 from reservoir.usecases.draining.termination_batcher import TerminationBatcher
@@ -16,10 +16,10 @@ from reservoir.usecases.node_life.react import React
 @once
 def react() -> React:
     """Return the reaction to AWS's events."""
-    return react_from(adapters())
+    return react_from(process_outside())
 
 
-def react_from(outside: Adapters) -> React:
+def react_from(outside: Outside) -> React:
     """Wire the reaction to AWS's events."""
     terminations = TerminationBatcher(outside.instances)
     draining = replace(draining_from(outside), terminator=terminations)
@@ -50,4 +50,4 @@ def react_from(outside: Adapters) -> React:
 @once
 def redelivery() -> Redelivery:
     """Return what brings failed reactions back within seconds."""
-    return adapters().reactions
+    return process_outside().reactions

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from reservoir.core.model.team import Team
 from reservoir.ports.policy import PolicyKind
-from reservoir.runtime.adapters import Adapters
-from reservoir.runtime.composition.parts.outside import adapters, once
+from reservoir.runtime.composition.parts.outside import once, process_outside
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.accounting.keep_accounts import KeepAccounts
 from reservoir.usecases.accounting.tell_teams import TellTeams
 from reservoir.usecases.history.keep_events import KeepEvents
@@ -17,20 +17,20 @@ from reservoir.usecases.policy.policy_objects import policy_of
 @once
 def keep_events() -> KeepEvents:
     """Return what keeps events."""
-    return KeepEvents(adapters().history)
+    return KeepEvents(process_outside().history)
 
 
 @once
 def keep_accounts() -> KeepAccounts:
     """Return what writes down what instances cost."""
-    outside = adapters()
+    outside = process_outside()
     return KeepAccounts(outside.accounts, outside.node_claims, outside.policy, outside.clock)
 
 
 @once
 def tell_teams() -> TellTeams:
     """Return what tells what teams use and spend."""
-    outside = adapters()
+    outside = process_outside()
     return TellTeams(
         outside.accounts,
         outside.policy,
@@ -46,11 +46,11 @@ def tell_teams() -> TellTeams:
 @once
 def take_sample() -> TakeSample:
     """Return what counts and keeps what there is."""
-    outside = adapters()
+    outside = process_outside()
     return take_sample_from(outside)
 
 
-def take_sample_from(outside: Adapters) -> TakeSample:
+def take_sample_from(outside: Outside) -> TakeSample:
     """Wire what counts and keeps what there is."""
 
     def teams() -> Sequence[Team]:
@@ -61,10 +61,10 @@ def take_sample_from(outside: Adapters) -> TakeSample:
 
 def publishes_metrics() -> bool:
     """Whether what is measured becomes metrics of CloudWatch too."""
-    return adapters().settings.publishes_metrics
+    return process_outside().settings.publishes_metrics
 
 
-def count_from(outside: Adapters) -> CountWhatIsThere:
+def count_from(outside: Outside) -> CountWhatIsThere:
     """Wire what counts."""
     return CountWhatIsThere(
         outside.reservations, outside.node_claims, outside.workloads, outside.offerings, outside.clock

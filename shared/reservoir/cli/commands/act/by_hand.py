@@ -37,8 +37,8 @@ def found(stack: Connection, names: Iterable[str]) -> dict[str, NodeClaim | None
     def look_up() -> dict[str, NodeClaim | None]:
         wanted = list(names)
         instances = [name for name in wanted if name.startswith(_INSTANCE_PREFIX)]
-        claims = stack.node_claims.get_many([name for name in wanted if name not in instances])
-        of_instances = stack.node_claims.find_by_instance(instances) if instances else {}
+        claims = stack.outside.node_claims.get_many([name for name in wanted if name not in instances])
+        of_instances = stack.outside.node_claims.find_by_instance(instances) if instances else {}
         return {name: {**claims, **of_instances}.get(name) for name in wanted}
 
     return attempt(look_up)

@@ -33,7 +33,7 @@ def release(
     (workload,) = names_of("release", [name])
     key = workload_key(workload)
     (node,) = names_of("drain", [node])
-    claim = attempt(lambda: stack.node_claims.get(node))
+    claim = attempt(lambda: stack.outside.node_claims.get(node))
     awaited = 0 if claim is None else awaited_count(claim, key)
     if claim is None or awaited == 0:
         fail(f"node/{node} waits for no replica of workload/{key}; nothing was released")
@@ -41,10 +41,10 @@ def release(
     left = _awaited(claim) - leaving
     then = f"which then waits for {left} more" if left else "which is then terminated"
     agree(f"{leaving} of {awaited} replicas of workload/{key} have left node/{node}, {then}. Release?", yes=yes)
-    attempt(lambda: stack.demand.send(sending.release(key, node, replicas)))
+    attempt(lambda: stack.outside.demand.send(sending.release(key, node, replicas)))
 
     def answered() -> bool | None:
-        current = attempt(lambda: stack.node_claims.get(node))
+        current = attempt(lambda: stack.outside.node_claims.get(node))
         return True if current is None or awaited_count(current, key) < awaited else None
 
     if until(stack, span(timeout), answered) is None:

@@ -53,10 +53,10 @@ def submit(
     sent = [_sent(stack, manifest) for manifest in _workloads(filenames)]
     for each in sent:
         _send(stack, each.outgoing)
-    end = stack.clock.now() + span(timeout)
+    end = stack.outside.clock.now() + span(timeout)
     for each in sent:
-        _say_whether_accepted(stack, each, end - stack.clock.now())
-    waiting = [each for each in sent if wait and not _is_placed(stack, each, end - stack.clock.now())]
+        _say_whether_accepted(stack, each, end - stack.outside.clock.now())
+    waiting = [each for each in sent if wait and not _is_placed(stack, each, end - stack.outside.clock.now())]
     if waiting:
         raise typer.Exit(NOT_YET)
 
@@ -87,7 +87,7 @@ def _not_demand(read: Read) -> Problem:
 
 
 def _sent(stack: Connection, manifest: WorkloadManifest) -> _Sent:
-    outgoing = sending.submit(manifest, attempt(lambda: stack.workloads.get(manifest.to_core().key)))
+    outgoing = sending.submit(manifest, attempt(lambda: stack.outside.workloads.get(manifest.to_core().key)))
     if outgoing.body is not None:
         attempt(lambda: parse_demand(outgoing.body or ""))  # as it will be read: the bounds of a message, too
     return _Sent(manifest, outgoing)
@@ -96,7 +96,7 @@ def _sent(stack: Connection, manifest: WorkloadManifest) -> _Sent:
 def _send(stack: Connection, outgoing: Outgoing) -> None:
     body = outgoing.body
     if body is not None:
-        attempt(lambda: stack.demand.send(body))
+        attempt(lambda: stack.outside.demand.send(body))
 
 
 def _say_whether_accepted(stack: Connection, sent: _Sent, timeout: timedelta) -> None:
@@ -105,7 +105,9 @@ def _say_whether_accepted(stack: Connection, sent: _Sent, timeout: timedelta) ->
         output().print(f"workload/{key} unchanged (generation {generation})")
         return
     stored = until(
-        stack, timeout, lambda: sending.is_stored(sent.manifest, generation, attempt(lambda: stack.workloads.get(key)))
+        stack,
+        timeout,
+        lambda: sending.is_stored(sent.manifest, generation, attempt(lambda: stack.outside.workloads.get(key))),
     )
     if stored is None:
         fail(
@@ -123,7 +125,7 @@ def _is_placed(stack: Connection, sent: _Sent, timeout: timedelta) -> bool:
     told: list[str] = []
 
     def placed() -> WorkloadRecord | None:
-        record = attempt(lambda: stack.workloads.get(key))
+        record = attempt(lambda: stack.outside.workloads.get(key))
         if record is None or record.generation != sent.outgoing.generation or record.withdrawn:
             fail(f"workload/{key} was changed or withdrawn by somebody else")
         reasons = [f"{each.count} x {each.code.value}: {each.message}" for each in record.unplaced]

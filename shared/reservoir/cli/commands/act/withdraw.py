@@ -45,7 +45,7 @@ def withdraw(
 
 
 def _stored(stack: Connection, key: str) -> WorkloadRecord:
-    record = attempt(lambda: stack.workloads.get(key))
+    record = attempt(lambda: stack.outside.workloads.get(key))
     if record is None:
         fail(f"workload/{key} is not known; nothing was withdrawn")
     return record
@@ -57,10 +57,10 @@ def _withdraw(stack: Connection, record: WorkloadRecord, timeout: timedelta) -> 
     if body is None:
         output().print(f"workload/{record.key} was withdrawn before")
         return
-    attempt(lambda: stack.demand.send(body))
+    attempt(lambda: stack.outside.demand.send(body))
 
     def answered() -> WorkloadRecord | None:
-        found = attempt(lambda: stack.workloads.get(record.key))
+        found = attempt(lambda: stack.outside.workloads.get(record.key))
         return found if found is None or found.withdrawn or found.generation > outgoing.generation else None
 
     after = until(stack, timeout, answered)

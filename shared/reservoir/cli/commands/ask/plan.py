@@ -39,8 +39,8 @@ def plan(
     """
     workloads = demand_of(filenames)
     stack = connection(context)
-    edits = edits_of(added, removed, policy, prices, stack.clock.now())
-    question = PlanDemand(stack.snapshots, stack.clock, stack.solver, side_by_side)
+    edits = edits_of(added, removed, policy, prices, stack.outside.clock.now())
+    question = PlanDemand(stack.snapshots, stack.outside.clock, stack.solver, side_by_side)
     try:
         answer = attempt(lambda: described(question.plan(workloads, edits)))
     except EditError as error:

@@ -35,7 +35,7 @@ def replay(
     the planner would have decided in that world. Times of day count from the plan's moment. Nothing is written.
     """
     stack = connection(context)
-    question = Replay(stack.decisions, solve_in_full, stack.solver.policy)
+    question = Replay(stack.outside.decisions, solve_in_full, stack.solver.policy)
     try:
         found = attempt(lambda: question.run(plan_id, lambda now: edits_of(added, removed, policy, prices, now)))
     except (EditError, ReplayError) as error:

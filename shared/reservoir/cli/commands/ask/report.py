@@ -47,12 +47,12 @@ def report(
     from reservoir.cli.report.page import page
 
     stack = connection(context)
-    end = stack.clock.now() if until is None else _instant(until)
+    end = stack.outside.clock.now() if until is None else _instant(until)
     start = end - span(since)
-    samples = attempt(lambda: list(stack.history.samples(start, end)))
-    events = attempt(lambda: list(stack.history.timeline(start, end)))
+    samples = attempt(lambda: list(stack.outside.history.samples(start, end)))
+    events = attempt(lambda: list(stack.outside.history.timeline(start, end)))
     accounts = attempt(lambda: _accounts(stack, start, end))
-    found = make_report(stack.deployment, start, end, samples, events, accounts)
+    found = make_report(stack.outside.settings.deployment, start, end, samples, events, accounts)
     text = page(found)
     _write(html, text)
     if json is not None:
@@ -62,13 +62,13 @@ def report(
 
 def _accounts(stack: Connection, start: datetime, end: datetime) -> Mapping[AccountLine, Amount]:
     """Read what instances cost whom on the days of the report."""
-    owners = by_namespace(policy_of(stack.policy.list_all()).teams)
+    owners = by_namespace(policy_of(stack.outside.policy.list_all()).teams)
 
     def team_of(namespace: str) -> str:
         return owners[namespace].name if namespace in owners else NOBODY
 
     first, last = (at.astimezone(UTC).date() for at in (start, end))
-    return spent_between(stack.accounts, first, last, stack.clock.now(), team_of)
+    return spent_between(stack.outside.accounts, first, last, stack.outside.clock.now(), team_of)
 
 
 def _write(file: Path, text: str) -> None:

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 def show(context: typer.Context) -> None:
     """Show, by kind of ending, what passed within the hour, what is held, and who lifted what."""
-    now = connection(context).clock.now()
+    now = connection(context).outside.clock.now()
     for tally in attempt(_use_case(context).show):
         passed = sum(len(each.ids) for each in tally.passed if now - each.at < WINDOW)
         state = "shut" if tally.is_shut else "holds" if tally.is_holding(now) else "open"
@@ -51,7 +51,7 @@ def lift(
     if not yes:
         typer.confirm(f"{count} may end as {kind} within {minutes} minutes, beyond the bound. Lift it?", abort=True)
     stack = connection(context)
-    now = stack.clock.now()
+    now = stack.outside.clock.now()
     given = Lift(count, now + timedelta(minutes=minutes), stack.caller(), reason, now)
     attempt(lambda: _use_case(context).lift(kind, given))
     output().print(f"{kind}: lifted for {count} until {given.until:%Y-%m-%d %H:%M} UTC")
@@ -59,4 +59,4 @@ def lift(
 
 def _use_case(context: typer.Context) -> LiftEnvelope:
     stack = connection(context)
-    return LiftEnvelope(stack.tallies, stack.publisher)
+    return LiftEnvelope(stack.outside.tallies, stack.outside.publisher)

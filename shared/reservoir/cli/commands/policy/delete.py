@@ -59,7 +59,7 @@ def _delete_policy(context: typer.Context, wanted: list[Name], *, dry_run: bool,
     """Delete what is there, all or nothing; where nodes stand by it, say what becomes of them, and ask first."""
     stack, policy = connection(context), apply_policy(context)
     foreseen = attempt(lambda: policy.delete(wanted, dry_run=True))
-    standing = attempt(lambda: nodes_of(foreseen.changes, list(stack.node_claims.list_live())))
+    standing = attempt(lambda: nodes_of(foreseen.changes, list(stack.outside.node_claims.list_live())))
     for each, count in standing.items():
         if count:
             messages().print(_what_becomes(each, count))
@@ -71,7 +71,7 @@ def _delete_policy(context: typer.Context, wanted: list[Name], *, dry_run: bool,
     gone = {(change.kind, change.name) for change in outcome.changes}
     for kind, name in dict.fromkeys(wanted):
         if (kind, name) not in gone:
-            messages().print(_does_not_exist(stack.policy, kind, name))
+            messages().print(_does_not_exist(stack.outside.policy, kind, name))
 
 
 def _written(name: Name) -> str:

@@ -57,7 +57,7 @@ def describe(
 
 def _print(stack: Connection, noun: Noun[Any], row: Any) -> None:
     console = output()
-    listing = noun.listing(stack.clock.now())
+    listing = noun.listing(stack.outside.clock.now())
     console.print(printable(listing.name(row)), style="bold")
     for line in attempt(lambda: list(noun.details(stack, row))):
         console.print(printable(line))
@@ -72,4 +72,5 @@ def _print(stack: Connection, noun: Noun[Any], row: Any) -> None:
 
 def _last_events(stack: Connection, name: str) -> Iterator[PastEvent]:
     """Yield the last that happened, oldest first; what is kept of one object is read page by page."""
-    yield from deque(stack.history.of_object(name, _EVER, stack.clock.now() + LATE), maxlen=_EVENTS_SHOWN)
+    until = stack.outside.clock.now() + LATE
+    yield from deque(stack.outside.history.of_object(name, _EVER, until), maxlen=_EVENTS_SHOWN)

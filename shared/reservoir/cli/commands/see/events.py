@@ -55,7 +55,7 @@ def events(
     """Tell what happened: to everything, or to one object."""
     stack = connection(context)
     name = None if wanted is None else attempt(lambda: _object_of(wanted, stack))
-    now = stack.clock.now()
+    now = stack.outside.clock.now()
     start = _EVER if since is None and name is not None else now - span(since or _DEFAULT_SINCE)
     chosen = selection.selection(
         [NOUN], labels=labels, namespace=namespace, all_namespaces=False, pool=pool, state=state
@@ -64,7 +64,7 @@ def events(
     told = attempt(lambda: list(look(start, now + LATE)))
     show(told, LISTING, form, nothing=_nothing(name, chosen))
     if follow:
-        _follow(Tail(look, stack.clock, told), form)
+        _follow(Tail(look, stack.outside.clock, told), form)
 
 
 def _nothing(name: str | None, chosen: Selection) -> str:
@@ -83,7 +83,7 @@ class Look:
 
     def __call__(self, since: datetime, until: datetime) -> Iterator[PastEvent]:
         """Yield it, the oldest first."""
-        history = self.stack.history
+        history = self.stack.outside.history
         told = history.timeline(since, until) if self.name is None else history.of_object(self.name, since, until)
         meant = labelled(self.stack, self.chosen.labels, told)
         yield from (event for event in meant if self.chosen.has(NOUN.facts(event)))
@@ -138,7 +138,7 @@ def _object_of(wanted: str, stack: Connection) -> str:
     if kind == WORKLOAD:
         name = workload_key(name)
     if kind == NODE and name.startswith("i-"):
-        claims: Any = stack.node_claims.find_by_instance([name])
+        claims: Any = stack.outside.node_claims.find_by_instance([name])
         if name not in claims:
             fail(f"instance {name} is not known (nodes that ended are forgotten after a week): name its claim")
         return node_name(claims[name].id)

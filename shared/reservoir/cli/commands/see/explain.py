@@ -55,18 +55,18 @@ def explain(
 
 
 def _node(stack: Connection, name: str, form: Format) -> None:
-    found = attempt(lambda: ExplainNode(stack.node_claims, stack.decisions).explain(name))
+    found = attempt(lambda: ExplainNode(stack.outside.node_claims, stack.outside.decisions).explain(name))
     if found is None:
         fail(f"node {name} is not known (nodes that ended are forgotten after a week)")
     print_answer("NodeExplanation", found, node_lines(found), form)
 
 
 def _workload(stack: Connection, key: str, form: Format, *, alternatives: bool) -> None:
-    found = attempt(lambda: ExplainWorkload(stack.workloads, stack.node_claims).explain(key))
+    found = attempt(lambda: ExplainWorkload(stack.outside.workloads, stack.outside.node_claims).explain(key))
     if found is None:
         fail(f"workload {key} is not known")
     if alternatives:
-        question = ExplainAlternatives(stack.node_claims, stack.decisions, stack.solver.policy)
+        question = ExplainAlternatives(stack.outside.node_claims, stack.outside.decisions, stack.solver.policy)
         try:
             found = found.model_copy(update={"alternatives": attempt(lambda: question.explain(key))})
         except ReplayError as error:

@@ -48,7 +48,7 @@ def get(
         _watch(stack, meant, form)
         return
     found = [Found.of(stack, noun, chosen) for noun, chosen in meant]
-    now = stack.clock.now()
+    now = stack.outside.clock.now()
     if any(each.rows for each in found) or not any(chosen.names for _, chosen in meant):
         show_all([(each.rows, each.noun.listing(now)) for each in found], form, nothing=_nothing(found, meant[0][1]))
     end_with_missing(stack, found)
@@ -58,7 +58,7 @@ def _watch(stack: Connection, meant: Sequence[tuple[Noun[Any], Selection]], form
     if len(meant) > 1:
         fail("watch one noun at a time")
     ((noun, chosen),) = meant
-    watch(noun, lambda: Found.of(stack, noun, chosen).rows, form, stack.clock, stack.pause)
+    watch(noun, lambda: Found.of(stack, noun, chosen).rows, form, stack.outside.clock, stack.pause)
 
 
 def _nothing(found: Sequence[Found], chosen: Selection) -> str:

@@ -28,5 +28,20 @@ def status(context: typer.Context, form: Output = Format.TEXT) -> None:
 
 def see(stack: Connection) -> SeeStatus:
     """Return what looks at a stack."""
-    there = CountWhatIsThere(stack.reservations, stack.node_claims, stack.workloads, stack.offerings, stack.clock)
-    return SeeStatus(there, stack.history, stack.reservations, stack.queues, stack.alarms, stack.passes, stack.clock)
+    outside = stack.outside
+    there = CountWhatIsThere(
+        outside.reservations,
+        outside.node_claims,
+        outside.workloads,
+        outside.offerings,
+        outside.clock,
+    )
+    return SeeStatus(
+        there,
+        outside.history,
+        outside.reservations,
+        outside.queues,
+        outside.alarms,
+        outside.passes,
+        outside.clock,
+    )

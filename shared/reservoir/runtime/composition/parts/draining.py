@@ -1,11 +1,11 @@
 """What drains nodes."""
 
-from reservoir.runtime.adapters import Adapters
 from reservoir.runtime.composition.parts.safety import envelope_from
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.draining.draining import Draining
 
 
-def draining_from(outside: Adapters) -> Draining:
+def draining_from(outside: Outside) -> Draining:
     """Return the drain protocol."""
     return Draining(
         claims=outside.node_claims,

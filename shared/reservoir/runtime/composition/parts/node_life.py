@@ -1,7 +1,7 @@
 """What follows nodes through their lives."""
 
 from reservoir.ports.messaging import StartTimers
-from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.discovery.observe_reservation import ReservationObserver
 from reservoir.usecases.discovery.reservation_starts import ReservationStarts
 from reservoir.usecases.draining.block_drains import BlockDrains
@@ -11,12 +11,12 @@ from reservoir.usecases.node_life.early_ends import EarlyEnds
 from reservoir.usecases.node_life.node_life import NodeLife
 
 
-def broken_capacity_from(outside: Adapters) -> BrokenCapacity:
+def broken_capacity_from(outside: Outside) -> BrokenCapacity:
     """Return what suspects units of reservations."""
     return BrokenCapacity(outside.boot_failures, outside.capacity_blocks, outside.reservations, outside.publisher)
 
 
-def block_drains_from(outside: Adapters, draining: Draining) -> BlockDrains:
+def block_drains_from(outside: Outside, draining: Draining) -> BlockDrains:
     """Return the watch over the ends of Capacity Blocks."""
     return BlockDrains(
         claims=outside.node_claims,
@@ -28,7 +28,7 @@ def block_drains_from(outside: Adapters, draining: Draining) -> BlockDrains:
     )
 
 
-def reservation_starts_from(outside: Adapters, timers: StartTimers) -> ReservationStarts:
+def reservation_starts_from(outside: Outside, timers: StartTimers) -> ReservationStarts:
     """Return what sees reservations begin."""
     return ReservationStarts(
         reservations=outside.reservations,
@@ -39,7 +39,7 @@ def reservation_starts_from(outside: Adapters, timers: StartTimers) -> Reservati
     )
 
 
-def node_life_from(outside: Adapters, draining: Draining) -> NodeLife:
+def node_life_from(outside: Outside, draining: Draining) -> NodeLife:
     """Return what makes claims follow their instances."""
     broken = broken_capacity_from(outside)
     return NodeLife(

@@ -1,4 +1,4 @@
-"""The process that a function runs in: its adapters, and the parts that were composed of them."""
+"""The process that a function runs in: what is outside it, and the parts that were composed with that."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,27 +7,28 @@ from functools import cache, cached_property, wraps
 from typing import Any, Final, TypeVar, cast
 
 from reservoir.ports.messaging import EventPublisher, WorkQueue
-from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.composition.parts.aws_outside import AwsOutside
 from reservoir.runtime.correlation import SentInTheLog, ToldInTheLog
+from reservoir.runtime.outside import Outside
 from reservoir.runtime.settings import Settings
 
 T = TypeVar("T")
 
 
 class Process:
-    """A warm process. What is composed of its adapters is made when first used, and kept as long as it lives."""
+    """A warm process. A part is composed when first used, and kept as long as the process lives."""
 
-    def __init__(self, adapters: Adapters) -> None:
-        self.adapters = adapters
+    def __init__(self, outside: Outside) -> None:
+        self.outside = outside
         self.parts: dict[Callable[[], Any], Any] = {}
 
 
-class _FunctionAdapters(Adapters):
-    """Those of a function, which has a log."""
+class _FunctionOutside(AwsOutside):
+    """That of a function, which has a log."""
 
     @cached_property
     def publisher(self) -> EventPublisher:
-        """The outbound bus; what is told there is in the log too."""
+        """The outbound bus; what is published there is in the log too."""
         return ToldInTheLog(super().publisher)
 
     @cached_property
@@ -41,7 +42,7 @@ _given: Final[ContextVar[Process | None]] = ContextVar("process", default=None)
 
 @cache
 def _own() -> Process:
-    return Process(_FunctionAdapters(Settings.from_environment()))
+    return Process(_FunctionOutside(Settings.from_environment()))
 
 
 def _process() -> Process:
@@ -58,9 +59,9 @@ def running_in(process: Process) -> Iterator[None]:
         _given.reset(token)
 
 
-def adapters() -> Adapters:
-    """Return the process's adapters; raises SettingsError when the environment lacks settings."""
-    return _process().adapters
+def process_outside() -> Outside:
+    """Return what is outside the process; raises SettingsError when the environment lacks settings."""
+    return _process().outside
 
 
 def once(make: Callable[[], T]) -> Callable[[], T]:

@@ -8,13 +8,13 @@ from reservoir.core import checker, scheduler
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
-from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.accounting.monthly_budgets import MonthlyBudgets
 from reservoir.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from reservoir.usecases.provisioning.solver import Solve, Solver
 
 
-def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
+def snapshot_gatherer_from(outside: Outside) -> SnapshotGatherer:
     """Return the reader of snapshots."""
     return SnapshotGatherer(
         outside.offerings,
@@ -29,12 +29,12 @@ def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
     )
 
 
-def planner_policy(outside: Adapters) -> SchedulingPolicy:
+def planner_policy(outside: Outside) -> SchedulingPolicy:
     """Return how the planner decides: what is bought now is paid for hours, so column generation is worth its time."""
     return replace(outside.settings.scheduling, with_certificate=True)
 
 
-def solver_from(outside: Adapters) -> Solver:
+def solver_from(outside: Outside) -> Solver:
     """Return the planner's way to decide, for questions."""
     solve = solve_within(outside.settings.solve_budget, outside.monotonic_s)
     return Solver(planner_policy(outside), solve, check)

@@ -1,11 +1,11 @@
 """The gate that every ending of our own choice passes."""
 
-from reservoir.runtime.adapters import Adapters
+from reservoir.runtime.outside import Outside
 from reservoir.usecases.safety.envelope import Envelope
 from reservoir.usecases.safety.tables import OwnTables
 
 
-def envelope_from(outside: Adapters) -> Envelope:
+def envelope_from(outside: Outside) -> Envelope:
     """Return the safety envelope."""
     return Envelope(
         tables=OwnTables(outside.table_marks, outside.settings.deployment),

@@ -1,4 +1,7 @@
-"""The adapters of a function, made when first used: a cold start pays only for the clients that it touches."""
+"""What is outside a process, on AWS; each part is made when first used, so a cold start pays only for what it touches.
+
+It stands among the compositions because one port, ``LaunchPolicy``, is answered by a use case over another port.
+"""
 
 import time
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -50,15 +53,15 @@ _SIDE_BY_SIDE_MAX: Final = 8
 
 
 def _count_refused_timer(name: str, error: AwsError) -> None:
-    # Here and not above: the command line has these adapters too, sets no timers, and is installed without Powertools.
+    # Here and not above: the command line has this outside too, sets no timers, and is installed without Powertools.
     from reservoir.runtime.observability import count_for_all, logger
 
     logger.warning("timer refused", extra={"timer": name, "code": error.code})
     count_for_all("TimersRefused")
 
 
-class Adapters:
-    """Everything outside the process. One instance a process; clients are shared by what uses them."""
+class AwsOutside:
+    """Implements ``reservoir.runtime.outside.Outside`` on AWS. One instance a process; parts share clients."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
