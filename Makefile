@@ -117,6 +117,7 @@ check: setup $(NODE_TOOLS) ## formatting, lint, types, import contracts, tidines
 	@echo '== mypy';            mypy .
 	@echo '== import contracts'; lint-imports
 	@echo '== tidiness';        python -m pytest -q $(TIDY)
+	@echo '== density';         python -m lab.density
 
 synth: setup $(NODE_TOOLS) ## write the CloudFormation templates and assets to cdk.out
 	@CDK_CONTEXT_JSON='{"deployment": "$(DEPLOYMENT)"}' python app.py
