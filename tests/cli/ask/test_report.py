@@ -2,9 +2,10 @@
 
 import json
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +18,9 @@ from lab.worlds.policies import applier
 from reservoir.cli.app import app
 from reservoir.cli.report.figures import Report, make_report
 from reservoir.cli.report.page import page
+from reservoir.core.history.past_event import PastEvent
+from reservoir.core.history.sample import ReservationSample, Sample
+from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from tests.cli.ask.report_world import EVIL, PRICE, SINCE, UNTIL, events, samples
@@ -45,8 +49,8 @@ def test_nothing_is_added_up_for_times_without_samples(report: Report) -> None:
 def test_money_that_is_not_known_is_not_nought(report: Report) -> None:
     money = {it.id: (it.avoided_micro_usd, it.idle_micro_usd) for it in report.reservations}
     assert money == {"cr-1": (56 * PRICE, 10 * PRICE), "cr-block": (None, None)}
-    markets = {it.capacity_type: (it.paid_micro_usd, it.avoided_micro_usd) for it in report.markets}
-    assert markets == {"reserved": (0, None), "spot": (66_000_000, 132_000_000)}
+    markets = {it.capacity_type: (it.node_s, it.avoided_micro_usd) for it in report.markets}
+    assert markets == {"reserved": (100 * HOUR_S, None), "spot": (22 * HOUR_S, 132_000_000)}
 
 
 def test_a_wait_lasts_from_the_first_reason_to_the_place_and_counts_for_the_last(report: Report) -> None:
@@ -65,6 +69,56 @@ def test_what_is_notable_names_the_command_that_explains_it(report: Report) -> N
         ("Node Draining", "reservoir explain node nc-1"),
         ("Launches Blocked", "reservoir events --since 7d"),
     ]
+
+
+def test_what_is_told_of_one_object_every_day_hides_nothing_else() -> None:
+    idle = [
+        PastEvent(f"i-{number}", SINCE + timedelta(hours=number), "Reservation Idle", {"capacityReservationId": name})
+        for number, name in enumerate(("cr-1", "cr-2", "cr-1", "cr-1"))
+    ]
+    report = make_report("production", SINCE, UNTIL, [], idle)
+    assert [(it.about, it.count, it.first_at) for it in report.notable] == [
+        ("reservation/cr-1", 3, SINCE),
+        ("reservation/cr-2", 1, SINCE + timedelta(hours=1)),
+    ]
+    assert "(3 times since 2026-01-15 12:00)" in page(report)
+
+
+def sample_at(hours: float, *ids: str, end_at: datetime | None = None) -> Sample:
+    facts = ("m5.large", "us-east-1a", ReservationKind.DEFAULT, "active", 6, 6, 0, 0)
+    found = tuple(ReservationSample(name, *facts, PRICE, end_at) for name in ids)
+    return Sample(SINCE + timedelta(hours=hours), found)
+
+
+def chart(report: Report) -> list[tuple[float, int, bool, bool]]:
+    (use,) = (it for it in report.reservations if it.id == "cr-1")
+    return [((it.at - SINCE) / timedelta(hours=1), it.ours_count, it.known, it.there) for it in use.points]
+
+
+def test_a_reservation_that_is_gone_is_drawn_no_longer() -> None:
+    taken = [sample_at(0, "cr-1", "cr-2"), sample_at(0.25, "cr-1", "cr-2"), sample_at(0.5, "cr-2")]
+    report = make_report("production", SINCE, SINCE + timedelta(hours=3), taken, [])
+    assert chart(report) == [(0, 6, True, True), (0.25, 6, True, True), (0.5, 0, True, False)]
+    assert "ended, or gone" in page(report)
+
+
+def test_a_reservation_that_comes_back_was_gone_in_between() -> None:
+    taken = [sample_at(0, "cr-1"), sample_at(0.25), sample_at(0.5, "cr-1")]
+    report = make_report("production", SINCE, SINCE + timedelta(hours=0.75), taken, [])
+    assert chart(report) == [(0, 6, True, True), (0.25, 0, True, False), (0.5, 6, True, True)]
+
+
+def test_a_reservation_with_an_end_is_drawn_and_counted_up_to_it() -> None:
+    end_at = SINCE + timedelta(hours=0.25)
+    taken = [sample_at(0, "cr-1", end_at=end_at), sample_at(0.5, "cr-1", end_at=end_at), sample_at(0.75)]
+    report = make_report("production", SINCE, SINCE + timedelta(hours=1), taken, [])
+    assert report.reservations[0].ours_unit_s == 6 * HOUR_S // 4
+    assert chart(report)[:2] == [(0, 6, True, True), (0.25, 0, True, False)]
+
+
+def test_a_reservation_of_which_nobody_told_any_more_is_not_known_rather_than_gone() -> None:
+    report = make_report("production", SINCE, SINCE + timedelta(hours=3), [sample_at(0, "cr-1")], [])
+    assert chart(report) == [(0, 6, False, True)]
 
 
 class Reader(HTMLParser):
@@ -127,7 +181,7 @@ def test_of_a_time_of_which_nothing_is_kept_the_page_says_so() -> None:
     text = page(make_report("production", SINCE, UNTIL, [], []))
     assert "No sample of this time has a reservation." in text
     assert "<svg" not in text
-    assert text.count("<dd>not known</dd>") == 4
+    assert text.count("<dd>not known<small>") == 4
 
 
 class Stack(OwnOutside):
@@ -173,7 +227,8 @@ def test_what_teams_spent_is_read_from_the_accounts(tmp_path: Path) -> None:
     html, figures = tmp_path / "day.html", tmp_path / "day.json"
     done = CliRunner().invoke(app, ["report", "--since", "1d", "--html", str(html), "--json", str(figures)], obj=stack)
     assert done.exit_code == 0, done.output
-    found = json.loads(figures.read_text())["teams"]
+    money = json.loads(figures.read_text())["money"]
+    found = money["namespaces"]
     assert [
         (it["team"], it["namespace"], it["capacity_type"], it["unit_s"], it["spent_micro_usd"]) for it in found
     ] == [
@@ -181,7 +236,85 @@ def test_what_teams_spent_is_read_from_the_accounts(tmp_path: Path) -> None:
         ("audio", "audio", "reserved", 3600, 0),
         ("audio", "audio", "spot", 7200 + 3600, 5_000_000),
     ]
-    assert '<th scope="row">audio</th><td>audio</td><td>spot</td><td class="number">3.0 h</td>' in html.read_text()
+    assert [(it["name"], it["spent_micro_usd"]) for it in money["teams"]] == [("audio", 5_000_000), ("", 100_000)]
+    assert money["total"]["spent_micro_usd"] == 5_100_000
+    text = html.read_text()
+    assert '<th scope="row">audio</th><td>audio</td><td>spot</td><td class="number">3.0 h</td>' in text
+    assert "<dd>5.10 USD<small>metered, 2026-01-15 to 2026-01-16, whole days; the last is not over</small></dd>" in text
+
+
+def spent(day: str, atto_usd: int) -> dict[AccountLine, Amount]:
+    return {AccountLine(day, "", "jobs", CapacityType.ON_DEMAND): Amount(HOUR_S, atto_usd)}
+
+
+def written(stack: Stack, *amounts: dict[AccountLine, Amount]) -> Stack:
+    for number, each in enumerate(amounts):
+        stack.accounts.write(f"nc-{number}", None, MeterReading(each, None))
+    return stack
+
+
+def figures_of(stack: Stack, tmp_path: Path, *arguments: str) -> Any:
+    html, figures = tmp_path / "report.html", tmp_path / "report.json"
+    command = ["report", *arguments, "--html", str(html), "--json", str(figures)]
+    done = CliRunner().invoke(app, command, obj=stack)
+    assert done.exit_code == 0, done.output
+    return json.loads(figures.read_text())
+
+
+def test_any_month_of_the_accounts_can_be_told_beside_the_one_before(tmp_path: Path) -> None:
+    stack = written(
+        Stack(),
+        spent("2024-04-30", 10**18),
+        spent("2024-05-01", 2 * 10**18),
+        spent("2024-05-31", 4 * 10**18),
+        spent("2024-06-01", 8 * 10**18),
+    )
+    found = figures_of(stack, tmp_path, "--month", "2024-05")
+    assert found["money"]["total"]["spent_micro_usd"] == 6_000_000
+    assert (found["money"]["first_day"], found["money"]["last_day"]) == ("2024-05-01", "2024-05-31")
+    assert found["beside"]["total"]["spent_micro_usd"] == 1_000_000
+    text = (tmp_path / "report.html").read_text()
+    assert '<td class="number">6.00 USD</td><td class="number">1.00 USD</td><td class="number">+500 %</td>' in text
+
+
+def test_a_month_can_be_told_beside_any_other(tmp_path: Path) -> None:
+    stack = written(Stack(), spent("2025-01-10", 3 * 10**18), spent("2026-01-10", 2 * 10**18))
+    found = figures_of(stack, tmp_path, "--month", "2026-01", "--beside", "2025-01")
+    assert [found[it]["total"]["spent_micro_usd"] for it in ("money", "beside")] == [2_000_000, 3_000_000]
+
+
+def test_days_are_told_beside_as_many_days_before(tmp_path: Path) -> None:
+    stack = written(Stack(), spent("2026-01-15", 10**18), spent("2026-01-14", 2 * 10**18), spent("2026-01-12", 10**19))
+    found = figures_of(stack, tmp_path, "--since", "1d")
+    assert (found["beside"]["first_day"], found["beside"]["last_day"]) == ("2026-01-13", "2026-01-14")
+    assert found["beside"]["total"]["spent_micro_usd"] == 2_000_000
+
+
+def test_what_the_accounts_have_nothing_of_is_not_known(tmp_path: Path) -> None:
+    found = figures_of(Stack(), tmp_path, "--month", "2025-12")
+    assert "money" not in found
+    assert (
+        "<dd>not known<small>the accounts have nothing of these days</small></dd>"
+        in (tmp_path / "report.html").read_text()
+    )
+
+
+def test_what_the_history_does_not_hold_is_said_before_anything_else(tmp_path: Path) -> None:
+    file = tmp_path / "month.html"
+    done = CliRunner().invoke(app, ["report", "--since", "30d", "--html", str(file)], obj=Stack())
+    assert "samples tell of 3 % of the time" in done.stderr
+    text = file.read_text()
+    assert text.index("Samples tell of 22.0 h of 720.0 h (3 %)") < text.index("paid beside reservations")
+    full = page(make_report("production", SINCE, SINCE + timedelta(hours=6), list(samples())[:36], []))
+    assert 'class="loud"' not in full
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--month", "2026-13"), ("--month", "2026-02"), ("--month", "2026-01", "--since", "1d")]
+)
+def test_a_month_that_is_none_is_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, ["report", *arguments, "--html", str(tmp_path / "x.html")], obj=Stack())
+    assert done.exit_code == 2
 
 
 def test_a_report_can_end_earlier_than_now(tmp_path: Path) -> None:

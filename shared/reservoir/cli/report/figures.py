@@ -1,21 +1,23 @@
 """What a report says, computed from samples and events. Money in micro-USD, times in whole seconds.
 
 A sample holds until the next one. Where the next is missing for longer than ``LONGEST_GAP``, nothing is known of the
-time between and nothing is added up: an hour without samples is not an hour without costs.
+time between and nothing is added up: an hour without samples is not an hour without costs. A reservation that the next
+sample lacks was there until then, and one with an end no longer than until that. What was paid is not counted from
+samples but comes from the accounts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final
 
+from reservoir.cli.report.money import Metered
 from reservoir.core.history.past_event import PastEvent, workload_name
 from reservoir.core.history.sample import ReservationSample, Sample
 from reservoir.core.history.summary import subject, summary
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.sharing.accounts import AccountLine, Amount
 
 LONGEST_GAP: Final = timedelta(minutes=30)
 NOTABLE: Final = frozenset(
@@ -39,13 +41,17 @@ _HOUR_S: Final = 3600
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Units of a reservation from an instant on; ``known`` is false where nothing is known until the next point."""
+    """Units of a reservation from an instant on; ``known`` is false where nothing is known until the next point.
+
+    ``there`` is false from when the reservation had ended, or had gone.
+    """
 
     at: datetime
     ours_count: int
     others_count: int
     free_count: int
     known: bool = True
+    there: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +79,11 @@ class ReservationUse:
 
 @dataclass(frozen=True, slots=True)
 class MarketUse:
-    """One market over the whole time."""
+    """One market over the time that samples tell of."""
 
     capacity_type: str
     node_s: int
-    paid_micro_usd: int
     avoided_micro_usd: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TeamUse:
-    """What instances ran and cost for a namespace of a team; the empty names are of no team, and of nobody."""
-
-    team: str
-    namespace: str
-    capacity_type: str
-    unit_s: int
-    spent_micro_usd: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +129,14 @@ class BlockEnd:
 
 @dataclass(frozen=True, slots=True)
 class Notable:
-    """Something to look at again, and the command that explains it."""
+    """Something to look at again, and the command that explains it. What was told of one object often is told once."""
 
-    event: PastEvent
+    event: PastEvent  # the last of them
     what: str
     about: str
     explained_by: str
+    count: int = 1
+    first_at: datetime | None = None  # of those that are told once
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +165,13 @@ class Report:
     notable: tuple[Notable, ...]
     notable_count: int
     stories: tuple[Story, ...]  # of the objects that the notable events are about
-    teams: tuple[TeamUse, ...] = ()  # over whole days
+    money: Metered | None = None  # of whole days; None: the accounts have nothing of them
+    beside: Metered | None = None  # the days that it is compared with
+
+    @property
+    def known_percent(self) -> int:
+        """How much of the time samples tell of, rounded down."""
+        return 100 * self.known_s // max(1, _seconds(self.since, self.until))
 
 
 def make_report(
@@ -178,11 +180,18 @@ def make_report(
     until: datetime,
     samples: Sequence[Sample],
     events: Sequence[PastEvent],
-    accounts: Mapping[AccountLine, Amount] | None = None,
+    money: Metered | None = None,
+    beside: Metered | None = None,
 ) -> Report:
-    """Compute everything from what is kept; both lists oldest first."""
+    """Compute everything from what is kept; both lists oldest first.
+
+    Parameters
+    ----------
+    money, beside
+        What the accounts have of its days, and of those that they are compared with.
+    """
     held = list(_held(samples, until))
-    uses = tuple(_uses(held))
+    uses = tuple(_uses(held, until))
     notable = list(_notable(events))
     shown = notable[-NOTABLE_MAX:][::-1]
     return Report(
@@ -203,17 +212,9 @@ def make_report(
         notable=tuple(shown),
         notable_count=len(notable),
         stories=tuple(_stories([it.about for it in shown if it.about], events)),
-        teams=tuple(_teams(accounts or {})),
+        money=money,
+        beside=beside,
     )
-
-
-def _teams(accounts: Mapping[AccountLine, Amount]) -> Iterator[TeamUse]:
-    totals: dict[tuple[str, str, str], Amount] = {}
-    for account, amount in accounts.items():
-        key = (account.team, account.namespace, account.capacity_type.value)
-        totals[key] = totals.get(key, Amount()) + amount
-    for key in sorted(totals):
-        yield TeamUse(*key, totals[key].seconds, totals[key].micro_usd)
 
 
 def _held(samples: Sequence[Sample], until: datetime) -> Iterator[tuple[Sample, int]]:
@@ -224,18 +225,40 @@ def _held(samples: Sequence[Sample], until: datetime) -> Iterator[tuple[Sample, 
         yield sample, int(gap.total_seconds()) if timedelta() < gap <= LONGEST_GAP else 0
 
 
-def _uses(held: Sequence[tuple[Sample, int]]) -> Iterator[ReservationUse]:
-    by_id: dict[str, list[tuple[datetime, ReservationSample, int]]] = {}
-    for sample, seconds in held:
+def _uses(held: Sequence[tuple[Sample, int]], until: datetime) -> Iterator[ReservationUse]:
+    by_id: dict[str, list[_Seen]] = {}
+    ends = [*(sample.taken_at for sample, _ in held[1:]), until]
+    for (sample, seconds), end in zip(held, ends, strict=False):
         for it in sample.reservations:
-            by_id.setdefault(it.id, []).append((sample.taken_at, it, seconds))
-    uses = [_use(found) for found in by_id.values()]
+            by_id.setdefault(it.id, []).append(_Seen(sample.taken_at, end, it, seconds > 0))
+    uses = [_use(found, until) for found in by_id.values()]
     yield from sorted(uses, key=lambda use: (-(use.idle_micro_usd or 0), -use.free_unit_s, use.id))
 
 
-def _use(found: Sequence[tuple[datetime, ReservationSample, int]]) -> ReservationUse:
-    last = found[-1][1]
-    prices = [it.micro_usd_per_hour for _, it, seconds in found if seconds]
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A reservation in a sample that was taken at ``at``; the next one was at ``until``."""
+
+    at: datetime
+    until: datetime
+    what: ReservationSample
+    known: bool
+
+    @property
+    def ends_at(self) -> datetime:
+        """Until when it was there at most: until its end, if the next sample is later."""
+        end_at = self.what.end_at
+        return self.until if end_at is None else max(self.at, min(self.until, end_at))
+
+    @property
+    def seconds(self) -> int:
+        """How long it is known to have been as it was seen."""
+        return _seconds(self.at, self.ends_at) if self.known else 0
+
+
+def _use(found: Sequence[_Seen], until: datetime) -> ReservationUse:
+    last = found[-1].what
+    prices = [seen.what.micro_usd_per_hour for seen in found if seen.seconds]
     has_prices = None not in prices
     return ReservationUse(
         id=last.id,
@@ -243,15 +266,26 @@ def _use(found: Sequence[tuple[datetime, ReservationSample, int]]) -> Reservatio
         zone=last.zone,
         kind=last.kind,
         end_at=last.end_at,
-        points=tuple(
-            Point(at, it.ours_count, it.others_count, it.free_count, known=seconds > 0) for at, it, seconds in found
-        ),
-        ours_unit_s=sum(it.ours_count * seconds for _, it, seconds in found),
-        others_unit_s=sum(it.others_count * seconds for _, it, seconds in found),
-        free_unit_s=sum(it.free_count * seconds for _, it, seconds in found),
-        avoided_micro_usd=_cost((it.ours_count, it, seconds) for _, it, seconds in found) if has_prices else None,
-        idle_micro_usd=_cost((it.free_count, it, seconds) for _, it, seconds in found) if has_prices else None,
+        points=tuple(_points(found, until)),
+        ours_unit_s=sum(seen.what.ours_count * seen.seconds for seen in found),
+        others_unit_s=sum(seen.what.others_count * seen.seconds for seen in found),
+        free_unit_s=sum(seen.what.free_count * seen.seconds for seen in found),
+        avoided_micro_usd=_cost((it.what.ours_count, it.what, it.seconds) for it in found) if has_prices else None,
+        idle_micro_usd=_cost((it.what.free_count, it.what, it.seconds) for it in found) if has_prices else None,
     )
+
+
+def _points(found: Sequence[_Seen], until: datetime) -> Iterator[Point]:
+    """Yield a point for each time that it was seen, and one where it was there no longer."""
+    following = [*(seen.at for seen in found[1:]), None]
+    for seen, again_at in zip(found, following, strict=True):
+        it = seen.what
+        yield Point(seen.at, it.ours_count, it.others_count, it.free_count, known=seen.known)
+        has_ended = seen.ends_at < seen.until
+        is_missed = again_at is None and seen.until < until  # by the next sample
+        is_back_later = again_at is not None and seen.until < again_at
+        if has_ended or is_missed or is_back_later:
+            yield Point(seen.ends_at, 0, 0, 0, there=False)
 
 
 def _cost(parts: Iterable[tuple[int, ReservationSample, int]]) -> int:
@@ -260,17 +294,15 @@ def _cost(parts: Iterable[tuple[int, ReservationSample, int]]) -> int:
 
 def _markets(held: Sequence[tuple[Sample, int]]) -> Iterator[MarketUse]:
     nodes: dict[str, int] = {}
-    paid: dict[str, int] = {}
     avoided: dict[str, int | None] = {}
     for sample, seconds in held:
         for it in sample.markets:
             name, more, before = it.capacity_type.value, it.avoided_micro_usd_per_hour, avoided.get(it.capacity_type, 0)
             nodes[name] = nodes.get(name, 0) + it.node_count * seconds
-            paid[name] = paid.get(name, 0) + it.micro_usd_per_hour * seconds
             avoided[name] = None if before is None or (more is None and seconds) else before + (more or 0) * seconds
     for name in (it.value for it in CapacityType if it.value in nodes):
         saved = avoided[name]
-        yield MarketUse(name, nodes[name], paid[name] // _HOUR_S, None if saved is None else saved // _HOUR_S)
+        yield MarketUse(name, nodes[name], None if saved is None else saved // _HOUR_S)
 
 
 def _waits(events: Sequence[PastEvent], until: datetime) -> Iterator[Waits]:
@@ -334,13 +366,19 @@ def _blocks(uses: Sequence[ReservationUse], events: Sequence[PastEvent]) -> Iter
 
 
 def _notable(events: Sequence[PastEvent]) -> Iterator[Notable]:
+    """Yield what is notable, by when it was told last: what is told of one object every day hides nothing else."""
+    found: dict[tuple[str, str, str], Notable] = {}
     for event in events:
         is_notable = event.detail_type in NOTABLE or (
             event.detail_type == "Node Draining" and event.detail.get("reason") in NOTABLE_DRAINS
         )
         if is_notable:
             about = subject(event)
-            yield Notable(event, summary(event), about, _command(about))
+            told = Notable(event, summary(event), about, _command(about), first_at=event.at)
+            key = (event.detail_type, about, "" if about else event.id)
+            before = found.pop(key, None)
+            found[key] = told if before is None else replace(told, count=before.count + 1, first_at=before.first_at)
+    yield from found.values()
 
 
 def _stories(names: Iterable[str], events: Sequence[PastEvent]) -> Iterator[Story]:

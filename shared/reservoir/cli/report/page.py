@@ -14,6 +14,7 @@ from reservoir.cli.report.charts import nodes_over_time, units_over_time, waits_
 from reservoir.cli.report.figures import NodePoint, Point, Report
 
 CHARTS_MAX: Final = 20  # of reservations; the table has all of them
+KNOWN_LEAST_PERCENT: Final = 95  # of the time: below, the page begins with a warning
 _COLOURS: Final = ("var(--ours)", "var(--others)", "var(--free)")  # as charts stack them
 _MICRO: Final = 1_000_000
 P = TypeVar("P", Point, NodePoint)
@@ -31,6 +32,8 @@ def page(report: Report) -> str:
         total=_totals(report),
         colours=_COLOURS,
         told={story.about for story in report.stories},
+        is_little_known=report.known_percent < KNOWN_LEAST_PERCENT,
+        avoided={market.capacity_type: market.avoided_micro_usd for market in report.markets},
     )
 
 
@@ -63,6 +66,13 @@ def _usd(micro_usd: int | None) -> str:
     return "not known" if micro_usd is None else f"{micro_usd / _MICRO:,.2f} USD"
 
 
+def _change(now: int, before: int) -> str:
+    """Return by how much something is more or less than it was."""
+    if not before:
+        return "was nought" if now else "the same"
+    return f"{100 * (now - before) / before:+,.0f} %"
+
+
 def _anchor(name: str) -> str:
     """Return an id that no other name has, whatever characters it is made of."""
     return f"about-{sha256(name.encode()).hexdigest()[:12]}"
@@ -70,6 +80,7 @@ def _anchor(name: str) -> str:
 
 _FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "anchor": _anchor,
+    "change": _change,
     "changes": changes,
     "day": _day,
     "hours": _hours,
@@ -86,7 +97,7 @@ def _charts(report: Report) -> dict[str, object]:
         for use in report.reservations[:CHARTS_MAX]
     ]
     nodes = waits = Markup("")
-    if report.nodes:
+    if report.markets:
         markets = [market.capacity_type for market in report.markets]
         # Markup: as above.
         nodes = Markup(nodes_over_time("Nodes by market", changes(report.nodes), markets, _end(report)))  # noqa: S704
@@ -100,14 +111,15 @@ def _end(report: Report) -> datetime:
 
 
 def _totals(report: Report) -> dict[str, int | None]:
+    paid = None if report.money is None else report.money.total.spent_micro_usd
     if not report.known_s:
-        return dict.fromkeys(("paid", "avoided", "idle", "ours_percent"))
+        return {"paid": paid, **dict.fromkeys(("avoided", "idle", "ours_percent"))}
     idle = [use.idle_micro_usd for use in report.reservations if use.free_unit_s]
     avoided = [market.avoided_micro_usd for market in report.markets]
     ours = sum(use.ours_unit_s for use in report.reservations)
     units = ours + sum(use.others_unit_s + use.free_unit_s for use in report.reservations)
     return {
-        "paid": sum(market.paid_micro_usd for market in report.markets),
+        "paid": paid,
         "avoided": None if None in avoided else sum(it for it in avoided if it is not None),
         "idle": None if None in idle else sum(it for it in idle if it is not None),
         "ours_percent": 100 * ours // units if units else 0,

@@ -1,6 +1,5 @@
 """``reservoir report``."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,12 +8,13 @@ from typing import Annotated, Final
 import typer
 
 from reservoir.cli.commands.see.events import span
-from reservoir.cli.console import fail, output
+from reservoir.cli.console import fail, messages, output
 from reservoir.cli.policy import attempt, connection
+from reservoir.cli.report.money import Days, Metered, metered
 from reservoir.cli.stack.connection import Connection
 from reservoir.core.model.team import by_namespace
 from reservoir.core.serialisation.json_codec import dumps
-from reservoir.core.sharing.accounts import NOBODY, AccountLine, Amount
+from reservoir.core.sharing.accounts import NOBODY
 from reservoir.usecases.policy.policy_objects import policy_of
 from reservoir.usecases.policy.team_spending import spent_between
 
@@ -29,9 +29,13 @@ def register(app: typer.Typer) -> None:
 def report(
     context: typer.Context,
     html: Annotated[Path, typer.Option("--html", help="The file to write; one that exists is replaced.")],
-    since: Annotated[str, typer.Option(help="How far back: 30m, 6h, 7d.")] = "7d",
+    since: Annotated[str | None, typer.Option(help="How far back: 30m, 6h, 7d. Default: 7d.")] = None,
     until: Annotated[
         str | None, typer.Option(help="Up to when, such as 2026-01-31T12:00Z; without a zone in UTC. Default: now.")
+    ] = None,
+    month: Annotated[str | None, typer.Option(help="A month such as 2026-01; accounts go back two years.")] = None,
+    beside: Annotated[
+        str | None, typer.Option(help="A month to compare with. Default: the month before, or as many days before.")
     ] = None,
     json: Annotated[Path | None, typer.Option("--json", help="Another file to write: the figures as JSON.")] = None,
 ) -> None:
@@ -44,31 +48,53 @@ def report(
         fail(f"a report needs {' and '.join(missing)}: pip install 'reservoir-ec2[report]'")
     # imported here, because drawing takes a second to load
     from reservoir.cli.report.figures import make_report
-    from reservoir.cli.report.page import page
+    from reservoir.cli.report.page import KNOWN_LEAST_PERCENT, page
 
     stack = connection(context)
-    end = stack.outside.clock.now() if until is None else _instant(until)
-    start = end - span(since)
+    now = stack.outside.clock.now()
+    if month is not None:
+        if since is not None or until is not None:
+            fail("a month has its own beginning and end: leave out --since and --until")
+        days = _month(month, now)
+        start, end = days.since, min(days.until, now)
+    else:
+        end = now if until is None else _instant(until)
+        start = end - span(since or "7d")
+        days = Days.between(start, end)
+    other_days = days.before() if beside is None else _month(beside, now)
     samples = attempt(lambda: list(stack.outside.history.samples(start, end)))
     events = attempt(lambda: list(stack.outside.history.timeline(start, end)))
-    accounts = attempt(lambda: _accounts(stack, start, end))
-    found = make_report(stack.outside.settings.deployment, start, end, samples, events, accounts)
+    money = attempt(lambda: _metered(stack, days))
+    other = attempt(lambda: _metered(stack, other_days))
+    found = make_report(stack.outside.settings.deployment, start, end, samples, events, money, other)
     text = page(found)
     _write(html, text)
     if json is not None:
         _write(json, dumps(found))
     output().print(f"{html}: {len(samples)} samples and {len(events)} events, {len(text.encode()) // 1024} KB")
+    if found.known_percent < KNOWN_LEAST_PERCENT:
+        messages().print(f"samples tell of {found.known_percent} % of the time; what was paid is metered, and known")
 
 
-def _accounts(stack: Connection, start: datetime, end: datetime) -> Mapping[AccountLine, Amount]:
-    """Read what instances cost whom on the days of the report."""
+def _metered(stack: Connection, days: Days) -> Metered | None:
+    """Read what instances cost whom on some days."""
     owners = by_namespace(policy_of(stack.outside.policy.list_all()).teams)
 
     def team_of(namespace: str) -> str:
         return owners[namespace].name if namespace in owners else NOBODY
 
-    first, last = (at.astimezone(UTC).date() for at in (start, end))
-    return spent_between(stack.outside.accounts, first, last, stack.outside.clock.now(), team_of)
+    now = stack.outside.clock.now()
+    return metered(days, spent_between(stack.outside.accounts, days.first, days.last, now, team_of), now)
+
+
+def _month(text: str, now: datetime) -> Days:
+    try:
+        days = Days.of_month(text)
+    except ValueError:
+        fail(f"{text} is no month such as 2026-01")
+    if days.since > now:
+        fail(f"{text} is yet to come")
+    return days
 
 
 def _write(file: Path, text: str) -> None:
