@@ -9,7 +9,8 @@ import pytest
 
 from functions.record.handler import handler
 from lab.fakes.stores.history import MemoryHistory
-from lab.fakes.system import START
+from lab.fakes.stores.state import MemoryState
+from lab.fakes.system import START, ManualClock
 from reservoir.core.history.sample import Sample, WaitingSample
 from reservoir.ports.errors import ThrottledError
 from reservoir.usecases.history.keep_events import KeepEvents
@@ -18,7 +19,9 @@ from reservoir.usecases.history.keep_events import KeepEvents
 @pytest.fixture
 def history(monkeypatch: pytest.MonkeyPatch) -> MemoryHistory:
     history = MemoryHistory()
-    monkeypatch.setattr("functions.record.handler.keep_events", lambda: KeepEvents(history))
+    monkeypatch.setattr(
+        "functions.record.handler.keep_events", lambda: KeepEvents(history, MemoryState(ManualClock()).workloads)
+    )
     return history
 
 

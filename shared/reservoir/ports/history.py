@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from reservoir.core.history.past_demand import DemandStep
 from reservoir.core.history.past_event import PastEvent
 from reservoir.core.history.sample import Sample
 from reservoir.core.model.decision_summary import DecisionSummary
@@ -23,6 +24,14 @@ class HistoryStore(Protocol):
 
     def timeline(self, since: datetime, until: datetime) -> Iterator[PastEvent]:
         """Yield everything that happened from ``since`` to before ``until``, oldest first; may lag by moments."""
+        ...
+
+    def keep_demand(self, steps: Sequence[DemandStep]) -> None:
+        """Keep steps of demand; one that is already kept is replaced by the same again."""
+        ...
+
+    def demand(self, since: datetime, until: datetime) -> Iterator[DemandStep]:
+        """Yield the steps of demand from ``since`` to before ``until``, oldest first; may lag by moments."""
         ...
 
     def keep_sample(self, sample: Sample) -> None:

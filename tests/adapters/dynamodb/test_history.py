@@ -9,8 +9,10 @@ import pytest
 
 from lab.fakes.stores.history import MemoryHistory
 from lab.fakes.system import START, ManualClock
+from lab.fakes.values import workload
 from lab.local import ministack
 from reservoir.adapters.dynamodb.history import DynamoDbHistory
+from reservoir.core.history.past_demand import DEMAND_KEPT, DemandStep, DemandStepKind
 from reservoir.core.history.past_event import PastEvent
 from reservoir.core.history.sample import Sample
 from reservoir.ports.errors import ThrottledError
@@ -131,3 +133,30 @@ def test_what_there_was_comes_in_order_of_time_and_once(history: HistoryStore) -
         history.keep_sample(sample)
     assert list(history.samples(START, START + timedelta(days=2))) == taken
     assert list(history.samples(taken[1].taken_at, taken[3].taken_at)) == taken[1:3]
+
+
+def step(number: int, at: datetime) -> DemandStep:
+    wanted = workload("w-1", replicas=3)
+    return DemandStep(f"e-{number}", at, DemandStepKind.WANTED, wanted.key, 1, workload=wanted)
+
+
+def test_demand_comes_in_order_of_time_and_once_with_what_was_wanted(history: HistoryStore) -> None:
+    steps = [step(number, START + timedelta(hours=8 * number)) for number in range(5)]
+    history.keep_demand([*reversed(steps), steps[1]])
+    history.keep_demand([steps[1]])
+    assert list(history.demand(START, START + timedelta(days=2))) == steps
+    assert list(history.demand(steps[1].at, steps[3].at)) == steps[1:3]
+
+
+@pytest.mark.embedded
+def test_demand_and_what_there_was_are_kept_longer_than_events(dynamodb: Any, clock: ManualClock) -> None:
+    history = on_dynamodb(dynamodb, clock)
+    history.keep_demand([step(1, START), step(2, START + timedelta(hours=1))])
+    taken = [Sample(START), Sample(START + timedelta(hours=1))]
+    for sample in taken:
+        history.keep_sample(sample)
+    clock.advance(days=14)
+    assert len(list(history.demand(START, FOREVER))) == len(list(history.samples(START, FOREVER))) == 2
+    clock.advance(days=DEMAND_KEPT.days - 14)
+    assert [each.id for each in history.demand(START, FOREVER)] == ["e-2"]
+    assert list(history.samples(START, FOREVER)) == taken[1:]

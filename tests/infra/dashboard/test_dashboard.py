@@ -11,6 +11,8 @@ import pytest
 from functions.record.handler import handler
 from infra.iam.acknowledgements import as_reported
 from lab.fakes.stores.history import MemoryHistory
+from lab.fakes.stores.state import MemoryState
+from lab.fakes.system import ManualClock
 from reservoir.core.history.sample import BoughtSample, ReservationSample, Sample, WaitingSample
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.runtime.observability import logger
@@ -84,7 +86,10 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     """The log of ``record`` after two samples, and after an event of each kind of refusal and one of another."""
     stream = StringIO()
     monkeypatch.setattr(logger.registered_handler, "stream", stream)
-    monkeypatch.setattr("functions.record.handler.keep_events", lambda: KeepEvents(MemoryHistory()))
+    monkeypatch.setattr(
+        "functions.record.handler.keep_events",
+        lambda: KeepEvents(MemoryHistory(), MemoryState(ManualClock()).workloads),
+    )
     monkeypatch.setattr("functions.record.handler.publishes_metrics", lambda: False)
     for name in ("take_sample", "keep_accounts", "tell_teams"):
         monkeypatch.setattr(f"functions.record.handler.{name}", Fixed)

@@ -2,7 +2,8 @@
 
 An event is one row for each object that it is about, cut down to that object, and one row of the timeline, whole. The
 timeline's partitions are an hour and one of a few shards, so that neither a busy minute nor a busy reservation makes
-the others wait, and a look back reads the hours that it is about. What there was at an instant is one row of its day.
+the others wait, and a look back reads the hours that it is about. What there was at an instant is one row of its day,
+and so is each step of demand; both are kept longer than events, because looks back over months are made of them.
 """
 
 import gzip
@@ -30,6 +31,7 @@ from reservoir.adapters.dynamodb.table import (
     text,
     understood,
 )
+from reservoir.core.history.past_demand import DEMAND_KEPT, DemandStep
 from reservoir.core.history.past_event import PastEvent
 from reservoir.core.history.sample import Sample
 from reservoir.core.serialisation.json_codec import dumps, loads
@@ -49,7 +51,7 @@ _DETAIL_TYPE: Final = "detail_type"
 
 
 class DynamoDbHistory:
-    """Implements ``reservoir.ports.history.HistoryStore``. Rows expire ``kept`` after what they tell of."""
+    """Implements ``reservoir.ports.history.HistoryStore``. Events expire ``kept`` after what they tell of."""
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class DynamoDbHistory:
         self._table = table
         self._clock = clock
         self._kept = kept
+        self._long_kept = max(kept, DEMAND_KEPT)
         self._sleep = sleep
 
     def keep(self, events: Sequence[PastEvent]) -> None:
@@ -87,6 +90,18 @@ class DynamoDbHistory:
             yield from sorted(found, key=lambda event: event.order)
             hour += _HOUR
 
+    def keep_demand(self, steps: Sequence[DemandStep]) -> None:
+        """Keep steps of demand, each a row of its day."""
+        rows = {step.id: self._step_row(step) for step in steps}
+        keyed = [rows[key] for key in sorted(rows)]
+        for start in range(0, len(keyed), _BATCH_MAX):
+            self._put(keyed[start : start + _BATCH_MAX])
+
+    def demand(self, since: datetime, until: datetime) -> Iterator[DemandStep]:
+        """Yield the steps of demand, oldest first."""
+        for day in self._days(since, until):
+            yield from understood(self._read(_demand(day), since, until), _step)
+
     def keep_sample(self, sample: Sample) -> None:
         """Keep what there was at an instant: one row, compressed, because thousands of reservations fit into none."""
         # A fixed time in the gzip header keeps equal content byte-identical.
@@ -97,7 +112,7 @@ class DynamoDbHistory:
                     KEY: _samples(sample.taken_at),
                     SORT_KEY: f"{instant(sample.taken_at.replace(microsecond=0))} sample",
                     FORM: CURRENT_FORM,
-                    TTL_ATTRIBUTE: epoch_s(sample.taken_at + self._kept),
+                    TTL_ATTRIBUTE: epoch_s(sample.taken_at + self._long_kept),
                 }
             ),
             DATA: {"B": packed},
@@ -106,10 +121,27 @@ class DynamoDbHistory:
 
     def samples(self, since: datetime, until: datetime) -> Iterator[Sample]:
         """Yield what there was, oldest first."""
-        day = max(since, self._clock.now() - self._kept).astimezone(UTC).replace(hour=0, minute=0, second=0)
-        while day < until:
+        for day in self._days(since, until):
             yield from understood(self._read(_samples(day), since, until), _sample)
+
+    def _days(self, since: datetime, until: datetime) -> Iterator[datetime]:
+        """Yield the days of a time that are still kept."""
+        first = max(since, self._clock.now() - self._long_kept).astimezone(UTC)
+        day = first.replace(hour=0, minute=0, second=0, microsecond=0)
+        while day < until:
+            yield day
             day += _DAY
+
+    def _step_row(self, step: DemandStep) -> Attributes:
+        return attributes(
+            {
+                KEY: _demand(step.at),
+                SORT_KEY: f"{instant(step.at)} {step.id}",
+                FORM: CURRENT_FORM,
+                DATA: dumps(step),
+                TTL_ATTRIBUTE: epoch_s(step.at + self._long_kept),
+            }
+        )
 
     def _rows(self, event: PastEvent) -> Iterator[Attributes]:
         shard = hashlib.sha256(event.id.encode()).digest()[0] % _SHARDS
@@ -170,6 +202,14 @@ def _timeline(hour: datetime, shard: int) -> str:
 
 def _samples(day: datetime) -> str:
     return f"#samples {day.astimezone(UTC):%Y-%m-%d}"
+
+
+def _demand(day: datetime) -> str:
+    return f"#demand {day.astimezone(UTC):%Y-%m-%d}"
+
+
+def _step(row: Attributes) -> DemandStep:
+    return loads(DemandStep, data(row))
 
 
 def _sample(row: Attributes) -> Sample:

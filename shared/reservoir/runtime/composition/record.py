@@ -17,7 +17,8 @@ from reservoir.usecases.policy.policy_objects import policy_of
 @once
 def keep_events() -> KeepEvents:
     """Return what keeps events."""
-    return KeepEvents(process_outside().history)
+    outside = process_outside()
+    return KeepEvents(outside.history, outside.workloads)
 
 
 @once
