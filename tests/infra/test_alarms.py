@@ -21,7 +21,7 @@ from infra.function import RETRY_BY_SCHEDULE_MIN
 from infra.iam.acknowledgements import as_reported
 from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S, TOLD_OTHERWISE
 from reservoir.names import DEFAULT_STACK, METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
-from reservoir.runtime import adapters
+from reservoir.runtime.composition.parts import aws_outside
 from tests.infra.cloudwatch import MINUTE_S, Metrics, is_alarm
 from tests.infra.reading import Resources, of_type
 
@@ -327,9 +327,9 @@ def test_every_counter_that_is_watched_is_counted_by_its_function() -> None:
     for name, (_, writers) in COUNTED.items():
         for function in writers:
             handler = (ROOT / "functions" / function / "handler.py").read_text()
-            outside = inspect.getsource(adapters)  # what functions count wherever they use an adapter
+            anywhere = inspect.getsource(aws_outside)  # what functions count wherever they use an adapter
             call = "count" if len(writers) == 1 else "count_for_all"
-            assert f'{call}("{name}"' in handler + outside, f"{function} does not write {name}"
+            assert f'{call}("{name}"' in handler + anywhere, f"{function} does not write {name}"
 
 
 def test_what_cannot_be_delivered_goes_where_an_alarm_looks(resources: Resources) -> None:
