@@ -231,7 +231,7 @@ class _World:
     def offered(self, pool: NodePool, *, now: bool) -> Iterator[OfferingKey]:
         """Yield what the pool may launch, whether or not it is available, full or used up; or only what it can now."""
         node_class = self.classes.get(pool.node_class_name)
-        if node_class is None or pool.replicas is not None or pool.paused is not None:
+        if node_class is None or pool.is_static or pool.paused is not None:
             return
         for instance_type in self.snapshot.instance_types:
             for item in instance_type.offerings:
@@ -316,7 +316,7 @@ def _launch_problem(world: _World, launch: PlannedNodes) -> ViolationCode | None
         return ViolationCode.UNKNOWN_NAME
     if pool.node_class_name != node_class.name:
         return ViolationCode.UNKNOWN_NAME
-    if pool.replicas is not None or pool.paused is not None:
+    if pool.is_static or pool.paused is not None:
         return ViolationCode.OFFERING
     is_reserved = key.capacity_type is CapacityType.RESERVED
     problem = _reserved_problem(world, launch, node_class) if is_reserved else _bought_problem(world, launch)

@@ -149,7 +149,7 @@ class DisruptWorld(World):
 
     def plan_and_launch(self) -> None:
         self.queue.groups.clear()
-        self.provision().run()
+        self.provision().run(Woken(indexes_lag=True))
         for parts, named in dict(self.queue.groups).items():  # whoever found out has planners of groups woken
             group = parts.split("+")
             self.provision().run(Woken(named, names_all=True, group_keys=frozenset(group[:1]), parts=frozenset(group)))

@@ -234,6 +234,7 @@ def _discover_reservations(
         policy=policy,
         reservations=stored,
         observer=ReservationObserver(stored, claims),
+        node_claims=claims,
         timers=MemoryTimers(),
         queue=MemoryQueue(),
         publisher=MemoryBus(),

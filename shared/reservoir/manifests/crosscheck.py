@@ -222,6 +222,10 @@ def _reservation_doubts(pool: NodePool, node_class: NodeClass) -> Iterator[Doubt
     if may_reserve and not may_buy and not node_class.capacity_reservation_selector_terms:
         reason = f"it allows only reserved capacity and EC2NodeClass {node_class.name} selects no reservation"
         yield Doubt("NodePool", pool.name, _REQUIREMENTS, "no-reservation", _never("the pool", reason))
+    if pool.all_reserved and not (may_reserve and node_class.capacity_reservation_selector_terms):
+        why = "its class selects no reservation" if may_reserve else "it excludes reserved capacity"
+        reason = f"it wants as many nodes as it has reserved units, and {why}"
+        yield Doubt("NodePool", pool.name, ("spec", "replicas"), "no-units", _never("the pool", reason))
     asked = [key for key in sorted(labels.RESERVATION_LABELS) if len(pool.requirements[key]) and _asks(pool, key)]
     if asked and not may_reserve:
         reason = f"it requires {asked[0]}, which only reserved capacity has, and excludes reserved capacity"

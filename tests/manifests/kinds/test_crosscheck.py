@@ -202,3 +202,11 @@ def test_units_that_are_owned_twice_raise_a_doubt_and_as_many_as_there_are_do_no
 def test_a_pool_of_a_team_that_does_not_exist_raises_a_doubt() -> None:
     found = cross_check(ObjectSet(teams=[Team("audio", node_pools=("gpu",))]))
     assert [(doubt.rule, doubt.name) for doubt in found] == [("no-node-pool", "audio")]
+
+
+def test_a_pool_that_follows_reservations_and_has_none() -> None:
+    following = replace(pool(), all_reserved=True)
+    assert doubts(ObjectSet([following], [NODE_CLASS])) == []
+    assert doubts(ObjectSet([following], [NodeClass("c")])) == [("NodePool/p", "no-units")]
+    bought = replace(only("on-demand"), all_reserved=True)
+    assert ("NodePool/p", "no-units") in doubts(ObjectSet([bought], [NODE_CLASS]))

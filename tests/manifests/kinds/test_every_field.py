@@ -22,7 +22,7 @@ from tests.manifests.kinds import valid
 
 GENERATOR = Path(__file__).parents[3] / "docs" / "generate.py"
 # What is told to whoever writes it, and serves nothing (ADR "Refuse the fields of Karpenter that would be half true").
-NOT_SERVED = {"spec.replicas", "spec.cpuOptions", "spec.enclaveOptions"}
+NOT_SERVED = {"spec.cpuOptions", "spec.enclaveOptions"}
 TERM = {
     "labelSelector": {
         "matchLabels": {"app": "web"},
@@ -45,6 +45,13 @@ def node_pool() -> dict[str, Any]:
     template = manifest["spec"]["template"]["spec"]
     template["taints"][0]["timeAdded"] = "2026-01-01T00:00:00Z"
     template["startupTaints"] = [{**template["taints"][0], "key": "a", "value": "b"}]
+    return manifest
+
+
+def static_pool() -> dict[str, Any]:
+    """A pool that stands."""
+    manifest = node_pool()
+    manifest["spec"] |= {"replicas": 3, "limits": {"nodes": "4"}, "weight": None}
     return manifest
 
 
@@ -126,7 +133,7 @@ def paths(value: Any, prefix: str = "") -> Iterator[str]:
 @pytest.mark.parametrize(
     ("kind", "manifests"),
     [
-        ("NodePool", [valid.node_pool(), node_pool()]),
+        ("NodePool", [valid.node_pool(), static_pool()]),
         (
             "EC2NodeClass",
             [
@@ -160,7 +167,7 @@ def test_no_field_is_left_out(kind: str, manifests: list[dict[str, Any]]) -> Non
 
 
 @pytest.mark.parametrize(
-    "manifest", [node_pool(), node_class(), team(), workload()], ids=lambda manifest: manifest["kind"]
+    "manifest", [node_pool(), static_pool(), node_class(), team(), workload()], ids=lambda manifest: manifest["kind"]
 )
 def test_the_alternatives_are_valid(manifest: dict[str, Any]) -> None:
     read, problems = read_document(Document(manifest))
@@ -170,6 +177,7 @@ def test_the_alternatives_are_valid(manifest: dict[str, Any]) -> None:
 
 def test_the_alternatives_of_a_pool_arrive_in_the_core() -> None:
     pool = NodePoolManifest.model_validate(node_pool()).to_core()
+    assert NodePoolManifest.model_validate(static_pool()).to_core().replicas == 3
     assert pool.startup_taints == (Taint("a", "b", TaintEffect.NO_SCHEDULE),)
 
 

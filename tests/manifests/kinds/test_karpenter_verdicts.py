@@ -147,7 +147,11 @@ CASES: Final[tuple[tuple[str, str, Any, bool, str | None], ...]] = (
     ("class", "spec.networkInterfaces", [{"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "efa-only"}],
      REFUSED, None),
     ("class", "spec.cpuOptions", {"coreCount": 2, "threadsPerCore": 1}, TAKEN, "fields not served"),
-    ("pool", "spec.replicas", 3, TAKEN, "fields not served"),
+    ("pool", "spec.replicas", 3, REFUSED, None),  # beside a limit of anything but nodes
+    ("pool", "spec", {**pool()["spec"], "limits": {"nodes": "5"}, "replicas": 3}, TAKEN, None),
+    ("pool", "spec", {**pool()["spec"], "limits": None, "replicas": 0}, TAKEN, None),
+    ("pool", "spec", {**pool()["spec"], "limits": None, "replicas": 3, "weight": 1}, REFUSED, None),
+    ("pool", "spec", {**pool()["spec"], "limits": None, "replicas": -1}, REFUSED, None),
     ("class", "spec.kubelet", {"maxPods": 20}, TAKEN, None),
     ("class", "spec.kubelet", 7, REFUSED, "ignored fields"),
     ("class", "spec.context", 7, REFUSED, "ignored fields"),

@@ -134,7 +134,12 @@ REQUIREMENT = "spec.template.spec.requirements[0]"
         ("spec.disruption.budgets.1.schedule", "hourly", ("spec.disruption.budgets[1].schedule", "schedule")),
         ("spec.disruption.budgets.1.timeZone", "Mars/Base", ("spec.disruption.budgets[1].timeZone", "time-zone")),
         ("spec.disruption.budgets.1.reasons", ["Bored"], ("spec.disruption.budgets[1].reasons[0]", "enum")),
-        ("spec.replicas", 3, ("spec.replicas", "not-served")),
+        ("spec.replicas", 3, ("spec.weight", "static")),
+        ("spec.replicas", 3, ("spec.limits", "static")),
+        ("spec.replicas", -1, ("spec.replicas", "replicas")),
+        ("spec.replicas", 2.5, ("spec.replicas", "replicas")),
+        ("spec.replicas", True, ("spec.replicas", "replicas")),
+        ("spec.replicas", "AllReserved", ("spec.replicas", "replicas")),
     ],
 )
 def test_what_is_wrong_is_found_at_its_place(path: str, value: Any, problem: tuple[str, str]) -> None:
@@ -147,12 +152,14 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     manifest["spec"]["weight"] = "x"
     manifest["spec"]["disruption"]["budgets"][1]["duration"] = "1 hour"
     manifest["spec"]["template"]["spec"]["taints"][0] = {"key": "a", "value": "b c"}
-    manifest["spec"]["replicas"] = 1
+    manifest["spec"]["replicas"] = -1
     manifest["status"] = {"anything": 1}
     assert rules(manifest) == {
         ("metadata.name", "name"),
         ("spec.weight", "int-type"),
-        ("spec.replicas", "not-served"),
+        ("spec.replicas", "replicas"),
+        ("spec.weight", "static"),
+        ("spec.limits", "static"),
         ("spec.template.spec.requirements[1].values", "values"),
         ("spec.template.spec.taints[0].effect", "missing"),
         ("spec.template.spec.taints[0].value", "label-value"),

@@ -219,3 +219,20 @@ def test_stored_policy_becomes_values_of_the_core(store: MemoryPolicyStore) -> N
 
 def test_names_of_files_that_cannot_be_read_are_not_found() -> None:
     assert names_in(files(pool(), "]", "kind: x")) == ((PolicyKind.NODE_POOL, "p"),)
+
+
+def test_a_pool_neither_becomes_static_nor_stops_being_it(store: MemoryPolicyStore) -> None:
+    def said(text: str) -> list[tuple[str, str]]:
+        try:
+            problems = applier(store).apply(files(node_class(), text)).problems
+        except ManifestError as error:
+            problems = tuple(error.problems)
+        return [(problem.path, problem.rule) for problem in problems]
+
+    moving, fixed = pool(), pool().replace("weight: 7", "replicas: 3")
+    assert said(fixed) == []
+    assert said(moving) == [("spec.replicas", "static")]
+    assert said(fixed.replace("3", "5")) == []
+    applier(store).delete([(PolicyKind.NODE_POOL, "p")])
+    assert said(moving) == []
+    assert said(fixed) == [("spec.replicas", "static")]

@@ -19,14 +19,9 @@ def reader(kind: PolicyKind) -> Callable[[Connection, Selection], Sequence[Row]]
     def read(stack: Connection, selection: Selection) -> Sequence[Row]:
         outside = stack.outside
         accounts = outside.accounts if kind is PolicyKind.TEAM else None
-        show = ShowPolicy(
-            outside.policy,
-            outside.reservations,
-            outside.node_claims,
-            outside.workloads,
-            outside.clock,
-            accounts,
-        )
+        offerings = outside.offerings if kind is PolicyKind.NODE_POOL else None
+        stored = (outside.policy, outside.reservations, outside.node_claims, outside.workloads)
+        show = ShowPolicy(*stored, outside.clock, accounts, offerings)
         names = set(selection.names)
         return [row for row in show.show(kind) if not names or row["metadata"]["name"] in names]
 

@@ -17,6 +17,12 @@ def _nodes(row: Row, kind: str) -> str:
     return str(row["status"]["nodesByCapacityType"].get(kind, 0))
 
 
+def _replicas(row: Row, what: str) -> str:
+    """Return how many nodes a static pool wants, has or is about to have; empty for any other pool."""
+    counted = row["status"].get("replicas")
+    return "" if counted is None else str(counted[what])
+
+
 def _paused(row: Row) -> str:
     """Return who paused the pool, since when and why; empty while it may launch."""
     return str(row["status"].get("paused", ""))
@@ -36,6 +42,9 @@ def _listing(now: datetime) -> Listing[Row]:
             Column("PAUSED", _paused, gives_way=True, style=lambda row: "yellow" if _paused(row) else ""),
             Column("CLASS", lambda row: row["spec"]["template"]["spec"]["nodeClassRef"]["name"], leaves=2),
             Column("WEIGHT", lambda row: str(row["spec"].get("weight") or 0), is_number=True, leaves=1),
+            Column("WANTED", lambda row: _replicas(row, "wanted"), is_number=True, leaves=3),
+            Column("THERE", lambda row: _replicas(row, "there"), is_number=True, leaves=3),
+            Column("COMING", lambda row: _replicas(row, "coming"), is_number=True, leaves=3),
             Column("NODES", lambda row: str(row["status"]["nodes"]), is_number=True),
             Column("RESERVED", lambda row: _nodes(row, "reserved"), is_number=True),
             Column("SPOT", lambda row: _nodes(row, "spot"), is_number=True),

@@ -86,7 +86,7 @@ def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:
     by_name = sorted(snapshot.node_pools, key=lambda item: item.name, reverse=True)
     for pool in sorted(by_name, key=lambda item: -item.weight):
         node_class = classes.get(pool.node_class_name)
-        launches = pool.replicas is None and pool.paused is None
+        launches = not pool.is_static and pool.paused is None
         if launches and node_class is not None and node_class.status.launch_blocked_reason is None:
             found.append((pool, node_class))
     return found

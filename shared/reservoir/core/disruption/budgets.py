@@ -20,11 +20,7 @@ def budgets_leave(
 
     ``claims`` are the live ones of all pools, ``leaving`` those among them that have begun to go since they were read.
     """
-    nodes = [
-        claim
-        for claim in claims.values()
-        if claim.node_pool_name == pool.name and (claim.state in _EXISTING or fills_freed_slot(claim, claims))
-    ]
+    nodes = [claim for claim in claims.values() if claim.node_pool_name == pool.name and _counts(claim, claims)]
     missing = sum(claim.id in leaving or _is_missing(claim) for claim in nodes)
     return {
         reason: allowed_disruptions(
@@ -32,6 +28,11 @@ def budgets_leave(
         ).nodes
         for reason in DisruptionReason
     }
+
+
+def _counts(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
+    """Whether EC2 shows the node, or something is to run that stands in for one that went, or was always to stand."""
+    return claim.state in _EXISTING or fills_freed_slot(claim, claims) or (claim.is_static and not claim.replaces)
 
 
 def _is_missing(claim: NodeClaim) -> bool:

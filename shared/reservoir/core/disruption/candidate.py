@@ -124,7 +124,7 @@ def steady_since(claim: NodeClaim) -> datetime:
 def not_consolidatable_reason(candidate: Candidate, now: datetime) -> str | None:
     """Say why consolidation (not drift) must leave the node alone, or None (R-165, R-166)."""
     pool = candidate.pool
-    if pool.replicas is not None:
+    if pool.is_static:
         return f"NodePool {pool.name} is static"
     if pool.disruption.consolidate_after_s is None:
         return f"NodePool {pool.name} never consolidates"

@@ -28,7 +28,8 @@ class DisruptionCommand:
     ``replacements`` are launched and running before any of ``claim_ids`` drains, unless ``terminate_first``: then the
     one node goes first, its reservation's slot stays leased, and the replacement is launched into the slot.
     ``destinations`` are claims that the replicas were simulated onto; they are protected until the replicas arrive.
-    ``pool_deleted``: the nodes go because their NodePool did.
+    ``pool_deleted``: the nodes go because their NodePool did. ``scales_down``: a static pool has too many of them, and
+    they go past budgets.
     """
 
     reason: DisruptionReason
@@ -39,6 +40,7 @@ class DisruptionCommand:
     terminate_first: bool = False
     explanation: str = ""
     pool_deleted: bool = False
+    scales_down: bool = False
 
 
 @dataclass(frozen=True, slots=True)

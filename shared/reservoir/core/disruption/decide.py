@@ -1,7 +1,7 @@
 """One pass of voluntary disruption (R-163): emptiness, drift, consolidation; each sees the world the last one left."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from reservoir.core.disruption.candidate import (
@@ -31,6 +31,8 @@ from reservoir.core.disruption.methods.emptiness import kept_reason, paid_empty,
 from reservoir.core.disruption.methods.reclaim import reclaimed
 from reservoir.core.disruption.methods.reclaim_resources import resources_reclaimed
 from reservoir.core.disruption.methods.replacement import replace_drifted
+from reservoir.core.disruption.methods.static_renewal import aged_reason
+from reservoir.core.disruption.methods.static_surplus import too_many
 from reservoir.core.disruption.methods.unit_moves import UnitMoves
 from reservoir.core.disruption.saving.balanced import PoolTotals
 from reservoir.core.disruption.saving.node_prices import NodePrices
@@ -42,6 +44,7 @@ from reservoir.core.model.node_pool import DisruptionReason, NodePool
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.snapshot import Node, Snapshot
 from reservoir.core.model.team import ReclaimWithinCohort
+from reservoir.core.static_pools.units import ReservedCapacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +71,16 @@ def decide_disruption(
     ``effort`` bounds what is simulated (``reservoir.core.disruption.effort``; None: as much as a fleet of this size is
     worth); what it does not suffice for waits.
 
-    Units on loan that their owners wait for are taken back first. On-demand and spot nodes that are empty go; then
-    drifted nodes are replaced; then consolidation moves work, empty reserved nodes being welcome destinations; what is
-    reserved and still empty then goes back to its reservation.
+    Units on loan that their owners wait for are taken back first, and static pools let go what they have too many.
+    On-demand and spot nodes that are empty go; then drifted nodes are replaced; then consolidation moves work, empty
+    reserved nodes being welcome destinations; what is reserved and still empty then goes back to its reservation.
     Units that lie idle after all of that may move to equal reservations, if pools say so.
     """
     left = Effort(effort_a_pass(len(given.snapshot.nodes)) if effort is None else effort)
     decider = _Pass(given, PassState.of(given.snapshot, solve, now, _closed(given, now), left))
     decider.expect_pending()
     decider.reclaim()
+    decider.scale_down()
     decider.remove_empty_paid()
     decider.replace_drifted()
     decider.consolidate()
@@ -98,6 +102,10 @@ def _closed(given: DisruptionInput, now: datetime) -> Iterator[str]:
             continue
         if pool is None or blocked_reason(claim, now) is not None or settling_reason(claim, pool, now) is not None:
             yield node.claim_id
+
+
+def _without(candidates: Sequence[Candidate], busy: Set[str]) -> list[Candidate]:
+    return [candidate for candidate in candidates if candidate.id not in busy]
 
 
 class _Pass:
@@ -141,8 +149,10 @@ class _Pass:
             if blocked is not None:
                 self._refusals[claim.id] = blocked
                 continue
-            self._reclaimable.append(candidate)  # what says do-not-disrupt has its owner's grace
+            if not pool.is_static:  # whose unit would only be taken for a new node of the pool
+                self._reclaimable.append(candidate)  # what says do-not-disrupt has its owner's grace
             drifted = drift_reason(claim, pool, classes.get(claim.node_class_name), offered, self._world.now)
+            drifted = drifted or aged_reason(claim, pool, self._world.now)
             protected = protected_reason(node.placements, snapshot.workloads)
             is_bounded = pool.termination_grace_period_s is not None
             if drifted is not None and (protected is None or is_bounded):
@@ -211,6 +221,22 @@ class _Pass:
             self._headroom.spend(going)
             self._world = self._world.after(going, Plan())
             self._begin((command_of(DisruptionReason.RECLAIMED, going, Plan(), found.explanation),))
+
+    def scale_down(self) -> None:
+        """Let nodes go that static pools have too many of."""
+        snapshot = self._given.snapshot
+        about = (snapshot.reservations, snapshot.node_classes, snapshot.instance_types, self._world.now)
+        reserved = ReservedCapacity.of(*about)
+        for pool in snapshot.node_pools:
+            if not pool.is_static:
+                continue
+            going = too_many(pool, self._candidates, self._given.claims, reserved)
+            if not going:
+                continue
+            self._headroom.spend(going)
+            self._world = self._world.after(going, Plan())
+            command = command_of(DisruptionReason.EMPTY, going, Plan(), f"NodePool {pool.name} has too many nodes")
+            self._begin((replace(command, scales_down=True),))
 
     def remove_empty_paid(self) -> None:
         """Delete empty on-demand and spot nodes, in one command."""
@@ -281,7 +307,8 @@ class _Pass:
         for candidate in self._consolidatable:
             if candidate.id in receiving:
                 self._refusals[candidate.id] = RECEIVES
-        self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in busy]
+        self._consolidatable = _without(self._consolidatable, busy)
+        self._candidates = _without(self._candidates, busy)
         self._drifted = [(candidate, why) for candidate, why in self._drifted if candidate.id not in busy]
 
     def _within_budgets(self, candidates: list[Candidate], reason: DisruptionReason) -> list[Candidate]:

@@ -16,6 +16,7 @@ from reservoir.core.model.snapshot import Node, PlacedReplicas, Snapshot
 from reservoir.core.model.workload import Demand
 from reservoir.core.scheduling_terms.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from reservoir.core.scheduling_terms.resources import NODES, Resources, counted
+from reservoir.core.static_pools.growth import bare, growth_snapshot, launching_alone
 
 # Replicas that run already have climbed their fallback ladder: every rung is open to their replacement, to which they
 # are handed over. What they may not do is end up dearer, and that is the price rule's business.
@@ -97,6 +98,22 @@ class PassState:
         elif on_one_node:
             snapshot = _only_whole(snapshot, removed)
         return self._solved(snapshot, self.closed | closed, self.offerings if launches else _count_offerings(snapshot))
+
+    def renewed(self, candidate: Candidate, pool: NodePool, *, credit_slots: bool = False) -> Plan | None:
+        """Plan one new node of a static pool that takes what is on the candidate; None where there is none to be had.
+
+        ``pool`` is the candidate's, perhaps narrower.
+        """
+        snapshot = edited(self.snapshot, (candidate,), credit_slots=credit_slots)
+        if candidate.is_empty:
+            snapshot = growth_snapshot(snapshot, pool, 1, self.now)
+        else:
+            snapshot = launching_alone(snapshot, pool, self.now)
+        plan = self._solved(snapshot, frozenset(), _count_offerings(snapshot))
+        is_one = sum(planned.count for planned in plan.launches) == 1
+        if plan.unplaced or not is_one:
+            return None
+        return bare(plan) if candidate.is_empty else plan
 
     def pending(self) -> Plan:
         """Plan for the demand that waits already: it has the first right to what is free."""

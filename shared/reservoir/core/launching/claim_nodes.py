@@ -134,9 +134,7 @@ def planned_claims(
     pool = facts.node_pools[planned.node_pool_name]
     node_class = facts.node_classes[planned.node_class_name]
     reservation_id = planned.offering.reservation_id
-    room = as_launched(facts.instance_types[planned.offering.instance_type], node_class).allocatable
-    if not any(wants_efa(facts.workloads[placed.workload_key].requests) for placed in planned.placements):
-        room = without_efa(room)
+    room = _room(planned, pool, node_class, facts)
     wanted = {} if reservation_id is not None else min_values(pool)
     left = left_to_choose((planned.offering, *planned.alternatives), wanted, facts.instance_types)
     drain = None if reservation_id is None else facts.reservations[reservation_id].block_drain()
@@ -169,8 +167,16 @@ def planned_claims(
         node_class_hash=node_class.static_hash,
         placements_changed_at=now,
         placed_with=with_generations((), planned.placements, facts.generations(planned.placements)),
+        is_static=pool.is_static,
     )
     return tuple(replace(template, id=claim_id) for claim_id in ids)
+
+
+def _room(planned: PlannedNodes, pool: NodePool, node_class: NodeClass, facts: ClaimFacts) -> Resources:
+    """Return what the nodes will have; what will run on a static pool's, and whether it wants EFAs, nobody knows."""
+    room = as_launched(facts.instance_types[planned.offering.instance_type], node_class).allocatable
+    wanting = (wants_efa(facts.workloads[placed.workload_key].requests) for placed in planned.placements)
+    return room if pool.is_static or any(wanting) else without_efa(room)
 
 
 def _relaxed_min_values(wanted: Mapping[str, int], left: Mapping[str, int]) -> Iterator[str]:

@@ -102,6 +102,7 @@ class DrainReason(StrEnum):
     UNHEALTHY = "Unhealthy"
     RECLAIMED = "Reclaimed"  # its unit was lent, and whoever owns it wants it
     REQUESTED = "Requested"  # an operator asked for it
+    SCALED_DOWN = "ScaledDown"  # its static pool has more nodes than it wants
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,7 @@ class NodeClaim:
     correlation_ids: Mapping[str, str] = field(default_factory=dict)  # by key, of the workloads that are named above
     ready: tuple[PlacedReplicas, ...] = ()  # replicas that have run here, those that have finished included
     failure: str | None = None
+    is_static: bool = False  # a static pool's: it stands with or without replicas
     cordoned: bool = False  # takes no new replicas until somebody uncordons it
     operations: tuple[Operation, ...] = ()  # what was done to it by hand, the last of all last
     # By key; what is left of a workload's replicas are those placed last (``reservoir.core.launching.placed_terms``).

@@ -65,9 +65,15 @@ class NodePool:
     disruption: Disruption = Disruption()
     expire_after_s: int | None = 720 * 3600
     termination_grace_period_s: int | None = None
-    replicas: int | None = None  # static pool when set
+    replicas: int | None = None  # of a static pool: so many nodes stand, whether or not anything wants them
+    all_reserved: bool = False  # of a static pool: as many nodes as its reservations have units
     paused: str | None = None  # launches nothing: who wants that, since when and why
     static_hash: str = ""  # of the fields whose change drifts nodes
+
+    @property
+    def is_static(self) -> bool:
+        """Whether its nodes stand by themselves; demand fills them, and launches none."""
+        return self.replicas is not None or self.all_reserved
 
 
 def min_values(pool: NodePool) -> dict[str, int]:

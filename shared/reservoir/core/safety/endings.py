@@ -25,7 +25,7 @@ class EndingKind(StrEnum):
     DISRUPTION = "disruption"  # drift, consolidation, units that were lent, rebalance recommendations
     EXPIRY = "expiry"  # nodes older than expireAfter
     UNHEALTHY = "unhealthy"  # nodes whose status checks fail
-    SURPLUS = "surplus"  # empty nodes, and nodes whose last replicas nobody wants any more
+    SURPLUS = "surplus"  # nodes that are empty, too many in a static pool, or whose last replicas nobody wants any more
     REQUESTED = "requested"  # nodes that operators drain or delete by hand
 
 
@@ -39,6 +39,7 @@ _KINDS: Final[Mapping[DrainReason, EndingKind]] = {
     DrainReason.UNHEALTHY: EndingKind.UNHEALTHY,
     DrainReason.EMPTY: EndingKind.SURPLUS,
     DrainReason.WITHDRAWN: EndingKind.SURPLUS,
+    DrainReason.SCALED_DOWN: EndingKind.SURPLUS,
     DrainReason.REQUESTED: EndingKind.REQUESTED,
 }
 

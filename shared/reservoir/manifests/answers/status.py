@@ -11,6 +11,7 @@ from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.node_class import NodeClassStatus
 from reservoir.core.scheduling_terms.money import usd
 from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.static_pools.census import Census
 
 EXPIRING = "expiring"
 
@@ -34,9 +35,15 @@ def node_class_status(
 
 
 def node_pool_status(
-    conditions: Sequence[Condition], claims: Iterable[NodeClaim], paused: str | None = None
+    conditions: Sequence[Condition],
+    claims: Iterable[NodeClaim],
+    paused: str | None = None,
+    counted: Census | None = None,
 ) -> dict[str, Any]:
-    """Return a NodePool's status; ``claims`` are the pool's live ones, ``paused`` says who paused it and why."""
+    """Return a NodePool's status; ``claims`` are the pool's live ones, ``paused`` says who paused it and why.
+
+    ``counted``: how many nodes a static pool wants, has, and is about to have.
+    """
     live = list(claims)
     resources = sum((claim.allocatable for claim in live), Resources.of({}))
     counts: dict[str, int] = {}
@@ -47,9 +54,14 @@ def node_pool_status(
         "nodes": len(live),
         "nodesByCapacityType": dict(sorted(counts.items())),
         "resources": resources.formatted(),
+        **({} if counted is None else {"replicas": _replicas(counted)}),
         **_given(paused=paused),
         "conditions": _conditions(conditions),
     }
+
+
+def _replicas(counted: Census) -> dict[str, int]:
+    return {"wanted": counted.wanted, "there": counted.there, "coming": counted.coming}
 
 
 @dataclass(frozen=True, slots=True)

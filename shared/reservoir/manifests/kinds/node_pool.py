@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_pool import Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodePool
@@ -13,7 +13,7 @@ from reservoir.core.model.schedule import MACROS, CronSchedule, ScheduleError
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.scheduling_terms.requirements import Requirements
-from reservoir.core.scheduling_terms.resources import Resources
+from reservoir.core.scheduling_terms.resources import NODES, Resources
 from reservoir.manifests.kinds.selection import (
     MOST_REQUIREMENTS,
     PoolRequirement,
@@ -40,13 +40,15 @@ from reservoir.manifests.parsing.fields import (
 )
 from reservoir.manifests.parsing.hashing import static_hash
 from reservoir.manifests.parsing.metadata import Metadata, ServerSide
-from reservoir.manifests.parsing.model import Contradiction, Model, RefusedBecause, text_in
+from reservoir.manifests.parsing.model import Contradiction, Model, text_in
 from reservoir.manifests.parsing.problems import shown
 from reservoir.names import MOVABLE_TAG, MOVABLE_VALUE
 
 API_VERSION: Final = "karpenter.sh/v1"
 KIND: Final = "NodePool"
 WHILE_RESERVATION_LASTS: Final = "WhileReservationLasts"
+ALL_RESERVED: Final = "allReserved"
+MOST_REPLICAS: Final = 10_000  # of a static pool; far more than a fleet of one has
 
 
 def _check_template_label(key: str) -> str:
@@ -103,6 +105,22 @@ KeepReserved = Annotated[
     str,
     AfterValidator(_check_keep_reserved),
     Field(json_schema_extra={"pattern": rf"{DURATION_PATTERN}|^{WHILE_RESERVATION_LASTS}$"}),
+]
+
+
+def _check_replicas(value: Any) -> Any:
+    """Check that it is a number of nodes, or the one word."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if value == ALL_RESERVED or (is_number and 0 <= value <= MOST_REPLICAS):
+        return value
+    message = f"must be a whole number from 0 to {MOST_REPLICAS:,}, or {ALL_RESERVED}"
+    raise broken("replicas", message, lambda: labels.closest(value, [ALL_RESERVED]) if isinstance(value, str) else None)
+
+
+Replicas = Annotated[
+    Any,
+    AfterValidator(_check_replicas),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0, "maximum": MOST_REPLICAS}, {"const": ALL_RESERVED}]}),
 ]
 
 
@@ -234,13 +252,23 @@ class NodePoolSpec(Model):
         default=None, description='Resources in use at most, and "nodes".'
     )
     weight: int | None = Field(default=None, ge=1, le=100, description="Pools with a higher weight are used first.")
-    replicas: Annotated[
-        Any,
-        RefusedBecause(
-            "nodes are launched for workloads only; a workload with as many replicas, each anti-affine to the others by"
-            " kubernetes.io/hostname, keeps a fixed number of nodes"
-        ),
-    ] = None
+    replicas: Replicas | None = Field(
+        default=None,
+        description=f"A static pool: so many nodes stand, or as many as its reservations have units ({ALL_RESERVED}).",
+    )
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Check, as Karpenter does, what a static pool may have."""
+        if raw.get("replicas") is None:
+            return
+        if raw.get("weight") is not None:
+            yield Contradiction("weight", "static", "is of no use to a static pool, which is not chosen for demand")
+        limits = raw.get("limits")
+        others = sorted(str(name) for name in limits if name != NODES) if isinstance(limits, dict) else []
+        if others:
+            message = f"may bound only nodes in a static pool, not {', '.join(others)}"
+            yield Contradiction("limits", "static", message)
 
 
 def _names_types(requirements: Requirements) -> bool:
@@ -288,6 +316,8 @@ class NodePoolManifest(Model):
             disruption=spec.disruption.to_core(),
             expire_after_s=seconds_or_never(template.expire_after),
             termination_grace_period_s=optional_seconds(template.termination_grace_period),
+            replicas=spec.replicas if isinstance(spec.replicas, int) else None,
+            all_reserved=spec.replicas == ALL_RESERVED,
             static_hash=self.static_hash(),
         )
 

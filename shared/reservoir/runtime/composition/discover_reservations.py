@@ -22,6 +22,7 @@ def discover_reservations_from(outside: Outside) -> DiscoverReservations:
         policy=outside.policy,
         reservations=outside.reservations,
         observer=ReservationObserver(outside.reservations, outside.node_claims),
+        node_claims=outside.node_claims,
         timers=outside.timers,
         queue=outside.queue,
         publisher=outside.publisher,

@@ -5,6 +5,7 @@ from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.composition.parts.planning import check, planner_policy, snapshot_gatherer_from, solve_within
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.provisioning.commit_plan import PlanCommitter
+from reservoir.usecases.provisioning.keep_static_pools import KeepStaticPools
 from reservoir.usecases.provisioning.provision import Provision
 from reservoir.usecases.provisioning.recent_commits import RecentCommits
 from reservoir.usecases.provisioning.solver import Solve
@@ -38,5 +39,24 @@ def provision_from(outside: Outside, solve: Solve) -> Provision:
         monotonic_s=outside.monotonic_s,
         executor=outside.executor,
         recent=RecentCommits(outside.monotonic_s),
+        static_pools=static_pools_from(outside, solve),
         at_once_max=outside.settings.planned_at_once_max,
+    )
+
+
+def static_pools_from(outside: Outside, solve: Solve) -> KeepStaticPools:
+    """Wire what brings static pools up to their size."""
+    return KeepStaticPools(
+        gatherer=snapshot_gatherer_from(outside),
+        committer=PlanCommitter(outside.node_claims, outside.ids, outside.clock),
+        node_claims=outside.node_claims,
+        decisions=outside.decisions,
+        queue=outside.queue,
+        publisher=outside.publisher,
+        ids=outside.ids,
+        clock=outside.clock,
+        policy=planner_policy(outside),
+        solve=solve,
+        check=check,
+        pause=outside.pause,
     )

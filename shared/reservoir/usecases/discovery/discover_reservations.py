@@ -14,15 +14,17 @@ from reservoir.core.model.capacity_reservation import (
     ReservationKind,
 )
 from reservoir.core.model.node_class import NodeClass
+from reservoir.core.static_pools.census import census
+from reservoir.core.static_pools.units import ReservedCapacity
 from reservoir.ports.discovery import ReservationReader
 from reservoir.ports.errors import AwsError
 from reservoir.ports.messaging import DrainTimers, EventPublisher, WorkQueue
 from reservoir.ports.policy import PolicyStore
-from reservoir.ports.state import ReservationRecord, ReservationStore, UnreadableRowsError
+from reservoir.ports.state import NodeClaimStore, ReservationRecord, ReservationStore, UnreadableRowsError
 from reservoir.ports.system import Clock
 from reservoir.usecases.claims.announce import reservation_exhausted, reservation_idle
 from reservoir.usecases.discovery.observe_reservation import ReservationChange, ReservationObserver
-from reservoir.usecases.policy.policy_objects import policy_of
+from reservoir.usecases.policy.policy_objects import Policy, policy_of
 from reservoir.usecases.policy.resolve_node_classes import NodeClassResolver, SelectedReservations
 
 
@@ -60,6 +62,7 @@ class DiscoverReservations:
     policy: PolicyStore
     reservations: ReservationStore
     observer: ReservationObserver
+    node_claims: NodeClaimStore
     timers: DrainTimers
     queue: WorkQueue
     publisher: EventPublisher
@@ -89,8 +92,9 @@ class DiscoverReservations:
             objects, {name: _counted(selection, current) for name, selection in selections.items()}, observed_at
         )
         opened = [change.after.reservation.id for change in changes if change.opened(observed_at)]
-        if opened or changed_classes:
-            self.queue.wake_planner(reason="reservations changed")
+        why = "reservations changed" if opened or changed_classes else self._lacking(policy, current, observed_at)
+        if why is not None:
+            self.queue.wake_planner(reason=why)
         self._tell(changes, observed_at)
         # Last: timers refine what each minute's sweep does, and a run that dies before them leaves it to the sweep.
         for change in changes:
@@ -102,9 +106,17 @@ class DiscoverReservations:
             gone_count=len(known.keys() - observed.keys()),
             changed_classes=changed_classes,
             failures=failures,
-            woke_planner=bool(opened or changed_classes),
+            woke_planner=why is not None,
             unreadable=tuple(f"{kind}/{name}" for kind, name in sorted(policy.unreadable)),
         )
+
+    def _lacking(self, policy: Policy, current: Mapping[str, CapacityReservation], now: datetime) -> str | None:
+        """Say that a static pool has fewer nodes than it wants, or None; costs a listing where there are such pools."""
+        growing = [pool for pool in policy.node_pools if pool.is_static and pool.paused is None]
+        live = {claim.id: claim for claim in self.node_claims.list_live()} if growing else {}
+        reserved = ReservedCapacity.of(current.values(), policy.node_classes, None, now)
+        is_short = any(census(pool, live, reserved).missing for pool in growing)
+        return "static pools lack nodes" if is_short else None
 
     def _tell(self, changes: Sequence[ReservationChange], now: datetime) -> None:
         """Say which reservations have just filled up, and which have lain idle for long."""

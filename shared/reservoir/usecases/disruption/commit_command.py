@@ -135,7 +135,9 @@ def _moved(command: DisruptionCommand, known: Mapping[str, NodeClaim], gathered:
 
 def drain_reason(command: DisruptionCommand) -> DrainReason:
     """Return the reason that the command's nodes are given for their drain."""
-    return DrainReason.NODE_POOL_DELETED if command.pool_deleted else DRAIN_REASONS[command.reason]
+    if command.pool_deleted:
+        return DrainReason.NODE_POOL_DELETED
+    return DrainReason.SCALED_DOWN if command.scales_down else DRAIN_REASONS[command.reason]
 
 
 def give_up(claims: NodeClaimStore, replacements: Sequence[NodeClaim], why: str, now: datetime) -> int:

@@ -287,6 +287,8 @@ class _Budgets:
         self._claims = claims
 
     def refusal(self, command: DisruptionCommand) -> str | None:
+        if command.scales_down:
+            return None
         for pool_name, count in self._counts(command).items():
             if self._left.get((pool_name, command.reason), 0) < count:
                 return f"budget of NodePool {pool_name} was used up while this was decided"

@@ -274,7 +274,7 @@ class Draining:
             enough = sum(p.count for p in current.placements if p.workload_key == key) >= count
             if not enough or not current.is_live:
                 return None
-            if current.state is ClaimState.PLANNED and count == _replica_count(current):
+            if current.state is ClaimState.PLANNED and count == _replica_count(current) and not current.is_static:
                 return replace(current, state=ClaimState.FAILED, failure="withdrawn before its launch")
             return replace(current, placements_changed_at=now)
 
@@ -297,7 +297,9 @@ def _replica_count(claim: NodeClaim) -> int:
 
 
 def _goes_with(claim: NodeClaim, count: int) -> bool:
-    """Whether a node that runs must go, because so many replicas are all that it has."""
+    """Whether a node that runs must go, because so many replicas are all that it has; one of a static pool stands."""
+    if claim.is_static:
+        return False
     return count == _replica_count(claim) and claim.state in (ClaimState.LAUNCHED, ClaimState.RUNNING)
 
 

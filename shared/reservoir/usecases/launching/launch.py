@@ -393,7 +393,8 @@ def _is_marked(attempt: LaunchAttempt, claim: NodeClaim | None) -> bool:
 
 
 def _is_superfluous(claim: NodeClaim) -> bool:
-    return claim.state in AWAITING_LAUNCH and not claim.placements and not claim.replaces
+    is_for_nothing = not (claim.placements or claim.replaces or claim.is_static)
+    return claim.state in AWAITING_LAUNCH and is_for_nothing
 
 
 def retry_delay_s(retry_count: int) -> int:

@@ -179,7 +179,7 @@ class Expire:
         staying = [claim for claim in steady if claim.disruption is None and claim.id not in leaving]
         for name in sorted({claim.node_pool_name for claim in staying}):
             pool = unreadable.node_pool(self.policy, name)
-            if pool is None or pool.expire_after_s is None:
+            if pool is None or pool.expire_after_s is None or pool.is_static:  # disruption renews what stands
                 continue
             limit = timedelta(seconds=pool.expire_after_s)
             nodes = [claim for claim in staying if claim.node_pool_name == name]

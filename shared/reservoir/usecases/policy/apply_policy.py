@@ -105,7 +105,7 @@ class ApplyPolicy:
             stored = {(row.kind, row.name): row for row in self.store.list_all()}
             changes = [self._put_change(name, read.manifest, stored.get(name)) for name, read in wanted.items()]
             changes += [_delete_change(stored[name]) for name in dict.fromkeys(removed) if name in stored]
-            problems += self._doubts(changes, stored, reading)
+            problems += [*_switched(changes, wanted), *self._doubts(changes, stored, reading)]
         except AwsError as error:
             if errors_of(problems):
                 raise ManifestError(problems) from error  # what the files show by themselves is told all the same
@@ -250,6 +250,26 @@ def _removed_and_given(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> 
         for read in [wanted.get(name)]
         if read is not None
     ]
+
+
+def _switched(changes: Iterable[PolicyChange], wanted: Mapping[Name, Read]) -> Iterator[Problem]:
+    """Yield pools that would become static, or no longer be: their nodes were launched as the other."""
+    for change in changes:
+        if change.kind is not PolicyKind.NODE_POOL or change.before is None or change.after is None:
+            continue
+        was_static, is_static = (it.get("spec", {}).get("replicas") is not None for it in (change.before, change.after))
+        if was_static == is_static:
+            continue
+        read = wanted[change.kind, change.name]
+        wrong = "cannot be added to a pool that has none" if is_static else "cannot be taken from a static pool"
+        yield Problem(
+            "spec.replicas",
+            "static",
+            f"{wrong}: delete the pool, or make another one",
+            read.document.line_of(("spec", "replicas")),
+            subject="/".join(read.identity),
+            source=read.document.source,
+        )
 
 
 def _check_versions(wanted: Mapping[Name, Read], stored: Mapping[Name, PolicyObject]) -> None:

@@ -27,6 +27,7 @@ from reservoir.ports.system import Clock, IdFactory
 from reservoir.usecases.claims.claim_moves import return_all_replicas
 from reservoir.usecases.provisioning.commit_plan import Committed, PlanCommitter
 from reservoir.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
+from reservoir.usecases.provisioning.keep_static_pools import KeepStaticPools
 from reservoir.usecases.provisioning.placement_events import exhausted_events, placed_events
 from reservoir.usecases.provisioning.recent_commits import INDEX_LAG, RecentCommits
 from reservoir.usecases.provisioning.share_demand import EVERYONE, Share, Woken, share_of
@@ -62,6 +63,7 @@ class ProvisionReport:
     """What a pass did."""
 
     attempts: int = 0
+    static_count: int = 0  # nodes that static pools were short of, and get
     pending_count: int = 0
     placed_count: int = 0
     unplaced_count: int = 0
@@ -110,6 +112,7 @@ class Provision:
     monotonic_s: Callable[[], float]
     executor: Executor
     recent: RecentCommits
+    static_pools: KeepStaticPools
     at_once_max: int = PLANNED_AT_ONCE_MAX
 
     def run(self, woken: Woken = EVERYONE) -> ProvisionReport:
@@ -122,7 +125,9 @@ class Provision:
         if woken.indexes_lag:  # also where nobody is listed: a row for which there was no room before may be missing
             self.pause(INDEX_LAG.total_seconds())
         # Begun at once where somebody surely waits: a pass that finds nobody is one query.
-        reading = self.gatherer.read_policy() if woken.workload_keys else None
+        reading = self.gatherer.read_policy() if woken.workload_keys or woken.is_told else None
+        if reading is not None and woken.is_told:
+            report.static_count = self.static_pools.run(reading, self.recent)
         found = self.gatherer.listed_or(woken.workload_keys)
         report.correlation_ids = _followed_by(found.values())
         if not any(record.needs_planning for record in found.values()):

@@ -33,6 +33,11 @@ class Woken:
     parts: frozenset[str] = frozenset()
     indexes_lag: bool = False
 
+    @property
+    def is_told(self) -> bool:
+        """Whether somebody says that something has changed, and not that a minute has passed or what else to plan."""
+        return (bool(self.workload_keys) or self.indexes_lag) and not self.group_keys
+
 
 EVERYONE: Final = Woken()  # as the minute's schedule does
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from reservoir.core.disruption.candidate import Candidate, Refusal
 from reservoir.core.disruption.command import LATER, RECEIVES, DisruptionCommand, command_of
 from reservoir.core.disruption.headroom import Headroom
+from reservoir.core.disruption.methods.static_renewal import renewal, wants_unit_of
 from reservoir.core.disruption.simulation import PassState
 from reservoir.core.launching.claim_nodes import fills_freed_slot
 from reservoir.core.model.node_claim import NodeClaim
@@ -87,7 +88,7 @@ def replace_drifted(
             refusals.append(Refusal(candidate.id, f"{reason}; {LATER}"))
             continue
         tried = True
-        outcome = _replacement(world, candidate, reason, underway.waits_for(candidate))
+        outcome = _outcome(world, candidate, reason, underway.waits_for(candidate))
         if isinstance(outcome, str):
             refusals.append(Refusal(candidate.id, f"{reason}; {outcome}"))
             continue
@@ -103,6 +104,13 @@ def replace_drifted(
 def _drift_order(item: tuple[Candidate, str]) -> tuple[bool, float, str]:
     candidate = item[0]
     return (not candidate.is_empty, candidate.claim.created_at.timestamp(), candidate.id)
+
+
+def _outcome(
+    world: PassState, candidate: Candidate, reason: str, waits: str | None
+) -> tuple[DisruptionCommand, Plan] | str:
+    is_renewed = candidate.pool.is_static and not candidate.is_orphan and wants_unit_of(world, candidate)
+    return (renewal if is_renewed else _replacement)(world, candidate, reason, waits)
 
 
 def _replacement(

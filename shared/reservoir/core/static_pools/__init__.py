@@ -1,0 +1,1 @@
+"""Static pools: nodes that stand whether or not anything wants them."""
