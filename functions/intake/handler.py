@@ -22,14 +22,14 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         try:
             asked = parse_demand(message.body)
             if isinstance(asked, DescribeMessage):
-                rules.authorise(asked, message.sender_id)
+                demand.admit(asked, rules, message.sender_id)
                 describe()(asked)
             else:
                 answers[message.id] = answer = demand.apply(asked, rules, message.sender_id, message.id)
                 about(filter(None, [answer.workload.correlation_id]))
                 logger.info("message taken", extra=_named(answer))
         except ManifestError as error:
-            dead_letters.reject(message.id, message.body, error.problems)
+            dead_letters.reject(message.id, message.body, error.problems, message.sender_id)
             logger.warning("message rejected", extra={"message_id": message.id, "problem": str(error.problems[0])})
             count("WorkloadRejected")
 

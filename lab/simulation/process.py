@@ -53,6 +53,7 @@ class SimulatedOutside:
         self.ids = behind["ids"]
         self.executor = InTurn()
         self.identities = behind["identities"]
+        self.demand_census = behind["demand_census"]  # without mishaps: it may lag anyway, and bounds nothing exactly
         sqs = self._port("sqs")
         urls = SETTINGS.queue_urls
         self.queue = SqsWorkQueue(

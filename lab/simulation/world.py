@@ -12,10 +12,12 @@ from lab.fakes.discovery import MemoryInstanceTypes, MemoryPrices
 from lab.fakes.messaging import MemoryBus
 from lab.fakes.stores.accounts import MemoryAccounts
 from lab.fakes.stores.capacity_blocks import MemoryBlocks, MemoryBootFailures
+from lab.fakes.stores.demand_census import MemoryDemandCensus
 from lab.fakes.stores.discovery_turns import MemoryDiscoveryTurns
 from lab.fakes.stores.history import MemoryHistory
 from lab.fakes.stores.launches import MemoryLaunchAttempts, MemoryShortageHistory
 from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
+from lab.fakes.stores.state import MemoryWorkloads
 from lab.fakes.system import SequentialIds
 from lab.fakes.unit_moves import FakeUnitMover
 from lab.simulation.aws.bus import Detail, EventsIn, EventsOut
@@ -167,6 +169,7 @@ class World:
             "offerings": state.offerings,
             "decisions": state.decisions,
             "policy": self.policy,
+            "demand_census": MemoryDemandCensus(MemoryWorkloads(state), self.kernel),
             "discovery_turns": self.turns,
             "launch_attempts": self.attempts,
             "shortage_history": MemoryShortageHistory(),

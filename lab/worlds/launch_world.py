@@ -10,6 +10,7 @@ from lab.fakes.effects import Effects
 from lab.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
 from lab.fakes.outside import memory_outside, settings
 from lab.fakes.stores.capacity_blocks import MemoryBlocks, MemoryBootFailures
+from lab.fakes.stores.demand_census import MemoryDemandCensus
 from lab.fakes.stores.launches import MemoryLaunchAttempts, MemoryPolicy, MemoryShortageHistory
 from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from lab.fakes.stores.state import MemoryState
@@ -193,6 +194,7 @@ class World:
         watch = self.effects.watch
         ec2 = watch(self.ec2, {"launch", "terminate", "tag_claims"}, remote=True)
         return memory_outside(
+            demand_census=MemoryDemandCensus(self.state.workloads, self.clock),
             settings=settings(deployment=DEPLOYMENT, ending_bounds=self.bounds, **chosen),
             clock=self.clock,
             pause=lambda seconds: self.clock.advance(seconds=seconds),

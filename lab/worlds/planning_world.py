@@ -13,6 +13,7 @@ from lab.fakes.discovery import (
 from lab.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
 from lab.fakes.outside import memory_outside, settings
 from lab.fakes.stores.capacity_blocks import MemoryBootFailures
+from lab.fakes.stores.demand_census import MemoryDemandCensus
 from lab.fakes.stores.policy_store import MemoryPolicyStore
 from lab.fakes.stores.state import MemoryState
 from lab.fakes.system import ManualClock, SequentialIds
@@ -130,6 +131,7 @@ class PlanningWorld:
 
     def outside(self) -> Outside:
         return memory_outside(
+            demand_census=MemoryDemandCensus(self.state.workloads, self.clock),
             settings=settings(),
             clock=self.clock,
             ids=self.ids,

@@ -22,10 +22,13 @@ _REAL: Final = frozenset(
 
 _COMMANDS: Final = "the command line asks, no function does"
 _OPERATORS: Final = "the function `apply` alone; the simulation's operators write policy themselves"
+_COUNTED: Final = "counted without mishaps: what is lost or late moves a bound by one"
 _MEMORY: Final = "no call to the outside: a process's own memory"
 # Why no function makes a call that its adapter offers.
 WHY_NEVER: Final[Mapping[str, str]] = {
     "alarms.alarming": _COMMANDS,
+    "demand_census.add": _COUNTED,
+    "demand_census.waiting_keys": _COUNTED,
     "capacity_blocks.block_status": "the machines of a block; these blocks have none that break one by one",
     "capacity_blocks.offerings": _COMMANDS,
     "decisions.load": _COMMANDS,

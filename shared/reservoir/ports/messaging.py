@@ -1,11 +1,14 @@
-"""Queues, timers and the outbound bus."""
+"""Queues, what was sent to them, timers and the outbound bus."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 NAMED_MAX: Final = 50  # ids in a line of a log
+# Spans of a census.
+MINUTE: Final = timedelta(minutes=1)
+DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,21 @@ class DemandQueue(Protocol):
 
     def send(self, body: str) -> str:
         """Send a message as whoever the credentials belong to; return SQS's id of it."""
+        ...
+
+
+class DemandCensus(Protocol):
+    """Counts of demand, as good as a bound needs them."""
+
+    def add(self, whose: str, span: timedelta) -> int:
+        """Count one more; return how many there are since the last whole multiple of the span.
+
+        One whose answer was lost may count twice.
+        """
+        ...
+
+    def waiting_keys(self) -> Collection[str]:
+        """Return the keys of workloads with pending or surplus replicas; may lag a write by moments."""
         ...
 
 

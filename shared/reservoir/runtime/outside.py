@@ -17,6 +17,7 @@ from reservoir.ports.history import DecisionStore, HistoryStore
 from reservoir.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
 from reservoir.ports.messaging import (
     DeadLetters,
+    DemandCensus,
     DemandQueue,
     DrainTimers,
     EventPublisher,
@@ -63,6 +64,10 @@ class Outside(Protocol):
     @property
     def workloads(self) -> WorkloadStore:
         """Workloads."""
+
+    @property
+    def demand_census(self) -> DemandCensus:
+        """Who sent how much of late, and what waits."""
 
     @property
     def reservations(self) -> ReservationStore:

@@ -124,6 +124,9 @@ def team() -> dict[str, Any]:
                 "checkpointPeriod": "1h",
                 "doNotDisrupt": False,
                 "generationJump": 1000,
+                "waitingWorkloads": 500,
+                "messagesPerMinute": 600,
+                "newWorkloadsPerDay": 5000,
             },
             "quotas": [
                 {

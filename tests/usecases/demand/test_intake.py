@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lab.fakes.manifests import workload_manifest
 from lab.fakes.messaging import MemoryBus, MemoryQueue
+from lab.fakes.stores.demand_census import MemoryDemandCensus
 from lab.fakes.stores.state import MemoryState
 from lab.fakes.system import START, ManualClock
 from reservoir.core.model.workload import Workload
@@ -20,6 +21,7 @@ from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.ports.state import WorkloadRecord
 from reservoir.usecases.demand.authorise_demand import DemandRules
 from reservoir.usecases.demand.intake import TOMBSTONE_KEPT, Answer, Intake
+from reservoir.usecases.demand.sending_bounds import SendingBounds
 
 KEY = "research/train"
 
@@ -33,7 +35,8 @@ class World:
         self.queue = MemoryQueue()
         self.bus = MemoryBus()
         self.releases: list[tuple[Any, ...]] = []
-        self.intake = Intake(self.state.workloads, self.release, self.queue, self.bus, self.clock)
+        bounds = SendingBounds(MemoryDemandCensus(self.state.workloads, self.clock), self.clock)
+        self.intake = Intake(self.state.workloads, self.release, self.queue, self.bus, self.clock, bounds)
 
     def release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
         self.releases.append((workload_key, claim_id, count, now))

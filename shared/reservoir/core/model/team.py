@@ -1,7 +1,7 @@
 """Team: who may ask for what. A namespace belongs to one team at most; what belongs to none is as open as before."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Final
 
@@ -45,13 +45,36 @@ class ResourceQuota:
 
 @dataclass(frozen=True, slots=True)
 class TeamLimits:
-    """What one message of a team may ask for; None: anything that the manifest allows."""
+    """What a team may ask for, and send. Where it says nothing there are ceilings, as without any team."""
 
     priority: int | None = None
     replicas: int | None = None
-    checkpoint_period_s: int | None = None
+    checkpoint_period_s: int | None = None  # None: what the deployment allows
     do_not_disrupt: bool = True  # whether its work may say so
     generation_jump: int | None = None  # how far above the stored generation that of a message may be
+    waiting_workloads: int | None = None
+    messages_per_minute: int | None = None
+    new_workloads_per_day: int | None = None
+
+
+# What nobody asks for who means well, and what one who does not, or a loop by mistake, may cost all others at most.
+CEILINGS: Final = TeamLimits(
+    priority=10**9,  # the highest that Kubernetes leaves to its users
+    replicas=100_000,
+    generation_jump=2**51,  # room for instants in microseconds, and for three more messages that use it up
+    waiting_workloads=20_000,
+    messages_per_minute=6_000,
+    new_workloads_per_day=100_000,
+)
+
+
+def in_force(limits: TeamLimits) -> TeamLimits:
+    """Return the limits with the ceilings where they say nothing."""
+    said = {name: value for name in _NUMBERS if (value := getattr(limits, name)) is not None}
+    return replace(CEILINGS, **said, do_not_disrupt=limits.do_not_disrupt)
+
+
+_NUMBERS: Final = tuple(each.name for each in fields(TeamLimits) if each.name != "do_not_disrupt")
 
 
 @dataclass(frozen=True, slots=True)

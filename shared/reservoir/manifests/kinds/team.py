@@ -36,6 +36,9 @@ MOST_QUOTAS: Final = 50
 MOST_NODE_POOLS: Final = 100
 MOST_TEAMS: Final = 100
 MOST_UNITS: Final = 1_000_000
+MOST_WAITING: Final = 100_000
+MOST_MESSAGES: Final = 100_000
+MOST_NEW: Final = 10_000_000
 
 _UNIQUE_ID: Final = "(AROA|AIDA)[A-Z0-9]{12,124}"
 _ARN: Final = r"arn:aws[a-z-]{0,20}:iam::[0-9]{12}:(role|user)/[A-Za-z0-9+=,.@_/-]{1,512}"
@@ -59,7 +62,7 @@ Principal = Annotated[
 
 
 class TeamLimitsSpec(Model):
-    """What one message may ask for."""
+    """What its messages may ask for, and how many they may be; what is absent has a ceiling all the same."""
 
     priority: int | None = Field(default=None, ge=-(2**31), le=2**31 - 1, description="Highest priority of a workload.")
     replicas: int | None = Field(default=None, ge=1, le=MOST_REPLICAS, description="Most replicas of a workload.")
@@ -72,6 +75,15 @@ class TeamLimitsSpec(Model):
         ge=1,
         le=LARGEST_INTEGER,
         description="How far above the stored generation (0: none is stored) that of a message may be.",
+    )
+    waiting_workloads: int | None = Field(
+        default=None, ge=1, le=MOST_WAITING, description="Most workloads with replicas that wait, at a time."
+    )
+    messages_per_minute: int | None = Field(
+        default=None, ge=1, le=MOST_MESSAGES, description="Most messages in a minute; twice as many take demand back."
+    )
+    new_workloads_per_day: int | None = Field(
+        default=None, ge=1, le=MOST_NEW, description="Most workloads in a day (UTC) that were not there before."
     )
 
 
@@ -274,6 +286,9 @@ class TeamManifest(Model):
                 checkpoint_period_s=optional_seconds(spec.limits.checkpoint_period),
                 do_not_disrupt=spec.limits.do_not_disrupt,
                 generation_jump=spec.limits.generation_jump,
+                waiting_workloads=spec.limits.waiting_workloads,
+                messages_per_minute=spec.limits.messages_per_minute,
+                new_workloads_per_day=spec.limits.new_workloads_per_day,
             ),
             quotas=tuple(quota for quota in quotas if isinstance(quota, Quota)),
             resource_quotas=tuple(quota for quota in quotas if isinstance(quota, ResourceQuota)),

@@ -9,6 +9,7 @@ from reservoir.usecases.demand.authorise_demand import DemandRules
 from reservoir.usecases.demand.describe import Describe
 from reservoir.usecases.demand.intake import Intake
 from reservoir.usecases.demand.reject_demand import RejectDemand
+from reservoir.usecases.demand.sending_bounds import SendingBounds
 from reservoir.usecases.policy.policy_objects import policy_of
 
 
@@ -21,7 +22,8 @@ def intake() -> Intake:
 def intake_from(outside: Outside) -> Intake:
     """Wire the intake."""
     release = draining_from(outside).release
-    return Intake(outside.workloads, release, outside.queue, outside.publisher, outside.clock)
+    bounds = SendingBounds(outside.demand_census, outside.clock)
+    return Intake(outside.workloads, release, outside.queue, outside.publisher, outside.clock, bounds)
 
 
 @once
@@ -35,7 +37,7 @@ def describe() -> Describe:
 def rejections() -> RejectDemand:
     """Return what handles messages that cannot be understood."""
     outside = process_outside()
-    return RejectDemand(outside.dead_letters, outside.publisher)
+    return RejectDemand(outside.dead_letters, outside.publisher, outside.demand_census)
 
 
 def demand_rules() -> DemandRules:

@@ -3,18 +3,16 @@
 Who sends is what SQS says (``SenderId``), never what a message says of itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reservoir.core.model.team import Team, TeamLimits, may_reach
+from reservoir.core.model.team import Team, TeamLimits, in_force, may_reach
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.labels import DO_NOT_DISRUPT
 from reservoir.manifests.messages import AnyMessage, SubmitMessage
 from reservoir.manifests.parsing.fields import optional_seconds
 from reservoir.manifests.parsing.problems import ManifestError, Problem, shown
 from reservoir.ports.state import UnreadableRowsError
-
-_NO_LIMITS = TeamLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,7 @@ class DemandRules:
     unreadable_teams: tuple[str, ...] = ()
 
     def authorise(self, message: AnyMessage, sender_id: str | None) -> TeamLimits:
-        """Return the limits of the namespace that a message is about.
+        """Return the limits of the namespace that a message is about; where none are said, the ceilings.
 
         Raises
         ------
@@ -37,35 +35,21 @@ class DemandRules:
         """
         namespace = message.workload.metadata.namespace
         team = self.teams.get(namespace)
-        if team is None:
-            if self.unreadable_teams:
-                raise UnreadableRowsError(self.unreadable_teams)
-            return _NO_LIMITS
-        if not team.may_act(sender_id):
+        if team is None and self.unreadable_teams:
+            raise UnreadableRowsError(self.unreadable_teams)
+        if team is not None and not team.may_act(sender_id):
             raise ManifestError([_not_permitted(team, namespace, sender_id)])
+        limits = in_force(TeamLimits() if team is None else team.limits)
         if isinstance(message, SubmitMessage):
-            spec, limits = message.workload.spec, team.limits
-            notice_s = optional_seconds(spec.checkpoint_period)
-            notice = limits.checkpoint_period_s
-            problems = [
-                Problem(f"workload.spec.{name}", "team-limit", f"{asked} is more than the {most} that {who} allows")
-                for name, asked, most in (
-                    ("priority", spec.priority, limits.priority),
-                    ("replicas", spec.replicas, limits.replicas),
-                )
-                for who in [f"Team {team.name}"]
-                if most is not None and asked > most
-            ]
-            if notice_s is not None and notice is not None and notice_s > notice:
-                longer = f"{spec.checkpoint_period} is more than the {notice} s that Team {team.name} allows"
-                problems.append(Problem("workload.spec.checkpointPeriod", "team-limit", longer))
-            wanted = message.workload.to_core()
-            if wanted.do_not_disrupt and not limits.do_not_disrupt:
-                path = f"workload.metadata.annotations['{DO_NOT_DISRUPT}']"
-                problems.append(Problem(path, "team-limit", f"Team {team.name} does not allow it"))
+            problems = list(_excesses(message, limits, "the deployment" if team is None else f"Team {team.name}"))
             if problems:
                 raise ManifestError(problems)
-        return team.limits
+        return limits
+
+    def counted_as(self, namespace: str) -> str:
+        """Return whose messages and workloads those of a namespace are counted as; without a team all together."""
+        team = self.teams.get(namespace)
+        return "no team" if team is None else f"Team {team.name}"
 
     def refuse_reach(self, wanted: Workload) -> None:
         """Refuse required affinity to namespaces of teams that do not allow it. Raises ManifestError.
@@ -85,6 +69,24 @@ class DemandRules:
         ]
         if problems:
             raise ManifestError(problems)
+
+
+def _excesses(message: SubmitMessage, limits: TeamLimits, who: str) -> Iterator[Problem]:
+    spec = message.workload.spec
+    for name, asked, most in (
+        ("priority", spec.priority, limits.priority),
+        ("replicas", spec.replicas, limits.replicas),
+    ):
+        if most is not None and asked > most:
+            yield Problem(f"workload.spec.{name}", "team-limit", f"{asked} is more than the {most} that {who} allows")
+    notice_s = optional_seconds(spec.checkpoint_period)
+    longest_s = limits.checkpoint_period_s
+    if notice_s is not None and longest_s is not None and notice_s > longest_s:
+        longer = f"{spec.checkpoint_period} is more than the {longest_s} s that {who} allows"
+        yield Problem("workload.spec.checkpointPeriod", "team-limit", longer)
+    if message.workload.to_core().do_not_disrupt and not limits.do_not_disrupt:
+        path = f"workload.metadata.annotations['{DO_NOT_DISRUPT}']"
+        yield Problem(path, "team-limit", f"{who} does not allow it")
 
 
 def refuse_jump(generation: int, stored_generation: int, limits: TeamLimits) -> None:

@@ -12,13 +12,14 @@ from reservoir.core.scheduling_terms.labels import NODE_POOL, closest
 from reservoir.core.serialisation.json_codec import dumps
 from reservoir.manifests.event_parts import WorkloadRef
 from reservoir.manifests.events import IgnoredReason, WorkloadAccepted, WorkloadIgnored
-from reservoir.manifests.messages import DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
+from reservoir.manifests.messages import AnyMessage, DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
 from reservoir.manifests.parsing.problems import ManifestError, Problem, shown
 from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.messaging import EventPublisher, WorkQueue
 from reservoir.ports.state import ConflictError, WorkloadRecord, WorkloadStore
 from reservoir.ports.system import Clock
 from reservoir.usecases.demand.authorise_demand import DemandRules, refuse_jump
+from reservoir.usecases.demand.sending_bounds import SendingBounds
 
 # Longer than SQS keeps a message (14 days): no submit can arrive that is older than the tombstone of its withdraw.
 TOMBSTONE_KEPT: Final = timedelta(days=15)
@@ -62,6 +63,23 @@ class Intake:
     queue: WorkQueue
     publisher: EventPublisher
     clock: Clock
+    bounds: SendingBounds | None = None  # None: who takes a deployment down is held to none
+
+    def admit(self, message: AnyMessage, rules: DemandRules, sent_by: str | None) -> TeamLimits:
+        """Return the limits of whoever a message is counted as.
+
+        Raises
+        ------
+        ManifestError
+            Its sender may not send it, or not so many.
+        UnreadableRowsError
+            It cannot be told whether the sender may.
+        """
+        limits = rules.authorise(message, sent_by)
+        if self.bounds is not None:
+            whose = rules.counted_as(message.workload.metadata.namespace)
+            self.bounds.count_message(message, whose, limits)
+        return limits
 
     def apply(
         self, message: DemandMessage, rules: DemandRules, sent_by: str | None = None, message_id: str | None = None
@@ -80,7 +98,7 @@ class Intake:
         UnreadableRowsError
             It cannot be told whether the sender may.
         """
-        limits = rules.authorise(message, sent_by)
+        limits = self.admit(message, rules, sent_by)
         now = self.clock.now()
         metadata = message.workload.metadata
         named = WorkloadRef(namespace=metadata.namespace, name=metadata.name)
@@ -96,7 +114,7 @@ class Intake:
             decide = _Sent(lambda record: submitted(record, wanted, now), sent_by, now, message_id)
         else:
             decide = _Sent(lambda record: withdrawn(record, message, now), sent_by, now, message_id)
-        written, stands = self._put(named, limits, decide)
+        written, stands = self._put(named, rules, limits, decide)
         named = _named(named, stands)
         if written or stands is None:
             return Answer(message.action, named)
@@ -111,14 +129,19 @@ class Intake:
         """Have what was applied planned; once a batch of messages."""
         self.queue.wake_planner(reason="demand changed", workload_keys=workload_keys)
 
-    def _put(self, named: WorkloadRef, limits: TeamLimits, decide: "Decide") -> tuple[bool, WorkloadRecord | None]:
+    def _put(
+        self, named: WorkloadRef, rules: DemandRules, limits: TeamLimits, decide: "Decide"
+    ) -> tuple[bool, WorkloadRecord | None]:
         """Write what is decided; return whether anything was to be written, and the record that stands then."""
+        whose = rules.counted_as(named.namespace)
         for attempt in range(_ATTEMPTS_MAX):
             record = self.workloads.get(f"{named.namespace}/{named.name}")
             refuse_jump(named.generation or 0, 0 if record is None else record.generation, limits)
             after = decide(record)
             if after is None:
                 return False, record
+            if self.bounds is not None:
+                self.bounds.count_workload(record, after, whose, limits, rules.counted_as)
             try:
                 self.workloads.put(after, expected_revision=None if record is None else record.revision)
             except ConflictError:

@@ -12,10 +12,12 @@ from reservoir.manifests.events import RejectedProblem, WorkloadRejected
 from reservoir.manifests.parsing.fields import Namespace, ObjectName
 from reservoir.manifests.parsing.problems import Problem
 from reservoir.manifests.parsing.structure import LARGEST_MESSAGE_BYTES
-from reservoir.ports.messaging import DeadLetters, EventPublisher
+from reservoir.ports.messaging import MINUTE, DeadLetters, DemandCensus, EventPublisher
 
 # What an event or attribute says of many problems; all of them would not fit in either.
 _PROBLEMS_MAX = 20
+TOLD_PER_MINUTE = 60
+_SENDER_CHARS_MAX = 128
 _NAME = TypeAdapter[str](ObjectName)
 _NAMESPACE = TypeAdapter[str](Namespace)
 
@@ -26,12 +28,21 @@ class RejectDemand:
 
     dead_letters: DeadLetters
     publisher: EventPublisher
+    census: DemandCensus | None = None  # None: all are told
 
-    def reject(self, message_id: str, body: str, problems: Sequence[Problem]) -> None:
-        """Put the message away and publish ``Workload Rejected``; both may happen again when the batch is repeated."""
+    def reject(self, message_id: str, body: str, problems: Sequence[Problem], sent_by: str | None = None) -> None:
+        """Put the message away and publish ``Workload Rejected``; both may happen again when the batch is repeated.
+
+        Of what one sends in a minute so many are told one by one: what happened is kept for a fortnight, and whoever
+        sends rubbish must not fill it.
+        """
         shown = problems[:_PROBLEMS_MAX]
         reason = "; ".join(map(_sentence, shown))
         self.dead_letters.put(body, {"Reason": _plain(reason), "MessageId": message_id})
+        if self.census is not None:
+            sender = (sent_by or "nobody").partition(":")[0][:_SENDER_CHARS_MAX]
+            if self.census.add(f"refused {sender}", MINUTE) > TOLD_PER_MINUTE:
+                return
         self.publisher.publish(
             [
                 WorkloadRejected(

@@ -13,6 +13,7 @@ from reservoir.adapters.clients import LITTLE_PATIENCE, ONE_LONG_WAIT, lazy_clie
 from reservoir.adapters.dynamodb.accounts import DynamoDbAccounts
 from reservoir.adapters.dynamodb.boot_failures import DynamoDbBootFailures
 from reservoir.adapters.dynamodb.decisions import StoredDecisions
+from reservoir.adapters.dynamodb.demand_census import DynamoDbDemandCensus
 from reservoir.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
 from reservoir.adapters.dynamodb.history import DynamoDbHistory
 from reservoir.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
@@ -103,6 +104,13 @@ class AwsOutside:
         """Workloads."""
         table = self.settings.tables[Table.WORKLOADS]
         return DynamoDbWorkloadStore(self.dynamodb, table, self.clock, self.parts_executor)
+
+    @cached_property
+    def demand_census(self) -> DynamoDbDemandCensus:
+        """Who sent how much of late."""
+        return DynamoDbDemandCensus(
+            self.dynamodb, self.settings.tables[Table.WORKLOADS], self.clock, self.parts_executor
+        )
 
     @cached_property
     def reservations(self) -> DynamoDbReservationStore:
