@@ -56,21 +56,27 @@ TOLD_OTHERWISE: Final = (*TELLING_THEIR_CALLER, Function.RECORD, Function.FOLLOW
 # Counters that functions write themselves, with the functions that write them; one is enough for somebody to look.
 COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
     "LaunchesBlocked": (
-        "Nothing of a class can be launched, or starts: it rests.",
+        "An EC2NodeClass launches nothing: its launches fail, or its nodes do not start.",
         (Function.LAUNCH, Function.EXPIRE, Function.REACT),
     ),
     "LaunchesRefused": (
-        "EC2 refuses launches: a quota is used up, or for a reason that somebody must look at.",
+        "EC2 refuses launches: a quota is used up, or somebody must look at the reason.",
         (Function.LAUNCH,),
     ),
-    "NodesNeverStarted": ("Instances did not reach running in time and are replaced.", (Function.EXPIRE,)),
-    "CapacitySuspected": ("Units of a reservation seem to be broken.", (Function.EXPIRE, Function.REACT)),
-    "OrphansSpared": ("Instances of ours have no claim, and are left alone.", (Function.COLLECT,)),
-    "EndingsHeld": ("More nodes would end than the safety envelope allows: none does.", (Function.COLLECT,)),
-    "TablesUnknown": ("The tables are not known to be whole: nothing is ended.", (Function.COLLECT,)),
-    "ReplicasHeld": ("The scheduler would have broken a rule for these replicas: they wait.", (Function.PROVISION,)),
+    "NodesNeverStarted": ("Instances did not start in time; Reservoir replaces them.", (Function.EXPIRE,)),
+    "CapacitySuspected": (
+        "Units of a reservation seem to be broken; Reservoir leaves them alone for a while.",
+        (Function.EXPIRE, Function.REACT),
+    ),
+    "OrphansSpared": (
+        "Instances with this deployment's tag have no NodeClaim; Reservoir leaves them alone.",
+        (Function.COLLECT,),
+    ),
+    "EndingsHeld": ("More nodes would end than the safety envelope allows, so none of them ends.", (Function.COLLECT,)),
+    "TablesUnknown": ("The tables may not be complete, so Reservoir terminates nothing.", (Function.COLLECT,)),
+    "ReplicasHeld": ("The plan for some replicas would break a rule, so they wait.", (Function.PROVISION,)),
     "TimersRefused": (
-        "Scheduler does not take exact timers: drains and starts wait for the minute's sweep.",
+        "EventBridge Scheduler refuses timers; drains and starts may be up to a minute late.",
         (Function.DISCOVER_RESERVATIONS, Function.EXPIRE, Function.LAUNCH),
     ),
     "TerminationsRefused": ("EC2 refuses to terminate instances.", (Function.EXPIRE, Function.COLLECT)),
@@ -102,7 +108,7 @@ class Observability(Construct):
             ROWS_UNREADABLE,
             _count_of(ROWS_UNREADABLE, ANY_FUNCTION),
             threshold=0,
-            text="Rows of the tables cannot be read: they are left alone.",
+            text="Reservoir cannot read rows of its tables, and leaves them alone.",
         )
         Dashboard(self, "Dashboard", functions=functions, queues=queues)
 
@@ -112,14 +118,14 @@ class Observability(Construct):
                 f"{output_name(queue.name)}DeadLetters",
                 letters.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum"),
                 threshold=0,
-                text="Messages were given up; see the runbook.",
+                text="Messages failed too often and lie in a dead-letter queue; see the runbook.",
             )
         for queue, work in queues.by_name.items():
             self._alarm(
                 f"{output_name(queue.name)}Age",
                 work.metric_approximate_age_of_oldest_message(period=MINUTE, statistic="Maximum"),
                 threshold=OLDEST_MESSAGE_S[queue],
-                text="The queue is not being worked off.",
+                text="Messages of a queue wait too long.",
             )
 
     def _delivery_alarms(self, queues: WorkQueues) -> None:
@@ -139,7 +145,7 @@ class Observability(Construct):
                 threshold=0,
                 minutes=ERRORS_MIN,
                 of_minutes=_window_min(function),
-                text="It keeps failing.",
+                text="The function keeps failing.",
             )
         if function is Function.REACT:
             self._alarm(
@@ -147,14 +153,19 @@ class Observability(Construct):
                 work.metric_throttles(period=MINUTE),
                 threshold=0,
                 minutes=THROTTLES_MIN,
-                text="Lambda has no concurrency for it, and a notice of an interruption is worth two minutes.",
+                text="Lambda throttles the function, and an interruption gives only two minutes of notice.",
             )
         if schedule is None:
             return
         if FUNCTIONS[function].queue is None:  # else the age of its queue tells
-            self._dead_man(f"{title}Stopped", function, work.metric_invocations, "It does not run.")
+            self._dead_man(f"{title}Stopped", function, work.metric_invocations, "The function does not run.")
         if function not in WOKEN_BY_SCHEDULE_ALONE:
-            self._dead_man(f"{title}Unscheduled", function, _triggered(schedule), "Its schedule wakes it no more.")
+            self._dead_man(
+                f"{title}Unscheduled",
+                function,
+                _triggered(schedule),
+                "The schedule of the function no longer wakes it.",
+            )
 
     def _alarm(
         self,

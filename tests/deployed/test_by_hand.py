@@ -44,7 +44,7 @@ def test_a_sender_who_may_look_submits_a_file_waits_for_places_and_withdraws(
     assert submitted.returncode == 0, submitted.stderr
     assert submitted.stdout.splitlines() == [
         "workload/story/by-hand accepted (generation 1)",
-        "workload/story/by-hand placed (1 replicas)",
+        "workload/story/by-hand placed (1 replica)",
     ]
     assert "unchanged (generation 1)" in sender.command("submit", "-f", demand(tmp_path, workload)).stdout
 
@@ -101,7 +101,7 @@ def test_an_operator_cordons_drains_and_deletes_nodes_and_aws_says_who(world: Wo
     (first,) = nodes_of(world.until("it has a node", lambda seen: bool(nodes_of(seen, "operated"))), "operated")
 
     cordoned = operator.command("cordon", first, "--reason", "OPS-7")
-    assert cordoned.stdout == f"node/{first} done: takes no new replicas\n", cordoned.stderr
+    assert cordoned.stdout == f"node/{first} cordoned; takes no new replicas\n", cordoned.stderr
     world.until("it is told", lambda seen: seen.counts["Operation Requested"] > 0)
     (asked,) = world.events("Operation Requested")
     assert (asked["verb"], asked["by"], asked["reason"]) == ("cordon", operator.arn, "OPS-7")
@@ -109,7 +109,7 @@ def test_an_operator_cordons_drains_and_deletes_nodes_and_aws_says_who(world: Wo
     unasked = operator.command("delete", "node", first, "--reason", "OPS-7")
     assert (unasked.returncode, "no terminal on which to ask" in unasked.stderr) == (2, True)
     deleted = operator.command("delete", "node", first, "--reason", "OPS-7", "--yes")
-    assert deleted.stdout == f"node/{first} done: is being terminated\n", deleted.stderr
+    assert deleted.stdout == f"node/{first} terminating\n", deleted.stderr
     world.until("it is gone", lambda seen: first in seen.terminated)
     world.until("its replica has another node", lambda seen: bool(nodes_of(seen, "operated") - {first}))
 
@@ -117,7 +117,7 @@ def test_an_operator_cordons_drains_and_deletes_nodes_and_aws_says_who(world: Wo
 def test_a_paused_pool_launches_nothing_until_it_is_resumed(world: World, pool: str, tmp_path: Path) -> None:
     operator = Person(world, managed=("Viewer", "Operator"))
     paused = operator.command("pause", "pool", pool, "--reason", "OPS-8")
-    assert paused.stdout == f"nodepool/{pool} done: launches nothing\n", paused.stderr
+    assert paused.stdout == f"nodepool/{pool} paused; launches no nodes\n", paused.stderr
     workload = story_workload("paused", 3, "1", nodeSelector={"karpenter.sh/nodepool": pool})
     assert operator.command("submit", "-f", demand(tmp_path, workload), "--timeout", "5m").returncode == 0
     world.until("it is told to wait", lambda seen: "is paused" in seen.pending.get("story/paused", ""))
@@ -210,7 +210,7 @@ def test_an_operator_looks_at_dead_letters_and_sends_them_again(world: World) ->
     world.until("it is refused again", lambda seen: seen.counts[rejected] > 1)
     world.aws.clock.settle()
     purged = operator.command("dlq", "purge", "demand", "--yes")
-    assert purged.stdout == "demand: 1 thrown away\n", purged.stderr
+    assert purged.stdout == "demand: 1 deleted\n", purged.stderr
 
 
 def test_a_principal_of_a_team_operates_for_its_namespaces_alone(world: World, pool: str, tmp_path: Path) -> None:
@@ -239,4 +239,4 @@ def test_a_principal_of_a_team_operates_for_its_namespaces_alone(world: World, p
         assert "Team guests" in refused.stdout + refused.stderr, verb
     assert theirs not in {drain["node"]["nodeClaim"] for drain in world.events("Node Draining")}
     done = guest.command("cordon", its_own, "--reason", "mine")
-    assert done.stdout == f"node/{its_own} done: takes no new replicas\n", done.stderr
+    assert done.stdout == f"node/{its_own} cordoned; takes no new replicas\n", done.stderr

@@ -53,7 +53,7 @@ def only(world: DisruptWorld) -> NodeClaim:
 
 def test_a_cordoned_node_keeps_its_replicas_and_takes_no_new_ones(world: DisruptWorld) -> None:
     claim = only(world)
-    assert ask(world, Verb.CORDON, claim.id) == {claim.id: ("done", "takes no new replicas")}
+    assert ask(world, Verb.CORDON, claim.id) == {claim.id: ("done", "cordoned; takes no new replicas")}
     world.scale("train", 1)
     world.minutes(2)
     world.scale("train", 2)
@@ -61,7 +61,7 @@ def test_a_cordoned_node_keeps_its_replicas_and_takes_no_new_ones(world: Disrupt
 
     assert sum(placed.count for placed in world.now_of(claim).placements) == 1
     assert len(world.live()) == 2, "the replica went elsewhere"
-    assert ask(world, Verb.CORDON, claim.id) == {claim.id: ("unchanged", "was cordoned before")}
+    assert ask(world, Verb.CORDON, claim.id) == {claim.id: ("unchanged", "already cordoned")}
     assert [(it.verb, it.by, it.reason) for it in world.now_of(claim).operations] == [("cordon", ADA, "OPS-7")]
 
 
@@ -69,8 +69,11 @@ def test_an_uncordoned_node_takes_replicas_again(world: DisruptWorld) -> None:
     claim = only(world)
     ask(world, Verb.CORDON, claim.id)
     assert claim.instance_id is not None
-    assert ask(world, Verb.UNCORDON, claim.instance_id)[claim.instance_id] == ("done", "takes replicas again")
-    assert ask(world, Verb.UNCORDON, claim.id)[claim.id] == ("unchanged", "is not cordoned")
+    assert ask(world, Verb.UNCORDON, claim.instance_id)[claim.instance_id] == (
+        "done",
+        "uncordoned; takes new replicas again",
+    )
+    assert ask(world, Verb.UNCORDON, claim.id)[claim.id] == ("unchanged", "not cordoned")
     world.scale("train", 1)
     world.minutes(2)
     world.scale("train", 2)
@@ -101,7 +104,7 @@ def test_a_drain_gives_notice_and_ends_the_node_once_at_its_deadline(world: Disr
     claim = only(world)
     outcome, message = ask(world, Verb.DRAIN, claim.id, deadline="3m")[claim.id]
     assert outcome == "done"
-    assert message.startswith("drains until ")
+    assert message.startswith("draining until ")
     (notice,) = world.bus.of("Node Draining")
     assert [(it.verb, it.by) for it in world.now_of(claim).operations] == [("drain", ADA)]
     assert (notice["reason"], [it["replicas"] for it in notice["workloads"]]) == ("Requested", [2])
@@ -128,25 +131,25 @@ def test_a_later_request_moves_the_deadline_forward_and_never_back(world: Disrup
 
 def test_a_deleted_node_is_terminated_at_once_and_its_replicas_are_demand_again(world: DisruptWorld) -> None:
     claim = only(world)
-    assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("done", "is being terminated")
+    assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("done", "terminating")
     assert world.now_of(claim).state is ClaimState.TERMINATING
     assert world.pending() == 2
-    assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("unchanged", "is being terminated")
+    assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("unchanged", "terminating")
     world.minutes(3)
     assert world.of("Node Terminated") == [claim.id]
-    assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("refused", "has ended")
+    assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("refused", "it has ended")
 
 
 def test_what_cannot_be_done_is_refused_beside_what_can(world: DisruptWorld) -> None:
     claim = only(world)
-    assert ask(world, Verb.DRAIN, "nc-none", claim.id)["nc-none"] == ("refused", "is not known")
+    assert ask(world, Verb.DRAIN, "nc-none", claim.id)["nc-none"] == ("refused", "it does not exist")
     assert world.now_of(claim).state is ClaimState.DRAINING
-    assert ask(world, Verb.CORDON, claim.id)[claim.id] == ("refused", "is being drained or terminated")
+    assert ask(world, Verb.CORDON, claim.id)[claim.id] == ("refused", "already draining or terminating")
 
     world.submit("later", cpus=16)
     world.provision().run()
     planned = next(it for it in world.live() if it.state is ClaimState.PLANNED)
-    assert ask(world, Verb.DRAIN, planned.id)[planned.id][1].startswith("is not launched yet")
+    assert ask(world, Verb.DRAIN, planned.id)[planned.id][1].startswith("it is not launched yet")
 
 
 def test_more_than_the_envelope_allows_is_held_and_none_of_it_ends(world: DisruptWorld) -> None:
@@ -154,7 +157,7 @@ def test_more_than_the_envelope_allows_is_held_and_none_of_it_ends(world: Disrup
     world.bounds = Bounds({EndingKind.REQUESTED: Bound(0, 0, 0)})
     outcome, message = ask(world, Verb.DELETE, claim.id)[claim.id]
     assert outcome == "refused"
-    assert message.startswith("is held by the safety envelope: ")
+    assert message.startswith("held by the safety envelope: ")
     assert world.now_of(claim).state is ClaimState.RUNNING
     assert [told["kind"] for told in world.bus.of("Endings Held")] == ["requested"]
 
@@ -176,8 +179,8 @@ def test_disruption_counts_a_node_that_is_drained_by_hand(world: DisruptWorld) -
 
 
 def test_a_paused_pool_launches_nothing_and_says_who_wants_that(world: DisruptWorld) -> None:
-    assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("done", "launches nothing")}
-    assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("unchanged", "was paused before")}
+    assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("done", "paused; launches no nodes")}
+    assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("unchanged", "already paused")}
     world.submit("waits", replicas=1, cpus=16)
     world.minutes(3)
     assert len(world.live()) == 1
@@ -186,7 +189,7 @@ def test_a_paused_pool_launches_nothing_and_says_who_wants_that(world: DisruptWo
     assert f"NodePool gpu is paused by {ADA} since " in unplaced.message
     assert unplaced.message.endswith(": OPS-7")
 
-    assert ask(world, Verb.RESUME, "gpu") == {"gpu": ("done", "launches again")}
+    assert ask(world, Verb.RESUME, "gpu") == {"gpu": ("done", "resumed; launches nodes again")}
     world.minutes(2)
     assert world.pending() == 0
 
@@ -224,12 +227,12 @@ def test_a_pause_that_others_keep_changing_is_given_up(world: DisruptWorld) -> N
         raise ConflictError([name])
 
     world.store.save_pause = lose  # type: ignore[method-assign] # somebody else is always faster
-    assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("refused", "changes too fast; repeat it")}
+    assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("refused", "it changes too fast; repeat the command")}
     assert len(asked) == 6
 
 
 def test_a_pool_that_does_not_exist_is_refused_with_what_was_meant(world: DisruptWorld) -> None:
-    assert ask(world, Verb.PAUSE, "gpus") == {"gpus": ("refused", "does not exist; did you mean gpu?")}
+    assert ask(world, Verb.PAUSE, "gpus") == {"gpus": ("refused", "it does not exist; did you mean gpu?")}
 
 
 def test_a_request_is_told_before_it_is_carried_out(world: DisruptWorld) -> None:
@@ -336,8 +339,8 @@ def test_a_generation_that_nothing_can_follow_is_reset_and_nothing_else(world: D
     assert (after.generation, after.workload.generation) == (0, 0)
     assert replace(after, generation=record.generation, workload=record.workload, revision=record.revision) == record
     assert world.live() == before
-    assert ask(world, Verb.RESET, key) == {key: ("unchanged", "its generation was reset before")}
-    refused = {"research/nobody": ("refused", "is not known"), "train": ("refused", "name it NAMESPACE/NAME")}
+    assert ask(world, Verb.RESET, key) == {key: ("unchanged", "already reset")}
+    refused = {"research/nobody": ("refused", "it does not exist"), "train": ("refused", "name it NAMESPACE/NAME")}
     assert ask(world, Verb.RESET, *refused) == refused
     world.scale("train", 3)
     assert world.state.workload_rows[key].generation > 0, "the next message counts again"
@@ -364,7 +367,7 @@ def test_a_generation_that_others_keep_changing_is_not_reset(world: DisruptWorld
         return put(record, expected_revision=expected_revision)
 
     world.state.workloads.put = busy  # type: ignore[method-assign] # somebody else is always faster
-    assert ask(world, Verb.RESET, key) == {key: ("refused", "changes too fast; repeat it")}
+    assert ask(world, Verb.RESET, key) == {key: ("refused", "it changes too fast; repeat the command")}
     assert len(tries) == 6
 
 
@@ -408,7 +411,7 @@ def test_a_principal_acts_for_its_own_namespaces(teams: DisruptWorld, verb: Verb
 
 @pytest.mark.parametrize("verb", [Verb.PAUSE, Verb.RESUME])
 def test_pools_are_everybodys(teams: DisruptWorld, verb: Verb) -> None:
-    message = "is for everybody's work, and you act for Team research alone"
+    message = "it serves every team, and you may act for Team research only"
     assert ask(teams, verb, "gpu", sender=RESEARCH) == {"gpu": ("refused", message)}
 
 
@@ -424,9 +427,9 @@ def test_a_node_with_work_of_others_or_none_is_no_teams(teams: DisruptWorld) -> 
     teams.state.claim_rows[claim.id] = shared
     for sender, other in ((VISION, "research"), (RESEARCH, "vision")):
         ((outcome, message),) = ask(teams, Verb.DRAIN, claim.id, sender=sender).values()
-        assert (outcome, f"carries work of {other}" in message) == ("refused", True)
+        assert (outcome, f"it runs work of {other}" in message) == ("refused", True)
     teams.state.claim_rows[claim.id] = replace(claim, placements=())
-    refused = {claim.id: ("refused", "carries no work of Team research")}
+    refused = {claim.id: ("refused", "it runs no work of Team research")}
     assert ask(teams, Verb.DELETE, claim.id, sender=RESEARCH) == refused
 
 

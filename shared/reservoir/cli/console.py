@@ -23,7 +23,7 @@ def _said(reason: str) -> str:
 
 
 # What commands have that let something end.
-Reason = Annotated[str, typer.Option(help="Why; it is kept, and told on the bus.", callback=_said)]
+Reason = Annotated[str, typer.Option(help="Why; it is kept, and published on the bus.", callback=_said)]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 

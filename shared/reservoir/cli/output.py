@@ -28,6 +28,11 @@ _ABSENT: Final = "-"  # what columns say where a row has nothing to say
 _NARROWEST: Final = 12  # a column that gives way stays at least so wide
 
 
+def number(count: int, noun: str) -> str:
+    """Return a count with its noun: "1 replica", "2 replicas"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 class Form(StrEnum):
     """How to print."""
 

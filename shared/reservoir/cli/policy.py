@@ -59,7 +59,7 @@ def attempt(action: Callable[[], T]) -> T:
         report(error.problems)
         fail("nothing was written")
     except ConflictError as error:
-        fail(f"nothing was written, because somebody else was faster ({error}); read again and retry")
+        fail(f"nothing was written, because somebody else was faster ({error}); read it again, then retry")
     except UnreadableRowError as error:
         fail(f"nothing was written: cannot read the {error}")
     except AwsError as error:

@@ -102,7 +102,7 @@ def test_without_an_answer_it_says_where_to_look(stack: Stack, tmp_path: Path) -
     stack.is_stuck = True
     result = stack.run("submit", "-f", write(tmp_path, manifest()), "--timeout", "5s")
     assert result.exit_code == 2
-    assert "not answered within the time" in result.stderr
+    assert "not confirmed in time" in result.stderr
 
 
 def test_waiting_says_why_replicas_have_no_place_and_ends_with_1(stack: Stack, tmp_path: Path) -> None:
@@ -126,14 +126,14 @@ def test_a_withdraw_asks_after_saying_what_ends(stack: Stack, tmp_path: Path) ->
     stack.run("submit", "-f", write(tmp_path, manifest(replicas=2)), "--wait")
     refused = stack.run("withdraw", "research/train", given="n\n")
     assert refused.exit_code == 2
-    assert "workload/research/train: 2 replicas drain and 0 wait no more\nWithdraw it?" in refused.stderr
+    assert "workload/research/train: 2 replicas will drain, 0 will leave the queue\nWithdraw it?" in refused.stderr
     assert len(stack.messages) == 1
 
     agreed = stack.run("withdraw", "research/train", given="y\n")
     assert agreed.exit_code == 0
     assert agreed.stdout.endswith("workload/research/train withdrawn (generation 1)\n")
     again = stack.run("withdraw", "research/train", given="")
-    assert (again.exit_code, again.stdout) == (0, "workload/research/train was withdrawn before\n")
+    assert (again.exit_code, again.stdout) == (0, "workload/research/train is already withdrawn\n")
 
 
 def test_without_a_terminal_nothing_ends_unless_yes_is_said(stack: Stack, tmp_path: Path) -> None:
@@ -164,5 +164,5 @@ def test_a_release_ends_a_drain_when_all_have_left(stack: Stack, tmp_path: Path)
     assert "which is then terminated. Release?" in asked.stderr
 
     released = stack.run("release", "research/train", "--node", claim.id, "--yes")
-    assert released.stdout == f"workload/research/train released from node/{claim.id} (1 replicas)\n"
+    assert released.stdout == f"workload/research/train released from node/{claim.id} (1 replica)\n"
     assert stack.world.state.claim_rows[claim.id].state is ClaimState.TERMINATING

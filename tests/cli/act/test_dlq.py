@@ -81,7 +81,7 @@ def test_letters_are_shown_with_their_reason_and_do_nothing_to_a_terminal(letter
     shown = letters.run("show", "demand", "-o", "wide")
     assert "is not JSON" in shown.stdout
     assert "\\u202ered\\n" in shown.stdout
-    assert letters.run("show", "launches").stderr == "nothing lies in launches\n"
+    assert letters.run("show", "launches").stderr == "launches is empty\n"
     assert letters.run("show", "demnad").stderr == "there is no dead-letter queue 'demnad'; did you mean demand?\n"
 
 
@@ -98,7 +98,7 @@ def test_what_is_sent_again_goes_to_where_it_came_from_and_leaves(letters: Lette
         QueueUrl=letters.outputs["DemandQueueUrl"], AttributeNames=["ApproximateNumberOfMessages"]
     )
     assert found["Attributes"]["ApproximateNumberOfMessages"] == "12"
-    assert letters.run("redrive", "demand", "--yes").stdout == "demand: nothing to send again\n"
+    assert letters.run("redrive", "demand", "--yes").stdout == "demand is empty: nothing to send again\n"
 
 
 def test_what_was_not_kept_of_the_history_is_sent_again_and_reports_are_not(letters: Letters) -> None:
@@ -131,7 +131,9 @@ def test_whoever_dies_between_sending_and_deleting_loses_nothing(letters: Letter
 
 def test_a_letter_that_lacks_its_end_stays(letters: Letters) -> None:
     letters.put("DemandDeadLettersUrl", Reason="size", Truncated="true")
-    assert letters.run("redrive", "demand", "--yes").stdout == "demand: 0 sent again, 1 that lack their end left\n"
+    assert (
+        letters.run("redrive", "demand", "--yes").stdout == "demand: 0 sent again, 1 kept, because they are cut off\n"
+    )
     assert letters.bodies("DemandQueueUrl") == []
 
 
@@ -139,7 +141,7 @@ def test_events_are_not_sent_again_and_are_thrown_away(letters: Letters) -> None
     letters.put("ReactionsDeadLettersUrl")
     refused = letters.run("redrive", "reactions", "--yes")
     assert refused.exit_code == 2
-    assert "takes no messages from people" in refused.stderr
+    assert "accepts no messages from operators" in refused.stderr
     assert letters.run("purge", "reactions").exit_code == 2, "nobody was asked"
-    assert letters.run("purge", "reactions", "--yes").stdout == "reactions: 1 thrown away\n"
-    assert letters.run("purge", "reactions", "--yes").stdout == "reactions: nothing to throw away\n"
+    assert letters.run("purge", "reactions", "--yes").stdout == "reactions: 1 deleted\n"
+    assert letters.run("purge", "reactions", "--yes").stdout == "reactions is empty: nothing to delete\n"

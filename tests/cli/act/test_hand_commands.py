@@ -29,23 +29,23 @@ def test_a_drain_says_what_ends_and_asks(stack: Stack, claim: NodeClaim) -> None
     assert refused.exit_code == 2
     assert (
         f"node/{claim.id} ({claim.instance_id}): running, p5.48xlarge in {claim.offering.zone}, a unit of cr-1;"
-        " 2 x research/train\nIt is terminated when its replicas have left, or their grace is over; the replicas are"
-        " demand again now. Drain?"
+        " 2 x research/train\nThe node terminates when all replicas have left, or their notice is over; the replicas"
+        " wait for another place now. Drain?"
     ) in refused.stderr
     assert stack.world.state.claim_rows[claim.id].drain is None
 
     agreed = stack.run("drain", "node", claim.id, "--deadline", "10m", *WHY, given="y\n")
     assert agreed.exit_code == 0, agreed.stderr
-    assert f"node/{claim.id} done: drains until 2" in agreed.stdout
+    assert f"node/{claim.id} draining until 2" in agreed.stdout
 
 
 def test_without_a_terminal_no_node_ends_unless_yes_is_said(stack: Stack, claim: NodeClaim) -> None:
     assert stack.run("delete", "node", claim.id, *WHY, given="y\n").exit_code == 2
     assert stack.world.state.claim_rows[claim.id].state is ClaimState.RUNNING
     done = stack.run("delete", f"node/{claim.id}", *WHY, "--yes")
-    assert (done.exit_code, done.stdout) == (0, f"node/{claim.id} done: is being terminated\n")
+    assert (done.exit_code, done.stdout) == (0, f"node/{claim.id} terminating\n")
     again = stack.run("delete", "node", claim.id, *WHY, "--yes")
-    assert (again.exit_code, again.stdout) == (0, f"node/{claim.id} unchanged: is being terminated\n")
+    assert (again.exit_code, again.stdout) == (0, f"node/{claim.id} unchanged: terminating\n")
 
 
 def test_nodes_are_cordoned_and_pools_paused_without_asking(stack: Stack, claim: NodeClaim) -> None:
@@ -60,10 +60,10 @@ def test_nodes_are_cordoned_and_pools_paused_without_asking(stack: Stack, claim:
         )
     ]
     assert lines == [
-        f"node/{claim.instance_id} done: takes no new replicas\n",
-        f"node/{claim.id} done: takes replicas again\n",
-        "nodepool/gpu done: launches nothing\n",
-        "nodepool/gpu done: launches again\n",
+        f"node/{claim.instance_id} cordoned; takes no new replicas\n",
+        f"node/{claim.id} uncordoned; takes new replicas again\n",
+        "nodepool/gpu paused; launches no nodes\n",
+        "nodepool/gpu resumed; launches nodes again\n",
     ]
 
 
@@ -75,12 +75,12 @@ def test_nodes_are_cordoned_and_pools_paused_without_asking(stack: Stack, claim:
         (("cordon", "nc-1", "--reason", "a\x1b[31m"), "must be printable text on one line"),
         (("cordon", "node", *WHY), "say what to cordon: node NAME..."),
         (("cordon", "No Name", *WHY), "names[0]"),
-        (("drain", "nc-none", *WHY, "--yes"), "node/nc-none is not known"),
+        (("drain", "nc-none", *WHY, "--yes"), "node/nc-none does not exist"),
         (("drain", "nc-1", "--deadline", "10", *WHY), "must be a duration"),
         (("delete", "node", "nc-1"), "say why, with --reason"),
         (("delete", "node/nc-1", "nodepool/gpu", *WHY), "delete nodes by themselves"),
         (("delete", "node", "nc-1", "--dry-run", *WHY), "nodes have no dry run"),
-        (("pause", "gpus", *WHY), "nodepool/gpus refused: does not exist; did you mean gpu?"),
+        (("pause", "gpus", *WHY), "nodepool/gpus refused: it does not exist; did you mean gpu?"),
     ],
 )
 def test_a_wrong_request_says_what_is_wrong(stack: Stack, arguments: tuple[str, ...], said: str) -> None:

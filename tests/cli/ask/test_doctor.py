@@ -153,7 +153,7 @@ def only(patient: Patient) -> tuple[str, str, str]:
 
 def test_a_deployment_of_which_nothing_is_wrong(patient: Patient) -> None:
     result: Result = patient.run("doctor")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing is wrong: 16 checks\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no problems found (16 checks)\n")
 
 
 def test_a_reservation_that_no_class_selects(patient: Patient) -> None:
@@ -199,8 +199,8 @@ def test_letters_alarms_and_rules(patient: Patient) -> None:
     assert patient.findings() == [
         ("error", "alarms", "Reservoir-x has gone off: "),
         ("error", "schedules", "Reservoir-r is disabled"),
-        ("warning", "alarms", "1 of 3 alarms tell nobody"),
-        ("warning", "dead-letters", "demand: 2 messages were given up"),
+        ("warning", "alarms", "1 of 3 alarms notify nobody"),
+        ("warning", "dead-letters", "demand: 2 messages failed too often"),
     ]
 
 
@@ -213,10 +213,10 @@ def test_what_may_not_be_looked_at_is_said_to_be_skipped(patient: Patient) -> No
     patient.aws.denied = {"list_rules"}
     severity, check, message = only(patient)
     assert (severity, check) == ("skipped", "schedules")
-    assert message.startswith("not looked at: ")
+    assert message.startswith("not checked: ")
     result = patient.run("doctor")
     assert result.exit_code == 0
-    assert result.stderr == "15 of 16 checks were made\n"
+    assert result.stderr == "15 of 16 checks ran\n"
 
 
 def test_a_stack_of_another_release(patient: Patient) -> None:

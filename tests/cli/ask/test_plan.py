@@ -125,7 +125,7 @@ def test_what_is_not_understood_is_refused(
 def test_policy_is_no_demand(world: PlanningWorld, tmp_path: Path) -> None:
     result = plan(world, tmp_path, given=node_pool_manifest())
     assert result.exit_code == 2
-    assert "there is policy among the demand: give it with --policy" in result.stderr
+    assert "the demand holds policy: pass it with --policy" in result.stderr
 
 
 def replay(world: PlanningWorld, *arguments: str) -> Result:
@@ -194,7 +194,7 @@ def test_alternatives_of_a_workload_that_was_placed(decided: PlanningWorld) -> N
 def test_alternatives_of_a_workload_that_waits(world: PlanningWorld) -> None:
     wanted = world.submit("large", replicas=1, requests=Resources.of({"cpu": 10**9}))
     result = explain(world, wanted.key, "--alternatives")
-    assert "no plan that is kept made a node for it; reservoir plan tells what it would get now" in result.stdout
+    assert "no stored plan launched a node for it; reservoir plan shows what it would get now" in result.stdout
     world.state.workload_rows.clear()
 
 

@@ -130,7 +130,7 @@ def test_a_dry_run_writes_nothing(stack: Stack) -> None:
 def test_nothing_is_not_valid(stack: Stack) -> None:
     result = invoke(stack, "validate", "-f", "-", given="# nothing\n")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "there is no manifest in what was given" in result.stderr
+    assert "the input holds no manifest" in result.stderr
     assert invoke(stack, "apply", "-f", "-", given="").exit_code == 2
 
 

@@ -100,7 +100,7 @@ def test_what_cannot_be_meant_is_refused(stack: Stack, arguments: list[str], sai
 
 
 def test_nothing_is_said_in_words(stack: Stack) -> None:
-    assert events(stack, "--for", "node/nc-9").stderr == "nothing happened to node/nc-9 that is kept\n"
+    assert events(stack, "--for", "node/nc-9").stderr == "no events of node/nc-9\n"
 
 
 def test_a_tail_tells_each_event_once_and_those_that_come_late_too(stack: Stack) -> None:

@@ -131,5 +131,5 @@ def test_what_is_not_known(world: DisruptWorld, words: tuple[str, str]) -> None:
 def test_a_decision_that_is_not_kept_any_more(world: DisruptWorld) -> None:
     world.state.decisions.rows.clear()
     found = explained(world, "node", paid(world).id)
-    assert found["origin"]["text"] == "its decision is not kept any more"
+    assert found["origin"]["text"] == "its decision is no longer stored"
     assert found["disruption"]["text"] == "disruption has not looked at it yet"

@@ -343,9 +343,9 @@ def test_yaml_is_what_json_is(world: DisruptWorld) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["workloads"], "there are no workloads in the namespace default; -A looks into all"),
-        (["workloads", "-A", "-l", "x=y"], "there are no workloads that the selectors leave"),
-        (["nodes", "--state", "draining"], "there are no nodes that the selectors leave"),
+        (["workloads"], "no workloads in the namespace default; -A looks in all namespaces"),
+        (["workloads", "-A", "-l", "x=y"], "no workloads match"),
+        (["nodes", "--state", "draining"], "no nodes match"),
     ],
 )
 def test_nothing_is_a_sentence(world: DisruptWorld, arguments: list[str], sentence: str) -> None:
@@ -494,7 +494,7 @@ def test_describe_takes_selectors_and_says_what_is_missing(world: DisruptWorld) 
     missing = run(world, "describe", "node", "nc-9")
     assert (missing.exit_code, missing.stdout, missing.stderr) == (2, "", "node/nc-9 does not exist\n")
     nothing = run(world, "describe", "nodes", "--state", "draining")
-    assert (nothing.exit_code, nothing.stderr) == (0, "there are no such nodes\n")
+    assert (nothing.exit_code, nothing.stderr) == (0, "no such nodes\n")
 
 
 @pytest.mark.parametrize("noun", [each.plural for each in NOUNS])

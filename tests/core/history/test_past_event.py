@@ -1,5 +1,6 @@
 """What an event of the bus is about, and the part of it that is kept for each object."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -47,8 +48,36 @@ def test_failed_claims_are_named_one_by_one() -> None:
 
 
 def test_changed_policy_is_named_by_its_kind() -> None:
-    changes = [{"kind": "NodePool", "name": "gpu"}, {"kind": "EC2NodeClass", "name": "gpu"}]
-    assert event({"changes": changes}).objects() == ("ec2nodeclass/gpu", "nodepool/gpu")
+    changes = [{"kind": kind, "name": "gpu"} for kind in ("NodePool", "EC2NodeClass", "Team")]
+    assert event({"changes": changes}).objects() == ("ec2nodeclass/gpu", "nodepool/gpu", "team/gpu")
+
+
+def test_a_class_that_launches_nothing_and_a_team_that_spends_are_named() -> None:
+    assert event({"nodeClass": "gpu", "reason": "x"}, "Launches Blocked").objects() == ("ec2nodeclass/gpu",)
+    assert event({"team": "vision", "month": "2026-01"}, "Team Share").objects() == ("team/vision",)
+    of_a_node = {"node": {"nodeClaim": "nc-1", "nodeClass": "gpu"}}
+    assert event(of_a_node).objects() == ("node/nc-1",), "not each node's event is one of its class"
+
+
+@pytest.mark.parametrize("told", ONE_OF_EACH, ids=lambda told: str(told.detail_type))
+def test_each_event_is_a_sentence_and_no_list_of_fields(told: Event) -> None:
+    said = summary(event(told.detail(), told.detail_type))
+    assert " " in said
+    assert not re.search(r"\b[a-z]+[A-Z][A-Za-z]* ", said), "a field's name is no word"
+    assert "None" not in said
+    assert "?" not in said
+
+
+def test_a_team_s_money_is_told_in_usd() -> None:
+    detail = {
+        "team": "vision",
+        "quotas": [{"reservations": "p5", "used": 3, "nominal": 4}],
+        "month": "2026-01",
+        "spentMicroUsd": 1_234_500_000,
+        "forecastMicroUsd": 2_000_000,
+    }
+    said = "uses 3 of 4 units of p5; spent 1,234.50 USD in 2026-01, forecast 2.00 USD"
+    assert summary(event(detail, "Team Share")) == said
 
 
 @pytest.mark.parametrize(
@@ -89,7 +118,7 @@ def test_a_list_that_does_not_name_the_object_stays_whole() -> None:
 @pytest.mark.parametrize("told", ONE_OF_EACH, ids=lambda told: str(told.detail_type))
 def test_every_kind_of_event_that_names_an_object_is_found_by_it(told: Event) -> None:
     names = event(told.detail(), told.detail_type).objects()
-    keys = ("'nodeClaim", "'namespace'", "apacityReservationId'", "'changes'", "'verb'")
+    keys = ("'nodeClaim", "'namespace'", "apacityReservationId'", "'changes'", "'verb'", "'nodeClass'", "'team'")
     assert bool(names) == any(key in str(told.detail()) for key in keys)
 
 
@@ -141,6 +170,6 @@ def test_an_event_tells_of_namespaces_pools_and_what_became_of_its_object() -> N
 
 def test_instants_are_told_to_the_second() -> None:
     drain = {"reason": "Requested", "deadline": "2026-01-15T12:14:46.116897Z"}
-    assert summary(event(drain, "Node Draining")) == "Requested, until 2026-01-15T12:14:46Z"
+    assert summary(event(drain, "Node Draining")) == "drains until 2026-01-15T12:14:46Z: Requested"
     idle = {"idleCount": 1, "totalCount": 2, "instanceType": "m5.large", "idleSince": "2026-01-15T12:00:00Z"}
-    assert summary(event(idle, "Reservation Idle")) == "1 of 2 units of m5.large unused since 2026-01-15T12:00:00Z"
+    assert summary(event(idle, "Reservation Idle")) == "1 of 2 units of m5.large idle since 2026-01-15T12:00:00Z"

@@ -182,7 +182,9 @@ def contradictions(deployment: Deployment, account: str, stacks: Iterable[FoundS
         return
     for stack in stacks:
         if stack.name == deployment.stack and stack.deployment not in (None, deployment.name):
-            message = f"{stack.name} is the stack of the deployment {stack.deployment}; give this one a name of its own"
+            message = (
+                f"{stack.name} is the stack of the deployment {stack.deployment}; give this deployment another name"
+            )
             yield Problem("stack", "stack", message, source=source)
         if stack.name != deployment.stack and stack.deployment == deployment.name:
             message = (

@@ -111,10 +111,10 @@ class Destroy:
         self.cdk("destroy", "--force")
         if left := fleet.instances.list_owned():
             listed = ", ".join(instance.id for instance in left)
-            self.report(f"launched meanwhile, and nobody but you ends them: {listed}")
+            self.report(f"launched meanwhile; you must terminate them yourself: {listed}")
         if self.deployment.settings.retain:
             self.report(
-                "kept, with the bucket, the demand queue and the logs; to go on with them, in the settings file:"
+                "kept, with the bucket, the demand queue and the logs; to reuse them, name them in the settings file:"
             )
             self.report("tables:")
             for table in Table:
@@ -135,7 +135,7 @@ class Destroy:
             if count == 0 and not any(claim.instance_id is None for claim in live):  # nor is about to run
                 return
             if count != before:
-                self.report(f"waiting for {count} instances to go; workloads have their notice")
+                self.report(f"waiting for {count} instances to terminate; workloads get their notice")
                 looks = 0
             looks += 1
             if looks > _NOTHING_GOES_LOOKS_MAX:

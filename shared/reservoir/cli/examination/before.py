@@ -151,7 +151,7 @@ def look(place: Place, refusals: tuple[type[Exception], ...]) -> list[Finding]:
         try:
             found += check(place)
         except refusals as error:
-            advice = "ask with permissions that allow it; what the functions may not ask either stops them"
-            found.append(Finding(Severity.SKIPPED, name, f"not looked at: {error}", advice))
+            advice = "use credentials that may read it; what the functions may not read either stops them"
+            found.append(Finding(Severity.SKIPPED, name, f"not checked: {error}", advice))
     order = list(Severity)
     return sorted(found, key=lambda finding: (order.index(finding.severity), finding.check, finding.message))

@@ -26,7 +26,7 @@ def envelope(stack: Connection) -> Iterator[Finding]:
     """Whether the safety envelope holds something."""
     for tally in LiftEnvelope(stack.outside.tallies, stack.outside.publisher).show():
         if tally.is_holding(stack.outside.clock.now()):
-            message = f"{tally.kind}: more nodes would end than may, and none of them does"
+            message = f"{tally.kind}: more nodes would end than the envelope allows, so none does"
             yield Finding(Severity.ERROR, "envelope", message, "see reservoir envelope show, and the runbook")
 
 
@@ -36,7 +36,7 @@ def dead_letters(stack: Connection) -> Iterator[Finding]:
         count = queue.count()
         if count:
             advice = f"see reservoir dlq show {queue.name}"
-            yield Finding(Severity.WARNING, "dead-letters", f"{queue.name}: {count} messages were given up", advice)
+            yield Finding(Severity.WARNING, "dead-letters", f"{queue.name}: {count} messages failed too often", advice)
 
 
 def policy(stack: Connection) -> Iterator[Finding]:
@@ -48,7 +48,7 @@ def policy(stack: Connection) -> Iterator[Finding]:
     for each in found.node_classes:
         if each.status.launch_blocked_reason is not None:
             message = f"EC2NodeClass/{each.name} launches nothing: {each.status.launch_blocked_reason}"
-            yield Finding(Severity.ERROR, "policy", message, "mend what it names and apply the class again")
+            yield Finding(Severity.ERROR, "policy", message, "fix what it names, then apply the class again")
     for pool in found.node_pools:
         if pool.paused is not None:
             advice = f"reservoir resume pool {pool.name}"
@@ -64,7 +64,7 @@ def pools(stack: Connection) -> Iterator[Finding]:
     """Which pools can never launch, whatever is free, and why."""
     for pool in never_launching(stack.snapshots.gather(stack.outside.clock.now()).snapshot):
         message = f"NodePool/{pool.node_pool_name} can never launch anything: {pool.reason}"
-        yield Finding(Severity.ERROR, "pools", message, "mend the pool or its class and apply it again")
+        yield Finding(Severity.ERROR, "pools", message, "fix the pool or its class, then apply it again")
 
 
 def reservations(stack: Connection) -> Iterator[Finding]:
@@ -74,7 +74,7 @@ def reservations(stack: Connection) -> Iterator[Finding]:
     for record in stack.outside.reservations.list_current():
         found = record.reservation
         if found.stale:
-            message = f"{found.id} could not be read again: what is known of it is old"
+            message = f"{found.id} could not be read again: what is known of it is stale"
             yield Finding(Severity.WARNING, "reservations", message, "read the log of discover_reservations")
         if found.state == ACTIVE and found.id not in selected:
             message = f"no EC2NodeClass selects {found.id}: {found.total_count} x {found.instance_type}"
@@ -97,7 +97,7 @@ def alarms(stack: Connection) -> Iterator[Finding]:
     silent = sum(not alarm.get("AlarmActions") for alarm in found)
     if silent:
         advice = "set alarmTopic in the deployment's settings"
-        yield Finding(Severity.WARNING, "alarms", f"{silent} of {len(found)} alarms tell nobody", advice)
+        yield Finding(Severity.WARNING, "alarms", f"{silent} of {len(found)} alarms notify nobody", advice)
 
 
 def schedules(stack: Connection) -> Iterator[Finding]:

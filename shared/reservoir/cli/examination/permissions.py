@@ -81,7 +81,7 @@ def _refused(stack: Connection, examined: "_Examined", action: str, resource: st
     for result in answer["EvaluationResults"]:
         if result["EvalDecision"] != _ALLOWED:
             message = f"{examined.function.value} may not {action} on {resource}: {_why(result)}"
-            yield Finding(Severity.ERROR, "permissions", message, "have it allowed again, or deploy the stack again")
+            yield Finding(Severity.ERROR, "permissions", message, "allow it again, or deploy the stack again")
 
 
 def _why(result: Mapping[str, Any]) -> str:

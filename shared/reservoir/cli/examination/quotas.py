@@ -69,7 +69,7 @@ def _judged(market: Market, smallest: InstanceType, limit: int, used: int, code:
         message = f"{what}: not even one {smallest.name} ({_vcpus(smallest)}) can be launched, as pools allow"
         yield Finding(Severity.WARNING, "quotas", message, advice)
     elif used * 100 >= limit * _NEARLY_PERCENT:
-        message = f"{what}, of which what is known here uses {used}"
+        message = f"{what}, of which known nodes use {used}"
         yield Finding(Severity.WARNING, "quotas", message, advice)
 
 

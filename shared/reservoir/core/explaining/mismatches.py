@@ -84,7 +84,9 @@ def too_large(pool_name: str, small: Sequence[InstanceType], workload: Workload)
     missing, nearest = min(having or lacking, key=nearness)
     if having:
         told = ", ".join(f"{name} {amount}" for name, amount in missing.formatted().items()) or "pods"
-        return Failure(ReasonCode.TOO_LARGE, f"{nearest.name}, the nearest type of pool {pool_name}, lacks {told}")
+        return Failure(
+            ReasonCode.TOO_LARGE, f"{nearest.name}, the nearest type of pool {pool_name}, is too small: it lacks {told}"
+        )
     absent = [name for name in sorted(missing) if not nearest.capacity[name]]
     told = " and ".join(absent)
     if any(each.capacity[name] for name in absent for each in small):  # then another lacks what this one has

@@ -15,7 +15,7 @@ NODE: Final = "node"
 RESERVATION: Final = "reservation"
 _CORRELATION_ID: Final = "correlationId"  # in a detail, beside the name of a workload
 _CORRELATION_IDS: Final = "correlationIds"  # of those that are not named
-_POLICY_KINDS: Final = {"NodePool": "nodepool", "EC2NodeClass": "ec2nodeclass"}
+_POLICY_KINDS: Final = {"NodePool": "nodepool", "EC2NodeClass": "ec2nodeclass", "Team": "team"}
 _OPERATED_KINDS: Final = {"pause": "nodepool", "resume": "nodepool", "reset": WORKLOAD}  # all other verbs: nodes
 _ID: Final = re.compile(r"[\w.:/+=-]{1,128}")
 # Parts of a detail that only mention an object: what was tried, and not what happened to it.
@@ -183,6 +183,10 @@ def _named_by(part: Mapping[str, Any]) -> Iterator[str]:
         yield f"{_POLICY_KINDS[part['kind']]}/{name}"
     if isinstance(part.get("nodeClaim"), str):
         yield node_name(part["nodeClaim"])
+    elif isinstance(part.get("nodeClass"), str):  # that of a node says where it comes from, and not what happened
+        yield f"{_POLICY_KINDS['EC2NodeClass']}/{part['nodeClass']}"
+    if isinstance(part.get("team"), str):
+        yield f"{_POLICY_KINDS['Team']}/{part['team']}"
     if isinstance(part.get("verb"), str) and isinstance(part.get("names"), list):
         kind = _OPERATED_KINDS.get(part["verb"], NODE)
         yield from (f"{kind}/{each}" for each in part["names"] if isinstance(each, str))

@@ -8,6 +8,7 @@ from reservoir.core.history.past_event import PastEvent, node_name, reservation_
 
 Detail = Mapping[str, Any]
 
+_MICRO: Final = 1_000_000
 _FRACTION: Final = re.compile(r"(?<=:\d\d)\.\d+")
 
 
@@ -40,55 +41,98 @@ def _placed(detail: Detail) -> str:
         offer = f"{node.get('instanceType')} {node.get('capacityType')} in {node.get('zone')}"
         offers[offer] = offers.get(offer, 0) + 1
     where = ", ".join(f"{count} x {offer}" for offer, count in sorted(offers.items()))
-    return f"{_number(replicas, 'replica')} on {where}"
+    return f"{_number(replicas, 'replica')} placed on {where}"
 
 
 def _pending(detail: Detail) -> str:
+    count = detail.get("replicas", 0)
+    waits = f"{_number(count, 'replica')} {'waits' if count == 1 else 'wait'}"
     earliest = f"; could change at {_instant(detail['earliestAt'])}" if "earliestAt" in detail else ""
-    return f"{_number(detail.get('replicas', 0), 'replica')}: {detail.get('reason')}: {detail.get('message')}{earliest}"
+    return f"{waits}: {detail.get('reason')}: {detail.get('message')}{earliest}"
+
+
+def _accepted(detail: Detail) -> str:
+    generation = detail.get("workload", {}).get("generation", "?")
+    return f"{detail.get('action')} accepted; generation {generation} is stored"
+
+
+def _ignored(detail: Detail) -> str:
+    stored = f"; generation {detail['storedGeneration']} is stored" if "storedGeneration" in detail else ""
+    return f"{detail.get('action')} changed nothing: {detail.get('reason')}{stored}"
 
 
 def _rejected(detail: Detail) -> str:
     problems = _parts(detail, "problems")
     first = f"{problems[0].get('path')}: {problems[0].get('message')}" if problems else "not understood"
-    return first if len(problems) < 2 else f"{first} (and {len(problems) - 1} more)"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"message rejected: {first}{more}"
+
+
+def _described(detail: Detail) -> str:
+    wanted, placed = detail.get("wanted", "?"), detail.get("placed", "?")
+    return f"status sent: {wanted} wanted, {placed} placed"
 
 
 def _launched(detail: Detail) -> str:
     node = detail.get("node", {})
-    return f"{node.get('instanceId', 'an instance')} is {_offer(node)}"
+    return f"{node.get('instanceId', 'an instance')} launched: {_offer(node)}"
 
 
 def _draining(detail: Detail) -> str:
-    return f"{detail.get('reason')}, until {_instant(detail.get('deadline'))}"
+    return f"drains until {_instant(detail.get('deadline'))}: {detail.get('reason')}"
 
 
 def _terminated(detail: Detail) -> str:
     returned = sum(int(part.get("replicas", 0)) for part in _parts(detail, "returned"))
     again = f"; {_number(returned, 'replica')} waiting again" if returned else ""
-    return f"{detail.get('reason')}{again}"
+    return f"terminated: {detail.get('reason')}{again}"
 
 
 def _capacity_type_changed(detail: Detail) -> str:
-    return f"was {detail.get('previous')}, is {_offer(detail.get('node', {}))}"
+    return f"was {detail.get('previous')}, is now {_offer(detail.get('node', {}))}"
 
 
 def _launch_failed(detail: Detail) -> str:
     nodes = _number(len(detail.get("nodeClaims", ())), "node")
-    return f"{nodes} of {_offer(detail.get('offering', {}))}: {detail.get('code')}: {detail.get('message')}"
+    return (
+        f"{nodes} of {_offer(detail.get('offering', {}))} not launched: {detail.get('code')}: {detail.get('message')}"
+    )
+
+
+def _blocked(detail: Detail) -> str:
+    return f"launches nothing: {detail.get('reason')}: {detail.get('message')}"
 
 
 def _exhausted(detail: Detail) -> str:
-    return f"all {detail.get('totalCount')} units of {detail.get('instanceType')} are used"
+    return f"no free unit of {detail.get('instanceType')} left, of {detail.get('totalCount')} in all"
 
 
 def _idle(detail: Detail) -> str:
     units = f"{detail.get('idleCount')} of {detail.get('totalCount')} units of {detail.get('instanceType')}"
-    return f"{units} unused since {_instant(detail.get('idleSince'))}"
+    return f"{units} idle since {_instant(detail.get('idleSince'))}"
+
+
+def _suspected(detail: Detail) -> str:
+    units = _number(detail.get("suspectedCount", 0), "unit")
+    kind = f"{units} of {detail.get('instanceType')}"
+    return f"nodes on {kind} do not start; the units rest until {_instant(detail.get('unusedUntil'))}"
 
 
 def _policy_changed(detail: Detail) -> str:
     return ", ".join(f"{it.get('kind')}/{it.get('name')} {it.get('change')}" for it in _parts(detail, "changes"))
+
+
+def _held(detail: Detail) -> str:
+    return f"safety envelope holds {detail.get('kind')}: {detail.get('message')}"
+
+
+def _lifted(detail: Detail) -> str:
+    ends = f"{detail.get('count')} more may end as {detail.get('kind')} until {_instant(detail.get('until'))}"
+    return f"{ends}: {detail.get('reason')}, by {detail.get('by')}"
+
+
+def _adopted(detail: Detail) -> str:
+    return f"tables adopted: {detail.get('reason')}, by {detail.get('by')}"
 
 
 def _requested(detail: Detail) -> str:
@@ -96,6 +140,47 @@ def _requested(detail: Detail) -> str:
     several = f" {len(names)}" if len(names) > 1 else ""
     deadline = f" within {detail['deadline']}" if "deadline" in detail else ""
     return f"{detail.get('verb')}{several}{deadline}: {detail.get('reason')}, by {detail.get('by')}"
+
+
+def _share(detail: Detail) -> str:
+    quotas = [
+        f"{it.get('used')} of {it.get('nominal')} units of {it.get('reservations')}" for it in _parts(detail, "quotas")
+    ]
+    quotas += [f"{it.get('used')} of {it.get('nominal')} {it.get('resource')}" for it in _parts(detail, "resources")]
+    used = f"uses {', '.join(quotas)}; " if quotas else ""
+    spent, forecast = _usd(detail.get("spentMicroUsd")), _usd(detail.get("forecastMicroUsd"))
+    return f"{used}spent {spent} USD in {detail.get('month')}, forecast {forecast} USD"
+
+
+def _over_budget(detail: Detail) -> str:
+    limit, spent = _usd(detail.get("limitMicroUsd")), _usd(detail.get("spentMicroUsd"))
+    forecast = _usd(detail.get("forecastMicroUsd"))
+    waiting = detail.get("waitingReplicas", 0)
+    waits = f"; {_number(waiting, 'replica')} waiting for money" if waiting else ""
+    return f"budget of the {detail.get('period')}, {limit} USD: spent {spent}, forecast {forecast} USD{waits}"
+
+
+def _ready(detail: Detail) -> str:
+    return f"{_number(detail.get('replicas', 0), 'replica')} started on {_claim(detail)}"
+
+
+def _failed(detail: Detail) -> str:
+    loop = ", again and again" if detail.get("isCrashLoop") else ""
+    again = f"starts again in {detail.get('nextStartInS')} s"
+    return f"replica failed on {_claim(detail)} with exit code {detail.get('exitCode')}{loop}; {again}"
+
+
+def _finished(detail: Detail) -> str:
+    done = f"{detail.get('finished')} of {detail.get('wanted')} finished"
+    return f"{_number(detail.get('replicas', 0), 'replica')} finished on {_claim(detail)}; {done}"
+
+
+def _claim(detail: Detail) -> str:
+    return str(detail.get("node", {}).get("nodeClaim", "a node"))
+
+
+def _usd(micro: object) -> str:
+    return f"{micro / _MICRO:,.2f}" if isinstance(micro, int) else "?"
 
 
 def _plain(detail: Detail) -> str:
@@ -126,14 +211,27 @@ def _number(count: int, noun: str) -> str:
 _LINES: Final[Mapping[str, Callable[[Detail], str]]] = {
     "Workload Placed": _placed,
     "Workload Pending": _pending,
+    "Workload Accepted": _accepted,
+    "Workload Ignored": _ignored,
     "Workload Rejected": _rejected,
+    "Workload Described": _described,
     "Node Launched": _launched,
     "Node Draining": _draining,
     "Node Terminated": _terminated,
     "Node Capacity Type Changed": _capacity_type_changed,
     "Launch Failed": _launch_failed,
+    "Launches Blocked": _blocked,
     "Reservation Exhausted": _exhausted,
     "Reservation Idle": _idle,
+    "Capacity Suspected": _suspected,
     "Policy Changed": _policy_changed,
+    "Endings Held": _held,
+    "Envelope Lifted": _lifted,
+    "Tables Adopted": _adopted,
     "Operation Requested": _requested,
+    "Team Share": _share,
+    "Team Over Budget": _over_budget,
+    "Replica Ready": _ready,
+    "Replica Failed": _failed,
+    "Replica Finished": _finished,
 }

@@ -59,7 +59,7 @@ class ExplainNode:
         found = None if claim.plan_id is None else self.decisions.load(claim.plan_id)
         origin = Origin(
             kind="disruption" if by_disruption else "provisioning",
-            text="its decision is not kept any more",
+            text="its decision is no longer stored",
             decision_id=claim.plan_id,
             decided_at=None if found is None else found[0].made_at,
             replaces=list(claim.replaces),

@@ -15,7 +15,7 @@ from reservoir.ports.policy import PolicyKind, PolicyStore
 from reservoir.ports.system import Sender
 from reservoir.usecases.policy.policy_objects import policy_of
 
-_EVERYBODYS: Final = "is for everybody's work, and you act for {who} alone"
+_EVERYBODYS: Final = "it serves every team, and you may act for {who} only"
 FindNode = Callable[[str], NodeClaim | None]  # by claim or instance id
 
 
@@ -32,7 +32,7 @@ class AuthoriseOperation:
         own = [team for team in policy.teams if team.principals and team.may_act(sender.id)]
         if not own and policy.unreadable:
             names = ", ".join(sorted(name for _, name in policy.unreadable))
-            message = f"Team {names} cannot be read, and you may be a principal of it: apply it again, or delete it"
+            message = f"Team {names} cannot be read, and you may be one of its principals: apply it again, or delete it"
             return dict.fromkeys(request.names, message)
         if not own:
             return {}
@@ -44,10 +44,10 @@ class AuthoriseOperation:
         if request.verb in POOL_VERBS:
             return _EVERYBODYS.format(who=who)
         if request.verb in WORKLOAD_VERBS:
-            return None if name.partition("/")[0] in owners else f"is not {who}'s"
+            return None if name.partition("/")[0] in owners else f"it does not belong to {who}"
         claim = self.find_node(name)
         carried = () if claim is None else claim.placements or (() if claim.drain is None else claim.drain.awaiting)
         others = {namespace for it in carried if (namespace := it.workload_key.partition("/")[0]) not in owners}
         if others:
-            return f"carries work of {', '.join(sorted(others))}, and you act for {who} alone"
-        return None if carried else f"carries no work of {who}"
+            return f"it runs work of {', '.join(sorted(others))}, and you may act for {who} only"
+        return None if carried else f"it runs no work of {who}"

@@ -69,12 +69,12 @@ class OperateNodes:
         for name in dict.fromkeys(names):
             claim = self.find(name)
             if claim is None:
-                yield _refused(name, "is not known")
+                yield _refused(name, "it does not exist")
                 continue
             try:
                 yield act(name, claim)
             except ConflictError:
-                yield _refused(name, "changes too fast; repeat it")
+                yield _refused(name, "it changes too fast; repeat the command")
 
     def find(self, name: str) -> NodeClaim | None:
         """Return a node by the id of its NodeClaim or instance. Raises UnreadableRowsError."""
@@ -90,8 +90,8 @@ class OperateNodes:
 
         after = save_claim(self.claims, claim, cordoned)
         if after is not None:
-            return _done(name, "takes no new replicas")
-        return _unchanged_or_gone(name, self.claims.get(claim.id), "was cordoned before")
+            return _done(name, "cordoned; takes no new replicas")
+        return _unchanged_or_gone(name, self.claims.get(claim.id), "already cordoned")
 
     def _uncordon(self, name: str, claim: NodeClaim, operation: Operation) -> OperationResult:
         def uncordoned(current: NodeClaim) -> NodeClaim | None:
@@ -101,28 +101,28 @@ class OperateNodes:
 
         after = save_claim(self.claims, claim, uncordoned)
         if after is not None:
-            return _done(name, "takes replicas again")
-        return _unchanged_or_gone(name, self.claims.get(claim.id), "is not cordoned")
+            return _done(name, "uncordoned; takes new replicas again")
+        return _unchanged_or_gone(name, self.claims.get(claim.id), "not cordoned")
 
 
 def _why_not(claim: NodeClaim) -> str | None:
     """Say why a node cannot be drained, or None."""
     if not claim.is_live:
-        return "has ended"
-    return "is not launched yet; cordon it, or withdraw what it is for" if claim.state in AWAITING_LAUNCH else None
+        return "it has ended"
+    return "it is not launched yet; cordon it, or withdraw its workload" if claim.state in AWAITING_LAUNCH else None
 
 
 def _drained(name: str, claim: NodeClaim | None, moves: Moves, now: datetime) -> OperationResult:
     """Say what became of the request to drain a node."""
     if claim is None:
-        return _refused(name, "is not known")
+        return _refused(name, "it does not exist")
     why_not = _why_not(claim)
     if why_not is not None:
         return _refused(name, why_not)
     if claim.id in moves.held:
-        return _refused(name, f"is held by the safety envelope: {moves.held[claim.id]}")
+        return _refused(name, f"held by the safety envelope: {moves.held[claim.id]}")
     if claim.id in moves.lost:
-        return _refused(name, "changes too fast; repeat it")
+        return _refused(name, "it changes too fast; repeat the command")
     after = next((moved for moved in moves.moved if moved.id == claim.id), None)
     state = _state(after or claim, now)
     if after is None:
@@ -133,8 +133,8 @@ def _drained(name: str, claim: NodeClaim | None, moves: Moves, now: datetime) ->
 
 def _state(claim: NodeClaim, now: datetime) -> str:
     if claim.drain is None or is_over(claim, now) or claim.state is ClaimState.TERMINATING:
-        return "is being terminated"
-    return f"drains until {claim.drain.deadline:%Y-%m-%d %H:%M:%S} UTC"
+        return "terminating"
+    return f"draining until {claim.drain.deadline:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _done(name: str, message: str) -> OperationResult:
@@ -148,7 +148,7 @@ def _refused(name: str, message: str) -> OperationResult:
 def _unchanged_or_gone(name: str, claim: NodeClaim | None, message: str) -> OperationResult:
     """Say of a node that was not written why: it is as it is wanted, or on its way out."""
     if claim is None or not claim.is_live:
-        return _refused(name, "has ended")
+        return _refused(name, "it has ended")
     if claim.state in _ENDING:
-        return _refused(name, "is being drained or terminated")
+        return _refused(name, "already draining or terminating")
     return OperationResult(name=name, outcome="unchanged", message=message)

@@ -38,15 +38,15 @@ class PausePools:
         return results
 
     def _set(self, name: str, operation: Operation, *, is_paused: bool) -> OperationResult:
-        said = "launches nothing" if is_paused else "launches again"
+        said = "paused; launches no nodes" if is_paused else "resumed; launches nodes again"
         for _ in range(_TRIES):
             stored = self.policy.get(PolicyKind.NODE_POOL, name)
             if stored is None:
                 hint = closest(name, [it.name for it in self.policy.list_all() if it.kind is PolicyKind.NODE_POOL])
-                message = "does not exist" + (f"; did you mean {hint}?" if hint else "")
+                message = "it does not exist" + (f"; did you mean {hint}?" if hint else "")
                 return OperationResult(name=name, outcome="refused", message=message)
             if stored.pause.is_paused == is_paused:
-                message = "was paused before" if is_paused else "is not paused"
+                message = "already paused" if is_paused else "not paused"
                 return OperationResult(name=name, outcome="unchanged", message=message)
             after = Pause(is_paused, with_operation(stored.pause.operations, operation))
             try:
@@ -54,4 +54,4 @@ class PausePools:
             except ConflictError:
                 continue
             return OperationResult(name=name, outcome="done", message=said)
-        return OperationResult(name=name, outcome="refused", message="changes too fast; repeat it")
+        return OperationResult(name=name, outcome="refused", message="it changes too fast; repeat the command")

@@ -32,17 +32,17 @@ class ResetGenerations:
             try:
                 record = self.workloads.get(name)
             except UnreadableRowsError:
-                return OperationResult(name=name, outcome="refused", message="cannot be read")
+                return OperationResult(name=name, outcome="refused", message="it cannot be read")
             if record is None:
-                return OperationResult(name=name, outcome="refused", message="is not known")
+                return OperationResult(name=name, outcome="refused", message="it does not exist")
             if record.generation == 0:
-                return OperationResult(name=name, outcome="unchanged", message="its generation was reset before")
+                return OperationResult(name=name, outcome="unchanged", message="already reset")
             wanted = None if record.workload is None else replace(record.workload, generation=0)
             after = replace(record, generation=0, workload=wanted, former=())
             try:
                 self.workloads.put(after, expected_revision=record.revision)
             except ConflictError:
                 continue
-            message = f"its generation was {record.generation}; the next message may begin at 1"
+            message = f"reset; its generation was {record.generation}, and the next message may start at 1"
             return OperationResult(name=name, outcome="done", message=message)
-        return OperationResult(name=name, outcome="refused", message="changes too fast; repeat it")
+        return OperationResult(name=name, outcome="refused", message="it changes too fast; repeat the command")

@@ -10,7 +10,14 @@ from reservoir.cli.output import printable
 from reservoir.cli.policy import attempt
 from reservoir.cli.stack.connection import Connection
 from reservoir.core.model.node_claim import NodeClaim
-from reservoir.manifests.answers.operations import POOL_VERBS, WORKLOAD_VERBS, OperationRequest, Verb, parse_request
+from reservoir.manifests.answers.operations import (
+    POOL_VERBS,
+    WORKLOAD_VERBS,
+    OperationRequest,
+    OperationResult,
+    Verb,
+    parse_request,
+)
 from reservoir.manifests.parsing.problems import ManifestError
 
 Nodes = Annotated[list[str], typer.Argument(help="NodeClaims or EC2 instances: NAME... or node/NAME...")]
@@ -47,7 +54,7 @@ def found(stack: Connection, names: Iterable[str]) -> dict[str, NodeClaim | None
 def describe(name: str, claim: NodeClaim | None) -> str:
     """Say what is on a node, and what it takes up."""
     if claim is None:
-        return f"node/{name} is not known"
+        return f"node/{name} does not exist"
     offering = claim.offering
     instance = f" ({claim.instance_id})" if claim.instance_id else ""
     held = claim.placements or (() if claim.drain is None else claim.drain.awaiting)
@@ -69,6 +76,11 @@ def carry_out(stack: Connection, request: OperationRequest) -> None:
     results = stack.operate(request)
     for result in results:
         console = messages() if result.outcome == "refused" else output()
-        console.print(printable(f"{kind}/{result.name} {result.outcome}: {result.message}"))
+        console.print(f"{kind}/{result.name} {_said(result)}")
     if any(result.outcome == "refused" for result in results):
         raise typer.Exit(FAILED)
+
+
+def _said(result: OperationResult) -> str:
+    """Say what became of an object: what was done needs no word before it."""
+    return result.message if result.outcome == "done" else f"{result.outcome}: {result.message}"

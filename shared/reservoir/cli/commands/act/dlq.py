@@ -6,7 +6,7 @@ from typing import Annotated, Final, TypeVar
 import typer
 
 from reservoir.cli.console import Yes, add_group, agree, fail, messages, output
-from reservoir.cli.output import Column, Form, Listing, Output, printable, show
+from reservoir.cli.output import Column, Form, Listing, Output, number, printable, show
 from reservoir.cli.policy import connection
 from reservoir.cli.stack.dead_letters import DeadLetterQueue, Letter
 from reservoir.core.scheduling_terms.labels import closest
@@ -54,14 +54,14 @@ _LETTERS: Final = Listing[Letter](
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    purpose = "Look at messages that were given up. Send them again, or throw them away."
+    purpose = "Inspect messages that failed too often. Send them again, or delete them."
     add_group(app, "dlq", purpose, list_, show_, redrive, purge)
 
 
 def list_(context: typer.Context, form: Output = Form.TABLE) -> None:
-    """Show the dead-letter queues, and how many messages lie in each."""
+    """List the dead-letter queues, and how many messages each holds."""
     rows = _asked(lambda: [(queue, queue.count()) for queue in _queues(context).values()])
-    show(rows, _QUEUES, form, nothing="the stack has no dead-letter queues")
+    show(rows, _QUEUES, form, nothing="no dead-letter queues")
 
 
 def show_(
@@ -72,21 +72,21 @@ def show_(
 ) -> None:
     """Show messages of a dead-letter queue with their reasons. Each is hidden from others for 30 seconds."""
     queue = _queue(context, name)
-    show(_asked(lambda: list(queue.letters(limit))), _LETTERS, form, nothing=f"nothing lies in {name}")
+    show(_asked(lambda: list(queue.letters(limit))), _LETTERS, form, nothing=f"{name} is empty")
 
 
 def redrive(context: typer.Context, name: QueueName, yes: Yes = False) -> None:
-    """Send what lies in a dead-letter queue now to where it came from, one by one."""
+    """Send the messages of a dead-letter queue back to where they came from, one by one."""
     queue = _queue(context, name)
     if queue.source_url is None:
-        fail(f"{name} takes no messages from people; the runbook says what to do with what was given up there")
+        fail(f"{name} accepts no messages from operators; the runbook says what to do with its dead letters")
     count = _asked(queue.count)
     if count == 0:
-        output().print(f"{name}: nothing to send again")
+        output().print(f"{name} is empty: nothing to send again")
         return
-    agree(f"{count} messages of {name} are sent again. Redrive?", yes=yes)
+    agree(f"{number(count, 'message')} of {name} will be sent again. Redrive?", yes=yes)
     sent, kept = _asked(lambda: _move(queue, count))
-    output().print(f"{name}: {sent} sent again" + (f", {kept} that lack their end left" if kept else ""))
+    output().print(f"{name}: {sent} sent again" + (f", {kept} kept, because they are cut off" if kept else ""))
 
 
 def _move(queue: DeadLetterQueue, most: int) -> tuple[int, int]:
@@ -102,17 +102,17 @@ def _move(queue: DeadLetterQueue, most: int) -> tuple[int, int]:
 
 
 def purge(context: typer.Context, name: QueueName, yes: Yes = False) -> None:
-    """Throw away everything that lies in a dead-letter queue."""
+    """Delete all messages of a dead-letter queue."""
     queue = _queue(context, name)
     count = _asked(queue.count)
     if count == 0:
-        output().print(f"{name}: nothing to throw away")
+        output().print(f"{name} is empty: nothing to delete")
         return
     if queue.source_url is not None:
-        messages().print(printable(f"what these messages asked for is then lost: see reservoir dlq show {name}"))
-    agree(f"{count} messages of {name} are thrown away for good. Purge?", yes=yes)
+        messages().print(printable(f"what these messages ask for will be lost: see reservoir dlq show {name}"))
+    agree(f"{number(count, 'message')} of {name} will be deleted for good. Purge?", yes=yes)
     _asked(queue.purge)
-    output().print(f"{name}: {count} thrown away")
+    output().print(f"{name}: {count} deleted")
 
 
 def _queues(context: typer.Context) -> Mapping[str, DeadLetterQueue]:

@@ -26,18 +26,18 @@ def drain(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Drain nodes and end them. Their replicas get notice, and are demand again at once."""
+    """Drain nodes, then terminate them. Their replicas get notice, and wait for another place from now on."""
     request = request_of(Verb.DRAIN, names_of(Verb.DRAIN, nodes), reason, deadline)
-    until = f"within {deadline}" if deadline else "when its replicas have left, or their grace is over"
+    until = f"within {deadline}" if deadline else "when all replicas have left, or their notice is over"
     _end(connection(context), request, until, yes=yes)
 
 
 def delete_nodes(context: typer.Context, names: list[str], reason: str | None, *, yes: bool) -> None:
     """End nodes without giving their replicas time."""
     if reason is None:
-        fail("say why, with --reason: it is kept, and told on the bus")
+        fail("say why, with --reason: it is kept, and published on the bus")
     request = request_of(Verb.DELETE, names, reason)
-    _end(connection(context), request, "at once, without waiting for its replicas", yes=yes)
+    _end(connection(context), request, "at once, without notice to replicas", yes=yes)
 
 
 def _end(stack: Connection, request: OperationRequest, until: str, *, yes: bool) -> None:
@@ -46,6 +46,6 @@ def _end(stack: Connection, request: OperationRequest, until: str, *, yes: bool)
     if all(claim is None for claim in claims.values()):
         fail("\n".join(describe(name, claim) for name, claim in claims.items()))
     say(describe(name, claim) for name, claim in claims.items())
-    nodes = "It is" if len(claims) == 1 else f"These {len(claims)} nodes are, each,"
-    agree(f"{nodes} terminated {until}; the replicas are demand again now. {request.verb.capitalize()}?", yes=yes)
+    what = "The node" if len(claims) == 1 else f"Each of these {len(claims)} nodes"
+    agree(f"{what} terminates {until}; the replicas wait for another place now. {request.verb.capitalize()}?", yes=yes)
     carry_out(stack, request)

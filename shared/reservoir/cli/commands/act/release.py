@@ -6,6 +6,7 @@ import typer
 
 from reservoir.cli.console import Yes, agree, fail, output
 from reservoir.cli.naming import names_of, workload_key
+from reservoir.cli.output import number
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.stack import sending
 from reservoir.cli.waiting import Timeout, span, until
@@ -24,11 +25,11 @@ def release(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="NAMESPACE/NAME, or NAME in the namespace default.")],
     node: Annotated[str, typer.Option(help="NodeClaim of the draining node.")],
-    replicas: Annotated[int | None, typer.Option(min=1, help="So many have left; default: all of them.")] = None,
+    replicas: Annotated[int | None, typer.Option(min=1, help="How many have left; default: all of them.")] = None,
     yes: Yes = False,
     timeout: Timeout = _ANSWERED_WITHIN,
 ) -> None:
-    """Say that replicas have left a draining node. It is terminated when all have."""
+    """Report that replicas have left a draining node. It is terminated when all have."""
     stack = connection(context)
     (workload,) = names_of("release", [name])
     key = workload_key(workload)
@@ -48,8 +49,8 @@ def release(
         return True if current is None or awaited_count(current, key) < awaited else None
 
     if until(stack, span(timeout), answered) is None:
-        fail(f"the release from node/{node} was sent, and not answered within the time")
-    output().print(f"workload/{key} released from node/{node} ({leaving} replicas)")
+        fail(f"the release from node/{node} was sent, but not confirmed in time")
+    output().print(f"workload/{key} released from node/{node} ({number(leaving, 'replica')})")
 
 
 def _awaited(claim: NodeClaim) -> int:

@@ -9,7 +9,7 @@ import typer
 
 from reservoir.cli import files
 from reservoir.cli.console import fail, messages, output, report
-from reservoir.cli.output import printable
+from reservoir.cli.output import number, printable
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.stack import sending
 from reservoir.cli.stack.connection import Connection
@@ -41,7 +41,7 @@ def submit(
     context: typer.Context,
     filenames: files.Filenames,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until all replicas have a place; say why they have none.")
+        bool, typer.Option("--wait", help="Wait until all replicas have a place, and say why some have none.")
     ] = False,
     timeout: Timeout = _ANSWERED_WITHIN,
 ) -> None:
@@ -111,11 +111,11 @@ def _say_whether_accepted(stack: Connection, sent: _Sent, timeout: timedelta) ->
     )
     if stored is None:
         fail(
-            f"workload/{key} was sent as generation {generation} and not answered within the time: it may have been"
+            f"workload/{key} was sent as generation {generation}, but not confirmed in time: it may have been"
             " refused (Workload Rejected on the bus, or reservoir dlq list demand) or still be on its way"
         )
     if not stored:
-        fail(f"workload/{key} was changed by somebody else at the same time; look at it and submit again")
+        fail(f"workload/{key} was changed by somebody else at the same time; look at it, then submit again")
     output().print(f"workload/{key} accepted (generation {generation})")
 
 
@@ -136,7 +136,7 @@ def _is_placed(stack: Connection, sent: _Sent, timeout: timedelta) -> bool:
 
     record = until(stack, timeout, placed)
     if record is not None:
-        output().print(f"workload/{key} placed ({record.placed_count} replicas)")
+        output().print(f"workload/{key} placed ({number(record.placed_count, 'replica')})")
         return True
     messages().print(f"workload/{key} still waits: see reservoir explain workload {key}")
     return False

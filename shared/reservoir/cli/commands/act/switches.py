@@ -16,27 +16,27 @@ def register(app: typer.Typer) -> None:
 
 
 def cordon(context: typer.Context, nodes: Nodes, reason: Reason) -> None:
-    """Let nodes take no new replicas. Those that they have stay."""
+    """Stop nodes from taking new replicas. Those that they have stay."""
     _switch(context, Verb.CORDON, nodes, reason)
 
 
 def uncordon(context: typer.Context, nodes: Nodes, reason: Reason) -> None:
-    """Let nodes take replicas again."""
+    """Let nodes take new replicas again."""
     _switch(context, Verb.UNCORDON, nodes, reason)
 
 
 def pause(context: typer.Context, pools: Pools, reason: Reason) -> None:
-    """Let NodePools launch nothing. Their nodes stay, and go on taking replicas."""
+    """Stop NodePools from launching nodes. Their nodes stay, and go on taking replicas."""
     _switch(context, Verb.PAUSE, pools, reason)
 
 
 def resume(context: typer.Context, pools: Pools, reason: Reason) -> None:
-    """Let NodePools launch again."""
+    """Let NodePools launch nodes again."""
     _switch(context, Verb.RESUME, pools, reason)
 
 
 def reset(context: typer.Context, workloads: Workloads, reason: Reason) -> None:
-    """Let the next message of workloads begin at generation 1 again. What is wanted, and what runs, stays."""
+    """Let the next message about workloads start at generation 1 again. What is wanted, and what runs, stays."""
     keys = [workload_key(name) for name in names_of(Verb.RESET, workloads)]
     carry_out(connection(context), request_of(Verb.RESET, keys, reason))
 

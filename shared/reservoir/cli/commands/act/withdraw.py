@@ -7,6 +7,7 @@ import typer
 
 from reservoir.cli.console import Yes, agree, fail, messages, output
 from reservoir.cli.naming import names_of, workload_key
+from reservoir.cli.output import number
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.stack import sending
 from reservoir.cli.stack.connection import Connection
@@ -30,13 +31,14 @@ def withdraw(
     yes: Yes = False,
     timeout: Timeout = _ANSWERED_WITHIN,
 ) -> None:
-    """Say that workloads are not wanted any more. Their nodes drain, as far as nothing else runs there."""
+    """Withdraw workloads that are no longer wanted. Their nodes drain, as far as nothing else runs there."""
     stack = connection(context)
     records = [_stored(stack, workload_key(name)) for name in names_of("withdraw", names)]
     wanted = [record for record in records if not record.withdrawn]
     for record in wanted:
         messages().print(
-            f"workload/{record.key}: {record.placed_count} replicas drain and {record.pending_count} wait no more"
+            f"workload/{record.key}: {number(record.placed_count, 'replica')} will drain,"
+            f" {record.pending_count} will leave the queue"
         )
     if wanted:
         agree(f"Withdraw {'it' if len(wanted) == 1 else f'these {len(wanted)}'}?", yes=yes)
@@ -55,7 +57,7 @@ def _withdraw(stack: Connection, record: WorkloadRecord, timeout: timedelta) -> 
     outgoing = sending.withdraw(record)
     body = outgoing.body
     if body is None:
-        output().print(f"workload/{record.key} was withdrawn before")
+        output().print(f"workload/{record.key} is already withdrawn")
         return
     attempt(lambda: stack.outside.demand.send(body))
 
@@ -65,7 +67,7 @@ def _withdraw(stack: Connection, record: WorkloadRecord, timeout: timedelta) -> 
 
     after = until(stack, timeout, answered)
     if after is None:
-        fail(f"workload/{record.key}: the withdraw was sent, and not answered within the time")
+        fail(f"workload/{record.key}: the withdrawal was sent, but not confirmed in time")
     if not after.withdrawn:
-        fail(f"workload/{record.key} was submitted anew by somebody else at the same time, and is wanted")
+        fail(f"workload/{record.key} was submitted again by somebody else meanwhile, and stays")
     output().print(f"workload/{record.key} withdrawn (generation {outgoing.generation})")

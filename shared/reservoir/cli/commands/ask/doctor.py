@@ -37,13 +37,13 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(context: typer.Context, form: Output = Form.TABLE) -> None:
-    """Look for what is wrong with a deployment. Each finding says what to do; ends with 1 if there is an error."""
+    """Check a deployment for problems. Each finding says what to do; ends with 1 if there is an error."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     found = examine(connection(context), (AwsError, UnreadableRowError, BotoCoreError, ClientError))
-    show(found, FINDINGS, form, nothing=f"nothing is wrong: {len(CHECKS)} checks")
+    show(found, FINDINGS, form, nothing=f"no problems found ({len(CHECKS)} checks)")
     if form.is_for_people and found:
         looked = len(CHECKS) - sum(finding.severity is Severity.SKIPPED for finding in found)
-        messages().print(f"{looked} of {len(CHECKS)} checks were made")
+        messages().print(f"{looked} of {len(CHECKS)} checks ran")
     if any(finding.severity is Severity.ERROR for finding in found):
         raise typer.Exit(WRONG)

@@ -53,7 +53,7 @@ def _policy_of(filenames: Sequence[str]) -> tuple[tuple[NodePool, ...], tuple[No
         fail("not valid")
     values = [read.manifest.to_core() for read in reading.manifests]
     if any(isinstance(value, Workload) for value in values):
-        fail("there is demand among the policy: give it with -f")
+        fail("the policy holds demand: pass it with -f")
     pools = tuple(value for value in values if isinstance(value, NodePool))
     return pools, tuple(value for value in values if isinstance(value, NodeClass))
 

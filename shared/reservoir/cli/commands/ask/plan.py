@@ -33,7 +33,7 @@ def plan(
     prices: Prices = [],  # noqa: B006 - nobody changes it
     form: Output = Format.TEXT,
 ) -> None:
-    """Say what would happen to demand now.
+    """Show what would happen to demand now.
 
     Nothing is written. With --with, --without, --policy or --price the changed world stands beside the present.
     """
@@ -57,7 +57,7 @@ def demand_of(filenames: Sequence[str]) -> list[Workload]:
     if errors_of(reading.problems):
         fail("not valid")
     if len(workloads) < len(values):
-        fail("there is policy among the demand: give it with --policy")
+        fail("the demand holds policy: pass it with --policy")
     if not workloads:
-        fail("there is no Workload in what was given")
+        fail("the input holds no Workload")
     return workloads

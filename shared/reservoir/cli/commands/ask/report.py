@@ -39,7 +39,7 @@ def report(
     ] = None,
     json: Annotated[Path | None, typer.Option("--json", help="Another file to write: the figures as JSON.")] = None,
 ) -> None:
-    """Write what became of reservations, money and demand.
+    """Write a report on reservations, money and demand.
 
     One page of HTML that needs no server and no network. It reads the history and the accounts, and changes nothing.
     """

@@ -36,7 +36,7 @@ def answer_lines(answer: WhatIfAnswer) -> Iterator[Line | str]:
     if rows:
         yield from _table(rows, ("REPLICAS",) if len(worlds) == 1 else ("NOW", "EDITED"))
     else:
-        yield "there is nothing to place: no replica is asked for"
+        yield "nothing to place: the input asks for no replicas"
     for title, outcome in zip(("", "edited: ") if len(worlds) > 1 else ("",), worlds, strict=True):
         yield from _about(title, outcome)
     for assumption in answer.assumptions:

@@ -37,7 +37,7 @@ def _in_a_checkout() -> None:
 
 
 def check(context: typer.Context, form: Output = Form.TABLE) -> None:
-    """Look for what would stop a deployment or its launches. Reads only; ends with 1 if there is an error."""
+    """Check for what would stop a deployment or its launches. Reads only; ends with 1 if there is an error."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     from reservoir.adapters.clients import make_client
@@ -49,7 +49,7 @@ def check(context: typer.Context, form: Output = Form.TABLE) -> None:
     region = make_client("sts").meta.region_name
     place = Place(deployment, make_client, partial(make_client, "pricing"), region)
     found = look(place, (BotoCoreError, ClientError))
-    show(found, FINDINGS, form, nothing=f"nothing is in the way: {len(CHECKS)} checks")
+    show(found, FINDINGS, form, nothing=f"nothing stands in the way ({len(CHECKS)} checks)")
     if any(finding.severity is Severity.ERROR for finding in found):
         raise typer.Exit(WRONG)
 
@@ -78,7 +78,7 @@ def deploy(
         bool, typer.Option(_ROLLBACK, help="Deploy this release although a newer one is deployed.")
     ] = False,
 ) -> None:
-    """Create or update the stack, after looking whether the settings can be meant."""
+    """Create or update the stack, after checking that the settings match the account."""
     given = list(arguments or ())
     # As `make deploy ARGS=--rollback` gives it. The CDK has a flag of this name too, which is its default.
     to_older = rollback or _ROLLBACK in given

@@ -42,9 +42,11 @@ def show(context: typer.Context) -> None:
 def lift(
     context: typer.Context,
     kind: Annotated[EndingKind, typer.Argument(help="What may end: as `reservoir envelope show` calls it.")],
-    count: Annotated[int, typer.Option(min=1, help="So many may end beyond the bound, and no more.")],
+    count: Annotated[int, typer.Option(min=1, help="How many may end beyond the bound.")],
     reason: Reason,
-    minutes: Annotated[int, typer.Option(min=1, max=_LONGEST_MIN, help="Until then; what is left is void.")] = 60,
+    minutes: Annotated[
+        int, typer.Option(min=1, max=_LONGEST_MIN, help="For how long; what is not used by then is void.")
+    ] = 60,
     yes: Yes = False,
 ) -> None:
     """Let more end than the bound of the hour allows: once, so many, for so long."""

@@ -31,7 +31,7 @@ def apply(
     contents = files.read(filenames)
     outcome = attempt(lambda: apply_policy(context).apply(contents, dry_run=dry_run))
     if not outcome.changes:
-        fail("there is no manifest in what was given")
+        fail("the input holds no manifest")
     if form is not Format.TEXT:
         report(outcome.problems)
         print_answer("Apply", _answer(context, outcome, dry_run=dry_run), (), form)

@@ -33,7 +33,7 @@ def delete(
     ] = None,
     filenames: files.Filenames = [],  # noqa: B006 # typer makes a new list for each call
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, but delete nothing.")] = False,
-    reason: Annotated[str | None, typer.Option(help="For nodes: why; it is kept, and told on the bus.")] = None,
+    reason: Annotated[str | None, typer.Option(help="For nodes: why; it is kept, and published on the bus.")] = None,
     yes: Yes = False,
 ) -> None:
     """Delete NodePools, EC2NodeClasses and Teams. By name, or those that files name; and nodes by name.

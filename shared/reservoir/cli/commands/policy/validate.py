@@ -40,7 +40,7 @@ def validate(filenames: files.Filenames) -> None:
     if errors_of(reading.problems):
         fail("not valid")
     if not reading.manifests:
-        fail("there is no manifest in what was given")
+        fail("the input holds no manifest")
     if errors_of(doubts):
         fail("not valid together")
     output().print(f"{len(values)} valid")

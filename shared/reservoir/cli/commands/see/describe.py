@@ -37,7 +37,7 @@ def describe(
     pool: selection.Pool = None,
     state: selection.State = None,
 ) -> None:
-    """Tell everything about objects. Why they are as they are, their fields, their last events.
+    """Show everything about objects. Why they are as they are, their fields, their last events.
 
     Ends with 2 when something that was named is not there.
     """
@@ -51,7 +51,7 @@ def describe(
             output().print()
         _print(stack, noun, row)
     if not rows and not any(each.unknown for each in found):
-        messages().print(f"there are no such {' or '.join(each.noun.plural for each in found)}")
+        messages().print(f"no such {' or '.join(each.noun.plural for each in found)}")
     end_with_missing(stack, found)
 
 

@@ -25,7 +25,7 @@ from reservoir.ports.system import Clock
 _DEFAULT_SINCE: Final = "1h"
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 _SPAN: Final = re.compile(r"([0-9]{1,5})([mhd])")
-_KINDS: Final = (WORKLOAD, NODE, RESERVATION, "nodepool", "ec2nodeclass")
+_KINDS: Final = (WORKLOAD, NODE, RESERVATION, "nodepool", "ec2nodeclass", "team")
 _EVER: Final = datetime(2000, 1, 1, tzinfo=UTC)
 # How often to look for more, and how far back each time: an event is kept seconds after it was told, and rarely later.
 _EVERY_S: Final = 2.0
@@ -49,10 +49,10 @@ def events(
     namespace: selection.Namespace = None,
     pool: selection.Pool = None,
     state: selection.State = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more happens, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep listing as more happens, until Ctrl-C.")] = False,
     form: Output = Form.TABLE,
 ) -> None:
-    """Tell what happened: to everything, or to one object."""
+    """List what happened, to everything or to one object."""
     stack = connection(context)
     name = None if wanted is None else attempt(lambda: _object_of(wanted, stack))
     now = stack.outside.clock.now()
@@ -68,9 +68,8 @@ def events(
 
 
 def _nothing(name: str | None, chosen: Selection) -> str:
-    """Say what did not happen."""
-    left = "" if chosen == Selection() else " and that the selectors leave"
-    return f"nothing happened{'' if name is None else f' to {name}'} that is kept{left}"
+    """Say that there are no events."""
+    return f"no events{'' if name is None else f' of {name}'}{'' if chosen == Selection() else ' match'}"
 
 
 @dataclass(frozen=True, slots=True)

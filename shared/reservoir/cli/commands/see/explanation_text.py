@@ -59,7 +59,7 @@ def _alternative_lines(found: list[DecisionAlternatives] | None) -> Iterator[str
     if found is None:
         return
     if not found:
-        yield "  instead     no plan that is kept made a node for it; reservoir plan tells what it would get now"
+        yield "  instead     no stored plan launched a node for it; reservoir plan shows what it would get now"
     for decision in found:
         yield f"  instead     as {decision.plan_id} at {_time(decision.made_at)} saw it:"
         for place in decision.places:

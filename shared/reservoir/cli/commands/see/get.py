@@ -32,7 +32,7 @@ def get(
     state: selection.State = None,
     form: Output = Form.TABLE,
     follow: Annotated[
-        bool, typer.Option("--watch", "-w", help="Go on with rows that change, until Ctrl-C; one noun at a time.")
+        bool, typer.Option("--watch", "-w", help="Keep listing rows that change, until Ctrl-C; one noun at a time.")
     ] = False,
 ) -> None:
     """List workloads, nodes, reservations, offerings, policy.
@@ -65,6 +65,6 @@ def _nothing(found: Sequence[Found], chosen: Selection) -> str:
     """Say what there is none of, and where else to look."""
     nouns = " or ".join(each.noun.plural for each in found)
     if chosen.pool is not None or chosen.state is not None or chosen.labels.match_expressions:
-        return f"there are no {nouns} that the selectors leave"
+        return f"no {nouns} match"
     looked_in = next((each.namespace for each in found if Selector.NAMESPACE in each.noun.selectors), "")
-    return f"there are no {nouns}" + (f" in the namespace {looked_in}; -A looks into all" if looked_in else "")
+    return f"no {nouns}" + (f" in the namespace {looked_in}; -A looks in all namespaces" if looked_in else "")

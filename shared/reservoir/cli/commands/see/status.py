@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(context: typer.Context, form: Output = Format.TEXT) -> None:
-    """Show in one screen how things are.
+    """Show the state of the deployment on one screen.
 
     What is paid and idle, what waits and why, what ends soon, what was bought and for whom, what was refused.
     """
