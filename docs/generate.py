@@ -61,6 +61,11 @@ all of them and more. In a pipe nothing is cut or left out. For programs, `-o js
 `items`, `-o yaml` one document after the other, `-o name` one name a line, which other commands take. Fields are
 added to these, never renamed. Prices in tables are USD an hour, in documents micro-USD.
 
+Single fields come with `-o jsonpath='{.metadata.name}'`, for each row, or `'{.items[*].metadata.name}'`, for all at
+once; tables of your own with `-o custom-columns=NAME:.metadata.name,STATE:.status.state`. Paths are those of
+`-o json`; of kubectl's JSONPath there are fields, places, `[*]`, texts in quotes and `{range}` with `{end}`.
+`reservoir get` sorts by a path with `--sort-by`, and leaves titles out with `--no-headers`.
+
 ## Exit codes
 
 """

@@ -92,7 +92,7 @@ def labels_in(lines: list[str], indent: str) -> set[str]:
 
 def test_the_overview_has_the_parts_of_today() -> None:
     unknown = Unknown("nobody was asked")
-    status = Status(NOW, unknown, unknown, unknown, unknown, unknown)
+    status = Status(NOW, unknown, unknown, unknown, unknown, unknown, unknown)
     today = [line.plain for line in status_lines(status, 118)]
     assert [line.split()[0] for line in shown("status")[1:] if not line.startswith(" ")] == [
         line.split()[0] for line in today

@@ -332,7 +332,7 @@ def test_a_generation_that_nothing_can_follow_is_reset_and_nothing_else(world: D
     poisoned = replace(record, generation=2**53 - 1, workload=replace(record.workload, generation=2**53 - 1))
     world.state.workload_rows[key] = poisoned
     before = world.live()
-    done = {key: ("done", f"its generation was {2**53 - 1}; the next message may begin at 1")}
+    done = {key: ("done", f"reset; its generation was {2**53 - 1}, and the next message may start at 1")}
     assert ask(world, Verb.RESET, key) == done
     after = world.state.workload_rows[key]
     assert after.workload is not None

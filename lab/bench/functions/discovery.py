@@ -230,7 +230,9 @@ def _discover_reservations(
     environment = Ec2LaunchEnvironment(ec2, None, None, clock)  # type: ignore[arg-type] # no alias, no role
     return DiscoverReservations(
         reader=Ec2ReservationReader(ec2, None),
-        resolver=NodeClassResolver(environment, policy, DynamoDbOfferingStore(dynamodb, "offerings", clock, InTurn())),
+        resolver=NodeClassResolver(
+            environment, policy, DynamoDbOfferingStore(dynamodb, "offerings", clock, InTurn()), MemoryBus()
+        ),
         policy=policy,
         reservations=stored,
         observer=ReservationObserver(stored, claims),

@@ -1,8 +1,9 @@
 """How commands are grouped, what they print and how they end (docs/cli.md has the exit codes)."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -66,12 +67,17 @@ def printable(text: str) -> str:
 
 def output() -> Console:
     """Return the console of results. Text is never read as markup: names come from users."""
-    return SafeConsole(markup=False, highlight=False, soft_wrap=True, emoji=False)
+    return SafeConsole(markup=False, highlight=False, soft_wrap=True, emoji=False, color_system=_colours())
 
 
 def messages() -> Console:
     """Return the console of everything that is not a result."""
-    return SafeConsole(stderr=True, markup=False, highlight=False, soft_wrap=True, emoji=False)
+    return SafeConsole(stderr=True, markup=False, highlight=False, soft_wrap=True, emoji=False, color_system=_colours())
+
+
+def _colours() -> Literal["auto"] | None:
+    """Return rich's colours; None, where NO_COLOR is set, leaves bold and dim out too."""
+    return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def agree(question: str, *, yes: bool) -> None:

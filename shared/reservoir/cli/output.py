@@ -7,14 +7,14 @@ users and AWS wrote (names, tags, messages) reaches a terminal through ``printab
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import typer
 
 from reservoir.cli.console import messages, output
 from reservoir.cli.console import printable as printable  # commands take it from here, beside the tables
+from reservoir.cli.fields import FieldsError, Path, Template, custom_columns, sort_key
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -25,6 +25,7 @@ API_VERSION: Final = "reservoir/v1"
 
 _GAP: Final = 2  # blanks between columns
 _ABSENT: Final = "-"  # what columns say where a row has nothing to say
+_WHOLE_LIST: Final = ".items"  # a template that says it is about all rows at once, any other about each
 _NARROWEST: Final = 12  # a column that gives way stays at least so wide
 
 
@@ -33,25 +34,79 @@ def number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-class Form(StrEnum):
-    """How to print."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How to print: a form, and what it takes, as in ``jsonpath=TEMPLATE``."""
 
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    NAME = "name"
+    name: str
+    takes: str = ""
+
+    TABLE: ClassVar["Form"]
+    WIDE: ClassVar["Form"]
+    JSON: ClassVar["Form"]
+    YAML: ClassVar["Form"]
+    NAME: ClassVar["Form"]
+
+    @classmethod
+    def parse(cls, text: "str | Form") -> "Form":
+        """Read the option."""
+        if isinstance(text, Form):
+            return text
+        name, _, takes = text.partition("=")
+        if name in _PLAIN and not takes:
+            return _PLAIN[name]
+        try:
+            if name == JSONPATH and takes:
+                Template.parse(takes)
+                return cls(name, takes)
+            if name == CUSTOM_COLUMNS and takes:
+                custom_columns(takes)
+                return cls(name, takes)
+        except FieldsError as error:
+            raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(f"{text!a} is none of {_FORMS}")
 
     @property
     def is_for_people(self) -> bool:
         """Whether it is a table."""
         return self in (Form.TABLE, Form.WIDE)
 
+    def __str__(self) -> str:
+        """Return it as it is written."""
+        return f"{self.name}={self.takes}" if self.takes else self.name
+
+
+Form.TABLE, Form.WIDE = Form("table"), Form("wide")
+Form.JSON, Form.YAML, Form.NAME = Form("json"), Form("yaml"), Form("name")
+JSONPATH: Final = "jsonpath"
+CUSTOM_COLUMNS: Final = "custom-columns"
+_PLAIN: Final = {form.name: form for form in (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME)}
+_FORMS: Final = f"{', '.join(_PLAIN)}, {JSONPATH}=TEMPLATE, {CUSTOM_COLUMNS}=TITLE:PATH,..."
 
 Output = Annotated[
     Form,
-    typer.Option("--output", "-o", help="For people: table, wide (more columns). For programs: json, yaml, name."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORM",
+        parser=Form.parse,
+        help=f"table, wide (more columns), json, yaml, name, {JSONPATH}=TEMPLATE, {CUSTOM_COLUMNS}=TITLE:PATH,...",
+    ),
 ]
+
+
+def _path(text: str) -> Path:
+    try:
+        return Path.parse(text)
+    except FieldsError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+SortBy = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", parser=_path, help="Sort by a field of -o json, such as .status.createdAt."),
+]
+NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Print tables without their titles.")]
 
 
 @dataclass(frozen=True)
@@ -93,8 +148,18 @@ def show(rows: Sequence[T], listing: Listing[T], form: Form, *, nothing: str) ->
     show_all([(rows, listing)], form, nothing=nothing)
 
 
-def show_all(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *, nothing: str) -> None:
+def in_order(rows: Sequence[T], listing: Listing[T], by: Path | None) -> list[T]:
+    """Return rows by a field of their documents; those that are equal in it stay as they are."""
+    return list(rows) if by is None else sorted(rows, key=lambda row: sort_key(by.find(listing.document(row))))
+
+
+def show_all(
+    parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *, nothing: str, headers: bool = True
+) -> None:
     """Print rows of several nouns: a table each, or all of them as one list for a program."""
+    if form.name == CUSTOM_COLUMNS:
+        print_lines(_custom_table(parts, form, headers=headers))
+        return
     if not form.is_for_people:
         output().print(_as_data(parts, form), end="")
         return
@@ -104,7 +169,7 @@ def show_all(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *,
     for number, table in enumerate(tables):
         if number:
             console.print()
-        print_lines(table)
+        print_lines(table if headers else table[1:])
     if not tables:
         messages().print(printable(nothing))
 
@@ -154,11 +219,28 @@ def _as_data(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form) ->
     if form is Form.NAME:
         return "".join(f"{printable(listing.name(row))}\n" for rows, listing in parts for row in rows)
     documents = [dict(listing.document(row)) for rows, listing in parts for row in rows]
+    if form.name == JSONPATH:
+        template = Template.parse(form.takes)
+        if _WHOLE_LIST in form.takes:
+            return printable_lines(template.render({"items": documents}))
+        return printable_lines("\n".join(map(template.render, documents)))
     if form is Form.YAML:
         from reservoir.manifests.answers.render import to_yaml  # loads a YAML writer, which no other form needs
 
         return to_yaml(documents)
     return json.dumps({"apiVersion": API_VERSION, "kind": "List", "items": documents}, indent=2) + "\n"
+
+
+def _custom_table(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *, headers: bool) -> list[Line]:
+    """Return the table of ``-o custom-columns``: one for all nouns, cut nowhere."""
+    documents = [dict(listing.document(row)) for rows, listing in parts for row in rows]
+    columns = [Column[dict[str, Any]](each.title, each.text) for each in custom_columns(form.takes)]
+    return lines_of(documents, columns, None)[0 if headers else 1 :]
+
+
+def printable_lines(text: str) -> str:
+    """Return text whose lines do nothing to a terminal; it ends as it was written."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def as_table(rows: Sequence[T], listing: Listing[T], width: int | None, *, is_wide: bool) -> list[Line]:

@@ -15,7 +15,9 @@ from typer.testing import Result
 from lab.worlds.disrupt_world import DisruptWorld
 from lab.worlds.launch_world import DEPLOYMENT
 from lab.worlds.planning_world import node_class_manifest
+from reservoir.cli.commands.ask.doctor import paragraphs
 from reservoir.cli.examination.checks import CHECKS
+from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.manifests.answers.operations import OperationRequest, Verb
 from reservoir.manifests.kinds.launch_limits import LaunchLimits
 from reservoir.names import VERSION
@@ -284,11 +286,23 @@ def test_a_quota_that_lets_nothing_be_launched(patient: Patient) -> None:
     assert message.startswith("the quota of P instances on on-demand is 191 vCPUs: not even one p5.48xlarge (192)")
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_no_word_of_a_finding_is_cut(width: int) -> None:
+    long = "NodePool/training can never launch anything: EC2NodeClass training has no subnet in us-east-1a " * 3
+    found = [
+        Finding(Severity.ERROR, "pools", long, "fix the pool or its class, then apply it again"),
+        Finding(Severity.HINT, "clock", "fine\x1b[2J", ""),
+    ]
+    shown = [line.plain for line in paragraphs(found, width)]
+    assert max(map(len, shown)) <= width
+    assert "…" not in "".join(shown)
+    assert " ".join(" ".join(shown).split()).startswith(f"error pools: {long.strip()} do: fix the pool")
+    assert shown[-1].split() == ["hint", "clock:", r"fine\x1b[2J"]
+
+
 def test_a_quota_that_a_reservation_nearly_uses_up(patient: Patient) -> None:
     patient.aws.vcpus = {"L-417A185B": 240}  # of which the reservation's one unit counts 192, used or not: 80 %
-    assert only(patient)[2] == (
-        "the quota of P instances on on-demand is 240 vCPUs, of which what is known here uses 192"
-    )
+    assert only(patient)[2] == ("the quota of P instances on on-demand is 240 vCPUs, of which known nodes use 192")
     patient.aws.vcpus = {"L-417A185B": 241}
     assert patient.findings() == []
 

@@ -77,11 +77,20 @@ def test_an_object_is_told_of_from_its_first_message_on(stack: Stack) -> None:
 def test_a_line_says_when_what_to_whom_and_what_it_was(stack: Stack) -> None:
     lines = [line.split(None, 2)[2] for line in events(stack, "--since", "1d").stdout.splitlines()[1:]]
     assert lines == [
-        "Workload Pending  workload/default/train  1 replica: ReservationFull: cr-1 is full",
-        "Workload Placed   workload/default/train  1 replica on 1 x p5.48xlarge reserved in us-east-1a",
-        "Node Launched     node/nc-1               i-1 is p5.48xlarge reserved in us-east-1a",
-        "Node Terminated   node/nc-1               Withdrawn",
+        "Workload Pending  workload/default/train  1 replica waits: ReservationFull: cr-1 is full",
+        "Workload Placed   workload/default/train  1 replica placed on 1 x p5.48xlarge reserved in us-east-1a",
+        "Node Launched     node/nc-1               i-1 launched: p5.48xlarge reserved in us-east-1a",
+        "Node Terminated   node/nc-1               terminated: Withdrawn",
     ]
+
+
+def test_a_window_of_the_past_is_told(stack: Stack) -> None:
+    at = START + timedelta(minutes=60)
+    kinds = [line[:16].strip() for line in told(stack, "--since", "30m", "--until", f"{at:%Y-%m-%dT%H:%MZ}")]
+    assert kinds == ["Workload Placed"]
+    assert told(stack, "--since", "30m", "--until", f"{at:%Y-%m-%dT%H:%M}") == told(
+        stack, "--since", "30m", "--until", at.isoformat()
+    ), "without a zone it is UTC"
 
 
 @pytest.mark.parametrize(
@@ -92,6 +101,8 @@ def test_a_line_says_when_what_to_whom_and_what_it_was(stack: Stack) -> None:
         (["--for", "node/"], "is not KIND/NAME"),
         (["--for", "node/i-2"], "name its claim"),
         (["--since", "yesterday"], "no length of time"),
+        (["--until", "yesterday"], "neither an instant such as"),
+        (["--until", "1h", "--follow"], "--until ends what --follow goes on with"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(stack: Stack, arguments: list[str], said: str) -> None:

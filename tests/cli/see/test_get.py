@@ -26,7 +26,10 @@ from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.what_if.added_capacity import parse_added_capacity
+from reservoir.manifests.answers.operations import parse_request
 from reservoir.ports.capacity_blocks import BlockOffering
+from reservoir.ports.system import Sender
+from reservoir.runtime.composition.operate import operate_from
 from tests.cli.world_stack import OwnOutside, invoke
 
 HOUR = timedelta(hours=1)
@@ -138,9 +141,25 @@ def test_a_node_is_found_by_its_instance(world: DisruptWorld) -> None:
         assert names(world, "node", str(claim.instance_id)) == [f"node/{claim.id}"]
 
 
+def test_reservations_say_who_holds_their_units(world: DisruptWorld) -> None:
+    (reserved,) = items(world, "reservations")
+    holder = {"namespace": "research", "name": "train", "units": 1, "replicas": 1}
+    assert reserved["status"]["holders"] == [holder]
+    (claim,) = [each for each in world.live() if each.offering.reservation_id == "cr-1"]
+    ask_to_drain(world, claim.id)
+    (draining,) = items(world, "reservations")
+    assert draining["status"]["holders"] == [holder], "what leaves a node holds its unit until it has left"
+
+
+def ask_to_drain(world: DisruptWorld, claim_id: str) -> None:
+    """Drain a node by hand."""
+    request = parse_request({"verb": "drain", "names": [claim_id], "reason": "OPS-7"})
+    operate_from(world.outside()).run(request, Sender("arn:aws:iam::1:user/ada", "AIDA"))
+
+
 def test_reservations_say_whose_their_units_are(world: DisruptWorld) -> None:
     assert table(world, "reservations") == [
-        ["cr-1", "p5.48xlarge", "us-east-1a", "default", "active", "1", "1", "0", "0", "-"]
+        ["cr-1", "p5.48xlarge", "us-east-1a", "default", "active", "1", "1", "0", "0", "research/train", "x1", "-"]
     ]
     world.resize("cr-1", 3)
     world.minute()

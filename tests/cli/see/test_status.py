@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from io import StringIO
 from itertools import repeat
@@ -22,9 +23,11 @@ from reservoir.cli.commands.see.status_text import lines
 from reservoir.cli.commands.see.top import keep_live, pictures
 from reservoir.core.history.past_event import PastEvent
 from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.conditions import Condition, ConditionStatus, ConditionType
 from reservoir.names import Function, Queue
 from reservoir.ports.errors import RefusedError
 from reservoir.ports.overview import QueueDepth
+from reservoir.ports.policy import PolicyKind
 from tests.cli.world_stack import OwnOutside
 
 
@@ -63,6 +66,7 @@ class Stack(OwnOutside):
         self.alarms: Any = Alarms()
         self.passes: Any = Passes(world.clock)
         self.clock = world.clock
+        self.policy: Any = world.store
 
 
 class Broken:
@@ -110,9 +114,8 @@ def part(stack: Any, title: str) -> list[str]:
 
 def test_the_daily_questions_are_answered_in_their_order(stack: Stack) -> None:
     titles = [line.split()[0] for line in shown(stack) if line[0] != " "]
-    assert titles == [
-        *("reservations", "waiting", "ending", "nodes", "bought", "refused", "discovery", "queues", "alarms")
-    ]
+    there = ["reservations", "waiting", "ending", "nodes", "bought"]
+    assert titles == [*there, "launches", "refused", "discovery", "queues", "alarms"]
 
 
 def test_each_reservation_has_its_units_and_what_lies_idle(stack: Stack) -> None:
@@ -136,6 +139,20 @@ def test_what_ends_within_two_days_is_told_with_its_drain(stack: Stack) -> None:
     assert "drains" in block
 
 
+def test_a_class_that_is_not_ready_and_a_paused_pool_are_told(stack: Stack) -> None:
+    assert part(stack, "launches") == ["launches     every class and pool may launch"]
+    image = "AMIsReady: the terms select no machine image (ami-1)"
+    unready = Condition(ConditionType.READY, ConditionStatus.FALSE, "NoneFound", image, stack.clock.now())
+    before = stack.policy.get(PolicyKind.NODE_CLASS, "default").status
+    stack.policy.save_status(PolicyKind.NODE_CLASS, "default", replace(before, conditions=(unready,)))
+    assert part(stack, "launches") == [
+        "launches     1 object of policy cannot launch",
+        f"  ec2nodeclass/default: {image}",
+    ]
+    told = json.loads(CliRunner().invoke(app, ["status", "-o", "json"], obj=stack).stdout)
+    assert told["notLaunching"] == [{"kind": "EC2NodeClass", "name": "default", "why": image}]
+
+
 def test_queues_and_alarms(stack: Stack) -> None:
     assert part(stack, "queues") == ["queues       demand 3 (12 s), planning 0"]
     assert part(stack, "alarms") == ["alarms       Reservoir-DemandAge"]
@@ -153,6 +170,7 @@ def test_no_line_is_wider_than_the_terminal_or_than_eighty(stack: Stack, width: 
         ("history", ["refused"]),
         ("queues", ["queues"]),
         ("alarms", ["alarms"]),
+        ("policy", ["launches"]),
     ],
 )
 def test_what_one_source_does_not_say_is_unknown_and_the_rest_is_told(

@@ -406,6 +406,33 @@ def test_a_block_by_a_launch_shows_in_the_conditions_and_outlives_the_next_disco
         world.discover()
 
 
+def test_a_class_whose_terms_select_nothing_is_told_once_and_again_when_it_is_another_fault() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+
+    def told(minutes: int = 1) -> list[str]:
+        for _ in range(minutes):
+            world.clock.advance(minutes=1)
+            world.discover()
+        return [each["message"] for each in world.bus.of("Launches Blocked") if each["nodeClass"] == "default"]
+
+    assert told() == []
+    world.environment.found_subnets = ()
+    without_subnet = ["SubnetsReady: the terms select no subnet"]
+    assert told(minutes=3) == without_subnet
+    world.environment.found_subnets = SUBNETS
+    assert told() == without_subnet
+    world.environment.found_subnets = ()
+    assert told() == without_subnet * 2
+
+
+def test_what_ec2_refuses_is_told_by_who_asked_it_and_not_by_discovery() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+    block_class(world)
+    world.clock.advance(minutes=1)
+    world.discover()
+    assert world.bus.of("Launches Blocked") == []
+
+
 # Timers
 
 

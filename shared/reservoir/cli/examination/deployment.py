@@ -9,6 +9,8 @@ from reservoir.core.model.capacity_reservation import ACTIVE
 from reservoir.core.what_if.never_launches import never_launching
 from reservoir.manifests.crosscheck import ObjectSet, cross_check
 from reservoir.names import VERSION
+from reservoir.ports.policy import PolicyKind
+from reservoir.usecases.policy.not_launching import not_launching
 from reservoir.usecases.policy.policy_objects import policy_of
 from reservoir.usecases.safety.envelope import LiftEnvelope
 from reservoir.usecases.safety.tables import OwnTables
@@ -41,21 +43,23 @@ def dead_letters(stack: Connection) -> Iterator[Finding]:
 
 def policy(stack: Connection) -> Iterator[Finding]:
     """Which classes launch nothing, which pools are paused, and what of it cannot work together."""
-    found = policy_of(stack.outside.policy.list_all())
+    objects = stack.outside.policy.list_all()
+    found = policy_of(objects)
     for kind, name in sorted(found.unreadable):
         message = f"{kind}/{name} cannot be read: a newer release wrote it, or it was damaged"
         yield Finding(Severity.ERROR, "policy", message, "apply it again, or deploy the newer release")
-    for each in found.node_classes:
-        if each.status.launch_blocked_reason is not None:
-            message = f"EC2NodeClass/{each.name} launches nothing: {each.status.launch_blocked_reason}"
+    for stuck in not_launching(objects):
+        if stuck.kind is PolicyKind.NODE_CLASS and (stuck.kind, stuck.name) not in found.unreadable:
+            message = f"{stuck.kind}/{stuck.name} launches nothing: {stuck.why}"
             yield Finding(Severity.ERROR, "policy", message, "fix what it names, then apply the class again")
     for pool in found.node_pools:
         if pool.paused is not None:
             advice = f"reservoir resume pool {pool.name}"
             yield Finding(Severity.HINT, "policy", f"NodePool/{pool.name} is paused {pool.paused}", advice)
-    limits = stack.outside.settings.launch_limits
-    objects = ObjectSet(found.node_pools, found.node_classes, teams=found.teams, limits=limits)
-    for doubt in cross_check(objects):
+    together = ObjectSet(
+        found.node_pools, found.node_classes, teams=found.teams, limits=stack.outside.settings.launch_limits
+    )
+    for doubt in cross_check(together):
         advice = f"did you mean {doubt.suggestion}?" if doubt.suggestion else f"rule {doubt.rule} in docs/manifests.md"
         yield Finding(Severity.WARNING, "policy", f"{doubt.kind}/{doubt.name}: {doubt.message}", advice)
 

@@ -36,6 +36,7 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
             Column("OURS", lambda row: str(row.status.ours), is_number=True),
             Column("OTHERS", lambda row: str(row.status.others), is_number=True),
             Column("FREE", lambda row: str(row.status.free), is_number=True, style=_free_style),
+            Column("HOLDERS", _holders, gives_way=True, leaves=0),
             Column("ENDS", lambda row: ahead(row.spec.end_at, now)),
             Column("STARTS", lambda row: ahead(row.spec.start_at, now), is_wide=True),
             Column("DRAINS", lambda row: ahead(row.status.drain_at, now), is_wide=True),
@@ -46,6 +47,10 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
         lambda row: f"reservation/{row.metadata.name}",
         lambda row: row.model_dump(mode="json", exclude_none=True),
     )
+
+
+def _holders(row: ReservationRow) -> str:
+    return ", ".join(f"{it.namespace}/{it.name} x{it.units}" for it in row.status.holders) or "-"
 
 
 def _state(row: ReservationRow) -> str:

@@ -94,9 +94,7 @@ def _capacity_type_changed(detail: Detail) -> str:
 
 def _launch_failed(detail: Detail) -> str:
     nodes = _number(len(detail.get("nodeClaims", ())), "node")
-    return (
-        f"{nodes} of {_offer(detail.get('offering', {}))} not launched: {detail.get('code')}: {detail.get('message')}"
-    )
+    return f"{nodes} of {_offer(detail.get('offering', {}))}: {detail.get('code')}: {detail.get('message')}"
 
 
 def _blocked(detail: Detail) -> str:

@@ -10,6 +10,7 @@ from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_class import NodeClass, SelectorTerm
 from reservoir.core.model.node_pool import NodePool
 
+NONE_FOUND: Final = "NoneFound"  # what a class's terms select is nothing that there is
 _NEVER_FOUND: Final = "LookupFailedNothingFound"
 _NOT_YET_KNOWN: Final = "NotYetKnown"
 _BLIND: Final = frozenset({_NEVER_FOUND, _NOT_YET_KNOWN})
@@ -173,7 +174,7 @@ def _looked_up(
         reason = "LookupFailed" if count else _NEVER_FOUND
         return make(kind, ConditionStatus.UNKNOWN, reason, errors[kind])
     if count == 0:
-        return make(kind, ConditionStatus.FALSE, "NoneFound", f"the terms select no {what}")
+        return make(kind, ConditionStatus.FALSE, NONE_FOUND, f"the terms select no {what}")
     return make(kind, ConditionStatus.TRUE, "Found", f"{count} found")
 
 

@@ -124,6 +124,15 @@ class ReservationRowSpec(Part):
     end_at: AwareDatetime | None = None
 
 
+class UnitHolder(Part):
+    """A workload on units of a reservation; several may share one."""
+
+    namespace: str
+    name: str
+    units: int
+    replicas: int
+
+
 class ReservationRowStatus(Part):
     """Whose its units are."""
 
@@ -133,6 +142,7 @@ class ReservationRowStatus(Part):
     ours: int = Field(description="Units with a node of this deployment, or promised to one.")
     others: int = Field(description="Units that somebody else uses.")
     refusal: str | None = Field(default=None, description="Why nothing is launched into units that EC2 shows as free.")
+    holders: list[UnitHolder] = Field(default=[], description="Whose replicas are on our units, the most units first.")
     drain_at: AwareDatetime | None = Field(default=None, description="When the nodes in a Capacity Block must go.")
     idle_since: AwareDatetime | None = None
     observed_at: AwareDatetime

@@ -107,6 +107,14 @@ class QueueNow(Part):
     oldest_s: int | None = Field(default=None, description="Absent: CloudWatch does not say.")
 
 
+class NotLaunchingNow(Part):
+    """A class that is not ready, or a pool that is paused: nothing is launched of it."""
+
+    kind: str
+    name: str
+    why: str
+
+
 class StatusAnswer(Part):
     """How things are. A part that is not known has ``unknown``, and why, in its place."""
 
@@ -116,3 +124,6 @@ class StatusAnswer(Part):
     discovery: DiscoveryNow | NotKnown
     queues: dict[str, QueueNow] | NotKnown
     alarms: list[str] | NotKnown
+    not_launching: list[NotLaunchingNow] | NotKnown = Field(
+        default=[], description="Classes and pools of which nothing is launched now."
+    )

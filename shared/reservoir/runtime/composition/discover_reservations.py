@@ -18,7 +18,7 @@ def discover_reservations_from(outside: Outside) -> DiscoverReservations:
     """Wire the discovery of reservations."""
     return DiscoverReservations(
         reader=outside.reservation_reader,
-        resolver=NodeClassResolver(outside.launch_environment, outside.policy, outside.offerings),
+        resolver=NodeClassResolver(outside.launch_environment, outside.policy, outside.offerings, outside.publisher),
         policy=outside.policy,
         reservations=outside.reservations,
         observer=ReservationObserver(outside.reservations, outside.node_claims),

@@ -11,10 +11,12 @@ from reservoir.names import Function, Queue
 from reservoir.ports.errors import AwsError
 from reservoir.ports.history import HistoryStore
 from reservoir.ports.overview import AlarmReader, PassReader, QueueDepth, QueueReader
+from reservoir.ports.policy import PolicyStore
 from reservoir.ports.safety import UnreadableRowError
 from reservoir.ports.state import ReservationStore
 from reservoir.ports.system import Clock
 from reservoir.usecases.history.take_sample import CountWhatIsThere
+from reservoir.usecases.policy.not_launching import NotLaunching, not_launching
 
 T = TypeVar("T")
 
@@ -51,6 +53,7 @@ class Status:
     discovery: LastDiscovery | Unknown
     queues: Mapping[Queue, QueueDepth] | Unknown
     alarms: tuple[str, ...] | Unknown
+    not_launching: tuple[NotLaunching, ...] | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class SeeStatus:
     queues: QueueReader
     alarms: AlarmReader
     passes: PassReader
+    policy: Callable[[], PolicyStore]  # asked for when it is read: not everybody may
     clock: Clock
 
     def see(self) -> Status:
@@ -75,6 +79,7 @@ class SeeStatus:
             discovery=_ask(self._discovery),
             queues=_ask(self.queues.depths),
             alarms=_ask(self.alarms.alarming),
+            not_launching=_ask(lambda: not_launching(self.policy().list_all())),
         )
 
     def _refused(self, now: datetime) -> tuple[PastEvent, ...]:

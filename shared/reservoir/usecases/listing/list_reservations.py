@@ -1,10 +1,17 @@
 """List capacity reservations."""
 
-from collections import Counter
-from collections.abc import Collection
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from reservoir.manifests.answers.listed import Named, ReservationRow, ReservationRowSpec, ReservationRowStatus
+from reservoir.core.model.node_claim import NodeClaim
+from reservoir.manifests.answers.listed import (
+    Named,
+    ReservationRow,
+    ReservationRowSpec,
+    ReservationRowStatus,
+    UnitHolder,
+)
 from reservoir.ports.state import NodeClaimStore, ReservationRecord, ReservationStore
 
 
@@ -25,11 +32,30 @@ class ListReservations:
             records = [record for record in asked if record is not None]
         else:
             records = list(self.reservations.list_current())
-        ours = Counter(claim.offering.reservation_id for claim in self.claims.list_live())
-        return [_row(record, ours[record.reservation.id]) for record in records]
+        claims: dict[str | None, list[NodeClaim]] = defaultdict(list)
+        for claim in self.claims.list_live():
+            claims[claim.offering.reservation_id].append(claim)
+        return [_row(record, claims[record.reservation.id]) for record in records]
 
 
-def _row(record: ReservationRecord, ours_count: int) -> ReservationRow:
+def _holders(claims: Sequence[NodeClaim]) -> list[UnitHolder]:
+    """Return whose replicas are on the nodes, those that leave them included."""
+    units: Counter[str] = Counter()
+    replicas: Counter[str] = Counter()
+    for claim in claims:
+        leaving = () if claim.drain is None else claim.drain.awaiting
+        for placed in claim.placements or leaving:
+            units[placed.workload_key] += 1
+            replicas[placed.workload_key] += placed.count
+    names = {key: key.partition("/") for key in units}
+    return [
+        UnitHolder(namespace=names[key][0], name=names[key][2], units=units[key], replicas=replicas[key])
+        for key in sorted(units, key=lambda key: (-units[key], key))
+    ]
+
+
+def _row(record: ReservationRecord, claims: Sequence[NodeClaim]) -> ReservationRow:
+    ours_count = len(claims)
     found = record.reservation
     return ReservationRow(
         metadata=Named(name=found.id, labels=dict(found.tags)),
@@ -50,6 +76,7 @@ def _row(record: ReservationRecord, ours_count: int) -> ReservationRow:
             ours=ours_count,
             others=found.units_of_others(ours_count),
             refusal=None if found.refusal is None else found.refusal.reason,
+            holders=_holders(claims),
             drain_at=found.drain_at(),
             idle_since=record.idle_since,
             observed_at=record.observed_at,

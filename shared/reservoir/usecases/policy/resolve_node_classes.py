@@ -8,10 +8,19 @@ from typing import Any, Final, TypeVar
 from reservoir.core.capacity.offerings import pool_admits
 from reservoir.core.capacity.unavailable_offerings import NodeClassKey, class_rests
 from reservoir.core.model.capacity_reservation import CapacityReservation
-from reservoir.core.model.conditions import Condition, ConditionType, node_class_conditions, node_pool_conditions
+from reservoir.core.model.conditions import (
+    NONE_FOUND,
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    node_class_conditions,
+    node_pool_conditions,
+)
 from reservoir.core.model.node_class import NodeClass, NodeClassStatus
+from reservoir.manifests.events import LaunchesBlocked
 from reservoir.ports.discovery import LaunchEnvironmentReader
 from reservoir.ports.errors import AwsError
+from reservoir.ports.messaging import EventPublisher
 from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStatus, PolicyStore
 from reservoir.ports.state import OfferingStore
 from reservoir.usecases.policy.policy_objects import policy_of
@@ -42,6 +51,7 @@ class NodeClassResolver:
     environment: LaunchEnvironmentReader
     policy: PolicyStore
     offerings: OfferingStore
+    publisher: EventPublisher
 
     def refresh(
         self, objects: Sequence[PolicyObject], selections: Mapping[str, SelectedReservations], now: datetime
@@ -80,7 +90,11 @@ class NodeClassResolver:
             )
             class_conditions[node_class.name] = conditions
             failures += [f"{node_class.name}: {kind}: {error}" for kind, error in sorted(errors.items())]
-            self._save(stored[PolicyKind.NODE_CLASS, node_class.name], PolicyStatus(conditions, status))
+            former = stored[PolicyKind.NODE_CLASS, node_class.name]
+            told = _newly_unready(node_class.name, former.status.conditions, conditions)
+            if told is not None:
+                self.publisher.publish([told])  # before it is stored: a run that dies in between says it again
+            self._save(former, PolicyStatus(conditions, status))
             if status != node_class.status:
                 changed.append(node_class.name)
         for pool in found.node_pools:
@@ -148,6 +162,23 @@ class NodeClassResolver:
                 last.instance_profile,
             ),
         )
+
+
+def _newly_unready(name: str, before: Sequence[Condition], after: Sequence[Condition]) -> LaunchesBlocked | None:
+    """Return the event of a class for which something that every launch needs is found no more, or never was.
+
+    Of what EC2 refuses, and of nodes that do not start, whoever finds it out tells.
+    """
+    was, ready = _ready(before), _ready(after)
+    if ready is None or ready.status is not ConditionStatus.FALSE or ready.reason != NONE_FOUND:
+        return None
+    if was is not None and (was.status, was.message) == (ready.status, ready.message):
+        return None
+    return LaunchesBlocked(node_class=name, reason=ready.reason, message=ready.message)
+
+
+def _ready(conditions: Sequence[Condition]) -> Condition | None:
+    return next((each for each in conditions if each.type is ConditionType.READY), None)
 
 
 def unblocked(status: NodeClassStatus, generation: int, now: datetime) -> NodeClassStatus:

@@ -36,7 +36,7 @@ def resume(context: typer.Context, pools: Pools, reason: Reason) -> None:
 
 
 def reset(context: typer.Context, workloads: Workloads, reason: Reason) -> None:
-    """Let the next message about workloads start at generation 1 again. What is wanted, and what runs, stays."""
+    """Let workloads start at generation 1 again. What is wanted, and what runs, stays."""
     keys = [workload_key(name) for name in names_of(Verb.RESET, workloads)]
     carry_out(connection(context), request_of(Verb.RESET, keys, reason))
 

@@ -40,10 +40,16 @@ def events(
     context: typer.Context,
     wanted: Annotated[
         str | None,
-        typer.Option("--for", help="workload/[NAMESPACE/]NAME, node/ID (claim or instance), reservation/ID ..."),
+        typer.Option(
+            "--for", help="NOUN/NAME: workload/[NAMESPACE/]NAME, node/ID (claim or instance), class/NAME, team/NAME ..."
+        ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="How far back: 30m, 6h, 7d. Default: 1h, or with --for all that is kept.")
+        str | None,
+        typer.Option(help="How far back from then: 30m, 6h, 7d. Default: 1h, or with --for all that is kept."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Up to when: 2026-01-31T03:00Z, or how long ago: 2h. Default: now.")
     ] = None,
     labels: selection.Labels = None,
     namespace: selection.Namespace = None,
@@ -56,12 +62,17 @@ def events(
     stack = connection(context)
     name = None if wanted is None else attempt(lambda: _object_of(wanted, stack))
     now = stack.outside.clock.now()
-    start = _EVER if since is None and name is not None else now - span(since or _DEFAULT_SINCE)
+    if form.takes and follow:
+        fail("--follow goes with table, wide, json, yaml and name")
+    if until is not None and follow:
+        fail("--until ends what --follow goes on with; give one of them")
+    end = now + LATE if until is None else _instant(until, now)
+    start = _EVER if since is None and name is not None else min(now, end) - span(since or _DEFAULT_SINCE)
     chosen = selection.selection(
         [NOUN], labels=labels, namespace=namespace, all_namespaces=False, pool=pool, state=state
     )
     look = Look(stack, name, chosen)
-    told = attempt(lambda: list(look(start, now + LATE)))
+    told = attempt(lambda: list(look(start, end)))
     show(told, LISTING, form, nothing=_nothing(name, chosen))
     if follow:
         _follow(Tail(look, stack.outside.clock, told), form)
@@ -86,6 +97,17 @@ class Look:
         told = history.timeline(since, until) if self.name is None else history.of_object(self.name, since, until)
         meant = labelled(self.stack, self.chosen.labels, told)
         yield from (event for event in meant if self.chosen.has(NOUN.facts(event)))
+
+
+def _instant(text: str, now: datetime) -> datetime:
+    """Read an instant, in UTC where it names no zone, or how long ago it was."""
+    if _SPAN.fullmatch(text) is not None:
+        return now - span(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        fail(f"{text} is neither an instant such as 2026-01-31T03:00Z nor a length of time such as 2h")
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def span(text: str) -> timedelta:

@@ -10,7 +10,7 @@ from reservoir.cli.console import fail
 from reservoir.cli.nouns import selection
 from reservoir.cli.nouns.found import Found, end_with_missing
 from reservoir.cli.nouns.noun import Noun, Selection, Selector
-from reservoir.cli.output import Form, Output, show_all
+from reservoir.cli.output import Form, NoHeaders, Output, SortBy, in_order, show_all
 from reservoir.cli.policy import connection
 from reservoir.cli.stack.connection import Connection
 
@@ -31,6 +31,8 @@ def get(
     pool: selection.Pool = None,
     state: selection.State = None,
     form: Output = Form.TABLE,
+    sort_by: SortBy = None,
+    no_headers: NoHeaders = False,
     follow: Annotated[
         bool, typer.Option("--watch", "-w", help="Keep listing rows that change, until Ctrl-C; one noun at a time.")
     ] = False,
@@ -44,13 +46,17 @@ def get(
     stack = connection(context)
     given = selection.Given(labels=labels, namespace=namespace, all_namespaces=all_namespaces, pool=pool, state=state)
     meant = selection.meant(words or _WITHOUT_NOUN, **given)
+    if follow and (form.takes or sort_by is not None or no_headers):
+        fail("--watch goes with table, wide, json, yaml and name, and neither sorts nor leaves out titles")
     if follow:
         _watch(stack, meant, form)
         return
     found = [Found.of(stack, noun, chosen) for noun, chosen in meant]
     now = stack.outside.clock.now()
     if any(each.rows for each in found) or not any(chosen.names for _, chosen in meant):
-        show_all([(each.rows, each.noun.listing(now)) for each in found], form, nothing=_nothing(found, meant[0][1]))
+        parts = [(each.rows, each.noun.listing(now)) for each in found]
+        ordered = [(in_order(rows, listing, sort_by), listing) for rows, listing in parts]
+        show_all(ordered, form, nothing=_nothing(found, meant[0][1]), headers=not no_headers)
     end_with_missing(stack, found)
 
 

@@ -43,5 +43,6 @@ def see(stack: Connection) -> SeeStatus:
         outside.queues,
         outside.alarms,
         outside.passes,
+        lambda: outside.policy,
         outside.clock,
     )

@@ -11,6 +11,7 @@ from reservoir.manifests.answers.overview import (
     DiscoveryNow,
     MarketNow,
     NotKnown,
+    NotLaunchingNow,
     QueueNow,
     RefusedNow,
     ReservationNow,
@@ -35,6 +36,10 @@ def document(seen: Status) -> StatusAnswer:
         discovery=_known(seen.discovery, _discovery),
         queues=_known(seen.queues, lambda depths: {queue.name.lower(): _queue(it) for queue, it in depths.items()}),
         alarms=_known(seen.alarms, list),
+        not_launching=_known(
+            seen.not_launching,
+            lambda found: [NotLaunchingNow(kind=it.kind, name=it.name, why=it.why) for it in found],
+        ),
     )
 
 

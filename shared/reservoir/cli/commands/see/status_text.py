@@ -39,6 +39,7 @@ def _lines(status: Status, width: int) -> Iterator[Text]:
         yield from _ending(there, now)
         yield from _nodes(there)
         yield from _bought(there)
+    yield from _not_launching(status)
     yield from _refused(status)
     yield _row("discovery", _discovery(status.discovery, now))
     yield _row("queues", _queues(status))
@@ -115,6 +116,18 @@ def _bought(there: Sample) -> Iterator[Text]:
     for it in there.bought[:5]:
         nodes = f"{_number(it.node_count, 'node')} for {printable(it.workload_key)}"
         yield Text(f"  {_usd(it.micro_usd_per_hour):>10} USD/h  {nodes}")
+
+
+def _not_launching(status: Status) -> Iterator[Text]:
+    found = status.not_launching
+    if isinstance(found, Unknown):
+        yield _row("launches", _unknown(found))
+        return
+    stuck = Text(f"{_number(len(found), 'object')} of policy cannot launch", "bold red") if found else None
+    yield _row("launches", stuck or Text("every class and pool may launch"))
+    for it in found[:_MOST]:
+        yield Text(f"  {it.kind.lower()}/{printable(it.name)}: {printable(it.why)}")
+    yield from _more(len(found))
 
 
 def _refused(status: Status) -> Iterator[Text]:

@@ -1,0 +1,38 @@
+"""Which policy objects launch nothing now, and why, as discovery left their conditions."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from reservoir.core.model.conditions import ConditionStatus, ConditionType
+from reservoir.ports.policy import PolicyKind, PolicyObject
+from reservoir.usecases.policy.policy_objects import paused_text
+
+UNREADABLE = "it cannot be read: a newer release wrote it, or it was damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class NotLaunching:
+    """A class, or a paused pool, and why nothing is launched of it."""
+
+    kind: PolicyKind
+    name: str
+    why: str
+
+
+def not_launching(objects: Sequence[PolicyObject]) -> tuple[NotLaunching, ...]:
+    """Return the classes that are not ready and the pools that are paused, by kind and name."""
+    found = (each for item in objects for each in _found(item))
+    return tuple(sorted(found, key=lambda each: (each.kind, each.name)))
+
+
+def _found(item: PolicyObject) -> Iterator[NotLaunching]:
+    if item.kind is PolicyKind.NODE_CLASS:
+        ready = next((each for each in item.status.conditions if each.type is ConditionType.READY), None)
+        if ready is not None and ready.status is ConditionStatus.FALSE:
+            yield NotLaunching(item.kind, item.name, ready.message)
+        elif not item.is_readable:
+            yield NotLaunching(item.kind, item.name, UNREADABLE)
+    elif item.kind is PolicyKind.NODE_POOL:
+        paused = paused_text(item.pause)
+        if paused is not None:
+            yield NotLaunching(item.kind, item.name, f"is paused {paused}")
