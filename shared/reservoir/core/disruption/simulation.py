@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, product
 from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate
@@ -169,7 +170,7 @@ class PassState:
         """Return the world without the nodes, whose replicas are demand beside that which waits."""
         world = self.freed(removed)
         demands = {demand.workload.key: demand for demand in self.snapshot.demands}
-        for placed in merged_placements(placed for candidate in removed for placed in candidate.claim.placements):
+        for placed in _placed_on(removed):
             known = demands.get(placed.workload_key)
             if known is not None:
                 demands[placed.workload_key] = replace(known, pending_count=known.pending_count + placed.count)
@@ -248,9 +249,9 @@ class PassState:
 
 def _only_whole(snapshot: Snapshot, removed: Iterable[Candidate]) -> Snapshot:
     """Leave out what could not hold the replicas of the nodes together, and let each pool launch one node at most."""
-    placed = [each for candidate in removed for each in candidate.claim.placements]
-    known = [(snapshot.workloads[each.workload_key], each.count) for each in placed]
-    needed = sum((workload.requests * count for workload, count in known), start=Resources.of({}))
+    needed = Resources.of({})
+    for placed in _placed_on(removed):
+        needed += snapshot.workloads[placed.workload_key].requests * placed.count
     types = tuple(kind for kind in snapshot.instance_types if needed.fits_in(kind.allocatable))
     pools = tuple(replace(pool, limits=_one_node(pool.limits)) for pool in snapshot.node_pools)
     return replace(snapshot, instance_types=types, node_pools=pools)
@@ -272,9 +273,11 @@ def types_for_domains(snapshot: Snapshot) -> tuple[InstanceType, ...]:
     Where a rule is about something else than place, such as families, every type may make a domain of its own.
     """
     workloads = snapshot.workloads.values()
-    rules = {rule.topology_key for it in workloads for rule in it.topology_spread}
-    rules |= {rule.topology_key for it in workloads for rule in (*it.affinity, *it.anti_affinity)}
-    if rules - _PLACE_KEYS:
+    topology_keys: set[str] = set()
+    for workload in workloads:
+        topology_keys.update(spread.topology_key for spread in workload.topology_spread)
+        topology_keys.update(term.topology_key for term in (*workload.affinity, *workload.anti_affinity))
+    if topology_keys - _PLACE_KEYS:
         return snapshot.instance_types
     reserved = {reservation.instance_type for reservation in snapshot.reservations}
     seen: set[object] = set()
@@ -282,11 +285,8 @@ def types_for_domains(snapshot: Snapshot) -> tuple[InstanceType, ...]:
     for instance_type in snapshot.instance_types:
         pools = [pool.name for pool in snapshot.node_pools if pool.requirements.meets(instance_type.requirements)]
         architecture = instance_type.requirements.labels().get(ARCH)  # a class may have images for some only
-        places = {
-            (name, architecture, offering.zone, offering.zone_id, offering.capacity_type)
-            for name in pools
-            for offering in instance_type.offerings
-        }
+        offered = [(offering.zone, offering.zone_id, offering.capacity_type) for offering in instance_type.offerings]
+        places = set(product(pools, [architecture], offered))
         if instance_type.name in reserved or not seen.issuperset(places):
             kept.append(instance_type)
             seen |= places
@@ -295,17 +295,22 @@ def types_for_domains(snapshot: Snapshot) -> tuple[InstanceType, ...]:
 
 def merged_placements(placements: Iterable[PlacedReplicas]) -> tuple[PlacedReplicas, ...]:
     """Add up placements of the same workload; sorted by workload key."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for placed in placements:
-        counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
+        counts[placed.workload_key] += placed.count
     return tuple(PlacedReplicas(key, count) for key, count in sorted(counts.items()) if count > 0)
+
+
+def _placed_on(candidates: Iterable[Candidate]) -> tuple[PlacedReplicas, ...]:
+    """Return what the candidates' nodes hold together, one entry a workload."""
+    return merged_placements(chain.from_iterable(candidate.claim.placements for candidate in candidates))
 
 
 # Branches: comprehensions of a line each, one for each part of the snapshot that changes.
 def edited(snapshot: Snapshot, removed: Sequence[Candidate], *, credit_slots: bool) -> Snapshot:
     """Return the snapshot without the nodes, with their replicas as the only demand."""
     gone = {candidate.id for candidate in removed}
-    homeless = merged_placements(placed for candidate in removed for placed in candidate.claim.placements)
+    homeless = _placed_on(removed)
     credited: dict[str, int] = {}
     if credit_slots:
         for candidate in removed:

@@ -44,7 +44,7 @@ class Apportionment:
     snapshot: Snapshot
     now: datetime
     _groups: tuple[QuotaGroup, ...] = ()
-    _group_of: Mapping[str, str] = field(default_factory=dict)  # by reservation
+    _group_of: dict[str, str] = field(default_factory=dict)  # by reservation
     _teams: Mapping[str, Team] = field(default_factory=dict)
     _owners: Mapping[str, Team] = field(default_factory=dict)  # by namespace
     _asked: Mapping[tuple[str, str], Counter[str]] = field(default_factory=dict)  # units by reservation
@@ -60,7 +60,8 @@ class Apportionment:
     def __post_init__(self) -> None:
         """Find out what is owned, used and wanted."""
         self._groups = quota_groups(self.snapshot)
-        self._group_of = {item.id: group.key for group in self._groups for item in group.reservations}
+        for group in self._groups:
+            self._group_of.update({reservation.id: group.key for reservation in group.reservations})
         self._owners = by_namespace(self.snapshot.teams)
         self._users = users_of(self.snapshot)
         self._teams = {team.name: team for team in (*self.snapshot.teams, NOBODY)}
@@ -74,10 +75,12 @@ class Apportionment:
         if not contended:
             return self.snapshot
         asking = sorted({team_name for team_name, _ in self._wanted})
-        sliced = {name: found for group in contended for name, found in self._slices(group, asking).items()}
-        reservations = [
-            share for reservation in self.snapshot.reservations for share in sliced.get(reservation.id, [reservation])
-        ]
+        slices: dict[str, list[CapacityReservation]] = {}
+        for group in contended:
+            slices.update(self._slices(group, asking))
+        reservations: list[CapacityReservation] = []
+        for reservation in self.snapshot.reservations:
+            reservations.extend(slices.get(reservation.id, [reservation]))
         return replace(self.snapshot, reservations=tuple(reservations))
 
     def again(self, plan: Plan) -> bool:
@@ -127,10 +130,16 @@ class Apportionment:
         usable, joined = dict(self._wanted), dict[tuple[str, str], int]()
         for group in self._groups:
             most = {name: count for (name, key), count in self._replicas.items() if key == group.key}
-            if any(group.may_be_too_many(self._teams[name], count, self._teams) for name, count in most.items()):
-                usable.update({(name, group.key): count for name, count in most.items()})
-                joined.update({(name, group.key): count for name, count in self._joinable(group).items()})
+            if not self._may_break_a_limit(group, most):
+                continue
+            for name, count in most.items():
+                usable[name, group.key] = count
+            for name, count in self._joinable(group).items():
+                joined[name, group.key] = count
         return usable, joined
+
+    def _may_break_a_limit(self, group: QuotaGroup, most: Mapping[str, int]) -> bool:
+        return any(group.may_be_too_many(self._teams[name], count, self._teams) for name, count in most.items())
 
     def _joinable(self, group: QuotaGroup) -> Mapping[str, int]:
         """Count the group's nodes with nothing on them that some replica of each team may join."""
@@ -148,50 +157,53 @@ class Apportionment:
     def _slices(self, group: QuotaGroup, asking: Sequence[str]) -> Mapping[str, list[CapacityReservation]]:
         """Return each reservation as its shares: one for each team, with the units of it that the team gets."""
         dealt = self._dealt(group, asking)
-        return {
-            reservation.id: [
-                replace(
-                    reservation,
-                    free_units=dealt[name, reservation.id],
-                    share=self._share(name, group, reservation, dealt[name, reservation.id]),
-                )
-                for name in asking
-            ]
-            for reservation in group.reservations
-        }
+        slices: dict[str, list[CapacityReservation]] = {}
+        for reservation in group.reservations:
+            slices[reservation.id] = []
+            for name in asking:
+                units = dealt[name, reservation.id]
+                share = self._share(name, group, reservation, units)
+                slices[reservation.id].append(replace(reservation, free_units=units, share=share))
+        return slices
 
-    # Branches: two ways to deal, one after the other, over the same order.
+    # Branches: two ways to deal, one after the other.
     def _dealt(self, group: QuotaGroup, asking: Sequence[str]) -> Mapping[tuple[str, str], int]:
-        """Deal what each team gets of the group out over its reservations; those with the least choice first.
+        """Deal what each team gets of the group out over its reservations; teams with the least choice first.
 
-        What it wants at the least is of those that serve it with the fewest units. What it gets beyond that is of all
-        evenly, as zones and hosts may be why it can use more.
+        The least that a team wants comes from the reservations that serve it with the fewest units. What it gets beyond
+        that comes from all of them evenly: zones and hosts may be why it can use more.
         """
         free = {reservation.id: max(0, reservation.free_units) for reservation in group.reservations}
-        rivals = {reservation_id: self._rivals(reservation_id, group) for reservation_id in free}
-        dealt: Counter[tuple[str, str]] = Counter()
         names = sorted(asking, key=lambda name: (len(self._asked.get((name, group.key), ())), name))
-        chosen = {
-            name: sorted(asked, key=lambda each: (asked[each], rivals[each], -free[each], each))
-            for name in names
-            for asked in [self._asked.get((name, group.key), Counter())]
-        }
+        choices = {name: self._by_preference(name, group, free) for name in names}
+        dealt: Counter[tuple[str, str]] = Counter()
+
+        def deal(name: str, reservation_id: str, units: int) -> None:
+            dealt[name, reservation_id] += units
+            free[reservation_id] -= units
+
+        given = {name: self._given.get((name, group.key), 0) for name in names}
+        left = dict(given)
         for name in names:
-            left = min(self._given.get((name, group.key), 0), self._wanted.get((name, group.key), 0))
-            for each in chosen[name]:
-                units = min(left, free[each], self._asked[name, group.key][each])
-                dealt[name, each] += units
-                free[each] -= units
-                left -= units
+            least = min(given[name], self._wanted.get((name, group.key), 0))
+            for reservation_id in choices[name]:
+                units = min(least, free[reservation_id], self._asked[name, group.key][reservation_id])
+                deal(name, reservation_id, units)
+                least -= units
+                left[name] -= units
         for name in names:
-            for _ in range(self._given.get((name, group.key), 0) - sum(dealt[name, each] for each in chosen[name])):
-                one = min(
-                    (each for each in chosen[name] if free[each]), key=lambda each: dealt[name, each], default=None
-                )
-                if one is not None:
-                    dealt[name, one] += 1
-                    free[one] -= 1
+            for _ in range(left[name]):
+                with_room = [each for each in choices[name] if free[each]]
+                if not with_room:
+                    break
+                deal(name, min(with_room, key=lambda each: dealt[name, each]), 1)
         return dealt
+
+    def _by_preference(self, name: str, group: QuotaGroup, free: Mapping[str, int]) -> list[str]:
+        """Return the reservations that serve the team: with the fewest units, fewest rivals and most room first."""
+        asked = self._asked.get((name, group.key), Counter())
+        rivals = {reservation_id: self._rivals(reservation_id, group) for reservation_id in asked}
+        return sorted(asked, key=lambda each: (asked[each], rivals[each], -free[each], each))
 
     def _rivals(self, reservation_id: str, group: QuotaGroup) -> int:
         """Count the teams that could use the reservation."""

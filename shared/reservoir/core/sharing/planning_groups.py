@@ -5,9 +5,10 @@ deployment's ceiling. Demand that may run on pools of several groups, or whose t
 joins them for as long as it waits.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.core.capacity.reservation_selection import matches
@@ -15,7 +16,7 @@ from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.team import Team, by_namespace
-from reservoir.core.model.workload import NO_REQUIREMENTS, LabelSelector, Workload
+from reservoir.core.model.workload import NO_REQUIREMENTS, Workload
 from reservoir.core.scheduling_terms.labels import NODE_POOL, WELL_KNOWN
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.scheduling_terms.taint import TaintEffect, binding_taints, untolerated
@@ -74,10 +75,12 @@ class PlanningGroups:
             links.join(names)
         if has_ceiling:
             links.join([pool.name for pool in self._pools])
-        parts = links.parts()
-        links.join([name for part in parts[GROUPS_MAX - 1 :] for name in part])
+        beyond = links.parts()[GROUPS_MAX - 1 :]
+        links.join(chain.from_iterable(beyond))
         self._parts = links.parts()
-        self._part_of = {name: part[0] for part in self._parts for name in part}
+        self._part_of: dict[str, str] = {}
+        for part in self._parts:
+            self._part_of.update(dict.fromkeys(part, part[0]))
 
     @property
     def are_several(self) -> bool:
@@ -99,14 +102,12 @@ class PlanningGroups:
         members: dict[str, set[str]] = {}
         for workload in workloads:
             members.setdefault(links.root(self.parts_of(workload)[0]), set()).add(workload.key)
-        return tuple(
-            PlanningGroup(
-                frozenset(name for name, part in self._part_of.items() if part in parts),
-                tuple(parts),
-                frozenset(members.get(links.root(parts[0]), ())),
-            )
-            for parts in links.parts()
-        )
+        groups: list[PlanningGroup] = []
+        for parts in links.parts():
+            pools = frozenset(name for name, part in self._part_of.items() if part in parts)
+            workloads_of_group = frozenset(members.get(links.root(parts[0]), ()))
+            groups.append(PlanningGroup(pools, tuple(parts), workloads_of_group))
+        return tuple(groups)
 
     def parts_of(self, workload: Workload) -> Sequence[str]:
         """Return the keys of the groups, as policy makes them, that the workload may run in; at least one."""
@@ -162,9 +163,8 @@ def _sharing(
             yield own
         if team.resource_quotas:
             cohorts.setdefault(team.cohort, set()).update(own)
-        cohorts.setdefault(team.cohort, set()).update(
-            name for key in _owned(team, reservations) for name in users.get(key, ())
-        )
+        for unit_key in _owned(team, reservations):
+            cohorts.setdefault(team.cohort, set()).update(users.get(unit_key, ()))
     yield from cohorts.values()
 
 
@@ -175,7 +175,7 @@ def _owned(team: Team, reservations: Sequence[CapacityReservation]) -> Iterator[
         for arn in reservation.resource_group_arns:
             groups.setdefault(arn, set()).add(reservation.id)
     members: Mapping[str, frozenset[str]] = {arn: frozenset(ids) for arn, ids in groups.items()}
-    terms = [term for quota in team.quotas for term in quota.reservation_terms]
+    terms = list(chain.from_iterable(quota.reservation_terms for quota in team.quotas))
     for reservation in reservations:
         if any(matches(term, reservation, members) for term in terms):
             yield reservation.unit_key
@@ -193,19 +193,16 @@ def _tied(workloads: Sequence[Workload]) -> Iterator[tuple[Workload, Iterable[Wo
         if any(rules):
             carriers.setdefault((workload.namespace, labels, accepted, rules), workload)
     for carrier in carriers.values():
-        counts = [_counted(carrier, *rule) for rule in _rules(carrier)]
-        yield carrier, [other for other in looks.values() if any(counted(other) for counted in counts)]
+        yield carrier, [other for other in looks.values() if _counts(carrier, other)]
 
 
-def _rules(workload: Workload) -> Iterator[tuple[LabelSelector, Collection[str]]]:
-    """Yield what the workload's rules select, and in which namespaces."""
-    yield from ((spread.selector, ()) for spread in workload.topology_spread)
-    yield from ((term.selector, term.namespaces) for term in (*workload.affinity, *workload.anti_affinity))
-
-
-def _counted(carrier: Workload, selector: LabelSelector, namespaces: Collection[str]) -> Callable[[Workload], bool]:
-    looked_at = namespaces or (carrier.namespace,)
-    return lambda other: other.namespace in looked_at and selector.matches(other.labels)
+def _counts(carrier: Workload, other: Workload) -> bool:
+    """Whether a topology rule of ``carrier`` counts ``other``."""
+    at_home: Collection[str] = (carrier.namespace,)
+    rules = [(spread.selector, at_home) for spread in carrier.topology_spread]
+    for term in (*carrier.affinity, *carrier.anti_affinity):
+        rules.append((term.selector, term.namespaces or at_home))
+    return any(other.namespace in namespaces and selector.matches(other.labels) for selector, namespaces in rules)
 
 
 class _Links:

@@ -1,13 +1,12 @@
 """Which groups can be packed by counts, and in which domains: zone rules are kept by construction (docs/scheduler.md).
 
 A connected component of the groups whose terms are all *simple* is packed by counts: its replicas are assigned to
-domains beforehand, by water filling, so that every spread is even and every affinity has one domain. Where there is
-room that costs nothing more they go there, as far as the rules let them. All other components are inserted replica by
-replica.
+domains beforehand, by water filling, so that every spread is even and every affinity has one domain. Room that costs
+nothing more is used first, as far as the rules allow. All other components are inserted replica by replica.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter, le
@@ -26,6 +25,7 @@ _PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
 _Table = dict[tuple[int, int, str], tuple[list[Vector], list[float]]]
 _Price = tuple[int, int]  # the tier of the heaviest pool that sells, and atto-USD an hour
 _NOT_SOLD: _Price = (1 << 30, 0)
+_Wanted = tuple[RelaxedGroup, int]  # and how many of its replicas
 
 
 @dataclass(slots=True, eq=False)  # not frozen: a large demand has ten thousand, and those take longer to make
@@ -87,26 +87,47 @@ class DomainCosts:
 
         It never costs less. Domains where it cannot be bought at all are left out.
         """
-        accepted, request = group.requirement_sets[0], group.request
-        if (known := self._known.get((accepted, request, topology_key))) is None:
-            known = self._known[accepted, request, topology_key] = {}
-            for (requirement_sets, tier, domain), (sizes, rates) in self._table(topology_key).items():
-                if requirement_sets & accepted and any(all(map(le, request, size)) for size in sizes):
-                    price = max(asked * rate for asked, rate in zip(request, rates, strict=True) if asked)
-                    known[domain] = min((tier, round(price)), known.get(domain, (tier, round(price))))
-        return known
+        asked = (group.requirement_sets[0], group.request, topology_key)
+        if asked not in self._known:
+            self._known[asked] = self._prices(*asked)
+        return self._known[asked]
+
+    def _prices(self, accepted: int, request: Vector, topology_key: str) -> dict[str, _Price]:
+        prices: dict[str, _Price] = {}
+        for (requirement_sets, tier, domain), (sizes, rates) in self._table(topology_key).items():
+            if not requirement_sets & accepted or not _fits_any(request, sizes):
+                continue
+            # The resource of which a replica takes the most decides how many share a node.
+            shares = [amount * rate for amount, rate in zip(request, rates, strict=True) if amount]
+            price = (tier, round(max(shares)))
+            prices[domain] = min(price, prices.get(domain, price))
+        return prices
 
     def _table(self, topology_key: str) -> "_Table":
-        if (table := self._tables.get(topology_key)) is None:
-            prices: defaultdict[tuple[int, int, str], dict[Vector, int]] = defaultdict(dict)
-            for option in self._bought:
-                sizes = prices[option.requirement_sets, option.entry.tier, option.place_labels[topology_key]]
-                sizes[option.allocatable] = min(option.price, sizes.get(option.allocatable, option.price))
-            table = self._tables[topology_key] = {}
-            for where, sizes in prices.items():
-                rates = [[price / amount if amount else inf for amount in size] for size, price in sizes.items()]
-                table[where] = (sorted(sizes, reverse=True), list(map(min, zip(*rates, strict=True))))
+        if topology_key not in self._tables:
+            self._tables[topology_key] = self._tabulated(topology_key)
+        return self._tables[topology_key]
+
+    def _tabulated(self, topology_key: str) -> "_Table":
+        prices: defaultdict[tuple[int, int, str], dict[Vector, int]] = defaultdict(dict)
+        for option in self._bought:
+            sizes = prices[option.requirement_sets, option.entry.tier, option.place_labels[topology_key]]
+            sizes[option.allocatable] = min(option.price, sizes.get(option.allocatable, option.price))
+        table: _Table = {}
+        for where, sizes in prices.items():
+            rates = [_rates(size, price) for size, price in sizes.items()]
+            cheapest = [min(rates_of_resource) for rates_of_resource in zip(*rates, strict=True)]
+            table[where] = (sorted(sizes, reverse=True), cheapest)
         return table
+
+
+def _fits_any(request: Vector, sizes: Iterable[Vector]) -> bool:
+    return any(all(map(le, request, size)) for size in sizes)
+
+
+def _rates(size: Vector, price: int) -> list[float]:
+    """Return what one of each resource costs if the node is paid for by it alone."""
+    return [price / amount if amount else inf for amount in size]
 
 
 # Branches: each condition is a mixture of rules that cannot be assigned beforehand.
@@ -115,9 +136,12 @@ def _assign_component(state: PartialPlan, component: Component, domains: DomainC
     groups, classes = component.groups, component.classes
     if any(len(class_.levels) > 1 for class_ in classes) or component.terms & state.avoided:
         return None
-    rules = [class_.constraints[0] for class_ in classes]
-    spreads = {spread for each in rules for spread in each.spread if spread.topology_key != HOSTNAME}
-    followed = {near.term: near.topology_key for each in rules for near in each.affinity}
+    spreads: set[SpreadTerm] = set()
+    followed: dict[int, str] = {}  # topology keys of affinity, by term
+    for class_ in classes:
+        rules = class_.constraints[0]
+        spreads.update(spread for spread in rules.spread if spread.topology_key != HOSTNAME)
+        followed.update({near.term: near.topology_key for near in rules.affinity})
     keys = {*followed.values(), *(spread.topology_key for spread in spreads)}
     if len(keys) > 1 or not keys <= _PLACE_KEYS or len(followed) > (0 if spreads else 1):
         return None
@@ -135,10 +159,10 @@ def _assign_component(state: PartialPlan, component: Component, domains: DomainC
 def _hosts_are_simple(classes: Sequence[EquivalenceClass]) -> bool:
     """Whether anti-affinity is about hosts, and only of classes against themselves (carriers and matches are one)."""
     terms = [near for class_ in classes for near in class_.constraints[0].anti]
+    if any(near.topology_key != HOSTNAME for near in terms):
+        return False
     mask = mask_of(near.term for near in terms)
-    return all(near.topology_key == HOSTNAME for near in terms) and not any(
-        (class_.constraints[0].anti_mask ^ class_.matching) & mask for class_ in classes
-    )
+    return not any((class_.constraints[0].anti_mask ^ class_.matching) & mask for class_ in classes)
 
 
 def _are_counted_alike(classes: Iterable[EquivalenceClass], spreads: Set[SpreadTerm]) -> bool:
@@ -147,41 +171,40 @@ def _are_counted_alike(classes: Iterable[EquivalenceClass], spreads: Set[SpreadT
     Those that honour affinity or taints count only on nodes that their carriers accept.
     """
     mask = mask_of(spread.term for spread in spreads)
-    return all((class_.matching & mask).bit_count() <= 1 for class_ in classes) and all(
-        spread.nodes is None or spread.nodes.covers(class_.levels[0].selection, spread.topology_key)
-        for spread in spreads
-        for class_ in classes
-        if class_.matching >> spread.term & 1
-    )
+    for class_ in classes:
+        if (class_.matching & mask).bit_count() > 1:
+            return False
+        counting = [spread for spread in spreads if class_.matching >> spread.term & 1]
+        if not all(_counts_everywhere(spread, class_) for spread in counting):
+            return False
+    return True
+
+
+def _counts_everywhere(spread: SpreadTerm, class_: EquivalenceClass) -> bool:
+    return spread.nodes is None or spread.nodes.covers(class_.levels[0].selection, spread.topology_key)
 
 
 def _lead_themselves(classes: Iterable[EquivalenceClass], term: int) -> bool:
     """Whether each class carries the affinity term and matches it."""
-    return all(
-        class_.matching >> term & 1 and any(near.term == term for near in class_.constraints[0].affinity)
-        for class_ in classes
-    )
+    for class_ in classes:
+        carries = any(near.term == term for near in class_.constraints[0].affinity)
+        if not carries or not class_.matching >> term & 1:
+            return False
+    return True
 
 
-# Branches: comprehensions of a line each around one loop over domains.
 def _one_domain(
     state: PartialPlan, groups: Sequence[Group], key: str, term: int, domains: DomainCosts
 ) -> list[DomainBatch] | None:
     """Put the whole component into one domain: where it is already, else the cheapest, else the least loaded."""
-    matched = state.ledger.by_term[term].matched
-    populated = {domain for domain, count in matched.items() if count > 0}
     wanted = [(group.relaxed[0], state.remaining[group.index]) for group in groups]
-    loads, offers = domains.loads[key], [domains.of(group, key) for group in groups]
-    free = domains.free(key)
-    rooms = [free.by_domain(relaxed, 1) for relaxed, _ in wanted]
+    offers = [domains.of(group, key) for group in groups]
+    loads, free = domains.loads[key], domains.free(key)
     costs: dict[str, _Price] = {}
-    for domain in populated or set[str]().union(*offers, *rooms):
-        room = free.within(domain)
-        paid = [count - room.take(relaxed, domain, count) for relaxed, count in wanted]
-        if all(domain in offered for offered, count in zip(offers, paid, strict=True) if count):
-            prices = [(*offered[domain], count) for offered, count in zip(offers, paid, strict=True) if count]
-            tier = max((tier for tier, _, _ in prices), default=0)
-            costs[domain] = tier, sum(price * count for _, price, count in prices)
+    for domain in _possible(state, term, wanted, offers, free):
+        cost = _cost_in(domain, wanted, offers, free.within(domain))
+        if cost is not None:
+            costs[domain] = cost
     if not costs:
         return None
     # What costs nothing goes before pools of more weight: that only orders what is bought.
@@ -192,12 +215,49 @@ def _one_domain(
     return [DomainBatch(relaxed, (key, chosen), count) for relaxed, count in wanted]
 
 
+def _possible(
+    state: PartialPlan,
+    term: int,
+    wanted: Sequence[_Wanted],
+    offers: Iterable[Mapping[str, _Price]],
+    free: FreeRoom,
+) -> set[str]:
+    """Return the domains where replicas of the affinity are already; if there are none, all with offers or room."""
+    matched = state.ledger.by_term[term].matched
+    populated = {domain for domain, count in matched.items() if count > 0}
+    if populated:
+        return populated
+    possible = set[str]().union(*offers)
+    for relaxed, _ in wanted:
+        possible.update(free.by_domain(relaxed, 1))
+    return possible
+
+
+def _cost_in(
+    domain: str, wanted: Sequence[_Wanted], offers: Sequence[Mapping[str, _Price]], room: FreeRoom
+) -> _Price | None:
+    """Return the heaviest tier and the price of all that must be bought in a domain; None if some is not sold there.
+
+    Uses up ``room``.
+    """
+    heaviest_tier = total = 0
+    for (relaxed, count), offered in zip(wanted, offers, strict=True):
+        bought_count = count - room.take(relaxed, domain, count)
+        if not bought_count:
+            continue
+        if domain not in offered:
+            return None
+        tier, price = offered[domain]
+        heaviest_tier = max(heaviest_tier, tier)
+        total += price * bought_count
+    return heaviest_tier, total
+
+
 def _weight(group: Group) -> float:
     """How much a replica loads a domain: vCPU, with 2 GiB as much as one."""
     return group.request[0] / 1000 + group.request[1] / 2**31
 
 
-# Branches: comprehensions of a line each around one loop over groups.
 def _even(
     state: PartialPlan, groups: Sequence[Group], key: str, spreads: Set[SpreadTerm], domains: DomainCosts
 ) -> list[DomainBatch] | None:
@@ -206,37 +266,64 @@ def _even(
     Those go first that can be bought in the fewest domains. Within what the spread allows, room that costs nothing more
     draws replicas from where they would be paid for.
     """
-    universe = sorted({domain for spread in spreads for domain in spread.domains})
-    by_term = {term: [spread for spread in spreads if spread.term == term] for term in {it.term for it in spreads}}
-    matched = {term: state.ledger.by_term[term].matched for term in by_term}
-    counts = {term: {**dict.fromkeys(universe, 0), **found} for term, found in matched.items()}
-    loads, free = domains.loads[key], domains.free(key)
+    universe = sorted(set[str]().union(*(spread.domains for spread in spreads)))
+    counts = {spread.term: _counted_now(state, spread.term, universe) for spread in spreads}
+    counted = mask_of(counts)
     batches: list[DomainBatch] = []
-    mask = mask_of(counts)
-    offers = [(domains.of(group, key), group) for group in groups]
-    for offered, group in sorted(offers, key=lambda offer: len(offer[0])):
-        remaining, counting = state.remaining[group.index], group.matching & mask  # one term at most
+    for group in sorted(groups, key=lambda group: len(domains.of(group, key))):
+        counting = group.matching & counted  # one term at most
         if not counting:
-            batches.append(DomainBatch(group.relaxed[0], None, remaining))
+            batches.append(DomainBatch(group.relaxed[0], None, state.remaining[group.index]))
             continue
-        relaxed, term = group.relaxed[0], counting.bit_length() - 1
-        rooms = free.by_domain(relaxed, remaining)
-        order = {
-            name: (offered.get(name, _NOT_SOLD), loads[name]) for name in universe if name in offered or rooms[name]
-        }
-        if not order:
+        term = counting.bit_length() - 1
+        of_term = [spread for spread in spreads if spread.term == term]
+        dealt = _dealt(group, state.remaining[group.index], key, universe, counts[term], of_term, domains)
+        if dealt is None:
             return None
-        placed = _water_filled(counts[term], order, remaining)
-        _draw(placed, rooms, order, counts[term], by_term[term])
-        for domain, count in sorted(placed.items()):
-            if domain not in offered and count > rooms[domain]:
-                return None
-            free.take(relaxed, domain, count)
-            batches.append(DomainBatch(relaxed, (key, domain), count))
-            loads[domain] += count * _weight(group)
+        batches.extend(dealt)
     # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
-    is_even = all(spread.excess(counts[spread.term], domain) <= 0 for spread in spreads for domain in spread.domains)
+    is_even = not any(_is_broken(spread, counts[spread.term]) for spread in spreads)
     return batches if is_even else None
+
+
+def _counted_now(state: PartialPlan, term: int, universe: Iterable[str]) -> dict[str, int]:
+    """Return how many replicas a term counts by domain, domains without any included."""
+    return {**dict.fromkeys(universe, 0), **state.ledger.by_term[term].matched}
+
+
+def _dealt(
+    group: Group,
+    remaining: int,
+    key: str,
+    universe: Iterable[str],
+    counts: dict[str, int],
+    spreads: Collection[SpreadTerm],
+    domains: DomainCosts,
+) -> list[DomainBatch] | None:
+    """Deal a group's replicas to domains and count them there; None if some would be bought where none are sold."""
+    relaxed = group.relaxed[0]
+    offered, loads, free = domains.of(group, key), domains.loads[key], domains.free(key)
+    rooms = free.by_domain(relaxed, remaining)
+    order: dict[str, tuple[_Price, float]] = {}
+    for name in universe:
+        if name in offered or rooms[name]:
+            order[name] = (offered.get(name, _NOT_SOLD), loads[name])
+    if not order:
+        return None
+    placed = _water_filled(counts, order, remaining)
+    _draw(placed, rooms, order, counts, spreads)
+    batches: list[DomainBatch] = []
+    for domain, count in sorted(placed.items()):
+        if domain not in offered and count > rooms[domain]:
+            return None
+        free.take(relaxed, domain, count)
+        batches.append(DomainBatch(relaxed, (key, domain), count))
+        loads[domain] += count * _weight(group)
+    return batches
+
+
+def _is_broken(spread: SpreadTerm, counts: dict[str, int]) -> bool:
+    return any(spread.excess(counts, domain) > 0 for domain in spread.domains)
 
 
 def _water_filled(counts: dict[str, int], order: Mapping[str, object], amount: int) -> dict[str, int]:
@@ -245,7 +332,8 @@ def _water_filled(counts: dict[str, int], order: Mapping[str, object], amount: i
     Return how many go where.
     """
     ordered = sorted(order, key=lambda name: (counts[name], order[name], name))
-    width, total = len(ordered), amount + sum([counts[name] for name in ordered])
+    width = len(ordered)
+    total = amount + sum([counts[name] for name in ordered])
     while width > 1 and counts[ordered[width - 1]] * width >= total:  # the water does not rise above the fullest
         width -= 1
         total -= counts[ordered[width]]
@@ -259,13 +347,12 @@ def _water_filled(counts: dict[str, int], order: Mapping[str, object], amount: i
     return placed
 
 
-# Branches: who may leave and who may come in a line each, around one loop.
 def _draw(
     placed: dict[str, int],
     rooms: Mapping[str, int],
     order: Mapping[str, tuple[_Price, float]],
     counts: dict[str, int],
-    spreads: Iterable[SpreadTerm],
+    spreads: Collection[SpreadTerm],
 ) -> None:
     """Move replicas from domains where some are paid for to domains with room for them, while the spreads hold."""
     while rooms:
@@ -276,7 +363,7 @@ def _draw(
         source = max(paying, key=lambda name: (counts[name], order[name], name))
         target = min(empty, key=lambda name: (counts[name], order[name], name))
         _move(counts, source, target)
-        if any(spread.excess(counts, name) > 0 for spread in spreads for name in spread.domains):
+        if any(_is_broken(spread, counts) for spread in spreads):
             _move(counts, target, source)
             return
         _move(placed, source, target)
