@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from reservoir.adapters.aws_errors import launch_error_kind
 from reservoir.core.launching.launch_outcome import LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
 from reservoir.core.launching.launch_request import LaunchOverride, LaunchRequest, supports_minimum
 from reservoir.core.launching.launch_template import LaunchTemplate, StoredTemplate
@@ -38,6 +39,7 @@ class FakeEc2:
         self.pool_sizes: dict[tuple[str, str, CapacityType], int] = {}
         self.subnet_sizes: dict[str, int] = {}  # subnet id -> addresses in all, of those that run out
         self.refusals: dict[tuple[str, str], LaunchErrorKind] = {}  # (instance type, zone id) -> every launch there
+        self.refused_codes: dict[tuple[CapacityType, str | None], str] = {}  # (market, type or all) -> EC2's code
         self.whole_refusals: list[LaunchError] = []  # the next calls answer this and launch nothing
         self.early_ends: dict[str, str | None] = {}  # instance type -> state reason with which they end, never running
         self.throttle_count = 0  # the next launches are throttled
@@ -107,6 +109,10 @@ class FakeEc2:
         place = (override.instance_type, override.zone_id)
         if place in self.refusals:
             return 0, LaunchError(self.refusals[place], self.refusals[place].value, *place)
+        market = CapacityType.RESERVED if request.target is not None else request.capacity_type
+        code = self.refused_codes.get((market, override.instance_type)) or self.refused_codes.get((market, None))
+        if code is not None:
+            return 0, LaunchError(launch_error_kind(code), code, *place)
         if request.target is not None:
             free = self.free_units(request.target.reservation_id)
             kind, code = LaunchErrorKind.RESERVATION_EXHAUSTED, "ReservationCapacityExceeded"

@@ -21,6 +21,7 @@ from lab.oracle.plain_checker import broken_rules
 from lab.oracle.world import GIB, NOW, ON_DEMAND, POLICY, RESERVED, SPOT
 from reservoir.core.checker import ViolationCode, check
 from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.node_class import MarketRest
 from reservoir.core.model.plan import ExistingPlacement, Plan, PlannedNodes
 from reservoir.core.model.policy import MinValuesPolicy, NoDurationPolicy, SchedulingPolicy
 from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
@@ -270,6 +271,9 @@ OF_WORLDS: dict[str, Change] = {
     "a node that goes": lambda r, it: _node(r, it, deleting=True),
     "a blocked class": lambda _, it: _class(it, launch_blocked_reason="why"),
     "a full zone": lambda _, it: _class(it, zones_full_until={"az1": NOW + timedelta(hours=1)}),
+    "a market that rests": lambda r, it: _class(
+        it, resting_markets={r.choice(("spot", "on-demand")): MarketRest("why", NOW + timedelta(hours=1))}
+    ),
     "no reservation selected": lambda _, it: _class(it, reservation_ids=()),
     "teams": lambda r, it: _world(it, teams=_team(r)),
     "a ceiling": lambda r, it: _world(it, ceiling_micro_usd_per_hour=r.choice((1, 200_000))),

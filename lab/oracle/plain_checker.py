@@ -206,7 +206,12 @@ class _World:
         offering = self.offering(key)
         if offering is None or not offering.is_available(self.now):
             return False
-        return self.may_launch(key, node_class) and key.zone_id not in node_class.status.zones_full_until
+        return self.may_launch(key, node_class) and self.is_open(key, node_class)
+
+    def is_open(self, key: OfferingKey, node_class: NodeClass) -> bool:
+        """Whether the class has an address in the zone, and EC2 does not refuse it on the market whatever it asks."""
+        status = node_class.status
+        return key.zone_id not in status.zones_full_until and key.capacity_type not in status.resting_markets
 
     def may_launch(self, key: OfferingKey, node_class: NodeClass) -> bool:
         """Whether the class is ready, with a subnet and an image for it."""
@@ -243,7 +248,7 @@ class _World:
             key = OfferingKey(unit.instance_type, unit.zone, unit.zone_id, CapacityType.RESERVED, unit.id)
             if unit.instance_type not in self.types or not self.is_usable(unit, node_class):
                 continue
-            is_open = unit.free_units > 0 and unit.zone_id not in node_class.status.zones_full_until
+            is_open = unit.free_units > 0 and self.is_open(key, node_class)
             if self.may_launch(key, node_class) and self.description(pool, key) is not None and (is_open or not now):
                 yield key
 
@@ -322,9 +327,8 @@ def _launch_problem(world: _World, launch: PlannedNodes) -> ViolationCode | None
     problem = _reserved_problem(world, launch, node_class) if is_reserved else _bought_problem(world, launch)
     if problem is not None:
         return problem
-    is_full = key.zone_id in node_class.status.zones_full_until
     is_allowed = world.may_launch(key, node_class) and world.description(pool, key) is not None
-    return None if is_allowed and not is_full else ViolationCode.OFFERING
+    return None if is_allowed and world.is_open(key, node_class) else ViolationCode.OFFERING
 
 
 def _reserved_problem(world: _World, launch: PlannedNodes, node_class: NodeClass) -> ViolationCode | None:

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.embedded
 
 SPOT, STEADY, BROKEN, FORBIDDEN = "c7i.2xlarge", "m7i.2xlarge", "r6i.2xlarge", "m6i.2xlarge"
 STRICT: Final = "r7i.2xlarge"
+MIXED: Final = ("c6a.2xlarge", "m6a.2xlarge", "r6a.2xlarge")
 OTHER_ROLE: Final = "somebody-elses-role"
 _TRUST: Final = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
 ZONE: Final = "us-east-1a"
@@ -31,7 +32,7 @@ ZONE: Final = "us-east-1a"
 
 @pytest.fixture(scope="module", autouse=True)
 def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Five pools, one of which names a role that Reservoir may not hand to instances; two reserved units of two."""
+    """Six pools, one of which names a role that Reservoir may not hand to instances; reserved units of three."""
     iam = world.aws.client("iam")
     iam.create_role(
         RoleName=OTHER_ROLE, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [_TRUST]})
@@ -39,6 +40,7 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     iam.create_instance_profile(InstanceProfileName=OTHER_ROLE)
     iam.add_role_to_instance_profile(InstanceProfileName=OTHER_ROLE, RoleName=OTHER_ROLE)
     world.reserve("steady", STEADY, ZONE, 2, "steady")
+    world.reserve("mixed", MIXED[0], ZONE, 1, "mixed")
     world.reserve("strict", STRICT, ZONE, 2, "strict")
     manifests = [
         *one_type_pool("spotty", SPOT, ["spot", "on-demand"]),
@@ -47,6 +49,9 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
         *one_type_pool("broken", BROKEN, ["on-demand"]),
         *one_type_pool("forbidden", FORBIDDEN, ["on-demand"], role=None, instanceProfile=OTHER_ROLE),
     ]
+    mixed = one_type_pool("mixed", MIXED[0], ["reserved", "spot", "on-demand"])
+    mixed[1]["spec"]["template"]["spec"]["requirements"][1]["values"] = list(MIXED)
+    manifests += mixed
     world.apply(write_manifests(tmp_path_factory.mktemp("policy"), manifests))
     world.discover()
 
@@ -180,6 +185,21 @@ def test_a_unit_that_ec2_shows_and_refuses_is_told_as_refused_and_not_as_full(wo
     assert strict not in exhausted(world)
     (node,) = runs(world, key)  # EC2 is asked again after the next observation
     assert node["capacityReservationId"] == strict
+
+
+def test_a_class_that_spot_refuses_runs_on_demand_and_in_its_reserved_units(world: World) -> None:
+    not_reserved = [{"key": "karpenter.sh/capacity-type", "operator": "NotIn", "values": ["reserved"]}]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": not_reserved}]}
+    bought_only = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    for instance_type in MIXED:
+        world.aws.ec2("refuse_launches", code="InvalidFleetConfiguration", instance_type=instance_type, market="spot")
+    started_at = world.aws.clock.now()
+    (node,) = runs(world, submit(world, "bought", "mixed", affinity=bought_only))
+    assert node["capacityType"] == "on-demand"
+    assert world.aws.clock.now() - started_at <= timedelta(minutes=2)
+    assert any("spot launches" in event["message"] for event in blocked(world, "mixed"))
+    (node,) = runs(world, submit(world, "owned", "mixed"))
+    assert node["capacityReservationId"] == reservation_of(world, "mixed")
 
 
 def test_an_answer_that_is_lost_launches_one_set_of_instances(world: World) -> None:

@@ -81,6 +81,7 @@ def tables(dynamodb: Any, releases: Mapping[str, ReleaseProcess]) -> Tables:
 LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
     ("CapacityReservation", "refusal"): "kept beside the facts until the next observation, which ends it anyway",
     ("NodeClaim", "placed_with"): "kept as it is; replicas that the older release adds count as the oldest",
+    ("NodeClassStatus", "resting_markets"): "never stored: gathered anew for each plan",
     ("NodeClassStatus", "launch_blocked_until"): "never stored: gathered anew for each plan",
     ("WorkloadRecord", "former"): "kept as it is; the older release asks what is wanted now, as it always did",
 }

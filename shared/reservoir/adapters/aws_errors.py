@@ -63,6 +63,7 @@ INSUFFICIENT_CAPACITY_CODES: Final = frozenset(
         "InsufficientHostCapacity",
         "InsufficientInstanceCapacity",
         "InsufficientReservedInstanceCapacity",
+        "InsufficientVolumeCapacity",  # EBS has no room in the zone
         "MaxFleetCountExceeded",  # of one pool: only that pool rests (S-65)
         "SpotMaxPriceTooLow",
         "UnfulfillableCapacity",
@@ -84,18 +85,26 @@ TYPE_QUOTA_CODES: Final = frozenset({"InstanceLimitExceeded"})  # the account's 
 SUBNET_FULL_CODES: Final = frozenset({"InsufficientFreeAddressesInSubnet"})
 UNSUPPORTED_CODES: Final = frozenset({"Unsupported", "UnsupportedOperation"})
 
-# --- what a class asks for does not work: stop the class
+# --- what a class asks for does not work: in the pools that EC2 names, or at all (``launch_outcome.OF_THE_CLASS``)
 CONFIGURATION_CODES: Final = frozenset(
     {
+        "CustomerKeyHasBeenRevoked",
+        "EncryptedVolumesNotSupported",
+        "InstanceCreditSpecification.NotSupported",
         "InvalidAMIID.Malformed",
         "InvalidAMIID.NotFound",
         "InvalidAMIID.Unavailable",
+        "InvalidAvailabilityZone",
         "InvalidBlockDeviceMapping",
         "InvalidFleetConfig",
         "InvalidFleetConfiguration",
         "InvalidGroup.NotFound",
         "InvalidGroupId.Malformed",
         "InvalidIamInstanceProfileArn.Malformed",
+        "InvalidInstanceType",
+        "InvalidInterface.IpAddressLimitExceeded",
+        "InvalidKey.Format",
+        "InvalidKeyPair.Format",
         "InvalidKeyPair.NotFound",
         "InvalidLaunchTargets",
         "InvalidParameter",
@@ -105,13 +114,28 @@ CONFIGURATION_CODES: Final = frozenset(
         "InvalidRequest",
         "InvalidSecurityGroupID.NotFound",
         "InvalidSnapshot.NotFound",
+        "InvalidSnapshotID.Malformed",
         "InvalidSubnet",
         "InvalidSubnetID.NotFound",
         "InvalidTagKey.Malformed",
+        "InvalidTenancy",
         "InvalidUserData.Malformed",
+        "InvalidZone.NotFound",
+        "MaxIOPSLimitExceeded",
         "MissingParameter",
+        "NetworkInterfaceLimitExceeded",
+        "PrivateIpAddressLimitExceeded",
+        "SecurityGroupsPerInstanceLimitExceeded",
+        "TagLimitExceeded",
+        "UnknownVolumeType",
+        "UnsupportedHibernationConfiguration",
+        "UnsupportedInstanceAttribute",
+        "UnsupportedTenancy",
         "ValidationError",
         "VPCIdNotSpecified",
+        "VPCResourceNotSpecified",
+        "VolumeLimitExceeded",
+        "VolumeTypeNotAvailableInZone",
     }
 )
 SPOT_NOT_PERMITTED_CODES: Final = frozenset({"AuthFailure.ServiceLinkedRoleCreationNotPermitted"})
@@ -120,6 +144,7 @@ PERMISSION_CODES: Final = frozenset(
     {
         "AccessDenied",
         "AccessDeniedException",
+        "AccountDisabled",
         "AuthFailure",
         "Blocked",
         "OptInRequired",

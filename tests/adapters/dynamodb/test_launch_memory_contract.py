@@ -13,7 +13,7 @@ from lab.local import ministack
 from lab.worlds.launch_world import World, on_demand, reserved
 from reservoir.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
 from reservoir.core.capacity.shortage import PROBE_TIME, Shortage
-from reservoir.core.capacity.unavailable_offerings import NodeClassKey, SubnetKey
+from reservoir.core.capacity.unavailable_offerings import ClassMarketKey, NodeClassKey, SubnetKey
 from reservoir.core.launching.launch_outcome import (
     LaunchAttempt,
     LaunchedInstance,
@@ -57,7 +57,7 @@ def attempt(number: int = 1, batch_id: str = "b-1") -> LaunchAttempt:
     world.add_workload()
     batch = world.plan(2, reserved(), batch_id=batch_id)
     reading = world.launch().reader.read(world.claims()[0])
-    facts = reading.facts(world.policy.classes["default"], "test", START, frozenset(), ())
+    facts = reading.facts(world.policy.classes["default"], "test", START, frozenset(), (), CapacityType.RESERVED)
     request = build_launch_request(world.claims(), facts)
     return LaunchAttempt(batch_id, number, batch.claim_ids, request, client_token(batch_id, number, request), START)
 
@@ -154,6 +154,9 @@ def test_one_batch_probes_an_offering_at_a_time(memory: Memory) -> None:
 
 
 def test_one_claim_probes_a_class_at_a_time(memory: Memory) -> None:
+    on_spot = ClassMarketKey("default", "h1", CapacityType.SPOT)
+    memory.shortages.put({on_spot: Shortage(START)})
+    assert memory.shortages.get_many([on_spot, replace(on_spot, static_hash="h2")]) == {on_spot: Shortage(START)}
     resting = NodeClassKey("default", "h1")
     memory.shortages.put({resting: Shortage(START)})
     memory.clock.set(START)

@@ -10,7 +10,7 @@ from lab.fakes.system import START
 from lab.fakes.values import ZONE, ZONE_ID, node_claim, reservation, workload_record
 from lab.local.stores import Stores
 from reservoir.core.capacity.ledger import COUNT_LAG, Balance
-from reservoir.core.capacity.unavailable_offerings import Market, SubnetKey, Unavailable
+from reservoir.core.capacity.unavailable_offerings import ClassMarketKey, Market, SubnetKey, Unavailable
 from reservoir.core.model.capacity_reservation import RefusedUnits
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_claim import ClaimState, Lease, LeaseState, NodeClaim
@@ -677,6 +677,15 @@ def test_what_ec2_said_stays_until_the_next_observation(stores: Stores) -> None:
     stores.reservations.mark_exhausted("cr-1", refused_at=NOW + timedelta(seconds=30), refusal="Unsupported")
     stores.reservations.mark_exhausted("cr-1", refused_at=NOW + timedelta(seconds=31))
     assert stores.reservations.list_current()[0].reservation.refusal is None, "EC2 said that all units are taken"
+
+
+def test_a_class_rests_on_one_market_by_itself(stores: Stores) -> None:
+    until = NOW + timedelta(minutes=3)
+    on_spot = ClassMarketKey("default", "h1", CapacityType.SPOT)
+    stores.offerings.mark_unavailable([on_spot], until=until, reason="Configuration: InvalidParameterValue")
+
+    rests = stores.offerings.list_unavailable(NOW)
+    assert rests == {on_spot: Unavailable(until, "Configuration: InvalidParameterValue")}
 
 
 def test_failed_discovery_marks_the_last_good_facts_once(stores: Stores) -> None:

@@ -295,18 +295,19 @@ def test_what_ec2_refuses_in_pools_that_it_names_rests_there_and_not_everywhere(
 
 
 @pytest.mark.parametrize(
-    ("types", "blocks"),
+    ("types", "rests"),
     [
         (("m5.large", "m5.xlarge"), False),
         (("m5.large", "c5.large"), False),
         (("m5.large", "c5.large", "r5.large"), True),
     ],
 )
-def test_a_class_is_to_blame_where_unlike_pools_are_refused_alike(types: tuple[str, ...], *, blocks: bool) -> None:
+def test_a_class_rests_on_a_market_where_unlike_pools_are_refused_alike(types: tuple[str, ...], *, rests: bool) -> None:
     request = request_of(spot("m5.large"), spot("m5.xlarge"))
     reaction = react_to(request, refused_in(LaunchErrorKind.CONFIGURATION, *types), attempt_number=2)
-    assert reaction.blocked_reason == ("Configuration: InvalidParameterValue" if blocks else None)
-    assert (reaction.refused == ()) is blocks
+    assert reaction.refused_market == ("Configuration: InvalidParameterValue" if rests else None)
+    assert reaction.blocked_reason is None, "other markets go on"
+    assert (reaction.refused == ()) is rests
 
 
 @pytest.mark.parametrize("code", ["InvalidAMIID.NotFound", "InvalidSecurityGroupID.NotFound"])

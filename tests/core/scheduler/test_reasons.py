@@ -12,7 +12,7 @@ import pytest
 
 from reservoir.core.model.capacity_reservation import RefusedUnits
 from reservoir.core.model.instance_type import InstanceType
-from reservoir.core.model.node_class import NodeClass, NodeClassStatus, Subnet
+from reservoir.core.model.node_class import MarketRest, NodeClass, NodeClassStatus, Subnet
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.plan import ReasonCode
 from reservoir.core.model.policy import NoDurationPolicy, SchedulingPolicy
@@ -440,6 +440,25 @@ SITUATIONS = (
         ReasonCode.NODE_CLASS_NOT_READY,
         f"NodePool general: EC2NodeClass refused launches nothing: Permission: UnauthorizedOperation; "
         f"it is looked at again at {NOW + timedelta(minutes=9):%H:%M} UTC",
+    ),
+    Situation(
+        "a class that EC2 refuses on one market, whatever it asks for there",
+        account(
+            GENERAL,
+            classes=[
+                NodeClass(
+                    "default",
+                    status=NodeClassStatus(
+                        resting_markets={
+                            "spot": MarketRest("Configuration: InvalidParameterValue", NOW + timedelta(minutes=3))
+                        }
+                    ),
+                )
+            ],
+        ),
+        workload(cpu=1000, node_selector=require(labels.CAPACITY_TYPE, Operator.IN, "spot")),
+        ReasonCode.OFFERING_UNAVAILABLE,
+        "m5.4xlarge spot in zone-1 rests with all spot launches of class default: Configuration: InvalidParameterValue",
     ),
     Situation(
         "a class that does not exist, beside a pool of another kind",

@@ -26,7 +26,14 @@ from reservoir.adapters.dynamodb.table import (
     understood,
 )
 from reservoir.core.capacity.shortage import Shortage, forgotten_at, is_probed_by_other, needs_probe, probed
-from reservoir.core.capacity.unavailable_offerings import BootKey, MoveKey, NodeClassKey, Remembered, SubnetKey
+from reservoir.core.capacity.unavailable_offerings import (
+    BootKey,
+    ClassMarketKey,
+    MoveKey,
+    NodeClassKey,
+    Remembered,
+    SubnetKey,
+)
 from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchOutcome
 from reservoir.core.serialisation.json_codec import dumps, loads
 from reservoir.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
@@ -177,6 +184,8 @@ def _shortage_key(offering: Remembered) -> str:
         return f"#failures {offering.subnet_id}"
     if isinstance(offering, NodeClassKey):
         return f"#failures class {offering.name} {offering.static_hash}"
+    if isinstance(offering, ClassMarketKey):
+        return f"#failures class market {offering.name} {offering.static_hash} {offering.capacity_type}"
     if isinstance(offering, MoveKey):
         return f"#failures move {offering.source_id} {offering.destination_id}"
     if isinstance(offering, BootKey):

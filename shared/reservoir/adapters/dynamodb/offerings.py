@@ -30,6 +30,7 @@ from reservoir.adapters.dynamodb.table import (
     understood,
 )
 from reservoir.core.capacity.unavailable_offerings import (
+    ClassMarketKey,
     Market,
     NodeClassKey,
     Place,
@@ -57,6 +58,7 @@ _SHORTAGE_PREFIX: Final = "#shortage "
 _MARKET_PREFIX: Final = "#market "
 _SUBNET_PREFIX: Final = "#subnet "
 _CLASS_PREFIX: Final = "#class "
+_CLASS_MARKET_PREFIX: Final = "#class-market "
 _NOT_OFFERED: Final = OfferingKey("", "", "", CapacityType.ON_DEMAND)
 _INDEX_LAG: Final = timedelta(seconds=10)  # usually well under a second; AWS promises none
 
@@ -163,6 +165,8 @@ def _type(row: Attributes) -> tuple[str, InstanceType]:
 def _key(place: Place) -> str:
     if isinstance(place, SubnetKey):
         return _SUBNET_PREFIX + place.subnet_id
+    if isinstance(place, ClassMarketKey):
+        return f"{_CLASS_MARKET_PREFIX}{place.name} {place.static_hash} {place.capacity_type}"
     if isinstance(place, NodeClassKey):
         return f"{_CLASS_PREFIX}{place.name} {place.static_hash}"
     return (_MARKET_PREFIX if isinstance(place, Market) else _SHORTAGE_PREFIX) + dumps(place)
@@ -176,6 +180,9 @@ def _read_shortage(row: Attributes) -> tuple[Place, Unavailable]:
     elif key.startswith(_CLASS_PREFIX):
         name, _, static_hash = key.removeprefix(_CLASS_PREFIX).partition(" ")
         place = NodeClassKey(name, static_hash)
+    elif key.startswith(_CLASS_MARKET_PREFIX):
+        name, static_hash, market = key.removeprefix(_CLASS_MARKET_PREFIX).split(" ")
+        place = ClassMarketKey(name, static_hash, CapacityType(market))
     elif key.startswith(_MARKET_PREFIX):
         place = loads(Market, data(row))
     else:

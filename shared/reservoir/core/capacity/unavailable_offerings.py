@@ -8,6 +8,7 @@ from typing import Final
 
 from reservoir.core.model.capacity_reservation import CapacityReservation, RefusedUnits
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
+from reservoir.core.model.node_class import MarketRest, NodeClass, NodeClassStatus
 from reservoir.core.model.plan import OfferingKey
 
 # EC2's quotas count the vCPUs of these families together (user guide, "On-Demand Instance quotas" and "Spot Instance
@@ -50,6 +51,15 @@ class NodeClassKey:
     static_hash: str
 
 
+@dataclass(frozen=True, slots=True)
+class ClassMarketKey:
+    """A market on which EC2 refuses what a class asks for, as it is configured, in pools of every kind."""
+
+    name: str
+    static_hash: str
+    capacity_type: CapacityType
+
+
 def class_rests(rest: Unavailable) -> str:
     """Return for users why a class launches nothing, and until when."""
     return f"{rest.reason}; launched again from {rest.until:%H:%M} UTC, or when the class changes"
@@ -73,7 +83,7 @@ class MoveKey:
     destination_id: str
 
 
-Rested = OfferingKey | SubnetKey | NodeClassKey  # what a launch that fails lets rest
+Rested = OfferingKey | SubnetKey | NodeClassKey | ClassMarketKey  # what a launch that fails lets rest
 Remembered = Rested | BootKey | MoveKey  # what is counted, so that it rests longer each time
 Place = Rested | Market
 Rests = Mapping[Place, Unavailable]
@@ -139,6 +149,22 @@ def _without_units(reservation: CapacityReservation, rest: Unavailable) -> Capac
     shown_count = reservation.available_count if before is None else before.shown_count
     reason = rest.reason or "EC2 goes on refusing it"
     return replace(reservation, free_units=0, refusal=RefusedUnits(reason, shown_count, rest.until))
+
+
+def with_resting_markets(
+    node_class: NodeClass, status: NodeClassStatus, rests: Mapping[Place, Unavailable]
+) -> NodeClassStatus:
+    """Return the status with the markets on which EC2 refuses the class, as it is configured now."""
+    found = {
+        str(place.capacity_type): MarketRest(rest.reason, rest.until)
+        for place, rest in rests.items()
+        if isinstance(place, ClassMarketKey) and _is_of(place, node_class)
+    }
+    return replace(status, resting_markets=found) if found else status
+
+
+def _is_of(place: ClassMarketKey, node_class: NodeClass) -> bool:
+    return (place.name, place.static_hash) == (node_class.name, node_class.static_hash)
 
 
 def resting(instance_types: Iterable[InstanceType], now: datetime) -> frozenset[OfferingKey]:

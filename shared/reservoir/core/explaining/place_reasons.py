@@ -118,6 +118,10 @@ class PlaceReasons:
         if full_until is not None:
             message = f"no subnet of class {name} in {place.zone} has a free address"
             return Failure(ReasonCode.OFFERING_UNAVAILABLE, message, key, price, full_until)
+        rest = status.resting_markets.get(place.capacity_type)
+        if rest is not None:
+            message = f"{words(key)} rests with all {place.capacity_type} launches of class {name}: {rest.reason}"
+            return Failure(ReasonCode.OFFERING_UNAVAILABLE, message, key, price, rest.until)
         return None
 
     def _of_rules(

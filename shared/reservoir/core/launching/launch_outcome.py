@@ -53,18 +53,39 @@ TEMPLATE_DOUBTED_ATTEMPTS: Final = 1
 _PAUSED: Final = frozenset({LaunchErrorKind.TRANSIENT, LaunchErrorKind.UNKNOWN})
 _BLOCKING: Final = frozenset({LaunchErrorKind.CONFIGURATION, LaunchErrorKind.PERMISSION})
 # What a class asks for does not work in a pool of one kind (an image on an old type, a type in a zone) although others
-# go on. The class is to blame only where EC2 names no pool, or refuses pools of so many families alike.
+# go on. Where EC2 refuses pools of so many families alike, they have little in common but the class and the market:
+# the class rests on that market. The class is to blame, on every market, only where EC2 names no pool.
 _FAMILIES_ALIKE: Final = 3
-# Here the code itself says that it is the class: what is missing is missing in every pool, whichever EC2 names.
-_OF_THE_CLASS: Final = frozenset(
+# Here the code itself says that it is the class, or the account: what is missing is missing in every pool, whichever
+# EC2 names. The meanings are those of EC2's list of error codes
+# (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html).
+OF_THE_CLASS: Final = frozenset(
     {
+        "AccountDisabled",
+        "AuthFailure",  # the image of somebody who does not share it
+        "Blocked",
+        "CustomerKeyHasBeenRevoked",
         "InvalidAMIID.Malformed",
         "InvalidAMIID.NotFound",
         "InvalidAMIID.Unavailable",
         "InvalidGroup.NotFound",
+        "InvalidGroupId.Malformed",
         "InvalidIamInstanceProfileArn.Malformed",
+        "InvalidKey.Format",
+        "InvalidKeyPair.Format",
         "InvalidKeyPair.NotFound",
+        "InvalidPlacementGroup.Unknown",
         "InvalidSecurityGroupID.NotFound",
+        "InvalidSnapshot.NotFound",
+        "InvalidSnapshotID.Malformed",
+        "InvalidTagKey.Malformed",
+        "InvalidUserData.Malformed",
+        "OptInRequired",  # a product of the Marketplace that the account has not subscribed to
+        "PendingVerification",
+        "SecurityGroupsPerInstanceLimitExceeded",
+        "TagLimitExceeded",
+        "UnknownVolumeType",
+        "VolumeLimitExceeded",
     }
 )
 # A reservation that cannot be launched into rests until its next observation, a minute at most; the offerings outside
@@ -193,6 +214,7 @@ class LaunchReaction:
     exhausted_reservation_id: str | None = None  # EC2 says that none of its units is left
     refused_reservation_id: str | None = None  # EC2 refuses it for another reason
     blocked_reason: str | None = None
+    refused_market: str | None = None  # why nothing of the class is launched on the request's market
     spot_not_permitted: bool = False
     retry: bool = False
     pause: bool = False
@@ -216,10 +238,12 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int
     is_silent = not kinds and not outcome.adopted
     # The slot that the request refills is scrubbed after its last instance: EC2 will have it soon.
     is_scrubbed = request.refills_slot and bool(kinds) and kinds <= _RESTS_RESERVATION
+    refused_market = _refused_market(request, outcome)
     reaction = LaunchReaction(
+        refused_market=refused_market,
         full_subnets=_full_subnets(request, errors),
         blocked_reason=_blocked_reason(outcome),
-        refused=() if request.target is not None else _matching(request, _of_named_pools(outcome)),
+        refused=() if request.target or refused_market else _matching(request, _of_named_pools(outcome)),
         spot_not_permitted=LaunchErrorKind.SPOT_NOT_PERMITTED in kinds,
         retry=is_short and (kinds <= _RETRIED or is_scrubbed),
         pause=bool(kinds & _PAUSED) or is_silent or is_scrubbed,
@@ -255,18 +279,23 @@ def _blocked_reason(outcome: LaunchOutcome) -> str | None:
     """Say what blocks the class. One bad pool of many (an AMI for one architecture) must not while others launch."""
     if outcome.instances:
         return None
-    families: dict[str, set[str]] = {}
-    blocking: set[str] = set()
-    for error in outcome.errors:
-        if error.kind not in _BLOCKING:
-            continue
-        if error.instance_type is None or error.code in _OF_THE_CLASS:
-            blocking.add(f"{error.kind}: {error.code}")
-        else:
-            alike = families.setdefault(f"{error.kind}: {error.code}", set())
-            alike.add(error.instance_type.partition(".")[0])
-    blocking.update(what for what, alike in families.items() if len(alike) >= _FAMILIES_ALIKE)
+    blocking = {
+        f"{error.kind}: {error.code}"
+        for error in outcome.errors
+        if error.kind in _BLOCKING and (error.instance_type is None or error.code in OF_THE_CLASS)
+    }
     return "; ".join(sorted(blocking)) or None
+
+
+def _refused_market(request: LaunchRequest, outcome: LaunchOutcome) -> str | None:
+    """Say what the class is refused for in pools of unlike families on one market; other markets may go on."""
+    if outcome.instances or request.target is not None:
+        return None
+    families: dict[str, set[str]] = {}
+    for error in _of_named_pools(outcome):
+        alike = families.setdefault(f"{error.kind}: {error.code}", set())
+        alike.add((error.instance_type or "").partition(".")[0])
+    return "; ".join(sorted(what for what, alike in families.items() if len(alike) >= _FAMILIES_ALIKE)) or None
 
 
 def _of_named_pools(outcome: LaunchOutcome) -> list[LaunchError]:

@@ -69,6 +69,7 @@ class LaunchRequest:
     target: ReservationTarget | None = None
     all_or_none: bool = False
     refills_slot: bool = False
+    node_class_hash: str = ""  # of the class as it was configured when this was built
 
     @property
     def offerings(self) -> tuple[OfferingKey, ...]:
@@ -137,6 +138,7 @@ def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Lau
         all_or_none=first.gang_key is not None,
         # A replacement that is made before the break gets its replicas only when it runs.
         refills_slot=target is not None and all(claim.replaces and claim.placements for claim in claims),
+        node_class_hash=facts.node_class.static_hash,
     )
 
 

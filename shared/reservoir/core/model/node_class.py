@@ -66,6 +66,14 @@ class MachineImage:
 
 
 @dataclass(frozen=True, slots=True)
+class MarketRest:
+    """EC2 refuses what a class asks for in pools of every kind on one market; ``until`` nobody asks for it there."""
+
+    reason: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class NodeClassStatus:
     """What discovery found for the class. Reservations are ids into the snapshot's reservations, sorted."""
 
@@ -81,6 +89,11 @@ class NodeClassStatus:
     launch_blocked_at: datetime | None = None
     launch_blocked_generation: int | None = None  # of the class that could not be launched
     launch_blocked_until: datetime | None = None  # when it is looked at again. Made for a plan, never stored.
+    resting_markets: Mapping[str, MarketRest] = field(default_factory=dict)  # by capacity type; never stored either
+
+    def is_closed(self, zone_id: str, capacity_type: str) -> bool:
+        """Whether nothing of the class can be launched there now, by what EC2 said of its zones and markets."""
+        return zone_id in self.zones_full_until or capacity_type in self.resting_markets
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,8 @@ class Launch:
         """
         probed = self._probed_by_others(waiting[0], now)
         try:
-            facts = reading.facts(node_class, self.deployment, now, probed, launched)
+            market = waiting[0].offering.capacity_type
+            facts = reading.facts(node_class, self.deployment, now, probed, launched, market)
             request = build_launch_request(going, facts)
             for config in request.configs:
                 self.templates.ensure(config.template)

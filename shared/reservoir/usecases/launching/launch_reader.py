@@ -6,10 +6,17 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reservoir.core.capacity.unavailable_offerings import NodeClassKey, Place, SubnetKey, Unavailable, resting
+from reservoir.core.capacity.unavailable_offerings import (
+    ClassMarketKey,
+    NodeClassKey,
+    Place,
+    SubnetKey,
+    Unavailable,
+    resting,
+)
 from reservoir.core.launching.launch_pools import AllRestError
 from reservoir.core.launching.launch_request import LaunchFacts
-from reservoir.core.model.instance_type import InstanceType
+from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.plan import OfferingKey
@@ -39,14 +46,20 @@ class LaunchReading:
         now: datetime,
         probed: frozenset[OfferingKey],
         launched: Iterable[NodeClaim],
+        capacity_type: CapacityType,
     ) -> LaunchFacts:
-        """Return what a request is built from; raises AllRestError when the class rests.
+        """Return what a request is built from; raises AllRestError when the class rests, or does on this market.
 
         ``probed`` are offerings that other batches are asking for, ``launched`` claims whose addresses are taken.
         """
-        of_class = self.rests.get(NodeClassKey(node_class.name, node_class.static_hash))
+        name, known_as = node_class.name, node_class.static_hash
+        of_class = self.rests.get(NodeClassKey(name, known_as))
         if of_class is not None:
-            raise AllRestError(f"class {node_class.name} rests until {of_class.until:%H:%M} UTC: {of_class.reason}")
+            raise AllRestError(f"class {name} rests until {of_class.until:%H:%M} UTC: {of_class.reason}")
+        of_market = self.rests.get(ClassMarketKey(name, known_as, capacity_type))
+        if of_market is not None:
+            what = f"{capacity_type} launches of class {name}"
+            raise AllRestError(f"{what} rest until {of_market.until:%H:%M} UTC: {of_market.reason}")
         return LaunchFacts(
             node_class=node_class,
             catalogue={instance_type.name: instance_type for instance_type in self.catalogue},

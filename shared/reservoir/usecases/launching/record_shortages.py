@@ -12,8 +12,16 @@ from reservoir.core.capacity.shortage import (
     after_tolerated_failure,
     needs_probe,
 )
-from reservoir.core.capacity.unavailable_offerings import Market, Remembered, Rested, Unavailable
+from reservoir.core.capacity.unavailable_offerings import (
+    ClassMarketKey,
+    Market,
+    Remembered,
+    Rested,
+    Unavailable,
+    class_rests,
+)
 from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchReaction, launched_offering
+from reservoir.core.launching.launch_request import LaunchRequest
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.plan import OfferingKey
@@ -65,11 +73,20 @@ class RecordShortages:
         if reaction.resting_reservation_id is not None:
             refusal = "" if reaction.refused_reservation_id is None else f"EC2 refuses it ({reaction.reason})"
             self.reservations.mark_exhausted(reaction.resting_reservation_id, refused_at=at, refusal=refusal)
+        if reaction.refused_market is not None:
+            ends += self._rest_market(attempt.request, reaction.refused_market, at)
         if reaction.blocked_reason is not None:
             node_class_name = attempt.request.node_class_name
             self.policy.block_launches(node_class_name, reaction.blocked_reason)
         self.templates.forget([] if not reaction.retry else [c.template.name for c in attempt.request.configs])
         return max([*ends, *(rest.until for rest in markets.values())], default=None)
+
+    def _rest_market(self, request: LaunchRequest, reason: str, at: datetime) -> list[datetime]:
+        """Let the class rest on the market of a request, longer each time; return until when."""
+        key = ClassMarketKey(request.node_class_name, request.node_class_hash, request.capacity_type)
+        rests = self._after_failure([key], at)
+        self.shortages.put(dict[Remembered, Shortage](rests.items()))
+        return self._mark(rests, reason)
 
     def rest(self, pools: Sequence[OfferingKey], at: datetime, reason: str) -> datetime:
         """Let what could not be launched rest, longer each time that this repeats; return until when.
@@ -129,6 +146,11 @@ class RecordShortages:
                     message="no launch can succeed until the class or the permissions change",
                 )
             )
+        if reaction.refused_market is not None and until is not None:
+            market = attempt.request.capacity_type
+            message = f"{market} launches: {class_rests(Unavailable(until, reaction.refused_market))}"
+            name = attempt.request.node_class_name
+            events.append(LaunchesBlocked(node_class=name, reason=reaction.refused_market, message=message))
         if reaction.exhausted_reservation_id is not None:
             record = self.reservations.get(reaction.exhausted_reservation_id)
             if record is not None:

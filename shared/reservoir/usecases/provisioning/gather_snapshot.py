@@ -9,7 +9,13 @@ from typing import Final
 
 from reservoir.core.capacity.boot_failure import BootFailures, without_suspected
 from reservoir.core.capacity.full_subnets import with_full_zones
-from reservoir.core.capacity.unavailable_offerings import NodeClassKey, Place, Unavailable, without_resting
+from reservoir.core.capacity.unavailable_offerings import (
+    NodeClassKey,
+    Place,
+    Unavailable,
+    with_resting_markets,
+    without_resting,
+)
 from reservoir.core.launching.claim_nodes import ClaimFacts, withdrawn_replicas
 from reservoir.core.launching.described_nodes import DescribedNodes
 from reservoir.core.launching.placed_terms import PlacedTerms
@@ -284,7 +290,8 @@ def _as_it_stands(node_class: NodeClass, rests: Mapping[Place, Unavailable], now
     """Keep out of plans what could not be launched, and zones in which nothing would get an address."""
     status = with_full_zones(node_class.status, rests, now)
     # No plan asks for user data, which may hold secrets: snapshots are kept for replays.
-    return _as_ready(_without_rest(_with_next_look(replace(node_class, status=status, user_data=None)), rests), now)
+    shown = replace(node_class, status=with_resting_markets(node_class, status, rests), user_data=None)
+    return _as_ready(_without_rest(_with_next_look(shown), rests), now)
 
 
 def _with_next_look(node_class: NodeClass) -> NodeClass:

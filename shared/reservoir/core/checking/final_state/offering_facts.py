@@ -98,6 +98,8 @@ class OfferingFacts(PlaceFacts):
         """Say why the class cannot launch this offering, or None. Lists that discovery left empty do not forbid."""
         if key.zone_id in node_class.status.zones_full_until:
             return f"has no free address in {key.zone}"
+        if key.capacity_type in node_class.status.resting_markets:
+            return f"rests on {key.capacity_type}"
         return self._lasting_problem(node_class, key)
 
     def _lasting_problem(self, node_class: NodeClass, key: OfferingKey) -> str | None:
@@ -184,7 +186,8 @@ class OfferingFacts(PlaceFacts):
                 place = places[where]
                 if place is not None:
                     ever.append(place)
-                    if offering.is_available(self.now) and place.zone_id not in node_class.status.zones_full_until:
+                    is_closed = node_class.status.is_closed(place.zone_id, place.capacity_type)
+                    if offering.is_available(self.now) and not is_closed:
                         now.append(place)
         return found
 
@@ -203,8 +206,9 @@ class OfferingFacts(PlaceFacts):
     def _find_reserved(self, pool: NodePool, node_class: NodeClass, *, only_now: bool) -> Iterator[OfferingKey]:
         for item in self.snapshot.reservations:
             key = OfferingKey(item.instance_type, item.zone, item.zone_id, CapacityType.RESERVED, item.id)
+            is_open = item.free_units > 0 and not node_class.status.is_closed(item.zone_id, key.capacity_type)
             if (
-                (not only_now or (item.free_units > 0 and item.zone_id not in node_class.status.zones_full_until))
+                (is_open or not only_now)
                 and item.instance_type in self.types
                 and self.reservation_problem(item, node_class) is None
                 and self._lasting_problem(node_class, key) is None

@@ -46,7 +46,8 @@ def _has_later_rung(facts: Facts, workload: Workload) -> bool:
 
 
 def _is_unavailable(facts: Facts, _: Workload) -> bool:
-    if any(node_class.status.zones_full_until for node_class in facts.snapshot.node_classes):
+    statuses = [node_class.status for node_class in facts.snapshot.node_classes]
+    if any(status.zones_full_until or status.resting_markets for status in statuses):
         return True
     if any(item.refusal is not None for item in facts.snapshot.reservations):
         return True

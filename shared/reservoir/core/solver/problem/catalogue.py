@@ -258,7 +258,7 @@ class OptionCatalogue:
         if not has_subnet or not accepts(labels, wanted):
             return place, labels, 0
         self.places.append((entry, labels))
-        if place.zone_id in status.zones_full_until:
+        if status.is_closed(place.zone_id, place.capacity_type):
             return place, labels, 0
         each = enumerate(self.requirement_sets)
         return place, labels, mask_of(bit for bit, wanted in each if self._place_meets(place, labels, wanted))
