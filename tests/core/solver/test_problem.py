@@ -1,12 +1,14 @@
 """The problem: groups of equal replicas, masks of who accepts what, rules that connect, the order of reservations."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.workload import PreferredNodeTerm, WhenUnsatisfiable
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirement import Operator
+from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.solver.problem.components import connected, connected_components
 from reservoir.core.solver.problem.option_order import reserved_key
 from reservoir.core.solver.problem.vectors import Sizes
@@ -59,6 +61,31 @@ def test_an_option_knows_by_a_mask_who_accepts_it() -> None:
     masks = {option.key.instance_type: option.requirement_sets for option in state.catalogue.options}
 
     assert masks == {"x86": anyone, "arm": anyone | choosy}
+
+
+def test_a_pool_that_sells_what_another_sells_to_the_same_work_adds_nothing_to_look_at() -> None:
+    first, second = pool("b"), pool("a")  # equal weights go by descending name
+    cases = {
+        "alike": (first, second, workload("any", 500, GIB), {"b"}),
+        "of another weight": (first, replace(second, weight=5), workload("any", 500, GIB), {"a", "b"}),
+        "bounded": (first, replace(second, limits=Resources.of({"cpu": 4000})), workload("any", 500, GIB), {"a", "b"}),
+        "asked for by name": (
+            first,
+            second,
+            workload("a", 500, GIB, node_selector=require(labels.NODE_POOL, Operator.IN, "a")),
+            {"a"},
+        ),
+        "counted by name": (
+            first,
+            second,
+            workload("spread", 500, GIB, topology_spread=(spread(labels.NODE_POOL),)),
+            {"a", "b"},
+        ),
+    }
+    for name, (*pools, work, expected) in cases.items():
+        state = undecided(with_demand(plain(node_pools=tuple(pools)), demand(work)))
+        assert {option.entry.pool.name for option in state.catalogue.options} == expected, name
+        assert {entry.pool.name for entry in state.catalogue.entries} == {"a", "b"}, "reasons are told of all pools"
 
 
 def test_workloads_that_want_different_values_of_an_open_label_get_pools_of_their_own() -> None:

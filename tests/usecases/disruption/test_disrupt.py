@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from lab.worlds.disrupt_world import TYPES, DisruptWorld, priced
 from lab.worlds.launch_world import ZONES
 from lab.worlds.planning_world import node_pool_manifest
 from reservoir.core.disruption.command import DisruptionDecision, WaitingTurn
+from reservoir.core.disruption.decide import DisruptionInput
 from reservoir.core.disruption.decision_ids import decision_id
 from reservoir.core.launching.launch_outcome import LaunchErrorKind
 from reservoir.core.model.capacity_reservation import ReservationKind
@@ -774,4 +775,25 @@ def test_a_command_that_moves_more_workloads_than_a_transaction_holds_checks_the
 @pytest.mark.parametrize(("waiting", "expected"), [(0, 0), (60, 0), (67, 7)])
 def test_what_waits_for_more_than_an_hour_is_counted(waiting: int, expected: int) -> None:
     turns = tuple(WaitingTurn(f"nc-{number}", START) for number in range(waiting))
-    assert unjudged_for_an_hour(DisruptionDecision((), (), waiting=turns)) == expected
+    decision = DisruptionDecision((), (), waiting=turns)
+    assert unjudged_for_an_hour(decision, START) == expected
+    assert unjudged_for_an_hour(decision, START + timedelta(hours=1)) == waiting, "they have waited for an hour"
+
+
+def test_whoever_waits_for_its_turn_is_first_in_the_next_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = DisruptWorld("on-demand")
+    world.submit("train", replicas=1, cpus=1)
+    world.minutes(2)
+    (node,) = world.live()
+    seen: list[Mapping[str, datetime]] = []
+
+    def decide(given: DisruptionInput, *_: object, now: datetime) -> DisruptionDecision:
+        seen.append(given.waiting)
+        return DisruptionDecision((), (), waiting=(WaitingTurn(node.id, given.waiting.get(node.id, now)),))
+
+    monkeypatch.setattr("reservoir.usecases.disruption.disrupt.decide_disruption", decide)
+    passes, first = world.disrupt(), world.clock.now()
+    for _ in range(3):
+        passes.run()
+        world.clock.advance(minutes=1)
+    assert seen == [{}, {node.id: first}, {node.id: first}]

@@ -4,14 +4,15 @@ A region has some 1,400 instance types with 13,000 offerings; most pools admit f
 its simulations then see no others, and are charged for no others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from reservoir.core.capacity.offerings import OFFERING_LABELS
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
+from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.snapshot import Snapshot
-from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE, ZONE_ID
+from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, NODE_POOL, ZONE, ZONE_ID
 from reservoir.core.scheduling_terms.requirement import Requirement
 
 # Looking at whether a pool admits a type costs about as much as so many of its offerings.
@@ -33,7 +34,7 @@ class OnSale:
         """Look at every type on behalf of every pool."""
         admitted: set[str] = set()
         offerings = 0
-        for pool in snapshot.node_pools:
+        for pool in _unlike(snapshot.node_pools):
             places = [item for key, item in pool.requirements.items() if key in OFFERING_LABELS]
             for kind in snapshot.instance_types:
                 if pool.requirements.meets(kind.requirements):
@@ -42,6 +43,18 @@ class OnSale:
         kept = admitted.union(_needed_anyway(snapshot))
         types = tuple(kind for kind in snapshot.instance_types if kind.name in kept)
         return cls(types, offerings + len(snapshot.node_pools) * len(types) // _TYPES_AN_OFFERING)
+
+
+def _unlike(pools: Iterable[NodePool]) -> Iterator[NodePool]:
+    """Yield the pools without those that sell what an earlier one sells: nothing of theirs is looked at again."""
+    seen: set[object] = set()
+    for pool in pools:
+        is_bounded = pool.limits is not None or any(item.min_values for item in pool.requirements.values())
+        own = tuple(sorted((key, str(item)) for key, item in pool.requirements.items() if key != NODE_POOL))
+        about = (pool.node_class_name, pool.weight, pool.taints, pool.startup_taints, own)
+        if is_bounded or about not in seen:
+            yield pool
+        seen.add(about)
 
 
 def _is_sold(offering: Offering, places: list[Requirement]) -> bool:

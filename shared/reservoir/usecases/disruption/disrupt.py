@@ -8,7 +8,7 @@ continued by the next.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -45,6 +45,7 @@ from reservoir.usecases.safety.envelope import Envelope
 _KINDS: Final = (EndingKind.DISRUPTION, EndingKind.SURPLUS, EndingKind.DELETED_POOLS)
 _NEVER: Final = ReclaimWithinCohort.NEVER
 _EMPTY_MAX: Final = COMMIT_ITEMS_MAX - 1  # beside the turn
+_HOUR: Final = timedelta(hours=1)
 _TURNS_AN_HOUR: Final = 60  # at least one node has its turn in each minute's pass
 
 _Allowed = dict[tuple[str, DisruptionReason], int]
@@ -79,6 +80,16 @@ class DisruptReport:
         }
 
 
+@dataclass(slots=True)
+class Turns:
+    """Since when nodes wait for their turn, by claim, as the last pass of this process said.
+
+    Not stored: a process that begins anew goes by the minute, until its first pass has said who waits.
+    """
+
+    waiting: Mapping[str, datetime] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Disrupt:
     """Runs passes."""
@@ -93,6 +104,7 @@ class Disrupt:
     clock: Clock
     policy: SchedulingPolicy
     solve: Solve
+    turns: Turns = field(default_factory=Turns)
 
     def run(self) -> DisruptReport:
         """Run one pass.
@@ -107,6 +119,7 @@ class Disrupt:
         gathered = self.gatherer.gather(now, live=live)
         carried = self.replacing.carry_on(gathered, now)
         decision = self._decide(gathered, now)
+        self.turns.waiting = {turn.claim_id: turn.since for turn in decision.waiting}
         snapshot_json = dumps(gathered.snapshot)
         pass_id = self.ids.new_id(DECISION_PREFIX)
         if decision.commands:
@@ -117,7 +130,7 @@ class Disrupt:
         report.units_moved, report.moves_refused = moved.moved, moved.refused
         done = _with_refused_moves(done, moved)
         done = _with_notes(done, carried)
-        report.unjudged = unjudged_for_an_hour(decision)
+        report.unjudged = unjudged_for_an_hour(decision, now)
         report.refusals = {refusal.claim_id: refusal.reason for refusal in done.refusals}
         # While nothing happens, minute after minute decides the same on the same: that is not written again.
         self.decisions.save_if_changed(_kept(LATEST_DECISION, done, now), snapshot_json)
@@ -132,7 +145,14 @@ class Disrupt:
         allowed = _allowed(gathered.snapshot.node_pools, gathered.claims, now)
         ask = partial(self._ask, now)
         returning = self._returning(gathered, now)
-        given = DisruptionInput(gathered.snapshot, claims, allowed, self.policy.spot_to_spot_consolidation, returning)
+        given = DisruptionInput(
+            gathered.snapshot,
+            claims,
+            allowed,
+            self.policy.spot_to_spot_consolidation,
+            returning,
+            self.turns.waiting,
+        )
         return decide_disruption(given, ask, now=now)
 
     def _returning(self, gathered: Gathered, now: datetime) -> Mapping[str, int]:
@@ -225,9 +245,11 @@ class Disrupt:
         report.drained += self.replacing.drain(committed.mark, committed.marked, replacement_ids, gathered, now)
 
 
-def unjudged_for_an_hour(decision: DisruptionDecision) -> int:
-    """Count nodes whose turn comes in more than an hour: each pass begins one node further on, and tries that one."""
-    return max(0, len(decision.waiting) - _TURNS_AN_HOUR)
+def unjudged_for_an_hour(decision: DisruptionDecision, now: datetime) -> int:
+    """Count nodes that have waited for an hour, or will have: each pass tries the one at least that waits longest."""
+    to_come = max(0, len(decision.waiting) - _TURNS_AN_HOUR)
+    waited = sum(now - turn.since >= _HOUR for turn in decision.waiting)
+    return max(to_come, waited)
 
 
 def _kept(decision_id: str, decision: DisruptionDecision, now: datetime) -> Decision:

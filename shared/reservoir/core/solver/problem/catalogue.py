@@ -24,7 +24,7 @@ from reservoir.core.capacity.offerings import (
     usable_pools,
 )
 from reservoir.core.model.capacity_reservation import BlockDrain, CapacityReservation
-from reservoir.core.model.instance_type import CapacityType, InstanceType
+from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.plan import OfferingKey
@@ -171,6 +171,9 @@ class OptionCatalogue:
     entries: list[Entry] = field(default_factory=list)
     options: list[LaunchOption] = field(default_factory=list)
     places: list[tuple[Entry, Mapping[str, str]]] = field(default_factory=list)  # also what is full or unavailable now
+    # By what makes pools alike, the requirement sets that each place of the earlier ones meets.
+    _earlier: dict[object, list[dict[object, int]]] = field(default_factory=dict)
+    _sold: dict[str, list[tuple[tuple[str, str, CapacityType], Offering]]] = field(default_factory=dict)  # by type
 
     def __post_init__(self) -> None:
         """Enumerate options, heaviest pools first."""
@@ -208,30 +211,68 @@ class OptionCatalogue:
         for reservation in selected_reservations(self.snapshot, entry.node_class):
             if reservation.is_active(self.now):
                 reserved[reservation.instance_type].append(reservation)
-        bought: dict[object, _Met] = {}
-        for item, meeting in zip(entry.types, self._meeting_types(entry), strict=True):
+        met = self._places_met(entry, reserved)
+        meeting = self._meeting_types(entry)
+        if self._is_served(entry, meeting, met):
+            return
+        for item, meets in zip(entry.types, meeting, strict=True):
             size = self.dimensions.capacity(item.allocatable)
-            for (place, labels, met), price in self._on_sale(entry, item, reserved.get(item.name, ()), bought):
-                if mask := meeting & met:
+            for (place, labels, sets), price in self._on_sale(item, reserved.get(item.name, ()), met):
+                if mask := meets & sets:
                     about = (len(self.options), entry, item, place, price, size, mask, labels)
                     unit = place.reservation
                     reserved_as = () if unit is None else (unit, self.prices.on_demand_micro_usd(item), unit.unit_key)
                     self.options.append(LaunchOption(*about, *reserved_as))
 
+    def _places_met(self, entry: Entry, reserved: Mapping[str, Iterable[CapacityReservation]]) -> dict[object, _Met]:
+        """Return what each place meets where a type of the entry is sold or reserved, by unit or by market and zone."""
+        met: dict[object, _Met] = {}
+        for item in entry.types:
+            for reservation in reserved.get(item.name, ()):
+                met[reservation.unit_key] = self._meeting_place(entry, OfferedPlace.of(reservation))
+            for about, _ in self._sold_of(item):
+                if about not in met:
+                    met[about] = self._meeting_place(entry, OfferedPlace(*about))
+        return met
+
+    def _sold_of(self, item: InstanceType) -> list[tuple[tuple[str, str, CapacityType], Offering]]:
+        """Return what is sold of a type, in order; types are looked at once for each pool."""
+        known = self._sold.get(item.name)
+        if known is None:
+            offerings = sorted(item.offerings, key=_place_order)
+            known = self._sold[item.name] = [((it.zone, it.zone_id, it.capacity_type), it) for it in offerings]
+        return known
+
+    def _is_served(self, entry: Entry, meeting: Sequence[int], met: Mapping[object, _Met]) -> bool:
+        """Whether an earlier pool sells the same to all whom this one could serve; who is first is Karpenter's (R-39).
+
+        Plans would take the earlier one anyway. What bounds a pool (limits, minValues) or is counted by its labels
+        keeps it apart.
+        """
+        if entry.pool.limits is not None or any(item.min_values for item in entry.pool.requirements.values()):
+            return False
+        counted_by = tuple(sorted((key, entry.labels.get(key)) for key in self.topology_keys))
+        types = tuple(item.name for item in entry.types)
+        alike = (entry.node_class.name, entry.tier, entry.taints, counted_by, types, tuple(meeting))
+        masks = {about: sets for about, (_, _, sets) in met.items()}
+        earlier = self._earlier.setdefault(alike, [])
+        if any(all(not sets & ~known[about] for about, sets in masks.items()) for known in earlier):
+            return True
+        earlier.append(masks)
+        return False
+
     def _on_sale(
-        self, entry: Entry, item: InstanceType, reserved: Iterable[CapacityReservation], bought: dict[object, _Met]
+        self, item: InstanceType, reserved: Iterable[CapacityReservation], met: Mapping[object, _Met]
     ) -> Iterator[tuple[_Met, int]]:
-        """Yield where a type is to be had now, and its price there; ``bought`` keeps what each market's places meet."""
+        """Yield where a type is to be had now, and its price there; ``met`` is what each place meets."""
         for reservation in reserved:
-            place, labels, met = self._meeting_place(entry, OfferedPlace.of(reservation))
-            for together in self.in_time_together(met, reservation.block_drain()) if reservation.free_units > 0 else ():
+            place, labels, sets = met[reservation.unit_key]
+            parts = self.in_time_together(sets, reservation.block_drain()) if reservation.free_units > 0 else ()
+            for together in parts:
                 yield (place, labels, together), self.prices.atto_usd_per_hour(item)
-        for offering in sorted(item.offerings, key=_place_order):
-            about = (offering.zone, offering.zone_id, offering.capacity_type)
-            if about not in bought:
-                bought[about] = self._meeting_place(entry, OfferedPlace(*about))
+        for about, offering in self._sold_of(item):
             if offering.is_available(self.now):
-                yield bought[about], price_atto_usd(offering.price_micro_usd_per_hour)
+                yield met[about], price_atto_usd(offering.price_micro_usd_per_hour)
 
     def _meeting_types(self, entry: Entry) -> list[int]:
         """Return, per type, the requirement sets that it meets (as far as zone and market do not matter)."""
