@@ -90,6 +90,46 @@ def test_benches_are_called_by_their_names() -> None:
         assert only == "name" or only in known, only
 
 
+def _row_of_results(name: str) -> list[str]:
+    """Return the cells of the only row of the benches' results that begins so."""
+    lines = (ROOT / "lab" / "bench" / "RESULTS.md").read_text(encoding="utf-8").splitlines()
+    (row,) = [line for line in lines if line.startswith(f"| {name} |")]
+    return [cell.strip(" *") for cell in row.strip("| ").split("|")[1:]]
+
+
+def _ours_and_theirs(name: str) -> tuple[list[float], list[float]]:
+    """Return a row of the peers' table, one figure a world."""
+    pairs = [[float(each) for each in re.findall(r"[\d.]+", cell.replace(",", ""))] for cell in _row_of_results(name)]
+    return [ours for ours, _ in pairs], [theirs for _, theirs in pairs]
+
+
+def test_figures_of_the_comparison_are_those_of_the_results() -> None:
+    page = " ".join((ROOT / "docs" / "comparison.md").read_text(encoding="utf-8").split())
+    used, used_there = _ours_and_theirs("reserved unit hours in use, of all")
+    moved, moved_there = _ours_and_theirs("replicas moved by choice")
+    waited, waited_there = _ours_and_theirs("time to capacity, p50")
+    paid, paid_there = _ours_and_theirs("bought, USD")
+    hours, hours_there = _ours_and_theirs("node hours")
+    shares = ["{:.1f}, {:.1f} and {:.1f} %".format(*(100 * each for each in row)) for row in (used, used_there)]
+    times = [f"{theirs / ours:.0f}" for ours, theirs in zip(moved, moved_there, strict=True)]
+    dearer = [100 * (theirs / ours - 1) for ours, theirs in zip(paid, paid_there, strict=True)]
+    fewer = [100 * (1 - theirs / ours) for ours, theirs in zip(hours, hours_there, strict=True)]
+    leased, tried = _row_of_results("`ledger-memory-2`")[1], _row_of_results("`ledger-karpenter-2`")[1:3]
+    launched, refused = (int(each.strip("* ").replace(",", "")) for each in tried)
+    share = 100 * refused / (launched + refused)
+    for sentence in (
+        f"Reservoir has {shares[0]} of the reserved unit hours in use, Karpenter's rules {shares[1]}",
+        f"they move {times[0]}, {times[1]} and {times[2]} times as many replicas by choice",
+        "have capacity after {} and {} s".format(", ".join(map(str, waited[:2])), waited[2]),
+        "with Karpenter's rules after {} and {} s".format(", ".join(map(str, waited_there[:2])), waited_there[2]),
+        f"({-dearer[0]:.1f} % less, with those moves; {dearer[1]:.0f} and {dearer[2]:.0f} % more in",
+        f"({fewer[0]:.0f}, {fewer[1]:.0f} and {fewer[2]:.0f} % fewer node hours)",
+        f"of {launched + refused:,} launches that they try, EC2 refuses {share:.0f} % ({refused:,})",
+        f"with leases it refuses none of {leased}",
+    ):
+        assert sentence in page, sentence
+
+
 def test_what_the_glossary_writes_as_a_class_is_one() -> None:
     words = {word for column in first_columns(ROOT / "docs" / "glossary.md") for word in column.split(", ")}
     classes = {name for path in (ROOT / "shared").rglob("*.py") for name in names_in(path)}

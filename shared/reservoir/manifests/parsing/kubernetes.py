@@ -32,7 +32,8 @@ _BOOKKEEPING: Final = (
 # Kinds that a folder of Karpenter's may hold beside those that are understood, by the group of their API version.
 _INSTEAD: Final[Mapping[tuple[str, str], str]] = {
     ("NodeOverlay", "karpenter.sh"): "prices and capacity are what EC2 says of them: leave it out, give a NodePool a"
-    " weight to prefer it, and ask `reservoir plan --price` what another price would change",
+    " weight to prefer it, and ask `reservoir plan --price` what another price would change; of capacity that EC2 does"
+    " not know (a device plugin's), ask for a label of the NodePool whose nodes have it instead of an amount",
     ("NodeClass", "eks.amazonaws.com"): "EKS Auto Mode launches its own nodes. Make it an EC2NodeClass of"
     " karpenter.k8s.aws/v1: role, subnetSelectorTerms, securityGroupSelectorTerms, capacityReservationSelectorTerms and"
     " tags carry over, amiSelectorTerms must be added, and ephemeralStorage becomes blockDeviceMappings",
