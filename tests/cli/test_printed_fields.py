@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from reservoir.manifests.answers.advice import AdviceAnswer
 from reservoir.manifests.answers.explanations import NodeExplanation, WorkloadExplanation
 from reservoir.manifests.answers.listed import (
     BlockOfferingRow,
@@ -21,6 +22,7 @@ from reservoir.manifests.answers.what_if import ApplyAnswer, ReplayAnswer, WhatI
 
 PROMISED = Path(__file__).with_name("printed_fields.txt")
 PRINTED: tuple[type[BaseModel], ...] = (
+    AdviceAnswer,
     ApplyAnswer,
     BlockOfferingRow,
     DecisionRow,

@@ -1,0 +1,1 @@
+"""What to reserve: past demand played again with more, fewer and other units."""
