@@ -3,7 +3,8 @@
 ``budget-KIND-N-Ss``: N workloads that all differ, each of one replica (a gang of four for ``gangs``), over EC2's
 catalogue with reservations, planned as the deployed planner does within S seconds of processor time. Kinds: ``plain``;
 ``accelerated``, a third of it on GPUs; ``spread``, with a rule over zones each; ``gangs``; ``flexible``, where a pool
-wants five instance types to choose from; ``pools``, fifty pools of a family and a zone each.
+wants five instance types to choose from; ``pools``, fifty pools of a family and a zone each; ``impossible``, where
+nothing holds any of them, so that a reason is looked for each.
 """
 
 import time
@@ -22,6 +23,7 @@ from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import Demand, Gang, LabelSelector, TopologySpreadConstraint, Workload
 from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.runtime.composition.parts.planning import solve_within
 from reservoir.runtime.garbage import collection_paused
 
@@ -34,7 +36,7 @@ _POLICY: Final = SchedulingPolicy(with_certificate=True)
 def cases() -> Sequence[str]:
     """Return one case a kind, size and budget."""
     sizes = {"plain": (3_000, 20_000), "accelerated": (3_000,), "spread": (3_000,), "gangs": (1_000,)}
-    sizes |= {"flexible": (3_000,), "pools": (3_000,)}
+    sizes |= {"flexible": (3_000,), "pools": (3_000,), "impossible": (3_000,)}
     return [f"budget-{kind}-{size}-{seconds}s" for kind in sizes for size in sizes[kind] for seconds in (1, 5, 10)]
 
 
@@ -127,6 +129,14 @@ def _pools(size: int) -> Snapshot:
     return replace(snapshot, node_pools=(plain, *narrow, *others))
 
 
+def _impossible(size: int) -> Snapshot:
+    def grown(workload: Workload) -> Workload:
+        requests = Resources.of({**dict(workload.requests.items()), "memory": 2**50 + workload.requests["memory"]})
+        return replace(workload, requests=requests)
+
+    return _each(_plain(size), grown)
+
+
 def _each(snapshot: Snapshot, changed: Callable[[Workload], Workload]) -> Snapshot:
     demands = []
     for demand in snapshot.demands:
@@ -142,4 +152,5 @@ _KINDS: Final[Mapping[str, Callable[[int], Snapshot]]] = {
     "gangs": _gangs,
     "flexible": _flexible,
     "pools": _pools,
+    "impossible": _impossible,
 }

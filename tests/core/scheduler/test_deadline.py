@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import count as numbers
 
 import pytest
 
@@ -11,6 +12,7 @@ from lab.bench.worlds.ladder import diverse_snapshot
 from lab.oracle.instances import Features, instance
 from reservoir.core.checker import check
 from reservoir.core.model.plan import Plan, ReasonCode
+from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import Gang
 from reservoir.core.scheduler import solve
@@ -75,7 +77,8 @@ def test_a_large_mix_under_a_limit_is_cut_anywhere(asked: int, part: int) -> Non
 def test_who_was_not_looked_at_is_told_so() -> None:
     world = with_demand(plain(), demand(workload("job", cpu=1000), 3))
 
-    late = replace(POLICY, expired=lambda: True, used_percent=lambda: 200)
+    clock = numbers(200, 50)  # each look takes half of the budget
+    late = replace(POLICY, expired=lambda: True, used_percent=lambda: next(clock))
     assert {item.code for item in solve(world, now=NOW, policy=late).unplaced} == {ReasonCode.OUT_OF_TIME}
     assert not cut(world, 1000).unplaced
 
@@ -178,12 +181,27 @@ def test_whoever_is_served_alone_keeps_the_rules_of_those_who_wait(minute: int) 
     assert placed(cut(diverse_snapshot(60, one_workload_a_pod=True), 0, now=NOW + timedelta(minutes=minute)))
 
 
-def test_who_is_served_alone_has_as_much_time_again_and_no_more() -> None:
+def within(looks: int, *, used: int = 0) -> SchedulingPolicy:
+    """Return a policy with a budget of so many looks at the clock, of which some were used up before the first."""
+    passed = numbers(used)
+
+    def used_percent() -> int:
+        return next(passed) * 100 // looks
+
+    return replace(POLICY, expired=lambda: used_percent() >= 100, used_percent=used_percent)
+
+
+def test_all_together_leave_a_fifth_of_the_time_for_one() -> None:
+    """Whoever is served alone is served within the budget, not after it."""
+    world = with_demand(plain(), *(demand(workload(name, cpu=1000)) for name in "abc"))
+    assert placed(solve(world, now=NOW, policy=within(1000))) == {"ns/a": 1, "ns/b": 1, "ns/c": 1}
+    assert placed(solve(world, now=NOW, policy=within(1000, used=800))).total() == 1
+
+
+def test_one_has_a_tenth_of_the_time_where_none_was_left_to_begin_with() -> None:
     world = with_demand(plain(), demand(workload("job", cpu=1000)))
-
-    def late(used_percent: int) -> Plan:
-        policy = replace(POLICY, expired=lambda: True, used_percent=lambda: used_percent)
-        return solve(world, now=NOW, policy=policy)
-
-    assert placed(late(150)) == {"ns/job": 1}
-    assert placed(late(200)) == {}
+    late = within(1000, used=5000)
+    assert placed(solve(world, now=NOW, policy=late)) == {"ns/job": 1}
+    used_percent = late.used_percent
+    assert used_percent is not None
+    assert used_percent() < 510

@@ -53,6 +53,7 @@ class Reasons:
         self._places = PlaceReasons(state)
         self._substitutes = Substitutes(state.catalogue)
 
+    # Branches: questions about time and gangs in a line each, around a reason that is looked for once.
     def explain(self, group: Group, key: str, count: int) -> UnplacedReplicas:
         """Return the reason for ``count`` replicas of one workload."""
         if group.index in self._state.unlooked:
@@ -60,6 +61,9 @@ class Reasons:
             return UnplacedReplicas(key, count, ReasonCode.OUT_OF_TIME, message)
         known = self._memo.get(group.index)
         if known is None:
+            if self._catalogue.policy.expired():
+                message = "no place was found before the deadline, which left no time to find out why"
+                return UnplacedReplicas(key, count, ReasonCode.OUT_OF_TIME, message)
             failures = list(self._failures(group))
             worst = min(failures, key=_order)
             times = [failure.at for failure in failures if failure.at is not None]

@@ -65,14 +65,18 @@ class SchedulingPolicy:
         """What a node costs beside its price, in atto-USD an hour."""
         return self.node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
 
-    def prolonged(self) -> "SchedulingPolicy":
-        """Return the policy with twice the time; without a measure of it, with all the time there is."""
+    def until(self, percent: int) -> "SchedulingPolicy":
+        """Return the policy of a part of the work that must leave time for another; without a measure of it the same.
+
+        Of more than all of the time, if ``percent`` says so: what began late has a little of its own.
+        """
         used_percent = self.used_percent
         if used_percent is None:
-            return replace(self, expired=_never)
-        return replace(self, expired=lambda: used_percent() >= 200, used_percent=lambda: used_percent() // 2)
+            return self
+        return replace(
+            self, expired=lambda: used_percent() >= percent, used_percent=lambda: used_percent() * 100 // percent
+        )
 
-    def until(self, percent: int) -> "SchedulingPolicy":
-        """Return the policy of a part of the work that must leave time for another; without a deadline the same."""
-        used_percent = self.used_percent
-        return self if used_percent is None else replace(self, expired=lambda: used_percent() >= percent)
+    def without_deadline(self) -> "SchedulingPolicy":
+        """Return the policy with all the time there is."""
+        return replace(self, expired=_never, used_percent=None)

@@ -25,6 +25,10 @@ _SHARING_ROUNDS_MAX = 3
 # is solved again. Each solve stops early enough for the next one: a plan that exceeds a limit cannot be committed.
 _FIRST_SOLVE_UNTIL_PERCENT = 40
 _LATER_SOLVES_UNTIL_PERCENT = (60, 80, 100)
+# Where all of the demand is too much for any pass, one workload is served in what this leaves of the time; or in a
+# little time of its own, if there was not even time to begin.
+_ALL_UNTIL_PERCENT = 80
+_ONE_AT_LEAST_PERCENT = 10
 
 
 def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Plan:
@@ -33,7 +37,7 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     Pure and deterministic: the same arguments give the same plan, byte for byte, under any hash seed, as long as
     ``policy.expired`` answers the same. ``now`` is aware UTC.
     """
-    plan = _solve_within_limits(snapshot, now, policy)
+    plan = _solve_within_limits(snapshot, now, policy.until(_ALL_UNTIL_PERCENT))
     if _is_stuck(plan):
         return _serve_one_workload(snapshot, plan, now, policy)
     return plan
@@ -46,17 +50,24 @@ def _is_stuck(plan: Plan) -> bool:
 
 
 def _serve_one_workload(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> Plan:
-    """Plan for one workload as if no other waited, within as much time again; the others wait as in ``plan``.
+    """Plan for one workload as if no other waited, in the time that is left; the others wait as in ``plan``.
 
     Workloads take turns by the minute: one that is too large for any pass, or fits nowhere, delays the others little.
     """
     in_order = sorted(snapshot.demands, key=_urgency)
     minute = int(now.timestamp()) // 60
     chosen = in_order[minute % len(in_order)]
-    alone = _solve_within_limits(replace(snapshot, demands=(chosen,)), now, policy.prolonged())
+    alone = _solve_within_limits(replace(snapshot, demands=(chosen,)), now, _rest(policy))
     waiting = (item for item in plan.unplaced if item.workload_key != chosen.workload.key)
     launches = tuple(_in_its_zone(launch) for launch in alone.launches)
     return replace(alone, launches=launches, unplaced=(*alone.unplaced, *waiting))
+
+
+def _rest(policy: SchedulingPolicy) -> SchedulingPolicy:
+    """Return the policy of the last part of a pass; without a measure of the time, its deadline is ignored."""
+    if policy.used_percent is None:
+        return policy.without_deadline()
+    return policy.until(max(100, policy.used_percent() + _ONE_AT_LEAST_PERCENT))
 
 
 def _in_its_zone(launch: PlannedNodes) -> PlannedNodes:

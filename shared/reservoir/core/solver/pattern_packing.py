@@ -53,13 +53,21 @@ def pack(insertion: Insertion, components: Sequence[Component]) -> Packed:
     return Packed(inserted, short)
 
 
+# Branches: questions about time between steps that follow one another.
 def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[DomainBatch]:
     """Pack batches and return what is left of them."""
     state = insertion.state
+    groups = [batch.relaxed.group for batch in batches]
+    if state.is_out_of_time(*groups):
+        return list(batches)
     item_types = build_item_types(batches)
     policy = state.catalogue.policy
     bin_types = BinTypes(state, item_types, policy.overhead_atto_usd)
+    if state.is_out_of_time(*groups):
+        return list(batches)
     values = item_values(item_types, bin_types)
+    if state.is_out_of_time(*groups):
+        return list(batches)
     room, bought = _with_room(state.bins, bin_types, insertion.candidates.substitutes)
     floor = ItemFloor(policy.reserved_floor_percent, bin_types.buyable)
     base = Packing(GreedyKnapsack(item_types, values), state.residual, policy.expired, floor=floor, bought=bought)

@@ -76,6 +76,8 @@ class Insertion:
         """Place up to ``most`` replicas with the preferences of one level; return how many."""
         state, before = self.state, self.state.remaining[relaxed.group.index]
         stop_at = max(0, before - most)
+        if state.is_out_of_time(relaxed.group):
+            return 0
         if self.candidates.reserved and not (scope.is_free or self.new_nodes.is_frugal):
             # Were bought nodes filled first, reserved units would be left to the less important.
             self._fill_bins(relaxed, stop_at, scope, [bin_ for bin_ in state.bins if not bin_.is_paid])

@@ -26,10 +26,11 @@ _NODES_MAX = 300
 _TYPES_MAX = 4
 
 
+# Branches: who may become smaller in a comprehension, and one loop that ends by effort or time.
 def rightsize_paid_nodes(insertion: Insertion) -> None:
     """Launch paid nodes as cheaper types where moving or swapping replicas makes room for that, the emptiest first."""
     state = insertion.state
-    if len(state.bins) > _NODES_MAX:
+    if len(state.bins) > _NODES_MAX or state.catalogue.policy.expired():
         return
     swaps = _Swaps(insertion)
     # Under minValues, what a node may be depends on all that it holds.

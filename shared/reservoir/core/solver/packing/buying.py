@@ -40,4 +40,4 @@ def _buy(packing: Packing, bin_types: BinTypes) -> None:
     def bound(bin_type: BinType) -> float:
         return packing.knapsack.bound(bin_type.option.allocatable, bin_type.eligible & among) / bin_type.price
 
-    use_best_first(packing, among, bin_types.paid, bound, attrgetter("price"), fill, expired=packing.expired)
+    use_best_first(packing, among, bin_types.paid, bound, attrgetter("price"), fill)

@@ -10,11 +10,14 @@ from reservoir.core.solver.packing.packing import Packing
 from reservoir.core.solver.solution.bins import Bin
 
 
+# Branches: one loop over nodes, which are too small, are filled or end it.
 def fill_existing(packing: Packing, bins: Iterable[tuple[Bin, int]]) -> None:
     """Fill each bin once, in the given order; ``bins`` come with the items that they accept."""
     waiting = [item.request for item in packing.item_types if packing.active >> item.index & 1]
     least = [min(amounts) for amounts in zip(*waiting, strict=True)]
     for bin_, eligible in bins:
+        if packing.expired():
+            return
         if any(map(lt, bin_.free, least)):
             continue
         nodes = bin_.count
@@ -46,19 +49,18 @@ def use_best_first(
     bound: Callable[[BinType], float],
     measure: Callable[[BinType], float],
     fill: Callable[[BinType], tuple[float, Pattern]],
-    *,
-    expired: Callable[[], bool] = lambda: False,
 ) -> None:
     """Use patterns, the most value for what ``measure`` says of the bin type first; equals in the given order.
 
     Until none of the ``items`` (a mask) is left. ``bound``: what no pattern of a bin type exceeds by that measure now,
     so that most are never filled.
-    ``expired``: when to stop. Units that are paid for anyhow are given out even by a planner that is out of time.
     """
+    if packing.expired():
+        return  # the first bounds of many different replicas take long
     patterns: list[Pattern] = [()] * len(bin_types)
     heap = [(-bound(bin_type), position) for position, bin_type in enumerate(bin_types)]
     heapify(heap)
-    while heap and packing.active & items and not expired():
+    while heap and packing.active & items and not packing.expired():
         score, position = heappop(heap)
         bin_type = bin_types[position]
         if packing.residual.nodes_left(bin_type.option) == 0:

@@ -5,6 +5,7 @@ free for later work). When they are short, worth decides: units go to what is de
 reservations accept is then preferred to work of equal worth that has more choice. Column generation goes on from there.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from math import inf
@@ -29,7 +30,7 @@ def use_reserved(packing: Packing, bin_types: BinTypes) -> Packing:
     reserve_one_per_node(packing, reserved, bin_types)
     in_order = packing.fork()
     _use_in_order(in_order, reserved)
-    if not in_order.active & bin_types.reserved_for:
+    if not in_order.active & bin_types.reserved_for or packing.expired():
         return in_order
     # Units go to the patterns that are worth most for the slot, which is compared by its price; equals in order.
     biased, values = packing.fork(), packing.knapsack.values
@@ -50,11 +51,15 @@ def _order(packing: Packing, bin_type: BinType) -> OrderKey:
 def _preferring(values: Sequence[float], bin_types: BinTypes) -> list[float]:
     """Return the values, raised for whom little reserved capacity (weighed by on-demand price) is open to."""
     access = [0.0] * len(values)
+    reach_of = defaultdict[int, float](float)  # by mask of items: reservations are many, kinds of work for them few
     for bin_type in bin_types.reserved:
         option = bin_type.option
         assert option.reservation is not None
-        for index in iter_bits(bin_type.eligible & bin_types.eligibility.fitting(option.allocatable)):
-            access[index] += option.reservation.free_units * bin_type.slot_price
+        holding = bin_type.eligible & bin_types.eligibility.fitting(option.allocatable)
+        reach_of[holding] += option.reservation.free_units * bin_type.slot_price
+    for holding, reach in reach_of.items():
+        for index in iter_bits(holding):
+            access[index] += reach
     most = max(access)
     pairs = zip(values, access, strict=True)
     return [value * (most / reach) ** _PRICE_BIAS if reach else value for value, reach in pairs]
@@ -68,7 +73,7 @@ def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:
     smallest_first = sorted(reserved, key=lambda item: item.option.on_demand_micro_usd)
     for bin_types, takes_tiny in ((reserved, False), (smallest_first, True)):
         for bin_type in bin_types:
-            while packing.residual.nodes_left(bin_type.option):
+            while packing.residual.nodes_left(bin_type.option) and not packing.expired():
                 value, pattern = _filled(packing, bin_type)
                 if value <= 0.0 or (is_tiny(packing.share(bin_type, pattern)) and not takes_tiny):
                     break

@@ -90,6 +90,8 @@ def _is_movable(best: Packing, use: PatternUse, options: Mapping[int, BinType]) 
 def _packed_again(base: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker) -> Iterator[Packing]:
     """Yield packings of what may move: greed's, and what is made of it; none where greed finds units short."""
     for accelerated in _ACCELERATED:
+        if base.expired():
+            return
         priced = [replace(bin_type, price=_price(bin_type, accelerated)) for bin_type in reserved]
         greedy = by_worth(base, priced)
         if sum(greedy.left) > sum(best.left):

@@ -53,7 +53,7 @@ def assign_domains(
                 for group in component.groups
                 if level < len(group.levels) and state.remaining[group.index]
             )
-        elif level == 0:
+        elif level == 0 and not state.is_out_of_time(*component.groups):
             assigned = _assign_component(state, component, domains)
             if assigned is None:
                 inserted.extend(component.groups)
@@ -202,6 +202,8 @@ def _one_domain(
     loads, free = domains.loads[key], domains.free(key)
     costs: dict[str, _Price] = {}
     for domain in _possible(state, term, wanted, offers, free):
+        if state.is_out_of_time(*groups):
+            return []
         cost = _cost_in(domain, wanted, offers, free.within(domain))
         if cost is not None:
             costs[domain] = cost
@@ -258,6 +260,7 @@ def _weight(group: Group) -> float:
     return group.request[0] / 1000 + group.request[1] / 2**31
 
 
+# Branches: one loop over groups, with what ends it in lines of its own.
 def _even(
     state: PartialPlan, groups: Sequence[Group], key: str, spreads: Set[SpreadTerm], domains: DomainCosts
 ) -> list[DomainBatch] | None:
@@ -271,6 +274,8 @@ def _even(
     counted = mask_of(counts)
     batches: list[DomainBatch] = []
     for group in sorted(groups, key=lambda group: len(domains.of(group, key))):
+        if state.is_out_of_time(*groups):
+            return []
         counting = group.matching & counted  # one term at most
         if not counting:
             batches.append(DomainBatch(group.relaxed[0], None, state.remaining[group.index]))

@@ -1,0 +1,88 @@
+"""The budget bounds the pass: once it is used up, every step ends, and what was planned by then keeps every rule."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lab.bench.scheduling.budget import world
+from lab.bench.worlds.small import small_snapshot
+from reservoir.core.checker import check
+from reservoir.core.explaining.reasons import Reasons
+from reservoir.core.model.plan import Plan
+from reservoir.core.model.policy import SchedulingPolicy
+from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.scheduler import solve
+from reservoir.core.solver.insertion.new_nodes import NewNodes
+from reservoir.core.solver.packing.knapsack import GreedyKnapsack
+from tests.core.scheduler.world import NOW
+
+# Steps of which a large pass has thousands.
+STEPS = ((GreedyKnapsack, "fill"), (NewNodes, "best"), (Reasons, "_failures"))
+
+
+class Clock:
+    """A deadline that passes after so many looks."""
+
+    def __init__(self, looks_in_time: int) -> None:
+        self._looks_in_time = looks_in_time
+        self.looks = 0
+
+    @property
+    def is_late(self) -> bool:
+        """Whether somebody has been told that time is over."""
+        return self.looks > self._looks_in_time
+
+    def expired(self) -> bool:
+        """Look."""
+        self.looks += 1
+        return self.is_late
+
+
+def planned(snapshot: Snapshot, clock: Clock) -> Plan:
+    """Return the plan of a pass as deployed, which keeps every rule."""
+    policy = SchedulingPolicy(with_certificate=True, expired=clock.expired)
+    plan = solve(snapshot, now=NOW, policy=policy)
+    assert not [item for item in check(snapshot, plan, now=NOW, policy=policy) if item.forbids_commit]
+    return plan
+
+
+def cut(snapshot: Snapshot, samples: int) -> list[int]:
+    """Return looks of a pass over the snapshot: the first ones, and others as far apart as that takes."""
+    clock = Clock(1 << 60)
+    planned(snapshot, clock)
+    return sorted({0, 1, 2, *range(0, clock.looks, max(1, clock.looks // samples))})
+
+
+@pytest.mark.parametrize("kind", ["plain", "spread", "gangs", "flexible"])
+def test_at_whichever_look_time_is_over_the_plan_keeps_every_rule(kind: str) -> None:
+    snapshot = world(kind, 12)
+    for looks in cut(snapshot, 4):
+        planned(snapshot, Clock(looks))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_small_problem_is_cut_at_whichever_look_too(seed: int) -> None:
+    """Its program is bounded as well, and what greed had packed before is not lost."""
+    snapshot = small_snapshot(700 + seed)
+    for looks in cut(snapshot, 12):
+        planned(snapshot, Clock(looks))
+
+
+@pytest.mark.parametrize(("kind", "looks"), [("plain", 60), ("spread", 60), ("gangs", 60), ("impossible", 4)])
+def test_hardly_a_step_is_taken_once_time_is_over(monkeypatch: pytest.MonkeyPatch, kind: str, looks: int) -> None:
+    """Steps are counted, not seconds: each of these worlds takes hundreds, and one workload served alone a few."""
+    clock, late = Clock(looks), list[str]()
+
+    def counted(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            if clock.is_late:
+                late.append(name)
+            return step(*arguments, **named)
+
+        return call
+
+    for owner, name in STEPS:
+        monkeypatch.setattr(owner, name, counted(name, getattr(owner, name)))
+    solve(world(kind, 200), now=NOW, policy=SchedulingPolicy(expired=clock.expired))
+    assert len(late) <= 8, late
