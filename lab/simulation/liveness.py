@@ -11,11 +11,16 @@ from lab.simulation.people.teams import spent_atto_usd
 from lab.simulation.people.users import Wanted
 from lab.simulation.world import World
 from reservoir.core.capacity.unavailable_offerings import NodeClassKey
+from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from reservoir.core.model.team import by_namespace
+from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.core.static_pools.census import census
+from reservoir.core.static_pools.units import ReservedCapacity
 from reservoir.names import Function
 from reservoir.ports.state import WorkloadRecord
+from reservoir.usecases.policy.policy_objects import policy_of
 
 # An offering that was short rests for up to an hour, and so does a class; everything else comes within minutes.
 SETTLED_WITHIN: Final = 100 * MINUTE
@@ -52,6 +57,7 @@ def unsettled(world: World) -> Iterator[str]:
     if missing:
         yield f"{missing} events are not in the history"
     yield from _nodes(world)
+    yield from _standing(world)
     for stored in world.state.reservation_rows.values():
         if stored.balance.outstanding_count:
             yield f"{stored.reservation.id} has {stored.balance.outstanding_count} open leases"
@@ -66,6 +72,24 @@ def _waits_for_budget(world: World, wanted: Wanted, record: WorkloadRecord) -> b
     spent = spent_atto_usd(world.state.claim_rows.values(), team)
     needed = world.price_micro_usd(wanted, count) * ATTO_USD_PER_MICRO_USD
     return spent + needed > team.budget_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+
+
+def _standing(world: World) -> Iterator[str]:
+    """Yield what a static pool has too few or too many of; of what EC2 has none of, it may have fewer.
+
+    A gang, or what says do-not-disrupt, keeps a node that is too many for as long as it likes.
+    """
+    policy = policy_of(world.policy.list_all())
+    reservations = [record.reservation for record in world.state.reservation_rows.values()]
+    reserved = ReservedCapacity.of(reservations, policy.node_classes, None, world.kernel.now())
+    live = {key: claim for key, claim in world.state.claim_rows.items() if claim.is_live}
+    for pool in policy.node_pools:
+        if pool.is_static:
+            found = census(pool, live, reserved)
+            can_buy = pool.requirements[CAPACITY_TYPE].has(CapacityType.ON_DEMAND)
+            empty = any(not live[key].placements for each in found.surplus for key in each.claim_ids)
+            if empty or (found.missing and (can_buy or pool.all_reserved)):
+                yield f"{pool.name} has too few or too many nodes: {found}"
 
 
 def _nodes(world: World) -> Iterator[str]:

@@ -39,6 +39,7 @@ from lab.simulation.people.users import BOUND, CONTENDED, POOL, Users, Wanted
 from lab.simulation.process import DEPLOYMENT, REJECTED, SETTINGS, process_of
 from lab.simulation.restores import Restores, Tables
 from lab.simulation.second_pool import second_pool
+from lab.simulation.standing_pool import StandingPool
 from reservoir.core.model.instance import Instance
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.team import Team, by_namespace
@@ -144,6 +145,9 @@ class World:
             lambda function: function in self.upgrade.old,
             keeps_concurrency=keeps_concurrency,
         )
+        self.standing = StandingPool(chance, self._put)
+        if chance.between("stands", 0, 3) == 0 and not (self.is_plain or self.upgrade.is_made):
+            self.standing.begin()
         self.has_wrong_clocks = chance.between("clocks", 0, 9) == 0 and not self.is_plain
         self.schedules = Schedules(kernel, chance, self.faults)
 
@@ -215,6 +219,12 @@ class World:
         kind, name = PolicyKind(manifest["kind"]), manifest["metadata"]["name"]
         self.policy.commit([PutPolicy(kind, name, manifest, 1, None)])
 
+    def _put(self, manifest: Mapping[str, Any], generation: int) -> None:
+        """Apply a pool that is changed again and again."""
+        kind, name = PolicyKind(manifest["kind"]), manifest["metadata"]["name"]
+        stored = self.policy.get(kind, name)
+        self.policy.commit([PutPolicy(kind, name, manifest, generation, None if stored is None else stored.revision)])
+
     def _adds_pool(self) -> bool:
         """Perhaps add a pool that shares nothing: two planners side by side. Operators, who pause one, stay away."""
         if self.teams or self.is_plain or self.chance.between("planners", 0, 2):
@@ -242,6 +252,7 @@ class World:
 
     def change_policy(self) -> None:
         """Let an operator change the pool's template: its nodes drift."""
+        self.standing.change()
         stored = self.policy.get(PolicyKind.NODE_POOL, POOL)
         if stored is not None:
             manifest = json.loads(json.dumps(stored.manifest))

@@ -3,6 +3,7 @@
 But where a release before this one still runs, or has run: it knows of none of that, and writes it away.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from lab.simulation.aws.bus import Detail
@@ -39,7 +40,8 @@ class PausedPoolsLaunchNothing(Invariant):
         self._planned_count = 0
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
-        self._planned_count += isinstance(after, NodeClaim) and before is None
+        if isinstance(after, NodeClaim) and before is None:
+            self._planned_count += after.node_pool_name == POOL
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
         planned, self._planned_count = self._planned_count, 0
@@ -47,8 +49,13 @@ class PausedPoolsLaunchNothing(Invariant):
             self._paused_us = self.world.kernel.now_us if self._is_paused() else None
         run = environment.run
         began_later = run is not None and self._paused_us is not None and run.began_us > self._paused_us
-        if began_later and self._is_paused() and (planned or point == "launch_attempts.begin"):
+        asks = point == "launch_attempts.begin" and self._is_of_pool(answer.claim_ids)
+        if began_later and self._is_paused() and (planned or asks):
             self.refute(f"{environment.function} did {point}; the pool is paused since {self._paused_us} us")
+
+    def _is_of_pool(self, claim_ids: Iterable[str]) -> bool:
+        claims = (self.world.state.claim_rows.get(claim_id) for claim_id in claim_ids)
+        return any(claim is not None and claim.node_pool_name == POOL for claim in claims)
 
     def _is_paused(self) -> bool:
         stored = self.world.policy.get(PolicyKind.NODE_POOL, POOL)

@@ -45,6 +45,7 @@ from lab.simulation.invariants.reservations import (
     NoUnitIsPromisedTwice,
     UnitsThatWerePromisedAreThere,
 )
+from lab.simulation.invariants.standing import StaticPoolsAreNeverTooLarge
 from lab.simulation.invariants.teams import (
     BorrowingLimitsAreKept,
     LendingLimitsAreKept,
@@ -91,6 +92,7 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     ResourceQuotasAreKept,
     NodesHoldWhatRuns,
     NeighboursMoveNoDrain,
+    StaticPoolsAreNeverTooLarge,
 )
 
 

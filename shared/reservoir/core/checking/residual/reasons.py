@@ -14,7 +14,7 @@ _Test = Callable[[Facts, Workload], bool]
 
 
 def _no_pool(facts: Facts, _: Workload) -> bool:
-    return all(pool.replicas is not None for pool in facts.snapshot.node_pools)
+    return all(pool.is_static for pool in facts.snapshot.node_pools)
 
 
 def _has_reservation(facts: Facts, _: Workload) -> bool:
