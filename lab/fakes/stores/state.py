@@ -146,7 +146,9 @@ class MemoryReservations:
             balance = observed(before, min(reservation.available_count, reservation.total_count), len(absorbed))
             previous, said_at = (None, None) if stored is None else (stored.idle_since, stored.idle_said_at)
             since = idle_since(previous, reservation, balance.free_units, observed_at)
-            shown = replace(_with_balance(reservation, balance), refusal=None)
+            if isinstance(reservation, CapacityReservation):  # as it was known before: refusals are over
+                reservation = replace(reservation, refusal=None)
+            shown = _with_balance(reservation, balance)
             record = ReservationRecord(shown, balance, observed_at, since, said_at)
             if stored is not None and replace(record, observed_at=stored.observed_at) == stored:
                 return stored

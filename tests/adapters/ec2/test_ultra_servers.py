@@ -4,7 +4,12 @@ from datetime import timedelta
 
 from lab.worlds.cloud import Cloud
 from reservoir.adapters.ec2.reservations import Ec2ReservationReader
-from reservoir.core.model.capacity_reservation import ObservedReservation
+from reservoir.core.model.capacity_reservation import (
+    UNLAUNCHABLE,
+    CapacityReservation,
+    ObservedReservation,
+    RefusedUnits,
+)
 
 
 def buy(cloud: Cloud, instance_type: str, ultraserver_type: str | None = None) -> str:
@@ -54,3 +59,17 @@ def test_without_blocks_nothing_is_asked() -> None:
     buy(cloud, "trn2u.48xlarge")
     (block,) = (reservation for reservation in read(reader).values() if reservation.capacity_block_id)
     assert block.ultra_server  # by its name, though EC2 would not answer
+
+
+def test_units_that_nothing_can_be_launched_into_are_not_offered_and_say_why() -> None:
+    cloud = Cloud()
+    reader = Ec2ReservationReader(cloud.ec2, None)
+    block = buy(cloud, "p5.48xlarge", "u-p9e-x72")
+    assert read(reader)[block].is_launchable
+    cloud.control("set_launch_status", capacity_reservation_id=block, launch_status="unlaunchable")
+    shown = read(reader)[block]
+    assert (shown.available_count, shown.is_launchable) == (1, False)
+    offered = CapacityReservation.of(shown, free_units=shown.available_count)
+    assert offered.free_units == 0
+    assert offered.refusal == RefusedUnits(UNLAUNCHABLE, 1)
+    assert offered.units_of_others(0) == 0

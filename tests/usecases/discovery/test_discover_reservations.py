@@ -13,6 +13,8 @@ from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_p
 from reservoir.core.capacity.ledger import COUNT_LAG, Balance
 from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from reservoir.core.model.node_claim import ClaimState, LeaseState, NodeClaim
+from reservoir.core.model.plan import ReasonCode
+from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.ports.errors import ThrottledError
 from reservoir.ports.policy import PolicyKind, PolicyObject
 from reservoir.usecases.discovery.observe_reservation import ReservationChange
@@ -617,3 +619,19 @@ def test_a_pool_shows_only_units_that_its_nodes_could_run_in(key: str, value: st
     found = {str(condition.type) for condition in pool.status.conditions}
 
     assert ("CapacityReservation" in found) is shows
+
+
+def test_units_that_ec2_calls_unlaunchable_are_offered_to_nobody_until_it_says_otherwise() -> None:
+    pool = node_pool_manifest(capacity_types=("reserved",))
+    world = PlanningWorld().ready(reservation(tags=TEAM, is_launchable=False), pool=pool)
+    record = world.submit(requests=Resources.of({"nvidia.com/gpu": 8}))
+    world.provisioner().run()
+    (waiting,) = world.state.workload_rows[record.key].unplaced
+    assert waiting.code is ReasonCode.OFFERING_UNAVAILABLE
+    assert "unlaunchable" in waiting.message
+
+    world.reader.put(reservation(tags=TEAM))
+    world.clock.advance(minutes=1)
+    world.discover()
+    world.provisioner().run()
+    assert {claim.offering.reservation_id for claim in world.state.node_claims.list_live()} == {"cr-1"}

@@ -50,6 +50,9 @@ class Zone:
     zone_id: str
 
 
+UNLAUNCHABLE: Final = "unlaunchable"
+
+
 @dataclass
 class CapacityReservation:
     """One capacity reservation; ``occupants`` and ``scrubbing`` hold instance ids, each taking one slot."""
@@ -86,6 +89,8 @@ class CapacityReservation:
     admitted_count: int = 0
     """How many units DescribeCapacityBlockStatus calls unavailable, whatever is true."""
     interconnect_status: str = "ok"
+    launch_status: str | None = None
+    """Of an UltraServer's: whether anything can be launched into it; None: EC2 does not say, and it can."""
     stuck: set[str] = field(default_factory=set)
     """Occupants of broken units."""
     available_history: list[tuple[datetime, int]] = field(default_factory=list)
@@ -97,10 +102,15 @@ class CapacityReservation:
 
     @property
     def available_count(self) -> int:
-        """Slots that a launch could take now."""
+        """Slots that are free now."""
         if self.state not in HOLDING_STATES or self.reclaiming:
             return 0
         return max(0, self.total_count - self.used_count)
+
+    @property
+    def launchable_count(self) -> int:
+        """Slots that a launch could take now."""
+        return 0 if self.launch_status == UNLAUNCHABLE else self.available_count
 
 
 @dataclass(frozen=True)

@@ -219,6 +219,18 @@ def set_reservation_state(world: World, *, capacity_reservation_id: str, state: 
     return {}
 
 
+def set_launch_status(world: World, *, capacity_reservation_id: str, launch_status: str) -> dict[str, Any]:
+    """Let EC2 say whether anything can be launched into an UltraServer's reservation; no event tells.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``.
+    """
+    world.reservation(capacity_reservation_id).launch_status = launch_status
+    return {}
+
+
 def create_group(
     world: World, *, name: str, capacity_reservation_ids: list[str], arn: str | None = None
 ) -> dict[str, Any]:
@@ -309,6 +321,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "create_interruptible": create_interruptible,
     "reclaim_interruptible": reclaim_interruptible,
     "set_reservation_state": set_reservation_state,
+    "set_launch_status": set_launch_status,
     "create_group": create_group,
     "report_underutilized": report_underutilized,
 }

@@ -90,7 +90,7 @@ class Draft:
 
     def free_slots(self, reservation: CapacityReservation) -> int:
         """Return the slots of a reservation that neither the world nor this draft has taken."""
-        return reservation.available_count - self.slots[reservation.reservation_id]
+        return reservation.launchable_count - self.slots[reservation.reservation_id]
 
     def free_hardware(self, spec: LaunchSpec) -> int | None:
         """Return how many more instances the pool of ``spec`` can hold outside reservations; None without a limit."""

@@ -222,7 +222,9 @@ def _observed(
 
 def _with_balance(reservation: ObservedReservation, balance: Balance) -> CapacityReservation:
     facts = replace(reservation, available_count=balance.available_count)
-    return replace(CapacityReservation.of(facts, free_units=max(0, balance.free_units)), refusal=None)
+    if isinstance(facts, CapacityReservation):
+        facts = replace(facts, refusal=None)
+    return CapacityReservation.of(facts, free_units=max(0, balance.free_units))
 
 
 def _facts(reservation: CapacityReservation) -> str:

@@ -107,6 +107,7 @@ def parse(described: Mapping[str, Any], zone_names: Mapping[str, str]) -> Observ
         start_at=described.get("StartDate"),
         end_at=_end(described),
         ultra_server=is_ultra_server(described["InstanceType"]),
+        is_launchable=described.get("LaunchStatus") != "unlaunchable",
         placement_group_arn=described.get("PlacementGroupArn"),
         capacity_block_id=described.get("CapacityBlockId"),
         tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", [])},

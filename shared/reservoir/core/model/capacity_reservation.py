@@ -13,6 +13,8 @@ GONE: Final = "gone"  # ours, not EC2's: EC2 lists the reservation no more (canc
 # States that nothing follows; EC2 shows such a reservation for a while.
 ENDED_STATES: Final = frozenset({"expired", "cancelled", "failed", "payment-failed", "unsupported", GONE})
 
+UNLAUNCHABLE: Final = "EC2 says that nothing can be launched into it now (unlaunchable)"
+
 # EC2 begins to terminate a Capacity Block's instances this long before the block ends ...
 RECLAIM_LEAD: Final = timedelta(minutes=30)
 RECLAIM_LEAD_ULTRA_SERVER: Final = timedelta(minutes=60)
@@ -65,6 +67,7 @@ class ObservedReservation:
     start_at: datetime | None = None
     end_at: datetime | None = None
     ultra_server: bool = False
+    is_launchable: bool = True  # EC2 may say that nothing can be launched into an UltraServer's, whatever its count
     placement_group_arn: str | None = None
     capacity_block_id: str | None = None
     resource_group_arns: tuple[str, ...] = ()
@@ -168,9 +171,13 @@ class CapacityReservation(ObservedReservation):
     def of(cls, observed: ObservedReservation, *, free_units: int) -> "CapacityReservation":
         """Return what was observed, with so many units to promise."""
         if isinstance(observed, CapacityReservation):
-            return replace(observed, free_units=free_units)
-        facts = {field.name: getattr(observed, field.name) for field in fields(observed)}
-        return cls(**facts, free_units=free_units)
+            made = replace(observed, free_units=free_units)
+        else:
+            facts = {field.name: getattr(observed, field.name) for field in fields(observed)}
+            made = cls(**facts, free_units=free_units)
+        if made.is_launchable:
+            return made
+        return replace(made, free_units=0, refusal=RefusedUnits(UNLAUNCHABLE, made.available_count))
 
 
 def by_resource_group(reservations: Iterable[CapacityReservation]) -> Mapping[str, frozenset[str]]:
