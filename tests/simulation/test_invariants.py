@@ -10,12 +10,23 @@ import pytest
 
 from lab.fakes.values import node_claim, reservation, workload_record
 from lab.simulation.aws.lambdas import Run
-from lab.simulation.invariants import demand, launches, lives, operations, placed, promises, reservations, teams
+from lab.simulation.invariants import (
+    demand,
+    launches,
+    lives,
+    operations,
+    placed,
+    promises,
+    reservations,
+    standing,
+    teams,
+)
 from lab.simulation.invariants.base import Invariant, Violation
 from lab.simulation.invariants.watcher import INVARIANTS, Watcher
 from lab.simulation.kernel import HOUR, MINUTE, SECOND, START
 from lab.simulation.people.users import POOL
 from lab.simulation.play import play
+from lab.simulation.standing_pool import STANDING
 from lab.simulation.world import World
 from reservoir.core.capacity.ledger import Balance
 from reservoir.core.model.capacity_reservation import ReservationKind
@@ -36,6 +47,7 @@ CLAIM: NodeClaim = node_claim("nc-1")
 REPLICAS = (PlacedReplicas("research/train", 1),)
 LIMITS_AND_TEAMS = {
     demand.LimitsAreKept,
+    standing.StaticPoolsAreNeverTooLarge,
     teams.BorrowingLimitsAreKept,
     teams.LendingLimitsAreKept,
     teams.ResourceQuotasAreKept,
@@ -302,9 +314,21 @@ def test_a_launch_of_a_pool_that_is_paused(scene: Scene) -> None:
     assert pool is not None
     scene.world.policy.save_pause(POOL, Pause(is_paused=True), expected=pool.pause)
     seen.called(running(Function.OPERATE, 0), "policy.save_pause", None)
-    seen.called(running(Function.LAUNCH, 0), "launch_attempts.begin", None)
+    attempt = SimpleNamespace(claim_ids=("nc-1",))
+    seen.called(running(Function.LAUNCH, 0), "launch_attempts.begin", attempt)
     with pytest.raises(Violation, match=r"launch did launch_attempts\.begin; the pool is paused"):
-        seen.called(running(Function.LAUNCH, 1), "launch_attempts.begin", None)
+        seen.called(running(Function.LAUNCH, 1), "launch_attempts.begin", attempt)
+
+
+def test_a_static_pool_with_a_node_too_many(scene: Scene) -> None:
+    scene.world.standing.generation, scene.world.standing.most_wanted = 1, 1
+    seen = scene.see(standing.StaticPoolsAreNeverTooLarge)
+    rows = scene.world.state.claim_rows
+    rows["nc-1"] = replace(CLAIM, node_pool_name=STANDING)
+    seen.holds()
+    rows["nc-2"] = replace(CLAIM, id="nc-2", node_pool_name=STANDING)
+    with pytest.raises(Violation, match="1 nodes were wanted at most"):
+        seen.holds()
 
 
 def running(function: Function, began_us: int) -> Any:

@@ -55,7 +55,7 @@ class PausedPoolsLaunchNothing(Invariant):
 
     def _is_of_pool(self, claim_ids: Iterable[str]) -> bool:
         claims = (self.world.state.claim_rows.get(claim_id) for claim_id in claim_ids)
-        return any(claim is not None and claim.node_pool_name == POOL for claim in claims)
+        return any(claim is None or claim.node_pool_name == POOL for claim in claims)
 
     def _is_paused(self) -> bool:
         stored = self.world.policy.get(PolicyKind.NODE_POOL, POOL)
