@@ -6,7 +6,7 @@ from typing import Any, Final
 from lab.simulation.catalogue import TEAM
 from lab.simulation.kernel import Chance
 from lab.simulation.people.users import NAMESPACE
-from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.node_claim import NodeClaim, generations_of
 from reservoir.core.model.team import Team
 
 NAMES: Final = ("audio", "vision")
@@ -35,13 +35,15 @@ def namespaces_of(teams: Iterable[Team]) -> tuple[str, ...]:
 
 
 def spent_atto_usd(claims: Iterable[NodeClaim], team: Team) -> int:
-    """Return what of these nodes that were bought is a team's, an hour: its part of a node is that of its replicas."""
+    """Return what of these nodes that were bought is a team's, an hour: by the dominant share of each that it takes."""
     total = 0
     for claim in claims:
-        everyone = sum(placed.count for placed in claim.placements)
-        own = sum(each.count for each in claim.placements if each.workload_key.partition("/")[0] in team.namespaces)
+        notes = generations_of(claim.placed_with, claim.placements)
+        are_known = all(note.share for note in notes)  # an earlier release notes none
+        taken = {note: note.count * (note.share if are_known else 1) for note in notes}
+        own = sum(part for note, part in taken.items() if note.workload_key.partition("/")[0] in team.namespaces)
         if claim.is_live and claim.lease is None and own:
-            total += claim.price_atto_usd_per_hour * own // everyone
+            total += claim.price_atto_usd_per_hour * own // sum(taken.values())
     return total
 
 

@@ -8,8 +8,21 @@ import pytest
 from lab.fakes.system import START
 from lab.fakes.values import node_claim
 from reservoir.core.launching.claim_nodes import grown_claim, node_of
-from reservoir.core.launching.placed_terms import PlacedTerms, current_key, generations_of, terms_at, terms_of
-from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim, PlacedGeneration
+from reservoir.core.launching.placed_terms import (
+    PlacedTerms,
+    current_key,
+    terms_at,
+    terms_of,
+)
+from reservoir.core.model.node_claim import (
+    ClaimState,
+    Drain,
+    DrainReason,
+    NodeClaim,
+    PlacedGeneration,
+    generations_of,
+    parts_of,
+)
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.resources import Resources
@@ -65,17 +78,29 @@ def test_terms_that_are_wanted_again_are_todays() -> None:
 
 
 def test_what_is_added_is_noted_beside_what_was_there() -> None:
-    claim = grown_claim(running(2, (1, 3)), (PlacedReplicas(KEY, 2),), START, {KEY: 3})
-    assert claim.placed_with == (PlacedGeneration(KEY, 1, 2), PlacedGeneration(KEY, 3, 2))
+    node = replace(running(2, (1, 3)), allocatable=Resources.of({"cpu": 1_000}))
+    claim = grown_claim(node, (PlacedReplicas(KEY, 2),), START, {KEY: NOW})
+    assert claim.placed_with == (PlacedGeneration(KEY, 1, 2), PlacedGeneration(KEY, 3, 2, share=10_000))
     assert generations_of(claim.placed_with, claim.placements) == claim.placed_with[::-1]
 
 
-def test_do_not_disrupt_may_be_said_and_taken_back_while_it_runs() -> None:
-    terms = PlacedTerms({KEY: replace(NOW, do_not_disrupt=True)}, {KEY: (terms_of(LARGE),)})
-    (placed,) = terms.claim(running(1, (2, 1))).placements
-    assert terms.workloads[placed.workload_key].do_not_disrupt
+def test_a_node_is_charged_by_what_replicas_take_of_it_and_not_by_their_number() -> None:
+    room = Resources.of({"cpu": 16_000, "memory": 64})
+    work = {"rich/big": replace(LARGE, requests=Resources.of({"cpu": 15_000})), "nobody/small": NOW}
+    small = replace(NOW, requests=Resources.of({"cpu": 10, "memory": 1}))
+    claim = node_claim("nc-1", placements=(), allocatable=room)
+    crowd = (PlacedReplicas("nobody/small", 40), PlacedReplicas("rich/big", 1))
+    shared = grown_claim(claim, crowd, START, {**work, "nobody/small": small})
+
+    assert dict(parts_of(shared, shared.placements)) == {"nobody/small": 40 * 15_625, "rich/big": 937_500}
+    assert sum(part for _, part in parts_of(shared, shared.placements[:1])) == 40 * 15_625
 
 
-def test_replicas_with_earlier_terms_are_counted() -> None:
-    terms = PlacedTerms({KEY: NOW}, {KEY: (terms_of(SMALL), terms_of(LARGE))})
-    assert terms.outdated([running(3, (1, 1), (2, 1), (3, 1)), running(2, (3, 2))]) == {KEY: 2}
+def test_what_an_earlier_release_placed_is_charged_by_number() -> None:
+    claim = grown_claim(running(2, (1, 2)), (PlacedReplicas("other/web", 3),), START, {"other/web": NOW})
+    assert parts_of(claim, claim.placements) == [(KEY, 2), ("other/web", 3)]
+
+
+def test_what_asks_for_nothing_takes_a_millionth() -> None:
+    assert Resources.of({}).dominant_share_of(Resources.of({"cpu": 1})) == 1
+    assert Resources.of({"nvidia.com/gpu": 1}).dominant_share_of(Resources.of({"cpu": 1})) == 1

@@ -23,6 +23,7 @@ from tests.core.scheduler.world import NOW, ON_DEMAND, POLICY, RESERVED, markets
 from tests.core.sharing.world import TYPE, planned, team, violations, wants, world
 
 USD = 1_000_000  # micro-USD; a node costs one USD an hour on demand
+SMALL = Resources.of({"cpu": 100})
 BUYING: Any = {"node_pools": (pool("default", markets(RESERVED, ON_DEMAND)),)}
 
 
@@ -137,6 +138,25 @@ def test_the_solve_that_finds_a_budget_exceeded_leaves_time_for_the_one_that_kee
 
     policy = replace(POLICY, expired=lambda: used_percent() >= 100, used_percent=used_percent)
     assert bought(solve(snapshot, now=NOW, policy=policy)) == {"audio/job": 3}
+
+
+def test_a_node_counts_for_who_takes_most_of_it_however_many_share_it() -> None:
+    """Forty small replicas of nobody's beside each of a team's large ones would let it run on four nodes for one."""
+    large, small = Workload("audio", "job", 1, 2, Resources.of({"cpu": 6_000})), Workload("x", "small", 1, 9, SMALL)
+    price = USD * 10**12
+    host = replace(
+        node("nc-1", TYPE, capacity_type=ON_DEMAND),
+        placements=(PlacedReplicas(large.key, 1), PlacedReplicas(small.key, 9)),
+        used=large.requests + small.requests * 9 + Resources.of({"pods": 10}),
+        price_atto_usd_per_hour=price,
+    )
+    demands = [wants("audio", 1, requests=Resources.of({"cpu": 6_000}))]
+    teams = (team("audio", None, budget_micro_usd_per_hour=3 * USD // 2),)
+    held = world(teams, demands, units=0, **BUYING, nodes=(host,), workloads={large.key: large, small.key: small})
+    plan = planned(held)
+
+    assert not plan.launches, "six of 6.9 parts of what runs are its own, not one of ten"
+    assert {unplaced.code for unplaced in plan.unplaced} == {ReasonCode.TEAM_BUDGET}
 
 
 def test_one_teams_budget_is_nobody_elses() -> None:

@@ -562,7 +562,7 @@ def test_earlier_specs_are_forgotten_when_nothing_runs_with_them() -> None:
     )
     world.plan()
     (after,) = world.state.node_claims.list_live()
-    assert after.placed_with == (PlacedGeneration("research/train", 2, 1),)
+    assert after.placed_with == (PlacedGeneration("research/train", 2, 1, share=1_000_000),)
     world.plan()
     assert world.workload().former == ()
 

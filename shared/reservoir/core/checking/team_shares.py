@@ -20,6 +20,7 @@ from reservoir.core.scheduling_terms.resources import Resources
 
 _UNLIMITED: Final = 10**9
 _NO_TEAM: Final = Team("")
+_NOTHING: Final = Resources.of({})
 # Of two hours that a gang waits, what its team owns is held for it in the first.
 _HELD_FOR: Final = timedelta(hours=1)
 
@@ -123,7 +124,7 @@ class TeamShares:
 
     # Branches: what everybody pays is summed once for both rules, the ceiling's and the teams'.
     def _budgets(self) -> Iterator[Violation]:
-        """Report whoever pays more an hour than they may, by replicas in the end, although the plan buys for them."""
+        """Report whoever pays more in the end than they may, by what they take of nodes, if the plan buys for them."""
         paid: Counter[str] = Counter()
         buyers: dict[str, set[str]] = {}
         ceiling = self._facts.snapshot.ceiling_micro_usd_per_hour
@@ -138,8 +139,9 @@ class TeamShares:
             new += host.nodes * price if host.node is None else 0
             carried = Counter(host.running)
             carried.update(host.placed)
-            for key, count in carried.items():
-                paid[self.team_of(key)] += host.nodes * price * count // max(1, carried.total())
+            taken = {key: count * self._share(key, host) for key, count in carried.items()}
+            for key, part in taken.items():
+                paid[self.team_of(key)] += host.nodes * price * part // sum(taken.values())
                 if host.node is None:
                     buyers.setdefault(self.team_of(key), set()).add(key)
         if ceiling is not None and new and everything > ceiling * ATTO_USD_PER_MICRO_USD:
@@ -151,6 +153,13 @@ class TeamShares:
             if most is not None and paid[name] > most * ATTO_USD_PER_MICRO_USD:
                 message = f"would pay more than {most} micro-USD an hour"
                 yield Violation(ViolationCode.TEAM_BUDGET, f"team {name}", message, tuple(sorted(keys)))
+
+    def _share(self, key: str, host: Host) -> int:
+        """Return the largest part of a resource of the host that one replica takes, in millionths."""
+        workload = self._facts.workloads.get(key)
+        requests = _NOTHING if workload is None else workload.requests
+        room = host.allocatable
+        return max([1, *(asked * 10**6 // room[name] for name, asked in requests.items() if room[name] > 0)])
 
     def _loans(self, account: _Account, name: str, keys: tuple[str, ...]) -> Iterator[Violation]:
         borrowed = account.borrowed(name)

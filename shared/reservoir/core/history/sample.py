@@ -7,7 +7,7 @@ from typing import Final
 
 from reservoir.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.node_claim import NodeClaim, parts_of
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 
 UNPLANNED: Final = "NotPlannedYet"  # a reason for waiting beside those of plans: no plan has looked at it
@@ -62,7 +62,7 @@ class WaitingSample:
 
 @dataclass(frozen=True, slots=True)
 class BoughtSample:
-    """What was bought beside reservations for one workload; the price of a shared node is shared by replicas."""
+    """What was bought beside reservations for one workload; the price of a shared node is shared as in accounts."""
 
     workload_key: str
     node_count: int
@@ -184,12 +184,14 @@ def _bought(launched: Sequence[NodeClaim]) -> Iterator[BoughtSample]:
     paid: dict[str, int] = {}
     followed_by: dict[str, str] = {}
     for claim in launched:
-        price, replicas = price_of(claim), sum(placed.count for placed in claim.placements)
-        if claim.offering.capacity_type is CapacityType.RESERVED or not replicas:
+        price, parts = price_of(claim), parts_of(claim, claim.placements)
+        if claim.offering.capacity_type is CapacityType.RESERVED or not parts:
             continue
         followed_by |= claim.correlation_ids
+        everything = sum(part for _, part in parts)
         for placed in claim.placements:
             nodes[placed.workload_key] = nodes.get(placed.workload_key, 0) + 1
-            paid[placed.workload_key] = paid.get(placed.workload_key, 0) + price * placed.count // replicas
+        for key, part in parts:
+            paid[key] = paid.get(key, 0) + price * part // everything
     for key in sorted(paid, key=lambda key: (-paid[key], key)):
         yield BoughtSample(key, nodes[key], paid[key], followed_by.get(key))

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 from reservoir.core.capacity.node_storage import as_launched
 from reservoir.core.launching.launch_pools import left_to_choose
-from reservoir.core.launching.placed_terms import generations_of, with_generations
+from reservoir.core.launching.placed_terms import with_generations
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType
-from reservoir.core.model.node_claim import ClaimState, DrainReason, Lease, NodeClaim
+from reservoir.core.model.node_claim import ClaimState, DrainReason, Lease, NodeClaim, generations_of
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool, min_values
 from reservoir.core.model.plan import PlannedNodes
@@ -121,11 +121,6 @@ class ClaimFacts:
     reservations: Mapping[str, CapacityReservation]
     workloads: Mapping[str, Workload]
 
-    def generations(self, placements: Iterable[PlacedReplicas]) -> Mapping[str, int]:
-        """Return the generations with which replicas are placed, by key."""
-        keys = {placed.workload_key for placed in placements}
-        return {key: self.workloads[key].generation for key in keys if key in self.workloads}
-
 
 def planned_claims(
     planned: PlannedNodes, ids: Iterable[str], facts: ClaimFacts, *, plan_id: str, now: datetime
@@ -166,7 +161,7 @@ def planned_claims(
         node_pool_hash=pool.static_hash,
         node_class_hash=node_class.static_hash,
         placements_changed_at=now,
-        placed_with=with_generations((), planned.placements, facts.generations(planned.placements)),
+        placed_with=with_generations((), planned.placements, facts.workloads, room),
         is_static=pool.is_static,
     )
     return tuple(replace(template, id=claim_id) for claim_id in ids)
@@ -186,9 +181,9 @@ def _relaxed_min_values(wanted: Mapping[str, int], left: Mapping[str, int]) -> I
 
 
 def grown_claim(
-    claim: NodeClaim, added: Sequence[PlacedReplicas], now: datetime | None, generations: Mapping[str, int]
+    claim: NodeClaim, added: Sequence[PlacedReplicas], now: datetime | None, workloads: Mapping[str, Workload]
 ) -> NodeClaim:
-    """Return the claim with more replicas on it; ``generations``, by key, are those that they are placed with.
+    """Return the claim with more replicas on it; ``workloads``, by key, are as they are placed.
 
     Of replicas that it expects, it was noted when it was planned.
     """
@@ -197,7 +192,7 @@ def grown_claim(
     for placed in added:
         counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
     placements = tuple(PlacedReplicas(key, counts[key]) for key in sorted(counts))
-    placed_with = with_generations(noted, added, generations) if generations else claim.placed_with
+    placed_with = with_generations(noted, added, workloads, claim.allocatable) if workloads else claim.placed_with
     return replace(claim, placements=placements, placements_changed_at=now, placed_with=placed_with)
 
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from reservoir.core.model.node_claim import NodeClaim, PlacedGeneration
+from reservoir.core.model.node_claim import NodeClaim, PlacedGeneration, generations_of
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.model.workload import Workload
+from reservoir.core.scheduling_terms.resources import Resources
 
 _MARK: Final = "@"
 
@@ -53,34 +54,21 @@ def terms_at(generation: int, current: Workload, former: Sequence[Workload]) -> 
     return next((each for each in former if each.generation >= generation), current)
 
 
-def generations_of(
-    noted: Iterable[PlacedGeneration], placements: Iterable[PlacedReplicas]
-) -> tuple[PlacedGeneration, ...]:
-    """Return with which generation each of some replicas was placed, by key, the newest first.
-
-    Whoever takes replicas off a claim leaves the notes as they are: the oldest leave first. Generation 0: not noted.
-    """
-    left = {placed.workload_key: placed.count for placed in placements}
-    found: list[PlacedGeneration] = []
-    for note in sorted(noted, key=lambda note: (note.workload_key, -note.generation)):
-        count = min(note.count, left.get(note.workload_key, 0))
-        if count > 0:
-            left[note.workload_key] -= count
-            found.append(replace(note, count=count))
-    found += [PlacedGeneration(key, 0, count) for key, count in left.items() if count > 0]
-    return tuple(sorted(found, key=lambda note: (note.workload_key, -note.generation)))
-
-
 def with_generations(
-    noted: Iterable[PlacedGeneration], added: Iterable[PlacedReplicas], generations: Mapping[str, int]
+    noted: Iterable[PlacedGeneration],
+    added: Iterable[PlacedReplicas],
+    workloads: Mapping[str, Workload],
+    room: Resources,
 ) -> tuple[PlacedGeneration, ...]:
-    """Return the notes with those of more replicas, which are placed with these generations, by key."""
-    counts = {(note.workload_key, note.generation): note.count for note in noted}
+    """Return the notes with those of more replicas, placed as these workloads, by key, on a node with this room."""
+    notes = {(note.workload_key, note.generation): note for note in noted}
     for placed in added:
-        if placed.workload_key in generations:
-            note = placed.workload_key, generations[placed.workload_key]
-            counts[note] = counts.get(note, 0) + placed.count
-    return tuple(PlacedGeneration(*note, counts[note]) for note in sorted(counts))
+        workload = workloads.get(placed.workload_key)
+        if workload is not None:
+            name = placed.workload_key, workload.generation
+            count = placed.count + (notes[name].count if name in notes else 0)
+            notes[name] = PlacedGeneration(*name, count, workload.requests.dominant_share_of(room))
+    return tuple(notes[name] for name in sorted(notes))
 
 
 class PlacedTerms:

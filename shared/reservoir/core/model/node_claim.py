@@ -4,8 +4,8 @@ The state machine is one table (``ALLOWED_TRANSITIONS``); late, repeated and reo
 backwards, because every move is checked against it and committed under the claim's revision.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -155,11 +155,15 @@ def with_operation(operations: tuple[Operation, ...], done: Operation) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class PlacedGeneration:
-    """So many replicas on a node were placed with this generation of their workload."""
+    """So many replicas on a node were placed with this generation of their workload.
+
+    ``share``: the largest part of any resource of the node that each takes, in millionths; 0: nobody noted it.
+    """
 
     workload_key: str
     generation: int
     count: int
+    share: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,3 +234,32 @@ class NodeClaim:
     def is_live(self) -> bool:
         """Whether the claim still holds or may come to hold an instance."""
         return self.state in LIVE_STATES
+
+
+def generations_of(
+    noted: Iterable[PlacedGeneration], placements: Iterable[PlacedReplicas]
+) -> tuple[PlacedGeneration, ...]:
+    """Return with which generation each of some replicas was placed, by key, the newest first.
+
+    Whoever takes replicas off a claim leaves the notes as they are: the oldest leave first. Generation 0: not noted.
+    """
+    left = {placed.workload_key: placed.count for placed in placements}
+    found: list[PlacedGeneration] = []
+    for note in sorted(noted, key=lambda note: (note.workload_key, -note.generation)):
+        count = min(note.count, left.get(note.workload_key, 0))
+        if count > 0:
+            left[note.workload_key] -= count
+            found.append(replace(note, count=count))
+    found += [PlacedGeneration(key, 0, count) for key, count in left.items() if count > 0]
+    return tuple(sorted(found, key=lambda note: (note.workload_key, -note.generation)))
+
+
+def parts_of(claim: NodeClaim, placements: Sequence[PlacedReplicas]) -> list[tuple[str, int]]:
+    """Return by which parts a node is charged to replicas on it: workload keys, each with its part.
+
+    It is their dominant share of the node, as it was when they were placed; where that of some is not known, as an
+    earlier release placed them, their number.
+    """
+    notes = generations_of(claim.placed_with, placements)
+    are_known = all(note.share for note in notes)
+    return [(note.workload_key, note.count * note.share if are_known else note.count) for note in notes]

@@ -1,8 +1,9 @@
 """What instances cost whom, to the second.
 
-An instance is charged, from its launch to its end, to the namespaces whose replicas are on it, by their number; while
-nothing is on it to nobody, and while it leaves to those who were on it last. Parts are whole seconds and whole
-atto-USD, and add up exactly. Reserved units are paid for anyway: they count in time, and cost nothing here.
+An instance is charged, from its launch to its end, to the namespaces whose replicas are on it, by the dominant share of
+it that these take; while nothing is on it to nobody, and while it leaves to those who were on it last. Parts are whole
+seconds and whole atto-USD, and add up exactly. Reserved units are paid for anyway: they count in time, and cost nothing
+here.
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.node_claim import ClaimState, NodeClaim, parts_of
 from reservoir.core.model.team import Team, by_namespace
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 
@@ -20,7 +21,7 @@ NOBODY: Final = ""  # the namespace of an instance with nothing on it, and the t
 _HOUR_S: Final = 3600
 _DAY: Final = timedelta(days=1)
 # What is written at once must fit into one transaction: so many days, and namespaces of one instance. The namespaces
-# with the fewest replicas of more than that are charged to nobody.
+# with the smallest parts of more than that are charged to nobody.
 _DAYS_AT_ONCE: Final = 2 * _DAY
 _NAMESPACES_MAX: Final = 40
 _LEAVING: Final = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED})
@@ -36,7 +37,9 @@ def owners(teams: Iterable[Team]) -> TeamOf:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """One instance that runs, and to whom it is charged from ``since`` on: replicas by namespace.
+    """One instance that runs, and to whom it is charged from ``since`` on: their parts of it by namespace.
+
+    The parts, of whatever sum, are called ``replicas`` as they were stored when each replica was one.
 
     What is before ``since`` was written down, for an instance that was launched at ``launched_at``.
     """
@@ -175,8 +178,8 @@ def _meter(claim: NodeClaim, since: datetime, before: Mapping[str, int]) -> Mete
     leaving = claim.state in _LEAVING
     on_it = claim.placements or (() if claim.drain is None else claim.drain.awaiting)
     replicas: Counter[str] = Counter()
-    for placed in on_it:
-        replicas[placed.workload_key.partition("/")[0]] += placed.count
+    for key, part in parts_of(claim, on_it):
+        replicas[key.partition("/")[0]] += part
     for namespace in sorted(replicas, key=lambda name: (-replicas[name], name))[_NAMESPACES_MAX:]:
         replicas[NOBODY] += replicas.pop(namespace)
     return Meter(

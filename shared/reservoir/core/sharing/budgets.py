@@ -1,19 +1,25 @@
 """What is paid an hour for what is bought, and demand held to what budgets of teams and the deployment's ceiling leave.
 
-A node is charged to its workloads in proportion to replicas. Reserved units are paid for already and cost nothing here.
+A node is charged to its workloads by the dominant share of it that their replicas take. Reserved units are paid for
+already and cost nothing here.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Final
 
+from reservoir.core.capacity.node_storage import as_launched
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
 from reservoir.core.model.team import Team, by_namespace
-from reservoir.core.model.workload import Demand
+from reservoir.core.model.workload import Demand, Workload
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from reservoir.core.scheduling_terms.resources import Resources
+
+_NOTHING: Final = Resources.of({})
 
 
 def hourly_bound(per_hour: int | None, per_month: int | None, spent_atto_usd: int) -> int | None:
@@ -42,7 +48,7 @@ def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
     room is never held back, so what is bought has to leave enough for it.
     """
     owners, running = by_namespace(snapshot.teams), _spent(snapshot, plan)
-    bought, replicas = _bought(plan)
+    bought, replicas = _bought(snapshot, plan)
     capped: dict[str, int] = {}
 
     def order(demand: Demand) -> tuple[int, Fraction, object, str]:
@@ -86,10 +92,11 @@ def _spent(snapshot: Snapshot, plan: Plan) -> Counter[str]:
     """Return what runs and is bought costs each workload an hour with all that joins it, in atto-USD, rounded up."""
     costs: Counter[str] = Counter()
     joining = {existing.claim_id: existing.placements for existing in plan.existing}
+    workloads = _workloads(snapshot)
     for node in snapshot.nodes:
         if node.capacity_type is not CapacityType.RESERVED:
             placements = (*node.placements, *joining.get(node.claim_id, ()))
-            _charge(costs, placements, node.price_atto_usd_per_hour)
+            _charge(costs, _parts(placements, workloads, node.allocatable), node.price_atto_usd_per_hour)
     return costs
 
 
@@ -98,23 +105,47 @@ def _of_nodes(snapshot: Snapshot) -> int:
     return sum(n.price_atto_usd_per_hour for n in snapshot.nodes if n.capacity_type is not CapacityType.RESERVED)
 
 
-def _bought(plan: Plan) -> tuple[Counter[str], Counter[str]]:
+def _bought(snapshot: Snapshot, plan: Plan) -> tuple[Counter[str], Counter[str]]:
     """Return by workload what the plan buys, an hour, and for how many replicas."""
+    workloads = _workloads(snapshot)
+    types = {instance_type.name: instance_type for instance_type in snapshot.instance_types}
+    classes = {node_class.name: node_class for node_class in snapshot.node_classes}
     costs: Counter[str] = Counter()
     replicas: Counter[str] = Counter()
     for launch in plan.launches:
         if launch.offering.reservation_id is None:
-            _charge(costs, launch.placements, launch.price_atto_usd_per_hour * launch.count)
+            launched, node_class = types[launch.offering.instance_type], classes.get(launch.node_class_name)
+            room = (launched if node_class is None else as_launched(launched, node_class)).allocatable
+            parts = _parts(launch.placements, workloads, room)
+            _charge(costs, parts, launch.price_atto_usd_per_hour * launch.count)
             for placed in launch.placements:
                 replicas[placed.workload_key] += placed.count * launch.count
     return costs, replicas
 
 
-def _charge(costs: Counter[str], placements: Iterable[PlacedReplicas], price: int) -> None:
-    placed = tuple(placements)
-    everyone = sum(item.count for item in placed)
-    for item in placed:
-        costs[item.workload_key] += -(-price * item.count // everyone)
+def _workloads(snapshot: Snapshot) -> Mapping[str, Workload]:
+    """Return all that runs or waits, by key."""
+    return {**{demand.workload.key: demand.workload for demand in snapshot.demands}, **snapshot.workloads}
+
+
+def _parts(
+    placements: Iterable[PlacedReplicas], workloads: Mapping[str, Workload], room: Resources
+) -> list[tuple[str, int]]:
+    """Return the parts of a node, of whatever sum, by which it is charged to each workload on it."""
+    return [
+        (placed.workload_key, placed.count * _requests(placed, workloads).dominant_share_of(room))
+        for placed in placements
+    ]
+
+
+def _requests(placed: PlacedReplicas, workloads: Mapping[str, Workload]) -> Resources:
+    return workloads[placed.workload_key].requests if placed.workload_key in workloads else _NOTHING
+
+
+def _charge(costs: Counter[str], parts: Sequence[tuple[str, int]], price: int) -> None:
+    everything = sum(part for _, part in parts)
+    for key, part in parts:
+        costs[key] += -(-price * part // everything)
 
 
 def _of_team(costs: Mapping[str, int], team: Team, owners: Mapping[str, Team]) -> int:

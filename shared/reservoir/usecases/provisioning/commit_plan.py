@@ -127,7 +127,7 @@ class PlanCommitter:
         existing = []
         for placement in plan.existing:
             before = gathered.claims[placement.claim_id]
-            grown = grown_claim(before, placement.placements, now, facts.generations(placement.placements))
+            grown = grown_claim(before, placement.placements, now, facts.workloads)
             existing.append((before, correlated(grown, followed_by)))
         gangs = {claim.gang_key for claim in claims if claim.gang_key is not None} | _gangs_on(existing, gathered)
         for together in _sharing_nodes(gangs, existing):
