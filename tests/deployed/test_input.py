@@ -15,6 +15,7 @@ from lab.demo.observer import Observed
 from lab.embedded.reservoir import IMAGE_PARAMETER
 from lab.fakes.manifests import workload_manifest
 from lab.story.world import World
+from reservoir.manifests.parsing.structure import LARGEST_MESSAGE_BYTES
 from reservoir.names import (
     DEMAND_DEAD_LETTER_QUEUE,
     DEPLOYMENT,
@@ -247,12 +248,11 @@ def test_what_is_wrong_is_put_away_and_told_and_its_neighbours_are_placed(world:
     assert {said[message_id] for message_id in ids[0::2]} <= {"accepted", "Unchanged"}, "a delivery may be repeated"
 
 
-def test_a_megabyte_is_read_or_refused_and_stops_nobody(world: World) -> None:
+def test_what_is_large_is_read_or_refused_and_stops_nobody(world: World) -> None:
     sqs, queue = world.aws.client("sqs"), world.output(Queue.DEMAND)
     large = submit("large")
-    full = large[:-1] + " " * (MIB - len(large)) + "}"
+    full = large[:-1] + " " * (LARGEST_MESSAGE_BYTES - len(large)) + "}"
     crowded = json.dumps({"action": "submit", "workload": [0] * (MIB // 3 - 20)})
-    assert len(full) == MIB
     assert MIB - 100 < len(crowded) <= MIB
     ids = [sqs.send_message(QueueUrl=queue, MessageBody=text)["MessageId"] for text in (full, crowded)]
     world.send(submit("after"))
