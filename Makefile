@@ -186,7 +186,7 @@ $(RAY)/.installed: requirements/ray.txt $(INSTALLED)
 
 $(NODE_TOOLS): package.json package-lock.json $(INSTALLED)
 	@echo '== CDK command line and bytecode compiler, from their lock'
-	@$(NPM) ci
+	@$(NPM) ci --ignore-scripts
 	@touch $@
 
 $(ORACLES): tests/oracle/pom.xml

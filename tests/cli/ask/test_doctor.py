@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import Result
 
+from lab.fakes.manifests import team_manifest
+from lab.fakes.values import workload_record
 from lab.worlds.disrupt_world import DisruptWorld
 from lab.worlds.launch_world import DEPLOYMENT
 from lab.worlds.planning_world import node_class_manifest
@@ -21,6 +23,7 @@ from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.manifests.answers.operations import OperationRequest, Verb
 from reservoir.manifests.kinds.launch_limits import LaunchLimits
 from reservoir.names import VERSION
+from reservoir.ports.policy import PolicyKind, PutPolicy
 from reservoir.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from tests.cli.acting import Stack
 
@@ -175,6 +178,19 @@ def test_a_paused_pool_is_a_hint_that_says_who(patient: Patient) -> None:
     assert (severity, check) == ("hint", "policy")
     assert message.startswith("NodePool/gpu is paused by ")
     assert patient.run("doctor").exit_code == 0
+
+
+def test_namespaces_that_no_team_keeps_apart(patient: Patient) -> None:
+    for namespace in ("audio", "vision"):
+        record = replace(workload_record(replicas=1), key=f"{namespace}/train", placed_count=1)
+        patient.world.state.workloads.put(record, expected_revision=None)
+    found = [each for each in patient.findings() if "no Team" in each[2]]
+    assert [each[:2] for each in found] == [("warning", "policy")]
+    assert "2 namespaces (audio, vision)" in found[0][2]
+
+    manifest = team_manifest("sound", namespaces=["audio"])
+    patient.world.store.commit([PutPolicy(PolicyKind.TEAM, "sound", manifest, 1, None)])
+    assert not [each for each in patient.findings() if "no Team" in each[2]]
 
 
 def test_a_pool_that_can_never_launch(patient: Patient) -> None:

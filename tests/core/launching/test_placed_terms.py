@@ -84,7 +84,7 @@ def test_what_is_added_is_noted_beside_what_was_there() -> None:
     assert generations_of(claim.placed_with, claim.placements) == claim.placed_with[::-1]
 
 
-def test_a_node_is_charged_by_what_replicas_take_of_it_and_not_by_their_number() -> None:
+def test_a_node_is_charged_by_what_replicas_take_of_it() -> None:
     room = Resources.of({"cpu": 16_000, "memory": 64})
     work = {"rich/big": replace(LARGE, requests=Resources.of({"cpu": 15_000})), "nobody/small": NOW}
     small = replace(NOW, requests=Resources.of({"cpu": 10, "memory": 1}))

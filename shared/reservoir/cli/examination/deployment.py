@@ -11,10 +11,11 @@ from reservoir.manifests.crosscheck import ObjectSet, cross_check
 from reservoir.names import VERSION
 from reservoir.ports.policy import PolicyKind
 from reservoir.usecases.policy.not_launching import not_launching
-from reservoir.usecases.policy.policy_objects import policy_of
+from reservoir.usecases.policy.policy_objects import Policy, policy_of
 from reservoir.usecases.safety.envelope import LiftEnvelope
 from reservoir.usecases.safety.tables import OwnTables
 
+_NAMED_MAX: Final = 5  # namespaces in a message
 _NOT_READ: Final = frozenset({"Disabled", "Disabling"})  # states of an event source mapping
 
 
@@ -52,6 +53,7 @@ def policy(stack: Connection) -> Iterator[Finding]:
         if stuck.kind is PolicyKind.NODE_CLASS and (stuck.kind, stuck.name) not in found.unreadable:
             message = f"{stuck.kind}/{stuck.name} launches nothing: {stuck.why}"
             yield Finding(Severity.ERROR, "policy", message, "fix what it names, then apply the class again")
+    yield from _open_to_everybody(stack, found)
     for pool in found.node_pools:
         if pool.paused is not None:
             advice = f"reservoir resume pool {pool.name}"
@@ -62,6 +64,17 @@ def policy(stack: Connection) -> Iterator[Finding]:
     for doubt in cross_check(together):
         advice = f"did you mean {doubt.suggestion}?" if doubt.suggestion else f"rule {doubt.rule} in docs/manifests.md"
         yield Finding(Severity.WARNING, "policy", f"{doubt.kind}/{doubt.name}: {doubt.message}", advice)
+
+
+def _open_to_everybody(stack: Connection, found: Policy) -> Iterator[Finding]:
+    """Whether several namespaces are in use that no Team keeps apart."""
+    if found.teams or found.unreadable:
+        return
+    in_use = sorted({key.partition("/")[0] for key in stack.outside.workloads.placed_revisions()})
+    if len(in_use) > 1:
+        names = ", ".join(in_use[:_NAMED_MAX])
+        message = f"there is no Team: any sender may withdraw the work of all {len(in_use)} namespaces ({names})"
+        yield Finding(Severity.WARNING, "policy", message, "give namespaces to principals, see docs/teams.md")
 
 
 def pools(stack: Connection) -> Iterator[Finding]:
