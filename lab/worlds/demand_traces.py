@@ -58,6 +58,7 @@ class Trace:
     is_stationary: bool
     streams: tuple[Stream, ...]
     units: Mapping[str, int]  # by type
+    reservations: int = 1  # of each type
 
 
 def steady(_hour: float, _draw: random.Random) -> float:
@@ -108,8 +109,15 @@ def campaigns(hour: float, _draw: random.Random) -> float:
 def snapshot_of(trace: Trace) -> Snapshot:
     """Return the world of a trace: a reservation for each type in zone a, and three pools."""
     reservations = tuple(
-        values.reservation(f"cr-{name}", count, instance_type=name, zone="us-east-1a", zone_id="use1-aza")
+        values.reservation(
+            f"cr-{name}" if trace.reservations == 1 else f"cr-{name}-{number}",
+            count // trace.reservations,
+            instance_type=name,
+            zone="us-east-1a",
+            zone_id="use1-aza",
+        )
         for name, count in sorted(trace.units.items())
+        for number in range(trace.reservations)
     )
     return Snapshot(
         instance_types=tuple(_type(name) for name in sorted(_TYPES)),
@@ -217,3 +225,9 @@ TUNING: Final = (
     Trace("t-growth", False, (Stream("train", _G6, 7, 10, growth),), {_G6: 5}),
     Trace("t-leaves", False, (Stream("old", _G6, 6, 7, leaves), Stream("new", _G6, 5, 7, office)), {_G6: 18}),
 )
+
+
+def many_reservations(count: int) -> Trace:
+    """Return work of two types with so many reservations, half of each type; three in ten units are too many."""
+    streams = (Stream("train", _P5, 14, 9, steady), Stream("notebooks", _G6, 14, 5, office, (1, 2)))
+    return Trace("many", True, streams, {_P5: 2 * count, _G6: 2 * count}, reservations=count // 2)
