@@ -20,5 +20,13 @@ def planner_environment(settings: DeploymentSettings) -> dict[str, str]:
     }
 
 
+def purchase_ceilings(settings: DeploymentSettings) -> dict[str, str]:
+    """Return what the command line is told of what may be bought; no function is."""
+    return {
+        names.PURCHASE_CEILING_MICRO_USD: _ceiling(settings.purchase_ceiling_micro_usd),
+        names.PURCHASE_CEILING_MICRO_USD_PER_MONTH: _ceiling(settings.purchase_ceiling_micro_usd_per_month),
+    }
+
+
 def _ceiling(micro_usd: int | None) -> str:
     return names.NO_CEILING if micro_usd is None else str(micro_usd)

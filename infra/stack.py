@@ -23,7 +23,7 @@ from infra.operations.observability import Observability
 from infra.operations.people import People
 from infra.queues import WorkQueues
 from infra.safety import safety_environment
-from infra.scheduling import planner_environment
+from infra.scheduling import planner_environment, purchase_ceilings
 from infra.tables import StateTables, kept
 from reservoir import names
 from reservoir.deployment.deployment import Deployment
@@ -131,7 +131,8 @@ class ReservoirStack(Stack):
 
     def _outputs(self) -> None:
         planner = planner_environment(self.deployment.settings)
-        for variable, value in {**self.settings, **planner}.items():
+        purchases = purchase_ceilings(self.deployment.settings)
+        for variable, value in {**self.settings, **planner, **purchases}.items():
             CfnOutput(self, output_name(variable), value=value)
         launch_role = self.functions[Function.LAUNCH].role
         if launch_role is not None:  # the principal that a key's own policy must let in

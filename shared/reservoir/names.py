@@ -77,6 +77,9 @@ MARK_ROW: Final = "#mark"
 MARKED_TABLES: Final = (Table.RESERVATIONS, Table.WORKLOADS, Table.NODE_CLAIMS, Table.POLICY)
 # In NodeClaims, what ended within the hour: one row a kind. No claim's id begins with "#".
 ENDINGS_ROW_PREFIX: Final = "#endings "
+# In Policy, what was bought: the book, and one row a purchase. No object's key begins with "#".
+PURCHASE_BOOK_ROW: Final = "#purchases"
+PURCHASE_ROW_PREFIX: Final = "#purchase "
 
 
 # The partition key and the sort key of each index, and what DynamoDB is told to copy into it.
@@ -198,6 +201,10 @@ PLANNER_SETTINGS: Final = (
     CEILING_MICRO_USD_PER_HOUR,
     CEILING_MICRO_USD_PER_MONTH,
 )
+# What one purchase of capacity, and all of a month, may cost, in micro-USD, or NO_CEILING: nothing may be bought. No
+# function reads them; the stack outputs them for the command line, which alone buys.
+PURCHASE_CEILING_MICRO_USD: Final = "PURCHASE_CEILING_MICRO_USD"
+PURCHASE_CEILING_MICRO_USD_PER_MONTH: Final = "PURCHASE_CEILING_MICRO_USD_PER_MONTH"
 # How much notice work gets at most before its node goes, in seconds.
 LONGEST_NOTICE_S: Final = "LONGEST_NOTICE_S"
 # How many may end within an hour, by kind, as JSON; kinds that it leaves out have the defaults of the core.
@@ -211,6 +218,7 @@ ROWS_LOGGER: Final = "reservoir.rows"  # who says which rows cannot be read; eac
 
 # Tags on everything that Reservoir creates in EC2; IAM conditions name OWNER_TAG.
 OWNER_TAG: Final = "reservoir:deployment"
+PURCHASE_TAG: Final = "reservoir:purchase"  # of what was bought: the id of the offering
 NODE_CLAIM_TAG: Final = "reservoir:nodeclaim"
 BATCH_TAG: Final = "reservoir:batch"
 # On both of two equal reservations: units may move between them. Set by their owner, never by Reservoir.

@@ -185,6 +185,9 @@ def test_reservations_are_never_bought_changed_or_cancelled(resources: Resources
         "ec2:DescribeCapacityReservations",
         "ec2:MoveCapacityReservationInstances",  # only where both are tagged for it
     }
+    assert not any("Purchase" in action for action in actions)
+    of_people = {action for statement in statements(resources, for_people=True) for action in statement.actions}
+    assert not any("Purchase" in action for action in of_people), "whoever may buy has the right from somebody else"
     assert "ec2:DeleteFleets" not in actions  # it would end the instances of an instant fleet
 
 

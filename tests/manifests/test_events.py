@@ -22,6 +22,8 @@ from reservoir.manifests.event_parts import (
 from reservoir.manifests.events import (
     EVENTS,
     BlockStatusDetail,
+    BoughtReservation,
+    CapacityPurchased,
     CapacitySuspected,
     Change,
     ChangedObject,
@@ -208,6 +210,19 @@ ONE_OF_EACH: tuple[Event, ...] = (
         spent_micro_usd=12_000_000,
         forecast_micro_usd=30_000_000,
         waiting_replicas=2,
+    ),
+    CapacityPurchased(
+        offering="cb-1",
+        reservations=[BoughtReservation(capacity_reservation_id="cr-1")],
+        is_extension=False,
+        instance_type="p5.48xlarge",
+        zone="us-east-1c",
+        count=2,
+        start_at=AT,
+        end_at=AT,
+        fee_micro_usd=1_500_000_000,
+        by="arn:aws:iam::123456789012:user/ada",
+        purchased_at=AT,
     ),
 )
 

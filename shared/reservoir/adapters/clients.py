@@ -52,6 +52,8 @@ LITTLE_PATIENCE: Final = Patience(attempts_max=2, read_timeout_s=3)
 # Of a fleet of hundreds: EC2 answers when all of it is launched, and what it says to a second call with the token of a
 # first that still runs is written nowhere. Who launches asks again by itself, later; its function has a minute.
 ONE_LONG_WAIT: Final = Patience(attempts_max=1, read_timeout_s=45)
+# Of whoever buys what EC2 knows no client token for: a second call would buy again.
+ONE_PURCHASE: Final = Patience(attempts_max=1, read_timeout_s=60)
 
 
 def lazy_client(service: str, region: str | None = None, patience: Patience = Patience()) -> Any:

@@ -42,6 +42,7 @@ COMMANDS: Final = (
     Listed("dlq", f"{_ROOMS}.act.dlq", "Inspect messages that failed too often."),
     Listed("doctor", f"{_ROOMS}.ask.doctor", "Check a deployment for problems."),
     Listed("envelope", f"{_ROOMS}.operate.envelope", "Show what the safety envelope holds, or lift it once."),
+    Listed("blocks", f"{_ROOMS}.operate.blocks", "Buy and extend Capacity Blocks."),
     Listed("tables", f"{_ROOMS}.operate.tables", "Show whether the tables are whole, or adopt them."),
     Listed("deployment", f"{_ROOMS}.operate.deployment", "Deploy, compare and destroy a deployment."),
 )

@@ -231,6 +231,14 @@ class DeploymentSettings(Model):
         description="The same for a month (UTC): nothing is bought that what is left of it could not pay for an hour,"
         " beside what runs.",
     )
+    purchase_ceiling_usd: Price | None = Field(
+        default=None,
+        description="What one purchase of capacity may cost that somebody makes with `reservoir blocks`. Without this"
+        " and the next nobody can buy; no function can in any case.",
+    )
+    purchase_ceiling_usd_per_month: Price | None = Field(
+        default=None, description="What all such purchases of a month (UTC) may cost."
+    )
     history_days: Annotated[int, Field(ge=1, le=_HISTORY_MAX_DAYS)] = Field(
         default=14,
         description="How many days the history is kept: what `reservoir events`, `describe` and `report` tell.",
@@ -265,6 +273,16 @@ class DeploymentSettings(Model):
     def ceiling_micro_usd_per_month(self) -> int | None:
         """The ceiling of a month; None: there is none."""
         return None if self.ceiling_usd_per_month is None else micro_usd(self.ceiling_usd_per_month)
+
+    @property
+    def purchase_ceiling_micro_usd(self) -> int | None:
+        """The ceiling of one purchase; None: nothing may be bought."""
+        return None if self.purchase_ceiling_usd is None else micro_usd(self.purchase_ceiling_usd)
+
+    @property
+    def purchase_ceiling_micro_usd_per_month(self) -> int | None:
+        """The ceiling of all purchases of a month; None: nothing may be bought."""
+        return None if self.purchase_ceiling_usd_per_month is None else micro_usd(self.purchase_ceiling_usd_per_month)
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:

@@ -314,6 +314,30 @@ class OperationRequested(Event):
     deadline: str | None = Field(default=None, description="For `drain`: the nodes end after that long.")
 
 
+class BoughtReservation(Part):
+    """A reservation that was bought, or made longer."""
+
+    capacity_reservation_id: str
+
+
+class CapacityPurchased(Event):
+    """Somebody has bought a Capacity Block or an extension of one. A purchase that is settled twice is told twice."""
+
+    detail_type: ClassVar[str] = "Capacity Purchased"
+
+    offering: str = Field(description="EC2's id of what was on sale; each is bought once.")
+    reservations: list[BoughtReservation]
+    is_extension: bool
+    instance_type: str
+    zone: str
+    count: int
+    start_at: AwareDatetime
+    end_at: AwareDatetime
+    fee_micro_usd: int = Field(description="What it costs, all of it up front.")
+    by: str = Field(description="The ARN of whoever bought it, as AWS knows it.")
+    purchased_at: AwareDatetime = Field(description="When it was intended; its month's ceiling counts it.")
+
+
 EVENTS: Final[tuple[type[Event], ...]] = (
     WorkloadPlaced,
     WorkloadPending,
@@ -340,4 +364,5 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     OperationRequested,
     TeamShareTold,
     TeamOverBudget,
+    CapacityPurchased,
 )

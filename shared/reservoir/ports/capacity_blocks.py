@@ -1,4 +1,4 @@
-"""What EC2 says about the machines of Capacity Blocks, and what we remember about those that did not boot."""
+"""Capacity Blocks: what EC2 says of their machines and sells, what was bought, and which machines did not boot."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Protocol
 
 from reservoir.core.capacity.boot_failure import BootFailures
+from reservoir.core.purchasing.book import Book
+from reservoir.core.purchasing.purchase import BlockOrder, Purchase
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,64 @@ class BlockOfferingReader(Protocol):
         ...
 
 
+class BlockExtensionReader(Protocol):
+    """DescribeCapacityBlockExtensionOfferings."""
+
+    def extensions(self, reservation_id: str, *, hours: int) -> Sequence[BlockOffering]:
+        """Return what would make a block so much longer, from its end on. Raises AwsError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBook:
+    """The book as it was read. ``revision`` None: nothing was ever bought."""
+
+    book: Book
+    revision: int | None
+
+
+class PurchaseStore(Protocol):
+    """Purchases by id, and the book; nothing of them is ever deleted. Reads of one are consistent."""
+
+    def book(self) -> StoredBook:
+        """Return the book, an empty one if there is none. Raises UnreadableRowError."""
+        ...
+
+    def get(self, purchase_id: str) -> Purchase | None:
+        """Return a purchase, None when it was never intended. Raises UnreadableRowError."""
+        ...
+
+    def commit(self, purchase: Purchase, book: Book, *, over: Purchase | None, expected_revision: int | None) -> None:
+        """Write a purchase and the book together, over what was read of both.
+
+        Raises ConflictError when another was written since.
+        """
+        ...
+
+    def list_all(self) -> Sequence[Purchase]:
+        """Return all purchases, the latest intent first; may lag a write by moments."""
+        ...
+
+
+class BlockSeller(Protocol):
+    """EC2 where it sells, asked with the credentials of whoever buys."""
+
+    def buy(self, order: BlockOrder) -> tuple[str, ...]:
+        """Buy, and return the ids of the reservations. Asked once: nothing here repeats a call.
+
+        Raises UnknownOutcomeError when EC2 may have sold, and any other AwsError when it has not.
+        """
+        ...
+
+    def try_to_buy(self, order: BlockOrder) -> None:
+        """Ask whether the caller may buy, without buying. Raises AwsError."""
+        ...
+
+    def bought(self, order: BlockOrder) -> tuple[str, ...]:
+        """Return the ids of the reservations that EC2 shows as bought by this order. Raises AwsError."""
+        ...
+
+
 class BootFailureStore(Protocol):
     """Boot failures by reservation, for as long as a later one could follow from them."""
 
@@ -68,5 +128,5 @@ class BootFailureStore(Protocol):
         ...
 
 
-class CapacityBlocks(BlockStatusReader, BlockOfferingReader, Protocol):
+class CapacityBlocks(BlockStatusReader, BlockOfferingReader, BlockExtensionReader, Protocol):
     """What EC2 says about blocks, those of the account and those for sale."""

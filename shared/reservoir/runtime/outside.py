@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from typing import Protocol
 
 from reservoir.ports.accounts import AccountStore
-from reservoir.ports.capacity_blocks import BootFailureStore, CapacityBlocks
+from reservoir.ports.capacity_blocks import BlockSeller, BootFailureStore, CapacityBlocks, PurchaseStore
 from reservoir.ports.discovery import InstanceTypeReader, LaunchEnvironmentReader, PriceReader, ReservationReader
 from reservoir.ports.discovery_turns import DiscoveryTurnStore
 from reservoir.ports.ec2 import FleetLauncher, Instances, LaunchTemplateStore, UnitMover
@@ -180,6 +180,14 @@ class Outside(Protocol):
     @property
     def capacity_blocks(self) -> CapacityBlocks:
         """The machines of Capacity Blocks, and blocks that EC2 would sell."""
+
+    @property
+    def block_seller(self) -> BlockSeller:
+        """EC2 where it sells blocks: for the command line, as no function may buy."""
+
+    @property
+    def purchases(self) -> PurchaseStore:
+        """What was bought."""
 
     @property
     def launch_environment(self) -> LaunchEnvironmentReader:

@@ -7,6 +7,7 @@ from typing import Final
 from reservoir import names
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.team import Ceiling
+from reservoir.core.purchasing.book import Ceilings
 from reservoir.runtime.environment import choice, switch, whole_number
 
 _DEFAULT: Final = SchedulingPolicy()
@@ -32,11 +33,19 @@ def scheduling_policy(environment: Mapping[str, str]) -> SchedulingPolicy:
 
 def ceiling(environment: Mapping[str, str]) -> Ceiling:
     """Return what everything that is bought may cost. Raises SettingsError."""
-    hour, month = (
-        None if environment.get(name, names.NO_CEILING) == names.NO_CEILING else whole_number(environment, name, 0)
-        for name in (names.CEILING_MICRO_USD_PER_HOUR, names.CEILING_MICRO_USD_PER_MONTH)
-    )
-    return Ceiling(hour, month)
+    hour = _amount(environment, names.CEILING_MICRO_USD_PER_HOUR)
+    return Ceiling(hour, _amount(environment, names.CEILING_MICRO_USD_PER_MONTH))
+
+
+def purchase_ceilings(environment: Mapping[str, str]) -> Ceilings:
+    """Return what purchases of capacity may cost. Raises SettingsError."""
+    once = _amount(environment, names.PURCHASE_CEILING_MICRO_USD)
+    return Ceilings(once, _amount(environment, names.PURCHASE_CEILING_MICRO_USD_PER_MONTH))
+
+
+def _amount(environment: Mapping[str, str], name: str) -> int | None:
+    is_absent = environment.get(name, names.NO_CEILING) == names.NO_CEILING
+    return None if is_absent else whole_number(environment, name, 0)
 
 
 def solve_budget(environment: Mapping[str, str]) -> timedelta:

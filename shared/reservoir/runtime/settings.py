@@ -12,6 +12,7 @@ from reservoir import names
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.team import Ceiling
 from reservoir.core.node_life.drain import LONGEST_NOTICE, InstanceStatusPolicy, RebalancePolicy
+from reservoir.core.purchasing.book import Ceilings
 from reservoir.core.safety.endings import Bounds
 from reservoir.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
 from reservoir.manifests.kinds.launch_limits import LaunchLimits
@@ -19,7 +20,7 @@ from reservoir.names import Queue, Table
 from reservoir.runtime.ending_bounds import ending_bounds
 from reservoir.runtime.environment import SettingsError, choice, switch, whole_number
 from reservoir.runtime.launch_tags import launch_tags
-from reservoir.runtime.scheduling_settings import ceiling, scheduling_policy, solve_budget
+from reservoir.runtime.scheduling_settings import ceiling, purchase_ceilings, scheduling_policy, solve_budget
 
 REGION: Final = "AWS_REGION"  # set by Lambda
 # Optional; names and default are Karpenter's. Memory that the hypervisor and the kernel keep, as a part of the type's.
@@ -34,6 +35,8 @@ OPTIONAL: Final = (
     # A stack of 0.2.0 has none; the command line meets one while it updates it.
     names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN,
     *names.PLANNER_SETTINGS,
+    names.PURCHASE_CEILING_MICRO_USD,
+    names.PURCHASE_CEILING_MICRO_USD_PER_MONTH,
 )
 REQUIRED: Final = (
     *Table,
@@ -80,6 +83,7 @@ class Settings:
     solve_budget: timedelta = timedelta(seconds=10)
     planned_at_once_max: int = PLANNED_AT_ONCE_MAX  # no deployment chooses; the simulation does
     ceiling: Ceiling = field(default_factory=Ceiling)
+    purchase_ceilings: Ceilings = field(default_factory=Ceilings)
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
     launch_tags: Mapping[str, str] = field(default_factory=dict)
     ending_bounds: Bounds = field(default_factory=Bounds)
@@ -112,6 +116,7 @@ class Settings:
             scheduling=scheduling_policy(environment),
             solve_budget=solve_budget(environment),
             ceiling=ceiling(environment),
+            purchase_ceilings=purchase_ceilings(environment),
             launch_limits=LaunchLimits(
                 kms_keys=tuple(key for key in environment.get(names.KMS_KEYS, "").split(",") if key),
                 tokens_required=choice(environment, names.METADATA_HTTP_TOKENS_POLICY, HttpTokens.REQUIRED)

@@ -50,6 +50,9 @@ class Shop:
         facts = (instance_type, "us-east-1b", count, begin, begin + hours * HOUR, f"{30 * count * hours}.0000", "USD")
         return [BlockOffering(f"cb-{count}-{hours}", *facts)]
 
+    def extensions(self, reservation_id: str, *, hours: int) -> list[BlockOffering]:
+        raise NotImplementedError(f"extends nothing: {reservation_id} by {hours}h")
+
 
 @dataclass
 class Stack(OwnOutside):
@@ -547,6 +550,4 @@ def test_blocks_on_sale_with_their_price_and_what_they_would_change(world: Disru
     assert added is not None
     capacity = parse_added_capacity(added[1], world.clock.now())
     assert (capacity.count, capacity.start_at) == (4, world.clock.now() + 5 * HOUR)
-    assert told[2].endswith(
-        "purchase-capacity-block --instance-platform Linux/UNIX --capacity-block-offering-id cb-4-48"
-    )
+    assert told[2].endswith('reservoir blocks buy "4 p5.48xlarge for 2d" --offering cb-4-48 --tag KEY=VALUE')

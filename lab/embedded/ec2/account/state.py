@@ -113,6 +113,35 @@ class CapacityReservation:
         return 0 if self.launch_status == UNLAUNCHABLE else self.available_count
 
 
+@dataclass
+class BlockOffering:
+    """A Capacity Block on sale, or an extension of one: ``extends`` is then the reservation's id."""
+
+    offering_id: str
+    instance_type: str
+    zone: str
+    count: int
+    start_at: datetime
+    end_at: datetime
+    fee_micro_usd: int
+    extends: str | None = None
+    is_sold: bool = False
+
+    @property
+    def is_extension(self) -> bool:
+        """Whether it only makes a block longer."""
+        return self.extends is not None
+
+
+@dataclass
+class BlockExtension:
+    """An extension that was bought; the status is EC2's."""
+
+    offering: BlockOffering
+    bought_at: datetime
+    status: str = "payment-pending"
+
+
 @dataclass(frozen=True)
 class ReservationTarget:
     """A CapacityReservationSpecification: preference (None when not given) and at most one target."""
@@ -264,6 +293,10 @@ class Settings:
     """How long a terminated instance keeps its tags; EC2 promises "a short while" and no figure."""
     block_scrub_s: float = 300.0
     block_payment_s: float = 300.0
+    block_shown_after_s: float = 0.0
+    """How long a block that was bought is not described yet."""
+    block_payments_succeed: bool = True
+    """Whether what is bought of blocks is paid in the end."""
     block_warning_s: float = 120.0
     """How long before EC2 terminates an instance of a block its interruption warning is sent; AWS states no figure."""
     interruption_notice_s: float = 120.0

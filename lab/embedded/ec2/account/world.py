@@ -11,7 +11,16 @@ from lab.embedded.ec2.account.faults import Faults
 from lab.embedded.ec2.account.ids import IdMaker
 from lab.embedded.ec2.account.outbox import Outbox
 from lab.embedded.ec2.account.pools import PoolLimits
-from lab.embedded.ec2.account.state import CapacityReservation, Fleet, Instance, LaunchTemplate, Settings, Zone
+from lab.embedded.ec2.account.state import (
+    BlockExtension,
+    BlockOffering,
+    CapacityReservation,
+    Fleet,
+    Instance,
+    LaunchTemplate,
+    Settings,
+    Zone,
+)
 from lab.embedded.ec2.api.errors import reservation_not_found
 from lab.embedded.ec2.api.moto_bridge import MotoEc2
 from lab.embedded.ec2.api.tags import TagStore
@@ -46,6 +55,11 @@ class World:
     """Whether every new volume is encrypted (EnableEbsEncryptionByDefault)."""
     default_volume_key: str | None = None
     """The customer managed key of volumes that name none (ModifyEbsDefaultKmsKeyId); None is AWS's own."""
+    block_offerings: dict[str, BlockOffering] = field(default_factory=dict)
+    """Capacity Blocks and extensions that were ever shown on sale, by offering id."""
+    block_extensions: list[BlockExtension] = field(default_factory=list)
+    block_calls: dict[str, tuple[float, datetime]] = field(default_factory=dict)
+    """How many more calls about the sale of blocks may be made, and as of when, by operation."""
     spot_prices: dict[tuple[str, str], int] = field(default_factory=dict)
     """Spot prices set by a test, in micro-USD per hour by (instance type, zone name)."""
 

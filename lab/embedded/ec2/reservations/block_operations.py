@@ -32,7 +32,7 @@ def describe_capacity_blocks(world: World, parameters: Parameters) -> dict[str, 
     ids = parameters.get("CapacityBlockIds", [])
     found = select(_blocks(world, ids), parameters.get("Filters"), readers, lambda r: world.tags.of(r.block_id or ""))
     blocks, token = page(found, parameters, default=1000, maximum=1000)
-    return without_empty({"CapacityBlocks": [_block(world, r) for r in blocks], "NextToken": token})
+    return without_empty({"CapacityBlocks": [block_of(world, r) for r in blocks], "NextToken": token})
 
 
 def describe_capacity_block_status(world: World, parameters: Parameters) -> dict[str, Any]:
@@ -98,15 +98,8 @@ def update_interruptible_allocation(world: World, parameters: Parameters) -> dic
     }
 
 
-def _blocks(world: World, ids: list[str]) -> list[CapacityReservation]:
-    blocks = [r for r in world.visible_reservations() if r.kind is ReservationKind.CAPACITY_BLOCK]
-    unknown = set(ids) - {r.block_id for r in blocks}
-    if unknown:
-        raise Ec2Error("InvalidCapacityBlockId.NotFound", f"The capacity block '{min(unknown)}' does not exist")
-    return [r for r in blocks if not ids or r.block_id in ids]
-
-
-def _block(world: World, block: CapacityReservation) -> dict[str, Any]:
+def block_of(world: World, block: CapacityReservation) -> dict[str, Any]:
+    """Return one block as EC2 shows it; it has one reservation."""
     return without_empty(
         {
             "CapacityBlockId": block.block_id,
@@ -121,6 +114,14 @@ def _block(world: World, block: CapacityReservation) -> dict[str, Any]:
             "Tags": world.tags.rendered(block.block_id or ""),
         }
     )
+
+
+def _blocks(world: World, ids: list[str]) -> list[CapacityReservation]:
+    blocks = [r for r in world.visible_reservations() if r.kind is ReservationKind.CAPACITY_BLOCK]
+    unknown = set(ids) - {r.block_id for r in blocks}
+    if unknown:
+        raise Ec2Error("InvalidCapacityBlockId.NotFound", f"The capacity block '{min(unknown)}' does not exist")
+    return [r for r in blocks if not ids or r.block_id in ids]
 
 
 def _status(block: CapacityReservation) -> dict[str, Any]:

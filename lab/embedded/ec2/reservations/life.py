@@ -24,7 +24,7 @@ def begin(world: World, reservation: CapacityReservation) -> None:
     starts_later = reservation.start_at > world.now()
     if reservation.kind is ReservationKind.CAPACITY_BLOCK:
         if reservation.state == "payment-pending":
-            world.after(world.settings.block_payment_s, partial(_become_scheduled, world, reservation))
+            world.after(world.settings.block_payment_s, partial(_pay_for, world, reservation))
         else:
             _become_scheduled(world, reservation)
     elif starts_later:
@@ -92,6 +92,13 @@ def _leave_pending(world: World, reservation: CapacityReservation) -> None:
     if reservation.state == "pending":
         reservation.state = "active"
         slots.absorb(world, reservation)
+
+
+def _pay_for(world: World, block: CapacityReservation) -> None:
+    if world.settings.block_payments_succeed:
+        _become_scheduled(world, block)
+    elif block.state == "payment-pending":
+        block.state = "payment-failed"
 
 
 def _become_scheduled(world: World, reservation: CapacityReservation) -> None:

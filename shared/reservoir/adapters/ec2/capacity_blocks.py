@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Ec2CapacityBlocks:
-    """Implements ``BlockStatusReader`` and ``BlockOfferingReader`` of ``reservoir.ports.capacity_blocks``."""
+    """Implements ``reservoir.ports.capacity_blocks.CapacityBlocks``."""
 
     def __init__(self, client: "EC2Client") -> None:
         self._client = client
@@ -52,3 +52,25 @@ class Ec2CapacityBlocks:
             for each in shown
         ]
         return sorted(found, key=lambda offering: (offering.start_at, offering.zone, offering.id))
+
+    def extensions(self, reservation_id: str, *, hours: int) -> Sequence[BlockOffering]:
+        """Return what would make a block longer."""
+        with map_client_errors():
+            pages = self._client.get_paginator("describe_capacity_block_extension_offerings").paginate(
+                CapacityReservationId=reservation_id, CapacityBlockExtensionDurationHours=hours
+            )
+            shown = [each for page in pages for each in page["CapacityBlockExtensionOfferings"]]
+        found = [
+            BlockOffering(
+                id=each["CapacityBlockExtensionOfferingId"],
+                instance_type=each["InstanceType"],
+                zone=each["AvailabilityZone"],
+                count=each["InstanceCount"],
+                start_at=each["CapacityBlockExtensionStartDate"],
+                end_at=each["CapacityBlockExtensionEndDate"],
+                fee=each["UpfrontFee"],
+                currency=each["CurrencyCode"],
+            )
+            for each in shown
+        ]
+        return sorted(found, key=lambda offering: (offering.end_at, offering.id))

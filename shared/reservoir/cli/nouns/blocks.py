@@ -32,7 +32,7 @@ class _Sold:
 def _read(stack: Connection, selection: Selection) -> Sequence[_Sold]:
     if not selection.names:
         fail(_HOW_TO_ASK)
-    asked = {name: _asked(name) for name in selection.names}
+    asked = {name: asked_for(name) for name in selection.names}
     found = []
     for name, (instance_type, count, days) in asked.items():
         offerings = stack.outside.capacity_blocks.offerings(instance_type, count=count, hours=24 * days)
@@ -42,7 +42,7 @@ def _read(stack: Connection, selection: Selection) -> Sequence[_Sold]:
     return found
 
 
-def _asked(text: str) -> tuple[str, int, int]:
+def asked_for(text: str) -> tuple[str, int, int]:
     """Return type, count and days. Ends the command for what cannot be asked."""
     found = _ASKED.fullmatch(text)
     if found is None:
@@ -79,7 +79,7 @@ def _listing(now: datetime) -> Listing[_Sold]:
                 "FEE", lambda sold: f"{Decimal(sold.row.spec.upfront_fee):.2f} {sold.row.spec.currency}", is_number=True
             ),
             Column("A UNIT AND HOUR", lambda sold: _hourly(sold.row.spec), is_number=True, leaves=1),
-            Column("ENDS", lambda sold: _instant(sold.row.spec.end_at), is_wide=True),
+            Column("ENDS", lambda sold: instant(sold.row.spec.end_at), is_wide=True),
             Column("ULTRASERVER", lambda sold: sold.row.spec.ultra_server_type or "-", is_wide=True),
         ),
         lambda sold: f"block/{sold.row.metadata.name}",
@@ -92,20 +92,18 @@ def _hourly(spec: BlockOfferingSpec) -> str:
     return f"{Decimal(spec.upfront_fee) / spec.count / hours:.2f}"
 
 
-def _instant(at: datetime) -> str:
+def instant(at: datetime) -> str:
+    """Return an instant to the minute, as blocks begin and end."""
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
 
 
 def _details(stack: Connection, sold: _Sold) -> Iterator[str]:
     del stack
     spec = sold.row.spec
-    window = f"from {_instant(spec.start_at)} to {_instant(spec.end_at)}"
+    window = f"from {instant(spec.start_at)} to {instant(spec.end_at)}"
     capacity = f"{spec.count} {spec.instance_type} in {spec.zone} {window}"
     yield f'what it would change: reservoir plan -f DEMAND --with "{capacity}"'
-    yield (
-        "to buy it: aws ec2 purchase-capacity-block --instance-platform Linux/UNIX"
-        f" --capacity-block-offering-id {sold.row.metadata.name}"
-    )
+    yield (f'to buy it: reservoir blocks buy "{sold.asked}" --offering {sold.row.metadata.name} --tag KEY=VALUE')
 
 
 NOUN: Final = Noun(

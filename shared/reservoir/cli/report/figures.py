@@ -22,6 +22,7 @@ from reservoir.core.model.instance_type import CapacityType
 LONGEST_GAP: Final = timedelta(minutes=30)
 NOTABLE: Final = frozenset(
     {
+        "Capacity Purchased",
         "Capacity Suspected",
         "Endings Held",
         "Envelope Lifted",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from reservoir.core.history.past_event import PastEvent, node_name, reservation_name, workload_name
+from reservoir.core.scheduling_terms.money import usd
 
 Detail = Mapping[str, Any]
 
@@ -181,6 +182,13 @@ def _usd(micro: object) -> str:
     return f"{micro / _MICRO:,.2f}" if isinstance(micro, int) else "?"
 
 
+def _purchased(detail: Detail) -> str:
+    what = "an extension of" if detail.get("isExtension") else ""
+    block = f"{detail.get('count')} {detail.get('instanceType')} in {detail.get('zone')}"
+    window = f"from {_instant(detail.get('startAt'))} to {_instant(detail.get('endAt'))}"
+    return f"{what} {block} {window} for {usd(int(detail.get('feeMicroUsd', 0)))}, by {detail.get('by')}".strip()
+
+
 def _plain(detail: Detail) -> str:
     if isinstance(detail.get("message"), str):
         return str(detail["message"])
@@ -232,4 +240,5 @@ _LINES: Final[Mapping[str, Callable[[Detail], str]]] = {
     "Replica Ready": _ready,
     "Replica Failed": _failed,
     "Replica Finished": _finished,
+    "Capacity Purchased": _purchased,
 }

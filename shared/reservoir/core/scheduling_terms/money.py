@@ -6,6 +6,7 @@ types in whole numbers: with a catalogue from 0.0015 USD (cheapest spot) to 407.
 is about 2.7e11, so one micro-USD of on-demand price is still 3 atto-USD of reserved price.
 """
 
+from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
 ATTO_USD_PER_MICRO_USD: Final = 10**12
@@ -30,3 +31,8 @@ def usd(micro_usd: int) -> str:
     """Return an amount for people: whole cents at least, and as many digits as it has."""
     dollars, rest = divmod(micro_usd, 1_000_000)
     return f"{dollars}.{f'{rest:06}'.rstrip('0'):0<2} USD"
+
+
+def micro_usd_of(dollars: Decimal) -> int:
+    """Return an amount in micro-USD, a fraction of one rounded up. Raises InvalidOperation for what is no amount."""
+    return int((dollars * 1_000_000).to_integral_value(ROUND_CEILING))

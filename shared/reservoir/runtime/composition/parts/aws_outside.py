@@ -9,7 +9,14 @@ from functools import cached_property
 from typing import Any, Final
 
 from reservoir.adapters.caller_identity import StsIdentities
-from reservoir.adapters.clients import LITTLE_PATIENCE, ONE_LONG_WAIT, lazy_client, make_client, pricing_region
+from reservoir.adapters.clients import (
+    LITTLE_PATIENCE,
+    ONE_LONG_WAIT,
+    ONE_PURCHASE,
+    lazy_client,
+    make_client,
+    pricing_region,
+)
 from reservoir.adapters.dynamodb.accounts import DynamoDbAccounts
 from reservoir.adapters.dynamodb.boot_failures import DynamoDbBootFailures
 from reservoir.adapters.dynamodb.decisions import StoredDecisions
@@ -22,6 +29,7 @@ from reservoir.adapters.dynamodb.offerings import DynamoDbOfferingStore
 from reservoir.adapters.dynamodb.policy import DynamoDbPolicyStore
 from reservoir.adapters.dynamodb.reservations import DynamoDbReservationStore
 from reservoir.adapters.dynamodb.workloads import DynamoDbWorkloadStore
+from reservoir.adapters.ec2.block_seller import Ec2BlockSeller
 from reservoir.adapters.ec2.capacity_blocks import Ec2CapacityBlocks
 from reservoir.adapters.ec2.fleet import Ec2FleetLauncher
 from reservoir.adapters.ec2.instance_types import Ec2InstanceTypeReader
@@ -35,6 +43,7 @@ from reservoir.adapters.iam import IamPrincipals
 from reservoir.adapters.overview import AwsAlarms, AwsPasses, AwsQueues
 from reservoir.adapters.pacing import Pacer
 from reservoir.adapters.pricing import AwsPriceReader
+from reservoir.adapters.safety.purchases import DynamoDbPurchases
 from reservoir.adapters.safety.table_marks import DynamoDbTableMarks
 from reservoir.adapters.safety.tallies import DynamoDbTallies
 from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
@@ -292,6 +301,16 @@ class AwsOutside:
     def capacity_blocks(self) -> Ec2CapacityBlocks:
         """The machines of Capacity Blocks."""
         return Ec2CapacityBlocks(self.ec2)
+
+    @cached_property
+    def block_seller(self) -> Ec2BlockSeller:
+        """EC2 where it sells; for the command line, as no function may buy."""
+        return Ec2BlockSeller(lazy_client("ec2", patience=ONE_PURCHASE), self.ec2)
+
+    @cached_property
+    def purchases(self) -> DynamoDbPurchases:
+        """What was bought."""
+        return DynamoDbPurchases(self.dynamodb, self.settings.tables[Table.POLICY], self.clock)
 
     @cached_property
     def launch_environment(self) -> Ec2LaunchEnvironment:

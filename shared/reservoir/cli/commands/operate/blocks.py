@@ -1,0 +1,249 @@
+"""``reservoir blocks buy``, ``extend`` and ``settle``: Capacity Blocks, with the credentials of whoever runs them."""
+
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from reservoir.cli.console import Yes, add_group, can_ask, fail, output
+from reservoir.cli.nouns.blocks import asked_for, instant
+from reservoir.cli.policy import attempt, connection
+from reservoir.cli.stack.connection import Connection
+from reservoir.core.purchasing import block_rules
+from reservoir.core.purchasing.purchase import BlockOrder
+from reservoir.core.scheduling_terms.money import micro_usd_of, usd
+from reservoir.names import PURCHASE_TAG
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reservoir.ports.capacity_blocks import BlockOffering
+    from reservoir.usecases.purchasing.buy_block import BuyBlock, Preview, PurchaseOutcome
+
+_LINUX: Final = "Linux/UNIX"
+_DAY_HOURS: Final = 24
+
+Amount = Annotated[
+    str | None,
+    typer.Option(metavar="USD", help="What it may cost, to the cent; beside --yes, instead of typing it."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would cost, and whether EC2 would let you.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    add_group(app, "blocks", "Buy and extend Capacity Blocks.", buy, extend, settle)
+
+
+def buy(
+    context: typer.Context,
+    wanted: Annotated[str, typer.Argument(help='As `reservoir get blocks` is asked: "4 p5.48xlarge for 2d".')],
+    offering: Annotated[str | None, typer.Option(help="Which of what is on sale; needed where it is several.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A tag of the block, by which policy finds it.")
+    ] = None,
+    platform: Annotated[str, typer.Option(help="The operating system, as EC2 calls it.")] = _LINUX,
+    amount: Amount = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Buy a Capacity Block: at most once, for the amount that you type."""
+    instance_type, count, days = asked_for(wanted)
+    _refuse(
+        block_rules.count_refusal(count), block_rules.duration_refusal(days), block_rules.platform_refusal(platform)
+    )
+    tags = tuple(_tag(each) for each in tag or ())
+    stack = connection(context)
+    found = attempt(
+        lambda: stack.outside.capacity_blocks.offerings(instance_type, count=count, hours=_DAY_HOURS * days)
+    )
+    chosen = _chosen(found, offering, wanted)
+    order = BlockOrder(
+        chosen.id,
+        chosen.instance_type,
+        chosen.zone,
+        chosen.count,
+        chosen.start_at,
+        chosen.end_at,
+        _fee(chosen.fee, chosen.currency),
+        platform,
+        tags,
+    )
+    known = [record.reservation for record in stack.outside.reservations.list_current()]
+    _refuse(block_rules.quota_refusal(count, order.start_at, order.end_at, known))
+    _carry_out(stack, order, amount, yes=yes, dry_run=dry_run)
+
+
+def extend(
+    context: typer.Context,
+    reservation: Annotated[str, typer.Argument(help="The block's capacity reservation, as cr-….")],
+    days: Annotated[int, typer.Option(min=1, help="How many more days.")],
+    amount: Amount = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Have a Capacity Block for longer: at most once, for the amount that you type."""
+    stack = connection(context)
+    record = stack.outside.reservations.get(reservation)
+    if record is None:
+        fail(f"there is no reservation {reservation}")
+    block = record.reservation
+    _refuse(block_rules.extension_refusal(block, days, stack.outside.clock.now()))
+    found = attempt(lambda: stack.outside.capacity_blocks.extensions(reservation, hours=_DAY_HOURS * days))
+    if not found:
+        fail(f"EC2 sells no extension of {reservation} by {days}d now")
+    chosen = found[0]
+    order = BlockOrder(
+        chosen.id,
+        chosen.instance_type,
+        chosen.zone,
+        chosen.count,
+        chosen.start_at,
+        chosen.end_at,
+        _fee(chosen.fee, chosen.currency),
+        block.platform,
+        extends=reservation,
+    )
+    _carry_out(stack, order, amount, yes=yes, dry_run=dry_run)
+
+
+def settle(
+    context: typer.Context,
+    offering: Annotated[str, typer.Argument(help="The offering whose purchase is not settled.")],
+    not_bought: Annotated[
+        str | None,
+        typer.Option(metavar="REASON", help="You have looked, and it was not bought: how you know."),
+    ] = None,
+) -> None:
+    """Find out what became of a purchase whose answer was lost."""
+    from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
+
+    stack = connection(context)
+    try:
+        outcome = attempt(lambda: _use_case(stack).settle(offering, not_bought=not_bought))
+    except PurchaseRefusedError as error:
+        fail(str(error))
+    _report(outcome)
+
+
+def _carry_out(stack: Connection, order: BlockOrder, amount: str | None, *, yes: bool, dry_run: bool) -> None:
+    from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
+
+    use_case = _use_case(stack)
+    preview = attempt(lambda: use_case.preview(order))
+    _show(use_case, preview)
+    _refuse(*preview.refusals)
+    if dry_run:
+        attempt(lambda: stack.outside.block_seller.try_to_buy(order))
+        output().print("nothing was bought (dry run): EC2 would let you")
+        return
+    _agree(order, amount, yes=yes)
+    try:
+        outcome = attempt(lambda: use_case.buy(preview))
+    except PurchaseRefusedError as error:
+        fail(f"nothing was bought: {error}")
+    _report(outcome)
+
+
+def _show(use_case: "BuyBlock", preview: "Preview") -> None:
+    order, print_ = preview.order, output().print
+    whole = order.end_at - order.start_at
+    print_(f"{order.count} {order.instance_type} in {order.zone} for {whole.days}d")
+    if order.extends is not None:
+        print_(f"  extends     {order.extends}")
+    print_(f"  from        {instant(order.start_at)} to {instant(order.end_at)}")
+    print_(f"  costs       {usd(order.fee_micro_usd)}, {usd(order.unit_hour_micro_usd)} a unit and hour")
+    print_(f"  offering    {order.offering_id}")
+    if order.extends is None:
+        tags = [*order.tags, (PURCHASE_TAG, order.offering_id)]
+        print_(f"  tags        {', '.join(f'{key}={value}' for key, value in tags)}")
+    ceiling = use_case.ceilings.month_micro_usd
+    if ceiling is not None:
+        print_(f"  this month  {usd(preview.spent_micro_usd)} of {usd(ceiling)} are spent")
+    print_(f"  bought by   {use_case.buyer}")
+    print_("  AWS takes nothing of it back, and changes nothing")
+
+
+def _agree(order: BlockOrder, amount: str | None, *, yes: bool) -> None:
+    """Have the amount typed, or said beside ``--yes``; ends the command for another one."""
+    if yes:
+        if amount is None:
+            fail("nothing was bought: --yes buys only together with --amount")
+        typed = amount
+    elif not can_ask():
+        fail("nothing was bought: there is no terminal on which to type the amount; say --amount and --yes")
+    else:
+        typed = typer.prompt("Type the amount in USD to buy it", err=True)
+    if _micro_usd(typed) != order.fee_micro_usd:
+        fail(f"nothing was bought: it costs {usd(order.fee_micro_usd)}, not {typed}")
+
+
+def _micro_usd(text: str) -> int | None:
+    try:
+        return micro_usd_of(Decimal(text))
+    except InvalidOperation:
+        return None
+
+
+def _report(outcome: "PurchaseOutcome") -> None:
+    from reservoir.usecases.purchasing.buy_block import Result
+
+    purchase, settle_it = outcome.purchase, f"reservoir blocks settle {outcome.purchase.id}"
+    if outcome.result is Result.BOUGHT:
+        ids = ", ".join(purchase.reservation_ids)
+        output().print(f"bought {ids} for {usd(purchase.order.fee_micro_usd)}, by {purchase.by}")
+        if not outcome.is_written:
+            fail(f"it is bought, and {outcome.why}: {settle_it}")
+    elif outcome.result is Result.NOT_BOUGHT:
+        fail(f"nothing was bought: {outcome.why}")
+    else:
+        fail(
+            f"nobody knows whether it was bought: {outcome.why}. Buy nothing else; look at the account's reservations,"
+            f" and find out: {settle_it}"
+        )
+
+
+def _chosen(found: "Sequence[BlockOffering]", offering: str | None, wanted: str) -> "BlockOffering":
+    if not found:
+        fail(f"EC2 has no block on sale now: {wanted}")
+    if offering is None and len(found) > 1:
+        lines = [f"  {each.id}  {each.zone}  {instant(each.start_at)}  {each.fee} {each.currency}" for each in found]
+        fail("\n".join(("several are on sale; choose with --offering:", *lines)))
+    chosen = next((each for each in found if offering in (None, each.id)), None)
+    if chosen is None:
+        fail(f"{offering} is not among what EC2 sells now: reservoir get blocks {wanted!r}")
+    return chosen
+
+
+def _fee(fee: str, currency: str) -> int:
+    if currency != "USD":
+        fail(f"it is sold in {currency}, and ceilings are in USD")
+    return micro_usd_of(Decimal(fee))
+
+
+def _tag(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    if not key or not value or key.startswith(("aws:", "reservoir:")):
+        fail(f"{text!a} is no tag of yours: say KEY=VALUE, with a key that is not AWS's or Reservoir's")
+    return key, value
+
+
+def _refuse(*reasons: str | None) -> None:
+    against = [each for each in reasons if each is not None]
+    if against:
+        fail("\n".join(("nothing was bought:", *against)) if len(against) > 1 else f"nothing was bought: {against[0]}")
+
+
+def _use_case(stack: Connection) -> "BuyBlock":
+    from reservoir.usecases.purchasing.buy_block import BuyBlock
+
+    outside = stack.outside
+    return BuyBlock(
+        outside.purchases,
+        outside.block_seller,
+        outside.publisher,
+        outside.clock,
+        stack.pause,
+        outside.settings.purchase_ceilings,
+        stack.caller(),
+    )

@@ -1,0 +1,96 @@
+"""What EC2 sells of Capacity Blocks, so that what it would refuse is refused before it is asked, with the rule."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    ENDED_STATES,
+    ObservedReservation,
+    ReservationKind,
+)
+
+COUNTS: Final = (1, 2, 4, 8, 16, 32, 64)
+_DAILY_UP_TO_DAYS: Final = 14
+_WEEK_DAYS: Final = 7
+LONGEST_DAYS: Final = 182
+INSTANCES_AT_ONCE_MAX: Final = 256
+PLATFORMS: Final = ("Linux/UNIX", "Red Hat Enterprise Linux", "RHEL with HA", "SUSE Linux", "Ubuntu Pro")
+# When an extension can be bought, before the end of the block.
+EXTENDED_FROM: Final = timedelta(days=57)
+EXTENDED_UNTIL: Final = timedelta(hours=1)
+_PLANNED_SIZE_TAG: Final = "aws:ec2capacityreservation:incrementalRequestedQuantity"
+
+
+def duration_refusal(days: int) -> str | None:
+    """Return why nothing is sold for so many days."""
+    is_daily = 1 <= days <= _DAILY_UP_TO_DAYS
+    is_weekly = _DAILY_UP_TO_DAYS < days <= LONGEST_DAYS and days % _WEEK_DAYS == 0
+    if is_daily or is_weekly:
+        return None
+    return f"EC2 sells 1 to {_DAILY_UP_TO_DAYS} days, and whole weeks up to {LONGEST_DAYS} days, not {days}"
+
+
+def count_refusal(count: int) -> str | None:
+    """Return why no block of so many instances is sold."""
+    if count in COUNTS:
+        return None
+    return f"EC2 sells blocks of {', '.join(map(str, COUNTS[:-1]))} or {COUNTS[-1]} instances, not of {count}"
+
+
+def platform_refusal(platform: str) -> str | None:
+    """Return why no block is sold for an operating system."""
+    return None if platform in PLATFORMS else f"EC2 sells blocks for {', '.join(PLATFORMS)}, not for {platform}"
+
+
+def quota_refusal(
+    count: int, start_at: datetime, end_at: datetime, reservations: Iterable[ObservedReservation]
+) -> str | None:
+    """Return why so many more instances are too many at once, of one's own blocks that are known."""
+    others = [each for each in reservations if _is_block_within(each, start_at, end_at)]
+    # What overlaps is most at the window's start, or where one of the others starts.
+    instants = [start_at, *(each.start_at for each in others if each.start_at is not None and each.start_at > start_at)]
+    most = max(sum(size(each) for each in others if _covers(each, at)) for at in instants)
+    if most + count <= INSTANCES_AT_ONCE_MAX:
+        return None
+    return (
+        f"EC2 sells {INSTANCES_AT_ONCE_MAX} instances at once over all Capacity Blocks, and {most} are bought of that"
+        " time"
+    )
+
+
+def extension_refusal(block: ObservedReservation, days: int, now: datetime) -> str | None:
+    """Return why a block cannot be had for so much longer."""
+    if block.kind is not ReservationKind.CAPACITY_BLOCK or block.end_at is None or block.start_at is None:
+        return f"{block.id} is no Capacity Block; on-demand reservations need no extension"
+    if block.state not in (ACTIVE, "scheduled"):
+        return f"{block.id} is {block.state}; EC2 extends what is active or scheduled"
+    if not EXTENDED_UNTIL <= block.end_at - now <= EXTENDED_FROM:
+        return (
+            f"EC2 extends a block from 57 days to an hour before its end, and {block.id} ends {block.end_at:%F %H:%M}"
+        )
+    if block.end_at + timedelta(days=days) - block.start_at > timedelta(days=LONGEST_DAYS + 1):
+        return f"a block lasts at most {LONGEST_DAYS} days, extensions included"
+    return duration_refusal(days)
+
+
+def size(reservation: ObservedReservation) -> int:
+    """Return how many units a reservation has, or will have: EC2 shows none before it starts, but says so in a tag."""
+    planned = reservation.tags.get(_PLANNED_SIZE_TAG, "")
+    return max(reservation.total_count, int(planned) if planned.isdecimal() else 0)
+
+
+def _is_block_within(reservation: ObservedReservation, start_at: datetime, end_at: datetime) -> bool:
+    return (
+        reservation.kind is ReservationKind.CAPACITY_BLOCK
+        and reservation.state not in ENDED_STATES
+        and (reservation.start_at is None or reservation.start_at < end_at)
+        and (reservation.end_at is None or reservation.end_at > start_at)
+    )
+
+
+def _covers(reservation: ObservedReservation, at: datetime) -> bool:
+    return (reservation.start_at is None or reservation.start_at <= at) and (
+        reservation.end_at is None or at < reservation.end_at
+    )

@@ -1,0 +1,190 @@
+"""A Capacity Block, or an extension of one, is bought at most once, within the ceilings, by somebody with a name.
+
+The intent is written before EC2 is asked, under the condition that the book is still the one that the buyer was shown.
+Only the process that has written an intent asks EC2, once, within a minute. Whatever happens then, nobody asks again
+for this offering: what became of it is looked up, by the intent's tag or in the history of extensions, and where EC2
+shows nothing, somebody decides.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from reservoir.core.purchasing.book import Ceilings, refusals
+from reservoir.core.purchasing.purchase import BlockOrder, Purchase, PurchaseState
+from reservoir.core.scheduling_terms.money import usd
+from reservoir.manifests.events import BoughtReservation, CapacityPurchased
+from reservoir.ports.capacity_blocks import BlockSeller, PurchaseStore, StoredBook
+from reservoir.ports.errors import AwsError, UnknownOutcomeError
+from reservoir.ports.messaging import EventPublisher
+from reservoir.ports.state import ConflictError
+from reservoir.ports.system import Clock
+
+# EC2 may show what it sold some moments later; until then it is looked for after each of these pauses.
+_LOOKS_AFTER_S: Final = (0, 2, 5, 10, 20)
+
+
+class PurchaseRefusedError(Exception):
+    """Nothing was asked of EC2; the reasons are for whoever wanted to buy."""
+
+
+class Result(StrEnum):
+    """What is known of a purchase in the end."""
+
+    BOUGHT = "bought"
+    NOT_BOUGHT = "not-bought"
+    UNCLEAR = "unclear"  # somebody has to look
+
+
+@dataclass(frozen=True, slots=True)
+class PurchaseOutcome:
+    """What became of a purchase; ``why`` says of what was not bought, or is unclear, what is known."""
+
+    result: Result
+    purchase: Purchase
+    why: str = ""
+    is_written: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a purchase would cost and be refused for; consent is to this, and to the book as it was then."""
+
+    order: BlockOrder
+    seen: StoredBook
+    spent_micro_usd: int
+    refusals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BuyBlock:
+    """Buys for one person."""
+
+    store: PurchaseStore
+    seller: BlockSeller
+    publisher: EventPublisher
+    clock: Clock
+    pause: Callable[[float], None]
+    ceilings: Ceilings
+    buyer: str
+
+    def preview(self, order: BlockOrder) -> Preview:
+        """Return what buying would mean. Raises AwsError and UnreadableRowError."""
+        now = self.clock.now()
+        seen = self.store.book()
+        known = self.store.get(order.offering_id)
+        found = [*refusals(seen.book, order.fee_micro_usd, self.ceilings, now)]
+        if known is not None and known.state is PurchaseState.BOUGHT:
+            found.append(f"{known.by} has bought {known.id} already, on {known.intended_at:%Y-%m-%d at %H:%M} UTC")
+        return Preview(order, seen, seen.book.spent_micro_usd(f"{now:%Y-%m}"), tuple(found))
+
+    def buy(self, agreed: Preview) -> PurchaseOutcome:
+        """Buy what somebody has agreed to.
+
+        Raises PurchaseRefusedError when something speaks against it, ConflictError when somebody else has bought since
+        the preview, and AwsError and UnreadableRowError; then nothing was bought by this call, or the intent stands.
+        """
+        order, now = agreed.order, self.clock.now()
+        against = refusals(agreed.seen.book, order.fee_micro_usd, self.ceilings, now)
+        known = self.store.get(order.offering_id)
+        if known is not None and known.state is not PurchaseState.NOT_BOUGHT:
+            against = (*against, f"{known.by} has bought {known.id} already, or tried to")
+        if against:
+            raise PurchaseRefusedError("; ".join(against))
+        if self.seller.bought(order):
+            raise PurchaseRefusedError(f"EC2 shows {order.offering_id} as bought already")
+        intent = Purchase(order, now, self.buyer)
+        book = agreed.seen.book.with_intent(intent)
+        self.store.commit(intent, book, over=known, expected_revision=agreed.seen.revision)
+        return self._ask(intent)
+
+    def settle(self, purchase_id: str, *, not_bought: str | None = None) -> PurchaseOutcome:
+        """Find out what became of a purchase that is not settled; ``not_bought`` says why somebody is sure.
+
+        Raises PurchaseRefusedError when there is no such purchase, or it is too early to be sure.
+        """
+        purchase = self.store.get(purchase_id)
+        if purchase is None:
+            raise PurchaseRefusedError(f"nobody has tried to buy {purchase_id}")
+        if purchase.state is not PurchaseState.INTENDED:
+            return _known_outcome(purchase)
+        found = self.seller.bought(purchase.order)
+        now = self.clock.now()
+        if found:
+            return self._settle(purchase, purchase.bought(found, by=self.buyer, now=now))
+        if not_bought is None:
+            return PurchaseOutcome(Result.UNCLEAR, purchase, "EC2 shows nothing of it")
+        if not purchase.may_be_called_off(now):
+            raise PurchaseRefusedError(
+                f"EC2 shows nothing of {purchase_id}, but may still: say so half an hour after the intent of"
+                f" {purchase.intended_at:%H:%M} UTC"
+            )
+        return self._settle(purchase, purchase.not_bought(not_bought, by=self.buyer, now=now))
+
+    def _ask(self, intent: Purchase) -> PurchaseOutcome:
+        if not intent.may_still_be_called(self.clock.now()):
+            return PurchaseOutcome(
+                Result.UNCLEAR, intent, "more than a minute went by before EC2 could be asked, so it was not"
+            )
+        try:
+            found = self.seller.buy(intent.order)
+        except UnknownOutcomeError as error:
+            return self._look(intent, str(error))
+        except AwsError as error:
+            refused = intent.not_bought(error.code, by=self.buyer, now=self.clock.now())
+            return self._settle(intent, refused)
+        return self._settle(intent, intent.bought(found, by=self.buyer, now=self.clock.now()))
+
+    def _look(self, intent: Purchase, why: str) -> PurchaseOutcome:
+        for seconds in _LOOKS_AFTER_S:
+            self.pause(seconds)
+            found = self.seller.bought(intent.order)
+            if found:
+                return self._settle(intent, intent.bought(found, by=self.buyer, now=self.clock.now()))
+        return PurchaseOutcome(Result.UNCLEAR, intent, f"EC2's answer was lost ({why}), and it shows nothing of it")
+
+    def _settle(self, intent: Purchase, settled: Purchase) -> PurchaseOutcome:
+        """Tell, then write: who dies in between leaves the purchase open, and whoever settles it tells it again."""
+        outcome = _known_outcome(settled)
+        try:
+            if settled.state is PurchaseState.BOUGHT:
+                self.publisher.publish([_told(settled)])
+            seen = self.store.book()
+            if seen.book.unsettled == intent.id:
+                self.store.commit(settled, seen.book.settled(settled), over=intent, expected_revision=seen.revision)
+        except ConflictError:  # somebody else has settled it at the same moment, and found the same
+            return outcome
+        except AwsError as error:  # what became of it is known all the same, and whoever settles it will find it
+            return replace(outcome, why=f"{outcome.why} (not written down: {error})".strip(), is_written=False)
+        return outcome
+
+
+def _known_outcome(purchase: Purchase) -> PurchaseOutcome:
+    if purchase.state is PurchaseState.BOUGHT:
+        return PurchaseOutcome(Result.BOUGHT, purchase)
+    if purchase.state is PurchaseState.NOT_BOUGHT:
+        return PurchaseOutcome(Result.NOT_BOUGHT, purchase, purchase.note)
+    return PurchaseOutcome(Result.UNCLEAR, purchase, "it is not settled")
+
+
+def _told(purchase: Purchase) -> CapacityPurchased:
+    order = purchase.order
+    return CapacityPurchased(
+        offering=purchase.id,
+        reservations=[BoughtReservation(capacity_reservation_id=each) for each in purchase.reservation_ids],
+        is_extension=order.extends is not None,
+        instance_type=order.instance_type,
+        zone=order.zone,
+        count=order.count,
+        start_at=order.start_at,
+        end_at=order.end_at,
+        fee_micro_usd=order.fee_micro_usd,
+        by=purchase.by,
+        purchased_at=purchase.intended_at,
+    )
+
+
+def amount(order: BlockOrder) -> str:
+    """Return what has to be typed to agree: the fee in USD, without the currency."""
+    return usd(order.fee_micro_usd).removesuffix(" USD")
