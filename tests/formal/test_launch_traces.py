@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.fakes.messaging import MemoryQueue
+from lab.fakes.messaging import MemoryBus, MemoryQueue
 from lab.formal import spin
 from lab.worlds.launch_world import World, reserved
 from reservoir.core.model.node_claim import ClaimState, LeaseState, NodeClaim
@@ -124,7 +124,9 @@ class Launches:
     def observe(self, free: int) -> None:
         state = self.world.state
         shown = replace(self.world.ec2.reservations["cr-1"], available_count=free)
-        observer = ReservationObserver(Stopping(state.reservations, {"save_observation"}), state.node_claims)
+        observer = ReservationObserver(
+            Stopping(state.reservations, {"save_observation"}), state.node_claims, MemoryBus()
+        )
         before, now = state.reservations.get("cr-1"), self.world.clock.now()
         self.observation = Run(lambda: observer.observe(before, shown, now))
 

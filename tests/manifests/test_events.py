@@ -6,6 +6,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from reservoir.core.capacity.reservation_changes import ReservationChangeKind
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, DrainReason
 from reservoir.core.model.plan import ReasonCode
@@ -26,6 +27,7 @@ from reservoir.manifests.events import (
     CapacityPurchased,
     CapacitySuspected,
     Change,
+    ChangedFact,
     ChangedObject,
     EndingsHeld,
     EnvelopeLifted,
@@ -39,6 +41,7 @@ from reservoir.manifests.events import (
     OperationRequested,
     PolicyChanged,
     RejectedProblem,
+    ReservationChanged,
     ReservationExhausted,
     ReservationIdle,
     TablesAdopted,
@@ -223,6 +226,15 @@ ONE_OF_EACH: tuple[Event, ...] = (
         fee_micro_usd=1_500_000_000,
         by="arn:aws:iam::123456789012:user/ada",
         purchased_at=AT,
+    ),
+    ReservationChanged(
+        capacity_reservation_id="cr-1",
+        instance_type="p5.48xlarge",
+        zone="us-east-1c",
+        zone_id="use1-az4",
+        owner_id="123456789012",
+        what=[ReservationChangeKind.RESIZED],
+        changes=[ChangedFact(field="size", old="4", new="8")],
     ),
 )
 

@@ -235,7 +235,7 @@ def _discover_reservations(
         ),
         policy=policy,
         reservations=stored,
-        observer=ReservationObserver(stored, claims),
+        observer=ReservationObserver(stored, claims, MemoryBus()),
         node_claims=claims,
         timers=MemoryTimers(),
         queue=MemoryQueue(),

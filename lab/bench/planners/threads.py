@@ -12,6 +12,7 @@ from typing import Final
 
 from lab.bench.harness import tell
 from lab.bench.planners.values import KEY, START, Stores, demand, facts, planned_claim
+from lab.fakes.messaging import MemoryBus
 from reservoir.core.capacity.ledger import COUNT_LAG
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
@@ -108,7 +109,7 @@ class ThreadedLedger:
         self.seed = seed
         self.death = death
         self.accounts = {f"cr-{index}": Account(total, clock) for index, total in enumerate(totals)}
-        self.observer = ReservationObserver(self.reservations, self.claims)
+        self.observer = ReservationObserver(self.reservations, self.claims, MemoryBus())
         self.figures = ThreadedFigures()
         self._lock = threading.Lock()
         self._stop = threading.Event()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from lab.bench.planners.ec2 import Chaos, Ec2Reservation, Figures, SimulatedClock
 from lab.bench.planners.values import KEY, START, Stores, demand, facts, planned_claim
+from lab.fakes.messaging import MemoryBus
 from reservoir.core.capacity.ledger import COUNT_LAG, holds_open_lease
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
@@ -47,7 +48,7 @@ class LedgerWorld:
         self.chaos = chaos
         self.figures = Figures()
         self.ec2 = {f"cr-{i}": Ec2Reservation(f"cr-{i}", total, i % 2 == 1) for i, total in enumerate(totals)}
-        self.observer = ReservationObserver(self.reservations, self.claims)
+        self.observer = ReservationObserver(self.reservations, self.claims, MemoryBus())
         # The last saved observation: instant of its data, when it began, count.
         self.oracle: dict[str, tuple[datetime, datetime, int]] = {}
         self.effects: dict[str, dict[str, datetime | None]] = {key: {} for key in self.ec2}  # open promises by claim

@@ -10,6 +10,8 @@ from typing import ClassVar, Final
 
 from pydantic import AwareDatetime, Field
 
+from reservoir.core.capacity.reservation_changes import ReservationChangeKind
+from reservoir.core.history.past_event import RESERVATION_CHANGED
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import DrainReason
 from reservoir.core.model.plan import ReasonCode
@@ -314,6 +316,28 @@ class OperationRequested(Event):
     deadline: str | None = Field(default=None, description="For `drain`: the nodes end after that long.")
 
 
+class ChangedFact(Part):
+    """A fact before and after."""
+
+    field: str = Field(description="`state`, `size` (units that it has, or will have), `startAt` or `endAt`.")
+    old: str | None = None
+    new: str | None = None
+
+
+class ReservationChanged(Event):
+    """A reservation that is selected came, began, was changed, or is taken away. Kept for 30 days at least."""
+
+    detail_type: ClassVar[str] = RESERVATION_CHANGED
+
+    capacity_reservation_id: str
+    instance_type: str
+    zone: str
+    zone_id: str
+    owner_id: str = Field(description="The account that it belongs to.")
+    what: list[ReservationChangeKind]
+    changes: list[ChangedFact]
+
+
 class BoughtReservation(Part):
     """A reservation that was bought, or made longer."""
 
@@ -365,4 +389,5 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     TeamShareTold,
     TeamOverBudget,
     CapacityPurchased,
+    ReservationChanged,
 )

@@ -98,6 +98,17 @@ def test_what_is_too_old_is_not_told_though_it_may_still_be_there(dynamodb: Any,
     assert ids(history.timeline(START, FOREVER)) == ["e-2"]
 
 
+def test_what_became_of_reservations_is_kept_for_a_month(dynamodb: Any, clock: ManualClock) -> None:
+    history = on_dynamodb(dynamodb, clock)
+    changed = PastEvent("e-1", START, "Reservation Changed", {"capacityReservationId": "cr-1"})
+    history.keep([changed])
+    clock.advance(days=29)
+    assert ids(history.of_object("reservation/cr-1", START, FOREVER)) == ["e-1"]
+    assert ids(history.timeline(START, FOREVER)) == ["e-1"]
+    clock.advance(days=1)
+    assert ids(history.of_object("reservation/cr-1", START, FOREVER)) == []
+
+
 class Busy:
     """A client of a table that takes one row of a batch at a time, ``times`` times, and then all."""
 

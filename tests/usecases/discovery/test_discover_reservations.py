@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lab.fakes.discovery import SUBNETS
+from lab.fakes.effects import Killed
 from lab.fakes.system import START
 from lab.fakes.values import reservation
 from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
@@ -635,3 +636,77 @@ def test_units_that_ec2_calls_unlaunchable_are_offered_to_nobody_until_it_says_o
     world.discover()
     world.provisioner().run()
     assert {claim.offering.reservation_id for claim in world.state.node_claims.list_live()} == {"cr-1"}
+
+
+def told_of_changes(world: PlanningWorld) -> list[tuple[list[str], dict[str, tuple[Any, Any]]]]:
+    changed = world.bus.of("Reservation Changed")
+    return [
+        (event["what"], {it["field"]: (it.get("old"), it.get("new")) for it in event["changes"]}) for event in changed
+    ]
+
+
+def test_what_becomes_of_a_reservation_is_told_with_old_and_new() -> None:
+    end = START + timedelta(days=2)
+    block = reservation(
+        tags=TEAM, kind=ReservationKind.CAPACITY_BLOCK, state="scheduled", start_at=START, end_at=end, total_count=0
+    )
+    world = PlanningWorld().ready(replace(block, available_count=0))
+    begun = replace(block, state="active", total_count=4, available_count=4)
+    later = replace(begun, end_at=end + timedelta(days=1))
+    for shown in (begun, begun, later, replace(later, available_count=1), replace(later, state="expired")):
+        world.clock.advance(minutes=1)
+        world.reader.put(shown)
+        world.discover()
+    assert [what for what, _ in told_of_changes(world)] == [["appeared"], ["began"], ["extended"], ["expired"]]
+    assert told_of_changes(world)[2][1] == {"endAt": ("2026-01-17T12:00:00Z", "2026-01-18T12:00:00Z")}
+
+
+def test_a_cancelled_reservation_is_cancelled_and_not_exhausted() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+    world.clock.advance(minutes=1)
+    world.reader.put(reservation(tags=TEAM, state="cancelled", total_count=0, available_count=0))
+    world.discover()
+    assert told_of_changes(world)[-1][0] == ["cancelled"]
+    assert world.bus.of("Reservation Exhausted") == []
+
+
+def test_what_is_not_listed_any_more_was_unshared_and_is_told_once() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM, owner_id=OTHER))
+    world.reader.reservations.clear()
+    for _ in range(2):
+        world.clock.advance(minutes=1)
+        world.discover()
+    assert [what for what, _ in told_of_changes(world)] == [["appeared"], ["unshared"]]
+
+
+def test_who_dies_before_it_is_saved_tells_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+    world.reader.put(reservation(tags=TEAM, total_count=8, available_count=8))
+
+    def dies(*_: object, **__: object) -> None:
+        raise Killed
+
+    world.clock.advance(minutes=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(world.state.reservations), "save_observation", dies)
+        with pytest.raises(Killed):
+            world.discover()
+    world.discover()
+    assert [what for what, _ in told_of_changes(world)] == [["appeared"], ["resized"], ["resized"]]
+
+
+def test_a_bus_that_refuses_stops_nothing_else() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+    world.reader.put(reservation(tags=TEAM, total_count=8, available_count=8))
+
+    def refuses(*_: object) -> None:
+        raise ThrottledError("ThrottlingException", "PutEvents")
+
+    world.clock.advance(minutes=1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(world.bus), "publish", refuses)
+        with pytest.raises(ThrottledError):
+            world.discover()
+    stored = world.state.reservations.get("cr-1")
+    assert stored is not None
+    assert stored.reservation.total_count == 8

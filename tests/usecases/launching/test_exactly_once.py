@@ -320,7 +320,7 @@ def test_a_count_that_was_taken_between_the_intent_and_the_launch_does_not_conta
     deliver(world, [batch])
     assert len(world.ec2.all()) == 1
 
-    ReservationObserver(world.state.reservations, world.state.node_claims).observe(before, shown, seen_at)
+    ReservationObserver(world.state.reservations, world.state.node_claims, world.bus).observe(before, shown, seen_at)
 
     assert world.free_units() == shown.total_count - 1
 

@@ -32,7 +32,7 @@ from reservoir.adapters.dynamodb.table import (
     understood,
 )
 from reservoir.core.history.past_demand import DEMAND_KEPT, DemandStep
-from reservoir.core.history.past_event import PastEvent
+from reservoir.core.history.past_event import LONGEST_KEPT, PastEvent
 from reservoir.core.history.sample import Sample
 from reservoir.core.serialisation.json_codec import dumps, loads
 from reservoir.names import KEY, SORT_KEY, TTL_ATTRIBUTE
@@ -51,7 +51,7 @@ _DETAIL_TYPE: Final = "detail_type"
 
 
 class DynamoDbHistory:
-    """Implements ``reservoir.ports.history.HistoryStore``. Events expire ``kept`` after what they tell of."""
+    """Implements ``reservoir.ports.history.HistoryStore``. Events expire ``kept`` after they happened, some later."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class DynamoDbHistory:
 
     def timeline(self, since: datetime, until: datetime) -> Iterator[PastEvent]:
         """Yield everything that happened, oldest first."""
-        hour = _hour(max(since, self._clock.now() - self._kept))
+        hour = _hour(max(since, self._clock.now() - max(self._kept, LONGEST_KEPT)))
         while hour < until:
             found = [
                 event for shard in range(_SHARDS) for event in self._partition(_timeline(hour, shard), since, until)
@@ -157,7 +157,7 @@ class DynamoDbHistory:
                 FORM: CURRENT_FORM,
                 _DETAIL_TYPE: event.detail_type,
                 DATA: json.dumps(event.detail, separators=(",", ":"), sort_keys=True),
-                TTL_ATTRIBUTE: epoch_s(event.at + self._kept),
+                TTL_ATTRIBUTE: epoch_s(event.at + event.kept(self._kept)),
             }
         )
 

@@ -29,6 +29,7 @@ NOTABLE: Final = frozenset(
         "Launches Blocked",
         "Node Capacity Type Changed",
         "Policy Changed",
+        "Reservation Changed",
         "Reservation Idle",
         "Tables Adopted",
     }

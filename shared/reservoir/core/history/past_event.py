@@ -7,12 +7,16 @@ kept and found like all others.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 WORKLOAD: Final = "workload"
 NODE: Final = "node"
 RESERVATION: Final = "reservation"
+RESERVATION_CHANGED: Final = "Reservation Changed"
+# Who holds reservations looks back a month; other events are kept as long as the deployment says.
+_KEPT_LONGER: Final = {RESERVATION_CHANGED: timedelta(days=30)}
+LONGEST_KEPT: Final = max(_KEPT_LONGER.values())
 _CORRELATION_ID: Final = "correlationId"  # in a detail, beside the name of a workload
 _CORRELATION_IDS: Final = "correlationIds"  # of those that are not named
 _POLICY_KINDS: Final = {"NodePool": "nodepool", "EC2NodeClass": "ec2nodeclass", "Team": "team"}
@@ -51,6 +55,10 @@ class PastEvent:
         """Return what events are sorted by: time, then what comes first in the life of a workload or node."""
         rank = _LIFE.index(self.detail_type) if self.detail_type in _LIFE else len(_LIFE)
         return self.at, rank, self.id
+
+    def kept(self, usual: timedelta) -> timedelta:
+        """Return how long it is kept where events are kept for ``usual``."""
+        return max(usual, _KEPT_LONGER.get(self.detail_type, usual))
 
     def objects(self) -> tuple[str, ...]:
         """Return what it is about, sorted: ``workload/NAMESPACE/NAME``, ``node/CLAIM``, ``reservation/ID`` ..."""

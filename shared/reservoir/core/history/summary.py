@@ -182,6 +182,16 @@ def _usd(micro: object) -> str:
     return f"{micro / _MICRO:,.2f}" if isinstance(micro, int) else "?"
 
 
+def _changed(detail: Detail) -> str:
+    what = ", ".join(str(each) for each in detail.get("what", ()))
+    changes = [f"{it.get('field')} {_or_none(it, 'old')} -> {_or_none(it, 'new')}" for it in _parts(detail, "changes")]
+    return "; ".join((f"{what}: {detail.get('instanceType')} in {detail.get('zone')}", *changes))
+
+
+def _or_none(part: Detail, key: str) -> str:
+    return str(part.get(key) or "none")
+
+
 def _purchased(detail: Detail) -> str:
     what = "an extension of" if detail.get("isExtension") else ""
     block = f"{detail.get('count')} {detail.get('instanceType')} in {detail.get('zone')}"
@@ -241,4 +251,5 @@ _LINES: Final[Mapping[str, Callable[[Detail], str]]] = {
     "Replica Failed": _failed,
     "Replica Finished": _finished,
     "Capacity Purchased": _purchased,
+    "Reservation Changed": _changed,
 }

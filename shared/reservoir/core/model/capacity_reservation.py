@@ -14,6 +14,7 @@ GONE: Final = "gone"  # ours, not EC2's: EC2 lists the reservation no more (canc
 ENDED_STATES: Final = frozenset({"expired", "cancelled", "failed", "payment-failed", "unsupported", GONE})
 
 UNLAUNCHABLE: Final = "EC2 says that nothing can be launched into it now (unlaunchable)"
+_PLANNED_SIZE_TAG: Final = "aws:ec2capacityreservation:incrementalRequestedQuantity"
 
 # EC2 begins to terminate a Capacity Block's instances this long before the block ends ...
 RECLAIM_LEAD: Final = timedelta(minutes=30)
@@ -72,6 +73,12 @@ class ObservedReservation:
     capacity_block_id: str | None = None
     resource_group_arns: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How many units it has, or will have: EC2 shows none before it begins, but says so in a tag of its own."""
+        planned = self.tags.get(_PLANNED_SIZE_TAG, "")
+        return max(self.total_count, int(planned) if self.state in UPCOMING_STATES and planned.isdecimal() else 0)
 
     @property
     def placement_group_name(self) -> str | None:

@@ -20,7 +20,6 @@ PLATFORMS: Final = ("Linux/UNIX", "Red Hat Enterprise Linux", "RHEL with HA", "S
 # When an extension can be bought, before the end of the block.
 EXTENDED_FROM: Final = timedelta(days=57)
 EXTENDED_UNTIL: Final = timedelta(hours=1)
-_PLANNED_SIZE_TAG: Final = "aws:ec2capacityreservation:incrementalRequestedQuantity"
 
 
 def duration_refusal(days: int) -> str | None:
@@ -51,7 +50,7 @@ def quota_refusal(
     others = [each for each in reservations if _is_block_within(each, start_at, end_at)]
     # What overlaps is most at the window's start, or where one of the others starts.
     instants = [start_at, *(each.start_at for each in others if each.start_at is not None and each.start_at > start_at)]
-    most = max(sum(size(each) for each in others if _covers(each, at)) for at in instants)
+    most = max(sum(each.size for each in others if _covers(each, at)) for at in instants)
     if most + count <= INSTANCES_AT_ONCE_MAX:
         return None
     return (
@@ -73,12 +72,6 @@ def extension_refusal(block: ObservedReservation, days: int, now: datetime) -> s
     if block.end_at + timedelta(days=days) - block.start_at > timedelta(days=LONGEST_DAYS + 1):
         return f"a block lasts at most {LONGEST_DAYS} days, extensions included"
     return duration_refusal(days)
-
-
-def size(reservation: ObservedReservation) -> int:
-    """Return how many units a reservation has, or will have: EC2 shows none before it starts, but says so in a tag."""
-    planned = reservation.tags.get(_PLANNED_SIZE_TAG, "")
-    return max(reservation.total_count, int(planned) if planned.isdecimal() else 0)
 
 
 def _is_block_within(reservation: ObservedReservation, start_at: datetime, end_at: datetime) -> bool:

@@ -21,7 +21,7 @@ def discover_reservations_from(outside: Outside) -> DiscoverReservations:
         resolver=NodeClassResolver(outside.launch_environment, outside.policy, outside.offerings, outside.publisher),
         policy=outside.policy,
         reservations=outside.reservations,
-        observer=ReservationObserver(outside.reservations, outside.node_claims),
+        observer=ReservationObserver(outside.reservations, outside.node_claims, outside.publisher),
         node_claims=outside.node_claims,
         timers=outside.timers,
         queue=outside.queue,

@@ -36,7 +36,7 @@ def react_from(outside: Outside) -> React:
         freed=FreedUnits(
             reader=outside.reservation_reader,
             reservations=outside.reservations,
-            observer=ReservationObserver(outside.reservations, outside.node_claims),
+            observer=ReservationObserver(outside.reservations, outside.node_claims, outside.publisher),
             queue=outside.queue,
         ),
         starts=reservation_starts_from(outside, outside.start_messages),

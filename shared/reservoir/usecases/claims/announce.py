@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from reservoir.core.model.capacity_reservation import CapacityReservation
+from reservoir.core.capacity.reservation_changes import ReservationChangeKind, changed_fields
+from reservoir.core.model.capacity_reservation import CapacityReservation, ObservedReservation
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import Drain, NodeClaim
 from reservoir.core.model.plan import OfferingKey
@@ -11,11 +12,13 @@ from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from reservoir.manifests.event_parts import NodeDetail, OfferingDetail, PlacedWorkload, WorkloadRef
 from reservoir.manifests.events import (
+    ChangedFact,
     LaunchFailed,
     NodeCapacityTypeChanged,
     NodeDraining,
     NodeLaunched,
     NodeTerminated,
+    ReservationChanged,
     ReservationExhausted,
     ReservationIdle,
 )
@@ -118,6 +121,21 @@ def launch_failed(claims: Sequence[NodeClaim], code: str, message: str, until: d
         message=message,
         workloads=placed_workloads([PlacedReplicas(key, counts[key]) for key in sorted(counts)], followed_by),
         unavailable_until=until,
+    )
+
+
+def reservation_changed(
+    before: ObservedReservation | None, after: ObservedReservation, kinds: Sequence[ReservationChangeKind]
+) -> ReservationChanged:
+    """Say what has become of a reservation."""
+    return ReservationChanged(
+        capacity_reservation_id=after.id,
+        instance_type=after.instance_type,
+        zone=after.zone,
+        zone_id=after.zone_id,
+        owner_id=after.owner_id,
+        what=list(kinds),
+        changes=[ChangedFact(field=each.field, old=each.old, new=each.new) for each in changed_fields(before, after)],
     )
 
 

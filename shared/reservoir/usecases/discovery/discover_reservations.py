@@ -23,7 +23,7 @@ from reservoir.ports.policy import PolicyStore
 from reservoir.ports.state import NodeClaimStore, ReservationRecord, ReservationStore, UnreadableRowsError
 from reservoir.ports.system import Clock
 from reservoir.usecases.claims.announce import reservation_exhausted, reservation_idle
-from reservoir.usecases.discovery.observe_reservation import ReservationChange, ReservationObserver
+from reservoir.usecases.discovery.observe_reservation import ReservationChange, ReservationObserver, news_of
 from reservoir.usecases.policy.policy_objects import Policy, policy_of
 from reservoir.usecases.policy.resolve_node_classes import NodeClassResolver, SelectedReservations
 
@@ -86,7 +86,9 @@ class DiscoverReservations:
         groups, unreadable = self._groups(classes)
         observed = {item.id: replace(item, resource_group_arns=_groups_of(item, groups)) for item in visible}
         selections = {item.name: _selection(item, observed, groups, unreadable, observed_at) for item in classes}
-        changes = self._save(known, observed, selections, observed_at)
+        shown = self._shown(known, observed, selections)
+        refusal = self._announce(known, shown, observed_at)
+        changes = self._save(known, shown, observed_at)
         current = {change.after.reservation.id: change.after.reservation for change in changes}
         changed_classes, failures = self.resolver.refresh(
             objects, {name: _counted(selection, current) for name, selection in selections.items()}, observed_at
@@ -99,6 +101,8 @@ class DiscoverReservations:
         # Last: timers refine what each minute's sweep does, and a run that dies before them leaves it to the sweep.
         for change in changes:
             self._set_timers(change.before, change.after.reservation, observed_at)
+        if refusal is not None:
+            raise refusal
         return Discovery(
             seen_count=len(visible),
             written_count=sum(change.is_written for change in changes),
@@ -149,21 +153,39 @@ class DiscoverReservations:
                 unreadable[arn] = error.code
         return groups, unreadable
 
-    def _save(
+    def _shown(
         self,
         known: Mapping[str, ReservationRecord],
         observed: Mapping[str, ObservedReservation],
         selections: Mapping[str, _ShownReservations],
+    ) -> dict[str, ObservedReservation]:
+        """Return what is selected or known already, by id; what EC2 lists no more is gone."""
+        selected = {reservation.id for selection in selections.values() for reservation in selection.reservations}
+        shown = {
+            key: observed[key] if key in observed else _gone(known[key]) for key in sorted(known.keys() | selected)
+        }
+        return {key: each for key, each in shown.items() if key in known or self._is_new(each)}
+
+    def _announce(
+        self, known: Mapping[str, ReservationRecord], shown: Mapping[str, ObservedReservation], observed_at: datetime
+    ) -> AwsError | None:
+        """Tell what has become of reservations; a refusal waits until all else is done, which does not need the bus."""
+        try:
+            self.publisher.publish(news_of([(known.get(key), each) for key, each in shown.items()], observed_at))
+        except AwsError as error:
+            return error
+        return None
+
+    def _save(
+        self,
+        known: Mapping[str, ReservationRecord],
+        shown: Mapping[str, ObservedReservation],
         observed_at: datetime,
     ) -> list[ReservationChange]:
-        """Save what is selected or known already; what EC2 lists no more is gone."""
-        selected = {reservation.id for selection in selections.values() for reservation in selection.reservations}
+        """Save what is shown."""
         changes = []
-        for key in sorted(known.keys() | selected):
+        for key, reservation in shown.items():
             before = known.get(key)
-            reservation = observed[key] if key in observed else _gone(known[key])
-            if before is None and reservation.state in ENDED_STATES:
-                continue
             try:
                 change = self.observer.observe(before, reservation, observed_at)
             except UnreadableRowsError:
@@ -171,6 +193,16 @@ class DiscoverReservations:
             if change is not None:
                 changes.append(change)
         return changes
+
+    def _is_new(self, reservation: ObservedReservation) -> bool:
+        """Whether what is not among the stored rows has yet to be stored; a row that cannot be read stays as it is."""
+        if reservation.state in ENDED_STATES:
+            return False
+        try:
+            self.reservations.get(reservation.id)
+        except UnreadableRowsError:
+            return False
+        return True
 
     def _set_timers(
         self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime

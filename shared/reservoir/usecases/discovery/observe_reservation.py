@@ -1,13 +1,19 @@
 """One observation of one reservation: the facts, and the leases whose launches they are certain to contain."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from reservoir.core.capacity.ledger import is_absorbed_by
+from reservoir.core.capacity.reservation_changes import change_kinds
 from reservoir.core.model.capacity_reservation import ObservedReservation
 from reservoir.core.model.node_claim import NodeClaim
+from reservoir.manifests.events import ReservationChanged
+from reservoir.ports.errors import AwsError
+from reservoir.ports.messaging import EventPublisher
 from reservoir.ports.state import ConflictError, NodeClaimStore, ReservationRecord, ReservationStore
+from reservoir.usecases.claims.announce import reservation_changed
 
 # Each lost race leaves out the claims that lost it; the last attempt closes no lease at all.
 _ATTEMPTS_MAX: Final = 5
@@ -37,7 +43,9 @@ class ReservationChange:
     @property
     def was_exhausted(self) -> bool:
         """Whether EC2 shows that the last free units have gone; those that we promised were told of then."""
-        return self.before is not None and self.before.balance.free_units > 0 >= self.after.balance.available_count
+        is_usable = self.after.reservation.is_active(self.after.observed_at)  # what has ended is not full
+        was_free = self.before is not None and self.before.balance.free_units > 0
+        return is_usable and was_free and self.after.balance.available_count <= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,7 @@ class ReservationObserver:
 
     reservations: ReservationStore
     node_claims: NodeClaimStore
+    publisher: EventPublisher
 
     def observe(
         self, before: ReservationRecord | None, reservation: ObservedReservation, observed_at: datetime
@@ -79,9 +88,15 @@ class ReservationObserver:
     def observe_again(self, before: ReservationRecord, shown: ObservedReservation, observed_at: datetime) -> bool:
         """Save what EC2 shows now of a known reservation; return whether it offers more than before.
 
-        Which groups it is in is read by discovery alone, and kept. Raises UnreadableRowsError as :meth:`observe` does.
+        What has become of it is told first. Which groups it is in is read by discovery alone, and kept. Raises
+        UnreadableRowsError as :meth:`observe` does, and AwsError.
         """
         facts = replace(shown, resource_group_arns=before.reservation.resource_group_arns)
+        try:
+            self.publisher.publish(news_of([(before, shown)], observed_at))
+        except AwsError:  # what is known of the reservation does not need the bus
+            self.observe(before, facts, observed_at)
+            raise
         change = self.observe(before, facts, observed_at)
         return change is not None and change.opened(observed_at)
 
@@ -90,3 +105,20 @@ class ReservationObserver:
             return ()
         leased = self.node_claims.list_leased(before.reservation.id)
         return tuple(claim for claim in leased if claim.lease is not None and is_absorbed_by(claim.lease, observed_at))
+
+
+def news_of(
+    seen: Iterable[tuple[ReservationRecord | None, ObservedReservation]], observed_at: datetime
+) -> list[ReservationChanged]:
+    """Return what has become of reservations, as they were stored and as they were seen then.
+
+    It is told before it is saved: who dies in between tells it again. What was stored later is newer.
+    """
+    told = []
+    for before, shown in seen:
+        known = None if before is None else before.reservation
+        is_newer = before is None or before.observed_at < observed_at
+        kinds = change_kinds(known, shown, observed_at) if is_newer else ()
+        if kinds:
+            told.append(reservation_changed(known, shown, kinds))
+    return told

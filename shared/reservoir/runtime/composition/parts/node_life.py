@@ -33,7 +33,7 @@ def reservation_starts_from(outside: Outside, timers: StartTimers) -> Reservatio
     return ReservationStarts(
         reservations=outside.reservations,
         reader=outside.reservation_reader,
-        observer=ReservationObserver(outside.reservations, outside.node_claims),
+        observer=ReservationObserver(outside.reservations, outside.node_claims, outside.publisher),
         timers=timers,
         queue=outside.queue,
     )

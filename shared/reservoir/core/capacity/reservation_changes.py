@@ -1,0 +1,99 @@
+"""What has become of a reservation between two observations, for people who pay for it.
+
+Only what EC2 itself shows counts: how many units are in use changes all the time, and is no news.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from reservoir.core.model.capacity_reservation import ACTIVE, ENDED_STATES, GONE, ObservedReservation
+
+
+class ReservationChangeKind(StrEnum):
+    """What happened to a reservation."""
+
+    APPEARED = "appeared"  # bought or made, shared with the account, or selected by a class for the first time
+    BEGAN = "began"
+    RESIZED = "resized"
+    EXTENDED = "extended"  # it ends later, or not at all any more
+    SHORTENED = "shortened"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    FAILED = "failed"  # it was not paid, or EC2 cannot deliver it
+    UNSHARED = "unshared"  # EC2 lists it no more although it had not ended: its owner shares it no more
+    STATE_CHANGED = "state-changed"  # on its way to its beginning: paid, assessed, delayed
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedField:
+    """A fact of a reservation before and after. None: there was none, or is none any more."""
+
+    field: str
+    old: str | None
+    new: str | None
+
+
+_OF_STATE = {
+    ACTIVE: ReservationChangeKind.BEGAN,
+    "cancelled": ReservationChangeKind.CANCELLED,
+    "cancelling": ReservationChangeKind.CANCELLED,
+    "expired": ReservationChangeKind.EXPIRED,
+    "failed": ReservationChangeKind.FAILED,
+    "payment-failed": ReservationChangeKind.FAILED,
+    "unsupported": ReservationChangeKind.FAILED,
+}
+
+
+def change_kinds(
+    before: ObservedReservation | None, after: ObservedReservation, now: datetime
+) -> tuple[ReservationChangeKind, ...]:
+    """Return what happened, in the order of the kinds; nothing for what is no news."""
+    if before is None:
+        return (ReservationChangeKind.APPEARED,)
+    if before.state in ENDED_STATES:
+        return ()
+    return tuple(sorted(set(_kinds(before, after, now)), key=list(ReservationChangeKind).index))
+
+
+def changed_fields(before: ObservedReservation | None, after: ObservedReservation) -> tuple[ChangedField, ...]:
+    """Return the facts that differ, by name; of what is new, all that there are."""
+    old = {} if before is None else _facts(before)
+    new = _facts(after)
+    return tuple(
+        ChangedField(name, old.get(name), new.get(name))
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    )
+
+
+# Branches: one fact after the other.
+def _kinds(before: ObservedReservation, after: ObservedReservation, now: datetime) -> Iterator[ReservationChangeKind]:
+    if after.state == GONE:
+        is_over = after.end_at is not None and after.end_at <= now
+        yield ReservationChangeKind.EXPIRED if is_over else ReservationChangeKind.UNSHARED
+        return
+    if after.state != before.state:
+        yield _OF_STATE.get(after.state, ReservationChangeKind.STATE_CHANGED)
+    if after.state in ENDED_STATES:
+        return
+    if before.size and after.size != before.size:
+        yield ReservationChangeKind.RESIZED
+    if after.end_at != before.end_at:
+        is_later = after.end_at is None or (before.end_at is not None and after.end_at > before.end_at)
+        yield ReservationChangeKind.EXTENDED if is_later else ReservationChangeKind.SHORTENED
+
+
+def _facts(reservation: ObservedReservation) -> dict[str, str]:
+    facts = {
+        "state": reservation.state,
+        "size": str(reservation.size),
+        "startAt": _text(reservation.start_at),
+        "endAt": _text(reservation.end_at),
+    }
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def _text(at: datetime | None) -> str:
+    return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
