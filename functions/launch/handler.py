@@ -1,11 +1,10 @@
-"""Launch queue -> CreateFleet. One message is one batch of equal claims."""
+"""Launch queue -> CreateFleet. One message is one batch of equal claims, or a class to be tried by a dry run."""
 
 from typing import Any, Final
 
-from reservoir.core.serialisation.json_codec import loads
-from reservoir.ports.messaging import LaunchBatch
 from reservoir.runtime.batch import QueueMessage, each_message
-from reservoir.runtime.composition.launch import launch
+from reservoir.runtime.composition.launch import launch, validate_class
+from reservoir.runtime.launch_messages import batch_in, class_in, validate
 from reservoir.runtime.observability import about, count, count_for_all, logger, observed
 from reservoir.usecases.launching.launch import LaunchResult
 
@@ -18,7 +17,11 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     launcher = launch()
 
     def take(message: QueueMessage) -> None:
-        batch = _batch(message.body)
+        node_class = class_in(message.body)
+        if node_class is not None:
+            validate(validate_class(), node_class)
+            return
+        batch = batch_in(message.body)
         if batch is None:
             # Claims that are planned and have no message get one from `collect`: nothing is lost with this one.
             logger.warning("message names no batch", extra={"message_id": message.id, "body": message.body[:200]})
@@ -47,13 +50,3 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         count("LaunchesRefused", report.refused_count + report.quota_count)
 
     return each_message(event, take)
-
-
-def _batch(body: str) -> LaunchBatch | None:
-    """Read a message; None when it is none of this release's."""
-    try:
-        batch = loads(LaunchBatch, body)
-    except (ValueError, RecursionError):
-        return None
-    are_words = all(isinstance(word, str) for word in (batch.batch_id, *batch.claim_ids, *batch.correlation_ids))
-    return batch if are_words and isinstance(batch.retry_count, int) else None

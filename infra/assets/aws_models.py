@@ -46,6 +46,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "DescribeSpotPriceHistory",
         "DescribeSubnets",
         "MoveCapacityReservationInstances",
+        "RunInstances",  # dry runs alone
         "TerminateInstances",
     ),
     "events": ("PutEvents",),

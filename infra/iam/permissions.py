@@ -253,6 +253,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     Function.DISCOVER_RESERVATIONS: Duty(
         writes=(Table.RESERVATIONS, Table.NODE_CLAIMS, Table.POLICY),
         reads=(Table.OFFERINGS,),  # which classes rest
+        sends=(Queue.PLANNING, Queue.LAUNCHES),  # classes that want a dry run by the role that launches
         # Only a block itself says that it is an UltraServer, whose instances EC2 reclaims earlier.
         describes=(
             "AvailabilityZones",

@@ -296,3 +296,30 @@ class FakeTemplates:
     def delete(self, names: Collection[str]) -> None:
         self._ec2.forget_templates(names)
         self.forget(names)
+
+
+class FakeDryRuns:
+    """Implements ``DryRuns``; ``refusals`` by operation are what EC2 says to each, no other is refused."""
+
+    def __init__(self) -> None:
+        self.refusals: dict[str, AwsError] = {}
+        self.asked: list[str] = []
+        self.requests: list[LaunchRequest] = []
+        self.templates: list[LaunchTemplate] = []
+
+    def make_template(self, template: LaunchTemplate) -> None:
+        self.templates.append(template)
+        self._ask("CreateLaunchTemplate")
+
+    def ask_for_fleet(self, request: LaunchRequest) -> None:
+        self.requests.append(request)
+        self._ask("CreateFleet")
+
+    def run_instance(self, request: LaunchRequest) -> None:
+        self.requests.append(request)
+        self._ask("RunInstances")
+
+    def _ask(self, operation: str) -> None:
+        self.asked.append(operation)
+        if operation in self.refusals:
+            raise self.refusals[operation]

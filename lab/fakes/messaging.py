@@ -18,6 +18,10 @@ class MemoryQueue:
     groups: dict[str, frozenset[str]] = field(default_factory=dict)  # by their parts: whom the last wake-up named
     launches: list[LaunchBatch] = field(default_factory=list)
     delays_s: list[int] = field(default_factory=list)
+    validations: list[str] = field(default_factory=list)  # names of classes
+
+    def send_validations(self, node_class_names: Sequence[str]) -> None:
+        self.validations.extend(node_class_names)
 
     def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
         self.wake_ups.append(reason)

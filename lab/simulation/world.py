@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from infra.config import CONSUMERS, FUNCTIONS
 from lab.fakes.discovery import MemoryInstanceTypes, MemoryPrices
+from lab.fakes.ec2 import FakeDryRuns
 from lab.fakes.messaging import MemoryBus
 from lab.fakes.stores.accounts import MemoryAccounts
 from lab.fakes.stores.capacity_blocks import MemoryBlocks, MemoryBootFailures
@@ -188,6 +189,7 @@ class World:
             "settings": self._settings(),
             "scheduler": self.scheduler,
             "ec2": self.ec2,
+            "dry_runs": FakeDryRuns(),
             "unit_mover": FakeUnitMover(self.ec2),
             "capacity_blocks": MemoryBlocks(),
             "launch_environment": SimulatedNetwork(self.ec2),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from lab.fakes.ec2 import FakeEc2, FakeTemplates
+from lab.fakes.ec2 import FakeDryRuns, FakeEc2, FakeTemplates
 from lab.fakes.effects import Effects
 from lab.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
 from lab.fakes.outside import memory_outside, settings
@@ -32,7 +32,7 @@ from reservoir.ports.state import PlannedCommit, WorkloadRecord
 from reservoir.runtime.composition.collect import collect_from
 from reservoir.runtime.composition.expire import expire_from
 from reservoir.runtime.composition.follow import follow_replicas_from
-from reservoir.runtime.composition.launch import launch_from
+from reservoir.runtime.composition.launch import launch_from, validate_class_from
 from reservoir.runtime.composition.parts.draining import draining_from
 from reservoir.runtime.composition.parts.node_life import node_life_from
 from reservoir.runtime.composition.parts.safety import envelope_from
@@ -41,6 +41,7 @@ from reservoir.runtime.outside import Outside
 from reservoir.usecases.discovery.freed_units import FreedUnits
 from reservoir.usecases.draining.draining import Draining, DrainRequest
 from reservoir.usecases.launching.launch import Launch
+from reservoir.usecases.launching.validate_class import ValidateClass
 from reservoir.usecases.node_life.collect import Collect
 from reservoir.usecases.node_life.expire import Expire
 from reservoir.usecases.node_life.follow_replicas import FollowReplicas
@@ -112,6 +113,7 @@ class World:
         self.state = MemoryState(self.clock)
         self.ec2 = FakeEc2(self.clock, lag_s=lag_s, token_lifetime_s=token_lifetime_s)
         self.templates = FakeTemplates(self.ec2)
+        self.dry_runs = FakeDryRuns()
         self.attempts = MemoryLaunchAttempts()
         self.shortages = MemoryShortageHistory()
         self.pool = NodePool("gpu", "default", Requirements.of())
@@ -217,10 +219,14 @@ class World:
             instances=ec2,
             fleet=ec2,
             launch_templates=watch(self.templates, {"ensure", "delete"}, remote=True),
+            dry_runs=self.dry_runs,
         )
 
     def launch(self) -> Launch:
         return launch_from(self.outside())
+
+    def validate_class(self, **chosen: Any) -> ValidateClass:
+        return validate_class_from(self.outside(**chosen))
 
     def draining(self) -> Draining:
         return draining_from(self.outside())

@@ -52,6 +52,9 @@ class Bus:
         assert not group
         self.wake_count += 1
 
+    def send_validations(self, node_class_names: Sequence[str]) -> None:
+        raise AssertionError(f"apply asks for no dry runs: {node_class_names}")
+
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
         raise AssertionError(f"apply launches nothing: {batches}, {delay_s}")
 

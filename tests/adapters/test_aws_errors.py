@@ -44,7 +44,13 @@ KINDS = {
     "SERVICE_TROUBLE_CODES": LaunchErrorKind.TRANSIENT,
 }
 # About other calls than launches, or an error of ours.
-NO_KINDS = {"TEMPLATE_EXISTS_CODES", "INSTANCE_MISSING_CODES", "IDEMPOTENCY_CODES", "PRINCIPAL_MISSING_CODES"}
+NO_KINDS = {
+    "DRY_RUN_CODES",
+    "IDEMPOTENCY_CODES",
+    "INSTANCE_MISSING_CODES",
+    "PRINCIPAL_MISSING_CODES",
+    "TEMPLATE_EXISTS_CODES",
+}
 
 
 def test_every_set_is_a_kind_of_refusal_and_every_kind_has_a_set() -> None:

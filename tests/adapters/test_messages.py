@@ -19,7 +19,7 @@ from reservoir.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsStartMessag
 from reservoir.core.node_life.notice import Notice, NoticeKind, parse_notice
 from reservoir.core.serialisation.json_codec import loads
 from reservoir.ports.errors import AwsError, TransientError
-from reservoir.ports.messaging import LaunchBatch
+from reservoir.ports.messaging import ClassToValidate, LaunchBatch
 
 pytestmark = pytest.mark.embedded
 _numbers = itertools.count()
@@ -102,6 +102,14 @@ def test_launch_batches_arrive_whole(sqs: Any) -> None:
 
     arrived = {loads(LaunchBatch, message["Body"]) for message in received(sqs, launches)}
     assert arrived == set(batches)
+
+
+def test_a_class_to_be_tried_is_no_batch(sqs: Any) -> None:
+    launches = make_queue(sqs)
+    queue = SqsWorkQueue(sqs, planning_url=make_queue(sqs, fifo=True), launches_url=launches, ids=SequentialIds())
+    queue.send_validations(["default"])
+    queue.send_validations([])
+    assert [loads(ClassToValidate, each["Body"]) for each in received(sqs, launches)] == [ClassToValidate("default")]
 
 
 def test_a_dead_letter_says_why(sqs: Any) -> None:

@@ -135,7 +135,9 @@ def test_conditions_say_what_was_found_and_what_is_missing(world: World) -> None
     apply(world, changed(broken["ec2nodeclass/default"], amiSelectorTerms=terms))
     world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
     repaired = stored(world)
-    assert conditions(repaired["ec2nodeclass/default"]) == {
+    shown = conditions(repaired["ec2nodeclass/default"])
+    assert shown.pop("ValidationSucceeded") in ("Unknown", "True")  # a dry run answers when it comes
+    assert shown == {
         "AMIsReady": "True",
         "CapacityReservation": "Available",
         "CapacityReservationsReady": "True",

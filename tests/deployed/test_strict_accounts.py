@@ -3,16 +3,18 @@
 The tests tell one story in their order, on one deployment.
 """
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from infra.naming import function_name
 from lab.demo.observer import Observed
 from lab.fakes.manifests import workload_manifest
 from lab.story.policies import one_type_pool, write_manifests
 from lab.story.world import World
-from reservoir.names import Function
+from reservoir.names import DEPLOYMENT, Function
 
 pytestmark = pytest.mark.embedded
 
@@ -118,4 +120,44 @@ def test_a_class_whose_launches_stay_refused_is_blocked_after_one_more_try(world
     world.until("the class is blocked", lambda _: bool(world.events("Launches Blocked")))
     (rule,) = world.aws.faults()
     assert rule["hits"] == 2
+    expect_refusals(world)
+
+
+def validation(world: World, name: str) -> Any:
+    """Return a class's condition about the dry run of a launch, as the command line shows it; empty: none yet."""
+    shown = json.loads(world.command("get", "nodeclass", name, "-o", "json").stdout)
+    (found,) = shown.get("items", [shown])
+    conditions = found["status"]["conditions"]
+    return next((each for each in conditions if each["type"] == "ValidationSucceeded"), {"status": "", "message": ""})
+
+
+def validated_as(world: World, name: str, status: str) -> Any:
+    """Let minutes pass until the condition has a status; return it."""
+    for _ in range(10):
+        found = validation(world, name)
+        if found["status"] == status:
+            return found
+        world.aws.clock.advance(timedelta(minutes=1), coalesce=True)
+    raise AssertionError(f"never {status}: {found}\n{world.summary()}")
+
+
+def test_a_dry_run_shows_what_an_account_denies_before_anybody_submits(
+    world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    iam = world.aws.client("iam")
+    launcher = function_name(world.output(DEPLOYMENT), Function.LAUNCH)
+    configuration = world.aws.client("lambda").get_function_configuration(FunctionName=launcher)
+    role = configuration["Role"].rpartition("/")[2]
+    denial = {"Effect": "Deny", "Action": "ec2:CreateFleet", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [denial]})
+    iam.put_role_policy(RoleName=role, PolicyName="as-an-organisation-denies", PolicyDocument=policy)
+    world.apply(write_manifests(tmp_path_factory.mktemp("denied"), [*one_type_pool("denied", STEADY, ["on-demand"])]))
+    said = validated_as(world, "denied", "False")
+    assert said["reason"] == "CreateFleetAuthCheckFailed"
+    assert "explicit deny" in said["message"]
+    assert "explicit deny" in world.command("doctor").stdout
+    assert world.events("Launches Blocked") == []
+    iam.delete_role_policy(RoleName=role, PolicyName="as-an-organisation-denies")
+    world.aws.clock.advance(timedelta(minutes=15), coalesce=True)
+    assert validated_as(world, "denied", "True")["reason"] == "ValidationSucceeded"
     expect_refusals(world)

@@ -18,6 +18,8 @@ from lab.worlds.launch_world import World, on_demand, reserved, spot
 from reservoir.core.launching.launch_outcome import LaunchError, LaunchErrorKind
 from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.serialisation.json_codec import dumps
+from reservoir.ports.errors import AccessDeniedError
+from reservoir.ports.messaging import ClassToValidate
 
 EVENTS = Path(__file__).parents[1] / "events"
 
@@ -30,6 +32,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world.add_workload(replicas=100)
     for name in ("launch", "react", "expire", "collect"):
         monkeypatch.setattr(f"functions.{name}.handler.{name}", getattr(world, name))
+    monkeypatch.setattr("functions.launch.handler.validate_class", world.validate_class)
     return world
 
 
@@ -71,6 +74,23 @@ def test_a_launch_message_that_names_no_batch_is_passed_over(world: World, body:
     batch = world.plan(1, reserved())
     assert failures(launch(sqs(body, dumps(batch)), None)) == []
     assert len(world.ec2.live()) == 1
+
+
+def test_a_message_about_a_class_is_tried_beside_launches(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    batch = world.plan(1, reserved())
+    tried = dumps(ClassToValidate("default"))
+    world.dry_runs.refusals["CreateFleet"] = AccessDeniedError("UnauthorizedOperation", "CreateFleet", "a deny")
+    assert failures(launch(sqs(tried, dumps(batch)), None)) == []
+    assert len(world.ec2.live()) == 1
+    world.clock.advance(seconds=60)
+    assert failures(launch(sqs(tried), None)) == []
+    written = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert written["LaunchesRefused"] == [1.0]
+
+
+def test_a_class_that_cannot_be_read_is_no_dead_letter(world: World) -> None:
+    world.policy.unreadable = {"default"}
+    assert failures(launch(sqs(dumps(ClassToValidate("default"))), None)) == []
 
 
 def test_a_lost_token_brings_the_message_back(world: World) -> None:

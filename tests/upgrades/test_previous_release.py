@@ -83,6 +83,7 @@ LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
     ("NodeClaim", "placed_with"): "kept as it is; replicas that the older release adds count as the oldest",
     ("NodeClassStatus", "resting_markets"): "never stored: gathered anew for each plan",
     ("NodeClassStatus", "launch_blocked_until"): "never stored: gathered anew for each plan",
+    ("NodeClassStatus", "validation"): "lost with the older release's next writing; this release asks EC2 again",
     ("WorkloadRecord", "former"): "kept as it is; the older release asks what is wanted now, as it always did",
 }
 KEEPING = {"NodeClaim", "GangSeat", "Lease", "Drain", "WorkloadRecord", "Workload"}

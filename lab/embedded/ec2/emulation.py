@@ -18,7 +18,7 @@ from lab.embedded.ec2.api.errors import Ec2Error, ResponseLostError
 from lab.embedded.ec2.api.protocol import Call, Ec2Protocol, Reply
 from lab.embedded.ec2.control import actions as control
 from lab.embedded.ec2.market.pricing_service import PricingService
-from lab.embedded.ec2.operations import OPERATIONS
+from lab.embedded.ec2.operations import DRY_RUNS, OPERATIONS
 
 # Operations whose ClientToken EC2 honours.
 _IDEMPOTENT: Final = frozenset(
@@ -168,6 +168,9 @@ class Ec2Emulation:
         if operation is None:
             return self.world.moto.answer(call.operation, body)
         if call.parameters.get("DryRun"):
+            check = DRY_RUNS.get(call.operation)
+            if check is not None:
+                check(self.world, call.parameters)
             raise Ec2Error("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
         token = call.parameters.get("ClientToken")
         if token is None or call.operation not in _IDEMPOTENT:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from lab.embedded.ec2 import resource_operations as resources
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.fleets import operations as fleets
+from lab.embedded.ec2.fleets import request as fleet_request
 from lab.embedded.ec2.instances import launch_templates as templates
 from lab.embedded.ec2.instances import metadata, volume_defaults
 from lab.embedded.ec2.instances import operations as instances
@@ -65,4 +66,11 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "CreateTags": resources.create_tags,
     "DeleteTags": resources.delete_tags,
     "DescribeTags": resources.describe_tags,
+}
+
+# What a dry run does of an operation, after the caller was authorized. Of others it looks at nothing else.
+DRY_RUNS: Final[Mapping[str, Callable[[World, dict[str, Any]], object]]] = {
+    "CreateFleet": fleet_request.parse,
+    "RunInstances": instances.check_run,
+    "CreateLaunchTemplate": templates.check_new,
 }

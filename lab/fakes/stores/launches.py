@@ -7,7 +7,7 @@ from datetime import datetime
 from reservoir.core.capacity.shortage import Shortage, is_probed_by_other, needs_probe, probed
 from reservoir.core.capacity.unavailable_offerings import Remembered
 from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchOutcome
-from reservoir.core.model.node_class import NodeClass
+from reservoir.core.model.node_class import NodeClass, Validation
 from reservoir.core.model.node_pool import NodePool
 from reservoir.ports.launches import R
 from reservoir.ports.state import UnreadableRowsError
@@ -92,6 +92,16 @@ class MemoryPolicy:
     def node_classes(self) -> tuple[NodeClass, ...]:
         self._require_readable(*self.classes)
         return tuple(self.classes[name] for name in sorted(self.classes))
+
+    def node_pools_of(self, node_class_name: str) -> tuple[NodePool, ...]:
+        found = [pool for pool in self.pools.values() if pool.node_class_name == node_class_name]
+        return tuple(sorted(found, key=lambda pool: pool.name))
+
+    def save_validation(self, node_class_name: str, validation: Validation) -> None:
+        self._require_readable(node_class_name)
+        node_class = self.classes[node_class_name]
+        status = replace(node_class.status, validation=validation)
+        self.classes[node_class_name] = replace(node_class, status=status)
 
     def block_launches(self, node_class_name: str, reason: str) -> None:
         node_class = self.classes[node_class_name]

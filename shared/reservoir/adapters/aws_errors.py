@@ -166,6 +166,10 @@ TEMPLATE_EXISTS_CODES: Final = frozenset({"InvalidLaunchTemplateName.AlreadyExis
 INSTANCE_MISSING_CODES: Final = frozenset({"InvalidInstanceID.Malformed", "InvalidInstanceID.NotFound"})
 PRINCIPAL_MISSING_CODES: Final = frozenset({"NoSuchEntity"})  # of IAM
 IDEMPOTENCY_CODES: Final = frozenset({"IdempotentParameterMismatch"})
+DRY_RUN_CODES: Final = frozenset({"DryRunOperation"})  # it would have succeeded
+
+_ENCODED: Final = "Encoded authorization failure message:"
+_DETAIL_MAX: Final = 500
 
 _TYPED: Final[tuple[tuple[frozenset[str], type[AwsError]], ...]] = (
     (THROTTLE_CODES, ThrottledError),
@@ -219,8 +223,14 @@ def map_client_errors() -> Iterator[None]:
 
 def _typed(error: ClientError) -> AwsError:
     code, operation = error_code(error), error.operation_name
+    detail = _for_people(error.response.get("Error", {}).get("Message", ""))
     for codes, kind in _TYPED:
         if code in codes:
-            return kind(code, operation)
+            return kind(code, operation, detail)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return UnknownOutcomeError(code, operation) if status >= 500 else RefusedError(code, operation)
+    return UnknownOutcomeError(code, operation, detail) if status >= 500 else RefusedError(code, operation, detail)
+
+
+def _for_people(message: str) -> str:
+    """Return a message without what only ``sts decode-authorization-message`` can read, and not without end."""
+    return message.partition(_ENCODED)[0].strip()[:_DETAIL_MAX]

@@ -12,7 +12,7 @@ from reservoir.core.node_life.notice import DUE_TYPE, OWN_SOURCE, RESERVATION
 from reservoir.core.serialisation.json_codec import dumps
 from reservoir.names import PLANNING_MESSAGE_GROUP
 from reservoir.ports.errors import TransientError
-from reservoir.ports.messaging import LaunchBatch
+from reservoir.ports.messaging import ClassToValidate, LaunchBatch
 from reservoir.ports.system import Clock, IdFactory
 
 if TYPE_CHECKING:
@@ -54,11 +54,17 @@ class SqsWorkQueue:
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
         """Enqueue launch batches; raises when any was not accepted."""
-        for start in range(0, len(batches), _ENTRIES_MAX):
-            part = batches[start : start + _ENTRIES_MAX]
+        self._send_to_launcher([dumps(batch) for batch in batches], delay_s)
+
+    def send_validations(self, node_class_names: Sequence[str]) -> None:
+        """Enqueue dry runs of classes; raises when any was not accepted."""
+        self._send_to_launcher([dumps(ClassToValidate(name)) for name in node_class_names], 0)
+
+    def _send_to_launcher(self, bodies: Sequence[str], delay_s: int) -> None:
+        for start in range(0, len(bodies), _ENTRIES_MAX):
             entries: list[Any] = [
-                {"Id": str(index), "MessageBody": dumps(batch), "DelaySeconds": delay_s}
-                for index, batch in enumerate(part)
+                {"Id": str(index), "MessageBody": body, "DelaySeconds": delay_s}
+                for index, body in enumerate(bodies[start : start + _ENTRIES_MAX])
             ]
             with map_client_errors():
                 answer = self._client.send_message_batch(QueueUrl=self._launches_url, Entries=entries)

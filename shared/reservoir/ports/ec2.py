@@ -24,6 +24,25 @@ class FleetLauncher(Protocol):
         ...
 
 
+class DryRuns(Protocol):
+    """EC2's answer to the calls of a launch, asked for without making, launching or counting anything.
+
+    Each raises AwsError when EC2 refuses or cannot be asked, with what it says for people in ``detail``.
+    """
+
+    def make_template(self, template: LaunchTemplate) -> None:
+        """CreateLaunchTemplate; a template that exists is no refusal."""
+        ...
+
+    def ask_for_fleet(self, request: LaunchRequest) -> None:
+        """CreateFleet; its launch templates exist."""
+        ...
+
+    def run_instance(self, request: LaunchRequest) -> None:
+        """RunInstances, as the fleet's first pool would; its launch template exists."""
+        ...
+
+
 class LaunchTemplateStore(Protocol):
     """Launch templates that carry our owner tag."""
 

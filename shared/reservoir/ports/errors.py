@@ -19,12 +19,13 @@ from collections.abc import Sequence
 
 
 class AwsError(Exception):
-    """A call to AWS failed. ``code`` is AWS's own code, ``operation`` the call."""
+    """A call to AWS failed. ``code`` is AWS's own code, ``operation`` the call, ``detail`` AWS's words for people."""
 
-    def __init__(self, code: str, operation: str) -> None:
+    def __init__(self, code: str, operation: str, detail: str = "") -> None:
         super().__init__(f"{operation}: {code}")
         self.code = code
         self.operation = operation
+        self.detail = detail
 
 
 class TransientError(AwsError):

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from reservoir.core.capacity.shortage import Shortage
 from reservoir.core.capacity.unavailable_offerings import Remembered
 from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchOutcome
-from reservoir.core.model.node_class import NodeClass
+from reservoir.core.model.node_class import NodeClass, Validation
 from reservoir.core.model.node_pool import NodePool
 
 R = TypeVar("R", bound=Remembered)
@@ -79,6 +79,14 @@ class LaunchPolicy(Protocol):
 
     def node_classes(self) -> tuple[NodeClass, ...]:
         """Return all classes, by name. Raises UnreadableRowsError."""
+        ...
+
+    def node_pools_of(self, node_class_name: str) -> tuple[NodePool, ...]:
+        """Return the readable pools of the class, by name."""
+        ...
+
+    def save_validation(self, node_class_name: str, validation: Validation) -> None:
+        """Store what a dry run of the class said; discovery makes a condition of it. Raises UnreadableRowsError."""
         ...
 
     def block_launches(self, node_class_name: str, reason: str) -> None:

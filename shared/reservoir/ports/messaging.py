@@ -27,6 +27,13 @@ class LaunchBatch:
     correlation_ids: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ClassToValidate:
+    """A class that the role that launches shall try by a dry run; a message's body, as ``LaunchBatch`` is."""
+
+    node_class_name: str
+
+
 class WorkQueue(Protocol):
     """Wakes the planner and hands launch batches on."""
 
@@ -44,6 +51,10 @@ class WorkQueue(Protocol):
 
         Raises TransientError when SQS did not take all of them.
         """
+        ...
+
+    def send_validations(self, node_class_names: Sequence[str]) -> None:
+        """Enqueue dry runs of classes, beside the launches; a repeat is harmless. Raises TransientError as above."""
         ...
 
 

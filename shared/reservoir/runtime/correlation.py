@@ -46,6 +46,10 @@ class SentInTheLog:
         """Ask for a planning pass, and say nothing: whoever wrote what is to be planned does."""
         self._queue.wake_planner(reason=reason, workload_keys=workload_keys, group=group)
 
+    def send_validations(self, node_class_names: Sequence[str]) -> None:
+        """Send them, and say nothing: they are for nobody's workload."""
+        self._queue.send_validations(node_class_names)
+
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
         """Send the batches, then say so: one line each, as the function that launches them will."""
         self._queue.send_launches(batches, delay_s=delay_s)

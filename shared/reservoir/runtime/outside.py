@@ -12,7 +12,7 @@ from reservoir.ports.accounts import AccountStore
 from reservoir.ports.capacity_blocks import BlockSeller, BootFailureStore, CapacityBlocks, PurchaseStore
 from reservoir.ports.discovery import InstanceTypeReader, LaunchEnvironmentReader, PriceReader, ReservationReader
 from reservoir.ports.discovery_turns import DiscoveryTurnStore
-from reservoir.ports.ec2 import FleetLauncher, Instances, LaunchTemplateStore, UnitMover
+from reservoir.ports.ec2 import DryRuns, FleetLauncher, Instances, LaunchTemplateStore, UnitMover
 from reservoir.ports.history import DecisionStore, HistoryStore
 from reservoir.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
 from reservoir.ports.messaging import (
@@ -212,6 +212,10 @@ class Outside(Protocol):
     @property
     def fleet(self) -> FleetLauncher:
         """CreateFleet."""
+
+    @property
+    def dry_runs(self) -> DryRuns:
+        """Whether EC2 would take what launches ask for."""
 
     @property
     def launch_templates(self) -> LaunchTemplateStore:

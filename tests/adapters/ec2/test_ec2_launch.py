@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from lab.worlds.ec2_world import DEPLOYMENT, Ec2World
+from reservoir.adapters.ec2.dry_runs import Ec2DryRuns
 from reservoir.adapters.ec2.instances import Ec2Instances
 from reservoir.adapters.pacing import Pacer
 from reservoir.core.capacity.token_bucket import BucketSize
@@ -16,7 +18,7 @@ from reservoir.core.launching.launch_template import TEMPLATE_GRACE
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_class import FleetTargetingMode, MachineImage, OpenReservationPreference
 from reservoir.names import BATCH_TAG, NODE_CLASS_TAG, NODE_POOL_TAG, OWNER_TAG
-from reservoir.ports.errors import IdempotencyMismatchError, ThrottledError, UnknownOutcomeError
+from reservoir.ports.errors import AccessDeniedError, IdempotencyMismatchError, ThrottledError, UnknownOutcomeError
 
 
 @pytest.fixture(scope="module")
@@ -340,3 +342,29 @@ class TestInstances:
         assert by_id[ours[0]].impaired_since is not None
         assert by_id[ours[1]].scheduled_event_code == "instance-retirement"
         assert by_id[ours[1]].scheduled_at == world.now() + timedelta(days=7)
+
+
+@pytest.mark.parametrize("changes", [{}, {"associate_public_ip_address": True}], ids=["groups", "interfaces"])
+@pytest.mark.parametrize("capacity_type", [CapacityType.ON_DEMAND, CapacityType.SPOT])
+def test_a_dry_run_asks_for_what_a_launch_asks_for(
+    world: Ec2World, capacity_type: CapacityType, changes: dict[str, Any]
+) -> None:
+    before = len(world.cloud.instances())
+    request = world.request(1, world.offering(capacity_type=capacity_type), **changes)
+    dry_runs = Ec2DryRuns(world.cloud.ec2)
+    for config in request.configs:
+        dry_runs.make_template(config.template)
+        world.templates.ensure(config.template)
+        dry_runs.make_template(config.template)  # it exists, which is no refusal
+    dry_runs.ask_for_fleet(request)
+    dry_runs.run_instance(request)
+    assert len(world.cloud.instances()) == before
+
+
+def test_a_dry_run_that_is_refused_says_why_for_people(world: Ec2World) -> None:
+    said = "You are not authorized, with an explicit deny in a service control policy."
+    encoded = f"{said} Encoded authorization failure message: 4a0b"
+    world.cloud.control("fail_calls", operation="CreateFleet", code="UnauthorizedOperation", message=encoded)
+    with pytest.raises(AccessDeniedError) as caught:
+        Ec2DryRuns(world.cloud.ec2).ask_for_fleet(world.request(1, world.offering()))
+    assert caught.value.detail == said

@@ -66,6 +66,7 @@ def test_a_class_for_which_everything_was_found_is_ready() -> None:
         ConditionType.AMIS_READY: ConditionStatus.TRUE,
         ConditionType.INSTANCE_PROFILE_READY: ConditionStatus.TRUE,
         ConditionType.LAUNCHES_PERMITTED: ConditionStatus.TRUE,
+        ConditionType.VALIDATION_SUCCEEDED: ConditionStatus.UNKNOWN,  # nobody asked yet, which stops nothing
         ConditionType.READY: ConditionStatus.TRUE,
     }
     assert found[ConditionType.CAPACITY_RESERVATION].message == "2 of 4 units are free"

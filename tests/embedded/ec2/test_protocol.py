@@ -61,6 +61,32 @@ def test_dry_run_changes_nothing(cloud: Cloud) -> None:
     assert cloud.instances() == []
 
 
+def test_a_dry_run_looks_at_the_request_before_it_says_yes(cloud: Cloud) -> None:
+    template = cloud.template()
+    with refused("InvalidSubnetID.NotFound"):
+        cloud.run(DryRun=True, SubnetId="subnet-0123456789abcdef0")
+    with refused("InvalidParameterValue"):
+        cloud.run(DryRun=True, MinCount=2, MaxCount=1)
+    with refused("DryRunOperation"):
+        cloud.fleet([config(template, {"InstanceType": TYPE})], DryRun=True)
+    with refused("InvalidLaunchTemplateId.NotFound"):
+        cloud.fleet([config("lt-0123456789abcdef0", {"InstanceType": TYPE})], DryRun=True)
+    name = cloud.ec2.describe_launch_templates()["LaunchTemplates"][0]["LaunchTemplateName"]
+    with refused("InvalidLaunchTemplateName.AlreadyExistsException"):
+        cloud.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-1"}, DryRun=True)
+    assert cloud.instances() == []
+
+
+def test_a_subnet_is_refused_beside_network_interfaces_of_a_template(cloud: Cloud) -> None:
+    template = cloud.template(NetworkInterfaces=[{"DeviceIndex": 0}])
+    subnet = cloud.ec2.describe_subnets()["Subnets"][0]["SubnetId"]
+    run = {"LaunchTemplate": {"LaunchTemplateId": template}, "InstanceType": TYPE, "MinCount": 1, "MaxCount": 1}
+    with refused("InvalidParameterCombination"):
+        cloud.ec2.run_instances(**run, SubnetId=subnet)
+    with refused("DryRunOperation"):
+        cloud.ec2.run_instances(**run, NetworkInterfaces=[{"DeviceIndex": 0, "SubnetId": subnet}], DryRun=True)
+
+
 def test_moto_answers_for_networks_and_images(cloud: Cloud) -> None:
     vpc = cloud.ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnet = cloud.ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24", AvailabilityZone=ZONE_A)["Subnet"]

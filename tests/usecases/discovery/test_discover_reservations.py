@@ -1,5 +1,6 @@
 """Discovery: every selector form, every state, and what happens when EC2 does not answer."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,13 +13,16 @@ from lab.fakes.system import START
 from lab.fakes.values import reservation
 from lab.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
 from reservoir.core.capacity.ledger import COUNT_LAG, Balance
+from reservoir.core.launching.class_validation import validated
 from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from reservoir.core.model.node_claim import ClaimState, LeaseState, NodeClaim
+from reservoir.core.model.node_class import Validation, ValidationOutcome
 from reservoir.core.model.plan import ReasonCode
 from reservoir.core.scheduling_terms.resources import Resources
-from reservoir.ports.errors import ThrottledError
+from reservoir.ports.errors import ThrottledError, UnknownOutcomeError
 from reservoir.ports.policy import PolicyKind, PolicyObject
 from reservoir.usecases.discovery.observe_reservation import ReservationChange
+from reservoir.usecases.policy.resolve_node_classes import SelectedReservations
 from reservoir.usecases.policy.stored_policy import StoredPolicy
 
 TEAM = {"team": "research"}
@@ -434,6 +438,68 @@ def test_what_ec2_refuses_is_told_by_who_asked_it_and_not_by_discovery() -> None
     world.clock.advance(minutes=1)
     world.discover()
     assert world.bus.of("Launches Blocked") == []
+
+
+# Dry runs by the role that launches
+
+
+def answered(world: PlanningWorld, outcome: ValidationOutcome, reason: str) -> None:
+    """Let the launch function remember an answer about the class as it is."""
+    policy = StoredPolicy(world.policy, world.clock)
+    node_class = policy.node_class("default")
+    assert node_class is not None
+    policy.save_validation("default", Validation(validated(node_class), world.clock.now(), outcome, reason, "said"))
+
+
+def shown(world: PlanningWorld) -> dict[str, tuple[str, str]]:
+    return {str(each.type): (str(each.status), each.reason) for each in class_status(world).status.conditions}
+
+
+def test_a_class_is_tried_until_it_is_answered_and_again_when_it_changes() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+    assert shown(world)["ValidationSucceeded"] == ("Unknown", "AwaitingReconciliation")
+    world.queue.validations.clear()
+    world.discover()
+    assert world.queue.validations == ["default"]
+    answered(world, ValidationOutcome.SUCCEEDED, "ValidationSucceeded")
+    world.discover()
+    assert world.queue.validations == ["default"]
+    assert shown(world)["ValidationSucceeded"] == ("True", "ValidationSucceeded")
+    world.environment.found_subnets = SUBNETS[:-1]
+    world.discover()
+    assert world.queue.validations == ["default", "default"]
+    assert shown(world)["ValidationSucceeded"] == ("Unknown", "AwaitingReconciliation")
+
+
+def test_a_refused_dry_run_is_shown_and_makes_no_class_unready() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+    answered(world, ValidationOutcome.REFUSED, "CreateFleetAuthCheckFailed")
+    world.discover()
+    assert shown(world)["ValidationSucceeded"] == ("False", "CreateFleetAuthCheckFailed")
+    assert shown(world)["Ready"] == ("True", "Ready")
+
+
+def test_discovery_goes_on_where_no_dry_run_can_be_asked_for() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+
+    def refuse(node_class_names: Sequence[str]) -> None:
+        assert list(node_class_names) == ["default"]
+        raise UnknownOutcomeError("InternalError", "SendMessageBatch")
+
+    world.queue.send_validations = refuse  # type: ignore[method-assign] # as SQS does
+    found = world.discover()
+    assert found.seen_count == 1
+    assert found.failures == ("default: no dry run was asked for: InternalError",)
+
+
+def test_an_answer_that_comes_while_discovery_runs_is_kept() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+    before = world.policy.list_all()
+    answered(world, ValidationOutcome.SUCCEEDED, "ValidationSucceeded")
+    resolver = world.discovery().resolver
+    world.environment.found_subnets = SUBNETS[:-1]
+    resolver.refresh(before, {"default": SelectedReservations()}, world.clock.now())
+    assert class_status(world).status.node_class.validation is not None
 
 
 # Timers

@@ -68,14 +68,14 @@ def version_of(template: LaunchTemplate, number: str | None) -> LaunchTemplateVe
     )
 
 
-def create_launch_template(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer CreateLaunchTemplate; the data is not validated here, as in EC2: errors surface at launch.
+def check_new(world: World, parameters: Parameters) -> None:
+    """Refuse what CreateLaunchTemplate refuses by its name and tags; this much of it a dry run does.
 
     Raises
     ------
     Ec2Error
         ``InvalidLaunchTemplateName.AlreadyExistsException``, ``InvalidLaunchTemplateName.MalformedException``,
-        ``InvalidParameter``, ``InvalidParameterValue``, ``TagLimitExceeded``, ``VersionLimitExceeded``.
+        ``InvalidParameter``, ``InvalidParameterValue``.
     """
     name = parameters["LaunchTemplateName"]
     if not _NAME.fullmatch(name):
@@ -85,6 +85,20 @@ def create_launch_template(world: World, parameters: Parameters) -> dict[str, An
         )
     if any(t.name == name for t in world.templates.values()):
         raise Ec2Error("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
+    from_specifications(parameters.get("TagSpecifications"), ["launch-template"])
+
+
+def create_launch_template(world: World, parameters: Parameters) -> dict[str, Any]:
+    """Answer CreateLaunchTemplate; the data is not validated here, as in EC2: errors surface at launch.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidLaunchTemplateName.AlreadyExistsException``, ``InvalidLaunchTemplateName.MalformedException``,
+        ``InvalidParameter``, ``InvalidParameterValue``, ``TagLimitExceeded``, ``VersionLimitExceeded``.
+    """
+    check_new(world, parameters)
+    name = parameters["LaunchTemplateName"]
     tags = from_specifications(parameters.get("TagSpecifications"), ["launch-template"])
     template = LaunchTemplate(world.ids.resource("lt"), name, world.now(), {})
     world.templates[template.template_id] = template

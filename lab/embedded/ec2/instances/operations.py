@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from lab.embedded.ec2.account.state import Instance, Market
+from lab.embedded.ec2.account.state import Instance, LaunchSpec, Market
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.errors import Ec2Error, invalid_value
 from lab.embedded.ec2.api.filters import Readers, named_exactly, page, select, without_empty
@@ -31,23 +31,8 @@ def run_instances(world: World, parameters: Parameters) -> dict[str, Any]:
         What makes a launch specification unusable (:func:`lab.embedded.ec2.instances.launch_specs.resolve`), a template
         that is not known, ``InvalidParameterValue``, and whatever keeps the first MinCount instances from a place.
     """
-    data = dict(parameters)
-    template_tags: dict[str, str] = {}
-    if "LaunchTemplate" in parameters:
-        wanted = parameters["LaunchTemplate"]
-        template = launch_templates.find(world, wanted.get("LaunchTemplateId"), wanted.get("LaunchTemplateName"))
-        version = launch_templates.version_of(template, wanted.get("Version"))
-        data = version.data | {k: v for k, v in parameters.items() if k != "TagSpecifications"}
-        template_tags = {
-            "aws:ec2launchtemplate:id": template.template_id,
-            "aws:ec2launchtemplate:version": str(version.number),
-        }
-    tags = from_specifications(parameters.get("TagSpecifications"), (*TAGGABLE_AT_LAUNCH, "spot-instances-request"))
-    tags["instance"] = tags.get("instance", {}) | template_tags
-    spec = resolve(world, data, extra_tags=tags)
+    spec = check_run(world, parameters)
     minimum, maximum = parameters["MinCount"], parameters["MaxCount"]
-    if not 1 <= minimum <= maximum:
-        raise invalid_value("MinCount must be at least 1 and at most MaxCount.")
     draft = Draft(world)
     placed: list[Slot] = []
     while len(placed) < maximum:
@@ -62,6 +47,38 @@ def run_instances(world: World, parameters: Parameters) -> dict[str, Any]:
         launch(world, spec, slot, run_id=run_id, launch_index=n, client_token=token) for n, slot in enumerate(placed)
     ]
     return reservation_of(world, started)
+
+
+def check_run(world: World, parameters: Parameters) -> LaunchSpec:
+    """Return what RunInstances asks for; this much of it a dry run does, which needs no place.
+
+    Raises
+    ------
+    Ec2Error
+        As RunInstances, but for a place.
+    """
+    data = dict(parameters)
+    template_tags: dict[str, str] = {}
+    if "LaunchTemplate" in parameters:
+        wanted = parameters["LaunchTemplate"]
+        template = launch_templates.find(world, wanted.get("LaunchTemplateId"), wanted.get("LaunchTemplateName"))
+        version = launch_templates.version_of(template, wanted.get("Version"))
+        data = version.data | {k: v for k, v in parameters.items() if k != "TagSpecifications"}
+        template_tags = {
+            "aws:ec2launchtemplate:id": template.template_id,
+            "aws:ec2launchtemplate:version": str(version.number),
+        }
+    tags = from_specifications(parameters.get("TagSpecifications"), (*TAGGABLE_AT_LAUNCH, "spot-instances-request"))
+    tags["instance"] = tags.get("instance", {}) | template_tags
+    if data.get("SubnetId") and data.get("NetworkInterfaces"):
+        raise Ec2Error(
+            "InvalidParameterCombination",
+            "Network interfaces and an instance-level subnet ID may not be specified on the same request",
+        )
+    spec = resolve(world, data, extra_tags=tags)
+    if not 1 <= parameters["MinCount"] <= parameters["MaxCount"]:
+        raise invalid_value("MinCount must be at least 1 and at most MaxCount.")
+    return spec
 
 
 def describe_instances(world: World, parameters: Parameters) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from reservoir import names
 from reservoir.adapters.aws_errors import map_client_errors
@@ -40,16 +40,7 @@ class Ec2LaunchTemplates:
         self._pacer.wait()
         try:
             with map_client_errors():
-                self._client.create_launch_template(
-                    LaunchTemplateName=template.name,
-                    LaunchTemplateData=cast("Any", dict(template.data)),
-                    TagSpecifications=[
-                        {
-                            "ResourceType": "launch-template",
-                            "Tags": [{"Key": key, "Value": value} for key, value in sorted(template.tags.items())],
-                        }
-                    ],
-                )
+                self._client.create_launch_template(**create_template_parameters(template))
         except AlreadyExistsError:
             pass  # the name is the hash of the content, so it is the same template
         self._known_until[template.name] = now + _BELIEVED_FOR
@@ -85,3 +76,13 @@ class Ec2LaunchTemplates:
             except NotFoundError:
                 pass  # somebody was faster
         self.forget(names)
+
+
+def create_template_parameters(template: LaunchTemplate) -> dict[str, Any]:
+    """Return the parameters of CreateLaunchTemplate, in EC2's shape."""
+    tags = [{"Key": key, "Value": value} for key, value in sorted(template.tags.items())]
+    return {
+        "LaunchTemplateName": template.name,
+        "LaunchTemplateData": dict(template.data),
+        "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tags}],
+    }

@@ -6,6 +6,7 @@ from typing import Final
 from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.stack.connection import Connection
 from reservoir.core.model.capacity_reservation import ACTIVE
+from reservoir.core.model.node_class import ValidationOutcome
 from reservoir.core.what_if.never_launches import never_launching
 from reservoir.manifests.crosscheck import ObjectSet, cross_check
 from reservoir.names import VERSION
@@ -54,6 +55,11 @@ def policy(stack: Connection) -> Iterator[Finding]:
             message = f"{stuck.kind}/{stuck.name} launches nothing: {stuck.why}"
             yield Finding(Severity.ERROR, "policy", message, "fix what it names, then apply the class again")
     yield from _open_to_everybody(stack, found)
+    for each in found.node_classes:
+        validation = each.status.validation
+        if validation is not None and validation.outcome is ValidationOutcome.REFUSED:
+            message = f"EC2NodeClass/{each.name} could not be launched, says a dry run: {validation.message}"
+            yield Finding(Severity.ERROR, "policy", message, "mend the permission or the class; it is asked again")
     for pool in found.node_pools:
         if pool.paused is not None:
             advice = f"reservoir resume pool {pool.name}"

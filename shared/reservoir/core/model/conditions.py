@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from reservoir.core.model.capacity_reservation import CapacityReservation
-from reservoir.core.model.node_class import NodeClass, SelectorTerm
+from reservoir.core.model.node_class import NodeClass, SelectorTerm, Validation, ValidationOutcome
 from reservoir.core.model.node_pool import NodePool
 
 NONE_FOUND: Final = "NoneFound"  # what a class's terms select is nothing that there is
@@ -25,6 +25,7 @@ class ConditionType(StrEnum):
     AMIS_READY = "AMIsReady"
     INSTANCE_PROFILE_READY = "InstanceProfileReady"
     LAUNCHES_PERMITTED = "LaunchesPermitted"
+    VALIDATION_SUCCEEDED = "ValidationSucceeded"  # a dry run by the role that launches, as Karpenter does
     NODE_CLASS_READY = "NodeClassReady"
     PRINCIPALS_RESOLVED = "PrincipalsResolved"
     CAPACITY_RESERVATION = "CapacityReservation"  # Available | LimitExceeded, as the first ODCR RFC has it
@@ -60,10 +61,12 @@ def node_class_conditions(
     previous: Sequence[Condition],
     now: datetime,
     rests: str | None = None,
+    is_validated: bool = True,
 ) -> tuple[Condition, ...]:
     """Compute a class's conditions from what was found for it.
 
-    ``rests`` says why it launches nothing for now, and until when.
+    ``rests`` says why it launches nothing for now, and until when. ``is_validated``: the last dry run was about the
+    class as it is. What a dry run says is told beside ``Ready`` and is no part of it: launches go on.
     ``reservations`` are those that the class selects. ``discovery_errors`` say what could not be looked up; what was
     found before is then still in use, so the condition is Unknown and not False, and the class stays ready. Where
     nothing was found before either, ``Ready`` is Unknown too: nothing can be launched yet.
@@ -76,8 +79,9 @@ def node_class_conditions(
     found.append(_reservations_ready(make, node_class, reservations, discovery_errors))
     found.append(_permitted(make, node_class.status.launch_blocked_reason, rests))
     ready = _all_ready(make, found)
+    validation = _validation(make, node_class.status.validation if is_validated else None)
     limit = _limit(make, [it for it in reservations if node_class.may_use(it)], now)
-    return tuple(sorted((*found, *limit, ready), key=_order))
+    return tuple(sorted((*found, validation, *limit, ready), key=_order))
 
 
 def not_yet_looked_at(now: datetime) -> tuple[Condition, ...]:
@@ -200,6 +204,16 @@ def _permitted(make: Callable[..., Condition], blocked: str | None, rests: str |
     if rests is not None:
         return make(kind, ConditionStatus.FALSE, "NothingStarts", rests)
     return make(kind, ConditionStatus.TRUE, "NotRefused")
+
+
+def _validation(make: Callable[..., Condition], last: Validation | None) -> Condition:
+    kind = ConditionType.VALIDATION_SUCCEEDED
+    if last is None:
+        return make(kind, ConditionStatus.UNKNOWN, "AwaitingReconciliation", "EC2 was not asked yet for a dry run")
+    if last.outcome is ValidationOutcome.SUCCEEDED:
+        return make(kind, ConditionStatus.TRUE, last.reason, last.message)
+    status = ConditionStatus.FALSE if last.outcome is ValidationOutcome.REFUSED else ConditionStatus.UNKNOWN
+    return make(kind, status, last.reason, last.message)
 
 
 def _limit(

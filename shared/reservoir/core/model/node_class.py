@@ -65,6 +65,26 @@ class MachineImage:
     created_at: str = ""
 
 
+class ValidationOutcome(StrEnum):
+    """What EC2 said when it was asked whether the launching role may launch the class, without launching anything."""
+
+    SUCCEEDED = "Succeeded"
+    SUSPECTED = "Suspected"  # refused once: asked again soon, because what was just made may not be visible yet
+    REFUSED = "Refused"
+    UNKNOWN = "Unknown"  # it could not be asked
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The last dry run of a class. ``of`` names what was asked about; ``reason`` is a condition's, for programs."""
+
+    of: str
+    at: datetime
+    outcome: ValidationOutcome
+    reason: str
+    message: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class MarketRest:
     """EC2 refuses what a class asks for in pools of every kind on one market; ``until`` nobody asks for it there."""
@@ -90,6 +110,7 @@ class NodeClassStatus:
     launch_blocked_generation: int | None = None  # of the class that could not be launched
     launch_blocked_until: datetime | None = None  # when it is looked at again. Made for a plan, never stored.
     resting_markets: Mapping[str, MarketRest] = field(default_factory=dict)  # by capacity type; never stored either
+    validation: Validation | None = None  # what EC2 said to a dry run; a plan does not look at it
 
     def is_closed(self, zone_id: str, capacity_type: str) -> bool:
         """Whether nothing of the class can be launched there now, by what EC2 said of its zones and markets."""

@@ -90,14 +90,15 @@ class DiscoverReservations:
         refusal = self._announce(known, shown, observed_at)
         changes = self._save(known, shown, observed_at)
         current = {change.after.reservation.id: change.after.reservation for change in changes}
-        changed_classes, failures = self.resolver.refresh(
+        refreshed = self.resolver.refresh(
             objects, {name: _counted(selection, current) for name, selection in selections.items()}, observed_at
         )
         opened = [change.after.reservation.id for change in changes if change.opened(observed_at)]
-        why = "reservations changed" if opened or changed_classes else self._lacking(policy, current, observed_at)
+        why = "reservations changed" if opened or refreshed.changed else self._lacking(policy, current, observed_at)
         if why is not None:
             self.queue.wake_planner(reason=why)
         self._tell(changes, observed_at)
+        failures = (*refreshed.failures, *self._ask_for_validation(refreshed.to_validate))
         # Last: timers refine what each minute's sweep does, and a run that dies before them leaves it to the sweep.
         for change in changes:
             self._set_timers(change.before, change.after.reservation, observed_at)
@@ -108,7 +109,7 @@ class DiscoverReservations:
             written_count=sum(change.is_written for change in changes),
             absorbed_count=sum(change.absorbed_count for change in changes),
             gone_count=len(known.keys() - observed.keys()),
-            changed_classes=changed_classes,
+            changed_classes=refreshed.changed,
             failures=failures,
             woke_planner=why is not None,
             unreadable=tuple(f"{kind}/{name}" for kind, name in sorted(policy.unreadable)),
@@ -121,6 +122,14 @@ class DiscoverReservations:
         reserved = ReservedCapacity.of(current.values(), policy.node_classes, None, now)
         is_short = any(census(pool, live, reserved).missing for pool in growing)
         return "static pools lack nodes" if is_short else None
+
+    def _ask_for_validation(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Have classes tried by the role that launches; return what failed. The next run asks again."""
+        try:
+            self.queue.send_validations(names)
+        except AwsError as error:
+            return tuple(f"{name}: no dry run was asked for: {error.code}" for name in names)
+        return ()
 
     def _tell(self, changes: Sequence[ReservationChange], now: datetime) -> None:
         """Say which reservations have just filled up, and which have lain idle for long."""

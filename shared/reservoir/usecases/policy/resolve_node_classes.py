@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from reservoir.core.capacity.offerings import pool_admits
 from reservoir.core.capacity.unavailable_offerings import NodeClassKey, class_rests
+from reservoir.core.launching.class_validation import is_due, validated
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.conditions import (
     NONE_FOUND,
@@ -45,6 +46,15 @@ class SelectedReservations:
 
 
 @dataclass(frozen=True, slots=True)
+class Refreshed:
+    """Names of classes whose findings changed, what could not be looked up, and which classes want a dry run."""
+
+    changed: tuple[str, ...]
+    failures: tuple[str, ...]
+    to_validate: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeClassResolver:
     """Refreshes statuses. What cannot be read keeps its last good value."""
 
@@ -55,12 +65,13 @@ class NodeClassResolver:
 
     def refresh(
         self, objects: Sequence[PolicyObject], selections: Mapping[str, SelectedReservations], now: datetime
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Write statuses that changed; return the names of classes whose findings changed, and what failed.
+    ) -> Refreshed:
+        """Write statuses that changed.
 
         Raises UnreadableRowsError when an object became unreadable meanwhile.
         """
         changed: list[str] = []
+        due: list[str] = []
         failures: list[str] = []
         found = policy_of(objects)
         rests = self.offerings.list_unavailable(now)
@@ -87,7 +98,10 @@ class NodeClassResolver:
                 previous=stored[PolicyKind.NODE_CLASS, node_class.name].status.conditions,
                 now=now,
                 rests=None if rest is None else class_rests(rest),
+                is_validated=status.validation is not None and status.validation.of == validated(resolved),
             )
+            if is_due(resolved, now):
+                due.append(node_class.name)
             class_conditions[node_class.name] = conditions
             failures += [f"{node_class.name}: {kind}: {error}" for kind, error in sorted(errors.items())]
             former = stored[PolicyKind.NODE_CLASS, node_class.name]
@@ -109,7 +123,7 @@ class NodeClassResolver:
                 now=now,
             )
             self._save(before, replace(before.status, conditions=conditions))
-        return tuple(changed), tuple(failures)
+        return Refreshed(tuple(changed), tuple(failures), tuple(due))
 
     def _save(self, before: PolicyObject, status: PolicyStatus) -> None:
         if status == before.status:
@@ -121,6 +135,7 @@ class NodeClassResolver:
         merged = replace(status.node_class, **_block(current.status.node_class))
         if _block(current.status.node_class) == _block(before.status.node_class):
             merged = status.node_class
+        merged = replace(merged, validation=current.status.node_class.validation)  # so is what a dry run said
         self.policy.save_status(before.kind, before.name, replace(status, node_class=merged))
 
     def _status(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from reservoir.core.model.conditions import launches_blocked
-from reservoir.core.model.node_class import NodeClass
+from reservoir.core.model.node_class import NodeClass, Validation
 from reservoir.core.model.node_pool import NodePool
 from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStatus, PolicyStore
 from reservoir.ports.state import UnreadableRowsError
@@ -33,6 +33,19 @@ class StoredPolicy:
         """Return all classes, by name. Raises UnreadableRowsError."""
         stored = self.store.list_all()
         return _understood([each for each in stored if each.kind is PolicyKind.NODE_CLASS]).node_classes
+
+    def node_pools_of(self, node_class_name: str) -> tuple[NodePool, ...]:
+        """Return the readable pools of the class, by name."""
+        pools = policy_of(self.store.list_all()).node_pools
+        return tuple(pool for pool in pools if pool.node_class_name == node_class_name)
+
+    def save_validation(self, node_class_name: str, validation: Validation) -> None:
+        """Store what a dry run of the class said. Raises UnreadableRowsError."""
+        stored = self.store.get(PolicyKind.NODE_CLASS, node_class_name)
+        if stored is None:
+            return
+        found = replace(stored.status.node_class, validation=validation)
+        self.store.save_status(stored.kind, stored.name, replace(stored.status, node_class=found))
 
     def block_launches(self, node_class_name: str, reason: str) -> None:
         """Stop launches of the class until it changes; discovery lifts the block (``resolve_node_classes``).

@@ -288,7 +288,7 @@ def _with_unreadable(policy: Policy) -> Iterator[NodeClass]:
 
 def _as_it_stands(node_class: NodeClass, rests: Mapping[Place, Unavailable], now: datetime) -> NodeClass:
     """Keep out of plans what could not be launched, and zones in which nothing would get an address."""
-    status = with_full_zones(node_class.status, rests, now)
+    status = replace(with_full_zones(node_class.status, rests, now), validation=None)  # no plan looks at it
     # No plan asks for user data, which may hold secrets: snapshots are kept for replays.
     shown = replace(node_class, status=with_resting_markets(node_class, status, rests), user_data=None)
     return _as_ready(_without_rest(_with_next_look(shown), rests), now)

@@ -31,6 +31,7 @@ from reservoir.adapters.dynamodb.reservations import DynamoDbReservationStore
 from reservoir.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from reservoir.adapters.ec2.block_seller import Ec2BlockSeller
 from reservoir.adapters.ec2.capacity_blocks import Ec2CapacityBlocks
+from reservoir.adapters.ec2.dry_runs import Ec2DryRuns
 from reservoir.adapters.ec2.fleet import Ec2FleetLauncher
 from reservoir.adapters.ec2.instance_types import Ec2InstanceTypeReader
 from reservoir.adapters.ec2.instances import Ec2Instances
@@ -348,6 +349,11 @@ class AwsOutside:
     def fleet(self) -> Ec2FleetLauncher:
         """CreateFleet."""
         return Ec2FleetLauncher(lazy_client("ec2", patience=ONE_LONG_WAIT), self.clock, self._mutating_pacer)
+
+    @cached_property
+    def dry_runs(self) -> Ec2DryRuns:
+        """Whether EC2 would take what launches ask for."""
+        return Ec2DryRuns(self.ec2, self._mutating_pacer)
 
     @cached_property
     def launch_templates(self) -> Ec2LaunchTemplates:
