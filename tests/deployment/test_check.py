@@ -2,17 +2,24 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
+from lab.fakes.discovery import IMAGES, SUBNETS, MemoryLaunchEnvironment
+from lab.worlds.planning_world import node_class_manifest, node_pool_manifest
 from reservoir.cli.deployment.account import SPOT_ROLE
-from reservoir.cli.examination.before import CHECKS, Place, look
+from reservoir.cli.examination.before import CHECKS, look
 from reservoir.cli.examination.finding import Severity
+from reservoir.cli.examination.place import Place
 from reservoir.deployment.deployment import read
 
 TOPIC = "arn:aws:sns:us-east-1:123456789012:pages"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/volumes"
+BOUNDARY = "arn:aws:iam::123456789012:policy/bounds"
+STACK = "Reservoir-production"
 TRUST = {"Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}
 
 
@@ -28,27 +35,93 @@ class AccountAsFound:
     """A good account but for what a test changes; its methods are the calls of all services."""
 
     class exceptions:  # noqa: N801 - as botocore's clients have it
-        ParameterNotFound = NoSuchEntityException = NotFoundException = MissingError
+        ParameterNotFound = NoSuchEntityException = NotFoundException = NoSuchResourceException = MissingError
 
     def __init__(self) -> None:
-        self.parameters = {"/cdk-bootstrap/hnb659fds/version"}
+        self.account = "123456789012"
+        self.parameters = {"/cdk-bootstrap/hnb659fds/version": "21"}
+        self.may_assume = True
+        self.stacks = {"Somebodys": "CREATE_COMPLETE"}
+        self.summary = {"Roles": 100, "RolesQuota": 1_000, "Policies": 100, "PoliciesQuota": 1_500}
+        self.code_bytes = 0
+        self.rules = 10
         self.free = 1_000
         self.roles: dict[str, Any] = {SPOT_ROLE: {}, "reservoir-production-node": TRUST}
         self.profiles = ["reservoir-production-node"]
+        self.boundaries = {BOUNDARY}
         self.volume_key: str | None = None
+        self.keys = {KEY: "Enabled"}
+        self.metadata: dict[str, str] = {}
+        self.vcpus: dict[str, float] = {}
         self.topics: dict[str, dict[str, str]] = {TOPIC: {}}
         self.price_list = ["{}"]
+        self.logs = True
+        self.not_served: set[str] = set()
         self.denied: set[str] = set()
+        self.subnets, self.groups, self.images = SUBNETS, ("sg-1",), IMAGES
 
     def __call__(self, _service: str) -> "AccountAsFound":
         return self
 
-    def get_parameter(self, *, Name: str) -> None:  # noqa: N803 - AWS's names, here and below
-        if Name not in self.parameters:
+    @property
+    def environment(self) -> MemoryLaunchEnvironment:
+        return MemoryLaunchEnvironment(self.subnets, self.groups, self.images)
+
+    def is_served(self, service: str, _region: str) -> bool:
+        return service not in self.not_served
+
+    def get_paginator(self, operation: str) -> Any:
+        return SimpleNamespace(paginate=lambda: [getattr(self, operation)()])
+
+    def get_caller_identity(self) -> dict[str, str]:
+        return {"Account": self.account}
+
+    def assume_role(self, *, RoleArn: str, **_asked: str) -> None:  # noqa: N803 - AWS's names, here and below
+        if not self.may_assume:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": RoleArn}}, "AssumeRole")
+
+    def describe_stacks(self) -> dict[str, Any]:
+        return {"Stacks": [{"StackName": name, "StackStatus": status} for name, status in self.stacks.items()]}
+
+    def get_account_summary(self) -> dict[str, Any]:
+        return {"SummaryMap": self.summary}
+
+    def list_rules(self) -> dict[str, Any]:
+        return {"Rules": [{}] * self.rules}
+
+    def get_policy(self, *, PolicyArn: str) -> None:  # noqa: N803
+        if PolicyArn not in self.boundaries:
             raise MissingError
 
+    def describe_key(self, *, KeyId: str) -> dict[str, Any]:  # noqa: N803
+        if KeyId not in self.keys:
+            raise MissingError
+        return {"KeyMetadata": {"KeyState": self.keys[KeyId]}}
+
+    def get_instance_metadata_defaults(self) -> dict[str, Any]:
+        return {"AccountLevel": self.metadata}
+
+    def get_service_quota(self, *, ServiceCode: str, QuotaCode: str) -> dict[str, Any]:  # noqa: N803
+        assert ServiceCode == "ec2"
+        return {"Quota": {"Value": self.vcpus.get(QuotaCode, 1_000.0)}}
+
+    def describe_trails(self) -> dict[str, Any]:
+        return {"trailList": [{"TrailARN": "arn:trail"}]}
+
+    def get_trail_status(self, **_asked: str) -> dict[str, bool]:
+        return {"IsLogging": self.logs}
+
+    def get_event_selectors(self, **_asked: str) -> dict[str, Any]:
+        return {"EventSelectors": [{"IncludeManagementEvents": True, "ReadWriteType": "All"}]}
+
+    def get_parameter(self, *, Name: str) -> dict[str, Any]:  # noqa: N803
+        if Name not in self.parameters:
+            raise MissingError
+        return {"Parameter": {"Value": self.parameters[Name]}}
+
     def get_account_settings(self) -> dict[str, Any]:
-        return {"AccountLimit": {"UnreservedConcurrentExecutions": self.free}}
+        limit = {"UnreservedConcurrentExecutions": self.free, "TotalCodeSize": 80_530_636_800}
+        return {"AccountLimit": limit, "AccountUsage": {"TotalCodeSize": self.code_bytes}}
 
     def get_role(self, *, RoleName: str) -> dict[str, Any]:  # noqa: N803
         if RoleName not in self.roles:
@@ -75,11 +148,18 @@ class AccountAsFound:
         return {"PriceList": self.price_list}
 
 
-def found(account: AccountAsFound, folder: Path, region: str = "us-east-1", **settings: Any) -> list[tuple[str, str]]:
+def found(there: AccountAsFound, folder: Path, region: str = "us-east-1", **settings: Any) -> list[tuple[str, str]]:
     """Return (check, severity) of what is found."""
     path = folder / "production.yaml"
-    path.write_text(json.dumps({"alarmTopic": TOPIC, **settings}))
-    place = Place(read(path), account, account, region)
+    policy = folder / "policy"
+    policy.mkdir(exist_ok=True)
+    pool = node_pool_manifest(capacity_types=("on-demand", "spot"))
+    types = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["p5.48xlarge", "m7i.large"]}
+    pool["spec"]["template"]["spec"]["requirements"].append(types)
+    for manifest in (node_class_manifest(), pool):
+        (policy / f"{manifest['kind']}.json").write_text(json.dumps(manifest))
+    path.write_text(json.dumps({"alarmTopic": TOPIC, "stack": STACK, "manifests": "policy", **settings}))
+    place = Place(read(path), there, there, region, there.environment, there.is_served)
     findings = look(place, (DeniedError,))
     assert all(finding.message and finding.advice for finding in findings)
     return [(finding.check, finding.severity.value) for finding in findings]
@@ -92,9 +172,33 @@ def test_a_good_account_has_no_finding(tmp_path: Path) -> None:
     assert found(encrypted, tmp_path) == []
 
 
+def publish_by(**principal: str) -> dict[str, dict[str, str]]:
+    statement = {"Effect": "Allow", "Action": "sns:Publish", "Principal": principal, "Resource": TOPIC}
+    return {TOPIC: {"Policy": json.dumps({"Statement": [statement]})}}
+
+
 BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "no bootstrap": ({"parameters": set()}, {}, "bootstrap"),
+    "no bootstrap": ({"parameters": {}}, {}, "bootstrap"),
+    "an old bootstrap": ({"parameters": {"/cdk-bootstrap/hnb659fds/version": "5"}}, {}, "bootstrap"),
     "another qualifier": ({}, {"bootstrapQualifier": "platform"}, "bootstrap"),
+    "another account": ({}, {"account": "999988887777"}, "account"),
+    "no role of the CDK's": ({"may_assume": False}, {}, "cdk-roles"),
+    "a stack that is busy": ({"stacks": {STACK: "UPDATE_IN_PROGRESS"}}, {}, "stack"),
+    "a stack that is stuck": ({"stacks": {STACK: "UPDATE_ROLLBACK_FAILED"}}, {}, "stack"),
+    "a stack that would not go": ({"stacks": {STACK: "DELETE_FAILED"}}, {}, "stack"),
+    "no room for roles": (
+        {"summary": {"Roles": 990, "RolesQuota": 1_000, "Policies": 1, "PoliciesQuota": 1_500}},
+        {},
+        "room",
+    ),
+    "no room for policies": (
+        {"summary": {"Roles": 1, "RolesQuota": 1_000, "Policies": 1_490, "PoliciesQuota": 1_500}},
+        {},
+        "room",
+    ),
+    "no room for code": ({"code_bytes": 80_500_000_000}, {}, "room"),
+    "no room for rules": ({"rules": 290}, {}, "room"),
+    "no boundary": ({"boundaries": set()}, {"permissionsBoundary": BOUNDARY}, "permissions-boundary"),
     "a new account": ({"free": 10}, {}, "concurrency"),
     "too little to keep": ({"free": 112}, {"reserveConcurrency": True}, "concurrency"),
     "no role of nodes": ({"roles": {SPOT_ROLE: {}}}, {}, "instance-role"),
@@ -106,8 +210,24 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no profile": ({"profiles": []}, {}, "instance-role"),
     "no role of spot": ({"roles": {"reservoir-production-node": TRUST}}, {}, "spot-role"),
     "a key of its own": ({"volume_key": KEY}, {}, "volume-key"),
+    "no key": ({"keys": {}}, {"kmsKeys": [KEY]}, "keys"),
+    "a key that goes": ({"keys": {KEY: "PendingDeletion"}}, {"kmsKeys": [KEY]}, "keys"),
+    "tokens enforced": (
+        {"metadata": {"HttpTokensEnforced": "enabled"}},
+        {"metadataHttpTokens": "optional"},
+        "metadata",
+    ),
+    "no quota of GPUs on demand": ({"vcpus": {"L-417A185B": 0.0}}, {}, "quotas"),
+    "no quota of spot": ({"vcpus": {"L-34B43A08": 5.0}}, {}, "quotas"),
+    "no subnet": ({"subnets": ()}, {}, "classes"),
+    "no security group": ({"groups": ()}, {}, "classes"),
+    "no image, or none that is allowed": ({"images": ()}, {}, "classes"),
     "no topic": ({"topics": {}}, {}, "alarm-topic"),
+    "a topic elsewhere": ({}, {"alarmTopic": TOPIC.replace("us-east-1", "eu-west-1")}, "alarm-topic"),
     "a topic under AWS's key": ({"topics": {TOPIC: {"KmsMasterKeyId": "alias/aws/sns"}}}, {}, "alarm-topic"),
+    "a topic that takes nothing": ({"topics": publish_by(Service="events.amazonaws.com")}, {}, "alarm-topic"),
+    "no trail": ({"logs": False}, {}, "trail"),
+    "no Scheduler": ({"not_served": {"scheduler"}}, {}, "services"),
     "no prices": ({"price_list": []}, {}, "prices"),
     "prices denied": ({"denied": {"pricing"}}, {}, "prices"),
 }
@@ -123,8 +243,22 @@ def test_what_is_broken_is_found_and_nothing_else(
     assert [each for each, _ in found(account, tmp_path, **settings)] == [check]
 
 
+@pytest.mark.parametrize("principal", [{"AWS": "*"}, {"Service": "cloudwatch.amazonaws.com"}])
+def test_topics_that_cloudwatch_may_tell_are_no_finding(tmp_path: Path, principal: dict[str, str]) -> None:
+    account = AccountAsFound()
+    account.topics = publish_by(**principal)
+    assert found(account, tmp_path) == []
+
+
+def test_a_stack_that_stands_needs_no_more_room(tmp_path: Path) -> None:
+    account = AccountAsFound()
+    account.stacks = {STACK: "UPDATE_COMPLETE"}
+    account.rules = 290
+    assert found(account, tmp_path) == []
+
+
 def test_a_region_that_is_not_served_is_found(tmp_path: Path) -> None:
-    assert found(AccountAsFound(), tmp_path, region="cn-north-1") == [("region", "error")]
+    assert found(AccountAsFound(), tmp_path, region="cn-north-1")[-1] == ("region", "error")
 
 
 def test_what_the_deployer_may_not_ask_is_said_and_is_no_error(tmp_path: Path) -> None:

@@ -81,3 +81,9 @@ def _session() -> botocore.session.Session:
 def pricing_region(region: str) -> str:
     """Return the region whose price list endpoint serves ``region``."""
     return next((home for prefix, home in _PRICING_REGIONS if region.startswith(prefix)), _PRICING_REGION_ELSEWHERE)
+
+
+def is_served(service: str, region: str) -> bool:
+    """Whether AWS is known to offer the service in the region; what is younger than this library is not known."""
+    partition = _session().get_partition_for_region(region)
+    return region in _session().get_available_regions(service, partition_name=partition)

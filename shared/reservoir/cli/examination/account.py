@@ -28,7 +28,11 @@ def concurrency(stack: Connection) -> Iterator[Finding]:
 
 def trail(stack: Connection) -> Iterator[Finding]:
     """Whether a trail tells EventBridge of calls that change reservations."""
-    client = stack.client("cloudtrail")
+    yield from trail_of(stack.client("cloudtrail"))
+
+
+def trail_of(client: Any) -> Iterator[Finding]:
+    """Say if no trail of the account tells EventBridge of calls that change reservations."""
     trails = client.describe_trails()["trailList"]
     if not any(_logs_here(client, each) for each in trails):
         message = "no trail logs management calls here: what somebody changes in a reservation is seen a minute later"

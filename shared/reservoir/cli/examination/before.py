@@ -2,28 +2,19 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from reservoir.adapters.clients import pricing_region
-from reservoir.cli.deployment.account import SPOT_ROLE, Clients
+from reservoir.cli.deployment.account import SPOT_ROLE
+from reservoir.cli.examination import before_launches, before_stack
 from reservoir.cli.examination.finding import Finding, Severity
-from reservoir.deployment.deployment import Deployment
+from reservoir.cli.examination.place import OF_AWS, Place
 from reservoir.deployment.partitions import unserved
 
-_QUALIFIER: Final = "hnb659fds"  # the CDK's own
 _CONCURRENCY_MIN: Final = 15  # as of the doctor
-_OF_AWS: Final = "alias/aws/"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The account, with the deployer's credentials, and what is to be deployed."""
-
-    deployment: Deployment
-    clients: Clients
-    prices: Callable[[str], Any]  # a client of the price list in a region
-    region: str
+# Of the default policy of a topic, and what lets CloudWatch in.
+_CLOUDWATCH: Final = "cloudwatch.amazonaws.com"
+_PUBLISH: Final = frozenset({"sns:publish", "sns:*", "*"})
 
 
 def region(place: Place) -> Iterator[Finding]:
@@ -31,18 +22,6 @@ def region(place: Place) -> Iterator[Finding]:
     reason = unserved(place.region)
     if reason is not None:
         yield Finding(Severity.ERROR, "region", f"{place.region} is not served: {reason}", "choose another region")
-
-
-def bootstrap(place: Place) -> Iterator[Finding]:
-    """Whether the CDK was bootstrapped here, under the qualifier of the settings."""
-    qualifier = place.deployment.settings.bootstrap_qualifier or _QUALIFIER
-    client = place.clients("ssm")
-    try:
-        client.get_parameter(Name=f"/cdk-bootstrap/{qualifier}/version")
-    except client.exceptions.ParameterNotFound:
-        message = f"the CDK is not bootstrapped here under the qualifier {qualifier}"
-        advice = "make bootstrap, or set bootstrapQualifier to the one that your account has"
-        yield Finding(Severity.ERROR, "bootstrap", message, advice)
 
 
 def concurrency(place: Place) -> Iterator[Finding]:
@@ -103,7 +82,7 @@ def volume_key(place: Place) -> Iterator[Finding]:
     if not client.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]:
         return
     key = client.get_ebs_default_kms_key_id()["KmsKeyId"]
-    if not key.startswith(_OF_AWS) and key not in place.deployment.settings.kms_keys:
+    if not key.startswith(OF_AWS) and key not in place.deployment.settings.kms_keys:
         message = f"volumes are encrypted with {key} by default, and launches may not use it"
         yield Finding(Severity.ERROR, "volume-key", message, "name it in kmsKeys, and let LaunchRoleArn use it")
 
@@ -113,15 +92,36 @@ def alarm_topic(place: Place) -> Iterator[Finding]:
     topic = place.deployment.settings.alarm_topic
     if topic is None:
         return
+    if topic.split(":")[3] != place.region:
+        message = f"{topic} is in another region, and alarms reach topics of their own alone"
+        yield Finding(Severity.ERROR, "alarm-topic", message, f"name a topic in {place.region}")
+        return
     client = place.clients("sns")
     try:
         attributes = client.get_topic_attributes(TopicArn=topic)["Attributes"]
     except client.exceptions.NotFoundException:
         yield Finding(Severity.ERROR, "alarm-topic", f"{topic} does not exist", "make it, or correct alarmTopic")
         return
-    if attributes.get("KmsMasterKeyId", "").startswith(_OF_AWS):
+    if attributes.get("KmsMasterKeyId", "").startswith(OF_AWS):
         message = f"{topic} is encrypted with AWS's own key, which CloudWatch may not use"
         yield Finding(Severity.ERROR, "alarm-topic", message, "encrypt it with a key of yours that lets CloudWatch in")
+    if not _may_be_told(attributes.get("Policy")):
+        message = f"the policy of {topic} lets neither this account nor CloudWatch publish"
+        yield Finding(Severity.ERROR, "alarm-topic", message, "allow cloudwatch.amazonaws.com to sns:Publish")
+
+
+def _may_be_told(policy: str | None) -> bool:
+    """Whether a statement lets somebody publish whom CloudWatch's alarms can be; conditions are not looked at."""
+    if policy is None:
+        return True  # the service's own
+    for statement in json.loads(policy)["Statement"]:
+        actions = statement.get("Action", [])
+        named = {each.lower() for each in ([actions] if isinstance(actions, str) else actions)}
+        principal = statement.get("Principal", {})
+        who = {"AWS": principal} if isinstance(principal, str) else principal
+        if statement["Effect"] == "Allow" and named & _PUBLISH and ("AWS" in who or _CLOUDWATCH in str(who)):
+            return True
+    return False
 
 
 def prices(place: Place) -> Iterator[Finding]:
@@ -134,12 +134,23 @@ def prices(place: Place) -> Iterator[Finding]:
 
 CHECKS: Final[Mapping[str, Callable[[Place], Iterator[Finding]]]] = {
     "region": region,
-    "bootstrap": bootstrap,
+    "services": before_launches.services,
+    "account": before_stack.account,
+    "bootstrap": before_stack.bootstrap,
+    "cdk-roles": before_stack.cdk_roles,
+    "stack": before_stack.stack,
+    "room": before_stack.room,
+    "permissions-boundary": before_stack.permissions_boundary,
     "concurrency": concurrency,
     "instance-role": instance_role,
     "spot-role": spot_role,
     "volume-key": volume_key,
+    "keys": before_launches.keys,
+    "metadata": before_launches.metadata,
+    "quotas": before_launches.quotas,
+    "classes": before_launches.classes,
     "alarm-topic": alarm_topic,
+    "trail": before_launches.trail,
     "prices": prices,
 }
 

@@ -5,7 +5,7 @@ its start, used or not; a Capacity Block does not count.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.stack.connection import Connection
@@ -16,7 +16,7 @@ from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE
 
 # Service Quotas' codes. Spot counts P5 apart from older P in some accounts: the larger quota counts here.
-_CODES: Final[Mapping[CapacityType, Mapping[str, Sequence[str]]]] = {
+CODES: Final[Mapping[CapacityType, Mapping[str, Sequence[str]]]] = {
     CapacityType.ON_DEMAND: {
         "Standard": ["L-1216C47A"],
         "G and VT": ["L-DB2E81BA"],
@@ -50,16 +50,24 @@ def quotas(stack: Connection) -> Iterator[Finding]:
     used = _used_vcpus(snapshot)
     client = stack.client("service-quotas")
     for market, smallest in sorted(_smallest(snapshot).items(), key=lambda item: str(item[0])):
-        limits = {}
-        for code in _CODES[market.capacity_type].get(market.quota_group, ()):
-            try:
-                found = client.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
-            except client.exceptions.NoSuchResourceException:
-                continue  # this region, or this account, counts otherwise
-            limits[code] = int(found["Value"])
-        if limits:
-            code = max(limits, key=lambda each: limits[each])
-            yield from _judged(market, smallest, limits[code], used.get(market, 0), code)
+        limit = limit_of(client, CODES[market.capacity_type].get(market.quota_group, ()))
+        if limit is not None:
+            yield from _judged(market, smallest, limit[0], used.get(market, 0), limit[1])
+
+
+def limit_of(client: Any, codes: Sequence[str]) -> tuple[int, str] | None:
+    """Return the largest of some quotas, with its code; None where the account has none of them."""
+    limits = {}
+    for code in codes:
+        try:
+            found = client.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
+        except client.exceptions.NoSuchResourceException:
+            continue  # this region, or this account, counts otherwise
+        limits[code] = int(found["Value"])
+    if not limits:
+        return None
+    largest = max(limits, key=lambda each: limits[each])
+    return limits[largest], largest
 
 
 def _judged(market: Market, smallest: InstanceType, limit: int, used: int, code: str) -> Iterator[Finding]:

@@ -40,14 +40,19 @@ def check(context: typer.Context, form: Output = Form.TABLE) -> None:
     """Check for what would stop a deployment or its launches. Reads only; ends with 1 if there is an error."""
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from reservoir.adapters.clients import make_client
+    from reservoir.adapters.clients import is_served, make_client
+    from reservoir.adapters.ec2.network import Ec2LaunchEnvironment
+    from reservoir.adapters.system import SystemClock
     from reservoir.cli.commands.ask.doctor import FINDINGS, WRONG
-    from reservoir.cli.examination.before import CHECKS, Place, look
+    from reservoir.cli.examination.before import CHECKS, look
     from reservoir.cli.examination.finding import Severity
+    from reservoir.cli.examination.place import Place
 
     deployment = _deployment(context)
     region = make_client("sts").meta.region_name
-    place = Place(deployment, make_client, partial(make_client, "pricing"), region)
+    environment = Ec2LaunchEnvironment(make_client("ec2"), make_client("ssm"), make_client("iam"), SystemClock())
+    prices = partial(make_client, "pricing")
+    place = Place(deployment, make_client, prices, region, environment, is_served)
     found = look(place, (BotoCoreError, ClientError))
     show(found, FINDINGS, form, nothing=f"nothing stands in the way ({len(CHECKS)} checks)")
     if any(finding.severity is Severity.ERROR for finding in found):

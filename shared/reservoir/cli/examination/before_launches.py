@@ -1,0 +1,119 @@
+"""What would stop a stack that stands from working or launching."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from reservoir.cli import files
+from reservoir.cli.examination.account import trail_of
+from reservoir.cli.examination.finding import Finding, Severity
+from reservoir.cli.examination.place import Place
+from reservoir.cli.examination.quotas import CODES, limit_of
+from reservoir.core.capacity.unavailable_offerings import quota_group
+from reservoir.core.model.instance_type import CapacityType
+from reservoir.core.model.node_class import NodeClass
+from reservoir.core.model.node_pool import NodePool
+from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, INSTANCE_FAMILY, INSTANCE_TYPE
+from reservoir.manifests.validate import read_files
+from reservoir.ports.errors import AwsError
+
+_SERVICES: Final = ("dynamodb", "events", "lambda", "scheduler", "sqs", "ssm")
+_VCPUS_MIN: Final = 8  # what a first node with some room takes
+
+
+def services(place: Place) -> Iterator[Finding]:
+    """Whether the region has the services that the stack is made of."""
+    missing = [service for service in _SERVICES if not place.is_served(service, place.region)]
+    if missing:
+        message = f"{place.region} is not known to have {', '.join(missing)}"
+        yield Finding(Severity.ERROR, "services", message, "choose another region")
+
+
+def keys(place: Place) -> Iterator[Finding]:
+    """Whether the keys of the settings can be used."""
+    client = place.clients("kms")
+    for key in place.deployment.settings.kms_keys:
+        try:
+            found = client.describe_key(KeyId=key)["KeyMetadata"]
+        except client.exceptions.NotFoundException:
+            yield Finding(Severity.ERROR, "keys", f"{key} does not exist", "correct kmsKeys")
+            continue
+        if found["KeyState"] != "Enabled":
+            message = f"{key} is {found['KeyState']}: no instance would start"
+            yield Finding(Severity.ERROR, "keys", message, "enable it, or take it out of kmsKeys")
+
+
+def metadata(place: Place) -> Iterator[Finding]:
+    """Whether the account's defaults of the metadata service agree with the settings."""
+    found = place.clients("ec2").get_instance_metadata_defaults().get("AccountLevel", {})
+    enforced = found.get("HttpTokensEnforced") == "enabled"
+    if enforced and place.deployment.settings.metadata_http_tokens == "optional":
+        message = "the account enforces tokens (IMDSv2), and classes may ask for instances without"
+        yield Finding(Severity.ERROR, "metadata", message, "set metadataHttpTokens: required")
+
+
+def quotas(place: Place) -> Iterator[Finding]:
+    """Whether the account's quotas let something be launched of what the pools name."""
+    pools, _ = _policy(place)
+    wanted = {(market, group) for pool in pools for market in _markets(pool) for group in _groups(pool)}
+    client = place.clients("service-quotas")
+    for market, group in sorted(wanted):
+        limit = limit_of(client, CODES[market].get(group, ()))
+        if limit is not None and limit[0] < _VCPUS_MIN:
+            vcpus, code = limit
+            message = f"the quota of {group} instances on {market} is {vcpus} vCPUs"
+            asking = "aws service-quotas request-service-quota-increase --service-code ec2"
+            yield Finding(Severity.WARNING, "quotas", message, f"ask for more: {asking} --quota-code {code}")
+
+
+def _markets(pool: NodePool) -> list[CapacityType]:
+    markets = (CapacityType.ON_DEMAND, CapacityType.SPOT)
+    return [each for each in markets if pool.requirements[CAPACITY_TYPE].has(each.value)]
+
+
+def _groups(pool: NodePool) -> set[str]:
+    """Return the groups of families that the pool names; one that names none can do with what most instances are."""
+    named: set[str] = set()
+    for key in (INSTANCE_TYPE, INSTANCE_FAMILY):
+        requirement = pool.requirements.get(key)
+        if requirement is not None and not requirement.complement:
+            named |= {quota_group(value) for value in requirement.values}
+    return named or {"Standard"}
+
+
+def classes(place: Place) -> Iterator[Finding]:
+    """Whether what the classes select is there."""
+    environment = place.environment
+    for each in _policy(place)[1]:
+        yield from _selects(each, "subnet", partial(environment.subnets, each.subnet_selector_terms))
+        groups = partial(environment.security_group_ids, each.security_group_selector_terms)
+        yield from _selects(each, "security group", groups)
+        yield from _selects(each, "machine image", partial(environment.machine_images, each.ami_selector_terms))
+
+
+def _selects(node_class: NodeClass, what: str, look_up: Callable[[], Sequence[object]]) -> Iterator[Finding]:
+    name = f"EC2NodeClass/{node_class.name}"
+    try:
+        found = look_up()
+    except AwsError as error:
+        message = f"{name}: no {what} could be looked up: {error}"
+        yield Finding(Severity.SKIPPED, "classes", message, "ask with permissions that allow it")
+        return
+    if not found:
+        advice = "correct its terms, or tag what it shall select; EC2 shows no image that the account does not allow"
+        yield Finding(Severity.ERROR, "classes", f"{name} selects no {what}", advice)
+
+
+def trail(place: Place) -> Iterator[Finding]:
+    """Whether a trail tells EventBridge of calls that change reservations."""
+    yield from trail_of(place.clients("cloudtrail"))
+
+
+def _policy(place: Place) -> tuple[list[NodePool], list[NodeClass]]:
+    """Return the pools and classes that are deployed with the stack; what is wrong with them `validate` says."""
+    folder = place.deployment.manifests
+    if folder is None:
+        return [], []
+    values = [read.manifest.to_core() for read in read_files(files.read([str(folder)])).manifests]
+    pools = [value for value in values if isinstance(value, NodePool)]
+    return pools, [value for value in values if isinstance(value, NodeClass)]

@@ -1,0 +1,36 @@
+"""The account that is looked at before anything is deployed into it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reservoir.cli.deployment.account import Clients
+from reservoir.deployment.deployment import Deployment
+from reservoir.ports.discovery import LaunchEnvironmentReader
+
+CDK_QUALIFIER: Final = "hnb659fds"  # the CDK's own
+OF_AWS: Final = "alias/aws/"  # keys of a service's own
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The account, with the deployer's credentials, and what is to be deployed.
+
+    ``prices`` makes a client of the price list in a region; ``is_served`` says whether a region has a service.
+    """
+
+    deployment: Deployment
+    clients: Clients
+    prices: Callable[[str], Any]
+    region: str
+    environment: LaunchEnvironmentReader
+    is_served: Callable[[str, str], bool]
+
+    @property
+    def qualifier(self) -> str:
+        """The qualifier of the CDK's bootstrap."""
+        return self.deployment.settings.bootstrap_qualifier or CDK_QUALIFIER
+
+    def account(self) -> str:
+        """Return the account that the credentials belong to."""
+        return str(self.clients("sts").get_caller_identity()["Account"])
