@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -9,10 +10,11 @@ from lab.fakes.effects import Effects, Killed
 from lab.fakes.system import ManualClock
 from lab.worlds.launch_world import World, on_demand, reserved, spot
 from reservoir.core.model.capacity_reservation import CapacityReservation
-from reservoir.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
+from reservoir.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
 from reservoir.core.model.node_pool import Budget, Disruption
 from reservoir.core.node_life.drain import InstanceStatusPolicy
 from reservoir.core.node_life.notice import Notice, NoticeKind
+from reservoir.core.scheduling_terms.labels import DO_NOT_DISRUPT
 from reservoir.ports.ec2 import InstanceHealth
 from reservoir.ports.errors import AccessDeniedError, ThrottledError
 
@@ -323,6 +325,56 @@ def test_planned_maintenance_is_found_without_its_event(world: World) -> None:
     world.ec2.unhealthy = [health]
     world.expire().run()
     assert reasons(world) == {DrainReason.SCHEDULED_CHANGE}
+
+
+def maintained(world: World, claim: NodeClaim, begins_at: datetime) -> None:
+    world.ec2.unhealthy = [InstanceHealth(claim.instance_id or "", None, "instance-retirement", begins_at)]
+    world.expire().run()
+
+
+@pytest.mark.parametrize(
+    ("terms", "is_kept", "stays_until"),
+    [
+        ({"do_not_disrupt": True}, False, timedelta(days=21, hours=-1)),
+        ({"do_not_disrupt": True, "checkpoint_period_s": 3600}, False, timedelta(days=21, hours=-2)),
+        ({"duration_s": 7200}, False, timedelta(days=21, hours=-1)),
+        ({"duration_s": 30 * 86_400}, False, timedelta()),  # it would not be through
+        ({}, True, timedelta(days=21, hours=-1)),
+        ({}, False, timedelta()),
+    ],
+)
+def test_maintenance_weeks_ahead_waits_for_work_that_bears_no_interruption_or_ends_by_itself(
+    world: World, terms: dict[str, Any], *, is_kept: bool, stays_until: timedelta
+) -> None:
+    world.add_workload("job", replicas=1, **terms)
+    world.policy.pools["gpu"] = replace(world.pool, annotations={DO_NOT_DISRUPT: "true"} if is_kept else {})
+    (claim,) = world.running(1, on_demand("m5.large"), workload="research/job")
+    found_at = world.clock.now()
+    begins_at = found_at + timedelta(days=21)
+    maintained(world, claim, begins_at)
+    assert (world.now_of(claim).drain is None) is bool(stays_until)
+    if stays_until:
+        assert world.now_of(claim).cordoned, "new replicas would have to move again"
+        world.clock.set(found_at + stays_until - timedelta(minutes=1))
+        maintained(world, claim, begins_at)
+        assert world.now_of(claim).drain is None
+    world.clock.set(found_at + stays_until)
+    maintained(world, claim, begins_at)
+    assert reasons(world) == {DrainReason.SCHEDULED_CHANGE}
+
+
+def test_a_node_takes_replicas_again_when_its_maintenance_is_called_off(world: World) -> None:
+    world.add_workload("job", replicas=1, do_not_disrupt=True)
+    (claim,) = world.running(1, on_demand("m5.large"), workload="research/job")
+    maintained(world, claim, world.clock.now() + timedelta(days=21))
+    world.ec2.unhealthy = []
+    world.expire().run()
+    again = world.now_of(claim)
+    assert (again.cordoned, again.drain, [each.verb for each in again.operations]) == (
+        False,
+        None,
+        ["cordon", "uncordon"],
+    )
 
 
 def test_old_nodes_go_a_budget_at_a_time(world: World) -> None:

@@ -129,13 +129,16 @@ def test_a_reservation_warning_zeroes_that_reservation_and_drains(world: World) 
     assert world.free_units("cr-1") == 4
 
 
-def test_scheduled_maintenance_drains_with_the_usual_grace(world: World) -> None:
+@pytest.mark.parametrize(("minutes", "drains"), [(50, True), (7 * 24 * 60, False)])
+def test_maintenance_that_is_near_drains_at_once_and_what_is_far_is_left_to_the_sweep(
+    world: World, minutes: int, *, drains: bool
+) -> None:
     (claim,) = world.running(1, reserved())
-    due_at = world.clock.now() + timedelta(days=7)
+    due_at = world.clock.now() + timedelta(minutes=minutes)
     world.react().run([about(world, claim, NoticeKind.SCHEDULED_CHANGE, due_at)])
     drain = world.now_of(claim).drain
-    assert drain is not None
-    assert drain.deadline == world.clock.now() + timedelta(minutes=15)
+    assert (drain is not None) is drains
+    assert drain is None or drain.deadline == due_at
 
 
 @pytest.mark.parametrize(

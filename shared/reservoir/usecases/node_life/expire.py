@@ -12,10 +12,12 @@ from functools import partial
 from typing import Final
 
 from reservoir.core.disruption.budgets import budgets_leave
+from reservoir.core.disruption.candidate import marked_reason, steady_since
 from reservoir.core.model.instance import Instance
 from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.node_life.drain import InstanceStatusPolicy, maintenance_deadline
+from reservoir.core.node_life.maintenance import closed, is_closed, reopened, waits_for_its_work
 from reservoir.core.node_life.observation import Meaning
 from reservoir.ports.ec2 import InstanceHealth, InstanceHealthReader, InstanceReader
 from reservoir.ports.errors import AwsError
@@ -24,6 +26,7 @@ from reservoir.ports.messaging import StartTimers
 from reservoir.ports.state import ConflictError, NodeClaimStore
 from reservoir.ports.system import Clock
 from reservoir.usecases.claims import unreadable
+from reservoir.usecases.claims.checkpoints import placed_terms
 from reservoir.usecases.claims.claim_moves import save_claim
 from reservoir.usecases.discovery.reservation_starts import ReservationStarts
 from reservoir.usecases.draining.block_drains import BlockDrains
@@ -201,6 +204,7 @@ class Expire:
         """
         by_instance = {claim.instance_id: claim for claim in present if claim.state in _TENDED}
         requests: dict[str, DrainRequest] = {}
+        maintained: dict[str, InstanceHealth] = {}
         try:
             unhealthy = self.health.list_unhealthy()
         except AwsError:  # ages, starts and deadlines come after this, and are worth more
@@ -211,6 +215,14 @@ class Expire:
             request = None if claim is None else _verdict(claim, health, now)
             if request is not None:
                 requests[request.claim.id] = request
+                if request.reason is DrainReason.SCHEDULED_CHANGE:
+                    maintained[request.claim.id] = health
+        if self.instance_status is InstanceStatusPolicy.REPLACE:
+            for claim_id in self._waiting_for_work(
+                [requests[key].claim for key in sorted(maintained)], maintained, now
+            ):
+                del requests[claim_id]
+            self._reopen(present, maintained.keys(), now)
         if self.instance_status is InstanceStatusPolicy.REPORT:
             report.unhealthy_count = self._remember_episodes(present, requests.keys(), now)
         elif requests:
@@ -220,6 +232,39 @@ class Expire:
             report.unhealthy_count = len(drained)
             return drained
         return frozenset()
+
+    def _waiting_for_work(
+        self, claims: Sequence[NodeClaim], maintained: Mapping[str, InstanceHealth], now: datetime
+    ) -> Sequence[str]:
+        """Return the nodes that stay until their work is through; they take no more of it."""
+        steady = [claim for claim in claims if claim.state in _STEADY]
+        if not steady:
+            return ()
+        keys = {placed.workload_key for claim in steady for placed in claim.placements}
+        records, lost = unreadable.workloads(self.draining.workloads, keys)
+        terms = placed_terms(records)
+        waiting = []
+        for claim in steady:
+            health, pool = maintained[claim.id], unreadable.node_pool(self.policy, claim.node_pool_name)
+            placed = [item.workload_key for item in terms.claim(claim).placements]
+            work = [terms.workloads[key] for key in placed if key in terms.workloads]
+            is_kept = pool is not None and marked_reason(pool) is not None
+            if lost.isdisjoint(item.workload_key for item in claim.placements) and not waits_for_its_work(
+                work, steady_since(claim), health.scheduled_at, now, is_kept=is_kept
+            ):
+                continue
+            waiting.append(claim.id)
+            with suppress(ConflictError):  # seen again by the next sweep
+                close = partial(_closed_for, health, now)
+                save_claim(self.claims, claim, close)
+        return waiting
+
+    def _reopen(self, present: Sequence[NodeClaim], maintained: Set[str], now: datetime) -> None:
+        """Let nodes take replicas again whose maintenance EC2 plans no more."""
+        for claim in present:
+            if is_closed(claim) and claim.id not in maintained:
+                with suppress(ConflictError):
+                    save_claim(self.claims, claim, lambda current: reopened(current, now))
 
     def _remember_episodes(self, present: Sequence[NodeClaim], unhealthy_ids: Set[str], now: datetime) -> int:
         """Note on claims that an episode began or ended; return how many began."""
@@ -233,6 +278,10 @@ class Expire:
                 saved = save_claim(self.claims, claim, partial(_with_episode, since))
                 began += is_unhealthy and saved is not None
         return began
+
+
+def _closed_for(health: InstanceHealth, now: datetime, claim: NodeClaim) -> NodeClaim | None:
+    return closed(claim, health.scheduled_event_code or "", health.scheduled_at, now)
 
 
 def _with_episode(since: datetime | None, claim: NodeClaim) -> NodeClaim | None:

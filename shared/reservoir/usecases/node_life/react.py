@@ -255,7 +255,8 @@ class React:
         if notice.kind is NoticeKind.SCHEDULED_CHANGE:
             if self.instance_status is InstanceStatusPolicy.REPORT:
                 return None  # the minute's sweep finds the same maintenance, and counts it once
-            # Replace it now, while there is time.
+            if notice.due_at is not None and maintenance_deadline(notice.due_at, now) is None:
+                return None  # there is time: the minute's sweep asks what runs there
             return DrainReason.SCHEDULED_CHANGE, maintenance_deadline(notice.due_at, now)
         if notice.kind is NoticeKind.REBALANCE and self.rebalance is RebalancePolicy.LAUNCH_BEFORE_DRAIN:
             return DrainReason.REBALANCE, None
