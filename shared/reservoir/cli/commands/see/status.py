@@ -1,5 +1,7 @@
 """``reservoir status``."""
 
+from collections.abc import Sequence
+
 import typer
 
 from reservoir.cli.commands.ask.answers import Format, Output, print_answer
@@ -8,8 +10,11 @@ from reservoir.cli.commands.see.status_text import lines
 from reservoir.cli.console import output
 from reservoir.cli.policy import connection
 from reservoir.cli.stack.connection import Connection
+from reservoir.core.model.team import Team
+from reservoir.ports.errors import AwsError
 from reservoir.usecases.history.see_status import SeeStatus
 from reservoir.usecases.history.take_sample import CountWhatIsThere
+from reservoir.usecases.policy.policy_objects import policy_of
 
 
 def register(app: typer.Typer) -> None:
@@ -26,15 +31,25 @@ def status(context: typer.Context, form: Output = Format.TEXT) -> None:
     print_answer("Status", document(seen), lines(seen, output().width), form)
 
 
-def see(stack: Connection) -> SeeStatus:
-    """Return what looks at a stack."""
+def see(stack: Connection, *, with_teams: bool = False) -> SeeStatus:
+    """Return what looks at a stack; teams are counted too, if that is wanted and whoever asks may read policy."""
     outside = stack.outside
+
+    def teams() -> Sequence[Team]:
+        if not with_teams:
+            return ()
+        try:
+            return policy_of(outside.policy.list_all()).teams
+        except AwsError:
+            return ()  # that policy cannot be read is said once, where it is read for itself
+
     there = CountWhatIsThere(
         outside.reservations,
         outside.node_claims,
         outside.workloads,
         outside.offerings,
         outside.clock,
+        teams,
     )
     return SeeStatus(
         there,

@@ -1,0 +1,169 @@
+"""What ``reservoir status`` knows, as gauges in OpenMetrics' text form.
+
+Written here and not by a library: the form of gauges is a few lines, and everybody who installs the command line would
+carry another package for it (docs/adr/0300-write-openmetrics-without-a-library.md).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from reservoir.core.history.sample import ReservationSample, Sample
+from reservoir.usecases.history.see_status import Status, Unknown
+
+CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+MOST_SERIES_A_GAUGE: Final = 1000  # what is beyond that is added up under one name
+OTHER: Final = "(other)"
+_MICRO: Final = 1_000_000
+_ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A gauge: values by tuples of what its labels say."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    values: Mapping[Any, float] = field(default_factory=dict)
+
+    def bounded(self, most: int) -> "Gauge":
+        """Return it with so many series at most: the largest, and the sum of all others."""
+        if len(self.values) <= most:
+            return self
+        ranked = sorted(self.values.items(), key=lambda item: (-item[1], item[0]))
+        kept, others = dict(ranked[: most - 1]), ranked[most - 1 :]
+        kept[OTHER, *[""] * (len(self.labels) - 1)] = sum(value for _, value in others)
+        return Gauge(self.name, self.help, self.labels, kept)
+
+    def lines(self) -> Iterator[str]:
+        """Yield its lines, sorted by labels."""
+        yield f"# TYPE {self.name} gauge"
+        yield f"# HELP {self.name} {self.help.translate(_ESCAPED)}"
+        for values, number in sorted(self.values.items()):
+            pairs = zip(self.labels, values, strict=True)
+            labels = ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in pairs)
+            yield f"{self.name}{{{labels}}} {number:.12g}" if labels else f"{self.name} {number:.12g}"
+
+
+def exposition(status: Status, *, most: int = MOST_SERIES_A_GAUGE) -> str:
+    """Return all gauges as text. What a source does not say has no value, and is never nought."""
+    lines = (line for gauge in gauges(status) for line in gauge.bounded(most).lines())
+    return "".join(f"{line}\n" for line in (*lines, "# EOF"))
+
+
+def gauges(status: Status) -> Iterator[Gauge]:
+    """Yield the gauges, each with what is known."""
+    yield _sources(status)
+    if not isinstance(status.there, Unknown):
+        yield from _capacity(status.there)
+        yield from _demand(status.there, status.asked_at)
+        yield from _money(status.there)
+        yield from _teams(status.there)
+    yield from _deployment(status)
+
+
+def _sources(status: Status) -> Gauge:
+    parts = {
+        "tables": status.there,
+        "history": status.refused,
+        "discovery": status.discovery,
+        "queues": status.queues,
+        "alarms": status.alarms,
+        "policy": status.not_launching,
+    }
+    up = {(name,): float(not isinstance(part, Unknown)) for name, part in parts.items()}
+    return Gauge(
+        "reservoir_source_up", "Whether a source could be read; what it would say is absent if not.", ("source",), up
+    )
+
+
+def _capacity(there: Sample) -> Iterator[Gauge]:
+    labels = ("reservation", "instance_type", "zone", "kind", "use")
+
+    def named(it: ReservationSample) -> tuple[str, ...]:
+        return it.id, it.instance_type, it.zone, it.kind.value
+
+    units: dict[tuple[str, ...], float] = {}
+    for it in there.reservations:
+        for use, count in (("ours", it.ours_count), ("others", it.others_count), ("free", it.free_count)):
+            units[*named(it), use] = count
+    yield Gauge("reservoir_reservation_units", "Units of reservations by who uses them.", labels, units)
+    ends = {(it.id,): it.end_at.timestamp() for it in there.reservations if it.end_at is not None}
+    yield Gauge("reservoir_reservation_end_timestamp_seconds", "When a reservation ends.", ("reservation",), ends)
+    stale = {(it.id,): float(it.stale) for it in there.reservations if it.stale}
+    yield Gauge("reservoir_reservation_stale", "Reservations that could not be read again.", ("reservation",), stale)
+    nodes = {(it.capacity_type.value,): float(it.node_count) for it in there.markets}
+    yield Gauge("reservoir_nodes", "Nodes by capacity type.", ("capacity_type",), nodes)
+
+
+def _demand(there: Sample, now: datetime) -> Iterator[Gauge]:
+    by_reason: tuple[tuple[str, str, Callable[..., float | None]], ...] = (
+        ("reservoir_waiting_replicas", "Replicas that wait, by reason.", lambda it: it.replica_count),
+        ("reservoir_waiting_workloads", "Workloads with replicas that wait, by reason.", lambda it: it.workload_count),
+        (
+            "reservoir_waiting_oldest_seconds",
+            "How long the replica that waits longest has waited, by reason.",
+            lambda it: None if it.since is None else max(0.0, (now - it.since).total_seconds()),
+        ),
+    )
+    for name, text, value in by_reason:
+        found = {(str(it.reason),): value(it) for it in there.waiting}
+        yield Gauge(name, text, ("reason",), {key: number for key, number in found.items() if number is not None})
+
+
+def _money(there: Sample) -> Iterator[Gauge]:
+    idle = {(it.id,): it.idle_micro_usd_per_hour for it in there.reservations}
+    yield Gauge(
+        "reservoir_reservation_idle_usd_per_hour",
+        "What the free units of a reservation would cost on demand.",
+        ("reservation",),
+        _usd(idle),
+    )
+    paid = {(it.capacity_type.value,): it.micro_usd_per_hour for it in there.markets}
+    yield Gauge("reservoir_paid_usd_per_hour", "What nodes cost beside reservations.", ("capacity_type",), _usd(paid))
+    avoided = {(it.capacity_type.value,): it.avoided_micro_usd_per_hour for it in there.markets}
+    text = "What nodes would cost on demand beyond what is paid."
+    yield Gauge("reservoir_avoided_usd_per_hour", text, ("capacity_type",), _usd(avoided))
+
+
+def _teams(there: Sample) -> Iterator[Gauge]:
+    use = {
+        (it.name, kind): float(n)
+        for it in there.teams
+        for kind, n in (("owned", it.owned_count), ("used", it.used_count))
+    }
+    yield Gauge("reservoir_team_units", "Units of reservations that a team owns, and uses.", ("team", "units"), use)
+    paid = {(it.name,): it.micro_usd_per_hour for it in there.teams}
+    yield Gauge("reservoir_team_usd_per_hour", "What is bought for a team costs an hour.", ("team",), _usd(paid))
+    waiting = {(it.name,): float(it.waiting_replica_count) for it in there.teams}
+    yield Gauge("reservoir_team_waiting_replicas", "Replicas of a team that wait.", ("team",), waiting)
+
+
+def _deployment(status: Status) -> Iterator[Gauge]:
+    if not isinstance(status.not_launching, Unknown):
+        stuck = {(it.kind.lower(), it.name): 1.0 for it in status.not_launching}
+        yield Gauge("reservoir_not_launching", "Classes and pools that cannot launch.", ("kind", "name"), stuck)
+    if not isinstance(status.refused, Unknown):
+        kinds = [event.detail_type for event in status.refused]
+        text = "Refusals within the last 24 hours, by event."
+        yield Gauge("reservoir_refusals", text, ("event",), {(kind,): float(kinds.count(kind)) for kind in kinds})
+    if not isinstance(status.queues, Unknown):
+        depths = {(queue.name.lower(),): depth for queue, depth in status.queues.items()}
+        counts = {key: float(depth.message_count) for key, depth in depths.items()}
+        yield Gauge("reservoir_queue_messages", "Messages in a queue.", ("queue",), counts)
+        ages = {key: float(depth.oldest_s) for key, depth in depths.items() if depth.oldest_s is not None}
+        yield Gauge("reservoir_queue_oldest_seconds", "Age of the oldest message of a queue.", ("queue",), ages)
+    if not isinstance(status.alarms, Unknown):
+        alarms = {(name,): 1.0 for name in status.alarms}
+        yield Gauge("reservoir_alarm", "CloudWatch alarms that have gone off.", ("alarm",), alarms)
+    if not isinstance(status.discovery, Unknown) and status.discovery.read_at is not None:
+        age = (status.asked_at - status.discovery.read_at).total_seconds()
+        yield Gauge(
+            "reservoir_discovery_age_seconds", "How long ago EC2's reservations were read.", (), {(): max(0.0, age)}
+        )
+
+
+def _usd(amounts: Mapping[Any, int | None]) -> dict[Any, float]:
+    return {key: amount / _MICRO for key, amount in amounts.items() if amount is not None}
