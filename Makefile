@@ -70,7 +70,7 @@ export UV_LINK_MODE ?= copy
 
 # A recipe of its own and not the pattern's, since it needs more than Python.
 .PHONY: help demo play sim sim-size sim-mutants sim-upgrade model test test-more test-oracle check synth docs pictures \
-	wheel bench bootstrap diff deploy destroy lock clean setup
+	wheel release bench bootstrap diff deploy destroy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -158,6 +158,10 @@ lock: setup ## resolve all dependencies again, within pyproject.toml, and rewrit
 wheel: setup ## build what `pip install` takes, .build/wheel/*.whl
 	@uv build --quiet --wheel --no-build-isolation --out-dir .build/wheel
 	@ls .build/wheel/*.whl
+
+release: wheel $(NODE_TOOLS) ## write .build/release: plain template, assets, Terraform module, wheel, checksums, bill of materials
+	@python -m infra.release .build/release --wheel .build/wheel/*.whl
+	@cat .build/release/SHA256SUMS
 
 clean: ## delete everything that can be made again
 	rm -rf $(VENV) .build cdk.out node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

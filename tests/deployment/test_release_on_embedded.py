@@ -1,0 +1,63 @@
+"""The released template, deployed by CreateStack alone: no CDK, no bootstrap, no command of ours."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.naming import function_name
+from infra.release.write import TEMPLATE, write_release
+from lab.embedded.client import EmbeddedAws
+from lab.embedded.reservoir.network import NODE_ROLE, make_network
+from lab.embedded.reservoir.stack import PATIENT
+from reservoir.names import DEPLOYMENT, Function, output_name
+
+pytestmark = pytest.mark.embedded
+
+BUCKET, PREFIX, STACK = "releases", "reservoir/", "Plain-west"
+
+
+def upload(aws: EmbeddedAws, release: Path) -> str:
+    """Put the files of a release where the parameters say; return where the template is."""
+    s3 = aws.client("s3")
+    s3.create_bucket(Bucket=BUCKET)
+    for path in [release / TEMPLATE, *(release / "assets").iterdir()]:
+        s3.put_object(Bucket=BUCKET, Key=f"{PREFIX}{path.name}", Body=path.read_bytes())
+    return f"https://s3.us-east-1.amazonaws.com/{BUCKET}/{PREFIX}{TEMPLATE}"
+
+
+def created(aws: EmbeddedAws, template_url: str) -> dict[str, Any]:
+    """Create the stack and wait; return it as CloudFormation describes it."""
+    cloudformation = aws.client("cloudformation")
+    given = {"AssetBucket": BUCKET, "AssetPrefix": PREFIX, "InstanceRole": NODE_ROLE, "SolveBudgetS": "7"}
+    cloudformation.create_stack(
+        StackName=STACK,
+        TemplateURL=template_url,
+        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in given.items()],
+        Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
+    )
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 300}
+    )
+    (stack,) = cloudformation.describe_stacks(StackName=STACK)["Stacks"]
+    found: dict[str, Any] = stack
+    return found
+
+
+def test_create_stack_alone_deploys_a_stack_that_works(tmp_path: Path) -> None:
+    release = tmp_path / "release"
+    write_release(release, embedded=True)
+    with EmbeddedAws() as aws:
+        make_network(aws)
+        stack = created(aws, upload(aws, release))
+        outputs = {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
+        assert outputs[output_name(DEPLOYMENT)] == STACK
+        assert outputs["SolveBudgetS"] == "7"
+        client = aws.client("lambda", config=PATIENT)
+        for function in (Function.DISCOVER_RESERVATIONS, Function.PROVISION):
+            name = function_name(STACK, function)
+            answer = client.invoke(FunctionName=name, Payload=json.dumps({}))
+            assert "FunctionError" not in answer, aws.function_log(name)
+        launcher = client.get_function_configuration(FunctionName=function_name(STACK, Function.LAUNCH))
+        assert launcher["Environment"]["Variables"]["SOLVE_BUDGET_S"] == "7"
