@@ -11,6 +11,7 @@ from reservoir.manifests.answers.advice import AdviceAnswer
 from reservoir.manifests.answers.explanations import NodeExplanation, WorkloadExplanation
 from reservoir.manifests.answers.listed import (
     BlockOfferingRow,
+    CalendarRow,
     DecisionRow,
     NodeRow,
     OfferingRow,
@@ -25,6 +26,7 @@ PRINTED: tuple[type[BaseModel], ...] = (
     AdviceAnswer,
     ApplyAnswer,
     BlockOfferingRow,
+    CalendarRow,
     DecisionRow,
     NodeExplanation,
     NodeRow,

@@ -22,6 +22,7 @@ from reservoir.cli.nouns.selection import label_selector
 from reservoir.cli.output import as_table
 from reservoir.core.capacity.unavailable_offerings import Market
 from reservoir.core.history.past_event import PastEvent
+from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.model.plan import OfferingKey
@@ -414,7 +415,9 @@ def test_label_selectors_are_kubectls(text: str, chosen: list[str]) -> None:
     assert [name for name, found in labels.items() if label_selector(text).matches(found)] == chosen
 
 
-@pytest.mark.parametrize("noun", ["workloads", "nodes", "reservations", "offerings", "blocks", "pools", "classes"])
+@pytest.mark.parametrize(
+    "noun", ["workloads", "nodes", "reservations", "calendar", "offerings", "blocks", "pools", "classes"]
+)
 def test_tables_fit_a_terminal_of_80_columns(world: DisruptWorld, noun: str) -> None:
     found = noun_of(noun)
     rows = found.read(Stack(world), Selection(ASKED.get(noun, ()), namespace=found.home))
@@ -551,3 +554,20 @@ def test_blocks_on_sale_with_their_price_and_what_they_would_change(world: Disru
     capacity = parse_added_capacity(added[1], world.clock.now())
     assert (capacity.count, capacity.start_at) == (4, world.clock.now() + 5 * HOUR)
     assert told[2].endswith('reservoir blocks buy "4 p5.48xlarge for 2d" --offering cb-4-48 --tag KEY=VALUE')
+
+
+def test_the_calendar_shows_what_ends_when_and_what_goes_on(world: DisruptWorld) -> None:
+    now, day, tags = world.clock.now(), timedelta(days=1), {"team": "training"}
+    block = {"kind": ReservationKind.CAPACITY_BLOCK, "total_count": 2, "tags": tags}
+    world.add_reservation("cr-first", **block, start_at=now - day, end_at=now + 2 * day)
+    world.add_reservation("cr-next", **block, start_at=now + 4 * day, end_at=now + 6 * day)
+    rows = {row[0]: row for row in table(world, "calendar")}
+    assert list(rows) == ["cr-first", "cr-next", "cr-1"]
+    assert rows["cr-first"][-1] == "##" + "." * 26
+    assert rows["cr-next"][-1] == "....##" + "." * 22
+    assert rows["cr-1"][-1] == "#" * 28
+    assert " ".join(rows["cr-first"]).split("gap of ")[1].startswith("2d ")
+    assert "nothing" in rows["cr-next"]
+    first = items(world, "calendar", "cr-first")[0]
+    assert (first["status"]["successor"], first["status"]["gapS"], first["spec"]["units"]) == ("cr-next", 172_800, 2)
+    assert items(world, "calendar", "cr-1")[0]["status"]["nodes"] == 1

@@ -23,6 +23,7 @@ NOUNS: Final = (
     Registered("workloads", ("workload", "wl"), "workload", "reservoir.cli.nouns.workloads"),
     Registered("nodes", ("node", "nodeclaims", "nodeclaim", "nc"), "node", "reservoir.cli.nouns.nodes"),
     Registered("reservations", ("reservation", "cr", "odcr"), "reservation", "reservoir.cli.nouns.reservations"),
+    Registered("calendar", ("dates",), "calendar", "reservoir.cli.nouns.dates.calendar"),
     Registered("offerings", ("offering", "offers", "offer"), "offering", "reservoir.cli.nouns.offerings"),
     Registered("blocks", ("block", "blockofferings", "blockoffering"), "block", "reservoir.cli.nouns.blocks"),
     Registered("pools", ("pool", "nodepools", "nodepool"), "nodepool", "reservoir.cli.nouns.pools"),

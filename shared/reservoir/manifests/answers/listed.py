@@ -158,6 +158,36 @@ class ReservationRow(Row):
     status: ReservationRowStatus
 
 
+class CalendarRowSpec(Part):
+    """From when to when there is how much."""
+
+    kind: ReservationKind
+    instance_type: str
+    zone: str
+    units: int = Field(description="What it has, or will have when it begins.")
+    start_at: AwareDatetime | None = None
+    drain_at: AwareDatetime | None = Field(default=None, description="When the nodes in a Capacity Block must go.")
+    end_at: AwareDatetime | None = Field(default=None, description="Absent: it ends when somebody cancels it.")
+
+
+class CalendarRowStatus(Part):
+    """What would be without it, and what follows."""
+
+    state: str
+    nodes: int = Field(description="Nodes of this deployment in it now.")
+    successor: str | None = Field(default=None, description="The reservation that goes on where this one ends.")
+    gap_s: int | None = Field(default=None, description="For how long neither is there.")
+
+
+class CalendarRow(Row):
+    """A reservation by its dates."""
+
+    kind: Literal["CalendarEntry"] = "CalendarEntry"
+    metadata: Named
+    spec: CalendarRowSpec
+    status: CalendarRowStatus
+
+
 class OfferingState(StrEnum):
     """Whether it can be had now."""
 

@@ -1,0 +1,1 @@
+"""Nouns that are listed by when they begin and end."""
