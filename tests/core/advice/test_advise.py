@@ -132,6 +132,32 @@ def test_nothing_is_an_answer() -> None:
     assert advice.after == advice.before
 
 
+def growing(sign: int) -> list[tuple[float, float]]:
+    """Jobs of a day: one a day in the first week and one more each week, or four and one fewer."""
+    jobs = []
+    for week in range(4):
+        at_once = week + 1 if sign > 0 else 4 - week
+        jobs += [(24.0 * day, 24.0) for day in range(7 * week, 7 * week + 7)] * at_once
+    return jobs
+
+
+def test_units_that_growing_demand_will_want_are_not_given_back() -> None:
+    asked = trace(8)
+    assert advised(asked, lives(asked, *growing(+1))).changes == ()
+
+
+def test_units_beyond_what_growing_demand_will_want_are_given_back() -> None:
+    asked = trace(20)
+    (change,) = advised(asked, lives(asked, *growing(+1))).changes
+    assert 4 < change.units < 20
+
+
+def test_units_that_falling_demand_left_are_given_back() -> None:
+    asked = trace(8)
+    (change,) = advised(asked, lives(asked, *growing(-1))).changes
+    assert change.units < 8
+
+
 def test_what_one_week_alone_would_have_saved_is_not_advised() -> None:
     asked = trace(2)
     crowded = [(24.0 * day, 24.0) for day in range(21, 28)]

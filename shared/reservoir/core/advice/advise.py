@@ -2,7 +2,7 @@
 
 Changes are found by counting and judged by playing: everything as it is, everything that is advised, and that without
 one change at a time, so that what a change saves is what it saves beside all others. One that does not save when it is
-played, or saved in too few weeks, is dropped.
+played, or saved in too few weeks, is dropped. Of units to give back, those stay that demand will want if it grows on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from reservoir.core.advice.count import Cost, Counted
 from reservoir.core.advice.lives import Life
 from reservoir.core.advice.play import Played, play
 from reservoir.core.advice.search import LEAST_SAVING_PERMILLE, UnitSearch, weighed
+from reservoir.core.advice.trend import kept_for_growth, wanted_by_week
 from reservoir.core.advice.units import Ground, Solve, UnitKind
 
 CHANGES_MAX: Final = 8  # each is played without once more
@@ -82,6 +83,7 @@ class Question:
         held = {kind.id: kind.held for kind in self.ground.kinds}
         counted = Counted(self.ground, self.lives, self.since, self.until)
         wanted = UnitSearch(counted, self.ground.kinds, self.worth_percent, self.budget_micro_usd_per_hour).best()
+        wanted = {kind.id: self._kept(kind, wanted.get(kind.id, kind.held)) for kind in self.ground.kinds}
         wanted = {**held, **_largest(wanted, self.ground.kinds)}
         before = self._played(held)
         after = before if wanted == held else self._played(wanted)
@@ -97,6 +99,12 @@ class Question:
             wanted = {**wanted, worst.kind.id: worst.kind.held}
             after = self._played(wanted)
         return Advice(self.since, self.until, before, before)
+
+    def _kept(self, kind: UnitKind, units: int) -> int:
+        if units >= kind.held:
+            return units
+        weeks = wanted_by_week(kind, self.ground, self.lives, self.since, self.until)
+        return min(kind.held, kept_for_growth(units, weeks))
 
     def _played(self, units: Mapping[str, int]) -> Played:
         return play(self.ground, self.lives, units, self.solve, self.since, self.until, self.worth_percent)
