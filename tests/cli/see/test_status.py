@@ -158,6 +158,19 @@ def test_queues_and_alarms(stack: Stack) -> None:
     assert part(stack, "alarms") == ["alarms       Reservoir-DemandAge"]
 
 
+def test_a_class_that_ec2_refuses_in_a_dry_run_is_told_and_is_not_said_to_be_stopped(stack: Stack) -> None:
+    (item,) = [each for each in stack.policy.list_all() if each.kind is PolicyKind.NODE_CLASS]
+    kind, at = ConditionType.VALIDATION_SUCCEEDED, stack.clock.now()
+    said = Condition(kind, ConditionStatus.FALSE, "CreateFleetAuthCheckFailed", "an explicit deny", at)
+    stack.policy.save_status(item.kind, item.name, replace(item.status, conditions=(*item.status.conditions, said)))
+    assert part(stack, "launches") == [
+        "launches     every class and pool may launch",
+        f"  ec2nodeclass/{item.name}: EC2 refuses a dry run: an explicit deny",
+    ]
+    told = json.loads(CliRunner().invoke(app, ["status", "-o", "json"], obj=stack).stdout)
+    assert [each["why"] for each in told["refusedDryRuns"]] == ["an explicit deny"]
+
+
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 def test_no_line_is_wider_than_the_terminal_or_than_eighty(stack: Stack, width: int) -> None:
     assert max(map(len, shown(stack, width))) <= max(width, 80)

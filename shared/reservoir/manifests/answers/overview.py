@@ -127,3 +127,6 @@ class StatusAnswer(Part):
     not_launching: list[NotLaunchingNow] | NotKnown = Field(
         default=[], description="Classes and pools of which nothing is launched now."
     )
+    refused_dry_runs: list[NotLaunchingNow] | NotKnown = Field(
+        default=[], description="Classes whose launches EC2 would refuse, as it said to a dry run; launches go on."
+    )

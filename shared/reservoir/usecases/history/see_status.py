@@ -16,7 +16,7 @@ from reservoir.ports.safety import UnreadableRowError
 from reservoir.ports.state import ReservationStore
 from reservoir.ports.system import Clock
 from reservoir.usecases.history.take_sample import CountWhatIsThere
-from reservoir.usecases.policy.not_launching import NotLaunching, not_launching
+from reservoir.usecases.policy.not_launching import NotLaunching, not_launching, refused_dry_runs
 
 T = TypeVar("T")
 
@@ -54,6 +54,7 @@ class Status:
     queues: Mapping[Queue, QueueDepth] | Unknown
     alarms: tuple[str, ...] | Unknown
     not_launching: tuple[NotLaunching, ...] | Unknown
+    refused_dry_runs: tuple[NotLaunching, ...] | Unknown = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class SeeStatus:
             queues=_ask(self.queues.depths),
             alarms=_ask(self.alarms.alarming),
             not_launching=_ask(lambda: not_launching(self.policy().list_all())),
+            refused_dry_runs=_ask(lambda: refused_dry_runs(self.policy().list_all())),
         )
 
     def _refused(self, now: datetime) -> tuple[PastEvent, ...]:

@@ -36,3 +36,13 @@ def _found(item: PolicyObject) -> Iterator[NotLaunching]:
         paused = paused_text(item.pause)
         if paused is not None:
             yield NotLaunching(item.kind, item.name, f"is paused {paused}")
+
+
+def refused_dry_runs(objects: Sequence[PolicyObject]) -> tuple[NotLaunching, ...]:
+    """Return the classes whose launches EC2 would refuse, as it said to the last dry run, by name."""
+    found = []
+    for item in objects:
+        said = next((each for each in item.status.conditions if each.type is ConditionType.VALIDATION_SUCCEEDED), None)
+        if said is not None and said.status is ConditionStatus.FALSE:
+            found.append(NotLaunching(item.kind, item.name, said.message))
+    return tuple(sorted(found, key=lambda each: (each.kind, each.name)))

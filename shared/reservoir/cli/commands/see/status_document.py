@@ -36,6 +36,10 @@ def document(seen: Status) -> StatusAnswer:
         discovery=_known(seen.discovery, _discovery),
         queues=_known(seen.queues, lambda depths: {queue.name.lower(): _queue(it) for queue, it in depths.items()}),
         alarms=_known(seen.alarms, list),
+        refused_dry_runs=_known(
+            seen.refused_dry_runs,
+            lambda found: [NotLaunchingNow(kind=it.kind, name=it.name, why=it.why) for it in found],
+        ),
         not_launching=_known(
             seen.not_launching,
             lambda found: [NotLaunchingNow(kind=it.kind, name=it.name, why=it.why) for it in found],

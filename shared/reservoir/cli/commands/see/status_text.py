@@ -128,6 +128,10 @@ def _not_launching(status: Status) -> Iterator[Text]:
     for it in found[:_MOST]:
         yield Text(f"  {it.kind.lower()}/{printable(it.name)}: {printable(it.why)}")
     yield from _more(len(found))
+    refused = () if isinstance(status.refused_dry_runs, Unknown) else status.refused_dry_runs
+    for it in refused[:_MOST]:
+        yield Text(f"  {it.kind.lower()}/{printable(it.name)}: EC2 refuses a dry run: {printable(it.why)}", "red")
+    yield from _more(len(refused))
 
 
 def _refused(status: Status) -> Iterator[Text]:
