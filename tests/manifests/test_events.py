@@ -42,6 +42,7 @@ from reservoir.manifests.events import (
     PolicyChanged,
     RejectedProblem,
     ReservationChanged,
+    ReservationEnding,
     ReservationExhausted,
     ReservationIdle,
     TablesAdopted,
@@ -235,6 +236,20 @@ ONE_OF_EACH: tuple[Event, ...] = (
         owner_id="123456789012",
         what=[ReservationChangeKind.RESIZED],
         changes=[ChangedFact(field="size", old="4", new="8")],
+    ),
+    ReservationEnding(
+        capacity_reservation_id="cr-1",
+        instance_type="p5.48xlarge",
+        zone="us-east-1c",
+        zone_id="use1-az4",
+        units=2,
+        end_at=AT,
+        drain_at=AT,
+        days=7,
+        node_count=1,
+        workloads=[],
+        successor="cr-2",
+        gap_s=0,
     ),
 )
 

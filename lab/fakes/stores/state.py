@@ -149,7 +149,8 @@ class MemoryReservations:
             if isinstance(reservation, CapacityReservation):  # as it was known before: refusals are over
                 reservation = replace(reservation, refusal=None)
             shown = _with_balance(reservation, balance)
-            record = ReservationRecord(shown, balance, observed_at, since, said_at)
+            ending_said = None if stored is None else stored.ending_said
+            record = ReservationRecord(shown, balance, observed_at, since, said_at, ending_said)
             if stored is not None and replace(record, observed_at=stored.observed_at) == stored:
                 return stored
             self._state.wrote()
@@ -177,6 +178,14 @@ class MemoryReservations:
                 if stored is not None:
                     self._state.wrote()
                     self._state.reservation_rows[reservation_id] = replace(stored, idle_said_at=said_at)
+
+    def mark_ending_said(self, said: Mapping[str, str]) -> None:
+        with self._state.lock:
+            for reservation_id in sorted(said):
+                stored = self.get(reservation_id)
+                if stored is not None:
+                    self._state.wrote()
+                    self._state.reservation_rows[reservation_id] = replace(stored, ending_said=said[reservation_id])
 
     def mark_stale(self, reservation_ids: Collection[str]) -> int:
         with self._state.lock:

@@ -338,6 +338,25 @@ class ReservationChanged(Event):
     changes: list[ChangedFact]
 
 
+class ReservationEnding(Event):
+    """A reservation ends in 14, 7 or 1 days, or so soon that this is the first that is known of it."""
+
+    detail_type: ClassVar[str] = "Reservation Ending"
+
+    capacity_reservation_id: str
+    instance_type: str
+    zone: str
+    zone_id: str
+    units: int
+    end_at: AwareDatetime
+    drain_at: AwareDatetime | None = Field(default=None, description="When the nodes in a Capacity Block must go.")
+    days: int = Field(description="Which notice this is: 14, 7 or 1.")
+    node_count: int = Field(description="Nodes of this deployment in it now.")
+    workloads: list[PlacedWorkload] = Field(description="What runs on these, and would be without it.")
+    successor: str | None = Field(default=None, description="The reservation that goes on where this one ends.")
+    gap_s: int | None = Field(default=None, description="For how long neither is there.")
+
+
 class BoughtReservation(Part):
     """A reservation that was bought, or made longer."""
 
@@ -390,4 +409,5 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     TeamOverBudget,
     CapacityPurchased,
     ReservationChanged,
+    ReservationEnding,
 )

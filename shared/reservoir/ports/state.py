@@ -102,6 +102,7 @@ class ReservationRecord:
     observed_at: datetime  # when the last observation that changed anything *began*
     idle_since: datetime | None = None  # since when observations have shown a free unit without interruption
     idle_said_at: datetime | None = None  # when ``Reservation Idle`` was published last
+    ending_said: str | None = None  # which ``Reservation Ending`` was published last
 
     @property
     def is_current(self) -> bool:
@@ -248,6 +249,10 @@ class ReservationStore(Protocol):
 
     def mark_idle_said(self, reservation_ids: Collection[str], *, said_at: datetime) -> None:
         """Remember that ``Reservation Idle`` was published."""
+        ...
+
+    def mark_ending_said(self, said: Mapping[str, str]) -> None:
+        """Remember which ``Reservation Ending`` was published, by reservation."""
         ...
 
     def mark_stale(self, reservation_ids: Collection[str]) -> int:

@@ -577,8 +577,10 @@ def test_the_time_since_which_units_are_free_is_kept(stores: Stores) -> None:
     assert observe(0, 2).idle_since == NOW
     assert observe(1, 1).idle_since == NOW
     stores.reservations.mark_idle_said(["cr-1", "cr-unknown"], said_at=NOW + timedelta(minutes=2))
+    stores.reservations.mark_ending_said({"cr-1": "7 days", "cr-unknown": "7 days"})
     full = observe(3, 0)
     assert (full.idle_since, full.idle_said_at) == (None, NOW + timedelta(minutes=2))
+    assert full.ending_said == "7 days"
     again = observe(4, 1)
     assert (again.idle_since, again.idle_said_at) == (NOW + timedelta(minutes=4), NOW + timedelta(minutes=2))
     assert stores.reservations.list_current() == (again,)

@@ -776,3 +776,32 @@ def test_a_bus_that_refuses_stops_nothing_else() -> None:
     stored = world.state.reservations.get("cr-1")
     assert stored is not None
     assert stored.reservation.total_count == 8
+
+
+def test_an_end_is_told_once_two_weeks_one_week_and_a_day_before_and_again_when_it_moves() -> None:
+    end = START + timedelta(days=20)
+    block = reservation(tags=TEAM, kind=ReservationKind.CAPACITY_BLOCK, end_at=end)
+    world = PlanningWorld().ready(block)
+    told: list[tuple[int, int, str | None]] = []
+    for day in range(1, 24):
+        if day == 16:
+            world.reader.put(replace(block, end_at=end + timedelta(days=3)))
+        world.clock.set(START + timedelta(days=day))
+        for _ in range(2):
+            world.clock.advance(minutes=1)
+            world.discover()
+        told += [
+            (day, event["days"], event.get("successor")) for event in world.bus.of("Reservation Ending")[len(told) :]
+        ]
+    assert told == [(6, 14, None), (13, 7, None), (16, 7, None), (22, 1, None)]
+
+
+def test_an_end_that_is_known_late_is_told_at_once_with_what_goes_on() -> None:
+    end = START + timedelta(days=3)
+    block = reservation(tags=TEAM, kind=ReservationKind.CAPACITY_BLOCK, end_at=end)
+    later = replace(
+        block, id="cr-2", state="scheduled", start_at=end + timedelta(hours=1), end_at=end + timedelta(days=30)
+    )
+    world = PlanningWorld().ready(block, later)
+    (told,) = world.bus.of("Reservation Ending")
+    assert (told["days"], told["successor"], told["gapS"], told["nodeCount"]) == (7, "cr-2", 3_600, 0)

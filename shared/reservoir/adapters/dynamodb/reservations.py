@@ -1,6 +1,6 @@
 """Reservations in DynamoDB: EC2's facts, when they were observed, and the counters of ``dynamodb_ledger``."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 OBSERVED_AT: Final = "observed_at"
 IDLE_SINCE: Final = "idle_since"
 IDLE_SAID_AT: Final = "idle_said_at"
+ENDING_SAID: Final = "ending_said"
 REFUSAL: Final = "refusal"  # what EC2 said when it refused a unit, until the next observation ...
 SHOWN: Final = "shown"  # ... and how many it had shown as available before
 LISTED: Final = "current"
@@ -179,17 +180,21 @@ class DynamoDbReservationStore:
     def mark_idle_said(self, reservation_ids: Collection[str], *, said_at: datetime) -> None:
         """Remember that it was published; a row that is gone needs no memory."""
         for reservation_id in sorted(set(reservation_ids)):
-            expression = Expression()
-            write = self._table.update(
-                reservation_id,
-                expression,
-                expression.exists(),
-                assignments=[expression.assign(IDLE_SAID_AT, instant(said_at))],
-            )
-            try:
-                apply(self._client, write)
-            except ConflictError:
-                continue
+            self._remember(reservation_id, IDLE_SAID_AT, instant(said_at))
+
+    def mark_ending_said(self, said: Mapping[str, str]) -> None:
+        """Remember which notice was published; a row that is gone needs no memory."""
+        for reservation_id in sorted(said):
+            self._remember(reservation_id, ENDING_SAID, said[reservation_id])
+
+    def _remember(self, reservation_id: str, name: str, value: str) -> None:
+        expression = Expression()
+        assignments = [expression.assign(name, value)]
+        write = self._table.update(reservation_id, expression, expression.exists(), assignments=assignments)
+        try:
+            apply(self._client, write)
+        except ConflictError:
+            return
 
     def mark_stale(self, reservation_ids: Collection[str]) -> int:
         """Flag the facts as the last good ones; a newer observation wins over the flag."""
@@ -217,7 +222,8 @@ def _observed(
 ) -> ReservationRecord:
     balance = observed(stored.balance, min(reservation.available_count, reservation.total_count), absorbed_count)
     since = idle_since(stored.idle_since, reservation, balance.free_units, observed_at)
-    return ReservationRecord(_with_balance(reservation, balance), balance, observed_at, since, stored.idle_said_at)
+    shown = _with_balance(reservation, balance)
+    return ReservationRecord(shown, balance, observed_at, since, stored.idle_said_at, stored.ending_said)
 
 
 def _with_balance(reservation: ObservedReservation, balance: Balance) -> CapacityReservation:
@@ -259,6 +265,7 @@ def _record(row: Attributes) -> ReservationRecord:
         datetime.fromisoformat(text(row, OBSERVED_AT)),
         idle_since=_instant_of(row, IDLE_SINCE),
         idle_said_at=_instant_of(row, IDLE_SAID_AT),
+        ending_said=text(row, ENDING_SAID) if ENDING_SAID in row else None,
     )
 
 

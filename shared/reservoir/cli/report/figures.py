@@ -30,6 +30,7 @@ NOTABLE: Final = frozenset(
         "Node Capacity Type Changed",
         "Policy Changed",
         "Reservation Changed",
+        "Reservation Ending",
         "Reservation Idle",
         "Tables Adopted",
     }

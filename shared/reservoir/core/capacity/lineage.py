@@ -5,12 +5,13 @@ policy goes on with when ids change, if it ends later and has begun, or will, wi
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from reservoir.core.model.capacity_reservation import ENDED_STATES, ObservedReservation
 
 SUCCEEDS_TAG: Final = "reservoir:succeeds"  # of the successor: the id of the reservation before it
+NOTICE_DAYS: Final = (14, 7, 1)  # before the end of a reservation
 _WITHIN: Final = timedelta(days=14)
 _NOT_OF_THE_OWNER: Final = ("aws:", "reservoir:")
 
@@ -29,6 +30,23 @@ def _following(ending: ObservedReservation, known: Sequence[ObservedReservation]
     named = [each for each in known if each.tags.get(SUCCEEDS_TAG) == ending.id]
     alike = [each for each in known if _goes_on_for(each, ending)]
     return next(iter(named or alike), None)
+
+
+def due_notice(reservation: ObservedReservation, said: str | None, now: datetime) -> int | None:
+    """Return how many days before its end a reservation is to be told of now, None when it is not.
+
+    ``said`` is what :func:`notice_key` gave for what was told last. An end that is known late, or moved, is told of as
+    soon as it is known; of several notices that are due, the last.
+    """
+    if reservation.end_at is None or reservation.state in ENDED_STATES or reservation.end_at <= now:
+        return None
+    due = [days for days in NOTICE_DAYS if reservation.end_at - now <= timedelta(days=days)]
+    return due[-1] if due and notice_key(reservation, due[-1]) != said else None
+
+
+def notice_key(reservation: ObservedReservation, days: int) -> str:
+    """Name a notice of an end, so that each is told once; another end has notices of its own."""
+    return f"{days} {'' if reservation.end_at is None else reservation.end_at.isoformat()}"
 
 
 def gap(ending: ObservedReservation, successor: ObservedReservation | None) -> timedelta | None:

@@ -188,6 +188,14 @@ def _changed(detail: Detail) -> str:
     return "; ".join((f"{what}: {detail.get('instanceType')} in {detail.get('zone')}", *changes))
 
 
+def _ending(detail: Detail) -> str:
+    after = "nothing goes on" if "successor" not in detail else f"{detail['successor']} goes on"
+    units = f"{detail.get('units')} units of {detail.get('instanceType')}"
+    return (
+        f"{units} end at {_instant(detail.get('endAt'))} under {_number(detail.get('nodeCount', 0), 'node')}; {after}"
+    )
+
+
 def _or_none(part: Detail, key: str) -> str:
     return str(part.get(key) or "none")
 
@@ -252,4 +260,5 @@ _LINES: Final[Mapping[str, Callable[[Detail], str]]] = {
     "Replica Finished": _finished,
     "Capacity Purchased": _purchased,
     "Reservation Changed": _changed,
+    "Reservation Ending": _ending,
 }

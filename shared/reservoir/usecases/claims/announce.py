@@ -1,8 +1,9 @@
 """Claims as facts on the outbound bus."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from reservoir.core.capacity.lineage import gap
 from reservoir.core.capacity.reservation_changes import ReservationChangeKind, changed_fields
 from reservoir.core.model.capacity_reservation import CapacityReservation, ObservedReservation
 from reservoir.core.model.instance_type import CapacityType
@@ -19,6 +20,7 @@ from reservoir.manifests.events import (
     NodeLaunched,
     NodeTerminated,
     ReservationChanged,
+    ReservationEnding,
     ReservationExhausted,
     ReservationIdle,
 )
@@ -136,6 +138,32 @@ def reservation_changed(
         owner_id=after.owner_id,
         what=list(kinds),
         changes=[ChangedFact(field=each.field, old=each.old, new=each.new) for each in changed_fields(before, after)],
+    )
+
+
+def reservation_ending(
+    ending: CapacityReservation, days: int, successor: ObservedReservation | None, claims: Iterable[NodeClaim]
+) -> ReservationEnding:
+    """Say that a reservation ends, whose work is in it now, and what goes on."""
+    if ending.end_at is None:
+        raise ValueError(f"{ending.id} has no end")
+    within = [claim for claim in claims if claim.offering.reservation_id == ending.id]
+    counts = by_workload([placed for claim in within for placed in claim.placements])
+    named = [PlacedReplicas(key, counts[key]) for key in sorted(counts)[:NAMED_MAX]]
+    between = gap(ending, successor)
+    return ReservationEnding(
+        capacity_reservation_id=ending.id,
+        instance_type=ending.instance_type,
+        zone=ending.zone,
+        zone_id=ending.zone_id,
+        units=ending.size,
+        end_at=ending.end_at,
+        drain_at=ending.drain_at(),
+        days=days,
+        node_count=len(within),
+        workloads=placed_workloads(named, {}),
+        successor=None if successor is None else successor.id,
+        gap_s=None if between is None else int(between.total_seconds()),
     )
 
 

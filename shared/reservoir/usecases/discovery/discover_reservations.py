@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from reservoir.core.capacity.idle import is_to_be_said
+from reservoir.core.capacity.lineage import due_notice, notice_key, successors
 from reservoir.core.capacity.reservation_selection import selected_ids
 from reservoir.core.model.capacity_reservation import (
     ENDED_STATES,
@@ -22,7 +23,7 @@ from reservoir.ports.messaging import DrainTimers, EventPublisher, WorkQueue
 from reservoir.ports.policy import PolicyStore
 from reservoir.ports.state import NodeClaimStore, ReservationRecord, ReservationStore, UnreadableRowsError
 from reservoir.ports.system import Clock
-from reservoir.usecases.claims.announce import reservation_exhausted, reservation_idle
+from reservoir.usecases.claims.announce import reservation_ending, reservation_exhausted, reservation_idle
 from reservoir.usecases.discovery.observe_reservation import ReservationChange, ReservationObserver, news_of
 from reservoir.usecases.policy.policy_objects import Policy, policy_of
 from reservoir.usecases.policy.resolve_node_classes import NodeClassResolver, SelectedReservations
@@ -98,6 +99,7 @@ class DiscoverReservations:
         if why is not None:
             self.queue.wake_planner(reason=why)
         self._tell(changes, observed_at)
+        self._tell_endings(changes, observed_at)
         failures = (*refreshed.failures, *self._ask_for_validation(refreshed.to_validate))
         # Last: timers refine what each minute's sweep does, and a run that dies before them leaves it to the sweep.
         for change in changes:
@@ -144,6 +146,21 @@ class DiscoverReservations:
         if idle:
             # Afterwards: a run that dies in between says it again.
             self.reservations.mark_idle_said(idle, said_at=now)
+
+    def _tell_endings(self, changes: Sequence[ReservationChange], now: datetime) -> None:
+        """Say which reservations end in 14, 7 or 1 days: what would be without them, and what goes on."""
+        records = [change.after for change in changes]
+        notices = {record.reservation.id: due_notice(record.reservation, record.ending_said, now) for record in records}
+        due = [(record.reservation, days) for record in records if (days := notices[record.reservation.id]) is not None]
+        if not due:
+            return
+        claims = list(self.node_claims.list_live())
+        following = successors(record.reservation for record in records)
+        self.publisher.publish(
+            [reservation_ending(reservation, days, following.get(reservation.id), claims) for reservation, days in due]
+        )
+        # Afterwards: a run that dies in between says it again.
+        self.reservations.mark_ending_said({reservation.id: notice_key(reservation, days) for reservation, days in due})
 
     def _groups(self, classes: Iterable[NodeClass]) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
         """Read the resource groups that classes name; return their members, and errors of those that failed."""
