@@ -32,6 +32,8 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "CreateTags",
         "DeleteLaunchTemplate",
         "DescribeAvailabilityZones",
+        "DescribeCapacityBlockExtensionHistory",
+        "DescribeCapacityBlockExtensionOfferings",
         "DescribeCapacityBlockOfferings",
         "DescribeCapacityBlockStatus",
         "DescribeCapacityBlocks",
@@ -46,6 +48,8 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "DescribeSpotPriceHistory",
         "DescribeSubnets",
         "MoveCapacityReservationInstances",
+        "PurchaseCapacityBlock",  # by the command line alone: no function may
+        "PurchaseCapacityBlockExtension",
         "RunInstances",  # dry runs alone
         "TerminateInstances",
     ),

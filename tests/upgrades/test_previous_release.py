@@ -80,6 +80,9 @@ def tables(dynamodb: Any, releases: Mapping[str, ReleaseProcess]) -> Tables:
 # What the previous release writes over when it writes such a row, and why nothing hangs on it.
 LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
     ("CapacityReservation", "refusal"): "kept beside the facts until the next observation, which ends it anyway",
+    ("CapacityReservation", "is_launchable"): "observed anew by the next discovery",
+    ("LaunchRequest", "node_class_hash"): "empty: a refusal is then held against the class as it is now",
+    ("NodeClaim", "is_static"): "kept as it is; the older release knows no static pools and ends such a node when idle",
     ("NodeClaim", "placed_with"): "kept as it is; replicas that the older release adds count as the oldest",
     ("NodeClassStatus", "resting_markets"): "never stored: gathered anew for each plan",
     ("NodeClassStatus", "launch_blocked_until"): "never stored: gathered anew for each plan",

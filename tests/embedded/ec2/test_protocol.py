@@ -105,7 +105,7 @@ def test_what_nobody_emulates_is_refused_not_answered_empty(cloud: Cloud) -> Non
     with refused("UnsupportedOperation"):
         cloud.ec2.describe_spot_fleet_requests()
     with refused("UnsupportedOperation"):
-        cloud.ec2.purchase_capacity_block(CapacityBlockOfferingId="cbo-1", InstancePlatform="Linux/UNIX")
+        cloud.ec2.describe_reserved_instances()
     with refused("UnsupportedOperation"):
         cloud.ec2.describe_subnets(Filters=[{"Name": "colour", "Values": ["red"]}])
 
