@@ -127,9 +127,9 @@ def items(world: DisruptWorld, *arguments: str) -> Any:
 
 def test_workloads_that_run_and_those_that_wait(world: DisruptWorld) -> None:
     waiting, placed = table(world, "workloads", "-n", "research")
-    assert waiting[:6] == ["research", "huge", "1", "0", "waiting", "4m"]
+    assert waiting[:6] == ["research", "huge", "1", "0", "waiting", "4m8s"]
     assert "Incompatible:" in waiting or "TooLarge:" in waiting
-    assert placed == ["research", "train", "2", "2", "placed", "4m", "-"]
+    assert placed == ["research", "train", "2", "2", "placed", "4m8s", "-"]
 
 
 def test_nodes_with_their_prices_in_usd(world: DisruptWorld) -> None:
@@ -552,7 +552,8 @@ def test_blocks_on_sale_with_their_price_and_what_they_would_change(world: Disru
     added = re.search(r'reservoir plan -f DEMAND --with "(.*)"', told[1])
     assert added is not None
     capacity = parse_added_capacity(added[1], world.clock.now())
-    assert (capacity.count, capacity.start_at) == (4, world.clock.now() + 5 * HOUR)
+    this_minute = world.clock.now().replace(second=0)  # the command names whole minutes
+    assert (capacity.count, capacity.start_at) == (4, this_minute + 5 * HOUR)
     assert told[2].endswith('reservoir blocks buy "4 p5.48xlarge for 2d" --offering cb-4-48 --tag KEY=VALUE')
 
 
