@@ -8,7 +8,14 @@ from typer.testing import CliRunner, Result
 from lab.fakes.messaging import MemoryBus
 from lab.fakes.outside import settings
 from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
-from lab.fakes.stores.state import MemoryDecisions, MemoryNodeClaims, MemoryReservations, MemoryState, MemoryWorkloads
+from lab.fakes.stores.state import (
+    MemoryDecisions,
+    MemoryNodeClaims,
+    MemoryOfferings,
+    MemoryReservations,
+    MemoryState,
+    MemoryWorkloads,
+)
 from lab.fakes.system import ManualClock
 from lab.worlds.launch_world import World
 from reservoir.cli.app import app
@@ -58,6 +65,10 @@ class WorldStack(OwnOutside, Generic[W]):
     @property
     def workloads(self) -> MemoryWorkloads:
         return self.world.state.workloads
+
+    @property
+    def offerings(self) -> MemoryOfferings:
+        return self.world.state.offerings
 
     @property
     def reservations(self) -> MemoryReservations:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -161,11 +162,12 @@ def test_every_event_is_counted_also_those_that_are_dropped(world: World, capsys
 def test_health_events_in_pages_and_copies_drain_each_node_once(world: World) -> None:
     first, second = instance_id(world, "b-1"), instance_id(world, "b-2")
     arn = f"arn:aws:ec2:us-east-1:123456789012:instance/{second}"
+    soon = {"startTime": format_datetime(world.clock.now() + timedelta(minutes=5), usegmt=True)}
     pages = [
-        event("health_scheduled_change", affectedEntities=[{"entityValue": first}], page="1", totalPages="2"),
-        event("health_scheduled_change_page_2", affectedEntities=[{"entityValue": arn}]),
+        event("health_scheduled_change", affectedEntities=[{"entityValue": first}], **soon, page="1", totalPages="2"),
+        event("health_scheduled_change_page_2", affectedEntities=[{"entityValue": arn}], **soon),
     ]
-    copies = [event("health_scheduled_change_backup", affectedEntities=[{"entityValue": first}])]
+    copies = [event("health_scheduled_change_backup", affectedEntities=[{"entityValue": first}], **soon)]
     assert failures(react(sqs(*pages, *pages, *copies), None)) == []
     assert failures(react(sqs(*reversed(pages)), None)) == []
     assert [claim.state for claim in world.claims()] == [ClaimState.DRAINING, ClaimState.DRAINING]

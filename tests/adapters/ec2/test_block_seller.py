@@ -63,7 +63,7 @@ def test_trying_buys_nothing(cloud: Cloud, seller: Ec2BlockSeller) -> None:
     order = on_sale(cloud)
     seller.try_to_buy(order)
     assert seller.bought(order) == ()
-    cloud.control("fail_call", operation="PurchaseCapacityBlock", code="UnauthorizedOperation")
+    cloud.control("fail_calls", operation="PurchaseCapacityBlock", code="UnauthorizedOperation")
     with pytest.raises(AccessDeniedError):
         seller.try_to_buy(order)
 
@@ -78,9 +78,11 @@ def test_a_lost_answer_is_an_unknown_outcome_and_a_refusal_is_none(cloud: Cloud,
         seller.buy(order)
 
 
-def test_the_deployment_asks_once() -> None:
+def test_the_deployment_asks_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that repeats would buy twice: EC2 knows no token for it."""
     from reservoir.adapters.clients import ONE_PURCHASE, make_client
 
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
     client: Any = make_client("ec2", "us-east-1", ONE_PURCHASE)
     assert client.meta.config.retries["total_max_attempts"] == 1

@@ -140,8 +140,9 @@ class TeamShares:
             carried = Counter(host.running)
             carried.update(host.placed)
             taken = {key: count * self._share(key, host) for key, count in carried.items()}
+            everything_taken = sum(taken.values()) or 1  # nothing is taken of a node of no replicas
             for key, part in taken.items():
-                paid[self.team_of(key)] += host.nodes * price * part // sum(taken.values())
+                paid[self.team_of(key)] += host.nodes * price * part // everything_taken
                 if host.node is None:
                     buyers.setdefault(self.team_of(key), set()).add(key)
         if ceiling is not None and new and everything > ceiling * ATTO_USD_PER_MICRO_USD:

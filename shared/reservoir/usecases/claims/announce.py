@@ -144,7 +144,10 @@ def reservation_changed(
 def reservation_ending(
     ending: CapacityReservation, days: int, successor: ObservedReservation | None, claims: Iterable[NodeClaim]
 ) -> ReservationEnding:
-    """Say that a reservation ends, whose work is in it now, and what goes on."""
+    """Say that a reservation ends, whose work is in it now, and what goes on.
+
+    Raises ValueError for a reservation without an end.
+    """
     if ending.end_at is None:
         raise ValueError(f"{ending.id} has no end")
     within = [claim for claim in claims if claim.offering.reservation_id == ending.id]
