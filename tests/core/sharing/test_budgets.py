@@ -126,9 +126,9 @@ def test_priority_then_age_decides_who_of_a_team_buys() -> None:
     assert bought(plan) == {"audio/urgent": 2, "audio/late": 1}
 
 
-@pytest.mark.parametrize("asks", [110, 150, 200, 300])
+@pytest.mark.parametrize("asks", [150, 200, 300])
 def test_the_solve_that_finds_a_budget_exceeded_leaves_time_for_the_one_that_keeps_it(asks: int) -> None:
-    """Work that finds no place lets the first solve try everything: 170 looks at the clock, when nobody stops it."""
+    """Work that finds no place lets the first solve try everything, which takes most looks when nobody stops it."""
     left_over = wants("of-no-team", 2, node_selector=Requirements.from_labels({CAPACITY_TYPE: "reserved"}))
     snapshot = world((with_budget("audio", 3),), [wants("audio", 10), left_over], units=1, **BUYING)
     looks = itertools.count(1)

@@ -57,10 +57,14 @@ def _serve_one_workload(snapshot: Snapshot, plan: Plan, now: datetime, policy: S
     in_order = sorted(snapshot.demands, key=_urgency)
     minute = int(now.timestamp()) // 60
     chosen = in_order[minute % len(in_order)]
-    alone = _solve_within_limits(replace(snapshot, demands=(chosen,)), now, _rest(policy))
+    # A bound for one workload would say nothing of the demand, and the time is for placing it.
+    alone = _solve_within_limits(
+        replace(snapshot, demands=(chosen,)), now, replace(_rest(policy), with_certificate=False)
+    )
+    notes = (*alone.notes, "no certificate: out of time") if policy.with_certificate else alone.notes
     waiting = (item for item in plan.unplaced if item.workload_key != chosen.workload.key)
     launches = tuple(_in_its_zone(launch) for launch in alone.launches)
-    return replace(alone, launches=launches, unplaced=(*alone.unplaced, *waiting))
+    return replace(alone, launches=launches, unplaced=(*alone.unplaced, *waiting), notes=notes)
 
 
 def _rest(policy: SchedulingPolicy) -> SchedulingPolicy:
