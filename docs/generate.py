@@ -20,27 +20,26 @@ from pydantic import BaseModel, TypeAdapter
 DOCS: Final = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # run as a script from anywhere
 
-# The path must be known first.
-from docs.asyncapi import asyncapi  # noqa: E402 - see above
-from reservoir.cli.app import COMMANDS, EXIT_CODES  # noqa: E402 - see above
-from reservoir.cli.app import app as command_line  # noqa: E402 - see above
-from reservoir.cli.nouns.noun import Selector  # noqa: E402 - see above
-from reservoir.cli.nouns.registry import NOUNS, Registered, noun_of  # noqa: E402 - see above
-from reservoir.core.history.counters import AMOUNTS, COUNTERS  # noqa: E402 - see above
-from reservoir.core.history.measures import CARDINALITIES, DIMENSIONS, MEASURES, METRIC_USD_CENTS, MOST, Subject  # noqa: E402 - see above
-from reservoir.deployment.settings import DeploymentSettings  # noqa: E402 - see above
-from reservoir.manifests.answers.render import to_yaml  # noqa: E402 - see above
-from reservoir.manifests.events import EVENTS  # noqa: E402 - see above
-from reservoir.manifests.messages import (  # noqa: E402 - see above
+from docs.asyncapi import asyncapi
+from reservoir.cli.app import COMMANDS, EXIT_CODES
+from reservoir.cli.app import app as command_line
+from reservoir.cli.nouns.noun import Selector
+from reservoir.cli.nouns.registry import NOUNS, Registered, noun_of
+from reservoir.core.history.counters import AMOUNTS, COUNTERS
+from reservoir.core.history.measures import CARDINALITIES, DIMENSIONS, MEASURES, METRIC_USD_CENTS, MOST, Subject
+from reservoir.deployment.settings import DeploymentSettings
+from reservoir.manifests.answers.render import to_yaml
+from reservoir.manifests.events import EVENTS
+from reservoir.manifests.messages import (
     AnyMessage,
     DescribeMessage,
     ReleaseMessage,
     SubmitMessage,
     WithdrawMessage,
 )
-from reservoir.manifests.node_identity import NodeIdentity  # noqa: E402 - see above
-from reservoir.manifests.reports import REPORTS, NodeReport  # noqa: E402 - see above
-from reservoir.manifests.validate import KINDS, Manifest  # noqa: E402 - see above
+from reservoir.manifests.node_identity import NodeIdentity
+from reservoir.manifests.reports import REPORTS, NodeReport
+from reservoir.manifests.validate import KINDS, Manifest
 
 # What the page about the command line says beside what its commands say of themselves.
 _CLI_BEFORE: Final = """# The command line

@@ -140,7 +140,7 @@ def test_a_full_disk_and_a_closed_pipe_end_quietly() -> None:
 
     def run(into: Any) -> subprocess.CompletedProcess[str]:
         # S603: it is our own command.
-        return subprocess.run(command, stdout=into, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603
+        return subprocess.run(command, stdout=into, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ours
 
     with File("/dev/full").open("w") as full:
         done = run(full)

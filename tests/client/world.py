@@ -132,6 +132,6 @@ class Deployment:
         self.bus.events.clear()
 
     # One signature a verb.
-    def _release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:  # noqa: ARG002
+    def _release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:  # noqa: ARG002 - a port's
         self.releases.append((workload_key, claim_id))
         return True

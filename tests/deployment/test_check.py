@@ -76,7 +76,7 @@ class AccountAsFound:
     def get_caller_identity(self) -> dict[str, str]:
         return {"Account": self.account}
 
-    def assume_role(self, *, RoleArn: str, **_asked: str) -> None:  # noqa: N803 - AWS's names, here and below
+    def assume_role(self, *, RoleArn: str, **_asked: str) -> None:
         if not self.may_assume:
             raise ClientError({"Error": {"Code": "AccessDenied", "Message": RoleArn}}, "AssumeRole")
 
@@ -89,11 +89,11 @@ class AccountAsFound:
     def list_rules(self) -> dict[str, Any]:
         return {"Rules": [{}] * self.rules}
 
-    def get_policy(self, *, PolicyArn: str) -> None:  # noqa: N803
+    def get_policy(self, *, PolicyArn: str) -> None:
         if PolicyArn not in self.boundaries:
             raise MissingError
 
-    def describe_key(self, *, KeyId: str) -> dict[str, Any]:  # noqa: N803
+    def describe_key(self, *, KeyId: str) -> dict[str, Any]:
         if KeyId not in self.keys:
             raise MissingError
         return {"KeyMetadata": {"KeyState": self.keys[KeyId]}}
@@ -101,7 +101,7 @@ class AccountAsFound:
     def get_instance_metadata_defaults(self) -> dict[str, Any]:
         return {"AccountLevel": self.metadata}
 
-    def get_service_quota(self, *, ServiceCode: str, QuotaCode: str) -> dict[str, Any]:  # noqa: N803
+    def get_service_quota(self, *, ServiceCode: str, QuotaCode: str) -> dict[str, Any]:
         assert ServiceCode == "ec2"
         return {"Quota": {"Value": self.vcpus.get(QuotaCode, 1_000.0)}}
 
@@ -114,7 +114,7 @@ class AccountAsFound:
     def get_event_selectors(self, **_asked: str) -> dict[str, Any]:
         return {"EventSelectors": [{"IncludeManagementEvents": True, "ReadWriteType": "All"}]}
 
-    def get_parameter(self, *, Name: str) -> dict[str, Any]:  # noqa: N803
+    def get_parameter(self, *, Name: str) -> dict[str, Any]:
         if Name not in self.parameters:
             raise MissingError
         return {"Parameter": {"Value": self.parameters[Name]}}
@@ -123,12 +123,12 @@ class AccountAsFound:
         limit = {"UnreservedConcurrentExecutions": self.free, "TotalCodeSize": 80_530_636_800}
         return {"AccountLimit": limit, "AccountUsage": {"TotalCodeSize": self.code_bytes}}
 
-    def get_role(self, *, RoleName: str) -> dict[str, Any]:  # noqa: N803
+    def get_role(self, *, RoleName: str) -> dict[str, Any]:
         if RoleName not in self.roles:
             raise MissingError
         return {"Role": {"AssumeRolePolicyDocument": self.roles[RoleName]}}
 
-    def list_instance_profiles_for_role(self, *, RoleName: str) -> dict[str, Any]:  # noqa: N803
+    def list_instance_profiles_for_role(self, *, RoleName: str) -> dict[str, Any]:
         return {"InstanceProfiles": [each for each in self.profiles if each == RoleName]}
 
     def get_ebs_encryption_by_default(self) -> dict[str, bool]:
@@ -137,7 +137,7 @@ class AccountAsFound:
     def get_ebs_default_kms_key_id(self) -> dict[str, str | None]:
         return {"KmsKeyId": self.volume_key}
 
-    def get_topic_attributes(self, *, TopicArn: str) -> dict[str, Any]:  # noqa: N803
+    def get_topic_attributes(self, *, TopicArn: str) -> dict[str, Any]:
         if TopicArn not in self.topics:
             raise MissingError
         return {"Attributes": self.topics[TopicArn]}

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     if form == "text":
         rows = found if isinstance(found, list) else [found]
         # A command prints.
-        print("\n".join("\t".join(map(str, row)) if isinstance(row, list) else str(row) for row in rows))  # noqa: T201
+        print("\n".join("\t".join(map(str, row)) if isinstance(row, list) else str(row) for row in rows))  # noqa: T201 - as the AWS CLI
     else:
         print(json.dumps(found, indent=4, default=str))  # noqa: T201 - a command prints
 

@@ -173,7 +173,7 @@ def test_of_two_passes_at_once_one_launches_what_is_lacking() -> None:
             second.run(TOLD)
         return found
 
-    world.state.node_claims.list_live = overtaken  # type: ignore[method-assign]
+    world.state.node_claims.list_live = overtaken  # type: ignore[method-assign] # another pass comes in between
     first.run(TOLD)
     assert len(world.claims()) == 2
 

@@ -72,7 +72,7 @@ class Agents:
                 agent.released.add(key)
                 left_after = self.chance.between("agent", SECOND, 3 * MINUTE)
                 # The default binds the key of this round; the checker cannot tell its type.
-                self.kernel.after(left_after, lambda key=key: self._leave(claim_id, key))  # type: ignore[misc]
+                self.kernel.after(left_after, lambda key=key: self._leave(claim_id, key))  # type: ignore[misc] # mypy infers no lambda with a default
 
     def _end(self, claim_id: str, key: str) -> None:
         """Let one replica's command end, with success or not."""
