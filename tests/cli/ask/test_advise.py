@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +90,13 @@ def test_for_people(idle: Stack) -> None:
     assert lines[3] == "1: aws ec2 modify-capacity-reservation --capacity-reservation-id cr-1 --instance-count 1"
     assert lines[4] == "   but units that are given back may not be had again"
     assert any(line.startswith("note: units that EC2 sells on demand") for line in lines)
+
+
+def test_the_page_shows_what_is_printed(idle: Stack) -> None:
+    printed = invoke(idle, "advise", columns=120).stdout
+    page = (Path(__file__).resolve().parents[3] / "docs/advice.md").read_text(encoding="utf-8")
+    shown = page.partition("$ reservoir advise\n")[2].partition("```")[0]
+    assert shown == printed
 
 
 def test_for_programs(idle: Stack) -> None:
