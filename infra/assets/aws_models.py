@@ -104,12 +104,10 @@ def _trim_service(folder: Path, operations: Collection[str]) -> str:
 
 def _reachable(model: Mapping[str, Any]) -> set[str]:
     """Return the shapes that the model's operations consist of."""
-    waiting = [
-        reference["shape"]
-        for operation in model["operations"].values()
-        for reference in (operation.get("input"), operation.get("output"), *operation.get("errors", ()))
-        if reference is not None
-    ]
+    waiting: list[str] = []
+    for operation in model["operations"].values():
+        references = (operation.get("input"), operation.get("output"), *operation.get("errors", ()))
+        waiting += [reference["shape"] for reference in references if reference is not None]
     found: set[str] = set()
     while waiting:
         name = waiting.pop()

@@ -6,6 +6,7 @@ is a pattern. ``docs/security.md`` says the same to people.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from infra.iam import ec2_permissions
@@ -36,7 +37,7 @@ def grants(function: Function, resources: Resources) -> list[Grant]:
         parts.append([ec2_permissions.describe(duty.describes, resources)])
     if resources.deployment.settings.tracing:
         parts.append(send_traces(resources))
-    return [grant for part in parts for grant in part]
+    return list(chain.from_iterable(parts))
 
 
 def _tables(duty: Duty, resources: Resources) -> Iterable[Grant]:
@@ -59,7 +60,9 @@ def _tables(duty: Duty, resources: Resources) -> Iterable[Grant]:
 
 def revisions(resources: Resources, tables: Iterable[Table]) -> Iterable[Grant]:
     """Allow reading the indexes that say at which revision rows are, if any of the tables has one."""
-    read_whole = [resources.index(table, index) for table in tables for index in indexes(table) if index in READ_WHOLE]
+    read_whole: list[str] = []
+    for table in tables:
+        read_whole += [resources.index(table, index) for index in indexes(table) if index in READ_WHOLE]
     if read_whole:
         yield Grant(
             "ListRevisions",
@@ -71,7 +74,10 @@ def revisions(resources: Resources, tables: Iterable[Table]) -> Iterable[Grant]:
 
 def arns_with_indexes(resources: Resources, tables: Iterable[Table]) -> list[str]:
     """Return the ARNs of tables and of their indexes, each by name."""
-    return [arn for table in tables for arn in (resources.tables[table].table_arn, *resources.indexes(table))]
+    arns: list[str] = []
+    for table in tables:
+        arns += [resources.tables[table].table_arn, *resources.indexes(table)]
+    return arns
 
 
 def _messages(duty: Duty, resources: Resources) -> Iterable[Grant]:

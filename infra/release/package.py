@@ -61,7 +61,9 @@ def _component(info: Path) -> Component:
     classifiers = [each for each in metadata.get_all("Classifier", []) if each.startswith("License ::")]
     # Some put the whole text there, of which the first line is the name.
     licence = stated.strip().splitlines()[0] if stated.strip() else "".join(classifiers[:1]).rpartition(":: ")[2]
-    files = {path for pattern in _LICENCE_FILES for path in _named(info, pattern)}
+    files: set[Path] = set()
+    for pattern in _LICENCE_FILES:
+        files.update(_named(info, pattern))
     texts = {path.relative_to(info).as_posix(): path.read_text(encoding="utf-8", errors="replace") for path in files}
     return Component(metadata["Name"], metadata["Version"], licence or "not stated", dict(sorted(texts.items())))
 

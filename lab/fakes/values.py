@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lab.fakes.system import START
-from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import CapacityReservation, ObservedReservation, ReservationKind
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
 from reservoir.core.model.node_claim import ClaimState, Lease, NodeClaim
 from reservoir.core.model.node_pool import NodePool
@@ -148,3 +148,19 @@ def node_claim(claim_id: str, **changes: Any) -> NodeClaim:
         lease=None if offering.reservation_id is None else Lease(offering.reservation_id),
     )
     return replace(base, **changes)
+
+
+def observed_block(reservation_id: str, count: int, **changes: Any) -> ObservedReservation:
+    """Return a Capacity Block as EC2 shows it: active, with all of its units free."""
+    block = ObservedReservation(
+        reservation_id,
+        "111122223333",
+        "p5.48xlarge",
+        "us-east-1c",
+        "use1-az4",
+        ReservationKind.CAPACITY_BLOCK,
+        "active",
+        count,
+        count,
+    )
+    return replace(block, **changes)

@@ -4,24 +4,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 from lab.fakes.system import START
+from lab.fakes.values import observed_block
 from reservoir.core.capacity.lineage import SUCCEEDS_TAG, gap, successors
 from reservoir.core.model.capacity_reservation import ObservedReservation, ReservationKind
 
 DAY = timedelta(days=1)
-ENDING = ObservedReservation(
-    "cr-1",
-    "111122223333",
-    "p5.48xlarge",
-    "us-east-1c",
-    "use1-az4",
-    ReservationKind.CAPACITY_BLOCK,
-    "active",
-    2,
-    2,
-    start_at=START,
-    end_at=START + 7 * DAY,
-    tags={"team": "training"},
-)
+ENDING = observed_block("cr-1", 2, start_at=START, end_at=START + 7 * DAY, tags={"team": "training"})
 NEXT = replace(ENDING, id="cr-2", state="scheduled", start_at=START + 9 * DAY, end_at=START + 14 * DAY)
 
 

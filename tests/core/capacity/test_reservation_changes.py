@@ -7,30 +7,19 @@ from typing import Any
 import pytest
 
 from lab.fakes.system import START
+from lab.fakes.values import observed_block
 from reservoir.core.capacity.reservation_changes import (
     ChangedField,
     ReservationChangeKind,
     change_kinds,
     changed_fields,
 )
-from reservoir.core.model.capacity_reservation import GONE, ObservedReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import GONE, ObservedReservation
 
 Kind = ReservationChangeKind
 PLANNED = {"aws:ec2capacityreservation:incrementalRequestedQuantity": "4"}
 END = START + timedelta(days=1)
-ACTIVE = ObservedReservation(
-    "cr-1",
-    "111122223333",
-    "p5.48xlarge",
-    "us-east-1c",
-    "use1-az4",
-    ReservationKind.CAPACITY_BLOCK,
-    "active",
-    4,
-    4,
-    start_at=START,
-    end_at=END,
-)
+ACTIVE = observed_block("cr-1", 4, start_at=START, end_at=END)
 SCHEDULED = replace(ACTIVE, state="scheduled", total_count=0, available_count=0, tags=PLANNED)
 
 

@@ -71,7 +71,9 @@ class DynamoDbHistory:
 
     def keep(self, events: Sequence[PastEvent]) -> None:
         """Keep events. The key of a row is made of the event's id and time: a repeat writes the same row again."""
-        rows = {(text(row, KEY), text(row, SORT_KEY)): row for event in events for row in self._rows(event)}
+        rows: dict[tuple[str, str], Attributes] = {}
+        for event in events:
+            rows.update({(text(row, KEY), text(row, SORT_KEY)): row for row in self._rows(event)})
         keyed = [rows[key] for key in sorted(rows)]
         for start in range(0, len(keyed), _BATCH_MAX):
             self._put(keyed[start : start + _BATCH_MAX])
@@ -84,9 +86,9 @@ class DynamoDbHistory:
         """Yield everything that happened, oldest first."""
         hour = _hour(max(since, self._clock.now() - max(self._kept, LONGEST_KEPT)))
         while hour < until:
-            found = [
-                event for shard in range(_SHARDS) for event in self._partition(_timeline(hour, shard), since, until)
-            ]
+            found: list[PastEvent] = []
+            for shard in range(_SHARDS):
+                found += self._partition(_timeline(hour, shard), since, until)
             yield from sorted(found, key=lambda event: event.order)
             hour += _HOUR
 

@@ -122,7 +122,10 @@ class DynamoDbOfferingStore:
         hundred rows go in one request; the version comes last: until then, readers use what they have.
         """
         rows = list(self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now()))
-        self._known = {text(row, KEY): known for row in rows for known, _ in understood([row], _type)}
+        self._known = {}
+        for row in rows:
+            for known, _ in understood([row], _type):
+                self._known[text(row, KEY)] = known
         wanted = {instance_type.name: dumps(instance_type) for instance_type in instance_types}
         changed = sorted(name for name, value in wanted.items() if self._known.get(name) != value)
         gone = sorted({text(row, KEY) for row in rows} - wanted.keys())

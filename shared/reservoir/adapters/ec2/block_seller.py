@@ -69,10 +69,13 @@ class Ec2BlockSeller:
             ],
             **more,
         )
-        blocks = answer.get("CapacityBlocks", [])
-        ids = {each for block in blocks for each in block.get("CapacityReservationIds", [])}
-        ids.add(answer.get("CapacityReservation", {}).get("CapacityReservationId", ""))
-        return tuple(sorted(each for each in ids if each))
+        ids: set[str] = set()
+        for block in answer.get("CapacityBlocks", []):
+            ids.update(block.get("CapacityReservationIds", []))
+        reservation_id = answer.get("CapacityReservation", {}).get("CapacityReservationId")
+        if reservation_id:
+            ids.add(reservation_id)
+        return tuple(sorted(ids))
 
     def _extended(self, order: BlockOrder, reservation_id: str) -> tuple[str, ...]:
         with map_client_errors():

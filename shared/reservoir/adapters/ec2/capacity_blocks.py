@@ -1,7 +1,7 @@
 """Capacity Blocks as EC2 describes them beside their reservations: the state of the machines, and UltraServers."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from reservoir.adapters.aws_errors import map_client_errors
 from reservoir.ports.capacity_blocks import BlockOffering, BlockStatus
@@ -37,20 +37,7 @@ class Ec2CapacityBlocks:
                 InstanceType=instance_type, InstanceCount=count, CapacityDurationHours=hours
             )
             shown = [each for page in pages for each in page["CapacityBlockOfferings"]]
-        found = [
-            BlockOffering(
-                id=each["CapacityBlockOfferingId"],
-                instance_type=each["InstanceType"],
-                zone=each["AvailabilityZone"],
-                count=each["InstanceCount"],
-                start_at=each["StartDate"],
-                end_at=each["EndDate"],
-                fee=each["UpfrontFee"],
-                currency=each["CurrencyCode"],
-                ultra_server_type=each.get("UltraserverType"),
-            )
-            for each in shown
-        ]
+        found = [_offering(each, "CapacityBlockOfferingId", "StartDate", "EndDate") for each in shown]
         return sorted(found, key=lambda offering: (offering.start_at, offering.zone, offering.id))
 
     def extensions(self, reservation_id: str, *, hours: int) -> Sequence[BlockOffering]:
@@ -60,17 +47,21 @@ class Ec2CapacityBlocks:
                 CapacityReservationId=reservation_id, CapacityBlockExtensionDurationHours=hours
             )
             shown = [each for page in pages for each in page["CapacityBlockExtensionOfferings"]]
-        found = [
-            BlockOffering(
-                id=each["CapacityBlockExtensionOfferingId"],
-                instance_type=each["InstanceType"],
-                zone=each["AvailabilityZone"],
-                count=each["InstanceCount"],
-                start_at=each["CapacityBlockExtensionStartDate"],
-                end_at=each["CapacityBlockExtensionEndDate"],
-                fee=each["UpfrontFee"],
-                currency=each["CurrencyCode"],
-            )
-            for each in shown
-        ]
+        dates = ("CapacityBlockExtensionStartDate", "CapacityBlockExtensionEndDate")
+        found = [_offering(each, "CapacityBlockExtensionOfferingId", *dates) for each in shown]
         return sorted(found, key=lambda offering: (offering.end_at, offering.id))
+
+
+def _offering(shown: Mapping[str, Any], id_name: str, start_name: str, end_name: str) -> BlockOffering:
+    """Read an offering of a block or of an extension: EC2 gives the same facts under other names."""
+    return BlockOffering(
+        id=shown[id_name],
+        instance_type=shown["InstanceType"],
+        zone=shown["AvailabilityZone"],
+        count=shown["InstanceCount"],
+        start_at=shown[start_name],
+        end_at=shown[end_name],
+        fee=shown["UpfrontFee"],
+        currency=shown["CurrencyCode"],
+        ultra_server_type=shown.get("UltraserverType"),
+    )

@@ -20,10 +20,27 @@ def provision() -> Provision:
 
 
 def provision_from(outside: Outside, solve: Solve) -> Provision:
-    """Wire the planner."""
+    """Wire the planner, and what brings static pools up to their size with the same means."""
+    gatherer = snapshot_gatherer_from(outside)
+    committer = PlanCommitter(outside.node_claims, outside.ids, outside.clock)
+    policy = planner_policy(outside)
+    static_pools = KeepStaticPools(
+        gatherer=gatherer,
+        committer=committer,
+        node_claims=outside.node_claims,
+        decisions=outside.decisions,
+        queue=outside.queue,
+        publisher=outside.publisher,
+        ids=outside.ids,
+        clock=outside.clock,
+        policy=policy,
+        solve=solve,
+        check=check,
+        pause=outside.pause,
+    )
     return Provision(
-        gatherer=snapshot_gatherer_from(outside),
-        committer=PlanCommitter(outside.node_claims, outside.ids, outside.clock),
+        gatherer=gatherer,
+        committer=committer,
         status=WorkloadStatus(outside.workloads, outside.publisher),
         node_claims=outside.node_claims,
         decisions=outside.decisions,
@@ -31,7 +48,7 @@ def provision_from(outside: Outside, solve: Solve) -> Provision:
         publisher=outside.publisher,
         ids=outside.ids,
         clock=outside.clock,
-        policy=planner_policy(outside),
+        policy=policy,
         solve=solve,
         check=check,
         shed_surplus=draining_from(outside).shed_surplus,
@@ -39,24 +56,6 @@ def provision_from(outside: Outside, solve: Solve) -> Provision:
         monotonic_s=outside.monotonic_s,
         executor=outside.executor,
         recent=RecentCommits(outside.monotonic_s),
-        static_pools=static_pools_from(outside, solve),
+        static_pools=static_pools,
         at_once_max=outside.settings.planned_at_once_max,
-    )
-
-
-def static_pools_from(outside: Outside, solve: Solve) -> KeepStaticPools:
-    """Wire what brings static pools up to their size."""
-    return KeepStaticPools(
-        gatherer=snapshot_gatherer_from(outside),
-        committer=PlanCommitter(outside.node_claims, outside.ids, outside.clock),
-        node_claims=outside.node_claims,
-        decisions=outside.decisions,
-        queue=outside.queue,
-        publisher=outside.publisher,
-        ids=outside.ids,
-        clock=outside.clock,
-        policy=planner_policy(outside),
-        solve=solve,
-        check=check,
-        pause=outside.pause,
     )

@@ -58,17 +58,7 @@ def buy(
         lambda: stack.outside.capacity_blocks.offerings(instance_type, count=count, hours=_DAY_HOURS * days)
     )
     chosen = _chosen(found, offering, wanted)
-    order = BlockOrder(
-        chosen.id,
-        chosen.instance_type,
-        chosen.zone,
-        chosen.count,
-        chosen.start_at,
-        chosen.end_at,
-        _fee(chosen.fee, chosen.currency),
-        platform,
-        tags,
-    )
+    order = _order(chosen, platform, tags=tags)
     known = [record.reservation for record in stack.outside.reservations.list_current()]
     _refuse(block_rules.quota_refusal(count, order.start_at, order.end_at, known))
     _carry_out(stack, order, amount, yes=yes, dry_run=dry_run)
@@ -92,19 +82,25 @@ def extend(
     found = attempt(lambda: stack.outside.capacity_blocks.extensions(reservation, hours=_DAY_HOURS * days))
     if not found:
         fail(f"EC2 sells no extension of {reservation} by {days}d now")
-    chosen = found[0]
-    order = BlockOrder(
-        chosen.id,
-        chosen.instance_type,
-        chosen.zone,
-        chosen.count,
-        chosen.start_at,
-        chosen.end_at,
-        _fee(chosen.fee, chosen.currency),
-        block.platform,
-        extends=reservation,
-    )
+    order = _order(found[0], block.platform, extends=reservation)
     _carry_out(stack, order, amount, yes=yes, dry_run=dry_run)
+
+
+def _order(
+    offering: "BlockOffering", platform: str, *, tags: tuple[tuple[str, str], ...] = (), extends: str | None = None
+) -> BlockOrder:
+    return BlockOrder(
+        offering.id,
+        offering.instance_type,
+        offering.zone,
+        offering.count,
+        offering.start_at,
+        offering.end_at,
+        _fee(offering.fee, offering.currency),
+        platform,
+        tags,
+        extends,
+    )
 
 
 def settle(
