@@ -140,6 +140,14 @@ def test_the_solve_that_finds_a_budget_exceeded_leaves_time_for_the_one_that_kee
     assert bought(solve(snapshot, now=NOW, policy=policy)) == {"audio/job": 3}
 
 
+def test_replicas_that_ask_for_nothing_are_charged_all_the_same() -> None:
+    """Each takes a millionth of its node at the least, so that no team has nodes that it does not pay for."""
+    asking = wants("audio", 10)
+    idle = replace(asking, workload=replace(asking.workload, requests=Resources.of({})))
+    plan = planned(world((with_budget("audio", 0),), [idle], units=0, **BUYING))
+    assert plan.launches == ()
+
+
 def test_a_node_counts_for_who_takes_most_of_it_however_many_share_it() -> None:
     """Forty small replicas of nobody's beside each of a team's large ones would let it run on four nodes for one."""
     large, small = Workload("audio", "job", 1, 2, Resources.of({"cpu": 6_000})), Workload("x", "small", 1, 9, SMALL)

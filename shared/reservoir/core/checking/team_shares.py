@@ -140,7 +140,7 @@ class TeamShares:
             carried = Counter(host.running)
             carried.update(host.placed)
             taken = {key: count * self._share(key, host) for key, count in carried.items()}
-            everything_taken = sum(taken.values()) or 1  # nothing is taken of a node of no replicas
+            everything_taken = sum(taken.values()) or 1  # a plan to be judged may place no replicas
             for key, part in taken.items():
                 paid[self.team_of(key)] += host.nodes * price * part // everything_taken
                 if host.node is None:

@@ -144,8 +144,6 @@ def _requests(placed: PlacedReplicas, workloads: Mapping[str, Workload]) -> Reso
 
 def _charge(costs: Counter[str], parts: Sequence[tuple[str, int]], price: int) -> None:
     everything = sum(part for _, part in parts)
-    if not everything:
-        return  # of no replicas, or of such as ask for nothing: nobody can be charged by what they take
     for key, part in parts:
         costs[key] += -(-price * part // everything)
 
