@@ -129,11 +129,10 @@ def _money(there: Sample) -> Iterator[Gauge]:
 
 
 def _teams(there: Sample) -> Iterator[Gauge]:
-    use = {
-        (it.name, kind): float(n)
-        for it in there.teams
-        for kind, n in (("owned", it.owned_count), ("used", it.used_count))
-    }
+    use: dict[tuple[str, ...], float] = {}
+    for team in there.teams:
+        use[team.name, "owned"] = float(team.owned_count)
+        use[team.name, "used"] = float(team.used_count)
     yield Gauge("reservoir_team_units", "Units of reservations that a team owns, and uses.", ("team", "units"), use)
     paid = {(it.name,): it.micro_usd_per_hour for it in there.teams}
     yield Gauge("reservoir_team_usd_per_hour", "What is bought for a team costs an hour.", ("team",), _usd(paid))

@@ -79,8 +79,7 @@ def _may_take(place: Place, role: str) -> bool:
 def stack(place: Place) -> Iterator[Finding]:
     """Whether CloudFormation would update the stack, if there is one."""
     name = place.deployment.stack
-    pages = place.clients("cloudformation").get_paginator("describe_stacks").paginate()
-    status = next((each["StackStatus"] for page in pages for each in page["Stacks"] if each["StackName"] == name), None)
+    status = next((each["StackStatus"] for each in _stacks(place) if each["StackName"] == name), None)
     if status is None or status in _AT_REST or status == "DELETE_COMPLETE":
         return
     message = f"the stack {name} is {status}, which CloudFormation does not update"
@@ -106,8 +105,13 @@ def room(place: Place) -> Iterator[Finding]:
 
 
 def _stands(place: Place) -> bool:
-    pages = place.clients("cloudformation").get_paginator("describe_stacks").paginate()
-    return any(_is_made(each, place.deployment.stack) for page in pages for each in page["Stacks"])
+    return any(_is_made(each, place.deployment.stack) for each in _stacks(place))
+
+
+def _stacks(place: Place) -> Iterator[Mapping[str, Any]]:
+    """Yield the account's stacks, read page by page."""
+    for page in place.clients("cloudformation").get_paginator("describe_stacks").paginate():
+        yield from page["Stacks"]
 
 
 def _is_made(stack: Mapping[str, Any], name: str) -> bool:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.core.advice.lives import Life
 from reservoir.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
 from reservoir.core.model.instance_type import CapacityType, InstanceType
-from reservoir.core.model.plan import Plan
+from reservoir.core.model.plan import Plan, PlannedNodes
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import Demand, Workload
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
@@ -130,13 +131,12 @@ def _new_places(
     """Return type, zone and class of reservations that could be made; those that there are need not be."""
     there = {(item.instance_type, item.zone) for item in held}
     selecting = {item.name for item in snapshot.node_classes if item.capacity_reservation_selector_terms}
-    found = {
-        (launch.offering.instance_type, launch.offering.zone, launch.node_class_name)
-        for plan in plans
-        for launch in plan.launches
-        if launch.node_class_name in selecting
-    }
-    return sorted(place for place in found if place[:2] not in there)
+    found: set[tuple[str, str, str]] = set()
+    for launch in chain.from_iterable(plan.launches for plan in plans):
+        bought = (launch.offering.instance_type, launch.offering.zone)
+        if launch.node_class_name in selecting and bought not in there:
+            found.add((*bought, launch.node_class_name))
+    return sorted(found)
 
 
 def _with_new(world: Snapshot, places: Sequence[tuple[str, str, str]], now: datetime) -> Snapshot:
@@ -181,7 +181,7 @@ def _fit(world: Snapshot, shape: Workload, bought: Plan, kinds: Sequence[UnitKin
     types: set[str] = set()
     for market in (CapacityType.SPOT, CapacityType.ON_DEMAND):
         plan = bought if _all_of(bought, market) else _asked(_only(world, market), shape, solve, now)
-        replicas = sum(launch.count * sum(each.count for each in launch.placements) for launch in plan.launches)
+        replicas = _replica_count(plan.launches)
         if not replicas:
             continue
         atto = sum(launch.count * launch.price_atto_usd_per_hour for launch in plan.launches)
@@ -202,8 +202,14 @@ def _held_by(world: Snapshot, shape: Workload, kind: UnitKind, solve: Solve, now
     types = tuple(item for item in world.instance_types if item.name == kind.instance_type)
     plan = _asked(replace(world, reservations=only, instance_types=types, teams=()), shape, solve, now)
     launches = [launch for launch in plan.launches if launch.offering.reservation_id == kind.id]
-    replicas = sum(launch.count * sum(each.count for each in launch.placements) for launch in launches)
-    return replicas, sum(launch.count for launch in launches)
+    return _replica_count(launches), sum(launch.count for launch in launches)
+
+
+def _replica_count(launches: Iterable[PlannedNodes]) -> int:
+    count = 0
+    for launch in launches:
+        count += launch.count * sum(placed.count for placed in launch.placements)
+    return count
 
 
 def _all_of(plan: Plan, market: CapacityType) -> bool:
@@ -211,8 +217,8 @@ def _all_of(plan: Plan, market: CapacityType) -> bool:
 
 
 def _only(world: Snapshot, market: CapacityType) -> Snapshot:
-    types = tuple(
-        replace(item, offerings=tuple(each for each in item.offerings if each.capacity_type is market))
-        for item in world.instance_types
-    )
-    return replace(world, reservations=(), instance_types=types, teams=())
+    types: list[InstanceType] = []
+    for item in world.instance_types:
+        offerings = tuple(each for each in item.offerings if each.capacity_type is market)
+        types.append(replace(item, offerings=offerings))
+    return replace(world, reservations=(), instance_types=tuple(types), teams=())

@@ -294,11 +294,17 @@ class Reasons:
                 incompatible.append(Failure(ReasonCode.INCOMPATIBLE, message, misses=len(problems)))
             else:
                 by_size.append((instance_type, list(self._places.of_type(entry, instance_type, asked))))
-        sized = [(each, min(failures, key=_order)) for each, failures in by_size if failures]
-        timed = [(it.at, each) for each, failures in by_size for it in failures if it.at is not None]
-        upcoming = [
-            (each, it) for each, failures in by_size for it in failures if it.code is ReasonCode.RESERVATION_NOT_STARTED
-        ]
+        sized: list[tuple[InstanceType, Failure]] = []
+        timed: list[tuple[datetime, InstanceType]] = []
+        upcoming: list[tuple[InstanceType, Failure]] = []
+        for instance_type, failures in by_size:
+            if failures:
+                sized.append((instance_type, min(failures, key=_order)))
+            for failure in failures:
+                if failure.at is not None:
+                    timed.append((failure.at, instance_type))
+                if failure.code is ReasonCode.RESERVATION_NOT_STARTED:
+                    upcoming.append((instance_type, failure))
         return _TypeFailures(
             always=min(incompatible, key=_order, default=None),
             sized=sorted(sized, key=lambda pair: _order(pair[1])),

@@ -49,8 +49,13 @@ def quota_refusal(
     """Return why so many more instances are too many at once, of one's own blocks that are known."""
     others = [each for each in reservations if _is_block_within(each, start_at, end_at)]
     # What overlaps is most at the window's start, or where one of the others starts.
-    instants = [start_at, *(each.start_at for each in others if each.start_at is not None and each.start_at > start_at)]
-    most = max(sum(each.size for each in others if _covers(each, at)) for at in instants)
+    instants = [start_at]
+    for other in others:
+        if other.start_at is not None and other.start_at > start_at:
+            instants.append(other.start_at)
+    most = 0
+    for instant in instants:
+        most = max(most, sum(other.size for other in others if _covers(other, instant)))
     if most + count <= INSTANCES_AT_ONCE_MAX:
         return None
     return (

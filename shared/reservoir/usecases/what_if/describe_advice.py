@@ -86,14 +86,12 @@ def command_for(change: UnitChange, reservation: CapacityReservation, node_class
         if left <= 0:
             return f"aws ec2 cancel-capacity-reservation {of}"
         return f"aws ec2 modify-capacity-reservation {of} --instance-count {left}"
-    tags = [
-        {"Key": key, "Value": value}
-        for item in node_classes
-        if item.name in change.kind.class_names
-        for term in item.capacity_reservation_selector_terms[:1]
-        for key, value in sorted(term.tags.items())
-    ]
-    pairs = ",".join(f"{{Key={tag['Key']},Value={tag['Value']}}}" for tag in tags)
+    tags: list[tuple[str, str]] = []
+    for item in node_classes:
+        if item.name in change.kind.class_names:
+            for term in item.capacity_reservation_selector_terms[:1]:
+                tags += sorted(term.tags.items())
+    pairs = ",".join(f"{{Key={key},Value={value}}}" for key, value in tags)
     words = [
         *("aws", "ec2", "create-capacity-reservation"),
         *("--instance-type", change.kind.instance_type),

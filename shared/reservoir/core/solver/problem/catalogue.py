@@ -256,7 +256,7 @@ class OptionCatalogue:
         alike = (entry.node_class.name, entry.tier, entry.taints, counted_by, types, tuple(meeting))
         masks = {about: sets for about, (_, _, sets) in met.items()}
         earlier = self._earlier.setdefault(alike, [])
-        if any(all(not sets & ~known[about] for about, sets in masks.items()) for known in earlier):
+        if any(_covers(known, masks) for known in earlier):
             return True
         earlier.append(masks)
         return False
@@ -429,3 +429,8 @@ def _types_meeting(entry: Entry, wanted: Requirement) -> int:
 
 def _can_meet(offered: Requirement, wanted: Requirement) -> bool:
     return offered.has_intersection(wanted) or (offered.allows_absence and wanted.allows_absence)
+
+
+def _covers(known: Mapping[object, int], masks: Mapping[object, int]) -> bool:
+    """Whether all requirement sets of ``masks`` are among those of ``known``, place by place."""
+    return all(not sets & ~known[about] for about, sets in masks.items())
