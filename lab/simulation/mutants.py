@@ -129,8 +129,8 @@ MUTANTS: Final = (
     Mutant(
         "acknowledge a message that failed",
         "shared/reservoir/runtime/batch.py",
-        "            failures.append(message.id)",
-        "            pass",
+        "failures.append(message.id)\n        except Exception as error:",
+        "pass\n        except Exception as error:",
     ),
     Mutant("never send a lost batch again", _COLLECT, "        if batches:", "        if False:"),
     Mutant(

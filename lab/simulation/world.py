@@ -69,8 +69,8 @@ _DISRUPTIONS: Final[tuple[Mapping[str, Any], ...]] = (
 _LIMITS: Final[tuple[Mapping[str, str], ...]] = ({}, {}, {}, {"cpu": "40"}, {"nodes": "4"})
 # In looks at the clock, so that a plan is the same on any machine: most planners have no time to improve what they buy,
 # and all have enough to place everything once. With half of that, what comes last found its turn in no pass.
-_SOLVE_BUDGETS: Final = tuple(timedelta(seconds=each) for each in (10, 4, 4, 4))
-_SOLVE_BUDGET_OF_TEAMS: Final = timedelta(seconds=80)
+_SOLVE_BUDGETS: Final = tuple(timedelta(seconds=each) for each in (20, 8, 8, 8))
+_SOLVE_BUDGET_OF_TEAMS: Final = timedelta(seconds=160)
 _TEMPLATES: Final[tuple[Mapping[str, Any], ...]] = ({}, {}, {"expireAfter": "30m"}, {"terminationGracePeriod": "5m"})
 
 

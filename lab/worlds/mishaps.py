@@ -4,7 +4,7 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -266,13 +266,13 @@ class History:
     reservations: Mapping[str, Any]
     sent: Sequence[SubmitMessage]
     batches: Sequence[LaunchBatch]
-    minutes: int
+    at: datetime
     turn: int
 
     def replay(self) -> FleetWorld:
         """Return a world in this state."""
         world = FleetWorld()
-        world.clock.advance(minutes=self.minutes)
+        world.clock.set(self.at)
         world.put_back(self.now)
         world.state.turn = self.turn
         world.ids._last = 10_000
@@ -283,7 +283,10 @@ class History:
 
 
 def history(expire_after: str = "Never") -> History:
-    """Play two hours: half of the fleet is launched in the first, the other half in the second."""
+    """Play 120 minutes: half of the fleet is launched in the first hour, the other half in the second.
+
+    Passes take time of their own, so the world's clock is some minutes further at the end.
+    """
     world = FleetWorld(expire_after)
     world.add_reservation("cr-1", total_count=6, tags={"team": "research"})
     world.send("early", NODES // 2)
@@ -304,7 +307,7 @@ def history(expire_after: str = "Never") -> History:
         dict(world.ec2.reservations),
         world.sent,
         world.batches,
-        120,
+        world.clock.now(),
         world.state.turn,
     )
 

@@ -67,8 +67,8 @@ def test_the_same_again_is_none(tmp_path: Path) -> None:
 def test_a_copied_file_that_still_names_the_other_stack_is_refused(tmp_path: Path) -> None:
     staging = deployment(tmp_path, "staging", "stack: Reservoir")
     assert said(staging, PRODUCTION) == [
-        f"{staging.path}: error: stack: Reservoir is the stack of the deployment production; give this one a name of"
-        " its own [stack]"
+        f"{staging.path}: error: stack: Reservoir is the stack of the deployment production; give this deployment"
+        " another name [stack]"
     ]
 
 

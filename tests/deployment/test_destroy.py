@@ -178,7 +178,7 @@ def test_drained_its_work_has_notice_and_nothing_is_left(story: Fleet) -> None:
         f"withdrawing {name}" for name in ("story/web", "story/training", "story/late", "owned/theirs")
     }
     ec2 = story.aws.client("ec2")
-    assert f"launched meanwhile, and nobody but you ends them: {story.straggler}" in said
+    assert f"launched meanwhile; you must terminate them yourself: {story.straggler}" in said
     states = [
         instance["State"]["Name"]
         for reservation in ec2.describe_instances()["Reservations"]

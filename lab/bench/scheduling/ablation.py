@@ -36,6 +36,7 @@ from reservoir.core.solver.packing.item_types import BinTypes
 from reservoir.core.solver.packing.packing import Packing
 
 _ROOT: Final = "reservoir.core.solver."
+_PLACEMENT: Final = "reservoir.core.scheduler.placement"
 _BOUGHT: Final = (CapacityType.SPOT, CapacityType.ON_DEMAND)
 
 
@@ -85,7 +86,7 @@ class Mechanism:
 
 
 def _module(name: str) -> ModuleType:
-    return importlib.import_module(name if name == "reservoir.core.scheduler" else _ROOT + name)
+    return importlib.import_module(name if name == _PLACEMENT else _ROOT + name)
 
 
 def _set(module: str, **parts: object) -> None:
@@ -185,17 +186,17 @@ MECHANISMS: Final = {
         lambda: _set("packing.item_values", _add_slot_value=_nothing), ("packing.item_values:_add_slot_value",)
     ),
     "node-elimination": Mechanism(
-        lambda: _set("reservoir.core.scheduler", empty_paid_nodes=_nothing), ("insertion.node_elimination",)
+        lambda: _set(_PLACEMENT, empty_paid_nodes=_nothing), ("insertion.node_elimination",)
     ),
     "rightsizing": Mechanism(
-        lambda: _set("reservoir.core.scheduler", rightsize_paid_nodes=_nothing), ("insertion.rightsizing",)
+        lambda: _set(_PLACEMENT, rightsize_paid_nodes=_nothing), ("insertion.rightsizing",)
     ),
     "neighbourhood-search": Mechanism(
-        lambda: _set("reservoir.core.scheduler", NeighbourhoodSearch=_NoSearch), ("insertion.neighbourhood_search",)
+        lambda: _set(_PLACEMENT, NeighbourhoodSearch=_NoSearch), ("insertion.neighbourhood_search",)
     ),
     "other-strategies": Mechanism(
-        lambda: _set("reservoir.core.scheduler", _STRATEGIES=_module("reservoir.core.scheduler")._STRATEGIES[:1]),
-        ("reservoir.core.scheduler:_best",),
+        lambda: _set(_PLACEMENT, _STRATEGIES=_module(_PLACEMENT)._STRATEGIES[:1]),
+        (f"{_PLACEMENT}:_best_of_strategies",),
     ),
     "whole-nodes-in-bound": Mechanism(lambda: _set("column_generation.lower_bound", _WHOLE_UNIT_MAX=0), ()),
 }
