@@ -132,7 +132,7 @@ def test_a_paused_pool_launches_nothing_until_it_is_resumed(world: World, pool: 
 def test_an_operator_lets_generations_begin_anew(world: World, pool: str) -> None:
     operator = Person(world, managed=("Viewer", "Operator"))
     workload = story_workload("reset", 1, "100m", nodeSelector={"karpenter.sh/nodepool": pool})
-    mistaken = {**workload, "metadata": {**workload["metadata"], "generation": 2**53 - 1}}
+    mistaken = {**workload, "metadata": {**workload["metadata"], "generation": 2**50}}
     world.send({"action": "submit", "workload": mistaken})
     world.until("it is placed", lambda seen: seen.placed["story/reset"] == 1)
     more = {**workload, "spec": {**workload["spec"], "replicas": 2}}

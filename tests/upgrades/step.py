@@ -5,6 +5,7 @@ each line of the input names the tables and the step, as JSON, and is answered b
 """
 
 import dataclasses
+import enum
 import json
 import sys
 import typing
@@ -108,7 +109,10 @@ STORED = (NodeClaim, WorkloadRecord, LaunchAttempt, Shortage, BootFailures, Poli
 
 
 def fields() -> dict[str, list[str]]:
-    """Return the fields of every kind of value that rows hold, those within others included, by its name."""
+    """Return the fields of every kind of value that rows hold, those within others included, by its name.
+
+    Of an enumeration: its members, each of which a reader must know.
+    """
     found: dict[str, list[str]] = {}
 
     def walk(kind: Any) -> None:
@@ -116,6 +120,8 @@ def fields() -> dict[str, list[str]]:
             found[kind.__name__] = sorted(each.name for each in dataclasses.fields(kind))
             for hint in typing.get_type_hints(kind).values():
                 walk(hint)
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            found[f"{kind.__name__} members"] = sorted(str(member.value) for member in kind)
         for part in typing.get_args(kind):
             walk(part)
 

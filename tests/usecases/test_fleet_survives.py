@@ -98,7 +98,9 @@ def test_without_bounds_a_fleet_would_not_survive(role: str, mishap: Mishap, ans
 
 def test_without_bounds_half_of_the_fleet_would_come_of_age() -> None:
     assert len(befallen(then(OF_AGE_MEANWHILE), WHOLE, Answers.WHOLE, bounds=NO_BOUNDS)) >= NODES // 2
-    assert befallen(then(OF_AGE_MEANWHILE), WHOLE, Answers.WHOLE, bounds=ONE_EACH) == NOBODY, "all that is wanted, or nothing"
+    assert befallen(then(OF_AGE_MEANWHILE), WHOLE, Answers.WHOLE, bounds=ONE_EACH) == NOBODY, (
+        "all that is wanted, or nothing"
+    )
 
 
 # They end what an operator or a node names in a message, and nothing by themselves.

@@ -185,12 +185,8 @@ MECHANISMS: Final = {
     "value-of-a-slot": Mechanism(
         lambda: _set("packing.item_values", _add_slot_value=_nothing), ("packing.item_values:_add_slot_value",)
     ),
-    "node-elimination": Mechanism(
-        lambda: _set(_PLACEMENT, empty_paid_nodes=_nothing), ("insertion.node_elimination",)
-    ),
-    "rightsizing": Mechanism(
-        lambda: _set(_PLACEMENT, rightsize_paid_nodes=_nothing), ("insertion.rightsizing",)
-    ),
+    "node-elimination": Mechanism(lambda: _set(_PLACEMENT, empty_paid_nodes=_nothing), ("insertion.node_elimination",)),
+    "rightsizing": Mechanism(lambda: _set(_PLACEMENT, rightsize_paid_nodes=_nothing), ("insertion.rightsizing",)),
     "neighbourhood-search": Mechanism(
         lambda: _set(_PLACEMENT, NeighbourhoodSearch=_NoSearch), ("insertion.neighbourhood_search",)
     ),

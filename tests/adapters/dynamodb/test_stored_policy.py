@@ -1,6 +1,7 @@
 """Decisions and policy in DynamoDB and S3."""
 
 import itertools
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,6 +14,7 @@ from lab.local import ministack
 from lab.local.stores import LISTING
 from reservoir.adapters.dynamodb.decisions import StoredDecisions
 from reservoir.adapters.dynamodb.policy import DynamoDbPolicyStore
+from reservoir.core.model.conditions import Condition, ConditionStatus, ConditionType
 from reservoir.core.model.decision_summary import DecisionSummary
 from reservoir.core.model.node_claim import Operation
 from reservoir.core.model.node_class import NodeClassStatus
@@ -220,6 +222,51 @@ def test_policy_that_cannot_be_read_is_listed_as_such_and_refused_by_name(
         policy.get(POOL, "gpu")
     with pytest.raises(ConflictError):
         policy.commit([PutPolicy(POOL, "gpu", {"spec": 2}, 2, 0)])
+
+
+@pytest.mark.embedded
+def test_a_status_is_readable_for_the_release_before_and_whole_for_this_one(dynamodb: Any) -> None:
+    """The release before refuses a status with a type of condition that it does not know, and the class with it."""
+    table = f"policy-{next(_numbers)}"
+    ministack.create_table(dynamodb, table, indexes=LISTING)
+    policy = DynamoDbPolicyStore(dynamodb, table, ManualClock())
+    policy.commit([PutPolicy(POOL, "gpu", {"spec": 1}, 1, None)])
+    status = PolicyStatus(conditions=(condition(ConditionType.VALIDATION_SUCCEEDED), condition(ConditionType.READY)))
+    assert policy.save_status(POOL, "gpu", status)
+    assert not policy.save_status(POOL, "gpu", status), "nothing changed"
+
+    found = policy.get(POOL, "gpu")
+    assert found is not None
+    assert found.status == status
+    row = dynamodb.get_item(TableName=table, Key={"id": {"S": "NodePool/gpu"}})["Item"]
+    assert [each["type"] for each in json.loads(row["status"]["S"])["conditions"]] == ["Ready"]
+
+    del row["laterConditions"]  # as the release before leaves a new object
+    dynamodb.put_item(TableName=table, Item=row)
+    without = policy.get(POOL, "gpu")
+    assert without is not None
+    assert without.status == PolicyStatus(conditions=(condition(ConditionType.READY),))
+
+
+@pytest.mark.embedded
+def test_a_condition_that_only_a_newer_release_knows_is_left_out(dynamodb: Any) -> None:
+    table = f"policy-{next(_numbers)}"
+    ministack.create_table(dynamodb, table, indexes=LISTING)
+    policy = DynamoDbPolicyStore(dynamodb, table, ManualClock())
+    ready = PolicyStatus(conditions=(condition(ConditionType.READY),))
+    policy.commit([PutPolicy(POOL, "gpu", {"spec": 1}, 1, None, ready)])
+    row = dynamodb.get_item(TableName=table, Key={"id": {"S": "NodePool/gpu"}})["Item"]
+    (stored,) = json.loads(row["status"]["S"])["conditions"]
+    newer = {"conditions": [stored, stored | {"type": "ReadyForTheMoon"}]}
+    dynamodb.put_item(TableName=table, Item=row | {"status": {"S": json.dumps(newer)}})
+
+    found = policy.get(POOL, "gpu")
+    assert found is not None
+    assert found.status == ready
+
+
+def condition(kind: ConditionType) -> Condition:
+    return Condition(kind, ConditionStatus.TRUE, "Found", "", START)
 
 
 def test_a_revision_never_comes_again(policy: PolicyStore) -> None:

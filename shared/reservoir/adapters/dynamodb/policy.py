@@ -6,6 +6,7 @@ the former object can be taken for one of the new.
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from reservoir.adapters.dynamodb.table import (
@@ -25,7 +26,8 @@ from reservoir.adapters.dynamodb.table import (
     transact,
     understood,
 )
-from reservoir.core.serialisation.json_codec import dumps, loads
+from reservoir.core.model.conditions import ConditionType, condition_order
+from reservoir.core.serialisation.json_codec import dumps, from_json, loads
 from reservoir.names import KEY, LISTING_INDEX, LISTING_KEY
 from reservoir.ports.policy import DeletePolicy, Pause, PolicyKind, PolicyObject, PolicyStatus, PolicyWrite
 from reservoir.ports.state import ConflictError, UnreadableRowsError
@@ -37,8 +39,12 @@ if TYPE_CHECKING:
 LISTED: Final = "policy"
 GENERATION: Final = "generation"
 STATUS: Final = "status"
+LATER_CONDITIONS: Final = "laterConditions"
+"""Conditions of types that the release before does not know: it cannot read a status that has one of them."""
 PAUSE: Final = "pause"  # absent: nobody ever paused the pool
-_OF_AN_OBJECT: Final = (FORM, DATA, STATUS, PAUSE, GENERATION, LISTING_KEY)  # what a deleted one has no more
+_OF_AN_OBJECT: Final = (FORM, DATA, STATUS, LATER_CONDITIONS, PAUSE, GENERATION, LISTING_KEY)  # gone with the object
+_LATER_TYPES: Final = frozenset({ConditionType.VALIDATION_SUCCEEDED})
+_KNOWN_TYPES: Final = frozenset(map(str, ConditionType))
 
 
 class DynamoDbPolicyStore:
@@ -78,14 +84,13 @@ class DynamoDbPolicyStore:
 
     def save_status(self, kind: PolicyKind, name: str, status: PolicyStatus) -> bool:
         """Replace an object's status; False when nothing was written, as it is equal or the object is gone."""
-        wanted = dumps(status)
         expression = Expression()
+        stored = _stored(status)
         # No condition on the revision: an operator's change and what was found meanwhile do not exclude each other.
         listed = f"attribute_exists({expression.name(LISTING_KEY)})"
-        condition = f"{listed} AND {expression.name(STATUS)} <> {expression.value(wanted)}"
-        write = self._table.update(
-            _key(kind, name), expression, condition, assignments=[expression.assign(STATUS, wanted)]
-        )
+        differs = " OR ".join(f"{expression.name(key)} <> {expression.value(value)}" for key, value in stored.items())
+        assignments = [expression.assign(key, value) for key, value in stored.items()]
+        write = self._table.update(_key(kind, name), expression, f"{listed} AND ({differs})", assignments=assignments)
         try:
             apply(self._client, write)
         except ConflictError:
@@ -108,7 +113,7 @@ class DynamoDbPolicyStore:
             last = f"if_not_exists({revision}, {expression.value(0)})"
             assignments += [
                 expression.assign(FORM, CURRENT_FORM),
-                expression.assign(STATUS, dumps(write.status or PolicyStatus())),
+                *(expression.assign(key, value) for key, value in _stored(write.status or PolicyStatus()).items()),
                 expression.assign(LISTING_KEY, LISTED),
                 f"{revision} = {last} + {expression.value(1)}",
             ]
@@ -116,13 +121,40 @@ class DynamoDbPolicyStore:
         else:
             assignments.append(expression.assign(REVISION, write.expected_revision + 1))
             if write.status is not None:
-                assignments.append(expression.assign(STATUS, dumps(write.status)))
+                assignments += [expression.assign(key, value) for key, value in _stored(write.status).items()]
             condition = expression.at(REVISION, write.expected_revision)
         return self._table.update(key, expression, condition, assignments=assignments)
 
 
 def _key(kind: PolicyKind, name: str) -> str:
     return f"{kind}/{name}"
+
+
+def _stored(status: PolicyStatus) -> dict[str, str]:
+    """Return the attributes that hold a status."""
+    later = tuple(each for each in status.conditions if each.type in _LATER_TYPES)
+    known_before = tuple(each for each in status.conditions if each.type not in _LATER_TYPES)
+    return {
+        STATUS: dumps(replace(status, conditions=known_before)),
+        LATER_CONDITIONS: dumps(PolicyStatus(conditions=later)),
+    }
+
+
+def _status(row: Attributes) -> PolicyStatus:
+    """Return a status whole. The release before may have written what it knows since, and nothing of the rest."""
+    status = _readable_status(text(row, STATUS))
+    if LATER_CONDITIONS not in row:
+        return status
+    later = _readable_status(text(row, LATER_CONDITIONS)).conditions
+    return replace(status, conditions=tuple(sorted((*status.conditions, *later), key=condition_order)))
+
+
+def _readable_status(stored: str) -> PolicyStatus:
+    """Leave out conditions of types that only a newer release knows: the object means the same without them."""
+    fields = json.loads(stored)
+    if "conditions" in fields:
+        fields["conditions"] = [each for each in fields["conditions"] if each["type"] in _KNOWN_TYPES]
+    return from_json(PolicyStatus, fields)
 
 
 def _listed(row: Attributes) -> PolicyObject:
@@ -141,6 +173,6 @@ def _object(row: Attributes) -> PolicyObject:
         manifest=json.loads(data(row)),
         generation=number(row, GENERATION),
         revision=number(row, REVISION),
-        status=loads(PolicyStatus, text(row, STATUS)),
+        status=_status(row),
         pause=loads(Pause, text(row, PAUSE)) if PAUSE in row else Pause(),
     )

@@ -81,7 +81,7 @@ def node_class_conditions(
     ready = _all_ready(make, found)
     validation = _validation(make, node_class.status.validation if is_validated else None)
     limit = _limit(make, [it for it in reservations if node_class.may_use(it)], now)
-    return tuple(sorted((*found, validation, *limit, ready), key=_order))
+    return tuple(sorted((*found, validation, *limit, ready), key=condition_order))
 
 
 def not_yet_looked_at(now: datetime) -> tuple[Condition, ...]:
@@ -96,7 +96,7 @@ def launches_blocked(previous: Sequence[Condition], reason: str, now: datetime) 
     replaced = (ConditionType.LAUNCHES_PERMITTED, ConditionType.READY)
     found = [condition for condition in previous if condition.type not in replaced]
     found.append(_permitted(make, reason))
-    return tuple(sorted((*found, _all_ready(make, found)), key=_order))
+    return tuple(sorted((*found, _all_ready(make, found)), key=condition_order))
 
 
 def node_pool_conditions(
@@ -121,7 +121,7 @@ def node_pool_conditions(
         reason, message = (_NOT_YET_KNOWN, "") if source is None else (source.reason, source.message)
         class_ready = make(ConditionType.NODE_CLASS_READY, status, reason, message)
     limit = _limit(make, reservations, now)
-    return tuple(sorted((class_ready, *limit, _all_ready(make, [class_ready])), key=_order))
+    return tuple(sorted((class_ready, *limit, _all_ready(make, [class_ready])), key=condition_order))
 
 
 def team_conditions(
@@ -148,7 +148,8 @@ class _Maker:
         return Condition(kind, status, reason, message, since)
 
 
-def _order(condition: Condition) -> tuple[bool, str]:
+def condition_order(condition: Condition) -> tuple[bool, str]:
+    """Order an object's conditions: by type, Ready last."""
     return condition.type is ConditionType.READY, condition.type
 
 
