@@ -7,7 +7,7 @@ users and AWS wrote (names, tags, messages) reaches a terminal through ``printab
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import typer
@@ -258,7 +258,7 @@ def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None)
     texts = [_texts(column, rows) for column in columns]
     shown = _shown(columns, texts, width)
     columns, texts = [columns[i] for i in shown], [texts[i] for i in shown]
-    styles = [["bold", *(column.style(row) if column.style else "" for row in rows)] for column in columns]
+    styles = [_styles(column, rows) for column in columns]
     wanted = [max(map(_width, set(column))) for column in texts]
     widths = _fitted(wanted, [column.gives_way for column in columns], width)
     if width is not None and columns[-1].folds:
@@ -276,17 +276,19 @@ def _shown(columns: Sequence[Column[T]], texts: Sequence[Sequence[str]], width: 
     shown = list(range(len(columns)))
     if width is None:
         return shown
-    least = [
-        min(wanted, _NARROWEST) if column.gives_way or column.folds else wanted
-        for column, wanted in zip(columns, (max(map(_width, set(each))) for each in texts), strict=True)
-    ]
-    leaving = [
-        (set(texts[i][1:]) != {_ABSENT}, columns[i].leaves or 0, i) for i in shown if columns[i].leaves is not None
-    ]
-    for *_, i in sorted(leaving):
+    least: list[int] = []
+    leaving: list[tuple[bool, int, int]] = []
+    for index, (column, own) in enumerate(zip(columns, texts, strict=True)):
+        wanted = max(map(_width, set(own)))
+        gives_way = column.gives_way or column.folds
+        least.append(min(wanted, _NARROWEST) if gives_way else wanted)
+        if column.leaves is not None:
+            says_something = set(own[1:]) != {_ABSENT}
+            leaving.append((says_something, column.leaves, index))
+    for _, _, index in sorted(leaving):
         if sum(least[each] for each in shown) + _GAP * (len(shown) - 1) <= width:
             break
-        shown.remove(i)
+        shown.remove(index)
     return shown
 
 
@@ -330,6 +332,13 @@ def _line(cells: Sequence[str], styles: Sequence[str]) -> Line:
     return Line(plain, tuple(span for span in styled if span[0]))
 
 
+def _styles(column: Column[T], rows: Sequence[T]) -> list[str]:
+    """Return the styles of a column's header and cells."""
+    if column.style is None:
+        return ["bold", *([""] * len(rows))]
+    return ["bold", *map(column.style, rows)]
+
+
 def _folded(
     texts: Sequence[Sequence[str]], styles: Sequence[Sequence[str]], room: int
 ) -> tuple[list[list[str]], list[list[str]]]:
@@ -338,10 +347,17 @@ def _folded(
     from rich.text import Text
 
     *others, last = texts
-    parts = [[part.plain for part in Text(text).wrap(Console(width=room), room)] or [text] for text in last]
-    starts = [(row, number) for row, part in enumerate(parts) for number in range(len(part))]
-    longer = [["" if number else column[row] for row, number in starts] for column in others]
-    return [*longer, list(chain(*parts))], [[column[row] for row, _ in starts] for column in styles]
+    longer: list[list[str]] = [[] for _ in texts]
+    styled: list[list[str]] = [[] for _ in styles]
+    for row, text in enumerate(last):
+        parts = [part.plain for part in Text(text).wrap(Console(width=room), room)] or [text]
+        longer[-1] += parts
+        blank = [""] * (len(parts) - 1)
+        for column, lines in zip(others, longer[:-1], strict=True):
+            lines += [column[row], *blank]
+        for column, lines in zip(styles, styled, strict=True):
+            lines += [column[row]] * len(parts)
+    return longer, styled
 
 
 def _fitted(wanted: Sequence[int], gives_way: Sequence[bool], width: int | None) -> list[int]:

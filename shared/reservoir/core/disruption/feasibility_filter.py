@@ -54,7 +54,10 @@ class FeasibilityFilter:
 
     # Branches: comprehensions of a line each: tables that every question needs.
     def __init__(self, world: PassState, candidates: Iterable[Candidate]) -> None:
-        keys = sorted({placed.workload_key for candidate in candidates for placed in candidate.claim.placements})
+        placed_keys: set[str] = set()
+        for candidate in candidates:
+            placed_keys.update(placed.workload_key for placed in candidate.claim.placements)
+        keys = sorted(placed_keys)
         workloads = [world.snapshot.workloads[key] for key in keys if key in world.snapshot.workloads]
         classes: dict[object, list[Workload]] = {}
         for workload in workloads:
@@ -72,7 +75,8 @@ class FeasibilityFilter:
             for alike in classes.values()
             for workload in alike
         }
-        self._least = tuple(min(amounts) for amounts in zip(*(size for size, _ in self._asks.values()), strict=True))
+        sizes = [size for size, _ in self._asks.values()]
+        self._least = tuple(map(min, zip(*sizes, strict=True)))
         self._paid = _pareto_optimal(option for option in catalogue.options if option.reservation is None)
         self._paid_prices = [offer.price for offer in self._paid]
         self._units = _pareto_optimal(option for option in catalogue.options if option.reservation is not None)
@@ -161,7 +165,8 @@ class FeasibilityFilter:
         for unit in self._units:
             if unit.price < candidate.price and any(_holds(unit, ask.size, (ask,)) for ask in asks):
                 return True
-        load = tuple(sum(amounts) for amounts in zip(*([n * ask.count for n in ask.size] for ask in asks), strict=True))
+        taken = [[amount * ask.count for amount in ask.size] for ask in asks]
+        load = tuple(map(sum, zip(*taken, strict=True)))
         cheaper = bisect_left(self._paid_prices, candidate.price)
         return any(_holds(offer, load, asks) for offer in self._paid[:cheaper])
 

@@ -36,7 +36,8 @@ class FreeCapacity:
         self._by_id = {place.claim_id: place for place in places}
         self._places = [place for place in self._by_id.values() if self._has_room(place)]
         # Free room only shrinks, so nothing larger than this in some resource ever fits anywhere.
-        self._max_free = [max(amounts) for amounts in zip(*(place.free for place in self._places), strict=True)]
+        rooms = [place.free for place in self._places]
+        self._max_free = [max(amounts) for amounts in zip(*rooms, strict=True)]
         self._tried: list[tuple[Destination, Vector, int]] = []
         self._closed = 0
 

@@ -345,14 +345,13 @@ def _named(request: LaunchRequest, errors: Sequence[LaunchError], kind: LaunchEr
 
 
 def _matching(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[OfferingKey, ...]:
-    return tuple(
-        offering
-        for offering in request.offerings
-        if any(
+    def is_meant(offering: OfferingKey) -> bool:
+        return any(
             error.instance_type in (None, offering.instance_type) and error.zone_id in (None, offering.zone_id)
             for error in errors
         )
-    )
+
+    return tuple(filter(is_meant, request.offerings))
 
 
 def launched_offering(request: LaunchRequest, instance: LaunchedInstance) -> OfferingKey:

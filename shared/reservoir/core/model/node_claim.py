@@ -230,6 +230,10 @@ class NodeClaim:
         """Whether the transition table allows the move."""
         return state in ALLOWED_TRANSITIONS[self.state]
 
+    def hosts(self, workload_key: str) -> bool:
+        """Whether replicas of the workload are placed on the node."""
+        return any(placed.workload_key == workload_key for placed in self.placements)
+
     @property
     def is_live(self) -> bool:
         """Whether the claim still holds or may come to hold an instance."""

@@ -102,4 +102,6 @@ def tolerates_all(taints: Iterable[Taint], tolerations: Iterable[Toleration]) ->
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Iterator[Taint]:
     """Yield the taints that nothing tolerates, in their order."""
     permitted = tuple(tolerations)
-    return (taint for taint in taints if not any(toleration.tolerates(taint) for toleration in permitted))
+    for taint in taints:
+        if not any(toleration.tolerates(taint) for toleration in permitted):
+            yield taint

@@ -21,16 +21,15 @@ def checkpoint_periods_s(
     keys = {placed.workload_key for claim in claims for placed in claim.placements}
     records, lost = unreadable.workloads(workloads, keys)
     terms = placed_terms(records)
-    return {
-        claim.id: [
-            period_s
-            for placed in terms.claim(claim).placements
-            if (workload := terms.workloads.get(placed.workload_key)) is not None
-            and (period_s := workload.within_notice(longest).checkpoint_period_s) is not None
-        ]
-        for claim in claims
-        if lost.isdisjoint(placed.workload_key for placed in claim.placements)
-    }
+    periods_s: dict[str, list[int]] = {}
+    for claim in claims:
+        if not lost.isdisjoint(placed.workload_key for placed in claim.placements):
+            continue
+        placed_on = terms.claim(claim).placements
+        known = [terms.workloads[it.workload_key] for it in placed_on if it.workload_key in terms.workloads]
+        wanted_s = [workload.within_notice(longest).checkpoint_period_s for workload in known]
+        periods_s[claim.id] = [period_s for period_s in wanted_s if period_s is not None]
+    return periods_s
 
 
 def placed_terms(records: Mapping[str, WorkloadRecord]) -> PlacedTerms:

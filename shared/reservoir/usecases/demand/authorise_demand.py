@@ -56,19 +56,24 @@ class DemandRules:
 
         Anti-affinity binds both sides: one replica a zone would keep another team out of a region.
         """
-        problems = [
-            Problem(
-                f"workload.spec.affinity.{kind}",
-                "not-permitted",
-                f"{shown(name)} belongs to Team {self.teams[name].name}, which lets no replicas of others be placed"
-                " by its own (affinityFrom)",
-            )
-            for kind, terms in (("podAffinity", wanted.affinity), ("podAntiAffinity", wanted.anti_affinity))
-            for name in sorted({name for term in terms if term.weight is None for name in term.namespaces})
-            if not may_reach(self.teams, wanted.namespace, name)
-        ]
+        problems: list[Problem] = []
+        for kind, terms in (("podAffinity", wanted.affinity), ("podAntiAffinity", wanted.anti_affinity)):
+            reached: set[str] = set()
+            for term in terms:
+                if term.weight is None:
+                    reached.update(term.namespaces)
+            for name in sorted(reached):
+                if not may_reach(self.teams, wanted.namespace, name):
+                    problems.append(self._out_of_reach(kind, name))
         if problems:
             raise ManifestError(problems)
+
+    def _out_of_reach(self, kind: str, namespace: str) -> Problem:
+        message = (
+            f"{shown(namespace)} belongs to Team {self.teams[namespace].name}, which lets no replicas of others be"
+            " placed by its own (affinityFrom)"
+        )
+        return Problem(f"workload.spec.affinity.{kind}", "not-permitted", message)
 
 
 def _excesses(message: SubmitMessage, limits: TeamLimits, who: str) -> Iterator[Problem]:

@@ -134,9 +134,8 @@ class Draining:
 
         None for a node that nothing forces to go while nobody knows how much notice the work on it needs.
         """
-        pools = {
-            name: unreadable.node_pool(self.policy, name) for name in sorted({w.claim.node_pool_name for w in requests})
-        }
+        pool_names = {request.claim.node_pool_name for request in requests}
+        pools = {name: unreadable.node_pool(self.policy, name) for name in sorted(pool_names)}
         unbounded = [each.claim for each in requests if each.deadline is None]
         periods = checkpoint_periods_s(unbounded, self.workloads, self.longest_notice)
 

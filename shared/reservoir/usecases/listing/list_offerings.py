@@ -86,13 +86,13 @@ class ListOfferings:
         types, rests = self.offerings.load_with_rests()
         wanted = {each.name: each for each in types if _is_named(each.name, names)}
         rows = [row for each in wanted.values() for row in _bought(each, now, pool)]
-        rows += [
-            _reserved(each, rests, now)
-            for each in (record.reservation for record in self.reservations.list_current())
-            if _is_named(each.instance_type, names)
-            and (wanted_by is None or each.id in wanted_by.reservation_ids)
-            and _is_allowed(pool, wanted.get(each.instance_type), each.zone, CapacityType.RESERVED)
-        ]
+        for record in self.reservations.list_current():
+            each = record.reservation
+            is_selected = wanted_by is None or each.id in wanted_by.reservation_ids
+            if not (is_selected and _is_named(each.instance_type, names)):
+                continue
+            if _is_allowed(pool, wanted.get(each.instance_type), each.zone, CapacityType.RESERVED):
+                rows.append(_reserved(each, rests, now))
         return sorted(rows, key=_order)
 
 

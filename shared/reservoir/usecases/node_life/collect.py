@@ -123,12 +123,14 @@ class Collect:
     def _explained_ids(self, owned: Sequence[Instance]) -> frozenset[str]:
         """Return the instances that a claim names whose workloads are known, or the launch of whose batch is."""
         named = self.claims.find_by_instance([instance.id for instance in owned])
-        placed = {placed.workload_key for claim in named.values() for placed in claim.placements}
+        placed_on = {key: {placed.workload_key for placed in claim.placements} for key, claim in named.items()}
+        placed = set().union(*placed_on.values())
         missing = placed - self.workloads.get_many(placed).keys()
-        torn = {key for key, claim in named.items() if any(p.workload_key in missing for p in claim.placements)}
-        batches = sorted({i.batch_id for i in owned if i.id not in named and i.batch_id is not None})
-        known = {batch_id for batch_id in batches if self.attempts.latest(batch_id) is not None}
-        return frozenset(named.keys() - torn) | {i.id for i in owned if i.id not in named and i.batch_id in known}
+        whole = {key for key, workload_keys in placed_on.items() if workload_keys.isdisjoint(missing)}
+        unnamed = [instance for instance in owned if instance.id not in named]
+        batches = {instance.batch_id for instance in unnamed if instance.batch_id is not None}
+        known = {batch_id for batch_id in sorted(batches) if self.attempts.latest(batch_id) is not None}
+        return frozenset(whole) | {instance.id for instance in unnamed if instance.batch_id in known}
 
     def _orphans(
         self, owned: Sequence[Instance], templates: Sequence[StoredTemplate], tables: Recognition, now: datetime

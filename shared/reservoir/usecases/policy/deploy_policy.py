@@ -86,4 +86,8 @@ def files_of(request: Mapping[str, Any]) -> Files:
 
 def removed_names(listed: Sequence[str]) -> list[Name]:
     """Read ``KIND/NAME`` of objects that a deployment says are removed. Raises ValueError for any other kind."""
-    return [(PolicyKind(kind), name) for kind, _, name in (text.partition("/") for text in listed)]
+    names: list[Name] = []
+    for text in listed:
+        kind, _, name = text.partition("/")
+        names.append((PolicyKind(kind), name))
+    return names

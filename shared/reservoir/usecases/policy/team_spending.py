@@ -62,7 +62,8 @@ def spent_between(
     """Return what was spent on these days (UTC), both whole: what was written down, and what runs, to the second."""
     running = [charges(meter, now.replace(microsecond=0), team_of) for meter in accounts.meters().values()]
     days = [since + timedelta(days=number) for number in range((until - since).days + 1)]
-    written = [accounts.accounts(month) for month in sorted({f"{day:%Y-%m}" for day in days})]
+    months = {f"{day:%Y-%m}" for day in days}
+    written = [accounts.accounts(month) for month in sorted(months)]
     known = {day.isoformat() for day in days}
     return {account: amount for account, amount in added_up([*written, *running]).items() if account.day in known}
 
@@ -72,8 +73,6 @@ def spending(accounts: AccountStore, now: datetime, team_of: TeamOf) -> Spending
     meters = accounts.meters().values()
     month = month_of(now)
     second = now.replace(microsecond=0)
-    running = [charges(meter, second, team_of) for meter in meters]
-    of_month = [
-        {account: amount for account, amount in each.items() if account.day.startswith(month)} for each in running
-    ]
-    return Spending(added_up([accounts.accounts(month), *of_month]), rates(meters, team_of))
+    running = added_up([charges(meter, second, team_of) for meter in meters])
+    of_month = {account: amount for account, amount in running.items() if account.day.startswith(month)}
+    return Spending(added_up([accounts.accounts(month), of_month]), rates(meters, team_of))

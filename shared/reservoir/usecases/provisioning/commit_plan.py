@@ -189,10 +189,11 @@ def launch_batches(claims: Iterable[NodeClaim]) -> tuple[LaunchBatch, ...]:
     members: dict[str, list[NodeClaim]] = {}
     for claim in claims:
         members.setdefault(claim.batch_id, []).append(claim)
-    return tuple(
-        LaunchBatch(batch_id, tuple(claim.id for claim in each), correlation_ids=_followed_by(each))
-        for batch_id, each in members.items()
-    )
+    return tuple(_launch_batch(batch_id, each) for batch_id, each in members.items())
+
+
+def _launch_batch(batch_id: str, members: Sequence[NodeClaim]) -> LaunchBatch:
+    return LaunchBatch(batch_id, tuple(claim.id for claim in members), correlation_ids=_followed_by(members))
 
 
 def _followed_by(claims: Iterable[NodeClaim]) -> tuple[str, ...]:

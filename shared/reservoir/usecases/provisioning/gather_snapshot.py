@@ -217,8 +217,8 @@ class SnapshotGatherer:
         }
         settled = {key: revision for key, revision in revisions.items() if key not in needing}
         records, lost = unreadable.workloads(self.workloads, {*needing, *placed}, settled)
-        if lost:
-            for key in [key for key, claim in claims.items() if lost & {it.workload_key for it in claim.placements}]:
+        for key, claim in list(claims.items()) if lost else ():
+            if not lost.isdisjoint(it.workload_key for it in claim.placements):
                 del claims[key]
         return records
 

@@ -295,11 +295,7 @@ class Provision:
         shed = 0
         for key, record in sorted(gathered.records.items()):
             if record.surplus_count > 0:
-                hosts = [
-                    claim
-                    for claim in gathered.claims.values()
-                    if any(placed.workload_key == key for placed in claim.placements)
-                ]
+                hosts = [claim for claim in gathered.claims.values() if claim.hosts(key)]
                 shed += self.shed_surplus(record, hosts, now)
         return shed
 

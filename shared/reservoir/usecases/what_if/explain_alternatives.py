@@ -29,7 +29,7 @@ class ExplainAlternatives:
         Plans that are not kept any more, and those that made the node for somebody else, are left out. Raises
         ReplayError for a plan, or its planner's settings, that this release cannot read, and UnreadableRowsError.
         """
-        hosts = [claim for claim in self.claims.list_live() if any(it.workload_key == key for it in claim.placements)]
+        hosts = [claim for claim in self.claims.list_live() if claim.hosts(key)]
         found = []
         for plan_id in sorted({claim.plan_id for claim in hosts if claim.plan_id is not None}):
             stored = self.decisions.load(plan_id)

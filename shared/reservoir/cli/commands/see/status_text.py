@@ -48,9 +48,10 @@ def _lines(status: Status, width: int) -> Iterator[Text]:
 
 def _reservations(there: Sample, width: int) -> Iterator[Text]:
     found = sorted(there.reservations, key=lambda it: (-(it.idle_micro_usd_per_hour or 0), -it.total_count, it.id))
-    total, ours, others, free = (
-        sum(getattr(it, name) for it in found) for name in ("total_count", "ours_count", "others_count", "free_count")
-    )
+    total = sum(it.total_count for it in found)
+    ours = sum(it.ours_count for it in found)
+    others = sum(it.others_count for it in found)
+    free = sum(it.free_count for it in found)
     idle = [it.idle_micro_usd_per_hour for it in found if it.free_count]
     cost = _sum(idle)
     counts = f"{total} units: {ours} ours + {others} others', {free} free ({cost} USD/h idle)"

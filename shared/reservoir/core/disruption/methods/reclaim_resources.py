@@ -133,9 +133,11 @@ class _Lenders:
         by_id = {candidate.id: candidate for candidate in candidates}
         groups = {self._work.together(candidate) for candidate in candidates}
         tally = RequestTally(world.snapshot, tuple(self._pools.values()))
-        self._options = [
-            self._option(tuple(by_id[key] for key in sorted(group)), tally) for group in groups if group <= by_id.keys()
-        ]
+        self._options = []
+        for group in groups:
+            if group <= by_id.keys():
+                together = tuple(by_id[key] for key in sorted(group))
+                self._options.append(self._option(together, tally))
 
     def _option(self, nodes: tuple[Candidate, ...], tally: RequestTally) -> _Option:
         requested: _Loans = Counter()
@@ -198,9 +200,11 @@ class _Lenders:
 
     def _is_loan(self, option: _Option, owed: OwedResources, borrowed: _Loans) -> bool:
         """Whether nobody loses anything there but what they borrow."""
-        return any(
-            all(0 < option.requested[key, name] <= borrowed[key, name] for name in option.users) for key in owed.amounts
-        )
+
+        def is_within(key: PoolKey) -> bool:
+            return all(0 < option.requested[key, name] <= borrowed[key, name] for name in option.users)
+
+        return any(map(is_within, owed.amounts))
 
     def _loss(
         self, option: _Option, owed: OwedResources, borrowed: _Loans
