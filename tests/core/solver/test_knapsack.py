@@ -77,7 +77,7 @@ def test_fewer_carriers_a_node_in_a_fork_are_as_many_as_before_elsewhere() -> No
 
 
 def test_a_packing_remembers_also_the_patterns_that_it_filled_and_did_not_use() -> None:
-    """Both sizes are filled, one is bought: the program may still find the other of use (ADR 185)."""
+    """Both sizes are filled, one is bought: the program may still find the other of use."""
     world = unpacked(
         with_demand(
             plain(fx_type("small", 4, 16, 10, offered=BOUGHT), fx_type("large", 16, 64, 10, offered=BOUGHT)),

@@ -654,7 +654,7 @@ def test_claims_that_move_on_during_the_observation_do_not_hold_the_facts_back()
 
 
 def test_units_in_a_zone_without_a_subnet_show_as_available_nowhere() -> None:
-    """No node can be launched into them, so neither the class nor its pool counts them (ADR 26)."""
+    """No node can be launched into them, so neither the class nor its pool counts them."""
     out_of_reach = reservation("cr-1", tags=TEAM, zone="us-east-1f", zone_id="use1-az6")
     world = PlanningWorld().ready(out_of_reach, pool=node_pool_manifest(capacity_types=("reserved",)))
     pool = world.policy.get(PolicyKind.NODE_POOL, "gpu")
