@@ -159,7 +159,9 @@ wheel: setup ## build what `pip install` takes, .build/wheel/*.whl
 	@uv build --quiet --wheel --no-build-isolation --out-dir .build/wheel
 	@ls .build/wheel/*.whl
 
-release: wheel $(NODE_TOOLS) ## write .build/release: plain template, assets, Terraform module, wheel, checksums, bill of materials
+release: setup $(NODE_TOOLS) ## write .build/release: template, assets, wheel, notes; VERSION=1.2.3 sets version and date first
+	@$(if $(VERSION),python -m infra.release.version "$(VERSION)" --on $$(date -u +%F))
+	@$(MAKE) --no-print-directory wheel
 	@python -m infra.release .build/release --wheel .build/wheel/*.whl
 	@cat .build/release/SHA256SUMS
 

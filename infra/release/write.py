@@ -1,4 +1,4 @@
-"""Write a release: template, assets, Terraform module, bill of materials, licences, checksums."""
+"""Write a release: template, assets, Terraform module, bill of materials, licences, notes, checksums."""
 
 import json
 import shutil
@@ -12,6 +12,7 @@ from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
 from infra.release.package import bill_of_materials, checksums, components, licences, zip_assets
 from infra.release.template import SETTINGS, SETTINGS_NAME, STACK, released
 from infra.release.terraform import module
+from infra.release.version import CHANGELOG, ROOT, release_notes
 from reservoir.names import VERSION
 
 TEMPLATE: Final = "reservoir.template.json"
@@ -43,7 +44,9 @@ def write_release(folder: Path, *, wheel: Path | None = None, embedded: bool = F
     bill = json.dumps(bill_of_materials(VERSION, found), indent=2)
     (folder / "reservoir.cdx.json").write_text(bill + "\n", encoding="utf-8")
     (folder / "THIRD-PARTY-LICENSES").write_text(licences(found), encoding="utf-8")
-    shutil.copy(Path(__file__).parents[2] / "LICENSE", folder / "LICENSE")
+    shutil.copy(ROOT / "LICENSE", folder / "LICENSE")
+    changelog = (ROOT / CHANGELOG).read_text(encoding="utf-8")
+    (folder / "RELEASE-NOTES.md").write_text(release_notes(changelog, VERSION) + "\n", encoding="utf-8")
     if wheel is not None:
         shutil.copy(wheel, folder / wheel.name)
     (folder / "SHA256SUMS").write_text(checksums(folder), encoding="utf-8")
