@@ -1,8 +1,9 @@
 """What people, workload systems and nodes may do: managed policies to attach to their roles.
 
 A sender may send demand; a viewer may read what the deployment knows, but not the Policy table, whose classes hold user
-data; an operator may also change policy and work off what was given up, and is attached beside a viewer. A node may
-read what it is for, and report what becomes of it.
+data; an operator may also change policy and work off what was given up, and is attached beside a viewer. A team's
+operator may ask the function `operate` alone, which knows what is the team's. A node may read what it is for, and
+report what becomes of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,16 @@ from constructs import Construct
 from infra.iam.acknowledgements import acknowledge_wildcards
 from infra.iam.grants import Grant, Resources
 from infra.iam.permissions import READ, WRITE, arns_with_indexes, resolve_principals, revisions
-from reservoir.names import ENDINGS_ROW_PREFIX, EXAMINED, IDENTITY_INDEX, Function, Queue, Table, function_name
+from reservoir.names import (
+    EVENT_SOURCE,
+    EXAMINED,
+    IDENTITY_INDEX,
+    POLICY_CHANGED,
+    Function,
+    Queue,
+    Table,
+    function_name,
+)
 
 # Everything but what holds user data.
 _VIEWED: Final = tuple(table for table in Table if table is not Table.POLICY)
@@ -28,7 +38,7 @@ _SENT_AGAIN: Final = (Queue.DEMAND, Queue.PLANNING, Queue.LAUNCHES, Queue.HISTOR
 
 
 class People(Construct):
-    """The four policies; the stack's outputs carry their ARNs."""
+    """The five policies; the stack's outputs carry their ARNs."""
 
     def __init__(
         self,
@@ -45,6 +55,7 @@ class People(Construct):
             "Sender": list(_sender(resources)),
             "Viewer": list(_viewer(resources)),
             "Operator": [*_operator(resources, letters, schedules), *_examine(resources, functions)],
+            "TeamOperator": [_operate(resources)],
             "Node": list(_node(resources)),
         }
         for name, grants in policies.items():
@@ -131,25 +142,13 @@ def _operator(
     )
     yield Grant("ChangePolicy", "Applies and deletes policy.", WRITE, [resources.tables[Table.POLICY].table_arn])
     yield from resolve_principals(resources)
-    operate = function_name(resources.deployment.stack, Function.OPERATE)
-    yield Grant(
-        "OperateByHand",
-        "Cordons, drains and deletes nodes and pauses pools, through the function that does it and says who.",
-        ["lambda:InvokeFunction"],
-        [Stack.of(resources.stack).format_arn(service="lambda", resource=f"function:{operate}")],
-    )
-    yield Grant(
-        "LiftEnvelope",
-        "Lets more end than the safety envelope allows, once; no row of a node can be written.",
-        ["dynamodb:PutItem"],
-        [resources.tables[Table.NODE_CLAIMS].table_arn],
-        {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{ENDINGS_ROW_PREFIX}*"]}},
-    )
+    yield _operate(resources)
     yield Grant(
         "TellOfChanges",
-        "A change of policy is published on the bus, and who lifts the envelope.",
+        "A change of policy is published on the bus by whoever made it; no other fact can be.",
         ["events:PutEvents"],
         [resources.bus.event_bus_arn],
+        {"StringEquals": {"events:source": EVENT_SOURCE, "events:detail-type": POLICY_CHANGED}},
     )
     yield Grant(
         "WorkOffLetters",
@@ -176,6 +175,17 @@ def _operator(
         "Enables a schedule that somebody has disabled.",
         ["events:EnableRule"],
         [rule.rule_arn for rule in schedules],
+    )
+
+
+def _operate(resources: Resources) -> Grant:
+    operate = function_name(resources.deployment.stack, Function.OPERATE)
+    return Grant(
+        "OperateByHand",
+        "Cordons, drains and deletes nodes, pauses pools and lifts the envelope, through the function that does it,"
+        " says who, and refuses a team's principal what is not its team's.",
+        ["lambda:InvokeFunction"],
+        [Stack.of(resources.stack).format_arn(service="lambda", resource=f"function:{operate}")],
     )
 
 

@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from infra.config import FUNCTIONS
 from infra.naming import function_name
+from lab.fakes.manifests import team_manifest
 from lab.story.people import Person, all_refused, refusal
 from lab.story.policies import one_type_pool, story_workload, write_manifests
 from lab.story.world import World
@@ -345,9 +346,7 @@ def test_an_operator_changes_policy_and_works_off_letters_and_ends_nothing(
     all_refused(calls)
 
 
-def test_an_operator_lifts_the_envelope_and_writes_no_other_row_of_the_nodes(
-    world: World, tables: dict[Table, str]
-) -> None:
+def test_an_operator_lifts_the_envelope_and_writes_no_row_of_the_nodes(world: World, tables: dict[Table, str]) -> None:
     operator = Person(world, managed=("Viewer", "Operator"))
     lifted = operator.command(*LIFT)
     assert lifted.returncode == 0, lifted.stderr
@@ -355,6 +354,7 @@ def test_an_operator_lifts_the_envelope_and_writes_no_other_row_of_the_nodes(
     dynamodb, nodes = operator.client("dynamodb"), tables[Table.NODE_CLAIMS]
     tally, node, mark = ({"id": {"S": key}} for key in ("#endings orphans", "nc-1", "#mark"))
     calls: list[Callable[[], Any]] = [
+        lambda: dynamodb.put_item(TableName=nodes, Item=tally),
         lambda: dynamodb.put_item(TableName=nodes, Item=node),
         lambda: dynamodb.put_item(TableName=nodes, Item=mark),
         lambda: dynamodb.transact_write_items(
@@ -367,6 +367,46 @@ def test_an_operator_lifts_the_envelope_and_writes_no_other_row_of_the_nodes(
     all_refused(calls)
     adopted = operator.command("tables", "adopt", "--reason", "OPS-123", "--yes")
     assert "AccessDenied" in adopted.stderr
+
+
+def test_an_operator_forges_no_fact_about_others(world: World) -> None:
+    operator = Person(world, managed=("Viewer", "Operator"))
+    bus = world.output("EVENT_BUS_NAME")
+    for detail_type in ("Operation Requested", "Envelope Lifted", "Node Terminated"):
+        entry = {
+            "EventBusName": bus,
+            "Source": "reservoir",
+            "DetailType": detail_type,
+            "Detail": json.dumps({"by": "somebody-else"}),
+        }
+        with pytest.raises(ClientError) as refused:
+            operator.client("events").put_events(Entries=[entry])
+        assert "events:PutEvents" in refusal(refused.value)
+
+
+def test_a_teams_operator_changes_no_policy(world: World, tables: dict[Table, str], tmp_path: Path) -> None:
+    guest = Person(world, managed=("Viewer", "TeamOperator"))
+    team = team_manifest("guests", namespaces=["guests"], principals=[guest.arn])
+    world.apply(write_manifests(tmp_path, [team]))
+    greedy = {**team, "spec": {**team["spec"], "limits": {"replicas": 1_000_000}}}
+    raised = guest.command("apply", "-f", str(write_manifests(tmp_path, [greedy])))
+    assert (raised.returncode != 0, "AccessDenied" in raised.stderr) == (True, True)
+    removed = guest.command("delete", "team", "guests", "--yes")
+    assert (removed.returncode != 0, "AccessDenied" in removed.stderr) == (True, True)
+    lifted = guest.command(*LIFT)
+    assert (lifted.returncode, "Team guests" in lifted.stdout + lifted.stderr) == (2, True)
+    dynamodb, sqs = guest.client("dynamodb"), guest.client("sqs")
+    all_refused(
+        [
+            lambda: dynamodb.put_item(TableName=tables[Table.POLICY], Item={"id": {"S": "Team/guests"}}),
+            lambda: dynamodb.delete_item(TableName=tables[Table.POLICY], Key={"id": {"S": "Team/guests"}}),
+            lambda: sqs.send_message(QueueUrl=world.output(Queue.DEMAND.value), MessageBody="{}"),
+            lambda: sqs.purge_queue(QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE)),
+            lambda: guest.client("events").put_events(
+                Entries=[{"Source": "reservoir", "DetailType": "Policy Changed"}]
+            ),
+        ]
+    )
 
 
 def test_the_collector_marks_the_policy_table_and_writes_no_policy(world: World, tables: dict[Table, str]) -> None:

@@ -267,6 +267,7 @@ def test_policies_for_people_name_actions_and_resources_and_change_nothing_but_w
             *("sqs:CancelMessageMoveTask", "sqs:DeleteMessage", "sqs:PurgeQueue", "sqs:ReceiveMessage"),
             *("sqs:SendMessage", "sqs:StartMessageMoveTask"),
         },
+        "TeamOperator": {"lambda:InvokeFunction"},
         "Node": {"sqs:SendMessage"},
     }
 
@@ -295,12 +296,28 @@ def test_nodes_read_the_index_of_identities_alone_and_there_their_own_row(resour
     }
 
 
-def test_operators_write_rows_of_policy_and_tallies_of_endings_alone(resources: Resources) -> None:
+def test_operators_write_policy_alone(resources: Resources) -> None:
     writing = [
-        (statement.resources, statement.condition_keys)
+        statement.resources
         for statement in statements(resources, for_people=True)
         if "dynamodb:PutItem" in statement.actions
     ]
-    assert [(len(named), keys) for named, keys in writing] == [(1, set()), (1, {"dynamodb:LeadingKeys"})]
-    assert "StatePolicy" in writing[0][0][0]
-    assert "StateNodeClaims" in writing[1][0][0]
+    (named,) = writing
+    (table,) = named
+    assert "StatePolicy" in table
+
+
+def test_people_publish_changes_of_policy_and_no_other_fact(resources: Resources) -> None:
+    publishing = [
+        statement for statement in statements(resources, for_people=True) if "events:PutEvents" in statement.actions
+    ]
+    (statement,) = publishing
+    assert statement.conditions == {
+        "StringEquals": {"events:source": "reservoir", "events:detail-type": "Policy Changed"}
+    }
+
+
+def test_a_teams_operator_may_ask_operate_and_nothing_else(resources: Resources) -> None:
+    own = [each for each in statements(resources, for_people=True) if each.policy.startswith("PeopleTeamOperator")]
+    assert [(each.actions, len(each.resources)) for each in own] == [(("lambda:InvokeFunction",), 1)]
+    assert "operate" in own[0].resources[0]

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lab.fakes.values import node_claim, reservation, workload_record
@@ -310,6 +310,7 @@ def compare(ours: Session, theirs: Session, wanted: Sequence[tuple[str, int, int
 
 
 @settings(max_examples=40)
+@example([("commit", 0, 0, 0), ("commit", 0, 0, 0), ("return_many", 0, 0, 0)])  # of one workload, at once
 @given(wanted=REQUESTS)
 def test_the_simulated_tables_answer_as_dynamodb_local(dynamodb: Any, wanted: list[tuple[str, int, int, int]]) -> None:
     compare(simulated(), served(dynamodb), wanted)

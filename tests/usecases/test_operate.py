@@ -15,7 +15,8 @@ from lab.worlds.disrupt_world import DisruptWorld
 from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.safety.endings import Bound, Bounds, EndingKind
-from reservoir.manifests.answers.operations import OperationRequest, OperationResult, Verb
+from reservoir.manifests.answers.operations import OperationRequest, OperationResult, Verb, parse_request
+from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.ports.errors import TransientError
 from reservoir.ports.policy import Pause, PolicyKind
 from reservoir.ports.state import ConflictError, PlannedCommit, WorkloadRecord
@@ -32,6 +33,8 @@ def ask(
     world: DisruptWorld, verb: Verb, *names: str, deadline: str | None = None, sender: Sender = SENDER
 ) -> dict[str, tuple[str, str]]:
     """Have a request carried out; return outcome and message of each object."""
+    if verb is Verb.LIFT:
+        return lift(world, *names, sender=sender)
     request = OperationRequest(verb=verb, names=list(names), reason="OPS-7", deadline=deadline)
     results: list[OperationResult] = operate_from(world.outside()).run(request, sender)
     return {result.name: (result.outcome, result.message) for result in results}
@@ -391,6 +394,8 @@ def teams(world: DisruptWorld) -> DisruptWorld:
 def object_of(world: DisruptWorld, verb: Verb) -> str:
     if verb in (Verb.PAUSE, Verb.RESUME):
         return "gpu"
+    if verb is Verb.LIFT:
+        return "orphans"
     return "research/train" if verb is Verb.RESET else only(world).id
 
 
@@ -404,7 +409,7 @@ def test_a_principal_of_another_team_changes_nothing_in_any_verb(teams: DisruptW
     assert (dict(teams.state.claim_rows), dict(teams.state.workload_rows), teams.store.list_all()) == before
 
 
-@pytest.mark.parametrize("verb", sorted({*Verb} - {Verb.PAUSE, Verb.RESUME, Verb.UNCORDON}))
+@pytest.mark.parametrize("verb", sorted({*Verb} - {Verb.PAUSE, Verb.RESUME, Verb.UNCORDON, Verb.LIFT}))
 def test_a_principal_acts_for_its_own_namespaces(teams: DisruptWorld, verb: Verb) -> None:
     assert [outcome for outcome, _ in ask(teams, verb, object_of(teams, verb), sender=RESEARCH).values()] == ["done"]
 
@@ -445,3 +450,59 @@ def test_who_may_be_a_principal_of_a_team_that_cannot_be_read_waits(teams: Disru
     ((outcome, message),) = ask(teams, Verb.CORDON, node, sender=VISION).values()
     assert (outcome, message.startswith("Team vision cannot be read")) == ("refused", True)
     assert ask(teams, Verb.CORDON, node, sender=RESEARCH)[node][0] == "done"
+
+
+def lift(world: DisruptWorld, *kinds: str, sender: Sender = SENDER) -> dict[str, tuple[str, str]]:
+    request = OperationRequest(verb=Verb.LIFT, names=list(kinds), reason="OPS-7", deadline="2h", count=5)
+    results = operate_from(world.outside()).run(request, sender)
+    return {result.name: (result.outcome, result.message) for result in results}
+
+
+def test_a_lift_bears_the_name_of_whoever_asked_and_the_functions_time(world: DisruptWorld) -> None:
+    now = world.clock.now()
+    until = now + timedelta(hours=2)
+    assert lift(world, "orphans") == {"orphans": ("done", f"lifted for 5 until {until:%Y-%m-%d %H:%M} UTC")}
+    given = world.tallies.get(EndingKind.ORPHANS).tally.lift
+    assert given is not None
+    assert (given.count, given.by, given.reason, given.made_at, given.until) == (5, ADA, "OPS-7", now, until)
+    (told,) = world.bus.of("Envelope Lifted")
+    assert (told["kind"], told["by"]) == ("orphans", ADA)
+
+
+def test_what_is_no_kind_of_ending_is_refused_with_those_there_are(world: DisruptWorld) -> None:
+    outcome, message = lift(world, "everything")["everything"]
+    assert outcome == "refused"
+    assert "orphans" in message
+    assert world.tallies.rows == {}
+
+
+def test_a_tally_that_cannot_be_read_is_not_lifted(world: DisruptWorld) -> None:
+    world.tallies.unreadable.add(EndingKind.ORPHANS)
+    outcome, message = lift(world, "orphans")["orphans"]
+    assert (outcome, "nothing was written" in message) == ("refused", True)
+
+
+def test_a_principal_of_a_team_lifts_nothing(teams: DisruptWorld) -> None:
+    outcome, message = lift(teams, "orphans", sender=RESEARCH)["orphans"]
+    assert (outcome, "Team research" in message) == ("refused", True)
+    assert teams.tallies.rows == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"deadline": "2h"}, "say how many may end"),
+        ({"count": 5}, "say for how long, at most 24h"),
+        ({"count": 5, "deadline": "25h"}, "say for how long, at most 24h"),
+        ({"count": 5, "deadline": "0s"}, "say for how long, at most 24h"),
+        ({"count": 0, "deadline": "1h"}, "greater than or equal to 1"),
+    ],
+)
+def test_a_lift_has_bounds_of_its_own(given: dict[str, object], said: str) -> None:
+    with pytest.raises(ManifestError, match=said):
+        parse_request({"verb": "lift", "names": ["orphans"], "reason": "OPS-7", **given})
+
+
+def test_only_a_lift_has_a_count() -> None:
+    with pytest.raises(ManifestError, match="is for lift alone"):
+        parse_request({"verb": "cordon", "names": ["nc-1"], "reason": "OPS-7", "count": 3})

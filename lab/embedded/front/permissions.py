@@ -4,6 +4,7 @@ The dispatcher asks of each request whether it is one of S3's, IoT's or Verified
 cases that remain.
 """
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,10 +62,29 @@ def _checks(call: PlainCall, body: bytes, resource_arn: str, account_id: str) ->
             context["dynamodb:EnclosingOperation"] = [call.action.partition(":")[2]]
             yield from ((action, arn, context) for action, arn in items)
             return
+    if call.action == "events:PutEvents" and _has_entries(body):
+        yield from _checks_of_events(call, body, context, account_id)
+        return
     yield call.action, resource_arn, context
     if call.service == "dynamodb":  # a batch names several tables
         for arn in iam_actions.dynamodb_resource_arns(body, call.region, account_id)[1:]:
             yield call.action, arn, context
-    if call.service == "events":  # PutEvents names several buses
-        for arn in iam_actions.eventbridge_resource_arns(body, call.region, account_id)[1:]:
-            yield call.action, arn, None
+
+
+def _checks_of_events(call: PlainCall, body: bytes, context: dict[str, Any], account_id: str) -> Iterator[Check]:
+    """Ask of each entry, with its bus, source and detail-type, as the service authorization reference has it."""
+    for entry in json.loads(body)["Entries"]:
+        one = json.dumps({"Entries": [entry]}).encode()
+        (arn,) = iam_actions.eventbridge_resource_arns(one, call.region, account_id)
+        about = {"events:source": entry.get("Source", ""), "events:detail-type": entry.get("DetailType", "")}
+        yield call.action, arn, {**context, **about}
+
+
+def _has_entries(body: bytes) -> bool:
+    """Whether it is a list of events; the service refuses everything else."""
+    try:
+        request = json.loads(body)
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        return False
+    entries = request.get("Entries") if isinstance(request, dict) else None
+    return isinstance(entries, list) and bool(entries) and all(isinstance(entry, dict) for entry in entries)

@@ -374,7 +374,13 @@ class MemoryNodeClaims:
         with self._state.lock:
             rows = self._state.claim_rows
             current = [claim for claim in claims if claim.id in rows and rows[claim.id].revision == claim.revision]
-            return {claim.id: self._returned(claim, returned_at) for claim in current}
+            before = {key: record.revision for key, record in self._state.workload_rows.items()}
+            returned = {claim.id: self._returned(claim, returned_at) for claim in current}
+            # A workload's row is written once, however many of the claims had replicas of it.
+            for key in {placed.workload_key for claim in current for placed in claim.placements}:
+                record = self._state.workload_rows[key]
+                self._state.workload_rows[key] = replace(record, revision=before[key] + 1)
+            return returned
 
     def _returned(self, claim: NodeClaim, returned_at: datetime) -> NodeClaim:
         placed = {placed.workload_key: placed.count for placed in claim.placements}

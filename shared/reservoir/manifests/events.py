@@ -29,6 +29,7 @@ from reservoir.manifests.event_parts import (
 from reservoir.manifests.parsing.problems import Problem
 from reservoir.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
 from reservoir.manifests.team_events import TeamOverBudget, TeamShareTold
+from reservoir.names import POLICY_CHANGED
 
 
 class WorkloadPlaced(Event):
@@ -256,7 +257,7 @@ class ChangedObject(Part):
 class PolicyChanged(Event):
     """NodePools or EC2NodeClasses were applied or deleted."""
 
-    detail_type: ClassVar[str] = "Policy Changed"
+    detail_type: ClassVar[str] = POLICY_CHANGED
 
     changes: list[ChangedObject]
 

@@ -4,8 +4,13 @@ import pytest
 from typer.testing import Result
 
 from lab.fakes.ec2 import FakeEc2
+from lab.fakes.outside import with_parts
+from lab.fakes.stores.policy_store import MemoryPolicyStore
 from lab.worlds.launch_world import DEPLOYMENT, World, on_demand
 from reservoir.core.safety.endings import EndingKind
+from reservoir.manifests.answers.operations import OperationRequest, OperationResult
+from reservoir.ports.system import Sender
+from reservoir.runtime.composition.operate import operate_from
 from tests.cli.world_stack import LaunchWorldStack, invoke
 
 ME = "arn:aws:sts::111122223333:assumed-role/operators/ada"
@@ -22,6 +27,10 @@ class Stack(LaunchWorldStack[World]):
 
     def caller(self) -> str:
         return ME
+
+    def operate(self, request: OperationRequest) -> list[OperationResult]:
+        outside = with_parts(self.world.outside(), policy=MemoryPolicyStore())
+        return operate_from(outside).run(request, Sender(ME, "AROAOPERATORS0000000:ada"))
 
 
 @pytest.fixture

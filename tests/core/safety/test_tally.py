@@ -96,6 +96,13 @@ def test_a_lift_is_bounded_in_count_and_time() -> None:
     assert ask(tally, FLEET[:5], START + timedelta(minutes=30)).admitted == set()
 
 
+def test_a_lift_is_void_after_a_day_whatever_its_row_says() -> None:
+    for_years = Lift(10**9, START + timedelta(days=9999), "ops", "looked", START)
+    tally = lifted(ask(empty(), FLEET[:5]).tally, for_years)
+    assert ask(tally, FLEET[:5], START + timedelta(hours=23)).admitted == set(FLEET[:5])
+    assert ask(tally, FLEET[:5], START + timedelta(hours=24)).admitted == set()
+
+
 def test_lifts_are_remembered() -> None:
     tally = lifted(lifted(empty(), lift(5)), lift(7))
     assert tally.lift == lift(7)

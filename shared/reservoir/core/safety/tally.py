@@ -16,6 +16,8 @@ from reservoir.core.safety.endings import WINDOW, Bound, EndingKind
 
 # Something counts as held for as long after it was last asked for: sweeps that ask are a minute apart, collectors five.
 HOLDING: Final = timedelta(minutes=12)
+# Whatever a row says: what somebody allows today is not what they would allow next week.
+LONGEST_LIFT: Final = timedelta(hours=24)
 _PAST_LIFTS_MAX: Final = 20
 
 
@@ -51,13 +53,18 @@ class Lift:
     made_at: datetime
     used_count: int = 0
 
+    @property
+    def ends_at(self) -> datetime:
+        """Return when it is void at the latest."""
+        return min(self.until, self.made_at + LONGEST_LIFT)
+
     def holds(self, now: datetime) -> bool:
         """Whether anything of it is left."""
         return self.covers(1, now)
 
     def covers(self, more_count: int, now: datetime) -> bool:
         """Whether the lift allows that many more endings."""
-        return self.used_count + more_count <= self.count and now < self.until
+        return self.used_count + more_count <= self.count and now < self.ends_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,24 @@
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from reservoir.manifests.parsing.fields import LONGEST_NAME, NAME_PATTERN, NAMESPACE_PATTERN, Duration, broken, matching
+from reservoir.core.safety.tally import LONGEST_LIFT
+from reservoir.manifests.parsing.fields import (
+    LONGEST_NAME,
+    NAME_PATTERN,
+    NAMESPACE_PATTERN,
+    Duration,
+    broken,
+    duration_s,
+    matching,
+)
 from reservoir.manifests.parsing.message import SchemaVersion, validated
-from reservoir.manifests.parsing.model import Model
+from reservoir.manifests.parsing.model import Contradiction, Model
 
 LONGEST_REASON: Final = 300
 MOST_OBJECTS: Final = 100
@@ -25,10 +35,14 @@ class Verb(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     RESET = "reset"
+    LIFT = "lift"
 
 
 POOL_VERBS: Final = frozenset({Verb.PAUSE, Verb.RESUME})
 WORKLOAD_VERBS: Final = frozenset({Verb.RESET})
+ENVELOPE_VERBS: Final = frozenset({Verb.LIFT})
+MOST_LIFTED: Final = 100_000
+LONGEST_LIFT_S: Final = int(LONGEST_LIFT.total_seconds())
 # A workload is named with its namespace.
 _NAMED: Final = rf"^({NAMESPACE_PATTERN.strip('^$')}/)?{NAME_PATTERN.strip('^$')}$"
 OperatedName = Annotated[
@@ -48,15 +62,32 @@ def check_reason(text: str) -> str:
 
 
 class OperationRequest(Model):
-    """One verb for some nodes (by NodeClaim or instance id), NodePools, or workloads (`NAMESPACE/NAME`)."""
+    """One verb for some nodes (by NodeClaim or instance id), NodePools, workloads (`NAMESPACE/NAME`), or endings."""
 
     schema_version: SchemaVersion = 1
     verb: Annotated[Verb, Field(strict=False)]
     names: list[OperatedName] = Field(min_length=1, max_length=MOST_OBJECTS)
     reason: Annotated[str, Field(max_length=LONGEST_REASON), AfterValidator(check_reason)]
     deadline: Duration | None = Field(
-        default=None, description="For drain: end the nodes after that long; absent: the usual grace."
+        default=None,
+        description="For drain: end the nodes after that long; absent: the usual grace. For lift: what is not used by"
+        " then is void.",
     )
+    count: int | None = Field(default=None, ge=1, le=MOST_LIFTED, description="For lift: how many may end.")
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Refuse a lift without its bounds, and a number for anything else."""
+        count, deadline = raw.get("count"), raw.get("deadline")
+        if raw.get("verb") != Verb.LIFT:
+            if count is not None:
+                yield Contradiction("count", "verb", "is for lift alone")
+            return
+        if count is None:
+            yield Contradiction("count", "required", "say how many may end")
+        lasts_s = duration_s(deadline) if isinstance(deadline, str) else 0
+        if not 0 < lasts_s <= LONGEST_LIFT_S:
+            yield Contradiction("deadline", "lift", f"say for how long, at most {LONGEST_LIFT_S // 3600}h")
 
     def document(self) -> dict[str, Any]:
         """Return the request as it is sent."""

@@ -5,10 +5,12 @@ from reservoir.runtime.composition.parts.draining import draining_from
 from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.operating.authorise_operation import AuthoriseOperation
+from reservoir.usecases.operating.lift_bounds import LiftBounds
 from reservoir.usecases.operating.operate import Operate
 from reservoir.usecases.operating.operate_nodes import OperateNodes
 from reservoir.usecases.operating.pause_pools import PausePools
 from reservoir.usecases.operating.reset_generations import ResetGenerations
+from reservoir.usecases.safety.envelope import LiftEnvelope
 
 
 @once
@@ -25,6 +27,7 @@ def operate_from(outside: Outside) -> Operate:
         nodes=nodes,
         pools=PausePools(outside.policy, outside.queue),
         generations=ResetGenerations(outside.workloads),
+        bounds=LiftBounds(LiftEnvelope(outside.tallies, outside.publisher)),
         publisher=outside.publisher,
         clock=outside.clock,
     )

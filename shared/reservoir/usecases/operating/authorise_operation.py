@@ -10,7 +10,7 @@ from typing import Final
 
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.team import Team, by_namespace
-from reservoir.manifests.answers.operations import POOL_VERBS, WORKLOAD_VERBS, OperationRequest
+from reservoir.manifests.answers.operations import ENVELOPE_VERBS, POOL_VERBS, WORKLOAD_VERBS, OperationRequest
 from reservoir.ports.policy import PolicyKind, PolicyStore
 from reservoir.ports.system import Sender
 from reservoir.usecases.policy.policy_objects import policy_of
@@ -41,7 +41,7 @@ class AuthoriseOperation:
 
     def _refusal(self, request: OperationRequest, name: str, own: list[Team]) -> str | None:
         who, owners = " and ".join(f"Team {team.name}" for team in own), by_namespace(own)
-        if request.verb in POOL_VERBS:
+        if request.verb in POOL_VERBS | ENVELOPE_VERBS:
             return _EVERYBODYS.format(who=who)
         if request.verb in WORKLOAD_VERBS:
             return None if name.partition("/")[0] in owners else f"it does not belong to {who}"

@@ -5,12 +5,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from reservoir.core.model.node_claim import Operation
-from reservoir.manifests.answers.operations import POOL_VERBS, WORKLOAD_VERBS, OperationRequest, OperationResult, Verb
+from reservoir.manifests.answers.operations import (
+    ENVELOPE_VERBS,
+    POOL_VERBS,
+    WORKLOAD_VERBS,
+    OperationRequest,
+    OperationResult,
+    Verb,
+)
 from reservoir.manifests.events import OperationRequested
 from reservoir.manifests.parsing.fields import optional_seconds
 from reservoir.ports.messaging import EventPublisher
 from reservoir.ports.system import Clock, Sender
 from reservoir.usecases.operating.authorise_operation import AuthoriseOperation
+from reservoir.usecases.operating.lift_bounds import LiftBounds
 from reservoir.usecases.operating.operate_nodes import OperateNodes
 from reservoir.usecases.operating.pause_pools import PausePools
 from reservoir.usecases.operating.reset_generations import ResetGenerations
@@ -24,6 +32,7 @@ class Operate:
     nodes: OperateNodes
     pools: PausePools
     generations: ResetGenerations
+    bounds: LiftBounds
     publisher: EventPublisher
     clock: Clock
 
@@ -34,7 +43,7 @@ class Operate:
         and AwsError.
         """
         now = self.clock.now()
-        is_about_nodes = request.verb not in POOL_VERBS | WORKLOAD_VERBS
+        is_about_nodes = request.verb not in POOL_VERBS | WORKLOAD_VERBS | ENVELOPE_VERBS
         names = self.nodes.claim_ids(request.names) if is_about_nodes else list(request.names)
         operation = Operation(request.verb.value, sender.arn, request.reason, now)
         self.publisher.publish(
@@ -59,6 +68,7 @@ class Operate:
             Verb.PAUSE: self.pools.pause,
             Verb.RESUME: self.pools.resume,
             Verb.RESET: self.generations.reset,
+            Verb.LIFT: lambda names, done: self.bounds.lift(names, done, request.count or 0, ends_after or timedelta()),
         }
         refusals = self.authorise.refusals(request, sender)
         refused = [OperationResult(name=name, outcome="refused", message=why) for name, why in refusals.items()]

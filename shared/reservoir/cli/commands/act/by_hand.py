@@ -1,7 +1,7 @@
 """What the commands share that operate on nodes and NodePools by hand."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -11,6 +11,7 @@ from reservoir.cli.policy import attempt
 from reservoir.cli.stack.connection import Connection
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.manifests.answers.operations import (
+    ENVELOPE_VERBS,
     POOL_VERBS,
     WORKLOAD_VERBS,
     OperationRequest,
@@ -27,11 +28,15 @@ Pools = Annotated[list[str], typer.Argument(help="NodePools: NAME... or nodepool
 _INSTANCE_PREFIX: Final = "i-"
 
 
-def request_of(verb: Verb, names: Sequence[str], reason: str, deadline: str | None = None) -> OperationRequest:
+def request_of(
+    verb: Verb, names: Sequence[str], reason: str, deadline: str | None = None, count: int | None = None
+) -> OperationRequest:
     """Return the request; ends the command with what is wrong with it."""
-    document = {"verb": verb.value, "names": list(names), "reason": reason}
+    document: dict[str, Any] = {"verb": verb.value, "names": list(names), "reason": reason}
     if deadline is not None:
         document["deadline"] = deadline
+    if count is not None:
+        document["count"] = count
     try:
         return parse_request(document)
     except ManifestError as error:
@@ -72,13 +77,21 @@ def say(lines: Iterable[str]) -> None:
 
 def carry_out(stack: Connection, request: OperationRequest) -> None:
     """Have a request carried out, and print what became of each object; ends with 2 when any was refused."""
-    kind = "nodepool" if request.verb in POOL_VERBS else "workload" if request.verb in WORKLOAD_VERBS else "node"
+    kind = _kind(request.verb)
     results = stack.operate(request)
     for result in results:
         console = messages() if result.outcome == "refused" else output()
         console.print(f"{kind}/{result.name} {_said(result)}")
     if any(result.outcome == "refused" for result in results):
         raise typer.Exit(FAILED)
+
+
+def _kind(verb: Verb) -> str:
+    if verb in POOL_VERBS:
+        return "nodepool"
+    if verb in WORKLOAD_VERBS:
+        return "workload"
+    return "endings" if verb in ENVELOPE_VERBS else "node"
 
 
 def _said(result: OperationResult) -> str:

@@ -5,13 +5,15 @@ from typing import Annotated, Final
 
 import typer
 
+from reservoir.cli.commands.act.by_hand import carry_out, request_of
 from reservoir.cli.console import Reason, Yes, add_group, output
 from reservoir.cli.policy import attempt, connection
 from reservoir.core.safety.endings import WINDOW, EndingKind
-from reservoir.core.safety.tally import Lift
+from reservoir.core.safety.tally import LONGEST_LIFT
+from reservoir.manifests.answers.operations import Verb
 from reservoir.usecases.safety.envelope import LiftEnvelope
 
-_LONGEST_MIN: Final = 24 * 60
+_LONGEST_MIN: Final = LONGEST_LIFT // timedelta(minutes=1)
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +37,7 @@ def show(context: typer.Context) -> None:
         for given in (*tally.past_lifts, *([] if tally.lift is None else [tally.lift])):
             output().print(
                 f"  lifted {given.made_at:%Y-%m-%d %H:%M} UTC by {given.by} for {given.count}, until"
-                f" {given.until:%H:%M}, {given.used_count} used: {given.reason}"
+                f" {given.ends_at:%Y-%m-%d %H:%M} UTC, {given.used_count} used: {given.reason}"
             )
 
 
@@ -52,11 +54,8 @@ def lift(
     """Let more end than the bound of the hour allows: once, so many, for so long."""
     if not yes:
         typer.confirm(f"{count} may end as {kind} within {minutes} minutes, beyond the bound. Lift it?", abort=True)
-    stack = connection(context)
-    now = stack.outside.clock.now()
-    given = Lift(count, now + timedelta(minutes=minutes), stack.caller(), reason, now)
-    attempt(lambda: _use_case(context).lift(kind, given))
-    output().print(f"{kind}: lifted for {count} until {given.until:%Y-%m-%d %H:%M} UTC")
+    request = request_of(Verb.LIFT, [kind], reason, f"{minutes}m", count)
+    carry_out(connection(context), request)
 
 
 def _use_case(context: typer.Context) -> LiftEnvelope:
