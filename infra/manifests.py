@@ -9,30 +9,20 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from reservoir import names
+from reservoir.deployment.manifests_folder import manifest_files
 
-# The text travels in the template and in one invocation; both end at 1 MiB. Far more than a sane folder holds.
-MANIFESTS_LIMIT_BYTES: Final = 200_000
 # The function has a minute. One that cannot even start answers nobody, and CloudFormation would wait an hour for it.
 SERVICE_TIMEOUT_MIN: Final = 5
-MANIFEST_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})  # what the command line reads, too
 
 
 def read_manifests(folder: Path) -> list[dict[str, str]]:
     """Return the folder's YAML and JSON files, by name, as the apply function takes them."""
-    paths = sorted(path for path in folder.rglob("*") if path.suffix in MANIFEST_SUFFIXES and path.is_file())
-    if not paths:
-        message = f"manifests: {folder} holds no file that ends in {', '.join(sorted(MANIFEST_SUFFIXES))}"
-        raise ValueError(message)
-    size_bytes = sum(path.stat().st_size for path in paths)
-    if size_bytes > MANIFESTS_LIMIT_BYTES:
-        message = f"manifests: {size_bytes} bytes in {folder}, at most {MANIFESTS_LIMIT_BYTES} can be deployed"
-        raise ValueError(message)
     return [
         {
             names.MANIFEST_NAME: path.relative_to(folder).as_posix(),
             names.MANIFEST_TEXT: path.read_text(encoding="utf-8"),
         }
-        for path in paths
+        for path in manifest_files(folder)
     ]
 
 

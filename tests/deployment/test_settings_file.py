@@ -16,6 +16,7 @@ from reservoir.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from reservoir.core.safety.endings import DEFAULT_BOUNDS, EndingKind
 from reservoir.deployment.deployment import Deployment, find, read
 from reservoir.deployment.ending_bounds import EndingBounds
+from reservoir.deployment.manifests_folder import MANIFESTS_LIMIT_BYTES
 from reservoir.deployment.settings import DeploymentSettings
 from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.runtime.ending_bounds import ending_bounds
@@ -53,12 +54,30 @@ def test_the_default_stack_has_the_plain_bus(tmp_path: Path) -> None:
 
 def test_the_folder_of_manifests_lies_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "pool.yaml").touch()
     assert deployment(tmp_path, "manifests: policy").manifests == tmp_path / "policy"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_example_can_be_deployed(path: Path) -> None:
     assert read(path).manifests is not None
+
+
+def test_a_folder_that_is_not_there_is_told_beside_everything_else(tmp_path: Path) -> None:
+    told = said(tmp_path, "manifests: ../nowhere\ninstanceRole: 5")
+    assert "'../nowhere' is not a folder beside this file" in told
+    assert "instanceRole: must be a string" in told
+
+
+def test_a_folder_without_manifests_or_with_too_much_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "policy").mkdir()
+    assert "staging.yaml:1: error: manifests: 'policy' holds no file that ends in" in said(tmp_path, "manifests: policy")
+    (tmp_path / "policy" / "huge.yaml").write_text("#" * (MANIFESTS_LIMIT_BYTES + 1))
+    assert "at most 200000 can be deployed" in said(tmp_path, "manifests: policy")
+
+
+def test_a_team_can_be_named_as_removed(tmp_path: Path) -> None:
+    assert deployment(tmp_path, "removed: [Team/audio]").settings.removed == ["Team/audio"]
 
 
 def test_everything_that_is_wrong_is_told_at_once_with_its_line_and_the_nearest_field(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from infra.app import build_app
 from infra.config import FUNCTIONS
-from infra.manifests import MANIFESTS_LIMIT_BYTES, read_manifests
 from infra.naming import DEPLOYMENT_CONTEXT
 from lab.embedded.reservoir import LEAVE_ASSETS
 from reservoir import names
@@ -133,14 +132,6 @@ def test_manifests_reach_the_apply_function(tmp_path: Path) -> None:
     ]
     function = template["Resources"][as_list(applied["ServiceToken"]["Fn::GetAtt"])[0]]["Properties"]
     assert function["Handler"] == "functions.apply.handler.handler"
-
-
-def test_a_folder_without_manifests_or_with_too_much_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no file that ends in"):
-        read_manifests(tmp_path)
-    (tmp_path / "huge.yaml").write_text("#" * (MANIFESTS_LIMIT_BYTES + 1))
-    with pytest.raises(ValueError, match="at most"):
-        read_manifests(tmp_path)
 
 
 def test_the_role_of_spot_never_comes_and_goes_with_a_stack(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Finds and reads the settings file of a deployment."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,9 +10,10 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from reservoir.core.scheduling_terms.labels import closest
+from reservoir.deployment.manifests_folder import folder_problem
 from reservoir.deployment.settings import DeploymentSettings
 from reservoir.manifests.parsing.errors import problems_of
-from reservoir.manifests.parsing.load import load_documents
+from reservoir.manifests.parsing.load import Document, load_documents
 from reservoir.manifests.parsing.problems import ManifestError, Problem, shown
 from reservoir.names import DEFAULT_STACK, Table
 
@@ -113,15 +115,25 @@ def read(path: Path) -> Deployment:
     if len(documents) != 1 or not isinstance(documents[0].value, dict):
         raise _refusal("must be one mapping of settings", source=source)
     (document,) = documents
+    problems = list(_folder_problems(path, document))
     try:
         settings = DeploymentSettings.model_validate(document.value)
     except ValidationError as error:
-        raise ManifestError(problems_of(error, DeploymentSettings, line_of=document.line_of, source=source)) from None
-    deployment = Deployment(path.stem, path, settings)
-    if deployment.manifests is not None and not deployment.manifests.is_dir():
-        message = f"{shown(settings.manifests)} is not a folder beside this file"
-        raise ManifestError([Problem("manifests", "folder", message, document.line_of(("manifests",)), source=source)])
-    return deployment
+        found = problems_of(error, DeploymentSettings, line_of=document.line_of, source=source)
+        raise ManifestError([*found, *problems]) from None
+    if problems:
+        raise ManifestError(problems)
+    return Deployment(path.stem, path, settings)
+
+
+def _folder_problems(path: Path, document: Document) -> Iterator[Problem]:
+    """Say what is wrong with the folder of manifests, whatever else is wrong."""
+    named = document.value.get("manifests")
+    if not isinstance(named, str) or not named:
+        return  # there is none, or the settings' own check refuses it
+    message = folder_problem(path.parent / named, shown(named))
+    if message is not None:
+        yield Problem("manifests", "folder", message, document.line_of(("manifests",)), source=str(path))
 
 
 def _refusal(message: str, suggestion: str | None = None, *, source: str = "") -> ManifestError:

@@ -29,7 +29,7 @@ LOG_RETENTION_DAYS: Final = (
     *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731),
     *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
 )
-_OBJECT_PATTERN: Final = r"(NodePool|EC2NodeClass)/[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+_OBJECT_PATTERN: Final = r"(NodePool|EC2NodeClass|Team)/[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 # A node is charged with less than 1,000 USD an hour beside its price; more is a mistake in the unit.
 _OVERHEAD_MAX_MICRO_USD: Final = 1_000_000_000
 # The planner's time-out is 90 s; reading, checking and committing need the rest.
@@ -67,7 +67,7 @@ Qualifier = Annotated[str, *_text("[a-z0-9]{1,10}", "must be at most 10 small le
 TagKey = Annotated[str, *_text(_TAG_KEY_PATTERN, "must be a tag's key that is not Reservoir's, Karpenter's or AWS's")]
 TagValue = Annotated[str, *_text(_TAG_VALUE_PATTERN, "must be a tag's value of at most 256 characters")]
 TableName = Annotated[str, *_text(r"[A-Za-z0-9_.-]{3,255}", "must be the name of a DynamoDB table")]
-PolicyName = Annotated[str, *_text(_OBJECT_PATTERN, "must be NodePool/NAME or EC2NodeClass/NAME")]
+PolicyName = Annotated[str, *_text(_OBJECT_PATTERN, "must be NodePool/NAME, EC2NodeClass/NAME or Team/NAME")]
 
 
 class AdoptedTables(Model):
@@ -104,7 +104,7 @@ class DeploymentSettings(Model):
     removed: list[PolicyName] = Field(
         default_factory=list,
         description="Policy that a deployment deletes, and with a NodePool its nodes: `NodePool/NAME`,"
-        " `EC2NodeClass/NAME`. Nothing else deletes policy: what only leaves the folder stays.",
+        " `EC2NodeClass/NAME`, `Team/NAME`. Nothing else deletes policy: what only leaves the folder stays.",
     )
     retain: bool = Field(
         default=True,

@@ -16,7 +16,7 @@ from reservoir.adapters.ec2.instance_types import parse as parse_type
 from reservoir.adapters.ec2.network import Ec2LaunchEnvironment, newest_by_architecture, pinned_name
 from reservoir.adapters.ec2.reservations import Ec2ReservationReader, parse
 from reservoir.adapters.pricing import AwsPriceReader, micro_usd, parse_product
-from reservoir.core.model.capacity_reservation import ReservationKind
+from reservoir.core.model.capacity_reservation import ACTIVE, ENDED_STATES, UPCOMING_STATES, ReservationKind
 from reservoir.core.model.node_class import MachineImage, SelectorTerm
 from reservoir.core.scheduling_terms.efa import EfaCard
 from reservoir.ports.errors import ThrottledError
@@ -67,6 +67,15 @@ def test_unknown_states_and_end_types_are_kept() -> None:
     assert parse(described(EndDate=end, EndDateType="limited"), NAMES).end_at == end
     assert parse(described(EndDate=end, EndDateType="unlimited"), NAMES).end_at is None
     assert parse(described(InstanceMatchCriteria="invented"), NAMES).instance_match_criteria == "invented"
+
+
+def test_a_reservation_that_ec2_describes_in_part_takes_no_launches_and_is_not_gone() -> None:
+    for missing in ("State", "InstanceType", "AvailabilityZoneId"):
+        partly = {key: value for key, value in described().items() if key != missing}
+        reservation = parse(partly, NAMES)
+        assert reservation.id == described()["CapacityReservationId"]
+    without_state = parse({key: value for key, value in described().items() if key != "State"}, NAMES)
+    assert without_state.state not in {ACTIVE, *ENDED_STATES, *UPCOMING_STATES}
 
 
 def test_ultra_servers_are_known_by_their_type() -> None:

@@ -1,8 +1,10 @@
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from lab.fakes.manifests import team_manifest
 from lab.fakes.stores.policy_store import MemoryPolicyStore
 from lab.worlds.policies import applier, files, node_class, pool
 from reservoir.manifests.events import Change
@@ -51,6 +53,14 @@ def test_what_the_deployment_says_is_removed_is_deleted(store: MemoryPolicyStore
     updated = use_case.handle(update([node_class(), pool("a"), pool("b")], [node_class(), pool("b")], ["NodePool/a"]))
     assert [(change.name, change.change) for change in updated.outcome.effective] == [("a", Change.DELETED)]
     assert names(store) == ["c", "b"]
+
+
+def test_a_team_is_removed_by_name(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
+    team = json.dumps(team_manifest("audio", namespaces=["audio"], principals=[]))
+    use_case.handle(create(node_class(), team))
+    removed = use_case.handle(update([node_class(), team], [node_class()], ["Team/audio"]))
+    assert [(change.name, change.change) for change in removed.outcome.effective] == [("audio", Change.DELETED)]
+    assert names(store) == ["c"]
 
 
 def test_a_repeated_request_changes_nothing(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 _PAGE_SIZE: Final = 1000
+_UNTOLD: Final = "unknown"  # a state that no launch is made in, and that ends nothing
 _RESERVATION_TYPE: Final = "AWS::EC2::CapacityReservation"
 
 
@@ -42,6 +43,8 @@ class Ec2ReservationReader:
             )
             for page in pages:
                 for described in page["CapacityReservations"]:
+                    if "CapacityReservationId" not in described:
+                        continue  # what has no id is nobody's, and must not hide all others
                     reservation = parse(described, self._zone_names)
                     found[reservation.id] = reservation
         blocks = {r.capacity_block_id for r in found.values() if r.capacity_block_id is not None}
@@ -88,17 +91,19 @@ def parse(described: Mapping[str, Any], zone_names: Mapping[str, str]) -> Observ
     """Read one element of EC2's answer.
 
     The zone id is the key: an owner in another account calls the same zone by another name. A state or match criteria
-    that EC2 adds one day is kept as it is.
+    that EC2 adds one day is kept as it is. One without a state, or without a type, is there and takes no launches: it
+    neither ends discovery of the others nor counts as gone.
     """
     zone_id = described.get("AvailabilityZoneId", "")
+    instance_type = described.get("InstanceType", "")
     return ObservedReservation(
         id=described["CapacityReservationId"],
         owner_id=described.get("OwnerId", ""),
-        instance_type=described["InstanceType"],
+        instance_type=instance_type,
         zone=zone_names.get(zone_id, described.get("AvailabilityZone", "")),
         zone_id=zone_id,
         kind=_kind(described),
-        state=described["State"],
+        state=described.get("State", _UNTOLD),
         total_count=described.get("TotalInstanceCount", 0),
         available_count=described.get("AvailableInstanceCount", 0),
         instance_match_criteria=described.get("InstanceMatchCriteria", "targeted"),
@@ -106,7 +111,7 @@ def parse(described: Mapping[str, Any], zone_names: Mapping[str, str]) -> Observ
         tenancy=described.get("Tenancy", "default"),
         start_at=described.get("StartDate"),
         end_at=_end(described),
-        ultra_server=is_ultra_server(described["InstanceType"]),
+        ultra_server=is_ultra_server(instance_type),
         is_launchable=described.get("LaunchStatus") != "unlaunchable",
         placement_group_arn=described.get("PlacementGroupArn"),
         capacity_block_id=described.get("CapacityBlockId"),
