@@ -71,7 +71,9 @@ def test_a_folder_that_is_not_there_is_told_beside_everything_else(tmp_path: Pat
 
 def test_a_folder_without_manifests_or_with_too_much_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "policy").mkdir()
-    assert "staging.yaml:1: error: manifests: 'policy' holds no file that ends in" in said(tmp_path, "manifests: policy")
+    assert "staging.yaml:1: error: manifests: 'policy' holds no file that ends in" in said(
+        tmp_path, "manifests: policy"
+    )
     (tmp_path / "policy" / "huge.yaml").write_text("#" * (MANIFESTS_LIMIT_BYTES + 1))
     assert "at most 200000 can be deployed" in said(tmp_path, "manifests: policy")
 

@@ -25,6 +25,7 @@ COMMANDS: Final = (
     Listed("wait", f"{_ROOMS}.see.wait", "Wait until objects are ready, in a state, or gone."),
     Listed("status", f"{_ROOMS}.see.status", "Show the state of the deployment on one screen."),
     Listed("top", f"{_ROOMS}.see.top", "Show the status, and keep it up to date until Ctrl-C."),
+    Listed("ui", f"{_ROOMS}.see.ui", "Serve a page of how things are to browsers of this machine."),
     Listed("metrics", f"{_ROOMS}.see.metrics", "Print what `status` knows for Prometheus, as OpenMetrics."),
     Listed("events", f"{_ROOMS}.see.events", "List what happened, to everything or to one object."),
     Listed("plan", f"{_ROOMS}.ask.plan", "Show what would happen to demand now."),

@@ -22,19 +22,28 @@ P = TypeVar("P", Point, NodePoint)
 
 def page(report: Report) -> str:
     """Return the page. Names and messages of users are escaped, whatever they hold."""
+    return (
+        pages(Path(__file__).parent)
+        .get_template("page.html.j2")
+        .render(
+            report=report,
+            charts=_charts(report),
+            total=_totals(report),
+            colours=_COLOURS,
+            told={story.about for story in report.stories},
+            is_little_known=report.known_percent < KNOWN_LEAST_PERCENT,
+            avoided={market.capacity_type: market.avoided_micro_usd for market in report.markets},
+        )
+    )
+
+
+def pages(*folders: Path) -> Environment:
+    """Return what renders the templates of these folders; whatever users wrote is escaped."""
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= _FILTERS
-    return environment.get_template("page.html.j2").render(
-        report=report,
-        charts=_charts(report),
-        total=_totals(report),
-        colours=_COLOURS,
-        told={story.about for story in report.stories},
-        is_little_known=report.known_percent < KNOWN_LEAST_PERCENT,
-        avoided={market.capacity_type: market.avoided_micro_usd for market in report.markets},
-    )
+    return environment
 
 
 def changes(points: Sequence[P]) -> list[P]:

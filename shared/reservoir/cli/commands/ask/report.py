@@ -10,13 +10,9 @@ import typer
 from reservoir.cli.commands.see.events import span
 from reservoir.cli.console import fail, messages, output
 from reservoir.cli.policy import attempt, connection
-from reservoir.cli.report.money import Days, Metered, metered
-from reservoir.cli.stack.connection import Connection
-from reservoir.core.model.team import by_namespace
+from reservoir.cli.report.accounts import read_money
+from reservoir.cli.report.money import Days
 from reservoir.core.serialisation.json_codec import dumps
-from reservoir.core.sharing.accounts import NOBODY
-from reservoir.usecases.policy.policy_objects import policy_of
-from reservoir.usecases.policy.team_spending import spent_between
 
 _NEEDED: Final = ("jinja2", "matplotlib")
 
@@ -64,8 +60,8 @@ def report(
     other_days = days.before() if beside is None else _month(beside, now)
     samples = attempt(lambda: list(stack.outside.history.samples(start, end)))
     events = attempt(lambda: list(stack.outside.history.timeline(start, end)))
-    money = attempt(lambda: _metered(stack, days))
-    other = attempt(lambda: _metered(stack, other_days))
+    money = attempt(lambda: read_money(stack.outside, days))
+    other = attempt(lambda: read_money(stack.outside, other_days))
     found = make_report(stack.outside.settings.deployment, start, end, samples, events, money, other)
     text = page(found)
     _write(html, text)
@@ -74,17 +70,6 @@ def report(
     output().print(f"{html}: {len(samples)} samples and {len(events)} events, {len(text.encode()) // 1024} KB")
     if found.known_percent < KNOWN_LEAST_PERCENT:
         messages().print(f"samples tell of {found.known_percent} % of the time; what was paid is metered, and known")
-
-
-def _metered(stack: Connection, days: Days) -> Metered | None:
-    """Read what instances cost whom on some days."""
-    owners = by_namespace(policy_of(stack.outside.policy.list_all()).teams)
-
-    def team_of(namespace: str) -> str:
-        return owners[namespace].name if namespace in owners else NOBODY
-
-    now = stack.outside.clock.now()
-    return metered(days, spent_between(stack.outside.accounts, days.first, days.last, now, team_of), now)
 
 
 def _month(text: str, now: datetime) -> Days:

@@ -87,7 +87,7 @@ def _waiting(there: Sample, now: datetime) -> Iterator[Text]:
     replicas = sum(it.replica_count for it in there.waiting)
     yield _row("waiting", Text(_number(replicas, "replica") if replicas else "nothing"))
     for it in sorted(there.waiting, key=lambda it: (-it.replica_count, it.reason))[:_MOST]:
-        longest = "" if it.since is None else f", the first for {_span(now - it.since)}"
+        longest = "" if it.since is None else f", the first for {duration(now - it.since)}"
         who = f"{_number(it.replica_count, 'replica')} of {_number(it.workload_count, 'workload')}"
         yield Text(f"  {it.reason:<24} {who}{longest}")
 
@@ -99,7 +99,7 @@ def _ending(there: Sample, now: datetime) -> Iterator[Text]:
     yield _row("ending", Text(f"{len(found)} within 48 hours" if found else "nothing within 48 hours"))
     for end_at, it in sorted(found, key=lambda each: (each[0], each[1].id))[:_MOST]:
         drains = "" if it.drain_at is None else f", drains {it.drain_at:%d %H:%M}"
-        line = f"  {printable(it.id)[:20]:<20} in {_span(end_at - now)} ({end_at:%d %H:%M}Z{drains})"
+        line = f"  {printable(it.id)[:20]:<20} in {duration(end_at - now)} ({end_at:%d %H:%M}Z{drains})"
         yield Text(f"{line}, {it.ours_count} of {it.total_count} ours")
 
 
@@ -139,7 +139,7 @@ def _refused(status: Status) -> Iterator[Text]:
     if isinstance(status.refused, Unknown):
         yield _row("refused", _unknown(status.refused))
         return
-    within = f"within {_span(REFUSED_WITHIN)}"
+    within = f"within {duration(REFUSED_WITHIN)}"
     count = len(status.refused)
     yield _row("refused", Text(f"{count} {within}" if count else f"nothing {within}"))
     for event in status.refused[:-4:-1]:
@@ -149,9 +149,9 @@ def _refused(status: Status) -> Iterator[Text]:
 def _discovery(found: LastDiscovery | Unknown, now: datetime) -> Text:
     if isinstance(found, Unknown):
         return _unknown(found)
-    changed = "nothing found yet" if found.changed_at is None else f"last change {_span(now - found.changed_at)} ago"
+    changed = "nothing found yet" if found.changed_at is None else f"last change {duration(now - found.changed_at)} ago"
     if found.read_at is not None:
-        changed = f"read {_span(now - found.read_at)} ago, {changed}"
+        changed = f"read {duration(now - found.read_at)} ago, {changed}"
     if found.stale:
         return Text(f"{changed}; {len(found.stale)} reservations could not be read again", "red")
     return Text(f"{changed}; every reservation could be read")
@@ -196,7 +196,7 @@ def _usd(micro_usd: int | None) -> str:
     return "unknown" if micro_usd is None else f"{micro_usd / _MICRO:,.2f}"
 
 
-def _span(length: timedelta) -> str:
+def duration(length: timedelta) -> str:
     """Return a length of time in its two largest units, as far as they are not nought."""
     left = max(0, int(length.total_seconds()))
     parts: list[str] = []

@@ -1,0 +1,1 @@
+"""A read-only page of how things are, served on this machine."""
