@@ -42,7 +42,8 @@ RING_host := tests/embedded/keep tests/embedded/reservoir tests/embedded/test_ho
 RING_emulator := tests/embedded $(addprefix --ignore=,$(RING_host))
 # What the product is for, what it may do to nodes, and what it must not: a story of each.
 RING_main := tests/deployed/test_pipeline.py tests/deployed/test_disruption.py tests/deployed/test_safety.py tests/demo
-RING_deployed := tests/deployed $(addprefix --ignore=,$(filter-out tests/demo,$(RING_main)))
+RING_hostile := tests/deployed/hostile
+RING_deployed := tests/deployed $(addprefix --ignore=,$(RING_hostile) $(filter-out tests/demo,$(RING_main)))
 RING_lifecycle := tests/deployment
 RING_tutorials := tests/tutorials
 RING_integrations := tests/integrations
@@ -52,7 +53,7 @@ RING_style := $(wildcard tests/test_*.py)
 # A part of `check`, which `test` has run.
 TIDY := tests/test_tidy.py
 # What a change must pass before it is shown to others, in minutes; then what takes as long again and finds less often.
-TEST_RINGS := main emulator template component unit style
+TEST_RINGS := main hostile emulator template component unit style
 MORE_RINGS := deployed host lifecycle tutorials integrations simulation model exhaustive oracle bench site
 RINGS := $(TEST_RINGS) $(MORE_RINGS)
 # A file is one worker's, because what is expensive is made once a module.
