@@ -120,8 +120,8 @@ def _viewer(resources: Resources) -> Iterable[Grant]:
     )
     yield Grant(
         "AskForBlocks",
-        "Capacity Blocks that EC2 would sell, and for how much; the call knows no resource, and buys nothing.",
-        ["ec2:DescribeCapacityBlockOfferings"],
+        "Capacity Blocks and extensions that EC2 would sell, and for how much; the calls know no resource, and buy nothing.",
+        ["ec2:DescribeCapacityBlockExtensionOfferings", "ec2:DescribeCapacityBlockOfferings"],
         ["*"],
         {"StringEquals": {"aws:RequestedRegion": stack.region}},
     )

@@ -13,6 +13,8 @@ from reservoir.core.purchasing.block_rules import (
     extension_refusal,
     platform_refusal,
     quota_refusal,
+    sold_count,
+    sold_days,
 )
 
 DAY = timedelta(days=1)
@@ -79,3 +81,9 @@ def test_256_instances_at_once_over_all_blocks_of_that_time() -> None:
 def test_extensions(block: ObservedReservation, days: int, reason: str) -> None:
     assert extension_refusal(BLOCK, 7, START) is None
     assert reason in str(extension_refusal(block, days, START))
+
+
+def test_the_next_size_and_length_that_are_sold() -> None:
+    assert [sold_count(each) for each in (1, 3, 64, 65)] == [1, 4, 64, None]
+    lengths = (timedelta(0), DAY, DAY + timedelta(minutes=1), 14 * DAY, 15 * DAY, 182 * DAY, 183 * DAY)
+    assert [sold_days(each) for each in lengths] == [1, 1, 2, 14, 21, 182, None]

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from lab.story.people import Person
+from lab.story.policies import story_workload
 from lab.story.world import World
 from reservoir.names import PURCHASE_TAG
 
@@ -72,3 +73,14 @@ def test_the_ceilings_of_the_settings_hold(world: World, buyer: Person) -> None:
     refused = buyer.command(*order, "--yes", "--amount", row["spec"]["upfrontFee"])
     assert (refused.returncode, "one purchase may cost 10000.00 USD" in refused.stderr) == (2, True), refused.stderr
     assert bought(world, row["metadata"]["name"]) == []
+
+
+def test_a_viewer_is_told_which_block_to_buy_for_what_waits(world: World) -> None:
+    workload = story_workload("waits", 2, "150", duration="20h", fallback=[{"capacityType": "reserved"}])
+    world.send({"action": "submit", "workload": workload})
+    world.until("it waits", lambda _: bool(world.events("Workload Pending")))
+    viewer = Person(world, managed=("Viewer",))
+    told = viewer.command("get", "blocks", "p5.48xlarge", "--for", "story/waits")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.splitlines()[2].startswith('  reservoir blocks buy "2 p5.48xlarge for 1d" --offering cb')
+    assert "story/waits  waits" in told.stdout

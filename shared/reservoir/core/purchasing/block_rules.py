@@ -20,6 +20,7 @@ PLATFORMS: Final = ("Linux/UNIX", "Red Hat Enterprise Linux", "RHEL with HA", "S
 # When an extension can be bought, before the end of the block.
 EXTENDED_FROM: Final = timedelta(days=57)
 EXTENDED_UNTIL: Final = timedelta(hours=1)
+_DAY: Final = timedelta(days=1)
 
 
 def duration_refusal(days: int) -> str | None:
@@ -36,6 +37,18 @@ def count_refusal(count: int) -> str | None:
     if count in COUNTS:
         return None
     return f"EC2 sells blocks of {', '.join(map(str, COUNTS[:-1]))} or {COUNTS[-1]} instances, not of {count}"
+
+
+def sold_count(count: int) -> int | None:
+    """Return the smallest block of so many instances or more; None: no block is that large."""
+    return next((each for each in COUNTS if each >= count), None)
+
+
+def sold_days(length: timedelta) -> int | None:
+    """Return the fewest days that are sold and last that long; None: no block does."""
+    wanted = max(1, -(-length // _DAY))
+    days = wanted if wanted <= _DAILY_UP_TO_DAYS else -(-wanted // _WEEK_DAYS) * _WEEK_DAYS
+    return days if days <= LONGEST_DAYS else None
 
 
 def platform_refusal(platform: str) -> str | None:

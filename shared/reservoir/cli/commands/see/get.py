@@ -36,6 +36,15 @@ def get(
     follow: Annotated[
         bool, typer.Option("--watch", "-w", help="Keep listing rows that change, until Ctrl-C; one noun at a time.")
     ] = False,
+    for_workloads: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--for", metavar="WORKLOAD", help="Of blocks of these types: which to buy for it; all: what waits."
+        ),
+    ] = None,
+    waiting_usd: Annotated[
+        str | None, typer.Option(metavar="USD", help="Beside --for: what an hour of waiting costs for each unit.")
+    ] = None,
 ) -> None:
     """List workloads, nodes, reservations, offerings, policy.
 
@@ -44,6 +53,22 @@ def get(
     Ends with 2 when something that was named is not there.
     """
     stack = connection(context)
+    if for_workloads or waiting_usd is not None:
+        from reservoir.cli.commands.see.block_choice import show_block_choice
+
+        if (
+            form is not Form.TABLE
+            or sort_by is not None
+            or no_headers
+            or follow
+            or labels
+            or all_namespaces
+            or pool
+            or state
+        ):
+            fail("--for goes with --namespace alone")
+        show_block_choice(stack, words or (), for_workloads or (), namespace, waiting_usd)
+        return
     given = selection.Given(labels=labels, namespace=namespace, all_namespaces=all_namespaces, pool=pool, state=state)
     meant = selection.meant(words or _WITHOUT_NOUN, **given)
     if follow and (form.takes or sort_by is not None or no_headers):

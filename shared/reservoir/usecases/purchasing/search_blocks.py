@@ -1,0 +1,329 @@
+"""Which Capacity Blocks to buy for workloads that wait: what is on sale is asked for, and the cheapest choice made.
+
+Nothing is written, and nothing is bought.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final, NamedTuple, Protocol
+
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    RECLAIM_LEAD,
+    RECLAIM_LEAD_ULTRA_SERVER,
+    RECLAIM_MARGIN,
+    USUAL_NOTICE,
+    CapacityReservation,
+    ReservationKind,
+)
+from reservoir.core.model.instance_type import CapacityType, InstanceType, is_ultra_server
+from reservoir.core.model.workload import Workload
+from reservoir.core.purchasing import block_rules
+from reservoir.core.purchasing.block_search import NEEDS_MAX, BlockChoice, BlockNeed, BlockSearch, BlockWindow
+from reservoir.core.scheduling_terms import labels
+from reservoir.core.scheduling_terms.money import micro_usd_of
+from reservoir.core.scheduling_terms.requirements import Requirements
+from reservoir.ports.capacity_blocks import BlockExtensionReader, BlockOffering, BlockOfferingReader
+from reservoir.ports.state import OfferingStore, ReservationStore, WorkloadRecord, WorkloadStore
+from reservoir.ports.system import Clock
+
+_DAY_HOURS: Final = 24
+_HOUR: Final = timedelta(hours=1)
+
+
+class SearchRefusedError(Exception):
+    """The search cannot be made; the sentence is for whoever asked."""
+
+
+class BlocksOnSale(BlockOfferingReader, BlockExtensionReader, Protocol):
+    """What is on sale."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedBlock:
+    """An offering, and the days that it was asked for. ``extends``: the reservation that it makes longer."""
+
+    offering: BlockOffering
+    days: int
+    extends: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The choice, beside the best one that buys nothing. ``on_sale``: what was looked at, by id.
+
+    ``left_out``: workloads that wait and were not looked at, with why.
+    """
+
+    choice: BlockChoice
+    without_buying: BlockChoice
+    needs: Mapping[str, BlockNeed]
+    on_sale: Mapping[str, OfferedBlock]
+    on_demand_micro_usd_per_hour: Mapping[str, int]
+    left_out: Mapping[str, str]
+
+    def useful_unit_hours(self, window_id: str) -> Decimal:
+        """Return how many hours of units the workloads in a window use."""
+        hours = Decimal(0)
+        for placed in self.choice.placed:
+            if placed.window.id == window_id:
+                need = self.needs[placed.key]
+                hours += Decimal(need.duration / _HOUR) * need.units[placed.window.instance_type]
+        return hours
+
+
+class _OwnedBlock(NamedTuple):
+    """A block of the account, which ends."""
+
+    facts: CapacityReservation
+    end_at: datetime
+
+
+@dataclass
+class SearchBlocks:
+    """The use case. ``waiting_micro_usd_per_unit_hour``: what it is worth that a unit of work waits an hour less."""
+
+    workloads: WorkloadStore
+    reservations: ReservationStore
+    offerings: OfferingStore
+    blocks: BlocksOnSale
+    clock: Clock
+    waiting_micro_usd_per_unit_hour: int = 0
+    _types: Mapping[str, InstanceType] = field(default_factory=dict)
+
+    def search(self, instance_types: Sequence[str], keys: Sequence[str] = ()) -> SearchResult:
+        """Search for these workloads, or for all that wait, on types that would do.
+
+        Raises SearchRefusedError, UnreadableRowsError, AwsError.
+        """
+        self._types = {each.name: each for each in self.offerings.load_with_rests(instance_types)[0]}
+        unknown = [each for each in instance_types if each not in self._types]
+        if unknown:
+            raise SearchRefusedError(f"the catalogue has no type {unknown[0]}: reservoir get offerings")
+        waiting, left_out = self._waiting(keys)
+        now = self.clock.now()
+        needs = {record.key: self._need(record, workload) for record, workload in waiting}
+        notice = max(timedelta(seconds=workload.checkpoint_period_s or 0) for _, workload in waiting)
+        owned = [each for each in self._owned() if each.end_at > now]
+        offers = self._offers(needs.values(), notice)
+        slots = [[_window(each, notice)] for each in offers]
+        extensions = []
+        for block in owned:
+            found = self._extensions(block, needs.values(), now, notice)
+            extensions += found
+            if block.facts.instance_type in self._types:
+                here = _owned_window(block, notice)
+                slots.append([here, *(_longer(here, each, notice) for each in found)])
+        on_sale = {each.offering.id: each for each in (*offers, *extensions)}
+        zones = {name: each.offering.zone for name, each in on_sale.items()} | {
+            each.facts.id: each.facts.zone for each in owned
+        }
+        barred = {record.key: _barred(workload, zones) for record, workload in waiting}
+        search = BlockSearch(
+            [replace(each, barred=barred[each.key]) for each in needs.values()],
+            slots,
+            now,
+            self.waiting_micro_usd_per_unit_hour,
+            [_owned_window(each, notice) for each in owned],
+        )
+        prices = {each.name: each.on_demand_price_micro_usd_per_hour for each in self._types.values()}
+        known = {name: price for name, price in prices.items() if price is not None}
+        return SearchResult(search.best(), search.without_buying(), needs, on_sale, known, left_out)
+
+    def _waiting(self, keys: Sequence[str]) -> tuple[list[tuple[WorkloadRecord, Workload]], Mapping[str, str]]:
+        """Return what waits and can be searched for, and why the rest cannot; whatever was named has to."""
+        if keys:
+            found = self.workloads.get_many(keys)
+            missing = [key for key in keys if key not in found]
+            if missing:
+                raise SearchRefusedError(f"there is no workload {missing[0]}")
+            records = [found[key] for key in dict.fromkeys(keys)]
+        else:
+            records = [each for each in self.workloads.list_needing_planning() if each.pending_count > 0]
+        refused = {record.key: why for record in records if (why := self._refusal(record)) is not None}
+        if keys and refused:
+            key, why = next(iter(refused.items()))
+            raise SearchRefusedError(f"{key} {why}")
+        wanted = [(each, each.workload) for each in records if each.key not in refused and each.workload is not None]
+        if not wanted:
+            raise SearchRefusedError("; ".join(["no workload waits that a block could serve", *_told(refused)]))
+        if len(wanted) > NEEDS_MAX:
+            raise SearchRefusedError(
+                f"{len(wanted)} workloads wait, and the search is about {NEEDS_MAX} at most: name them with --for"
+            )
+        return wanted, refused
+
+    def _refusal(self, record: WorkloadRecord) -> str | None:
+        workload = record.workload
+        if workload is None or record.pending_count <= 0:
+            return "does not wait"
+        if workload.duration_s is None:
+            return "has no duration, without which nobody knows how long a block it needs"
+        if not self._units(workload, record.pending_count):
+            return f"cannot run on {' or '.join(self._types)}"
+        return None
+
+    def _units(self, workload: Workload, replicas: int) -> dict[str, int]:
+        """Return how many units of each type hold so many replicas, without types that hold none."""
+        found = {}
+        for instance_type in self._types.values():
+            each = min((instance_type.allocatable[name] // most for name, most in workload.requests.items() if most))
+            terms = [term for term in _terms(workload) if instance_type.requirements.meets(term)]
+            if each > 0 and any(_allows(term, labels.CAPACITY_TYPE, CapacityType.RESERVED) for term in terms):
+                found[instance_type.name] = -(-replicas // each)
+        return found
+
+    def _need(self, record: WorkloadRecord, workload: Workload) -> BlockNeed:
+        duration_s = workload.duration_s or 0
+        units = self._units(workload, record.pending_count)
+        ladder = {step.capacity_type for step in workload.fallback} or {CapacityType.ON_DEMAND}
+        is_allowed = CapacityType.ON_DEMAND in ladder and any(
+            _allows(term, labels.CAPACITY_TYPE, CapacityType.ON_DEMAND) for term in _terms(workload)
+        )
+        hourly = [
+            count * price
+            for name, count in units.items()
+            if (price := self._types[name].on_demand_price_micro_usd_per_hour) is not None
+        ]
+        cap = workload.max_price_micro_usd_per_hour
+        within = [each for each in hourly if is_allowed and (cap is None or each <= cap)]
+        cost = -(-min(within) * duration_s // 3600) if within else None
+        return BlockNeed(record.key, units, timedelta(seconds=duration_s), cost)
+
+    def _offers(self, needs: Iterable[BlockNeed], notice: timedelta) -> list[OfferedBlock]:
+        """Ask for blocks for each workload, for all side by side, and for all one after the other."""
+        found: dict[str, OfferedBlock] = {}
+        for name in self._types:
+            there = [each for each in needs if name in each.units]
+            for count, days in sorted(_sizes(name, there, notice)):
+                for offering in self.blocks.offerings(name, count=count, hours=_DAY_HOURS * days):
+                    found.setdefault(offering.id, OfferedBlock(_in_usd(offering), days))
+        return list(found.values())
+
+    def _extensions(
+        self, owned: _OwnedBlock, needs: Iterable[BlockNeed], now: datetime, notice: timedelta
+    ) -> list[OfferedBlock]:
+        """Ask for extensions after which a workload that begins now, or at the start, would fit."""
+        block = owned.facts
+        begin = max(now, block.start_at or now)
+        wanted = set()
+        for need in needs:
+            if 0 < need.units.get(block.instance_type, 0) <= _count(block):
+                over_at = begin + need.duration + _lead(notice, is_ultra=block.ultra_server)
+                missing = over_at - owned.end_at
+                if missing > timedelta(0):
+                    wanted.add(block_rules.sold_days(missing))
+        found = []
+        for days in sorted(each for each in wanted if each is not None):
+            if block_rules.extension_refusal(block, days, now) is None:
+                offered = self.blocks.extensions(block.id, hours=_DAY_HOURS * days)
+                found += [OfferedBlock(_in_usd(each), days, block.id) for each in offered[:1]]
+        return found
+
+    def _owned(self) -> Iterator[_OwnedBlock]:
+        for record in self.reservations.list_current():
+            facts = record.reservation
+            if facts.kind is ReservationKind.CAPACITY_BLOCK and facts.end_at is not None:
+                yield _OwnedBlock(facts, facts.end_at)
+
+
+def _terms(workload: Workload) -> list[Requirements]:
+    return [workload.node_selector.merged(term) for term in workload.required_node_terms] or [workload.node_selector]
+
+
+def _allows(terms: Requirements, key: str, value: str) -> bool:
+    wanted = terms.get(key)
+    return wanted is None or wanted.has(value)
+
+
+def _barred(workload: Workload, zones: Mapping[str, str]) -> frozenset[str]:
+    """Return the ids of what lies in zones that the workload does not want."""
+    terms = _terms(workload)
+    return frozenset(
+        name for name, zone in zones.items() if not any(_allows(term, labels.ZONE, zone) for term in terms)
+    )
+
+
+def _sizes(name: str, needs: Sequence[BlockNeed], notice: timedelta) -> set[tuple[int, int]]:
+    """Return the sizes and days of blocks that would do for one of the needs, or for all of them together."""
+    if not needs:
+        return set()
+    counts, lengths = [each.units[name] for each in needs], [each.duration for each in needs]
+    wanted = [
+        *zip(counts, lengths, strict=True),
+        (sum(counts), max(lengths)),
+        (max(counts), sum(lengths, timedelta())),
+    ]
+    found = set()
+    for units, length in wanted:
+        count = block_rules.sold_count(units)
+        days = block_rules.sold_days(length + _lead(notice, is_ultra=is_ultra_server(name)))
+        if count is not None and days is not None:
+            found.add((count, days))
+    return found
+
+
+def _lead(notice: timedelta, *, is_ultra: bool) -> timedelta:
+    """Return how long before a block ends the work in it has to be over: when its nodes begin to drain."""
+    reclaim = RECLAIM_LEAD_ULTRA_SERVER if is_ultra else RECLAIM_LEAD
+    return reclaim + RECLAIM_MARGIN + max(notice, USUAL_NOTICE)
+
+
+def _window(sold: OfferedBlock, notice: timedelta) -> BlockWindow:
+    offering = sold.offering
+    return BlockWindow(
+        offering.id,
+        offering.instance_type,
+        offering.count,
+        offering.start_at,
+        offering.end_at - _lead(notice, is_ultra=is_ultra_server(offering.instance_type)),
+        _fee(offering),
+        held_until=offering.end_at,
+    )
+
+
+def _owned_window(owned: _OwnedBlock, notice: timedelta) -> BlockWindow:
+    block = owned.facts
+    return BlockWindow(
+        block.id,
+        block.instance_type,
+        _count(block),
+        block.start_at or datetime.min.replace(tzinfo=UTC),
+        owned.end_at - _lead(notice, is_ultra=block.ultra_server),
+        size=block.size,
+        held_until=owned.end_at,
+    )
+
+
+def _longer(owned: BlockWindow, extension: OfferedBlock, notice: timedelta) -> BlockWindow:
+    """Return the window of a block with an extension of it: work runs on from one into the other."""
+    sold = _window(extension, notice)
+    return replace(
+        owned,
+        id=sold.id,
+        end_at=sold.end_at,
+        fee_micro_usd=sold.fee_micro_usd,
+        held_until=sold.held_until,
+        extends=owned.id,
+    )
+
+
+def _count(block: CapacityReservation) -> int:
+    """Return the units that are free: now, or all of one that is to come."""
+    return block.free_units if block.state == ACTIVE else block.size
+
+
+def _fee(offering: BlockOffering) -> int:
+    return micro_usd_of(Decimal(offering.fee))
+
+
+def _in_usd(offering: BlockOffering) -> BlockOffering:
+    if offering.currency != "USD":
+        raise SearchRefusedError(f"{offering.id} is sold in {offering.currency}, and on-demand prices are in USD")
+    return offering
+
+
+def _told(refused: Mapping[str, str]) -> list[str]:
+    return [f"{key} {why}" for key, why in refused.items()]
