@@ -120,7 +120,7 @@ def _viewer(resources: Resources) -> Iterable[Grant]:
     )
     yield Grant(
         "AskForBlocks",
-        "Capacity Blocks and extensions that EC2 would sell, and for how much; the calls know no resource, and buy nothing.",
+        "Blocks and extensions that EC2 would sell, and for how much; the calls know no resource, and buy nothing.",
         ["ec2:DescribeCapacityBlockExtensionOfferings", "ec2:DescribeCapacityBlockOfferings"],
         ["*"],
         {"StringEquals": {"aws:RequestedRegion": stack.region}},

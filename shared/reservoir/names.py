@@ -152,7 +152,7 @@ PLANNING_MESSAGE_GROUP: Final = "plan"
 
 EVENT_BUS: Final = "EVENT_BUS_NAME"  # environment variable: name of the outbound bus
 EVENT_SOURCE: Final = "reservoir"
-POLICY_CHANGED: Final = "Policy Changed"  # the one fact that people may publish: they change policy themselves
+POLICY_CHANGED: Final = "Policy Changed"  # with what they bought, the one fact that people may publish
 HISTORY_RULE_SUFFIX: Final = "-history"  # of the stack's name: the rule on the outbound bus that has everything kept
 PUBLISH_METRICS: Final = "PUBLISH_METRICS"  # environment variable: "true" or "false"
 HISTORY_DAYS: Final = "HISTORY_DAYS"  # environment variable: how long what happened is kept
