@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from reservoir.manifests.answers.advice import AdviceAnswer
+from reservoir.manifests.answers.assessment import AssessmentAnswer
 from reservoir.manifests.answers.explanations import NodeExplanation, WorkloadExplanation
 from reservoir.manifests.answers.listed import (
     BlockOfferingRow,
@@ -25,6 +26,7 @@ PROMISED = Path(__file__).with_name("printed_fields.txt")
 PRINTED: tuple[type[BaseModel], ...] = (
     AdviceAnswer,
     ApplyAnswer,
+    AssessmentAnswer,
     BlockOfferingRow,
     CalendarRow,
     DecisionRow,

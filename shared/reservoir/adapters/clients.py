@@ -63,13 +63,16 @@ def lazy_client(service: str, region: str | None = None, patience: Patience = Pa
 
 def make_client(service: str, region: str | None = None, patience: Patience = Patience()) -> Any:
     """Return a client of ``service``; the region defaults to the function's own."""
-    config = Config(
+    return _session().create_client(service, region_name=region, config=_config(patience))
+
+
+def _config(patience: Patience) -> Config:
+    return Config(
         retries={"mode": "standard", "total_max_attempts": patience.attempts_max},
         connect_timeout=_CONNECT_TIMEOUT_S,
         read_timeout=patience.read_timeout_s,
         user_agent_extra="reservoir",
     )
-    return _session().create_client(service, region_name=region, config=config)
 
 
 @cache
@@ -87,3 +90,22 @@ def is_served(service: str, region: str) -> bool:
     """Whether AWS is known to offer the service in the region; what is younger than this library is not known."""
     partition = _session().get_partition_for_region(region)
     return region in _session().get_available_regions(service, partition_name=partition)
+
+
+def client_of(profile: str | None, service: str, region: str | None) -> Any:
+    """Return a client with the credentials of a profile; None: those of this process."""
+    if profile is None:
+        return make_client(service, region)
+    return _session_of(profile).create_client(service, region_name=region, config=_config(Patience()))
+
+
+def region_of(profile: str | None) -> str | None:
+    """Return the region that the settings of a profile, or of this process, name. Raises BotoCoreError."""
+    session = _session() if profile is None else _session_of(profile)
+    region: str | None = session.get_config_variable("region")
+    return region
+
+
+@cache
+def _session_of(profile: str) -> botocore.session.Session:
+    return botocore.session.Session(profile=profile)

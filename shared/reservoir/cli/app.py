@@ -31,6 +31,7 @@ COMMANDS: Final = (
     Listed("plan", f"{_ROOMS}.ask.plan", "Show what would happen to demand now."),
     Listed("replay", f"{_ROOMS}.ask.replay", "Run a stored plan again."),
     Listed("advise", f"{_ROOMS}.ask.advise", "Show what to reserve, and what that would have saved."),
+    Listed("assess", f"{_ROOMS}.ask.assess", "Look at reservations before anything is deployed."),
     Listed("report", f"{_ROOMS}.ask.report", "Write a report on reservations, money and demand."),
     Listed("submit", f"{_ROOMS}.act.submit", "Send workloads, new or changed."),
     Listed("withdraw", f"{_ROOMS}.act.withdraw", "Withdraw workloads that are no longer wanted."),

@@ -1,0 +1,1 @@
+"""What an account makes of its reservations, before anything is deployed."""
