@@ -24,6 +24,7 @@ pytestmark = pytest.mark.embedded
 
 SPOT, STEADY, BROKEN, FORBIDDEN = "c7i.2xlarge", "m7i.2xlarge", "r6i.2xlarge", "m6i.2xlarge"
 STRICT: Final = "r7i.2xlarge"
+TROUBLED: Final = "c6i.2xlarge"
 MIXED: Final = ("c6a.2xlarge", "m6a.2xlarge", "r6a.2xlarge")
 OTHER_ROLE: Final = "somebody-elses-role"
 _TRUST: Final = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
@@ -32,7 +33,7 @@ ZONE: Final = "us-east-1a"
 
 @pytest.fixture(scope="module", autouse=True)
 def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Six pools, one of which names a role that Reservoir may not hand to instances; reserved units of three."""
+    """Seven pools, one of which names a role that Reservoir may not hand to instances; reserved units of three."""
     iam = world.aws.client("iam")
     iam.create_role(
         RoleName=OTHER_ROLE, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [_TRUST]})
@@ -46,6 +47,7 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
         *one_type_pool("spotty", SPOT, ["spot", "on-demand"]),
         *one_type_pool("steady", STEADY, ["reserved", "on-demand"]),
         *one_type_pool("strict", STRICT, ["reserved"]),
+        *one_type_pool("troubled", TROUBLED, ["spot", "on-demand"]),
         *one_type_pool("broken", BROKEN, ["on-demand"]),
         *one_type_pool("forbidden", FORBIDDEN, ["on-demand"], role=None, instanceProfile=OTHER_ROLE),
     ]
@@ -200,6 +202,16 @@ def test_a_class_that_spot_refuses_runs_on_demand_and_in_its_reserved_units(worl
     assert any("spot launches" in event["message"] for event in blocked(world, "mixed"))
     (node,) = runs(world, submit(world, "owned", "mixed"))
     assert node["capacityReservationId"] == reservation_of(world, "mixed")
+
+
+def test_trouble_of_ec2_in_one_pool_leads_to_the_next_market_within_two_minutes(world: World) -> None:
+    world.aws.ec2("refuse_launches", code="InternalError", instance_type=TROUBLED, market="spot")
+    started_at = world.aws.clock.now()
+    key = submit(world, "troubled", "troubled")
+    (node,) = runs(world, key)
+    assert node["capacityType"] == "on-demand"
+    assert world.aws.clock.now() - started_at <= timedelta(minutes=2)
+    withdraw(world, key)
 
 
 def test_an_answer_that_is_lost_launches_one_set_of_instances(world: World) -> None:

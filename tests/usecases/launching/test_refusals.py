@@ -4,16 +4,19 @@ Codes are those of EC2's own list (docs.aws.amazon.com/AWSEC2/latest/APIReferenc
 people met in the answers of fleets: ``InvalidFleetConfiguration`` and ``InvalidFleetConfig`` of a type that its zone
 has not (aws/karpenter-provider-aws 2243 and 6483, hashicorp/terraform-provider-aws 41272), ``InvalidParameterValue`` of
 an image that does not boot there (aws/karpenter-provider-aws 5850), ``ReservationCapacityExceeded`` of a full
-reservation (scylladb/scylla-cluster-tests 8839).
+reservation (scylladb/scylla-cluster-tests 8839), ``InternalError`` that keeps on-demand from being asked
+(aws/karpenter-provider-aws 9616).
 """
 
+import re
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from lab.worlds.disrupt_world import DisruptWorld, priced
 from reservoir.adapters import aws_errors
-from reservoir.core.launching.launch_outcome import OF_THE_CLASS
+from reservoir.core.launching.launch_outcome import OF_THE_CLASS, TROUBLE_OF_A_POOL
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
 
@@ -22,9 +25,11 @@ FAMILIES: Final = ("c5", "m5", "m6i", "r5")
 TYPES: Final = tuple(priced(f"{family}.2xlarge", 8, 400_000 + number) for number, family in enumerate(FAMILIES))
 UNIT: Final = TYPES[0].name
 WITHIN: Final = 2  # minutes
+RUNBOOK: Final = Path(__file__).parents[3] / "docs" / "runbook.md"
 
 OF_RESERVATIONS: Final = aws_errors.RESERVATION_EXHAUSTED_CODES | aws_errors.RESERVATION_UNUSABLE_CODES
-# Throttling and trouble of AWS's own say nothing about capacity, whatever they are said of: these are asked again.
+# Throttling says nothing about capacity, whatever it is said of: it is asked again. So is trouble of AWS's own that is
+# said of the whole call; here it is said of pools.
 CODES: Final = sorted(
     aws_errors.INSUFFICIENT_CAPACITY_CODES
     | aws_errors.QUOTA_CODES
@@ -32,6 +37,7 @@ CODES: Final = sorted(
     | aws_errors.UNSUPPORTED_CODES
     | aws_errors.CONFIGURATION_CODES
     | aws_errors.PERMISSION_CODES
+    | TROUBLE_OF_A_POOL
     | {"SomethingThatNobodyKnows"}
 )
 
@@ -63,7 +69,7 @@ def class_is_blocked(world: DisruptWorld) -> bool:
     return node_class.status.launch_blocked_reason is not None
 
 
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", sorted(aws_errors.SPOT_NOT_PERMITTED_CODES.union(CODES)))
 def test_what_spot_refuses_runs_on_demand_and_reserved_units_go_on(code: str) -> None:
     world = world_of("reserved", "spot", "on-demand")
     world.add_reservation("cr-1", instance_type=UNIT, total_count=1)
@@ -112,3 +118,47 @@ def test_a_market_that_refuses_unlike_families_is_asked_more_and_more_seldom(cod
     assert waits.earliest_at is not None
     world.ec2.refused_codes.clear()
     assert markets(nodes(world, minutes=65)) == {SPOT}
+
+
+def test_a_pool_that_is_in_trouble_is_asked_more_and_more_seldom() -> None:
+    world = world_of("spot")
+    refused(world, SPOT, "InternalError")
+    world.submit("job", replicas=1, cpus=6)
+    nodes(world, minutes=120)
+    in_the_first_hours = len(world.ec2.launch_calls)
+    nodes(world, minutes=120)
+    assert len(world.ec2.launch_calls) - in_the_first_hours < in_the_first_hours / 2
+    world.ec2.refused_codes.clear()
+    assert markets(nodes(world, minutes=65)) == {SPOT}
+
+
+def test_throttling_rests_no_pool_although_ec2_names_it() -> None:
+    world = world_of("spot", "on-demand")
+    refused(world, SPOT, "RequestLimitExceeded")
+    world.submit("job", replicas=1, cpus=6)
+    assert nodes(world, minutes=5) == []
+    world.ec2.refused_codes.clear()
+    assert markets(nodes(world, minutes=5)) == {SPOT}
+
+
+def test_the_runbook_says_of_each_code_what_it_leads_to() -> None:
+    """A row of the page is a set of the code: whoever sorts a code anew is shown that the page is not."""
+    section = RUNBOOK.read_text(encoding="utf-8").split("| codes | lead to |")[1].split("\n\n")[0]
+    rows = [frozenset(re.findall(r"`([^`]+)`", line)) for line in section.splitlines() if line.startswith("| `")]
+    blocking = aws_errors.CONFIGURATION_CODES | aws_errors.PERMISSION_CODES
+    asked_again = aws_errors.THROTTLE_CODES | aws_errors.SERVICE_TROUBLE_CODES
+    assert rows == [
+        aws_errors.INSUFFICIENT_CAPACITY_CODES,
+        aws_errors.RESERVATION_EXHAUSTED_CODES,
+        aws_errors.RESERVATION_UNUSABLE_CODES,
+        aws_errors.QUOTA_CODES,
+        aws_errors.TYPE_QUOTA_CODES,
+        aws_errors.UNSUPPORTED_CODES,
+        aws_errors.SPOT_NOT_PERMITTED_CODES,
+        blocking - OF_THE_CLASS,
+        TROUBLE_OF_A_POOL,
+        aws_errors.SUBNET_FULL_CODES,
+        OF_THE_CLASS,
+        aws_errors.TEMPLATE_MISSING_CODES,
+        asked_again - TROUBLE_OF_A_POOL,
+    ]

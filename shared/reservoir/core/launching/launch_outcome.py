@@ -46,6 +46,12 @@ _RETRIED: Final = frozenset(
 # A code that nobody has sorted may be a passing trouble. When this many attempts did not get past it, what was asked
 # for rests as after a shortage, longer each time, so that other offerings serve and EC2 is not asked for ever.
 UNKNOWN_ATTEMPTS_MAX: Final = 3
+# The same holds for trouble of EC2's own that it names a pool for: said of one pool again and again, it keeps other
+# types and markets from serving (aws/karpenter-provider-aws 9616). Said of the whole call it tells of no pool, and
+# throttling tells of none whatever it names.
+TROUBLE_OF_A_POOL: Final = frozenset(
+    {"InternalError", "InternalFailure", "InternalServerError", "ServiceUnavailable", "Unavailable"}
+)
 # EC2 asks whether we may use a launch template before it looks whether there is one: what was deleted, or is not
 # visible yet, is refused as if it were somebody else's. So a refusal of the whole first call is tried once more, from
 # templates that were made again, before it counts as a lack of permission.
@@ -337,7 +343,8 @@ def _markets(request: LaunchRequest, errors: Sequence[LaunchError]) -> Mapping[M
 
 def _as_shortage(error: LaunchError) -> LaunchError:
     is_unknown = error.kind is LaunchErrorKind.UNKNOWN
-    return replace(error, kind=LaunchErrorKind.INSUFFICIENT_CAPACITY) if is_unknown else error
+    is_trouble = error.code in TROUBLE_OF_A_POOL and error.instance_type is not None
+    return replace(error, kind=LaunchErrorKind.INSUFFICIENT_CAPACITY) if is_unknown or is_trouble else error
 
 
 def _named(request: LaunchRequest, errors: Sequence[LaunchError], kind: LaunchErrorKind) -> tuple[OfferingKey, ...]:
