@@ -238,13 +238,44 @@ def keep_history(resources: Resources) -> Iterable[Grant]:
     )
 
 
+def note_classes(resources: Resources) -> Iterable[Grant]:
+    """Allow writing down what was found of EC2NodeClasses."""
+    yield _update_policy(
+        resources,
+        "NoteClasses",
+        "What was found of classes is their status; no Team is changed.",
+        "EC2NodeClass",
+    )
+
+
+def note_pools(resources: Resources) -> Iterable[Grant]:
+    """Allow writing down what was found of NodePools."""
+    yield _update_policy(
+        resources, "NotePools", "Whether a pool is ready is its status; no Team is changed.", "NodePool"
+    )
+
+
 def pause_pools(resources: Resources) -> Iterable[Grant]:
     """Allow pausing NodePools."""
-    yield Grant(
+    yield _update_policy(
+        resources,
         "PausePools",
         "Operators pause NodePools; what they ask for is written beside the manifest.",
+        "NodePool",
+    )
+
+
+def _update_policy(resources: Resources, sid: str, why: str, kind: str) -> Grant:
+    """Allow updating policy objects of one kind: their rows begin with it."""
+    return Grant(
+        sid,
+        why,
         ["dynamodb:UpdateItem"],
         [resources.tables[Table.POLICY].table_arn],
+        {
+            "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{kind}/*"]},
+            "Null": {"dynamodb:LeadingKeys": "false"},  # without a key, ForAllValues holds
+        },
     )
 
 
@@ -257,8 +288,8 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         more=(reject_demand, end_instances),
     ),
     Function.DISCOVER_RESERVATIONS: Duty(
-        writes=(Table.RESERVATIONS, Table.NODE_CLAIMS, Table.POLICY),
-        reads=(Table.OFFERINGS,),  # which classes rest
+        writes=(Table.RESERVATIONS, Table.NODE_CLAIMS),
+        reads=(Table.OFFERINGS, Table.POLICY),  # which classes rest
         sends=(Queue.PLANNING, Queue.LAUNCHES),  # classes that want a dry run by the role that launches
         # Only a block itself says that it is an UltraServer, whose instances EC2 reclaims earlier.
         describes=(
@@ -269,7 +300,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
             "SecurityGroups",
             "Subnets",
         ),
-        more=(resolve_classes, set_timers),
+        more=(resolve_classes, note_classes, note_pools, set_timers),
     ),
     Function.DISCOVER_OFFERINGS: Duty(
         writes=(Table.OFFERINGS,),
@@ -284,7 +315,8 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         more=(keep_snapshots, end_instances),  # nodes whose last replica is not wanted any more
     ),
     Function.LAUNCH: Duty(
-        writes=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),
+        writes=(*_CLAIMS, Table.OFFERINGS),
+        reads=(Table.POLICY,),
         sends=(Queue.PLANNING, Queue.LAUNCHES),  # a batch that must wait is sent again with a delay
         describes=("Instances",),
         more=(
@@ -292,6 +324,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
             ec2_permissions.use_keys,
             end_instances,
             ec2_permissions.name_claims,
+            note_classes,
             set_timers,
         ),
     ),

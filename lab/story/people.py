@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from infra.naming import function_name
 from lab.story.commands import run_command
 from lab.story.world import World
+from reservoir.names import Function
 
 NUMBERS = count(1)
 
@@ -45,6 +47,24 @@ class Person:
         """Run the command line with this person's credentials."""
         with self._world.hurrying() if "--wait" in arguments else nullcontext():
             return run_command(arguments, {**self._world.reservoir.environment(), **self.environment()})
+
+
+def policy_statements(world: World, function: Function) -> tuple[dict[str, Any], ...]:
+    """Return what a function's role may do."""
+    iam = world.aws.client("iam")
+    configuration = world.aws.client("lambda").get_function_configuration(
+        FunctionName=function_name(world.reservoir.outputs["ReservoirDeployment"], function)
+    )
+    role = configuration["Role"].rsplit("/", 1)[-1]
+    documents = [
+        iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+        for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
+    ]
+    for attached in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
+        policy = iam.get_policy(PolicyArn=attached["PolicyArn"])["Policy"]
+        version = iam.get_policy_version(PolicyArn=policy["Arn"], VersionId=policy["DefaultVersionId"])
+        documents.append(version["PolicyVersion"]["Document"])
+    return tuple(statement for document in documents for statement in document["Statement"])
 
 
 def refusal(error: ClientError) -> str:

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from infra.config import FUNCTIONS
 from infra.naming import function_name
 from lab.fakes.manifests import team_manifest
-from lab.story.people import Person, all_refused, refusal
+from lab.story.people import Person, all_refused, policy_statements, refusal
 from lab.story.policies import one_type_pool, story_workload, write_manifests
 from lab.story.world import World
 from reservoir.names import DEMAND_DEAD_LETTER_QUEUE, OWNER_TAG, Function, Queue, Table, key_attributes
@@ -24,24 +24,6 @@ TOPIC = "arn:aws:sns:us-east-1:123456789012:alarms"
 SETTINGS = {"alarmTopic": TOPIC, "reserveConcurrency": True}
 NUMBERS = count(1)
 ACCOUNT_LIMIT = 1_000  # of invocations at once, AWS's default
-
-
-def policy_statements(world: World, function: Function) -> tuple[dict[str, Any], ...]:
-    """Return what a function's role may do."""
-    iam = world.aws.client("iam")
-    configuration = world.aws.client("lambda").get_function_configuration(
-        FunctionName=function_name(world.reservoir.outputs["ReservoirDeployment"], function)
-    )
-    role = configuration["Role"].rsplit("/", 1)[-1]
-    documents = [
-        iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
-        for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
-    ]
-    for attached in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
-        policy = iam.get_policy(PolicyArn=attached["PolicyArn"])["Policy"]
-        version = iam.get_policy_version(PolicyArn=policy["Arn"], VersionId=policy["DefaultVersionId"])
-        documents.append(version["PolicyVersion"]["Document"])
-    return tuple(statement for document in documents for statement in document["Statement"])
 
 
 ADMINISTRATOR = ({"Effect": "Allow", "Action": "*", "Resource": "*"},)

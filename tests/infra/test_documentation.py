@@ -114,7 +114,7 @@ def test_the_architecture_page_tells_who_writes_which_table(resources: Resources
     told = {row[0]: names_of_functions(row[3]) for row in rows(page("architecture.md"), "table")}
     true: dict[str, set[str]] = {output_name(table.name): set() for table in Table}
     for statement in statements(resources):
-        if statement.sid in ("WriteState", "KeepHistory"):
+        if statement.sid in ("WriteState", "KeepHistory", "NoteClasses"):
             for name in true:
                 if any(arn.startswith(f"<State{name}") for arn in statement.resources):
                     true[name].add(holder(statement.policy))

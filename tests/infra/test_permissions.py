@@ -1,12 +1,15 @@
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from infra.iam.acknowledgements import as_reported
 from infra.iam.permissions import READ, WRITE
 from reservoir.names import (
     DEFAULT_STACK,
     IDENTITY_INDEX,
+    MARK_ROW,
     MOVABLE_TAG,
     NODE_CLAIM_TAG,
     OWNER_TAG,
@@ -294,6 +297,34 @@ def test_nodes_read_the_index_of_identities_alone_and_there_their_own_row(resour
         "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["${ec2:SourceInstanceARN}"]},
         "Null": {"dynamodb:LeadingKeys": "false"},
     }
+
+
+def test_policy_is_changed_by_apply_alone_and_others_keep_to_a_kind_of_rows(resources: Resources) -> None:
+    writing = [
+        statement
+        for statement in statements(resources)
+        if {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"} & set(statement.actions)
+        and any(arn.startswith("<StatePolicy") for arn in statement.resources)
+    ]
+    held = {(statement.sid, *_rows(statement.conditions)) for statement in writing}
+    assert held == {
+        ("WriteState",),
+        ("NoteClasses", "EC2NodeClass/*"),
+        ("NotePools", "NodePool/*"),
+        ("PausePools", "NodePool/*"),
+        ("MarkTables", MARK_ROW),
+    }
+    whole = [statement.policy for statement in writing if statement.sid == "WriteState"]
+    assert [policy.lower().startswith("apply") for policy in whole] == [True]
+    updating = [statement for statement in writing if statement.sid in ("NoteClasses", "NotePools", "PausePools")]
+    assert all(statement.actions == ("dynamodb:UpdateItem",) for statement in updating)
+    assert all(statement.conditions["Null"] == {"dynamodb:LeadingKeys": "false"} for statement in updating)
+
+
+def _rows(conditions: Mapping[str, Any]) -> list[str]:
+    """Return the rows to which a statement is held."""
+    named = [each["dynamodb:LeadingKeys"] for operator, each in conditions.items() if operator.startswith("ForAll")]
+    return [row for rows in named for row in rows]
 
 
 def test_operators_write_policy_alone(resources: Resources) -> None:

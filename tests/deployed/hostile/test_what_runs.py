@@ -3,16 +3,17 @@
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from lab.fakes.manifests import team_manifest
-from lab.story.people import Person, all_refused
+from lab.story.people import Person, all_refused, policy_statements
 from lab.story.policies import one_type_pool, write_manifests
 from lab.story.world import World
-from reservoir.names import EVENT_BUS, PLANNING_MESSAGE_GROUP, Queue, Table, dead_letters_output
+from reservoir.names import EVENT_BUS, PLANNING_MESSAGE_GROUP, Function, Queue, Table, dead_letters_output
 from tests.deployed.hostile.tenants import Tenants, annotated, demand, move_in
 
 pytestmark = pytest.mark.embedded
@@ -152,6 +153,21 @@ def test_a_teams_operator_gives_its_team_no_more_and_ends_no_other(world: World,
     ):
         done = guest.command(*attempt)
         assert (done.returncode != 0, "AccessDenied" in done.stderr) == (True, True), attempt
+
+
+@pytest.mark.parametrize(
+    ("function", "others"),
+    [(Function.LAUNCH, ("Team/vision", "NodePool/shop")), (Function.DISCOVER_RESERVATIONS, ("Team/vision",))],
+)
+def test_a_function_that_discovers_or_launches_rewrites_no_team(
+    tenants: Tenants, function: Function, others: tuple[str, ...]
+) -> None:
+    dynamodb = Person(tenants.world, statements=policy_statements(tenants.world, function)).client("dynamodb")
+    policy, rows = tenants.world.output(Table.POLICY.value), [{"id": {"S": key}} for key in others]
+    all_refused([partial(dynamodb.update_item, TableName=policy, Key=row) for row in rows])
+    every = [*rows, {"id": {"S": "EC2NodeClass/shop"}}]
+    all_refused([partial(dynamodb.put_item, TableName=policy, Item=row) for row in every])
+    all_refused([partial(dynamodb.delete_item, TableName=policy, Key=row) for row in every])
 
 
 def test_a_sender_sees_and_ends_nothing(tenants: Tenants) -> None:
