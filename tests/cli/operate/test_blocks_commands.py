@@ -1,5 +1,6 @@
 """``reservoir blocks``: what is shown, what has to be typed, and what is refused before EC2 is asked."""
 
+import json
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -184,3 +185,21 @@ def test_a_block_is_extended(stack: Stack) -> None:
     assert "bought cr-block for 960.50 USD" in result.output
     assert "EC2 sells 1 to 14 days" in invoke(stack, "blocks", "extend", "cr-block", "--days", "15").output
     assert "there is no reservation cr-9" in invoke(stack, "blocks", "extend", "cr-9", "--days", "1").output
+
+
+def test_every_purchase_is_listed_with_who_and_what_became_of_it(stack: Stack) -> None:
+    assert stack.buy().exit_code == 0
+    (row,) = json.loads(invoke(stack, "get", "purchases", "-o", "json").stdout)["items"]
+    assert (row["metadata"]["name"], row["status"]["state"]) == ("cb-us-east-1c", "bought")
+    assert (row["spec"]["by"], row["spec"]["feeMicroUsd"]) == (ME, 960_500_000)
+    assert row["status"]["capacityReservationIds"] == ["cr-cb-us-east-1c"]
+    listed = invoke(stack, "get", "purchases", "--state", "bought").stdout.splitlines()[1].split()
+    assert listed[:7] == ["cb-us-east-1c", "bought", "2", "p5.48xlarge", "1d", "960.50", "USD"]
+    assert listed[-1] == ME
+    assert invoke(stack, "get", "purchase", "cb-9").exit_code == 2
+
+
+def test_what_is_not_settled_says_how_to_settle_it(stack: Stack) -> None:
+    stack.block_seller = Silent(stack.world.clock)
+    stack.buy()
+    assert "reservoir blocks settle cb-us-east-1c" in invoke(stack, "describe", "purchase", "cb-us-east-1c").stdout

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from lab.fakes.stores.accounts import MemoryAccounts
 from lab.fakes.stores.history import MemoryHistory
+from lab.fakes.stores.purchases import MemoryPurchases
 from lab.fakes.system import START
 from lab.worlds.disrupt_world import DisruptWorld
 from reservoir.cli.app import app
@@ -78,6 +79,10 @@ class Stack(OwnOutside):
     @property
     def capacity_blocks(self) -> "Shop":
         return Shop(self.world.clock.now())
+
+    @property
+    def purchases(self) -> MemoryPurchases:
+        return MemoryPurchases()
 
     @property
     def policy(self) -> Any:
@@ -416,7 +421,7 @@ def test_label_selectors_are_kubectls(text: str, chosen: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "noun", ["workloads", "nodes", "reservations", "calendar", "offerings", "blocks", "pools", "classes"]
+    "noun", ["workloads", "nodes", "reservations", "calendar", "offerings", "blocks", "purchases", "pools", "classes"]
 )
 def test_tables_fit_a_terminal_of_80_columns(world: DisruptWorld, noun: str) -> None:
     found = noun_of(noun)

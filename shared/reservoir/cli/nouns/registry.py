@@ -26,6 +26,7 @@ NOUNS: Final = (
     Registered("calendar", ("dates",), "calendar", "reservoir.cli.nouns.dates.calendar"),
     Registered("offerings", ("offering", "offers", "offer"), "offering", "reservoir.cli.nouns.offerings"),
     Registered("blocks", ("block", "blockofferings", "blockoffering"), "block", "reservoir.cli.nouns.blocks"),
+    Registered("purchases", ("purchase",), "purchase", "reservoir.cli.nouns.dates.purchases"),
     Registered("pools", ("pool", "nodepools", "nodepool"), "nodepool", "reservoir.cli.nouns.pools"),
     Registered(
         "classes",

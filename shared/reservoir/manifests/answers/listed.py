@@ -248,6 +248,39 @@ class BlockOfferingRow(Row):
     spec: BlockOfferingSpec
 
 
+class PurchaseSpec(Part):
+    """What was to be bought, for how much, and who wanted it."""
+
+    instance_type: str
+    zone: str
+    count: int
+    start_at: AwareDatetime
+    end_at: AwareDatetime
+    extends: str | None = Field(None, description="The reservation of the block that gets longer.")
+    fee_micro_usd: int
+    by: str
+    intended_at: AwareDatetime
+
+
+class PurchaseStatus(Part):
+    """What became of it."""
+
+    state: str = Field(description="`intended` (not settled), `bought` or `not-bought`.")
+    capacity_reservation_ids: list[str] = Field(default_factory=list)
+    settled_at: AwareDatetime | None = None
+    settled_by: str | None = None
+    note: str | None = Field(None, description="Why it was not bought.")
+
+
+class PurchaseRow(Row):
+    """A purchase of a Capacity Block or of an extension, by the offering."""
+
+    kind: Literal["Purchase"] = "Purchase"
+    metadata: Named
+    spec: PurchaseSpec
+    status: PurchaseStatus
+
+
 class DecisionRowStatus(Part):
     """What it brought about."""
 
