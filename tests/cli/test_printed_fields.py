@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from reservoir.manifests.answers.advice import AdviceAnswer
 from reservoir.manifests.answers.assessment import AssessmentAnswer
 from reservoir.manifests.answers.explanations import NodeExplanation, WorkloadExplanation
+from reservoir.manifests.answers.finished import FinishedAnswer
 from reservoir.manifests.answers.listed import (
     BlockOfferingRow,
     CalendarRow,
@@ -30,6 +31,7 @@ PRINTED: tuple[type[BaseModel], ...] = (
     BlockOfferingRow,
     CalendarRow,
     DecisionRow,
+    FinishedAnswer,
     NodeExplanation,
     NodeRow,
     OfferingRow,

@@ -28,6 +28,7 @@ COMMANDS: Final = (
     Listed("ui", f"{_ROOMS}.see.ui", "Serve a page of how things are to browsers of this machine."),
     Listed("metrics", f"{_ROOMS}.see.metrics", "Print what `status` knows for Prometheus, as OpenMetrics."),
     Listed("events", f"{_ROOMS}.see.events", "List what happened, to everything or to one object."),
+    Listed("finished", f"{_ROOMS}.see.finished", "List workloads that are over."),
     Listed("plan", f"{_ROOMS}.ask.plan", "Show what would happen to demand now."),
     Listed("replay", f"{_ROOMS}.ask.replay", "Run a stored plan again."),
     Listed("advise", f"{_ROOMS}.ask.advise", "Show what to reserve, and what that would have saved."),
