@@ -2,6 +2,11 @@
 
 It shares the domain types and the requirement algebra with the solver and nothing else. Work grows with the number of
 launches and refusals, not with the number of replicas.
+
+The solver minimises, in this order: who is left over, higher priorities first; money; units whose accelerators idle;
+the worth of the units in use. The checker does not compare a plan with the least of these. It judges the first where a
+replica that could have a place has none (``UnplacedWithoutCause``, ``PriorityInversion``), the second where money is
+spent for nothing (``PaidWhileFree``, ``DearSpot``), and the other two not at all.
 """
 
 from datetime import datetime
