@@ -12,7 +12,7 @@ from lab.fakes.stores.purchases import MemoryPurchases
 from lab.fakes.system import START, ManualClock
 from reservoir.core.purchasing.book import Ceilings
 from reservoir.core.purchasing.purchase import BlockOrder, PurchaseState
-from reservoir.ports.errors import ThrottledError, UnknownOutcomeError
+from reservoir.ports.errors import AccessDeniedError, ThrottledError, UnknownOutcomeError
 from reservoir.ports.state import ConflictError
 from reservoir.usecases.purchasing.buy_block import BuyBlock, PurchaseRefusedError, Result
 
@@ -74,6 +74,22 @@ def test_what_is_bought_is_written_down_and_told_with_who(order: BlockOrder) -> 
     (told,) = desk.bus.of("Capacity Purchased")
     assert (told["by"], told["feeMicroUsd"], told["offering"]) == ("ada", 1_500 * USD, order.offering_id)
     assert desk.store.book().book.spent_micro_usd("2026-01") == 1_500 * USD
+
+
+class RefusingBus(MemoryBus):
+    """A bus that its caller may not use."""
+
+    def publish(self, facts: Any) -> None:
+        del facts
+        raise AccessDeniedError("AccessDeniedException", "PutEvents")
+
+
+def test_a_bus_that_refuses_keeps_no_purchase_open() -> None:
+    desk = Desk(bus=RefusingBus())
+    outcome = desk.of().buy(desk.of().preview(ORDER))
+    assert (outcome.result, outcome.is_written) == (Result.BOUGHT, True)
+    assert "not published" in outcome.why
+    assert desk.store.book().book.unsettled is None, "others may buy"
 
 
 def test_an_offering_is_never_bought_again() -> None:

@@ -145,11 +145,15 @@ class BuyBlock:
         return PurchaseOutcome(Result.UNCLEAR, intent, f"EC2's answer was lost ({why}), and it shows nothing of it")
 
     def _settle(self, intent: Purchase, settled: Purchase) -> PurchaseOutcome:
-        """Tell, then write: who dies in between leaves the purchase open, and whoever settles it tells it again."""
+        """Tell, then write: who dies in between leaves the purchase open, and whoever settles it tells it again.
+
+        A bus that refuses keeps nothing from being written: the book is the record, and while a purchase is open nobody
+        else may buy.
+        """
         outcome = _known_outcome(settled)
+        if settled.state is PurchaseState.BOUGHT:
+            outcome = self._tell(settled, outcome)
         try:
-            if settled.state is PurchaseState.BOUGHT:
-                self.publisher.publish([_told(settled)])
             seen = self.store.book()
             if seen.book.unsettled == intent.id:
                 self.store.commit(settled, seen.book.settled(settled), over=intent, expected_revision=seen.revision)
@@ -157,6 +161,13 @@ class BuyBlock:
             return outcome
         except AwsError as error:  # what became of it is known all the same, and whoever settles it will find it
             return replace(outcome, why=f"{outcome.why} (not written down: {error})".strip(), is_written=False)
+        return outcome
+
+    def _tell(self, bought: Purchase, outcome: PurchaseOutcome) -> PurchaseOutcome:
+        try:
+            self.publisher.publish([_told(bought)])
+        except AwsError as error:
+            return replace(outcome, why=f"{outcome.why} (not published: {error})".strip())
         return outcome
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from reservoir.cli.console import Yes, add_group, can_ask, fail, output
+from reservoir.cli.console import Yes, add_group, can_ask, fail, messages, output
 from reservoir.cli.nouns.blocks import asked_for, instant
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.stack.connection import Connection
@@ -189,7 +189,9 @@ def _report(outcome: "PurchaseOutcome") -> None:
         ids = ", ".join(purchase.reservation_ids)
         output().print(f"bought {ids} for {usd(purchase.order.fee_micro_usd)}, by {purchase.by}")
         if not outcome.is_written:
-            fail(f"it is bought, and {outcome.why}: {settle_it}")
+            fail(f"it is bought {outcome.why}: {settle_it}")
+        if outcome.why:
+            messages().print(f"warning: it is bought {outcome.why}")
     elif outcome.result is Result.NOT_BOUGHT:
         fail(f"nothing was bought: {outcome.why}")
     else:
