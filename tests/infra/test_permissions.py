@@ -19,6 +19,7 @@ from reservoir.names import (
 )
 from tests.infra.reading import Resources, of_type, statements
 from tests.infra.synthesis import template_app
+from tests.test_tidy import ROOT
 
 OWNER_CONDITIONS = {f"aws:RequestTag/{OWNER_TAG}", f"aws:ResourceTag/{OWNER_TAG}"}
 OF_A_TEMPLATE = {
@@ -345,6 +346,16 @@ def test_people_publish_changes_of_policy_and_no_other_fact(resources: Resources
     (statement,) = publishing
     assert statement.conditions == {
         "StringEquals": {"events:source": "reservoir", "events:detail-type": "Policy Changed"}
+    }
+
+
+def test_the_rights_to_buy_publish_purchases_and_no_other_fact() -> None:
+    """They are nobody's by themselves: an administrator attaches them (docs/buying.md)."""
+    rights = json.loads((ROOT / "examples" / "iam" / "buy-capacity.json").read_text(encoding="utf-8"))
+    publishing = [each for each in rights["Statement"] if "events:PutEvents" in each["Action"]]
+    (statement,) = publishing
+    assert statement["Condition"] == {
+        "StringEquals": {"events:source": "reservoir", "events:detail-type": "Capacity Purchased"}
     }
 
 
