@@ -251,6 +251,17 @@ SITUATIONS = (
         "you mean zone-1?)",
     ),
     Situation(
+        "a pool that is asked for by its label and has no type, behind one with another value",
+        account(
+            pool("alpha", one_of("story", "alpha"), one_of(labels.INSTANCE_TYPE, M5.name), markets(ON_DEMAND)),
+            pool("beta", one_of("story", "beta"), one_of(labels.INSTANCE_TYPE, "m5.3xlarge"), markets(ON_DEMAND)),
+        ),
+        workload(cpu=1000, node_selector=require("story", Operator.IN, "beta")),
+        ReasonCode.INCOMPATIBLE,
+        "the requirements of pool beta filtered out all available instance types: none has"
+        " node.kubernetes.io/instance-type In [m5.3xlarge]; did you mean m5.4xlarge?",
+    ),
+    Situation(
         "a zone without reserved units, and a pool for reserved units behind one for anything",
         account(
             replace(ANYTHING, name="anything"),

@@ -266,16 +266,18 @@ class Reasons:
         return self._mismatches.of_offerings(entry, asked.term)
 
     def _distance(self, entry: Entry, group: Group, asked: Asked) -> tuple[int, int]:
-        """Return how far the pool is from what else is asked: resources that its types lack, less what it names itself.
+        """Return how far the pool is from what else is asked: resources that its types lack, less what it gives itself.
 
         Several pools may lack the one thing that nobody has (a zone with a typing error): the one that was made for
-        such work is told, and not the first by name.
+        such work is told, and not the first by name. So is the one that is asked for by its label, though it sells
+        nothing, before one that only has another value of that label.
         """
-        named = [key for key in asked.term if key in entry.pool.requirements]
+        own = entry.pool.requirements
+        given = [key for key, wanted in asked.term.items() if key in own and own[key].has_intersection(wanted)]
         if any(self._fits(group, instance_type) for instance_type in entry.types):
-            return (0, -len(named))
+            return (0, -len(given))
         lacking = (len(group.workload.requests.missing(each.allocatable)) for each in entry.types)
-        return (min(lacking, default=0), -len(named))
+        return (min(lacking, default=0), -len(given))
 
     def _fits(self, group: Group, instance_type: InstanceType) -> bool:
         return copies_that_fit(group.request, self._state.catalogue.dimensions.capacity(instance_type.allocatable)) > 0
