@@ -65,7 +65,9 @@ def ticks(window: Window) -> list[tuple[int, datetime]]:
 
 def colours(lanes: Sequence[Lane]) -> Mapping[str, str]:
     """Return the class of each team's colour: the first by name have one of their own."""
-    names = {bar.team for lane in lanes for bar in lane.bars}
+    names: set[str] = set()
+    for lane in lanes:
+        names.update(bar.team for bar in lane.bars)
     found = {name: f"t{min(number, COLOURS)}" for number, name in enumerate(sorted(names - {""}))}
     return {**found, "": "none"} if "" in names else found
 

@@ -70,11 +70,10 @@ class FeasibilityFilter:
         of_example = {each.demand.workload.key: queue.masks(each.levels)[-1] for each in queue.pending}
         request = queue.dimensions.request
         self._facts = NodeFacts(catalogue, queue.terms)
-        self._asks = {
-            workload.key: (request(workload.requests), of_example[alike[0].key])
-            for alike in classes.values()
-            for workload in alike
-        }
+        self._asks: dict[str, tuple[Vector, int]] = {}
+        for alike in classes.values():
+            masks = of_example[alike[0].key]
+            self._asks.update((workload.key, (request(workload.requests), masks)) for workload in alike)
         sizes = [size for size, _ in self._asks.values()]
         self._least = tuple(map(min, zip(*sizes, strict=True)))
         self._paid = _pareto_optimal(option for option in catalogue.options if option.reservation is None)
