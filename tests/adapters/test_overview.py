@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lab.fakes.pages import Pages
 from lab.fakes.system import START, ManualClock
 from lab.local import ministack
 from reservoir.adapters.overview import AwsAlarms, AwsPasses, AwsQueues
@@ -32,9 +33,9 @@ class CloudWatch:
         assert operation == "describe_alarms"
         return self
 
-    def paginate(self, **request: Any) -> list[dict[str, Any]]:
+    def paginate(self, **request: Any) -> Pages:
         assert request == {"AlarmNamePrefix": "Reservoir-", "StateValue": "ALARM"}
-        return [{"MetricAlarms": [{"AlarmName": f"Reservoir-{name}"}]} for name in "BA"]
+        return Pages([{"MetricAlarms": [{"AlarmName": f"Reservoir-{name}"}]} for name in "BA"])
 
 
 @pytest.mark.embedded

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import boto3.session
-import jmespath  # type: ignore[import-untyped]  # it has no types
+import jmespath
 from botocore import xform_name
 
 

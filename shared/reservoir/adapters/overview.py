@@ -92,7 +92,7 @@ class AwsAlarms:
             AlarmNamePrefix=f"{self._stack}-", StateValue="ALARM"
         )
         with map_client_errors():
-            return tuple(sorted(alarm["AlarmName"] for page in pages for alarm in page["MetricAlarms"]))
+            return tuple(sorted(pages.search("MetricAlarms[].AlarmName")))
 
 
 def _age(name: str, url: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 _STEP: Final = re.compile(r"\.([^.\[\]{}'\"\s]+)|\[(\*|-?\d+)\]|\['([^']*)'\]")
@@ -50,7 +51,7 @@ class Path:
         """Return what is there: nothing, one value, or one for each place of a list."""
         found = [document]
         for number, step in enumerate(self.steps):
-            found = [value for each in found for value in self._next(each, number, step)]
+            found = list(chain.from_iterable(self._next(each, number, step) for each in found))
         return found
 
     def _next(self, value: Any, number: int, step: str | int) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -24,7 +25,7 @@ Filenames = Annotated[
 def read(names: Sequence[str]) -> list[tuple[str, bytes]]:
     """Return the files with their contents; ends the command when there are none or one cannot be read."""
     try:
-        found = [pair for name in names for pair in _read(name)]
+        found = list(chain.from_iterable(map(_read, names)))
     except OSError as error:
         fail(f"cannot read {error.filename}: {error.strerror}")
     if not found:

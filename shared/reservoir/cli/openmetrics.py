@@ -7,6 +7,7 @@ carry another package for it (docs/adr/0300-write-openmetrics-without-a-library.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
 from reservoir.core.history.sample import ReservationSample, Sample
@@ -49,7 +50,7 @@ class Gauge:
 
 def exposition(status: Status, *, most: int = MOST_SERIES_A_GAUGE) -> str:
     """Return all gauges as text. What a source does not say has no value, and is never nought."""
-    lines = (line for gauge in gauges(status) for line in gauge.bounded(most).lines())
+    lines = chain.from_iterable(gauge.bounded(most).lines() for gauge in gauges(status))
     return "".join(f"{line}\n" for line in (*lines, "# EOF"))
 
 

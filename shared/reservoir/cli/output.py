@@ -7,7 +7,7 @@ users and AWS wrote (names, tags, messages) reaches a terminal through ``printab
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import typer
@@ -217,8 +217,9 @@ def as_data(rows: Sequence[T], listing: Listing[T], form: Form) -> str:
 
 def _as_data(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form) -> str:
     if form is Form.NAME:
-        return "".join(f"{printable(listing.name(row))}\n" for rows, listing in parts for row in rows)
-    documents = [dict(listing.document(row)) for rows, listing in parts for row in rows]
+        names = chain.from_iterable(map(listing.name, rows) for rows, listing in parts)
+        return "".join(f"{printable(name)}\n" for name in names)
+    documents = _documents(parts)
     if form.name == JSONPATH:
         template = Template.parse(form.takes)
         if _WHOLE_LIST in form.takes:
@@ -231,9 +232,14 @@ def _as_data(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form) ->
     return json.dumps({"apiVersion": API_VERSION, "kind": "List", "items": documents}, indent=2) + "\n"
 
 
+def _documents(parts: Sequence[tuple[Sequence[Any], Listing[Any]]]) -> list[dict[str, Any]]:
+    documents = chain.from_iterable(map(listing.document, rows) for rows, listing in parts)
+    return [dict(document) for document in documents]
+
+
 def _custom_table(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *, headers: bool) -> list[Line]:
     """Return the table of ``-o custom-columns``: one for all nouns, cut nowhere."""
-    documents = [dict(listing.document(row)) for rows, listing in parts for row in rows]
+    documents = _documents(parts)
     columns = [Column[dict[str, Any]](each.title, each.text) for each in custom_columns(form.takes)]
     return lines_of(documents, columns, None)[0 if headers else 1 :]
 

@@ -6,6 +6,7 @@ applied once by its generation.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from reservoir.client.backoff import pauses_s
@@ -93,7 +94,7 @@ class Conversation:
             known = parts.setdefault(answer.request_id, {})
             known[answer.part] = answer
             if len(known) == answer.part_count:
-                nodes = [node for _, part in sorted(known.items()) for node in part.nodes]
+                nodes = list(chain.from_iterable(known[number].nodes for number in sorted(known)))
                 return answer.model_copy(update={"nodes": nodes, "part": 1, "part_count": 1})
         return None
 

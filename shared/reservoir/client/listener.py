@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from reservoir.client.facts import ANSWERS, Fact, parse_fact
@@ -112,7 +113,7 @@ class Listener:
             # A part of a second is asked for as one, so that nobody spins.
             deliveries = self._inbox.receive(max(1, int(min(left_s, LONG_POLL_S))))
             with self._changed:
-                receipts = [receipt for delivery in deliveries for receipt in self._take_in(delivery)]
+                receipts = list(chain.from_iterable(map(self._take_in, deliveries)))
                 self._changed.notify_all()
             if receipts:
                 self._inbox.delete(receipts)

@@ -7,6 +7,7 @@ a bug fails the invocation, which has an alarm.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from reservoir.ports.errors import TransientError
@@ -80,7 +81,7 @@ def together(named: Mapping[str, Iterable[str]], handle: Callable[[Collection[st
 
     For what costs the same for many as for one, and bears to be done again.
     """
-    keys = sorted({key for keys in named.values() for key in keys})
+    keys = sorted(set(chain.from_iterable(named.values())))
     try:
         handle(keys)
     except TRANSIENT as error:

@@ -6,6 +6,7 @@ be held up while its messages are hidden.
 """
 
 import json
+from itertools import chain
 from typing import Any
 
 from reservoir.runtime.observability import count, logger
@@ -20,10 +21,10 @@ def woken_by(event: dict[str, Any]) -> Woken:
     ours = [body for body in bodies if "workloads" in body]
     groups = [body["group"] for body in ours if "group" in body]
     return Woken(
-        workload_keys=frozenset(key for body in ours for key in body["workloads"]),
+        workload_keys=frozenset(chain.from_iterable(body["workloads"] for body in ours)),
         names_all=bool(ours) and all(body.get("workloads") or "group" in body for body in bodies),
         group_keys=frozenset(parts[0] for parts in groups),
-        parts=frozenset(part for parts in groups for part in parts),
+        parts=frozenset(chain.from_iterable(groups)),
         indexes_lag=any(not body["workloads"] and "group" not in body for body in ours),
     )
 

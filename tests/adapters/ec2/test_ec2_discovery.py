@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from lab.fakes.pages import Pages
 from lab.fakes.system import ManualClock
 from lab.worlds.cloud import Cloud
 from reservoir.adapters.ec2.instance_types import Ec2InstanceTypeReader
@@ -154,10 +155,11 @@ class _Groups:
         assert name == "list_group_resources"
         return self
 
-    def paginate(self, *, Group: str) -> list[dict[str, Any]]:  # noqa: N803 # AWS's name
+    def paginate(self, *, Group: str) -> Pages:  # noqa: N803 # AWS's name
         arn = f"arn:aws:ec2:us-east-1:111122223333:capacity-reservation/{Group[-1]}"
         kinds = ("AWS::EC2::CapacityReservation", "AWS::EC2::Host")
-        return [{"Resources": [{"Identifier": {"ResourceArn": f"{arn}-{k}", "ResourceType": k}} for k in kinds]}]
+        resources = [{"Identifier": {"ResourceArn": f"{arn}-{kind}", "ResourceType": kind}} for kind in kinds]
+        return Pages([{"Resources": resources}])
 
 
 def test_only_reservations_of_a_group_count() -> None:
@@ -187,9 +189,9 @@ class _Profiles:
         assert name == "list_instance_profiles_for_role"
         return self
 
-    def paginate(self, *, RoleName: str) -> list[dict[str, Any]]:  # noqa: N803 # AWS's name
+    def paginate(self, *, RoleName: str) -> Pages:  # noqa: N803 # AWS's name
         names = {"nodes": ["z-profile", "a-profile"]}.get(RoleName, [])
-        return [{"InstanceProfiles": [{"InstanceProfileName": name} for name in names]}]
+        return Pages([{"InstanceProfiles": [{"InstanceProfileName": name} for name in names]}])
 
 
 def test_subnets_are_selected_by_id_or_tags(cloud: Cloud) -> None:

@@ -7,6 +7,7 @@ once, however often somebody hears of it. Amounts are added by DynamoDB itself, 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from reservoir.adapters.aws_errors import map_client_errors
@@ -92,8 +93,9 @@ class DynamoDbAccounts:
         rows = DynamoDbTable(self._client, self._table)
         keys = [attributes({KEY: _RUNNING, SORT_KEY: claim_id}) for claim_id in sorted(set(claim_ids))]
         parts = (keys[first : first + BATCH_GET_MAX] for first in range(0, len(keys), BATCH_GET_MAX))
-        found = (readable(row, _meter) for part in parts for row in rows.get_batch(part))
-        return {meter.claim_id: meter for meter in found}
+        found = chain.from_iterable(rows.get_batch(part) for part in parts)
+        meters = [readable(row, _meter) for row in found]
+        return {meter.claim_id: meter for meter in meters}
 
     def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:
         """Add the amounts to their accounts, and move the meter; raises ConflictError."""

@@ -60,7 +60,12 @@ class DynamoDbBootFailures:
     def list_remembered(self) -> Mapping[str, BootFailures]:
         """Return everything that is remembered."""
         rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now())
-        return {text(row, KEY).removeprefix(_PREFIX): found for row in rows for found in understood([row], _failures)}
+        remembered: dict[str, BootFailures] = {}
+        for row in rows:
+            reservation_id = text(row, KEY).removeprefix(_PREFIX)
+            for failures in understood([row], _failures):
+                remembered[reservation_id] = failures
+        return remembered
 
 
 def _failures(row: Attributes) -> BootFailures:

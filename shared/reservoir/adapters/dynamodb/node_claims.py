@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from reservoir.adapters.dynamodb.ledger import closed_write, leased_write
@@ -136,7 +137,8 @@ class DynamoDbNodeClaimStore:
     def _indexed(self, index: str, key_name: str, keys: Collection[str]) -> Iterator[Attributes]:
         """Look ids up in a keys-only index and read the rows themselves."""
         now = self._clock.now()
-        ids = [text(row, KEY) for key in keys for row in self._table.query(index, key_name, key, now)]
+        entries = chain.from_iterable(self._table.query(index, key_name, key, now) for key in keys)
+        ids = [text(entry, KEY) for entry in entries]
         return self._table.get_many(ids, now) if ids else iter(())
 
     def turn(self) -> int:

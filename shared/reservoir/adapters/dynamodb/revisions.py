@@ -8,6 +8,7 @@ with an index that carries whole rows.
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
+from itertools import chain
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from reservoir.adapters.aws_errors import map_client_errors
@@ -70,13 +71,15 @@ class RevisionIndex:
         """Return the revisions of the rows whose attribute has this value, by key."""
         pages = self._pages(value)
         self._count = sum(page["ScannedCount"] for page in pages)
-        return {text(entry, KEY): number(entry, REVISION) for page in pages for entry in page["Items"]}
+        entries = chain.from_iterable(page["Items"] for page in pages)
+        return {text(entry, KEY): number(entry, REVISION) for entry in entries}
 
     def _pages(self, value: str) -> list[Any]:
         if self._parts is None or self._count < _PARTS_FROM:
             return list(self._part(value, {}))
         parts = [{"Segment": part, "TotalSegments": _PARTS} for part in range(_PARTS)]
-        return [page for part in self._parts.map(lambda one: list(self._part(value, one)), parts) for page in part]
+        pages_of_parts = self._parts.map(lambda part: list(self._part(value, part)), parts)
+        return list(chain.from_iterable(pages_of_parts))
 
     def _part(self, value: str, part: Mapping[str, int]) -> Iterator[Any]:
         expression = Expression()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from reservoir.adapters.aws_errors import map_client_errors
@@ -244,8 +245,9 @@ class DynamoDbTable:
         wanted: list[Attributes] = [{KEY: {"S": key}} for key in sorted(set(keys))]
         parts = [wanted[start : start + BATCH_GET_MAX] for start in range(0, len(wanted), BATCH_GET_MAX)]
         several = map if self._parts is None or len(parts) < 2 else self._parts.map
-        rows = [row for part in several(lambda some: self.get_batch(some, names), parts) for row in part]
-        return iter(sorted((row for row in rows if not _is_expired(row, now)), key=lambda row: text(row, KEY)))
+        rows = chain.from_iterable(several(lambda some: self.get_batch(some, names), parts))
+        kept = [row for row in rows if not _is_expired(row, now)]
+        return iter(sorted(kept, key=lambda row: text(row, KEY)))
 
     def get_batch(self, keys: Sequence[Attributes], names: Sequence[str] = ()) -> list[Attributes]:
         """Return the rows that exist, in no order, expired ones too; of BATCH_GET_MAX keys at most."""

@@ -1,6 +1,6 @@
 """Read an account in one region as it is, without a deployment: its instances, and who is asked."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from reservoir.adapters.aws_errors import map_client_errors
@@ -19,13 +19,8 @@ def running_instances(ec2: "EC2Client") -> tuple[Running, ...]:
         PaginationConfig={"PageSize": _PAGE},
     )
     with map_client_errors():
-        found = [_running(item) for page in pages for item in _instances(page)]
+        found = [_running(item) for item in pages.search("Reservations[].Instances[]")]
     return tuple(sorted(found, key=lambda each: each.id))
-
-
-def _instances(page: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for reservation in page["Reservations"]:
-        yield from reservation["Instances"]
 
 
 def _running(item: Mapping[str, Any]) -> Running:

@@ -48,7 +48,7 @@ class Ec2BlockSeller:
         filters: Any = [{"Name": f"tag:{PURCHASE_TAG}", "Values": [order.offering_id]}]
         with map_client_errors():
             pages = self._reading.get_paginator("describe_capacity_reservations").paginate(Filters=filters)
-            shown = [each for page in pages for each in page["CapacityReservations"]]
+            shown = list(pages.search("CapacityReservations[]"))
         return tuple(sorted(each["CapacityReservationId"] for each in shown))
 
     def _buy(self, order: BlockOrder, **more: bool) -> tuple[str, ...]:
@@ -82,6 +82,6 @@ class Ec2BlockSeller:
             pages = self._reading.get_paginator("describe_capacity_block_extension_history").paginate(
                 CapacityReservationIds=[reservation_id]
             )
-            shown = [each for page in pages for each in page["CapacityBlockExtensions"]]
+            shown = list(pages.search("CapacityBlockExtensions[]"))
         is_bought = any(each.get("CapacityBlockExtensionOfferingId") == order.offering_id for each in shown)
         return (reservation_id,) if is_bought else ()

@@ -36,7 +36,7 @@ class Ec2CapacityBlocks:
             pages = self._client.get_paginator("describe_capacity_block_offerings").paginate(
                 InstanceType=instance_type, InstanceCount=count, CapacityDurationHours=hours
             )
-            shown = [each for page in pages for each in page["CapacityBlockOfferings"]]
+            shown = list(pages.search("CapacityBlockOfferings[]"))
         found = [_offering(each, "CapacityBlockOfferingId", "StartDate", "EndDate") for each in shown]
         return sorted(found, key=lambda offering: (offering.start_at, offering.zone, offering.id))
 
@@ -46,7 +46,7 @@ class Ec2CapacityBlocks:
             pages = self._client.get_paginator("describe_capacity_block_extension_offerings").paginate(
                 CapacityReservationId=reservation_id, CapacityBlockExtensionDurationHours=hours
             )
-            shown = [each for page in pages for each in page["CapacityBlockExtensionOfferings"]]
+            shown = list(pages.search("CapacityBlockExtensionOfferings[]"))
         dates = ("CapacityBlockExtensionStartDate", "CapacityBlockExtensionEndDate")
         found = [_offering(each, "CapacityBlockExtensionOfferingId", *dates) for each in shown]
         return sorted(found, key=lambda offering: (offering.end_at, offering.id))

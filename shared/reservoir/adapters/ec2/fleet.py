@@ -12,6 +12,7 @@ from reservoir.adapters.pacing import Pacer
 from reservoir.core.capacity.token_bucket import MUTATING_CALLS
 from reservoir.core.launching.launch_outcome import LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
 from reservoir.core.launching.launch_request import (
+    LaunchConfig,
     LaunchOverride,
     LaunchRequest,
     supports_minimum,
@@ -56,30 +57,22 @@ class Ec2FleetLauncher:
         except AwsError as error:
             refusal = LaunchError(launch_error_kind(error.code), error.code)
             return LaunchOutcome(errors=(refusal,), launched_at=self._clock.now())
-        zone_ids = {o.subnet_id: o.zone_id for config in request.configs for o in config.overrides}
+        subnets = _subnets(request)
         return LaunchOutcome(
-            instances=_instances(answer.get("Instances", []), request),
-            errors=tuple(_error(item, zone_ids) for item in answer.get("Errors", [])),
+            instances=_instances(answer.get("Instances", []), request, subnets),
+            errors=tuple(_error(item, subnets) for item in answer.get("Errors", [])),
             launched_at=self._clock.now(),
         )
 
 
 def create_fleet_parameters(request: LaunchRequest, client_token: str) -> dict[str, Any]:
     """Return the parameters of the call, in EC2's shape."""
+    tags = [{"Key": key, "Value": value} for key, value in sorted(request.tags.items())]
     parameters: dict[str, Any] = {
         "Type": "instant",
         "ClientToken": client_token,
-        "LaunchTemplateConfigs": [
-            {
-                "LaunchTemplateSpecification": {"LaunchTemplateName": config.template.name, "Version": "1"},
-                "Overrides": [_override(override) for override in config.overrides],
-            }
-            for config in request.configs
-        ],
-        "TagSpecifications": [
-            {"ResourceType": resource, "Tags": [{"Key": k, "Value": v} for k, v in sorted(request.tags.items())]}
-            for resource in _TAGGED_RESOURCES
-        ],
+        "LaunchTemplateConfigs": [_template_config(config) for config in request.configs],
+        "TagSpecifications": [{"ResourceType": resource, "Tags": tags} for resource in _TAGGED_RESOURCES],
     }
     market = "spot" if request.capacity_type is CapacityType.SPOT else "on-demand"
     if request.target is not None and uses_reserved_capacity(request.target):
@@ -96,6 +89,13 @@ def create_fleet_parameters(request: LaunchRequest, client_token: str) -> dict[s
         "DefaultTargetCapacityType": market,
     }
     return parameters
+
+
+def _template_config(config: LaunchConfig) -> dict[str, Any]:
+    return {
+        "LaunchTemplateSpecification": {"LaunchTemplateName": config.template.name, "Version": "1"},
+        "Overrides": [_override(override) for override in config.overrides],
+    }
 
 
 def _override(override: LaunchOverride) -> dict[str, Any]:
@@ -122,14 +122,27 @@ def _reserved_capacity(target: ReservationTarget) -> dict[str, Any]:
     }
 
 
-def _instances(groups: Sequence[Any], request: LaunchRequest) -> tuple[LaunchedInstance, ...]:
-    found = [instance for group in groups for instance in _group(group, request)]
+def _instances(
+    groups: Sequence[Any], request: LaunchRequest, subnets: Mapping[str, LaunchOverride]
+) -> tuple[LaunchedInstance, ...]:
+    found: list[LaunchedInstance] = []
+    for group in groups:
+        found.extend(_group(group, request, subnets))
     return tuple(sorted(found, key=lambda instance: instance.id))
 
 
-def _group(group: Mapping[str, Any], request: LaunchRequest) -> Iterator[LaunchedInstance]:
+def _subnets(request: LaunchRequest) -> Mapping[str, LaunchOverride]:
+    """Return an override of each subnet that is asked for, by subnet: it knows the subnet's zone."""
+    found: dict[str, LaunchOverride] = {}
+    for config in request.configs:
+        found.update({override.subnet_id: override for override in config.overrides})
+    return found
+
+
+def _group(
+    group: Mapping[str, Any], request: LaunchRequest, subnets: Mapping[str, LaunchOverride]
+) -> Iterator[LaunchedInstance]:
     """Read one entry of the answer: the instances of one pool."""
-    subnets = {o.subnet_id: o for config in request.configs for o in config.overrides}
     subnet_id: str = group.get("SubnetId") or _overrides_of(group).get("SubnetId", "")
     known = subnets.get(subnet_id)
     for instance_id in group.get("InstanceIds", []):
@@ -152,18 +165,19 @@ def _image_id(group: Mapping[str, Any], request: LaunchRequest) -> str | None:
     return None
 
 
-def _error(item: Mapping[str, Any], zone_ids: Mapping[str, str]) -> LaunchError:
+def _error(item: Mapping[str, Any], subnets: Mapping[str, LaunchOverride]) -> LaunchError:
     overrides = _overrides_of(item)
     code = item.get("ErrorCode", "Unknown")
     kind = launch_error_kind(code)
     subnet_id = overrides.get("SubnetId", "")
     if kind is LaunchErrorKind.TEMPLATE_MISSING:
         return LaunchError(kind, code)
+    known = subnets.get(subnet_id)
     return LaunchError(
         kind,
         code,
         instance_type=overrides.get("InstanceType"),
-        zone_id=overrides.get("AvailabilityZoneId") or zone_ids.get(subnet_id),
+        zone_id=overrides.get("AvailabilityZoneId") or (known.zone_id if known else None),
         subnet_id=subnet_id or None,
     )
 

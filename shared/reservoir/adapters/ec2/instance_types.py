@@ -47,7 +47,7 @@ class Ec2InstanceTypeReader:
                     {"Name": "processor-info.supported-architecture", "Values": sorted(_ARCHITECTURES)},
                 ]
             )
-            described = [info for page in pages for info in page["InstanceTypes"]]
+            described = list(pages.search("InstanceTypes[]"))
         parsed = {info["InstanceType"]: parse(info, self._region, self._vm_memory_overhead) for info in described}
         return tuple(parsed[name] for name in sorted(parsed))
 

@@ -185,13 +185,12 @@ def _transition_at(reason: str) -> datetime | None:
 
 
 def _health(item: Mapping[str, Any]) -> InstanceHealth:
-    since = [
-        detail["ImpairedSince"]
-        for check in ("InstanceStatus", "SystemStatus")
-        if item.get(check, {}).get("Status") == "impaired"
-        for detail in item[check].get("Details", [])
-        if "ImpairedSince" in detail
-    ]
+    since: list[datetime] = []
+    for check in ("InstanceStatus", "SystemStatus"):
+        status = item.get(check, {})
+        if status.get("Status") == "impaired":
+            details = status.get("Details", [])
+            since.extend(detail["ImpairedSince"] for detail in details if "ImpairedSince" in detail)
     events = sorted(
         (event["NotBefore"], event["Code"])
         for event in item.get("Events", [])

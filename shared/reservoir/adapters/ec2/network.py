@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from reservoir.adapters.aws_errors import map_client_errors
@@ -96,7 +97,8 @@ class Ec2LaunchEnvironment:
         """Return the newest selected image of each architecture, by architecture."""
 
         def read() -> tuple[MachineImage, ...]:
-            return newest_by_architecture(image for term in terms for image in self._images(term))
+            selected = chain.from_iterable(self._images(term) for term in terms)
+            return newest_by_architecture(selected)
 
         return self._remembered(("images", _key(terms)), read)
 
@@ -127,6 +129,7 @@ class Ec2LaunchEnvironment:
         arguments: dict[str, Any] = {"Filters": [*filters, {"Name": "state", "Values": ["available"]}]}
         if owners is not None:
             arguments["Owners"] = owners
+        pages = self._ec2.get_paginator("describe_images").paginate(**arguments)
         return [
             MachineImage(
                 image["ImageId"],
@@ -134,8 +137,7 @@ class Ec2LaunchEnvironment:
                 image.get("Name", ""),
                 image.get("CreationDate", ""),
             )
-            for page in self._ec2.get_paginator("describe_images").paginate(**arguments)
-            for image in page["Images"]
+            for image in pages.search("Images[]")
             if image.get("Architecture") in _ARCHITECTURES
         ]
 
@@ -144,7 +146,7 @@ class Ec2LaunchEnvironment:
 
         def read() -> str | None:
             pages = self._iam.get_paginator("list_instance_profiles_for_role").paginate(RoleName=role)
-            names = sorted(profile["InstanceProfileName"] for page in pages for profile in page["InstanceProfiles"])
+            names = sorted(pages.search("InstanceProfiles[].InstanceProfileName"))
             return names[0] if names else None
 
         return self._remembered(("instance profile", role), read)

@@ -73,7 +73,7 @@ class Ec2ReservationReader:
         """Return the ids of the reservations in a resource group."""
         with map_client_errors():
             pages = self._resource_groups.get_paginator("list_group_resources").paginate(Group=group_arn)
-            identifiers = [resource["Identifier"] for page in pages for resource in page["Resources"]]
+            identifiers = list(pages.search("Resources[].Identifier"))
         return frozenset(
             identifier["ResourceArn"].rpartition("/")[2]
             for identifier in identifiers

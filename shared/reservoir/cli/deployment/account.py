@@ -83,8 +83,7 @@ class Account:
         pages = self.clients("cloudformation").get_paginator("list_stack_resources").paginate(StackName=name)
         return frozenset(
             resource["PhysicalResourceId"]
-            for page in pages
-            for resource in page["StackResourceSummaries"]
+            for resource in pages.search("StackResourceSummaries[]")
             if resource["ResourceType"] == "AWS::DynamoDB::Table" and "PhysicalResourceId" in resource
         )
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from reservoir.cli.deployment.account import Account, FoundStack
 from reservoir.cli.deployment.cdk import Cdk
 from reservoir.core.model.instance import Instance
-from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.node_claim import NodeClaim, placed_keys
 from reservoir.deployment.deployment import Deployment, table_field
 from reservoir.manifests.messages import WithdrawMessage, WorkloadReference
 from reservoir.manifests.parsing.metadata import WorkloadMetadata
@@ -126,7 +126,7 @@ class Destroy:
         looks = 0
         while True:
             live = fleet.node_claims.list_live()
-            keys = {placed.workload_key for claim in live for placed in claim.placements}
+            keys = placed_keys(live)
             keys |= {record.key for record in fleet.workloads.list_needing_planning()}
             for record in fleet.workloads.get_many(keys).values() if keys else ():
                 if not record.withdrawn and fleet.withdraw(withdrawal(record)):

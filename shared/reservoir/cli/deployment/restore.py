@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Final
 
 from reservoir import names
@@ -92,11 +93,8 @@ class Restore:
         return instant
 
     def _backup_of(self, source: str) -> str:
-        backups = [
-            backup
-            for page in self._dynamodb.get_paginator("list_backups").paginate(TableName=source, BackupType="SYSTEM")
-            for backup in page["BackupSummaries"]
-        ]
+        pages = self._dynamodb.get_paginator("list_backups").paginate(TableName=source, BackupType="SYSTEM")
+        backups = list(pages.search("BackupSummaries[]"))
         if not backups:
             raise RestoreError(
                 f"{source} does not exist, and DynamoDB has no backup of it: --empty makes an empty table in its place;"
@@ -152,7 +150,7 @@ class Restore:
 def _schema(table: Table) -> dict[str, Any]:
     """Return the keys and indexes of a table as CreateTable wants them; it refuses an empty list of indexes."""
     keys = names.key_attributes(table)
-    indexed = [key for index in names.indexes(table) for key in names.INDEX_KEYS[index]]
+    indexed = list(chain.from_iterable(names.INDEX_KEYS[index] for index in names.indexes(table)))
     schema: dict[str, Any] = {
         "KeySchema": _keys(keys),
         "AttributeDefinitions": [

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain, product
 from typing import Final
 
 from reservoir.cli import files
@@ -55,7 +56,7 @@ def metadata(place: Place) -> Iterator[Finding]:
 def quotas(place: Place) -> Iterator[Finding]:
     """Whether the account's quotas let something be launched of what the pools name."""
     pools, _ = _policy(place)
-    wanted = {(market, group) for pool in pools for market in _markets(pool) for group in _groups(pool)}
+    wanted = set(chain.from_iterable(product(_markets(pool), _groups(pool)) for pool in pools))
     client = place.clients("service-quotas")
     for market, group in sorted(wanted):
         limit = limit_of(client, CODES[market].get(group, ()))

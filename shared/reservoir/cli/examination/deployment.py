@@ -1,6 +1,7 @@
 """What the doctor looks at in the deployment itself."""
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from reservoir.cli.examination.finding import Finding, Severity
@@ -93,7 +94,7 @@ def pools(stack: Connection) -> Iterator[Finding]:
 def reservations(stack: Connection) -> Iterator[Finding]:
     """Which reservations nothing selects, and which facts are old."""
     classes = policy_of(stack.outside.policy.list_all()).node_classes
-    selected = {key for each in classes for key in each.status.reservation_ids}
+    selected = set(chain.from_iterable(each.status.reservation_ids for each in classes))
     for record in stack.outside.reservations.list_current():
         found = record.reservation
         if found.stale:
@@ -112,7 +113,7 @@ def alarms(stack: Connection) -> Iterator[Finding]:
         .get_paginator("describe_alarms")
         .paginate(AlarmNamePrefix=stack.outside.settings.deployment)
     )
-    found = [alarm for page in pages for alarm in page["MetricAlarms"]]
+    found = list(pages.search("MetricAlarms[]"))
     for alarm in found:
         if alarm["StateValue"] == "ALARM":
             message = f"{alarm['AlarmName']} has gone off: {alarm.get('AlarmDescription', '')}"
@@ -126,7 +127,7 @@ def alarms(stack: Connection) -> Iterator[Finding]:
 def schedules(stack: Connection) -> Iterator[Finding]:
     """Which of the deployment's rules are switched off."""
     pages = stack.client("events").get_paginator("list_rules").paginate(NamePrefix=stack.outside.settings.deployment)
-    for rule in (rule for page in pages for rule in page["Rules"]):
+    for rule in pages.search("Rules[]"):
         if rule["State"] == "DISABLED":
             advice = f"aws events enable-rule --name {rule['Name']}"
             yield Finding(Severity.ERROR, "schedules", f"{rule['Name']} is disabled", advice)
@@ -135,7 +136,7 @@ def schedules(stack: Connection) -> Iterator[Finding]:
 def queues(stack: Connection) -> Iterator[Finding]:
     """Which queues no function works off."""
     pages = stack.client("lambda").get_paginator("list_event_source_mappings").paginate()
-    for mapping in (mapping for page in pages for mapping in page["EventSourceMappings"]):
+    for mapping in pages.search("EventSourceMappings[]"):
         function = mapping["FunctionArn"].rpartition(":")[2]
         if function.startswith(f"{stack.outside.settings.deployment}-") and mapping["State"] in _NOT_READ:
             queue = mapping["EventSourceArn"].rpartition(":")[2]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.cli.nouns.noun import Facts, Noun, Selection, Selector, age
@@ -14,8 +15,10 @@ from reservoir.usecases.listing.list_decisions import ListDecisions, ListedDecis
 
 
 def _read(stack: Connection, selection: Selection) -> Sequence[ListedDecision]:
-    told = () if selection.names else {node for event in lately(stack) for node in event.nodes()}
-    return ListDecisions(stack.outside.decisions, stack.outside.node_claims).list(selection.names, told)
+    nodes: set[str] = set()
+    if not selection.names:
+        nodes.update(chain.from_iterable(event.nodes() for event in lately(stack)))
+    return ListDecisions(stack.outside.decisions, stack.outside.node_claims).list(selection.names, nodes)
 
 
 def _facts(listed: ListedDecision) -> Facts:

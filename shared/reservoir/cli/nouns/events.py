@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.cli.nouns.noun import EVERYTHING, Facts, Noun, Selection, Selector
@@ -53,9 +54,10 @@ def labelled(stack: Connection, labels: LabelSelector, events: Iterator[PastEven
     if labels == EVERYTHING:
         yield from events
         return
-    told = list(events)
-    meant = set(_labelled_objects(stack, labels, {name for event in told for name in event.objects()}))
-    yield from (event for event in told if not meant.isdisjoint(event.objects()))
+    all_events = list(events)
+    objects = set(chain.from_iterable(event.objects() for event in all_events))
+    meant = set(_labelled_objects(stack, labels, objects))
+    yield from (event for event in all_events if not meant.isdisjoint(event.objects()))
 
 
 def _labelled_objects(stack: Connection, labels: LabelSelector, names: Iterable[str]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import typer
@@ -32,7 +33,7 @@ class Found:
         if chosen.is_everything:
             return cls(noun, list(rows), (), chosen.namespace)
         facts = [(row, noun.facts(row)) for row in rows]
-        known = {name for _, fact in facts for name in fact.names}
+        known = set(chain.from_iterable(fact.names for _, fact in facts))
         unknown = tuple(name for name in chosen.names if name not in known)
         return cls(noun, [row for row, fact in facts if chosen.has(fact)], unknown, chosen.namespace)
 
@@ -42,7 +43,10 @@ class Found:
             return []
         rows = attempt(lambda: self.noun.read(stack, Selection(all_namespaces=True)))
         name_of = self.noun.listing(stack.outside.clock.now()).name
-        others = {name: name_of(row).partition("/")[2] for row in rows for name in self.noun.facts(row).names}
+        others: dict[str, str] = {}
+        for row in rows:
+            _, _, in_its_namespace = name_of(row).partition("/")
+            others.update(dict.fromkeys(self.noun.facts(row).names, in_its_namespace))
         # Without namespaces, what the noun's own reading left out by a selector is there.
         missing = [name for name in self.unknown if self.noun.home or name not in others]
         return [self._does_not_exist(name, others) for name in missing]
@@ -55,7 +59,7 @@ class Found:
 
 def end_with_missing(stack: Connection, found: Sequence[Found]) -> None:
     """End the command when something that was named is not there, and say what."""
-    missing = [line for each in found for line in each.missing(stack)]
+    missing = list(chain.from_iterable(each.missing(stack) for each in found))
     for line in missing:
         messages().print(printable(line))
     if missing:

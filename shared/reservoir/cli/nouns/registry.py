@@ -38,7 +38,9 @@ NOUNS: Final = (
     Registered("events", ("event", "ev"), "event", "reservoir.cli.nouns.events"),
     Registered("decisions", ("decision", "plans"), "decision", "reservoir.cli.nouns.decisions"),
 )
-_BY_WORD: Final = {word: each for each in NOUNS for word in (each.plural, *each.aliases)}
+_BY_WORD: Final[dict[str, Registered]] = {}
+for _noun in NOUNS:
+    _BY_WORD.update(dict.fromkeys((_noun.plural, *_noun.aliases), _noun))
 
 
 def is_noun(word: str) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.cli.nouns import policy_rows
@@ -29,8 +30,9 @@ def _units(name: str) -> Callable[[Row], str]:
 def _borrowers(row: Row) -> str:
     """Return who uses what others own of the groups in which the team has lent."""
     lenders = [quota for quota in row["status"]["quotas"] if quota["lentUnits"]]
-    found = {each["team"] or "nobody" for quota in lenders for each in quota.get("borrowers", ())}
-    return ", ".join(sorted(found)) or "-"
+    borrowers = chain.from_iterable(quota.get("borrowers", ()) for quota in lenders)
+    names = {each["team"] or "nobody" for each in borrowers}
+    return ", ".join(sorted(names)) or "-"
 
 
 def _back_at(row: Row) -> str:

@@ -8,6 +8,7 @@ from io import StringIO
 from typing import Any, Final, cast
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
@@ -56,7 +57,7 @@ def units_over_time(title: str, points: Sequence[Point], until: datetime) -> str
         figure, axes = _figure(1.7)
         at = [*(point.at for point in points), until]
         counts = [(point.ours_count, point.others_count, point.free_count) for point in points]
-        stacks = [[float(each[index]) for each in (*counts, counts[-1])] for index in range(len(_SERIES))]
+        stacks = np.array([*counts, counts[-1]], dtype=float).transpose()
         axes.stackplot(at, stacks, step="post", colors=_SERIES, linewidth=0)
         _hide_unknown(axes, points, until)
         axes.set_ylim(0, max(1, *(sum(each) for each in counts)))
@@ -70,7 +71,8 @@ def nodes_over_time(title: str, points: Sequence[NodePoint], markets: Sequence[s
         figure, axes = _figure(2.0)
         at = [*(point.at for point in points), until]
         counts = [point.counts for point in points]
-        stacks = [[float(each.get(market, 0)) for each in (*counts, counts[-1])] for market in markets]
+        counts_in_order = [[each.get(market, 0) for market in markets] for each in (*counts, counts[-1])]
+        stacks = np.array(counts_in_order, dtype=float).transpose()
         axes.stackplot(at, stacks, step="post", colors=_SERIES, linewidth=0)
         _hide_unknown(axes, points, until)
         axes.set_ylim(0, max(1, *(sum(each.values()) for each in counts)))

@@ -205,10 +205,7 @@ def make_report(
         sample_count=len(samples),
         reservations=uses,
         markets=tuple(_markets(held)),
-        nodes=tuple(
-            NodePoint(sample.taken_at, {it.capacity_type.value: it.node_count for it in sample.markets}, seconds > 0)
-            for sample, seconds in held
-        ),
+        nodes=tuple(_node_point(sample, is_known=seconds > 0) for sample, seconds in held),
         waits=tuple(_waits(events, until)),
         ran=tuple(_ran(events)),
         blocks=tuple(_blocks(uses, events)),
@@ -293,6 +290,11 @@ def _points(found: Sequence[_Seen], until: datetime) -> Iterator[Point]:
 
 def _cost(parts: Iterable[tuple[int, ReservationSample, int]]) -> int:
     return sum(units * (it.micro_usd_per_hour or 0) * seconds for units, it, seconds in parts) // _HOUR_S
+
+
+def _node_point(sample: Sample, *, is_known: bool) -> NodePoint:
+    counts = {market.capacity_type.value: market.node_count for market in sample.markets}
+    return NodePoint(sample.taken_at, counts, is_known)
 
 
 def _markets(held: Sequence[tuple[Sample, int]]) -> Iterator[MarketUse]:

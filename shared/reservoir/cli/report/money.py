@@ -99,6 +99,10 @@ class Metered:
         return self.total.spent_micro_usd * 86_400 // passed_s
 
 
+def _of_team(name: str, lines: Mapping[AccountLine, Amount]) -> Mapping[AccountLine, Amount]:
+    return {line: amount for line, amount in lines.items() if line.team == name}
+
+
 def metered(days: Days, accounts: Mapping[AccountLine, Amount], now: datetime) -> Metered | None:
     """Return what the accounts have of these days; None where they have nothing, which is not the same as nought."""
     lines = {it: amount for it, amount in accounts.items() if days.first.isoformat() <= it.day <= days.last.isoformat()}
@@ -109,7 +113,7 @@ def metered(days: Days, accounts: Mapping[AccountLine, Amount], now: datetime) -
     )
     by_market = _added_up((("", "", line.capacity_type.value), amount) for line, amount in lines.items())
     names = sorted({line.team for line in lines})
-    teams = [_spent(name, {line: amount for line, amount in lines.items() if line.team == name}) for name in names]
+    teams = [_spent(name, _of_team(name, lines)) for name in names]
     in_order = [market.value for market in CapacityType]
     return Metered(
         first_day=days.first.isoformat(),

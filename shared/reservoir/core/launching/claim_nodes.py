@@ -97,6 +97,14 @@ def withdrawn_replicas(claim: NodeClaim) -> tuple[PlacedReplicas, ...]:
     return () if drain is None or drain.reason is not DrainReason.WITHDRAWN else drain.awaiting
 
 
+def counted_keys(claims: Iterable[NodeClaim]) -> set[str]:
+    """Return the keys of the workloads that take room on the claims: those placed, and those withdrawn and awaited."""
+    keys: set[str] = set()
+    for claim in claims:
+        keys.update(placed.workload_key for placed in (*claim.placements, *withdrawn_replicas(claim)))
+    return keys
+
+
 def _leaves_at(claim: NodeClaim, workloads: Mapping[str, Workload]) -> datetime | None:
     """Return when the node should be gone; None where some of its work does not say how long it takes."""
     if claim.drain is not None:

@@ -240,6 +240,22 @@ class NodeClaim:
         return self.state in LIVE_STATES
 
 
+def placed_keys(claims: Iterable[NodeClaim]) -> set[str]:
+    """Return the keys of the workloads that have replicas on any of the claims."""
+    keys: set[str] = set()
+    for claim in claims:
+        keys.update(placed.workload_key for placed in claim.placements)
+    return keys
+
+
+def correlation_ids_of(claims: Iterable[NodeClaim]) -> list[str]:
+    """Return the correlation ids of all workloads that the claims name, sorted."""
+    ids: set[str] = set()
+    for claim in claims:
+        ids.update(claim.correlation_ids.values())
+    return sorted(ids)
+
+
 def generations_of(
     noted: Iterable[PlacedGeneration], placements: Iterable[PlacedReplicas]
 ) -> tuple[PlacedGeneration, ...]:

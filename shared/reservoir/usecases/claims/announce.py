@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 from reservoir.core.capacity.lineage import gap
 from reservoir.core.capacity.reservation_changes import ReservationChangeKind, changed_fields
@@ -151,7 +152,7 @@ def reservation_ending(
     if ending.end_at is None:
         raise ValueError(f"{ending.id} has no end")
     within = [claim for claim in claims if claim.offering.reservation_id == ending.id]
-    counts = by_workload([placed for claim in within for placed in claim.placements])
+    counts = by_workload(chain.from_iterable(claim.placements for claim in within))
     named = [PlacedReplicas(key, counts[key]) for key in sorted(counts)[:NAMED_MAX]]
     between = gap(ending, successor)
     return ReservationEnding(
@@ -210,7 +211,7 @@ def hosted_ref(claim: NodeClaim, workload_key: str, generation: int | None = Non
     return workload_ref(workload_key, generation, claim.correlation_ids.get(workload_key))
 
 
-def by_workload(placements: Sequence[PlacedReplicas]) -> Mapping[str, int]:
+def by_workload(placements: Iterable[PlacedReplicas]) -> Mapping[str, int]:
     """Return replicas by workload key."""
     counts: dict[str, int] = {}
     for placed in placements:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from reservoir.core.launching.placed_terms import PlacedTerms
-from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.model.node_claim import NodeClaim, placed_keys
 from reservoir.ports.state import WorkloadRecord, WorkloadStore
 from reservoir.usecases.claims import unreadable
 
@@ -18,7 +18,7 @@ def checkpoint_periods_s(
 
     Claims are left out on which a workload is that cannot be read: nobody knows what it wants.
     """
-    keys = {placed.workload_key for claim in claims for placed in claim.placements}
+    keys = placed_keys(claims)
     records, lost = unreadable.workloads(workloads, keys)
     terms = placed_terms(records)
     periods_s: dict[str, list[int]] = {}

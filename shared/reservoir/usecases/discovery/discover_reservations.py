@@ -164,12 +164,10 @@ class DiscoverReservations:
 
     def _groups(self, classes: Iterable[NodeClass]) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
         """Read the resource groups that classes name; return their members, and errors of those that failed."""
-        arns = {
-            term.reservation_group_arn
-            for node_class in classes
-            for term in node_class.capacity_reservation_selector_terms
-            if term.reservation_group_arn is not None
-        }
+        arns: set[str] = set()
+        for node_class in classes:
+            terms = node_class.capacity_reservation_selector_terms
+            arns.update(term.reservation_group_arn for term in terms if term.reservation_group_arn is not None)
         groups: dict[str, frozenset[str]] = {}
         unreadable: dict[str, str] = {}
         for arn in sorted(arns):
@@ -186,7 +184,9 @@ class DiscoverReservations:
         selections: Mapping[str, _ShownReservations],
     ) -> dict[str, ObservedReservation]:
         """Return what is selected or known already, by id; what EC2 lists no more is gone."""
-        selected = {reservation.id for selection in selections.values() for reservation in selection.reservations}
+        selected: set[str] = set()
+        for selection in selections.values():
+            selected.update(reservation.id for reservation in selection.reservations)
         shown = {
             key: observed[key] if key in observed else _gone(known[key]) for key in sorted(known.keys() | selected)
         }

@@ -15,7 +15,7 @@ from typing import Final
 from reservoir.core.disruption.command import DisruptionCommand
 from reservoir.core.disruption.decision_ids import decision_id
 from reservoir.core.launching.claim_nodes import correlated, planned_claims
-from reservoir.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
+from reservoir.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim, placed_keys
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.ports.state import ConflictError, NodeClaimStore, PlannedCommit
 from reservoir.ports.system import IdFactory
@@ -129,7 +129,7 @@ class CommandCommitter:
 
 def _moved(command: DisruptionCommand, known: Mapping[str, NodeClaim], gathered: Gathered) -> Mapping[str, int]:
     """Return the generations of the workloads whose replicas the command moves, as it was decided on them."""
-    keys = {placed.workload_key for claim_id in command.claim_ids for placed in known[claim_id].placements}
+    keys = placed_keys(known[claim_id] for claim_id in command.claim_ids)
     return {key: gathered.records[key].generation for key in keys if key in gathered.records}
 
 

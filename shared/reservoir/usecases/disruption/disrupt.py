@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from reservoir.core.disruption.budgets import budgets_leave
@@ -220,7 +221,7 @@ class Disrupt:
         try:
             moved = frozenset[str]().union(*(self.envelope.let_pass(kind) for kind in _KINDS)) & gathered.claims.keys()
         except (UnreadableRowError, AwsError):
-            ids = (claim_id for command in decision.commands for claim_id in command.claim_ids)
+            ids = chain.from_iterable(command.claim_ids for command in decision.commands)
             pools = {gathered.claims[claim_id].node_pool_name for claim_id in ids}
             moved = frozenset(key for key, claim in gathered.claims.items() if claim.node_pool_name in pools)
         current = {claim.id: claim for claim in self.claims.list_live()} | dict(self.claims.get_many(moved))
@@ -253,10 +254,11 @@ def unjudged_for_an_hour(decision: DisruptionDecision, now: datetime) -> int:
 
 
 def _kept(decision_id: str, decision: DisruptionDecision, now: datetime) -> Decision:
+    replacements = chain.from_iterable(command.replacements for command in decision.commands)
     summary = {
         "commands": len(decision.commands),
         "nodes": sum(len(command.claim_ids) for command in decision.commands),
-        "replacements": sum(planned.count for command in decision.commands for planned in command.replacements),
+        "replacements": sum(planned.count for planned in replacements),
         "refusals": len(decision.refusals),
     }
     return Decision(decision_id, now, dumps(decision), summary)
@@ -349,20 +351,20 @@ def _with_refused_moves(decision: DisruptionDecision, moved: Moved) -> Disruptio
     """Say of nodes that waited for a unit that EC2 would not move it, now or lately."""
     later = {key: f"asked again from {until:%H:%M} UTC" for key, until in moved.resting.items()}
     why = later | moved.refused
-    codes = {
-        claim_id: f"EC2 refused to move a unit from {move.source_id} to {move.destination_id}: {code}"
-        for move in decision.moves
-        if (code := why.get(move.source_id)) is not None
-        for claim_id in move.for_nodes
-    }
-    refusals = (Refusal(it.claim_id, codes.get(it.claim_id, it.reason)) for it in decision.refusals)
+    reasons: dict[str, str] = {}
+    for move in decision.moves:
+        code = why.get(move.source_id)
+        if code is not None:
+            reason = f"EC2 refused to move a unit from {move.source_id} to {move.destination_id}: {code}"
+            reasons.update(dict.fromkeys(move.for_nodes, reason))
+    refusals = (Refusal(it.claim_id, reasons.get(it.claim_id, it.reason)) for it in decision.refusals)
     return replace(decision, refusals=tuple(refusals))
 
 
 def _allowed(pools: Sequence[NodePool], claims: Mapping[str, NodeClaim], now: datetime) -> _Allowed:
     """Return what each pool's budgets leave, by pool and reason."""
-    return {
-        (pool.name, reason): count
-        for pool in (*pools, *deleted_pools(pools, claims.values()))
-        for reason, count in budgets_leave(pool, claims, now).items()
-    }
+    allowed: _Allowed = {}
+    for pool in (*pools, *deleted_pools(pools, claims.values())):
+        for reason, count in budgets_leave(pool, claims, now).items():
+            allowed[pool.name, reason] = count
+    return allowed

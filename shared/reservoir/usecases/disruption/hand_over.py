@@ -7,6 +7,7 @@ would buy more for what lost it.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.core.launching.claim_nodes import grown_claim
@@ -48,7 +49,7 @@ class HandOver:
             pairs = list(_moves(after.placements, takers, self.now))
             if not pairs:
                 return return_all_replicas(self.claims, current, self.now, decide)
-            gone = [placed for pair in pairs for placed in _arrived(pair)]
+            gone = list(chain.from_iterable(map(_arrived, pairs)))
             left = replace(after, placements=_without(after.placements, gone))
             try:
                 self.claims.commit(PlannedCommit(existing=((current, left), *pairs)))

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from reservoir.core.model.capacity_reservation import BlockDrain, CapacityReservation
@@ -55,7 +56,7 @@ class BlockDrains:
         report = BlockReport()
         if not by_block:
             return report
-        in_blocks = [claim for group in by_block.values() for claim in group]
+        in_blocks = list(chain.from_iterable(by_block.values()))
         periods = checkpoint_periods_s(in_blocks, self.workloads, self.draining.longest_notice)
         blocks = {block_id: block for block_id in by_block if (block := self._known(block_id)) is not None}
         near = {
@@ -68,12 +69,8 @@ class BlockDrains:
         for block_id in sorted(blocks):
             block = replace(blocks[block_id], end_at=ends.get(block_id, blocks[block_id].end_at))
             drains[block_id] = _drains(block, by_block[block_id], periods)
-        begun = [
-            (claim, drain)
-            for found in drains.values()
-            for claim, drain in found
-            if drain.starts_at <= now and _is_sooner(drain, claim)
-        ]
+        known = chain.from_iterable(drains.values())
+        begun = [(claim, drain) for claim, drain in known if drain.starts_at <= now and _is_sooner(drain, claim)]
         due = [DrainRequest(claim, DrainReason.CAPACITY_BLOCK_ENDING, drain.deadline) for claim, drain in begun]
         if due:  # nothing that could fail comes before this, of any block
             self.draining.begin_drains(due)

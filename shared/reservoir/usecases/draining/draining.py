@@ -5,7 +5,7 @@ Each step is announced before it is committed. A function that dies in between a
 safety envelope.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -17,6 +17,7 @@ from reservoir.core.model.node_claim import (
     DrainReason,
     NodeClaim,
     Operation,
+    placed_keys,
     with_operation,
 )
 from reservoir.core.model.snapshot import PlacedReplicas, count_of
@@ -102,7 +103,7 @@ class Draining:
         # Replicas that arrived between the two have not been told yet.
         self._notify([claim for claim in moves.moved if _awaiting(claim.drain) != _awaiting(announced[claim.id])])
         if moves.moved:
-            self.queue.wake_planner(reason="node draining", workload_keys=_workload_keys([it for it, _ in planned]))
+            self.queue.wake_planner(reason="node draining", workload_keys=placed_keys(claim for claim, _ in planned))
         over = [claim for claim in moves.moved if drain.is_over(claim, now)]
         ended = self.terminate(over, now) if over else Moves()
         return Moves(moves.moved, moves.lost, ended.refused, held)
@@ -209,7 +210,7 @@ class Draining:
         why = failures or {}
         fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]
         moves = self._return_all(fresh, lambda claim: _terminating(why.get(claim.id), claim), now)
-        waiting = _workload_keys(fresh) if moves.moved else frozenset()
+        waiting = placed_keys(fresh) if moves.moved else frozenset()
         if waiting:
             self.queue.wake_planner(reason="node ended", workload_keys=waiting)
         again = [claim for claim in claims if claim.state is ClaimState.TERMINATING]
@@ -240,7 +241,7 @@ class Draining:
         )
         if claims:
             # Also when another run committed it: that one may have died before it could wake anybody.
-            self.queue.wake_planner(reason="node terminated", workload_keys=_workload_keys(claims))
+            self.queue.wake_planner(reason="node terminated", workload_keys=placed_keys(claims))
         return moves
 
     def _return_all(self, claims: Sequence[NodeClaim], decide: Decide, now: datetime) -> Moves:
@@ -285,10 +286,6 @@ def _noted(claim: NodeClaim | None, operation: Operation | None) -> NodeClaim | 
     if claim is None or operation is None:
         return claim
     return replace(claim, operations=with_operation(claim.operations, operation))
-
-
-def _workload_keys(claims: Iterable[NodeClaim]) -> Set[str]:
-    return {placed.workload_key for claim in claims for placed in claim.placements}
 
 
 def _replica_count(claim: NodeClaim) -> int:

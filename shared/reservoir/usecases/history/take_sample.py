@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from reservoir.core.history.sample import UNPLANNED, PendingForReason, Sample, measure
 from reservoir.core.history.teams import measure_teams
+from reservoir.core.model.node_claim import placed_keys
 from reservoir.core.model.team import Team
 from reservoir.ports.history import HistoryStore
 from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadRecord, WorkloadStore
@@ -29,13 +31,13 @@ class CountWhatIsThere:
         taken_at = self.clock.now()
         reservations = [record.reservation for record in self.reservations.list_current()]
         claims = self.claims.list_live()
-        waiting = [each for record in self.workloads.list_needing_planning() for each in _waiting(record)]
+        waiting = list(chain.from_iterable(map(_waiting, self.workloads.list_needing_planning())))
         types = {it.instance_type for it in reservations} | {claim.offering.instance_type for claim in claims}
         sample = measure(taken_at, reservations, claims, waiting, self.offerings.on_demand_prices(types))
         teams = self.teams()
         if not teams:
             return sample
-        keys = {placed.workload_key for claim in claims for placed in claim.placements}
+        keys = placed_keys(claims)
         records, _ = unreadable.workloads(self.workloads, keys)
         terms = placed_terms(records)
         running = terms.claims({claim.id: claim for claim in claims}).values()

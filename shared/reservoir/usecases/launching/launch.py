@@ -41,7 +41,7 @@ from reservoir.core.launching.launch_request import (
     launch_key,
 )
 from reservoir.core.launching.launch_template import NodeClassUnlaunchableError
-from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
+from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim, placed_keys
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.plan import OfferingKey
 from reservoir.manifests.events import LaunchesBlocked
@@ -183,7 +183,7 @@ class Launch:
             waiting = _waiting(batch, claims)
         if not waiting:
             return None, None
-        report.workload_keys.update(placed.workload_key for claim in waiting for placed in claim.placements)
+        report.workload_keys.update(placed_keys(waiting))
         now = self.clock.now()
         if now - waiting[0].created_at > LAUNCH_DEADLINE:
             late = "no launch succeeded in time"

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.core.capacity.unavailable_offerings import Place, Unavailable
@@ -85,7 +86,7 @@ class ListOfferings:
         pool = None if wanted_by is None else wanted_by.pool
         types, rests = self.offerings.load_with_rests()
         wanted = {each.name: each for each in types if _is_named(each.name, names)}
-        rows = [row for each in wanted.values() for row in _bought(each, now, pool)]
+        rows = list(chain.from_iterable(_bought(each, now, pool) for each in wanted.values()))
         for record in self.reservations.list_current():
             each = record.reservation
             is_selected = wanted_by is None or each.id in wanted_by.reservation_ids

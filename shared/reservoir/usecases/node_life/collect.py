@@ -15,7 +15,7 @@ from typing import Final
 from reservoir.core.launching.launch_outcome import LaunchAttempt
 from reservoir.core.launching.launch_template import StoredTemplate, superfluous_templates
 from reservoir.core.model.instance import Instance
-from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
+from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim, placed_keys
 from reservoir.core.safety.endings import EndingKind
 from reservoir.core.safety.orphans import Traces, is_proven, is_suspect, is_wanted
 from reservoir.core.safety.table_mark import Recognition
@@ -123,10 +123,9 @@ class Collect:
     def _explained_ids(self, owned: Sequence[Instance]) -> frozenset[str]:
         """Return the instances that a claim names whose workloads are known, or the launch of whose batch is."""
         named = self.claims.find_by_instance([instance.id for instance in owned])
-        placed_on = {key: {placed.workload_key for placed in claim.placements} for key, claim in named.items()}
-        placed = set().union(*placed_on.values())
+        placed = placed_keys(named.values())
         missing = placed - self.workloads.get_many(placed).keys()
-        whole = {key for key, workload_keys in placed_on.items() if workload_keys.isdisjoint(missing)}
+        whole = {key for key, claim in named.items() if missing.isdisjoint(placed_keys([claim]))}
         unnamed = [instance for instance in owned if instance.id not in named]
         batches = {instance.batch_id for instance in unnamed if instance.batch_id is not None}
         known = {batch_id for batch_id in sorted(batches) if self.attempts.latest(batch_id) is not None}
@@ -159,7 +158,10 @@ class Collect:
 
     def _claimed_by(self, attempts: Iterable[LaunchAttempt | None]) -> Mapping[str, NodeClaim]:
         """Return claims by instance, of those that attempts name; their rows show what the index may not yet."""
-        ids = {claim_id for attempt in attempts if attempt is not None for claim_id in attempt.claim_ids}
+        ids: set[str] = set()
+        for attempt in attempts:
+            if attempt is not None:
+                ids.update(attempt.claim_ids)
         named = unreadable.claims_named(self.claims, sorted(ids)).values()
         return {claim.instance_id: claim for claim in named if claim.instance_id is not None}
 

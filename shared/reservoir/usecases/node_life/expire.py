@@ -14,7 +14,7 @@ from typing import Final
 from reservoir.core.disruption.budgets import budgets_leave
 from reservoir.core.disruption.candidate import marked_reason, steady_since
 from reservoir.core.model.instance import Instance
-from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim, placed_keys
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.node_life.drain import InstanceStatusPolicy, maintenance_deadline
 from reservoir.core.node_life.maintenance import closed, is_closed, reopened, waits_for_its_work
@@ -240,7 +240,7 @@ class Expire:
         steady = [claim for claim in claims if claim.state in _STEADY]
         if not steady:
             return ()
-        keys = {placed.workload_key for claim in steady for placed in claim.placements}
+        keys = placed_keys(steady)
         records, lost = unreadable.workloads(self.draining.workloads, keys)
         terms = placed_terms(records)
         waiting = []

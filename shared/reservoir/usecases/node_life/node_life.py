@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.core.model.instance import Instance
@@ -74,8 +75,10 @@ class NodeLife:
             if claim.state is ClaimState.LAUNCHED
         ]
         report.early = self.early_ends.note(never_ran, now)
-        to_end = [claim for what in _TO_TERMINATE for claim in found.get(what, ())]
-        failures = {claim.id: why for what, why in _FAILURES.items() for claim in found.get(what, ())}
+        to_end = list(chain.from_iterable(found.get(what, ()) for what in _TO_TERMINATE))
+        failures: dict[str, str] = {}
+        for what, why in _FAILURES.items():
+            failures.update({claim.id: why for claim in found.get(what, ())})
         why_gone = {end.claim.id: end.state_reason for end in never_ran if end.state_reason is not None}
         last = {claim.id: it for claim in ended if (it := shown.get(claim.instance_id or "")) is not None}
         for moves in (

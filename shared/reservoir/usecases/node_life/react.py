@@ -4,10 +4,11 @@ Events are hints, late and doubled ones too: instances are re-read, and only wha
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from reservoir.core.capacity.shortage import after_failure
@@ -15,7 +16,7 @@ from reservoir.core.capacity.unavailable_offerings import BootKey
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance import SPOT_LIFECYCLE, Instance
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_claim import DrainReason, NodeClaim
+from reservoir.core.model.node_claim import DrainReason, NodeClaim, correlation_ids_of
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.node_life.drain import (
     INTERRUPTION_NOTICE,
@@ -123,18 +124,18 @@ class React:
         """
         report = ReactReport(by_kind=Counter(notice.kind for notice in notices))
         now = self.clock.now()
-        instance_ids = {instance_id for notice in notices for instance_id in notice.instance_ids}
+        instance_ids = set(chain.from_iterable(notice.instance_ids for notice in notices))
         shown = self.instances.get_many(instance_ids) if instance_ids else {}
         known, lost = self._claims_of(instance_ids, shown)
         report.foreign_count = len(instance_ids - known.keys() - lost)
-        report.correlation_ids = sorted({each for claim in known.values() for each in claim.correlation_ids.values()})
+        report.correlation_ids = correlation_ids_of(known.values())
         with self.terminations.batch():
             if known:
                 ours = {key: shown[key] for key in known if key in shown}
                 self._react_to_instances(notices, known, ours, now, report)
             if any(notice.kind is NoticeKind.RESERVATION_CHANGED for notice in notices):
                 self._react_to_reservations(notices, now)
-        due = {key for it in notices if it.kind is NoticeKind.RESERVATION_DUE for key in it.reservation_ids}
+        due = _reservations_named(notice for notice in notices if notice.kind is NoticeKind.RESERVATION_DUE)
         if due:
             self._look_for_starts(due, report, now)
         idle = self._idle([notice for notice in notices if notice.kind is NoticeKind.RESERVATION_UNDERUTILIZED])
@@ -165,7 +166,10 @@ class React:
     def _idle(self, notices: Sequence[Notice]) -> list[ReservationIdle]:
         """Pass on that AWS has seen a reservation nearly unused, where that is still so."""
         found = []
-        for reservation_id, seen_at in sorted({(i, notice.at) for notice in notices for i in notice.reservation_ids}):
+        sightings: set[tuple[str, datetime]] = set()
+        for notice in notices:
+            sightings.update((reservation_id, notice.at) for reservation_id in notice.reservation_ids)
+        for reservation_id, seen_at in sorted(sightings):
             record = unreadable.reservation(self.reservations, reservation_id)
             if record is not None and record.reservation.available_count > 0:
                 found.append(
@@ -194,7 +198,9 @@ class React:
         report.early_count, report.blocked_count = early.ended_count, early.blocked_count
         report.suspected_count = early.suspected_count
         self.freed.observe(followed.freed_reservation_ids, now)
-        warned = [each for key in sorted(known) for each in _warnings(known[key], shown.get(key), notices, now)]
+        warned: list[_Warned] = []
+        for key in sorted(known):
+            warned.extend(_warnings(known[key], shown.get(key), notices, now))
         self._remember_shortages(warned, now)
         requests = self._requests(warned, now)
         drained = self.draining.begin_drains(requests) if requests else Moves()
@@ -268,10 +274,14 @@ class React:
         Discovery is woken by the same event through a rule of its own, and wakes the planner if it finds more. A pass
         before that would find nothing, and the one that can use the reservation would wait for its end.
         """
-        named = {reservation_id for notice in notices for reservation_id in notice.reservation_ids}
+        named = _reservations_named(notices)
         live = [claim for claim in self.claims.list_live() if claim.offering.reservation_id in named] if named else []
         if live:
             self.blocks.run(live, now)
+
+
+def _reservations_named(notices: Iterable[Notice]) -> frozenset[str]:
+    return frozenset(chain.from_iterable(notice.reservation_ids for notice in notices))
 
 
 def _warnings(

@@ -151,7 +151,8 @@ class ApplyPolicy:
         doubts = [*cross_check(world_of_core, reading.unread_kinds), *_unresolved_principals(changes)]
         found = [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
         if known is not None:
-            found += [doubt for document in reading.refused for doubt in doubts_in(document, known)]
+            for document in reading.refused:
+                found += doubts_in(document, known)
         return found
 
     def _put_change(self, name: Name, manifest: Manifest, before: PolicyObject | None) -> PolicyChange:
@@ -236,20 +237,18 @@ def _write(change: PolicyChange) -> PolicyWrite:
     return PutPolicy(change.kind, change.name, change.after, change.generation, change.revision, change.status)
 
 
-def _removed_and_given(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> list[Problem]:
-    return [
-        Problem(
-            "metadata.name",
-            "removed",
-            "is to be removed, and is given",
-            read.document.line_of(("metadata", "name")),
-            subject="/".join(read.identity),
-            source=read.document.source,
-        )
-        for name in removed
-        for read in [wanted.get(name)]
-        if read is not None
-    ]
+def _removed_and_given(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> Iterator[Problem]:
+    for name in removed:
+        read = wanted.get(name)
+        if read is not None:
+            yield Problem(
+                "metadata.name",
+                "removed",
+                "is to be removed, and is given",
+                read.document.line_of(("metadata", "name")),
+                subject="/".join(read.identity),
+                source=read.document.source,
+            )
 
 
 def _switched(changes: Iterable[PolicyChange], wanted: Mapping[Name, Read]) -> Iterator[Problem]:

@@ -10,7 +10,10 @@ from reservoir.usecases.policy.apply_policy import Name, PolicyChange
 
 def nodes_of(changes: Iterable[PolicyChange], claims: Sequence[NodeClaim]) -> dict[Name, int]:
     """Return how many of the live claims each object has: a pool's and a class's own, those that do a team's work."""
-    return {(change.kind, change.name): sum(_belongs(claim, change) for claim in claims) for change in changes}
+    counts: dict[Name, int] = {}
+    for change in changes:
+        counts[change.kind, change.name] = sum(_belongs(claim, change) for claim in claims)
+    return counts
 
 
 def _belongs(claim: NodeClaim, change: PolicyChange) -> bool:

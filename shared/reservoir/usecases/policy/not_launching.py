@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from reservoir.core.model.conditions import ConditionStatus, ConditionType
 from reservoir.ports.policy import PolicyKind, PolicyObject
@@ -21,7 +22,7 @@ class NotLaunching:
 
 def not_launching(objects: Sequence[PolicyObject]) -> tuple[NotLaunching, ...]:
     """Return the classes that are not ready and the pools that are paused, by kind and name."""
-    found = (each for item in objects for each in _found(item))
+    found = chain.from_iterable(map(_found, objects))
     return tuple(sorted(found, key=lambda each: (each.kind, each.name)))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reservoir.core.launching.claim_nodes import node_of, withdrawn_replicas
+from reservoir.core.launching.claim_nodes import counted_keys, node_of
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.snapshot import Snapshot
@@ -74,7 +74,7 @@ def as_placed(
 ) -> tuple[Sequence[NodeClaim], Mapping[str, Workload]]:
     """Return the claims with what runs as it was placed, and the workloads of that by key."""
     known = {claim.id: claim for claim in claims}
-    keys = {it.workload_key for claim in known.values() for it in (*claim.placements, *withdrawn_replicas(claim))}
+    keys = counted_keys(known.values())
     records, _ = unreadable.workloads(workloads, keys)
     terms = placed_terms(records)
     return tuple(terms.claims(known).values()), terms.workloads

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.core.launching.claim_nodes import correlated, grown_claim, planned_claims
 from reservoir.core.launching.launch_request import FLEET_COUNT_MAX, launch_key
-from reservoir.core.model.node_claim import ClaimState, NodeClaim
+from reservoir.core.model.node_claim import ClaimState, NodeClaim, correlation_ids_of
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.sharing.planning_groups import GROUPS_MAX, PlanningTurn
@@ -39,7 +40,8 @@ class Committed:
     @property
     def placed_count(self) -> int:
         """Replicas that got a place."""
-        return sum(placed.count for _, placements in self.placements() for placed in placements)
+        placed = chain.from_iterable(placements for _, placements in self.placements())
+        return sum(each.count for each in placed)
 
     def placements(self) -> Iterator[tuple[NodeClaim, tuple[PlacedReplicas, ...]]]:
         """Yield claims with what was placed on each."""
@@ -198,7 +200,7 @@ def _launch_batch(batch_id: str, members: Sequence[NodeClaim]) -> LaunchBatch:
 
 def _followed_by(claims: Iterable[NodeClaim]) -> tuple[str, ...]:
     """Return the correlation ids of a batch's workloads, as far as a line of a log should be long."""
-    return tuple(sorted({each for claim in claims for each in claim.correlation_ids.values()})[:NAMED_MAX])
+    return tuple(correlation_ids_of(claims)[:NAMED_MAX])
 
 
 def in_transactions(
@@ -239,7 +241,7 @@ def _keys_added(pair: tuple[NodeClaim, NodeClaim]) -> set[str]:
 
 
 def _gangs_on(existing: Iterable[tuple[NodeClaim, NodeClaim]], gathered: Gathered) -> set[str]:
-    keys = {key for pair in existing for key in _keys_added(pair)}
+    keys = set(chain.from_iterable(map(_keys_added, existing)))
     workloads = gathered.snapshot.workloads
     return {key for key in keys if key in workloads and workloads[key].gang is not None}
 
@@ -251,7 +253,7 @@ def _sharing_nodes(gangs: set[str], existing: Iterable[tuple[NodeClaim, NodeClai
         touched = [part for part in together if part & _keys_added(pair)]
         if len(touched) > 1:
             together = [part for part in together if part not in touched]
-            together.append(frozenset(gang for part in touched for gang in part))
+            together.append(frozenset(chain.from_iterable(touched)))
     return sorted(together, key=sorted)
 
 

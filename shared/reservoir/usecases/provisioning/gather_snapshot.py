@@ -16,7 +16,7 @@ from reservoir.core.capacity.unavailable_offerings import (
     with_resting_markets,
     without_resting,
 )
-from reservoir.core.launching.claim_nodes import ClaimFacts, withdrawn_replicas
+from reservoir.core.launching.claim_nodes import ClaimFacts, counted_keys
 from reservoir.core.launching.described_nodes import DescribedNodes
 from reservoir.core.launching.placed_terms import PlacedTerms
 from reservoir.core.model.capacity_reservation import CapacityReservation
@@ -212,9 +212,7 @@ class SnapshotGatherer:
 
         Those that need planning are read themselves, whatever ``revisions`` say.
         """
-        placed = {
-            it.workload_key for claim in claims.values() for it in (*claim.placements, *withdrawn_replicas(claim))
-        }
+        placed = counted_keys(claims.values())
         settled = {key: revision for key, revision in revisions.items() if key not in needing}
         records, lost = unreadable.workloads(self.workloads, {*needing, *placed}, settled)
         for key, claim in list(claims.items()) if lost else ():

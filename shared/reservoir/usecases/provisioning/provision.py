@@ -314,7 +314,10 @@ def _incomplete(claim: NodeClaim) -> NodeClaim | None:
 def _named(plan_id: str, violations: Sequence[Violation]) -> dict[str, str]:
     """Return whom to hold back, and why: those that a violation names alone, for others may only be in bad company."""
     alone = [violation for violation in violations if len(violation.workload_keys) == 1]
-    return {key: f"{plan_id} broke a rule: {item}" for item in alone or violations for key in item.workload_keys}
+    held: dict[str, str] = {}
+    for violation in alone or violations:
+        held.update(dict.fromkeys(violation.workload_keys, f"{plan_id} broke a rule: {violation}"))
+    return held
 
 
 def _with_held(plan: Plan, snapshot: Snapshot, held: Mapping[str, str], report: ProvisionReport) -> Plan:

@@ -9,6 +9,7 @@ the turns of all of them, so that of two passes that share a pool one commits.
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 from reservoir.core.model.workload import Workload
@@ -86,8 +87,8 @@ def share_of(
     if not woken.group_keys and sum(len(group.workload_keys) for group in concerned) <= at_once_max:
         mine, concerned = concerned, []
     others = {group.parts: group.workload_keys & woken.workload_keys for group in concerned}
-    keys = {key for group in mine for key in group.workload_keys}
-    parts = tuple(sorted(part for group in mine for part in group.parts))
+    keys = set(chain.from_iterable(group.workload_keys for group in mine))
+    parts = tuple(sorted(chain.from_iterable(group.parts for group in mine)))
     return Share({key: it for key, it in needing.items() if key in keys}, groups, parts, others)
 
 
@@ -99,4 +100,5 @@ def _concerns(group: PlanningGroup, groups: PlanningGroups, found: Mapping[str, 
     workloads = [record.workload for record in named if record is not None and record.workload is not None]
     if len(workloads) < len(named):  # nobody knows where it ran
         return True
-    return not set(group.parts).isdisjoint(part for workload in workloads for part in groups.parts_of(workload))
+    concerned = chain.from_iterable(map(groups.parts_of, workloads))
+    return not set(group.parts).isdisjoint(concerned)

@@ -58,14 +58,11 @@ class WorkloadStatus:
             if (after := _after(_without(record, left.get(key)), reasons.get(key, ()), now)) != record
         }
         # Told first, written second: a pass that dies in between tells again, and nobody goes without the reason.
-        self.publisher.publish(
-            [
-                _pending(after, unplaced)
-                for key, after in changed.items()
-                for unplaced in after.unplaced
-                if _said(after.unplaced) != _said(stored[key].unplaced)
-            ]
-        )
+        events: list[WorkloadPending] = []
+        for key, after in changed.items():
+            if _said(after.unplaced) != _said(stored[key].unplaced):
+                events.extend(_pending(after, unplaced) for unplaced in after.unplaced)
+        self.publisher.publish(events)
         for key, after in changed.items():
             try:
                 self.workloads.put(after, expected_revision=stored[key].revision)
@@ -98,12 +95,15 @@ def _left_behind(gathered: Gathered) -> Mapping[str, frozenset[int]]:
     for claim in gathered.claims.values():
         seen.update({placed.workload_key: placed.count for placed in claim.placements})
     needed = gathered.placed_terms.in_use(gathered.claims.values())
-    found = {
-        key: frozenset(each.generation for each in record.former) - needed.get(key, frozenset())
-        for key, record in former.items()
-        if seen[key] == record.placed_count
-    }
-    return {key: generations for key, generations in found.items() if generations}
+    left_behind: dict[str, frozenset[int]] = {}
+    for key, record in former.items():
+        if seen[key] != record.placed_count:
+            continue  # a replica is on a node that nobody sees: its spec may still be needed
+        earlier = frozenset(each.generation for each in record.former)
+        unneeded = earlier - needed.get(key, frozenset())
+        if unneeded:
+            left_behind[key] = unneeded
+    return left_behind
 
 
 def _without(record: WorkloadRecord, generations: frozenset[int] | None) -> WorkloadRecord:

@@ -241,9 +241,11 @@ def _allows(terms: Requirements, key: str, value: str) -> bool:
 def _barred(workload: Workload, zones: Mapping[str, str]) -> frozenset[str]:
     """Return the ids of what lies in zones that the workload does not want."""
     terms = _terms(workload)
-    return frozenset(
-        name for name, zone in zones.items() if not any(_allows(term, labels.ZONE, zone) for term in terms)
-    )
+
+    def is_wanted(zone: str) -> bool:
+        return any(_allows(term, labels.ZONE, zone) for term in terms)
+
+    return frozenset(name for name, zone in zones.items() if not is_wanted(zone))
 
 
 def _sizes(name: str, needs: Sequence[BlockNeed], notice: timedelta) -> set[tuple[int, int]]:

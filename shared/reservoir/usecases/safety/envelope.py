@@ -7,6 +7,7 @@ functions that run at once, share one bound. What cannot be read or written is n
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.core.safety.endings import Bounds, EndingKind
@@ -78,7 +79,8 @@ class Envelope:
 
     def let_pass(self, kind: EndingKind) -> frozenset[str]:
         """Return the ids that were let pass of late, an hour at least. Raises UnreadableRowError, AwsError."""
-        return frozenset(key for each in self.tallies.get(kind).tally.passed for key in each.ids)
+        passed = self.tallies.get(kind).tally.passed
+        return frozenset(chain.from_iterable(each.ids for each in passed))
 
     def holding(self, now: datetime) -> tuple[Tally, ...]:
         """Return the tallies of what is being held back. Raises UnreadableRowError, AwsError."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from reservoir.cli.output import Column, Line, lines_of, printable, terminal_width
 from reservoir.core.scheduling_terms.money import usd
@@ -48,7 +49,8 @@ def replay_lines(answer: ReplayAnswer) -> Iterator[Line | str]:
     made = f"{answer.plan_id} of {_time(answer.made_at)}"
     if answer.replayed is None:
         asked = sum(item.replicas - item.placed for item in answer.stored.workloads)
-        waits = sum(each.replicas for item in answer.stored.workloads for each in item.waiting)
+        waiting = chain.from_iterable(item.waiting for item in answer.stored.workloads)
+        waits = sum(each.replicas for each in waiting)
         yield f"{made}: the same to the byte ({asked} {_replicas(asked)} asked, {waits} wait)"
     else:
         differing = [row for row in _rows([answer.stored, answer.replayed]) if len(set(row.counts)) > 1]

@@ -36,7 +36,8 @@ def validate(filenames: files.Filenames) -> None:
     found = cross_check(world, reading.unread_kinds)
     doubts = [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in found]
     report(doubts)
-    report([doubt for document in reading.refused for doubt in doubts_in(document, shipped())])
+    for document in reading.refused:
+        report(list(doubts_in(document, shipped())))
     if errors_of(reading.problems):
         fail("not valid")
     if not reading.manifests:

@@ -45,12 +45,14 @@ def describe(
     given = selection.Given(labels=labels, namespace=namespace, all_namespaces=all_namespaces, pool=pool, state=state)
     meant = selection.meant(words or (), **given)
     found = [Found.of(stack, noun, chosen) for noun, chosen in meant]
-    rows = [(each.noun, row) for each in found for row in each.rows]
-    for number, (noun, row) in enumerate(rows):
-        if number:
-            output().print()
-        _print(stack, noun, row)
-    if not rows and not any(each.unknown for each in found):
+    is_first = True
+    for each in found:
+        for row in each.rows:
+            if not is_first:
+                output().print()
+            _print(stack, each.noun, row)
+            is_first = False
+    if is_first and not any(each.unknown for each in found):
         messages().print(f"no such {' or '.join(each.noun.plural for each in found)}")
     end_with_missing(stack, found)
 
