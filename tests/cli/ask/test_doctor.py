@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import format_datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from botocore.exceptions import ClientError
 from typer.testing import Result
 
 from lab.fakes.manifests import team_manifest
+from lab.fakes.pages import Pages
 from lab.fakes.values import workload_record
 from lab.worlds.disrupt_world import DisruptWorld
 from lab.worlds.launch_world import DEPLOYMENT
@@ -64,10 +66,11 @@ class Aws:
 
     NoSuchResourceException = LookupError
 
-    def get_paginator(self, operation: str) -> "Pages":
+    def get_paginator(self, operation: str) -> Any:
         if operation in self.denied:
             raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not you"}}, operation)
-        return Pages({"MetricAlarms": self.alarms, "Rules": self.rules, "EventSourceMappings": self.mappings})
+        page = {"MetricAlarms": self.alarms, "Rules": self.rules, "EventSourceMappings": self.mappings}
+        return SimpleNamespace(paginate=lambda **_: Pages([page]))
 
     def get_function_configuration(self, **asked: str) -> dict[str, Any]:
         name = asked["FunctionName"]
@@ -104,14 +107,6 @@ class Aws:
         at = self.world.clock.now().replace(microsecond=0)
         self.world.clock.advance(seconds=self.late_s)
         return {"ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(at, usegmt=True)}}}
-
-
-@dataclass
-class Pages:
-    page: dict[str, Any]
-
-    def paginate(self, **_: object) -> Iterator[dict[str, Any]]:
-        yield self.page
 
 
 @dataclass

@@ -133,10 +133,7 @@ def _instances(
 
 def _subnets(request: LaunchRequest) -> Mapping[str, LaunchOverride]:
     """Return an override of each subnet that is asked for, by subnet: it knows the subnet's zone."""
-    found: dict[str, LaunchOverride] = {}
-    for config in request.configs:
-        found.update({override.subnet_id: override for override in config.overrides})
-    return found
+    return {override.subnet_id: override for override in request.overrides}
 
 
 def _group(

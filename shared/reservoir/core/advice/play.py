@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain, product
 from typing import Final
 
 from reservoir.core.advice.count import Bill, Cost
@@ -111,7 +112,8 @@ class _Play:
             {item.id: item for item in world.reservations},
             self.workloads,
         )
-        self.allowed = {(pool.name, reason): _ALL for pool in world.node_pools for reason in DisruptionReason}
+        pool_names = [pool.name for pool in world.node_pools]
+        self.allowed = dict.fromkeys(product(pool_names, DisruptionReason), _ALL)
         for life in lives:
             if ground.fit(life.workload).fits:
                 self._after((life.arrived_at - since) // _SECOND, _ARRIVAL, life)
@@ -239,7 +241,7 @@ class _Play:
             Demand(self.workloads[key], self.waiting[key].count, self._now(self.waiting[key].since_s))
             for key in sorted(self.waiting)
         )
-        running = {stint.key for stints in self.stints.values() for stint in stints}
+        running = {stint.key for stint in chain.from_iterable(self.stints.values())}
         workloads = {key: self.workloads[key] for key in sorted(running | self.waiting.keys())}
         return replace(world, reservations=reservations, nodes=nodes, demands=demands, workloads=workloads)
 

@@ -61,12 +61,10 @@ def compose(discovered: Discovered, before: Sequence[InstanceType]) -> Catalogue
             kept.append(name)
         if price is None and CapacityType.ON_DEMAND in item.markets:
             unpriced.append(name)
-        offerings = tuple(
-            offering
-            for zone_id in sorted(discovered.zone_ids.get(name, ()))
-            for offering in _offerings(item, discovered, earlier, zone_id, price)
-        )
-        found = replace(item.instance_type, offerings=offerings, on_demand_price_micro_usd_per_hour=price)
+        offerings: list[Offering] = []
+        for zone_id in sorted(discovered.zone_ids.get(name, ())):
+            offerings.extend(_offerings(item, discovered, earlier, zone_id, price))
+        found = replace(item.instance_type, offerings=tuple(offerings), on_demand_price_micro_usd_per_hour=price)
         composed.append(earlier if earlier is not None and _only_wobbles(earlier, found) else found)
     return Catalogue(tuple(composed), tuple(unpriced), tuple(kept), _spot_lost(composed, discovered, last))
 

@@ -14,10 +14,16 @@ _COUNT_AGE: Final = timedelta(minutes=1)
 
 def with_full_zones(status: NodeClassStatus, rests: Mapping[Place, Unavailable], now: datetime) -> NodeClassStatus:
     """Return the status with the zones in which no subnet has an address left, as far as is known."""
-    ends: dict[str, list[datetime | None]] = {}
+    full_until: dict[str, datetime] = {}
+    with_room: set[str] = set()
     for subnet in status.subnets:
-        ends.setdefault(subnet.zone_id, []).append(_full_until(subnet, rests, now))
-    full = {zone_id: min(until for until in found if until) for zone_id, found in ends.items() if all(found)}
+        until = _full_until(subnet, rests, now)
+        if until is None:
+            with_room.add(subnet.zone_id)
+        else:
+            # The zone has room again as soon as the first of its subnets has.
+            full_until[subnet.zone_id] = min(until, full_until.get(subnet.zone_id, until))
+    full = {zone_id: until for zone_id, until in full_until.items() if zone_id not in with_room}
     return replace(status, zones_full_until=full) if full else status
 
 

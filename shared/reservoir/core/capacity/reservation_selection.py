@@ -22,17 +22,18 @@ def selected_ids(
     ended is left out; other states (also ones that EC2 may add) are kept: such reservations are used once active.
     ``groups`` maps the ARNs of resource groups to reservation ids.
     """
-    return tuple(
-        sorted(
-            reservation.id
-            for reservation in reservations
-            if reservation.platform == node_class.platform
+    terms = node_class.capacity_reservation_selector_terms
+
+    def is_selected(reservation: ObservedReservation) -> bool:
+        return (
+            reservation.platform == node_class.platform
             and reservation.tenancy == node_class.tenancy
             and _shares_group(node_class, reservation)
             and not _is_over(reservation, now)
-            and any(matches(term, reservation, groups) for term in node_class.capacity_reservation_selector_terms)
+            and any(matches(term, reservation, groups) for term in terms)
         )
-    )
+
+    return tuple(sorted(reservation.id for reservation in reservations if is_selected(reservation)))
 
 
 def matches(

@@ -1,6 +1,7 @@
 """Rules about one node: what it is, what it costs, and whether all replicas on it may be there together."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from reservoir.core.checking.constraints.topology import Topology
 from reservoir.core.checking.final_state.demand_facts import STRANGER
@@ -251,7 +252,7 @@ def _min_values(facts: Facts, host: Host, pool: NodePool, wanted: Mapping[str, i
     if launch.offering.capacity_type is CapacityType.RESERVED:
         names = facts.hosting_types(pool, launch)
     for key, least in wanted.items():
-        values = {value for name in names for value in facts.types[name].requirements[key].values}
+        values = set(chain.from_iterable(facts.types[name].requirements[key].values for name in names))
         if key not in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) and len(values) < least:
             message = f"{len(values)} values of {key} where the pool asks for {least}"
             yield Violation(ViolationCode.MIN_VALUES, host.subject, message, tuple(host.placed))

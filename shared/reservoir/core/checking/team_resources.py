@@ -46,11 +46,9 @@ class TeamResources:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._team_of = {
-            namespace: team.name
-            for team in sorted(facts.snapshot.teams, key=lambda each: each.name, reverse=True)
-            for namespace in team.namespaces
-        }
+        self._team_of: dict[str, str] = {}
+        for team in sorted(facts.snapshot.teams, key=lambda each: each.name, reverse=True):
+            self._team_of.update(dict.fromkeys(team.namespaces, team.name))
         self.pools: dict[tuple[str, frozenset[CapacityType], str], _SharedResource] = {}
         for team in facts.snapshot.teams:
             for quota in team.resource_quotas:

@@ -4,7 +4,7 @@ Written from the rules (docs/teams.md) and not from what shares units out: a pla
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -46,11 +46,9 @@ class TeamShares:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._teams = {team.name: team for team in facts.snapshot.teams}
-        self._team_by_namespace = {
-            namespace: team
-            for team in sorted(facts.snapshot.teams, key=lambda each: each.name, reverse=True)
-            for namespace in team.namespaces
-        }
+        self._team_by_namespace: dict[str, Team] = {}
+        for team in sorted(facts.snapshot.teams, key=lambda each: each.name, reverse=True):
+            self._team_by_namespace.update(dict.fromkeys(team.namespaces, team))
         self._account_of: dict[str, _Account] = {}
         self.accounts = list(self._accounts())
         self._held = self._teams_with_gangs() if self.accounts else frozenset()
@@ -218,7 +216,7 @@ class TeamShares:
         left = {item.id: item for item in self._facts.snapshot.reservations}
         for _, quotas in sorted(asked.items(), key=lambda item: _order(next(iter(item[1].values())))):
             terms = next(iter(quotas.values())).reservation_terms
-            ids = [key for key, item in sorted(left.items()) if any(_selects(term, item) for term in terms)]
+            ids = [key for key, item in sorted(left.items()) if _selected(terms, item)]
             users: Counter[str] = Counter()
             for key in ids:
                 users.update(used.get(key, {}))
@@ -299,6 +297,10 @@ def _sentence(term: CapacityReservationSelectorTerm) -> str:
         ("group", term.reservation_group_arn),
     ]
     return ", ".join(f"{name} {value}" for name, value in parts if value is not None)
+
+
+def _selected(terms: Sequence[CapacityReservationSelectorTerm], item: CapacityReservation) -> bool:
+    return any(_selects(term, item) for term in terms)
 
 
 def _selects(term: CapacityReservationSelectorTerm, item: CapacityReservation) -> bool:

@@ -99,7 +99,8 @@ def used_units(facts: Facts) -> Counter[str]:
 
 def _keys_on(launches: Iterable[PlannedNodes]) -> tuple[str, ...]:
     """Return the workloads that the launches carry."""
-    return tuple(sorted({item.workload_key for launch in launches for item in launch.placements}))
+    placements = chain.from_iterable(launch.placements for launch in launches)
+    return tuple(sorted({item.workload_key for item in placements}))
 
 
 def _reservations(facts: Facts) -> Iterator[Violation]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 
 from reservoir.core.disruption.candidate import (
     Candidate,
@@ -210,7 +211,9 @@ class _Pass:
         if self._waiting is None or not self._waiting.unplaced:
             return
         units = list(reclaimed(self._before, self._waiting, self._reclaimable, self._given.returning))
-        taken = {candidate.id for found in units for candidate in found.candidates}
+        taken: set[str] = set()
+        for found in units:
+            taken.update(candidate.id for candidate in found.candidates)
         left = [candidate for candidate in self._reclaimable if candidate.id not in taken]
         for found in (*units, *resources_reclaimed(self._before, self._waiting, left)):
             going = found.candidates
@@ -302,7 +305,7 @@ class _Pass:
     def _begin(self, commands: Sequence[DisruptionCommand]) -> None:
         """Take commands; their nodes, and those that replicas move onto, are left alone for the rest of the pass."""
         self._commands.extend(commands)
-        receiving = {claim_id for command in commands for claim_id in command.destinations}
+        receiving = set(chain.from_iterable(command.destinations for command in commands))
         busy = receiving.union(*(command.claim_ids for command in commands))
         for candidate in self._consolidatable:
             if candidate.id in receiving:
@@ -322,7 +325,7 @@ class _Pass:
 
     def decision(self) -> DisruptionDecision:
         """Return the commands in the order they were found, and a refusal for every node that stays."""
-        taken = {claim_id for command in self._commands for claim_id in command.claim_ids}
+        taken = set(chain.from_iterable(command.claim_ids for command in self._commands))
         refusals = self._refusals | self._drift_refusals
         stays = tuple(Refusal(key, reason) for key, reason in sorted(refusals.items()) if key not in taken)
         unjudged = (refusal.claim_id for refusal in stays if refusal.reason.endswith(LATER))

@@ -8,7 +8,7 @@ merely left alone until the world changes.
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import ge, itemgetter, le
+from operator import add, ge, itemgetter, le
 from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate
@@ -164,10 +164,18 @@ class FeasibilityFilter:
         for unit in self._units:
             if unit.price < candidate.price and any(_holds(unit, ask.size, (ask,)) for ask in asks):
                 return True
-        taken = [[amount * ask.count for amount in ask.size] for ask in asks]
-        load = tuple(map(sum, zip(*taken, strict=True)))
+        load = _load(asks)
         cheaper = bisect_left(self._paid_prices, candidate.price)
         return any(_holds(offer, load, asks) for offer in self._paid[:cheaper])
+
+
+def _load(asks: Sequence[Ask]) -> Vector:
+    """Return what all the replicas take together."""
+    taken: list[int] = []
+    for ask in asks:
+        amounts = [amount * ask.count for amount in ask.size]
+        taken = list(map(add, taken, amounts)) if taken else amounts
+    return tuple(taken)
 
 
 def _holds(offer: _Purchasable, load: Vector, asks: Sequence[Ask]) -> bool:

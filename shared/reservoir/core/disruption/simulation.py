@@ -136,8 +136,11 @@ class PassState:
         """Return the nodes that stay on which one of the candidate's replicas would begin its ladder anew."""
         known = (placed for placed in candidate.claim.placements if placed.workload_key in self.snapshot.workloads)
         rungs = [self._first_rung(placed) for placed in known]
-        nodes = self.snapshot.nodes
-        return frozenset(node.claim_id for node in nodes if any(node.capacity_type not in rung for rung in rungs))
+
+        def begins_anew(node: Node) -> bool:
+            return any(node.capacity_type not in rung for rung in rungs)
+
+        return frozenset(node.claim_id for node in self.snapshot.nodes if begins_anew(node))
 
     def _first_rung(self, placed: PlacedReplicas) -> frozenset[CapacityType]:
         return self.snapshot.workloads[placed.workload_key].reached_capacity_types(self.now, self.now)

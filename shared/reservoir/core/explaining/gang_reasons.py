@@ -45,8 +45,11 @@ def _keys_of_one_domain(group: Group) -> list[str]:
 
 
 def _by_domain(rooms: Sequence[Room], key: str) -> dict[str, list[Room]]:
-    domains = sorted({room.labels[key] for room in rooms if key in room.labels})
-    return {domain: [room for room in rooms if room.labels.get(key) == domain] for domain in domains}
+    by_domain: dict[str, list[Room]] = {}
+    for room in rooms:
+        if key in room.labels:
+            by_domain.setdefault(room.labels[key], []).append(room)
+    return dict(sorted(by_domain.items()))
 
 
 def _held_by_units(state: PartialPlan, rooms: Sequence[Room]) -> str:

@@ -1,6 +1,7 @@
 """What a pool can never give some work: values that it does not sell, resources that its types do not have."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 
 from reservoir.core.capacity.offerings import selected_reservations
 from reservoir.core.explaining.offering_failures import Failure
@@ -28,7 +29,7 @@ class Mismatches:
         if not sold:
             message = sells_nothing(self._catalogue.snapshot, entry, list(self._places_of(entry)))
             return Failure(ReasonCode.INCOMPATIBLE, message, misses=1)
-        unmet = [wanted for wanted in asked if not any(accepts(labels, (wanted,)) for labels in sold)]
+        unmet = [wanted for wanted in asked if not _is_sold(wanted, sold)]
         if not unmet:
             return None
         lost = out_of_reach(
@@ -36,7 +37,7 @@ class Mismatches:
         )
         if lost is not None:
             return Failure(ReasonCode.INCOMPATIBLE, lost, misses=1)
-        told = "; ".join(_not_sold(wanted, {labels.get(wanted.key, "") for labels in sold}) for wanted in unmet)
+        told = "; ".join(_not_sold(wanted, sold) for wanted in unmet)
         return Failure(ReasonCode.INCOMPATIBLE, f"pool {entry.pool.name} {told}", misses=len(unmet))
 
     def sells(self, entry: Entry, instance_type: InstanceType, reserved: Set[str]) -> bool:
@@ -58,11 +59,8 @@ class Mismatches:
         types = {instance_type.name: instance_type for instance_type in entry.types}
         reserved = selected_reservations(self._catalogue.snapshot, entry.node_class)
         found = [OfferedPlace.of(item) for item in reserved if item.instance_type in types]
-        found += {
-            OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type)
-            for instance_type in types.values()
-            for offering in instance_type.offerings
-        }
+        offerings = chain.from_iterable(instance_type.offerings for instance_type in types.values())
+        found += {OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type) for offering in offerings}
         yield from found
 
 
@@ -75,12 +73,21 @@ def _of_places(requirements: Requirements) -> list[Requirement]:
 def too_large(pool_name: str, small: Sequence[InstanceType], workload: Workload) -> Failure:
     """Return what the nearest of the types that are too small lacks: of the fewest resources, the largest."""
 
+    def has_all(instance_type: InstanceType, names: Iterable[str]) -> bool:
+        return all(instance_type.capacity[name] for name in names)
+
+    def has_any(instance_type: InstanceType, names: Iterable[str]) -> bool:
+        return any(instance_type.capacity[name] for name in names)
+
+    def had_by_all(name: str) -> bool:
+        return all(each.capacity[name] for each in small)
+
     def nearness(found: tuple[Resources, InstanceType]) -> tuple[int, int, str]:
         missing, instance_type = found
         return (len(missing), -instance_type.allocatable["cpu"], instance_type.name)
 
     lacking = [(workload.requests.missing(each.allocatable), each) for each in small]
-    having = [pair for pair in lacking if all(pair[1].capacity[name] for name in pair[0])]
+    having = [(missing, each) for missing, each in lacking if has_all(each, missing)]
     missing, nearest = min(having or lacking, key=nearness)
     if having:
         told = ", ".join(f"{name} {amount}" for name, amount in missing.formatted().items()) or "pods"
@@ -89,9 +96,9 @@ def too_large(pool_name: str, small: Sequence[InstanceType], workload: Workload)
         )
     absent = [name for name in sorted(missing) if not nearest.capacity[name]]
     told = " and ".join(absent)
-    if any(each.capacity[name] for name in absent for each in small):  # then another lacks what this one has
-        asked = [name for name in workload.requests if not all(each.capacity[name] for each in small)]
-        told = f"{' and '.join(sorted(asked))} at once"
+    if any(has_any(each, absent) for each in small):  # then another type lacks what this one has
+        not_everywhere = [name for name in sorted(workload.requests) if not had_by_all(name)]
+        told = f"{' and '.join(not_everywhere)} at once"
     message = f"no type of pool {pool_name} that would serve has {told}"
     return Failure(ReasonCode.TOO_LARGE, message, misses=len(absent), lacks_resource=True)
 
@@ -109,7 +116,12 @@ def unmet_requirements(offered: Requirements, wanted: Requirements) -> list[str]
     return found
 
 
-def _not_sold(wanted: Requirement, known: Set[str]) -> str:
+def _is_sold(wanted: Requirement, sold: Sequence[Mapping[str, str]]) -> bool:
+    return any(accepts(labels, (wanted,)) for labels in sold)
+
+
+def _not_sold(wanted: Requirement, sold: Sequence[Mapping[str, str]]) -> str:
     """Say that nothing sold has a value, what there is, and what was probably meant."""
+    known = {labels.get(wanted.key, "") for labels in sold}
     has = ", ".join(sorted(value for value in known if value)) or "none"
     return f"sells nothing with {wanted} (it has {has}{hint(wanted, known)})"

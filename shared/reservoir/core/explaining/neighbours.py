@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 
 from reservoir.core.model.workload import LabelSelector
 from reservoir.core.solver.problem.selection import required
@@ -30,7 +31,8 @@ class Neighbours:
         wanted = {self._keys[term] for term in terms}
         found = set(self._placed(terms))
         snapshot = self._state.catalogue.snapshot
-        running = {placed.workload_key for node in snapshot.nodes for placed in node.placements}
+        placements = chain.from_iterable(node.placements for node in snapshot.nodes)
+        running = {placed.workload_key for placed in placements}
         for key in running & snapshot.workloads.keys() if wanted else ():
             workload = snapshot.workloads[key]
             if any(near_key(term, workload) in wanted for term in required(workload.anti_affinity)):
@@ -46,11 +48,12 @@ class Neighbours:
 
     def nodes_with(self, term: int) -> list[str]:
         """Return the nodes that run replicas which a term over hosts selects."""
-        return [
-            bin_.node.claim_id
-            for bin_ in self._state.bins
-            if bin_.node is not None and any(matching >> term & 1 for matching, *_ in bin_.residents)
-        ]
+        found: list[str] = []
+        for bin_ in self._state.bins:
+            is_selected = any(matching >> term & 1 for matching, *_ in bin_.residents)
+            if bin_.node is not None and is_selected:
+                found.append(bin_.node.claim_id)
+        return found
 
 
 def selector_in_words(selector: LabelSelector) -> str:

@@ -1,6 +1,7 @@
 """Why a pool sells nothing at all, whoever asks: which requirement of its own, or what its class cannot reach."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 
 from reservoir.core.capacity.offerings import OFFERING_LABELS, has_image
 from reservoir.core.model.capacity_reservation import CapacityReservation
@@ -21,7 +22,7 @@ def no_type(snapshot: Snapshot, entry: Entry) -> str:
     for key, wanted in sorted(requirements.items()):
         having = [item.requirements[key] for item in snapshot.instance_types if key in item.requirements]
         if having and not any(each.has_intersection(wanted) for each in having):
-            known = {value for each in having for value in each.values}
+            known = set(chain.from_iterable(each.values for each in having))
             return f"{told}: none has {wanted}{hint(wanted, known)}"
     return _no_image(snapshot, entry) or told
 

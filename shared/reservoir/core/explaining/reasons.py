@@ -98,16 +98,16 @@ class Reasons:
     def _nearest_in(self, group: Group, key: str, domain: str) -> str | None:
         """Return what speaks against the nearest place in a domain; None where nothing but the rules does."""
         tolerations, by_term = group.levels[-1].selection.tolerations, self._asked(group)
-        found = [
-            failure
-            for entry in self._catalogue.entries
-            if not any(untolerated(entry.taints, tolerations))
-            for instance_type in entry.types
-            if self._fits(group, instance_type)
-            for failure in self._nearest(entry, instance_type, by_term)
-            if failure.code not in LAST
-            and failure.labels({**instance_type.requirements.labels(), **entry.labels}).get(key) == domain
-        ]
+        found: list[Failure] = []
+        for entry in self._catalogue.entries:
+            if any(untolerated(entry.taints, tolerations)):
+                continue
+            for instance_type in entry.types:
+                if not self._fits(group, instance_type):
+                    continue
+                labels = {**instance_type.requirements.labels(), **entry.labels}
+                nearest = self._nearest(entry, instance_type, by_term)
+                found += [it for it in nearest if it.code not in LAST and it.labels(labels).get(key) == domain]
         return min(found, key=_order).message if found else None
 
     def of_places(self, group: Group) -> Iterator[tuple[str, Failure]]:

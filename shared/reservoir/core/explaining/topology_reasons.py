@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 from reservoir.core.explaining.neighbours import Neighbours, selector_in_words, shown
 from reservoir.core.explaining.room import left_in, rooms_of
@@ -103,7 +104,7 @@ class _NeighbourRules:
 
     def _of_others(self) -> Iterator[str]:
         """Tell of others' anti-affinity that keeps it from everywhere."""
-        terms = {term for labels, *_ in self._places for term in self._avoiding(labels)}
+        terms = self._avoided_by_any(labels for labels, *_ in self._places)
         if self._places and all(self._avoiding(labels) for labels, *_ in self._places):
             key = self._ledger.by_term[min(terms)].topology_key
             owners, where = ", ".join(self._neighbours.owners(terms)), shown(self._domains(key))
@@ -117,6 +118,9 @@ class _NeighbourRules:
             if self._group.matching >> term & 1 and counts.owners.get(labels.get(counts.topology_key, ""), 0) > 0
         ]
 
+    def _avoided_by_any(self, places: Iterable[Mapping[str, str]]) -> set[int]:
+        return set(chain.from_iterable(map(self._avoiding, places)))
+
     def _may_be(self, labels: Mapping[str, str]) -> bool:
         """Whether affinity and anti-affinity, its own and that of others, let it be on such a node."""
         return self._ledger.near_room(self._constraints, labels) > 0 and not self._avoiding(labels)
@@ -127,7 +131,7 @@ class _NeighbourRules:
             return
         told = [f"affinity to {self._about(near)}" for near in self._constraints.affinity]
         told += [f"anti-affinity to {self._about(near)}" for near in self._constraints.anti if self._counts(near)]
-        terms = {term for labels, *_ in self._places for term in self._avoiding(labels)}
+        terms = self._avoided_by_any(labels for labels, *_ in self._places)
         told += [f"anti-affinity of {owner}" for owner in self._neighbours.owners(terms)]
         yield f"no place meets all of these at once: {'; '.join(told)}"
 
@@ -192,12 +196,16 @@ class _NeighbourRules:
 
     def _whose(self, there: Iterable[Mapping[str, str]]) -> str:
         """Say whose rule keeps it out of a domain in which there would be a place."""
-        owners = self._neighbours.owners({term for labels in there for term in self._avoiding(labels)})
+        owners = self._neighbours.owners(self._avoided_by_any(there))
         if owners:
             return f"anti-affinity of {', '.join(owners)} keeps it out of there"
-        avoided = [near for near in self._constraints.anti if near.topology_key != HOSTNAME]
-        is_avoided = any(labels.get(near.topology_key) in self._running(near) for near in avoided for labels in there)
+        is_avoided = any(map(self._avoids, there))
         return f"its own {'anti-affinity' if is_avoided else 'affinity'} keeps it out of there"
+
+    def _avoids(self, labels: Mapping[str, str]) -> bool:
+        """Whether its own anti-affinity, hosts apart, keeps it from a place with these labels."""
+        avoided = [near for near in self._constraints.anti if near.topology_key != HOSTNAME]
+        return any(labels.get(near.topology_key) in self._running(near) for near in avoided)
 
     def _only_tainted(self, selling: Iterable[Entry]) -> str | None:
         tolerations = self._group.levels[-1].selection.tolerations

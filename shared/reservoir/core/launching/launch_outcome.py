@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from reservoir.core.capacity.unavailable_offerings import Market, SubnetKey, quota_group
-from reservoir.core.launching.launch_request import LaunchRequest
+from reservoir.core.launching.launch_request import LaunchOverride, LaunchRequest
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.plan import OfferingKey
 
@@ -320,15 +320,15 @@ def _resting(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[Off
 
 def _full_subnets(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[SubnetKey, ...]:
     """Return the subnets that ran out of addresses; where EC2 names none, all that the refusal may be about."""
-    overrides = [override for config in request.configs for override in config.overrides]
-    found = {
-        override.subnet_id
-        for error in errors
-        if error.kind is LaunchErrorKind.SUBNET_FULL
-        for override in overrides
-        if error.subnet_id in (None, override.subnet_id) and error.zone_id in (None, override.zone_id)
-    }
+    found: set[str] = set()
+    for error in errors:
+        if error.kind is LaunchErrorKind.SUBNET_FULL:
+            found.update(override.subnet_id for override in request.overrides if _may_be_about(error, override))
     return tuple(map(SubnetKey, sorted(found)))
+
+
+def _may_be_about(error: LaunchError, override: LaunchOverride) -> bool:
+    return error.subnet_id in (None, override.subnet_id) and error.zone_id in (None, override.zone_id)
 
 
 def _markets(request: LaunchRequest, errors: Sequence[LaunchError]) -> Mapping[Market, str]:

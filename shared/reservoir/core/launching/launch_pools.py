@@ -7,6 +7,7 @@ R-113) have nothing left to choose here.
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from reservoir.core.model.instance_type import CapacityType, InstanceType
@@ -113,7 +114,8 @@ def _without_dear_spot(pools: list[LaunchPool], known: Iterable[LaunchPool]) -> 
     ceiling = min(_prices(on_demand), default=None)
     if ceiling is None or pools[0].offering.capacity_type is not CapacityType.SPOT:
         return pools
-    cheap = [pool for pool in pools if all(price <= ceiling for price in _prices([pool]))]
+    # A pool whose price nobody knows stays: that is no proof that it is dear.
+    cheap = [pool for pool in pools if (pool.price_micro_usd_per_hour or 0) <= ceiling]
     if not cheap:
         raise NoLaunchablePoolError("every spot offering is dearer than on-demand")
     return cheap
@@ -138,7 +140,7 @@ def _cut(pools: list[LaunchPool], min_values: Mapping[str, int]) -> tuple[Launch
 
 
 def _distinct(pools: Iterable[LaunchPool], key: str) -> Set[str]:
-    return {value for pool in pools for value in _values(pool, key)}
+    return set(chain.from_iterable(_values(pool, key) for pool in pools))
 
 
 _OFFERING_VALUES: Final[Mapping[str, Callable[[OfferingKey], str]]] = {

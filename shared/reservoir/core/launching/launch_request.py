@@ -6,9 +6,10 @@ with other parameters is refused by EC2.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir import names
@@ -72,13 +73,17 @@ class LaunchRequest:
     node_class_hash: str = ""  # of the class as it was configured when this was built
 
     @property
+    def overrides(self) -> Iterator[LaunchOverride]:
+        """The instance types and subnets of all configurations."""
+        return chain.from_iterable(config.overrides for config in self.configs)
+
+    @property
     def offerings(self) -> tuple[OfferingKey, ...]:
         """The offerings that the request asks for."""
         reservation_id = None if self.target is None else self.target.reservation_id
         return tuple(
-            OfferingKey(o.instance_type, o.zone, o.zone_id, self.capacity_type, reservation_id)
-            for config in self.configs
-            for o in config.overrides
+            OfferingKey(override.instance_type, override.zone, override.zone_id, self.capacity_type, reservation_id)
+            for override in self.overrides
         )
 
 
@@ -234,7 +239,8 @@ def _addresses(configs: Sequence[LaunchConfig], subnets: Mapping[str, Subnet]) -
 
     An instance takes one address; its further interfaces carry nothing but an EFA.
     """
-    zone_ids = {override.zone_id for config in configs for override in config.overrides}
+    overrides = chain.from_iterable(config.overrides for config in configs)
+    zone_ids = {override.zone_id for override in overrides}
     return sum(max(0, subnets[zone_id].available_ip_count) for zone_id in zone_ids)
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import chain
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -41,7 +42,7 @@ class _Field:
 
     def parse(self, text: str) -> frozenset[int]:
         """Read one field: a list of values, ranges and steps."""
-        return frozenset(number for part in text.split(",") for number in self._part(part))
+        return frozenset(chain.from_iterable(map(self._part, text.split(","))))
 
     def _part(self, part: str) -> range:
         span, slash, step_text = part.partition("/")

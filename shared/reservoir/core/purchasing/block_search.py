@@ -129,7 +129,7 @@ class BlockSearch:
 
     def without_buying(self) -> BlockChoice:
         """Return the best choice that buys no block."""
-        owned = [[each for each in slot if not each.fee_micro_usd] for slot in self.slots]
+        owned = [_without_fee(slot) for slot in self.slots]
         return replace(self, slots=owned, _shifts={}).best()
 
     def _extend(self, index: int, rest: int, score: _Score, taken: _Taken) -> None:
@@ -259,6 +259,10 @@ def _fees(bought: Sequence[BlockWindow]) -> int:
     return sum(each.fee_micro_usd for each in bought)
 
 
+def _without_fee(slot: Sequence[BlockWindow]) -> list[BlockWindow]:
+    return [window for window in slot if not window.fee_micro_usd]
+
+
 def _earliest(
     at: datetime, duration: timedelta, room: int, running: Sequence[tuple[datetime, datetime, int]]
 ) -> datetime:
@@ -269,5 +273,10 @@ def _earliest(
 
 def _most(begin: datetime, end: datetime, running: Sequence[tuple[datetime, datetime, int]]) -> int:
     """Return how many units are in use at once between two instants, at most."""
+
+    def in_use(at: datetime) -> int:
+        return sum(units for start, stop, units in running if start <= at < stop)
+
+    # It can only become more where something starts.
     instants = [begin, *(start for start, _, _ in running if begin < start < end)]
-    return max(sum(units for start, stop, units in running if start <= at < stop) for at in instants)
+    return max(map(in_use, instants))

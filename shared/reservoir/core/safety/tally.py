@@ -10,6 +10,7 @@ and the deed, or is refused by EC2, may repeat.
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final
 
 from reservoir.core.safety.endings import WINDOW, Bound, EndingKind
@@ -80,7 +81,8 @@ class Tally:
 
     def recent_ids(self, now: datetime) -> frozenset[str]:
         """Return the ids that were let pass within the window."""
-        return frozenset(key for each in self.passed if now - each.at < WINDOW for key in each.ids)
+        recent = [each for each in self.passed if now - each.at < WINDOW]
+        return frozenset(chain.from_iterable(each.ids for each in recent))
 
     def is_holding(self, now: datetime) -> bool:
         """Whether something is being held back, and somebody should look."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import chain
 
 from reservoir.core.explaining.reasons import Reasons
 from reservoir.core.model.plan import Plan
@@ -160,7 +161,8 @@ def _place_priority(insertion: Insertion, components: Sequence[Component], prior
     """
     state = insertion.state
     level = [group for group in state.groups if group.priority == priority]
-    counted = {group.index for component in components for group in component.groups}
+    groups = chain.from_iterable(component.groups for component in components)
+    counted = {group.index for group in groups}
     _insert(insertion, [group for group in level if group.index not in counted])
     packed = pack(insertion, components)
     if packed.short:

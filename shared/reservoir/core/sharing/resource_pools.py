@@ -89,11 +89,10 @@ def resource_pools(snapshot: Snapshot, plan: Plan | None = None) -> tuple[Resour
 
 def exceeds_quotas(snapshot: Snapshot, plan: Plan) -> bool:
     """Whether the plan gives a team more than its quotas leave it."""
-    return any(
-        after.room(name) < 0 and after.used[name] > before.used[name]
-        for before, after in zip(resource_pools(snapshot), resource_pools(snapshot, plan), strict=True)
-        for name in after.quotas
-    )
+    for before, after in zip(resource_pools(snapshot), resource_pools(snapshot, plan), strict=True):
+        if any(after.room(name) < 0 and after.used[name] > before.used[name] for name in after.quotas):
+            return True
+    return False
 
 
 def placed_by(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[CapacityType, tuple[PlacedReplicas, ...], int]]:

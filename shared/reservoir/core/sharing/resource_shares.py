@@ -95,7 +95,7 @@ class ResourceShares:
 
     def within(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with its demand kept from capacity types on which it would be too much."""
-        return replace(snapshot, demands=tuple(part for demand in snapshot.demands for part in self._parts(demand)))
+        return replace(snapshot, demands=tuple(chain.from_iterable(map(self._parts, snapshot.demands))))
 
     # Branches: four turns, in the order that the docstring says, over the same lines.
     def _share_out(self, placed: Mapping[str, Counter[CapacityType]]) -> None:
@@ -109,10 +109,10 @@ class ResourceShares:
         instead: dict[Flavor, _Lines] = {}
         for demand, team, flavors in bound:
             on = placed.get(demand.workload.key, Counter())
-            of_flavor = {flavor: _steps(demand, sum(on[each] for each in flavor)) for flavor in flavors}
             unserved[demand.workload.key] = every = _steps(demand, sum(on[each] for each in chain(*flavors)))
             for flavor, pools in flavors.items():
-                for lines, steps in ((there, of_flavor[flavor]), (instead, every - of_flavor[flavor])):
+                on_flavor = _steps(demand, sum(on[each] for each in flavor))
+                for lines, steps in ((there, on_flavor), (instead, every - on_flavor)):
                     line = lines.setdefault(flavor, {}).setdefault(team.name, [])
                     line.append(_Claimant(demand, pools, team, steps, unserved))
         for nominal, turns in product((True, False), (there, instead)):
@@ -175,9 +175,10 @@ class ResourceShares:
                 continue
             spans[self._withheld(team, flavor, pools, demand.pending_since)] = start, given
             start = (start + given) % count
-        edges = {0, count, *(edge % count for start, given in spans.values() for edge in (start, start + given))}
-        bounds = sorted(edges)
-        for first, end in pairwise(bounds):
+        edges = {0, count}
+        for start, given in spans.values():
+            edges.update((start % count, (start + given) % count))
+        for first, end in pairwise(sorted(edges)):
             withheld = tuple(each for each, (start, given) in spans.items() if (first - start) % count >= given)
             yield replace(demand, pending_count=end - first, withheld=withheld)
 
@@ -229,10 +230,13 @@ def settled(snapshot: Snapshot, plan: Plan) -> Plan:
     workloads = {demand.workload.key: demand.workload for demand in snapshot.demands}
 
     def settle(launch: PlannedNodes) -> PlannedNodes:
-        placed = [workloads[each.workload_key] for each in launch.placements]
-        bounds = [pool.flavor for it in placed for pool in _pools_of(owners.get(it.namespace), it, pools)]
         planned = launch.offering.capacity_type
-        closed = {each for flavor in bounds if planned not in flavor for each in flavor}
+        closed: set[CapacityType] = set()
+        for each in launch.placements:
+            workload = workloads[each.workload_key]
+            for pool in _pools_of(owners.get(workload.namespace), workload, pools):
+                if planned not in pool.flavor:
+                    closed.update(pool.flavor)
         alternatives = tuple(key for key in launch.alternatives if key.capacity_type not in closed)
         return replace(launch, placements=_together(launch.placements), alternatives=alternatives)
 

@@ -28,13 +28,13 @@ class UnitWants:
     def __init__(self, snapshot: Snapshot) -> None:
         self._types = {item.name: item for item in snapshot.instance_types}
         classes = {item.name: item for item in snapshot.node_classes}
-        self._places = [
-            _ReservedPlace(reservation, pool, self._labels(reservation, pool))
-            for pool in snapshot.node_pools
-            if pool.node_class_name in classes
-            for reservation in selected_reservations(snapshot, classes[pool.node_class_name])
-            if reservation.instance_type in self._types
-        ]
+        self._places: list[_ReservedPlace] = []
+        for pool in snapshot.node_pools:
+            if pool.node_class_name not in classes:
+                continue
+            for reservation in selected_reservations(snapshot, classes[pool.node_class_name]):
+                if reservation.instance_type in self._types:
+                    self._places.append(_ReservedPlace(reservation, pool, self._labels(reservation, pool)))
         self._capacity: Mapping[str, Resources] = {
             place.reservation.id: self._types[place.reservation.instance_type].allocatable for place in self._places
         }

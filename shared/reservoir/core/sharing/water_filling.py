@@ -43,7 +43,9 @@ class _Filling:
         self._groups = {group.key: group for group in groups}
         self._teams = teams
         self._free = {group.key: group.free_units for group in groups}
-        self._used = {(name, group.key): group.used.get(name, 0) for group in groups for name in teams}
+        self._used: dict[tuple[str, str], int] = {}
+        for group in groups:
+            self._used.update({(name, group.key): group.used.get(name, 0) for name in teams})
         self._joined = joined
         self._left: dict[tuple[str, str], int] = {}
         self._owned: dict[str, Mapping[str, _Owned]] = {}  # by group, of each cohort

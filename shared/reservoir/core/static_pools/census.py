@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
@@ -73,7 +74,7 @@ def _staying(pool_name: str, claims: Mapping[str, NodeClaim]) -> Iterator[NodeCl
     Of a node and its replacement one counts: the replacement once it is there to be seen. A listing may show the mark
     of a node before the claim that replaces it; until then the node counts itself, or another one would be launched.
     """
-    replaced = {old for claim in claims.values() for old in claim.replaces}
+    replaced = set(chain.from_iterable(claim.replaces for claim in claims.values()))
     for _, claim in sorted(claims.items()):
         mark = claim.disruption
         goes = mark is not None and (mark.replacement_count == 0 or claim.id in replaced)

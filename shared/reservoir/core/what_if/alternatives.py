@@ -44,10 +44,10 @@ def alternatives(
     replica was pending.
     """
     problem = SchedulingProblem.of(snapshot, now, policy)
-    mine = ((group, count) for group in problem.groups for key, count, _ in group.members if key == workload_key)
-    group, count = next(mine, (None, 0))
-    if group is None:
+    found = _group_of(problem, workload_key)
+    if found is None:
         return ()
+    group, count = found
     judge = _Judge(snapshot, plan, workload_key)
     options = Candidates(problem.catalogue, problem.groups).of(group.relaxed[-1])
     served = [judge.served(option, -(-count // fitting)) for option, fitting in options]
@@ -57,6 +57,15 @@ def alternatives(
     refused = [it for it in _refused(reasons, group) if (it.node_pool_name, it.offering) not in known]
     others = [item for item in (*served, *refused) if not item.chosen_count]
     return (*(item for item in served if item.chosen_count), *others[:limit])
+
+
+def _group_of(problem: SchedulingProblem, workload_key: str) -> tuple[Group, int] | None:
+    """Return the group that a workload's replicas are in, and how many of them it has."""
+    for group in problem.groups:
+        for key, count, _ in group.members:
+            if key == workload_key:
+                return group, count
+    return None
 
 
 def _refused(reasons: Reasons, group: Group) -> Iterable[Alternative]:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.core.capacity.reservation_selection import selected_ids
@@ -91,9 +92,11 @@ def _unknown(what: str, name: str, known: Collection[str]) -> Iterator[str]:
 
 def zone_ids(snapshot: Snapshot) -> Mapping[str, str]:
     """Return the ids of all zones that the snapshot knows, by name."""
-    found = {item.zone: item.zone_id for kind in snapshot.instance_types for item in kind.offerings}
-    found |= {item.zone: item.zone_id for item in snapshot.reservations}
-    found |= {item.zone: item.zone_id for each in snapshot.node_classes for item in each.status.subnets}
+    offerings = chain.from_iterable(kind.offerings for kind in snapshot.instance_types)
+    subnets = chain.from_iterable(each.status.subnets for each in snapshot.node_classes)
+    found = {offering.zone: offering.zone_id for offering in offerings}
+    found |= {reservation.zone: reservation.zone_id for reservation in snapshot.reservations}
+    found |= {subnet.zone: subnet.zone_id for subnet in subnets}
     return found
 
 

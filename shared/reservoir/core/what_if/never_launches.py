@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from reservoir.core.capacity.offerings import OFFERING_LABELS, has_image, selected_reservations
 from reservoir.core.explaining.pool_reasons import out_of_reach
@@ -71,7 +72,7 @@ def _no_type(pool: NodePool, types: Sequence[InstanceType]) -> str:
     for key, wanted in sorted(pool.requirements.items()):
         having = [item.requirements[key] for item in types if key in item.requirements]
         if having and not any(each.has_intersection(wanted) for each in having):
-            known = {value for each in having for value in each.values}
+            known = set(chain.from_iterable(each.values for each in having))
             return f"no instance type has {wanted}{_hint(wanted, known)}"
     return "no instance type meets all of its requirements together, though each of them is met by some"
 

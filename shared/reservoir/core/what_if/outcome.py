@@ -93,12 +93,11 @@ def _places(plan: Plan, keys: Collection[str]) -> tuple[PlannedPlace, ...]:
                 count,
                 _price(nodes),
             )
-    existing = [
-        PlannedPlace(placed.workload_key, placed.count, claim_id=node.claim_id)
-        for node in plan.existing
-        for placed in node.placements
-        if placed.workload_key in keys
-    ]
+    existing: list[PlannedPlace] = []
+    for node in plan.existing:
+        for placed in node.placements:
+            if placed.workload_key in keys:
+                existing.append(PlannedPlace(placed.workload_key, placed.count, claim_id=node.claim_id))
     return tuple(sorted((*existing, *found.values()), key=_order))
 
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Final, NamedTuple
 
 from reservoir.core.checking.final_state.demand_facts import WorkloadClass
@@ -85,7 +86,7 @@ class Selections:
     @cached_property
     def groups(self) -> Sequence[RuleGroup]:
         """All workloads with rules."""
-        return [group for class_ in self._facts.workload_classes for group in _groups_of(class_)]
+        return list(chain.from_iterable(map(_groups_of, self._facts.workload_classes)))
 
     def selected(self, carrier: Workload, term: AffinityTerm) -> Selected:
         """Return the workloads that a term of ``carrier`` is about."""
@@ -115,12 +116,10 @@ class Selections:
             found = (self._by_label.get(label, ()) for label in selector.match_labels)
             candidates = min(found, key=len, default=self._labelled)
             is_sure = len(selector.match_labels) == 1 and not selector.match_expressions
-            keys = [
-                key
-                for one in candidates
-                if one.namespace in namespaces and (is_sure or selector.matches(one.labels))
-                for key in one.keys
-            ]
+            keys: list[str] = []
+            for one in candidates:
+                if one.namespace in namespaces and (is_sure or selector.matches(one.labels)):
+                    keys.extend(one.keys)
             known = self._selected[namespaces, selector] = Selected(tuple(keys), frozenset(keys))
         return known
 
@@ -148,7 +147,7 @@ def _groups_of(class_: WorkloadClass) -> Iterator[RuleGroup]:
     rules = rules_of(class_.first)
     if rules == _NO_RULES:
         return
-    own_labels = [key for one in rules.spread for key in one.match_label_keys]
+    own_labels = list(chain.from_iterable(one.match_label_keys for one in rules.spread))
     parts: defaultdict[Hashable, dict[str, Workload]] = defaultdict(dict)
     for key, workload in class_.workloads.items() if own_labels else ():
         parts[tuple(workload.labels.get(label) for label in own_labels)][key] = workload

@@ -132,7 +132,9 @@ def _anti_affinities(topology: Topology, group: RuleGroup, term: AffinityTerm) -
         crowded = topology.crowded(selected, term.topology_key, allowed) if carriers else frozenset()
         if crowded:
             hosts = topology.hosts_in(term.topology_key, crowded)
-            there = set[str]().union(*[side for host in hosts for side in (host.placed, host.running)])
+            there: set[str] = set()
+            for host in hosts:
+                there.update(host.placed, host.running)
             for key in carriers & there:
                 yield from _anti_affinity(topology, group.workloads[key], term, selected, crowded)
 
@@ -166,21 +168,18 @@ def admits(topology: Topology, workload: Workload, domains: Mapping[str, str]) -
     Read strictly (all domains count for the minimum): a yes means that nobody can object.
     """
     rules = rules_of(workload)
-    return (
-        all(_admits_spread(topology, workload, workload, constraint, domains) for constraint in rules.spread)
-        and all(_admits_affinity(topology, workload, term, domains) for term in rules.affinity)
-        and all(
-            not topology.counts(topology.selected(workload, term), term.topology_key)[
-                domains.get(term.topology_key, "")
-            ]
-            for term in rules.anti_affinity
-        )
-        and all(
-            _tolerates(topology, other, theirs, workload, domains)
-            for theirs, others in topology.groups
-            for other in others.values()
-        )
-    )
+    if not all(_admits_spread(topology, workload, workload, constraint, domains) for constraint in rules.spread):
+        return False
+    if not all(_admits_affinity(topology, workload, term, domains) for term in rules.affinity):
+        return False
+    for term in rules.anti_affinity:
+        counts = topology.counts(topology.selected(workload, term), term.topology_key)
+        if counts[domains.get(term.topology_key, "")]:
+            return False
+    for theirs, others in topology.groups:
+        if not all(_tolerates(topology, other, theirs, workload, domains) for other in others.values()):
+            return False
+    return True
 
 
 def _admits_spread(

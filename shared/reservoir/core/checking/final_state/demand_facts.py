@@ -162,7 +162,7 @@ class DemandFacts:
     @cached_property
     def required_keys(self) -> frozenset[str]:
         """The label keys that some workload requires something of."""
-        unlike = {term for class_ in self.workload_classes for term in self.terms(class_.first)}
+        unlike = set(chain.from_iterable(self.terms(class_.first) for class_ in self.workload_classes))
         return frozenset().union(*unlike)
 
     def markets(self, workload: Workload) -> frozenset[CapacityType]:
@@ -252,5 +252,6 @@ class DemandFacts:
     @cached_property
     def counts(self) -> Sequence[int]:
         """The replicas of every placement of the plan."""
-        parts = (self.plan.launches, self.plan.existing)
-        return [item.count for part in parts for nodes in part for item in nodes.placements]
+        on_new = chain.from_iterable(launch.placements for launch in self.plan.launches)
+        on_existing = chain.from_iterable(node.placements for node in self.plan.existing)
+        return [item.count for item in (*on_new, *on_existing)]

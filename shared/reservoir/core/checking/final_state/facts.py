@@ -273,13 +273,15 @@ class Facts(OfferingFacts):
     def hosting_types(self, pool: NodePool, launch: PlannedNodes) -> set[str]:
         """Return the types with something to launch that could carry what the launch carries."""
         placed = tallied(launch.placements)
-        load, carried = self.load(placed), [self.workloads[key] for key in placed if key in self.workloads]
-        return {
-            key.instance_type
-            for key in self.open_offerings(pool)
-            if load.fits_in(self.launched_as(pool, key.instance_type).allocatable)
-            and all(self.accepts(pool, key.instance_type, (place_of(key),), workload) for workload in carried)
-        }
+        load = self.load(placed)
+        carried = [self.workloads[key] for key in placed if key in self.workloads]
+        hosting: set[str] = set()
+        for key in self.open_offerings(pool):
+            if not load.fits_in(self.launched_as(pool, key.instance_type).allocatable):
+                continue
+            if all(self.accepts(pool, key.instance_type, (place_of(key),), workload) for workload in carried):
+                hosting.add(key.instance_type)
+        return hosting
 
     # -- one node
 

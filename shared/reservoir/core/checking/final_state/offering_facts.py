@@ -129,8 +129,9 @@ class OfferingFacts(PlaceFacts):
         known = self._open.get(pool.name)
         if known is None:
             bought = self._bought_places(pool).open
-            spots = ((name, place) for name, places in bought.items() for place in places)
-            keys = [OfferingKey(name, place.zone, place.zone_id, place.capacity_type) for name, place in spots]
+            keys: list[OfferingKey] = []
+            for name, places in bought.items():
+                keys.extend(OfferingKey(name, place.zone, place.zone_id, place.capacity_type) for place in places)
             known = self._open[pool.name] = (*keys, *self.open_reserved(pool))
         return known
 
@@ -275,9 +276,10 @@ class OfferingFacts(PlaceFacts):
         for key in launch.alternatives:
             if key.instance_type in self.types:
                 places.setdefault(key.instance_type, []).append(place_of(key))
+        rooms = [self.type_room(pool, name) for name in places]
         return Listed(
             problem=self._list_problem(pool, launch),
-            least=[min(amounts) for amounts in zip(*(self.type_room(pool, name) for name in places), strict=True)],
+            least=[min(amounts) for amounts in zip(*rooms, strict=True)],
             zone_ids=frozenset([key.zone_id for key in launch.alternatives]),
             places={name: tuple(found) for name, found in places.items()},
         )

@@ -185,5 +185,8 @@ class PlaceFacts(DemandFacts):
     def _meets(self, pool: NodePool, type_name: str, term: Requirements) -> bool:
         # Only what is said of the keys in question: to merge everything for each type would take most of the time.
         said = (pool.requirements, self.types[type_name].requirements, self._pool_facts(pool))
-        facts = Requirements.of(*[part[key] for key in term for part in said if key in part])
+        about_term: list[Requirement] = []
+        for key in term:
+            about_term.extend(part[key] for part in said if key in part)
+        facts = Requirements.of(*about_term)
         return facts.admits(term, labels.WELL_KNOWN)

@@ -1,6 +1,7 @@
 """Whether the reason of a refusal can be true at all: a reason names something, and that must exist."""
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Final
 
 from reservoir.core.checking.final_state.facts import Facts
@@ -51,7 +52,8 @@ def _is_unavailable(facts: Facts, _: Workload) -> bool:
         return True
     if any(item.refusal is not None for item in facts.snapshot.reservations):
         return True
-    return any(not offer.is_available(facts.now) for item in facts.snapshot.instance_types for offer in item.offerings)
+    offerings = chain.from_iterable(item.offerings for item in facts.snapshot.instance_types)
+    return any(not offering.is_available(facts.now) for offering in offerings)
 
 
 def _has_price(_: Facts, workload: Workload) -> bool:
@@ -91,7 +93,8 @@ def _has_budgets(facts: Facts, _: Workload) -> bool:
 
 
 def _has_min_values(facts: Facts, _: Workload) -> bool:
-    return any(item.min_values for pool in facts.snapshot.node_pools for item in pool.requirements.values())
+    requirements = chain.from_iterable(pool.requirements.values() for pool in facts.snapshot.node_pools)
+    return any(requirement.min_values for requirement in requirements)
 
 
 def _has_spot_share(facts: Facts, workload: Workload) -> bool:

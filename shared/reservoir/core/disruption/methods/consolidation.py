@@ -18,6 +18,7 @@ each node is judged within as many passes as there are nodes, whatever a simulat
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate, Refusal
@@ -119,7 +120,7 @@ class _Search:
         while waiting and refused < _REFUSED_GROUPS_MAX and self._may_go_on():
             group = self._still_left(waiting.pop(0))
             # Those whose turn comes next take nothing, or they would have to stay.
-            next_ones = frozenset(candidate.id for chunk in waiting for candidate in chunk)
+            next_ones = frozenset(candidate.id for candidate in chain.from_iterable(waiting))
             if group and not self._attempted(group, launches=False, closed=next_ones):
                 refused += 1
                 waiting[:0] = _halves(group)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from itertools import chain
 from typing import Final
 
 from reservoir.core.capacity.ledger import UNIT_BACK_WITHIN
@@ -195,7 +196,8 @@ def _confirmed(loans: Sequence[_Loan], world: PassState, expected: Plan) -> Sequ
     was confirmed then is taken: perhaps a unit more than is of use, which is lent again.
     """
     for _ in range(_CONFIRMATIONS_MAX):
-        going = [node for loan in loans for each in loan.taken for node in each.candidates]
+        taken = chain.from_iterable(loan.taken for loan in loans)
+        going = list(chain.from_iterable(each.candidates for each in taken))
         if not going:
             return ()
         plan = world.freed(going).pending()

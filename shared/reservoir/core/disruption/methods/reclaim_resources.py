@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from typing import Final
 
 from reservoir.core.disruption.candidate import Candidate, grace_is_over, undisturbed
 from reservoir.core.disruption.methods.reclaim import Reclaimed
 from reservoir.core.disruption.methods.work_lost import WorkLost
 from reservoir.core.disruption.simulation import PassState
+from reservoir.core.model.node_claim import placed_keys
 from reservoir.core.model.plan import Plan, ReasonCode
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.team import ReclaimWithinCohort, Team, by_namespace
@@ -127,9 +129,9 @@ class _Lenders:
         self._owners = by_namespace(world.snapshot.teams)
         self._teams = {team.name: team for team in world.snapshot.teams}
         self._pools = {pool.key: pool for pool in resource_pools(world.snapshot, waiting)}
-        self._borrowed = Counter(
-            {(key, name): pool.borrowed(name) for key, pool in self._pools.items() for name in pool.quotas}
-        )
+        self._borrowed: _Loans = Counter()
+        for key, pool in self._pools.items():
+            self._borrowed.update({(key, name): pool.borrowed(name) for name in pool.quotas})
         by_id = {candidate.id: candidate for candidate in candidates}
         groups = {self._work.together(candidate) for candidate in candidates}
         tally = RequestTally(world.snapshot, tuple(self._pools.values()))
@@ -144,7 +146,7 @@ class _Lenders:
         for each in nodes:
             for pool, name, amount in tally.amounts(each.node.capacity_type, each.node.placements):
                 requested[pool.key, name] += amount
-        users = frozenset(self._team_of(it.workload_key) for each in nodes for it in each.claim.placements)
+        users = frozenset(map(self._team_of, placed_keys(each.claim for each in nodes)))
         priority = max(self._work.priority(each) for each in nodes)
         return _Option(nodes, requested, users, any(map(self._work.has_gang, nodes)), priority)
 
@@ -225,12 +227,13 @@ class _Lenders:
 
         Part of the last replica that had to go may have been its team's own.
         """
-        nodes = [node for options in chosen.values() for option in options for node in option.nodes]
+        options = chain.from_iterable(chosen.values())
+        nodes = list(chain.from_iterable(option.nodes for option in options))
         self._after = self._world.drained(nodes)
         self._plan = self._after.pending()
         lost = Counter({item.workload_key: item.count for item in self._plan.unplaced})
         lost.subtract({item.workload_key: item.count for item in self._waiting.unplaced})
-        carried = {placed.workload_key for node in nodes for placed in node.claim.placements}
+        carried = placed_keys(node.claim for node in nodes)
         return any(lost[key] > 0 and not self._is_lost_loan(key, lost[key]) for key in carried)
 
     def _is_lost_loan(self, workload_key: str, replicas: int) -> bool:

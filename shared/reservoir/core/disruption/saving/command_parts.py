@@ -37,7 +37,6 @@ class _PricedHost:
     existing: ExistingPlacement | None = None
 
 
-# Branches: comprehensions of a line each; the parts of each host's nodes become one.
 def parts_of(removed: Sequence[Candidate], plan: Plan, idle: Mapping[str, int]) -> tuple[CommandPart, ...]:
     """Divide a command, cheapest nodes first; ``idle`` has the prices of empty nodes that would go by themselves.
 
@@ -52,13 +51,13 @@ def parts_of(removed: Sequence[Candidate], plan: Plan, idle: Mapping[str, int]) 
     for numbers in sources:
         joined = {part_of[number] for number in numbers}
         part_of = [min(joined) if number in joined else number for number in part_of]
-    hosts_of: dict[int, list[_PricedHost]] = {number: [] for number in part_of}
+    nodes_of: dict[int, list[Candidate]] = {}
+    for node, number in zip(nodes, part_of, strict=True):
+        nodes_of.setdefault(number, []).append(node)
+    hosts_of: dict[int, list[_PricedHost]] = {number: [] for number in nodes_of}
     for host, numbers in zip(hosts, sources, strict=True):
         hosts_of[part_of[min(numbers, default=0)]].append(host)
-    return tuple(
-        _part([node for node, own in zip(nodes, part_of, strict=True) if own == number], mine)
-        for number, mine in hosts_of.items()
-    )
+    return tuple(_part(nodes_of[number], hosts_of[number]) for number in nodes_of)
 
 
 def _hosts(plan: Plan, idle: Mapping[str, int]) -> Iterable[_PricedHost]:
@@ -70,11 +69,15 @@ def _hosts(plan: Plan, idle: Mapping[str, int]) -> Iterable[_PricedHost]:
             yield _PricedHost(idle[placement.claim_id], placement.placements, existing=placement)
 
 
+def _counts(placements: Iterable[PlacedReplicas]) -> dict[str, int]:
+    return {placed.workload_key: placed.count for placed in placements}
+
+
 # Branches: three passes over the same hosts, each for those that the one before left something of.
 def _traced(nodes: Sequence[Candidate], hosts: Sequence[_PricedHost]) -> list[set[int]]:
     """Return of each host which nodes its replicas came from, by position: from one where that is possible."""
-    left = [{it.workload_key: it.count for it in candidate.claim.placements} for candidate in nodes]
-    wanted = [{it.workload_key: it.count for it in host.placements} for host in hosts]
+    left = [_counts(candidate.claim.placements) for candidate in nodes]
+    wanted = [_counts(host.placements) for host in hosts]
     sources: list[set[int]] = [set() for _ in hosts]
     alike: dict[frozenset[tuple[str, int]], list[int]] = {}
     holding: dict[str, list[int]] = {}

@@ -25,13 +25,11 @@ class NodePrices:
         """Read the catalogue, with the offerings that are short of capacity just now: nodes may run on them."""
         known = tuple(instance_types)
         units = ReservedPrices.of(known)
-        bought = {
-            OfferingKey(each.name, offering.zone, offering.zone_id, offering.capacity_type): price_atto_usd(
-                offering.price_micro_usd_per_hour
-            )
-            for each in known
-            for offering in each.offerings
-        }
+        bought: dict[OfferingKey, int] = {}
+        for each in known:
+            for offering in each.offerings:
+                key = OfferingKey(each.name, offering.zone, offering.zone_id, offering.capacity_type)
+                bought[key] = price_atto_usd(offering.price_micro_usd_per_hour)
         return cls(bought, {each.name: units.atto_usd_per_hour(each) for each in known})
 
     def today(self, offering: OfferingKey, at_launch: int) -> int:

@@ -13,7 +13,7 @@ from reservoir.core.disruption.saving.node_prices import NodePrices
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_pool import ConsolidationPolicy, min_values
 from reservoir.core.model.plan import OfferingKey, Plan, PlannedNodes
-from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from reservoir.core.scheduling_terms.resources import Resources
@@ -93,25 +93,28 @@ class PriceRule:
         reason = reason or self._balanced_refusal(part.removed, _price(part.removed), self._saving(part))
         return {} if reason is None else dict.fromkeys((candidate.id for candidate in part.removed), reason)
 
-    # Branches: comprehensions of a line each; one filter over the nodes.
     def _spared(self, part: CommandPart) -> frozenset[str]:
         """Return nodes that could do what others that are no cheaper are to do: for each of these, the busiest one."""
         spared: set[str] = set()
-        kept = ((self.idle[it.claim_id], it.placements) for it in part.plan.existing)
-        for price, placements in (
-            *((it.price_atto_usd_per_hour, it.placements) for it in part.plan.launches for _ in range(it.count)),
-            *kept,
-        ):
-            requests = (self.workloads[it.workload_key].requests * it.count for it in placements)
-            needed = sum(requests, start=Resources.of({}))
-            able = [
-                (candidate.disruption_cost, candidate.id)
-                for candidate in part.removed
-                if candidate.price <= price and candidate.id not in spared
-                if needed.fits_in(candidate.node.allocatable)
-            ]
-            spared.update(claim_id for _, claim_id in sorted(able)[-1:])
+        for launch in part.plan.launches:
+            for _ in range(launch.count):
+                spared |= self._spared_by(part, launch.price_atto_usd_per_hour, launch.placements, spared)
+        for kept in part.plan.existing:
+            spared |= self._spared_by(part, self.idle[kept.claim_id], kept.placements, spared)
         return frozenset(spared)
+
+    def _spared_by(
+        self, part: CommandPart, price: int, placements: Iterable[PlacedReplicas], spared: Set[str]
+    ) -> frozenset[str]:
+        """Return the busiest node that could hold this for no more money, if one is left."""
+        requests = (self.workloads[it.workload_key].requests * it.count for it in placements)
+        needed = sum(requests, start=Resources.of({}))
+        able = [
+            (candidate.disruption_cost, candidate.id)
+            for candidate in part.removed
+            if candidate.price <= price and candidate.id not in spared and needed.fits_in(candidate.node.allocatable)
+        ]
+        return frozenset([max(able)[1]]) if able else frozenset()
 
     def _loss(self, part: CommandPart) -> str | None:
         """Say why the part does not make the fleet cheaper without more nodes, or None."""
