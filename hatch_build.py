@@ -9,7 +9,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 CHECKOUT: Final = "reservoir/cli/checkout.zip"
 # Deploying needs the locks and the sources of functions as they are.
 _CARRIED: Final = (
-    *("app.py", "cdk.json", "package.json", "package-lock.json", "requirements/runtime.txt"),
+    *(
+        "app.py",
+        "cdk.json",
+        "package.json",
+        "package-lock.json",
+        "requirements/runtime.txt",
+    ),
     *("functions", "infra", "shared"),
 )
 
@@ -29,7 +35,11 @@ class Checkout(BuildHookInterface[Any]):
 
 def pack(root: Path, archive: Path) -> None:
     """Pack what deploys; the same files are the same bytes, by which an unpacked archive is known."""
-    named = [path for name in _CARRIED for path in sorted((root / name).rglob("*.*")) or [root / name]]
+    named = [
+        path
+        for name in _CARRIED
+        for path in sorted((root / name).rglob("*.*")) or [root / name]
+    ]
     files = [path for path in named if path.is_file() and path.suffix != ".pyc"]
     with zipfile.ZipFile(archive, "w") as packed:
         for path in files:

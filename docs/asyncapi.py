@@ -7,7 +7,12 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from reservoir.manifests.events import EVENTS
-from reservoir.manifests.messages import DescribeMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
+from reservoir.manifests.messages import (
+    DescribeMessage,
+    ReleaseMessage,
+    SubmitMessage,
+    WithdrawMessage,
+)
 from reservoir.manifests.reports import REPORTS
 from reservoir.names import EVENT_SOURCE
 
@@ -25,9 +30,13 @@ def asyncapi() -> dict[str, Any]:
     received = {model.__name__: model for model in (*_DEMAND, *REPORTS.values())}
     told = {event.__name__: event for event in EVENTS}
     names, schemas = _schemas(received, told)
-    messages = {name: _message(model, {"$ref": names[name]}) for name, model in received.items()}
+    messages = {
+        name: _message(model, {"$ref": names[name]}) for name, model in received.items()
+    }
     for name, event in told.items():
-        messages[name] = _message(event, _envelope(event.detail_type, names[name])) | {"title": event.detail_type}
+        messages[name] = _message(event, _envelope(event.detail_type, names[name])) | {
+            "title": event.detail_type
+        }
     channels = {
         "demand": [model.__name__ for model in _DEMAND],
         "reports": [model.__name__ for model in REPORTS.values()],
@@ -42,8 +51,16 @@ def asyncapi() -> dict[str, Any]:
         },
         "defaultContentType": "application/json",
         "servers": {
-            "sqs": {"host": "sqs.{region}.amazonaws.com", "protocol": "sqs", "variables": {"region": {}}},
-            "eventbridge": {"host": "events.{region}.amazonaws.com", "protocol": "https", "variables": {"region": {}}},
+            "sqs": {
+                "host": "sqs.{region}.amazonaws.com",
+                "protocol": "sqs",
+                "variables": {"region": {}},
+            },
+            "eventbridge": {
+                "host": "events.{region}.amazonaws.com",
+                "protocol": "https",
+                "variables": {"region": {}},
+            },
         },
         "channels": {name: _channel(name, members) for name, members in channels.items()},
         "operations": {
@@ -63,7 +80,9 @@ def _schemas(
     """Return where each model's schema is, and all schemas; what is received is read, what is told is written."""
     wanted: list[Any] = [(model, "validation") for model in received.values()]
     wanted += [(model, "serialization") for model in told.values()]
-    placed, definitions = models_json_schema(wanted, ref_template="#/components/schemas/{model}")
+    placed, definitions = models_json_schema(
+        wanted, ref_template="#/components/schemas/{model}"
+    )
     names = {model.__name__: str(schema["$ref"]) for (model, _), schema in placed.items()}
     return names, dict(sorted(definitions["$defs"].items()))
 
@@ -74,12 +93,18 @@ def _channel(name: str, members: list[str]) -> dict[str, Any]:
         "address": None,
         "description": _ADDRESSES[name],
         "servers": [{"$ref": f"#/servers/{server}"}],
-        "messages": {member: {"$ref": f"#/components/messages/{member}"} for member in members},
+        "messages": {
+            member: {"$ref": f"#/components/messages/{member}"} for member in members
+        },
     }
 
 
 def _message(model: type[BaseModel], payload: dict[str, Any]) -> dict[str, Any]:
-    return {"name": model.__name__, "summary": " ".join((model.__doc__ or "").split()), "payload": payload}
+    return {
+        "name": model.__name__,
+        "summary": " ".join((model.__doc__ or "").split()),
+        "payload": payload,
+    }
 
 
 def _envelope(detail_type: str, reference: str) -> dict[str, Any]:

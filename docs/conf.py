@@ -39,10 +39,15 @@ def navigation(readme: str) -> str:
     for part in questions.split("\n### ")[1:]:
         caption, _, rows = part.partition("\n")
         plain = []
-        for question, pages in re.findall(r"^\| (.+?) \| (\[.+) \|$", rows, flags=re.MULTILINE):
+        for question, pages in re.findall(
+            r"^\| (.+?) \| (\[.+) \|$", rows, flags=re.MULTILINE
+        ):
             links = re.findall(r"\[([^\]]+)\]\(([\w/-]+)\.md\)", pages)
             # Of several pages that answer one question each has its own name.
-            plain += [f"{(question if len(links) == 1 else name).replace('`', '')} <{page}>" for name, page in links]
+            plain += [
+                f"{(question if len(links) == 1 else name).replace('`', '')} <{page}>"
+                for name, page in links
+            ]
         tables.append(_contents(plain, ":hidden:", f":caption: {caption}"))
     return "\n".join(tables)
 

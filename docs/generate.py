@@ -26,7 +26,14 @@ from reservoir.cli.app import app as command_line
 from reservoir.cli.nouns.noun import Selector
 from reservoir.cli.nouns.registry import NOUNS, Registered, noun_of
 from reservoir.core.history.counters import AMOUNTS, COUNTERS
-from reservoir.core.history.measures import CARDINALITIES, DIMENSIONS, MEASURES, METRIC_USD_CENTS, MOST, Subject
+from reservoir.core.history.measures import (
+    CARDINALITIES,
+    DIMENSIONS,
+    MEASURES,
+    METRIC_USD_CENTS,
+    MOST,
+    Subject,
+)
 from reservoir.deployment.settings import DeploymentSettings
 from reservoir.manifests.answers.render import to_yaml
 from reservoir.manifests.events import EVENTS
@@ -99,7 +106,12 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST_CELL: Final = 70
 _LONGEST_LINE: Final = 120
 _MOTO: Final = importlib.util.find_spec("moto")
-_TYPES: Final = Path(str(_MOTO and _MOTO.origin)).parent / "ec2" / "resources" / "instance_types.json.gz"
+_TYPES: Final = (
+    Path(str(_MOTO and _MOTO.origin)).parent
+    / "ec2"
+    / "resources"
+    / "instance_types.json.gz"
+)
 
 
 def files() -> dict[Path, str]:
@@ -108,7 +120,9 @@ def files() -> dict[Path, str]:
     generated[DOCS / "reference.md"] = _reference()
     generated[DOCS / "asyncapi.yaml"] = to_yaml([asyncapi()])
     generated[DOCS / "cli.md"] = _command_line()
-    generated[DOCS.parent / "shared" / "reservoir" / "manifests" / "ec2_names.py"] = _ec2_names()
+    generated[DOCS.parent / "shared" / "reservoir" / "manifests" / "ec2_names.py"] = (
+        _ec2_names()
+    )
     generated[DOCS / "metrics.md"] = _metrics()
     return generated
 
@@ -205,16 +219,22 @@ def _metrics() -> str:
     for subject in Subject:
         one = METRIC_USD_CENTS * len(MEASURES[subject]) / 100
         most = CARDINALITIES[subject]
-        text += (
-            f"`{subject.value}`, with the dimension `{DIMENSIONS[subject]}`. If published, {one:.2f} USD a month for\n"
-        )
+        text += f"`{subject.value}`, with the dimension `{DIMENSIONS[subject]}`. "
+        text += f"If published, {one:.2f} USD a month for\n"
         text += f"each, {one * most:.2f} for the {most} that there are at most.\n\n"
         text += "| metric | field of the log | unit | meaning |\n|---|---|---|---|\n"
         for it in MEASURES[subject]:
             text += f"| `{it.name}` | `{it.field}` | {it.unit.value} | {it.meaning} |\n"
         text += "\n"
-    text = text.rstrip("\n") + "\n" + _COUNTED + "".join(f"| `{name}` | {it} |\n" for name, it in COUNTERS.items())
-    amounts = "".join(f"| `{name}` | {unit.value} | {it} |\n" for name, (unit, it) in AMOUNTS.items())
+    text = (
+        text.rstrip("\n")
+        + "\n"
+        + _COUNTED
+        + "".join(f"| `{name}` | {it} |\n" for name, it in COUNTERS.items())
+    )
+    amounts = "".join(
+        f"| `{name}` | {unit.value} | {it} |\n" for name, (unit, it) in AMOUNTS.items()
+    )
     return text + _AMOUNTS + amounts
 
 
@@ -229,15 +249,30 @@ def _reference() -> str:
     lines += ["## Manifests", ""]
     for kind, (version, model) in KINDS.items():
         lines += [f"### {kind} (`{version}`)", "", *_model_lines(model), ""]
-    lines += ["## The settings file of a deployment", "", *_model_lines(DeploymentSettings), ""]
+    lines += [
+        "## The settings file of a deployment",
+        "",
+        *_model_lines(DeploymentSettings),
+        "",
+    ]
     lines += ["## Messages of the demand queue", ""]
     for message in (SubmitMessage, WithdrawMessage, ReleaseMessage, DescribeMessage):
-        lines += [f"### {message.__name__.removesuffix('Message')}", "", *_model_lines(message, stop=("workload",)), ""]
+        lines += [
+            f"### {message.__name__.removesuffix('Message')}",
+            "",
+            *_model_lines(message, stop=("workload",)),
+            "",
+        ]
     lines += ["## What a node may know of itself", "", *_model_lines(NodeIdentity), ""]
     lines += ["## Reports of nodes", "", "Messages of the reports queue.", ""]
     for name, report in REPORTS.items():
         lines += [f"### {name}", "", *_model_lines(report), ""]
-    lines += ["## Events on the outbound bus", "", "Source `reservoir`; the table is the event's `detail`.", ""]
+    lines += [
+        "## Events on the outbound bus",
+        "",
+        "Source `reservoir`; the table is the event's `detail`.",
+        "",
+    ]
     for event in EVENTS:
         lines += [f"### {event.detail_type}", "", *_model_lines(event), ""]
     return "\n".join(lines).rstrip() + "\n"
@@ -258,19 +293,29 @@ def _command_line() -> str:
 def _noun_row(registered: Registered) -> str:
     noun = noun_of(registered.plural)
     others = ", ".join(f"`{alias}`" for alias in registered.aliases)
-    selectors = ", ".join(f"`{each.value}`" for each in Selector if each in noun.selectors) or "names only"
-    columns = ", ".join(column.title for column in noun.listing(datetime(2000, 1, 1, tzinfo=UTC)).columns)
+    selectors = (
+        ", ".join(f"`{each.value}`" for each in Selector if each in noun.selectors)
+        or "names only"
+    )
+    columns = ", ".join(
+        column.title for column in noun.listing(datetime(2000, 1, 1, tzinfo=UTC)).columns
+    )
     return f"| `{noun.plural}` | {others} | {selectors} | {columns} |"
 
 
 def _command_lines(name: str, command: Any) -> Iterator[str]:
     yield f"### {name}"
     yield ""
-    yield from textwrap.wrap(" ".join(str(command.help).split()), _LONGEST_LINE, break_on_hyphens=False)
+    yield from textwrap.wrap(
+        " ".join(str(command.help).split()), _LONGEST_LINE, break_on_hyphens=False
+    )
     yield ""
     if hasattr(command, "commands"):
         for inner in command.commands.values():
-            yield from (line.replace("### ", "#### ", 1) for line in _command_lines(f"{name} {inner.name}", inner))
+            yield from (
+                line.replace("### ", "#### ", 1)
+                for line in _command_lines(f"{name} {inner.name}", inner)
+            )
     elif any(True for _ in _parameters(command)):
         yield from _parameter_lines(command)
         yield ""
@@ -283,10 +328,16 @@ def _parameter_lines(command: Any) -> Iterator[str]:
         if parameter.param_type_name == "argument":
             name = parameter.metavar or parameter.name.upper()
         else:
-            values = "" if parameter.is_flag else f" {parameter.metavar or parameter.name.strip('_').upper()}"
+            values = (
+                ""
+                if parameter.is_flag
+                else f" {parameter.metavar or parameter.name.strip('_').upper()}"
+            )
             name = ", ".join(parameter.opts) + values
         meaning = " ".join(str(parameter.help or "").split())
-        yield "| `{}` | {} |".format(*(cell.replace("|", "\\|") for cell in (name, meaning)))
+        yield "| `{}` | {} |".format(
+            *(cell.replace("|", "\\|") for cell in (name, meaning))
+        )
 
 
 def _parameters(command: Any) -> Iterator[Any]:
@@ -305,7 +356,10 @@ def _model_lines(model: type[BaseModel], stop: Sequence[str] = ()) -> Iterator[s
 
 
 def _fields(
-    schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix: str, stop: Sequence[str]
+    schema: Mapping[str, Any],
+    definitions: Mapping[str, Any],
+    prefix: str,
+    stop: Sequence[str],
 ) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
     """Yield every field below a schema, parents first, by its path."""
     for name, stated in schema.get("properties", {}).items():
@@ -316,7 +370,11 @@ def _fields(
         yield path, field, name in schema.get("required", [])
         if path in stop:
             continue
-        inner = _resolved(field.get("items", {}), definitions) if field.get("type") == "array" else field
+        inner = (
+            _resolved(field.get("items", {}), definitions)
+            if field.get("type") == "array"
+            else field
+        )
         suffix = "[]." if field.get("type") == "array" else "."
         yield from _fields(inner, definitions, path + suffix, stop)
 

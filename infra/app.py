@@ -7,7 +7,12 @@ from typing import Any
 
 from aws_cdk import App
 
-from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, OLDER_INDEXES_CONTEXT
+from infra.naming import (
+    CREATING_CONTEXT,
+    DEPLOYMENT_CONTEXT,
+    EMBEDDED_CONTEXT,
+    OLDER_INDEXES_CONTEXT,
+)
 from infra.stack import ReservoirStack
 from reservoir.deployment.deployment import FOLDER, find, read
 from reservoir.deployment.settings import DeploymentSettings
@@ -16,7 +21,9 @@ from reservoir.manifests.parsing.problems import ManifestError, Problem
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def build_app(*, outdir: Path, context: Mapping[str, Any] | None = None, is_validated: bool = True) -> App:
+def build_app(
+    *, outdir: Path, context: Mapping[str, Any] | None = None, is_validated: bool = True
+) -> App:
     """Compose the app; ``synth()`` it to write templates and assets to ``outdir``.
 
     The context is cdk.json's, below ``context``, below what the CDK command line hands over. It is read here because
@@ -38,7 +45,9 @@ def build_app(*, outdir: Path, context: Mapping[str, Any] | None = None, is_vali
         builtin_cloud_formation_validation=is_validated,
     )
     _refuse_choices(app)
-    deployment = read(find(app.node.try_get_context(DEPLOYMENT_CONTEXT) or None, ROOT / FOLDER))
+    deployment = read(
+        find(app.node.try_get_context(DEPLOYMENT_CONTEXT) or None, ROOT / FOLDER)
+    )
     ReservoirStack(
         app,
         deployment,
@@ -50,12 +59,17 @@ def build_app(*, outdir: Path, context: Mapping[str, Any] | None = None, is_vali
 
 
 def _is_set(app: App, name: str) -> bool:
-    return app.node.try_get_context(name) in (True, "true")  # the command line hands over text
+    # the command line hands over text
+    return app.node.try_get_context(name) in (True, "true")
 
 
 def _refuse_choices(app: App) -> None:
     """Refuse a setting that is given as context: it would hold for this once, and the next deployment undo it."""
     message = "is a setting of the deployment, not context: write it into its settings file"
-    given = [name for name in DeploymentSettings.wire_fields() if app.node.try_get_context(name) is not None]
+    given = [
+        name
+        for name in DeploymentSettings.wire_fields()
+        if app.node.try_get_context(name) is not None
+    ]
     if given:
         raise ManifestError([Problem(name, "context", message) for name in given])

@@ -32,21 +32,31 @@ class FunctionSettings:
     @property
     def batching_window_s(self) -> int | None:
         """How long a message may wait for others of its batch; None: not at all."""
-        return LEAST_BATCHING_WINDOW_S if self.batch_size > BATCH_WITHOUT_WINDOW_MAX else None
+        return (
+            LEAST_BATCHING_WINDOW_S if self.batch_size > BATCH_WITHOUT_WINDOW_MAX else None
+        )
 
 
 # Lambda gives CPU in proportion to memory: 1769 MiB is one core, below that start-up (imports) slows down.
 FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
-    Function.INTAKE: FunctionSettings(30, 1024, Queue.DEMAND, batch_size=10, max_concurrency=5),
-    Function.DISCOVER_RESERVATIONS: FunctionSettings(60, 1024, every_min=1, reserved_concurrency=2),
+    Function.INTAKE: FunctionSettings(
+        30, 1024, Queue.DEMAND, batch_size=10, max_concurrency=5
+    ),
+    Function.DISCOVER_RESERVATIONS: FunctionSettings(
+        60, 1024, every_min=1, reserved_concurrency=2
+    ),
     # All instance types of a region with their prices: thousands of items over paged, throttled calls.
     Function.DISCOVER_OFFERINGS: FunctionSettings(600, 1769, every_min=12 * 60),
     # One planner at a time for a group of NodePools, whose wake-ups are one message group (ADR 147), and one for all
     # while few workloads wait (ADR 157); up to ten wake-ups collapse into one pass. A failed pass holds up its whole
     # group while its messages are hidden, and a pass too many is harmless: so hidden much shorter than usual.
-    Function.PROVISION: FunctionSettings(90, 3008, Queue.PLANNING, batch_size=10, max_concurrency=8, hidden_timeouts=1),
+    Function.PROVISION: FunctionSettings(
+        90, 3008, Queue.PLANNING, batch_size=10, max_concurrency=8, hidden_timeouts=1
+    ),
     # A batch is one CreateFleet call of seconds. EC2 refills five mutating calls a second.
-    Function.LAUNCH: FunctionSettings(60, 1024, Queue.LAUNCHES, batch_size=2, max_concurrency=5),
+    Function.LAUNCH: FunctionSettings(
+        60, 1024, Queue.LAUNCHES, batch_size=2, max_concurrency=5
+    ),
     # A spot market that collapses warns of thousands of instances within its two minutes: a hundred are read, announced
     # and written together (ADR 133). What fails in passing is brought back after 2, 4, 8 ... 60 s (the handler does
     # that), and what died with its function after 30: a notice is tried for six minutes, three times as long as it is
@@ -61,7 +71,8 @@ FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
         max_receive_count=10,
         reserved_concurrency=5,
     ),
-    Function.EXPIRE: FunctionSettings(60, 1024, every_min=1, reserved_concurrency=3),  # timers come beside the sweep
+    # timers come beside the sweep
+    Function.EXPIRE: FunctionSettings(60, 1024, every_min=1, reserved_concurrency=3),
     # A pass takes up to 90 s, so that the next begins beside it.
     Function.DISRUPT: FunctionSettings(90, 3008, every_min=1, reserved_concurrency=2),
     Function.COLLECT: FunctionSettings(120, 1024, every_min=5, reserved_concurrency=1),
@@ -69,12 +80,16 @@ FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
     Function.RECORD: FunctionSettings(60, 512, Queue.HISTORY, batch_size=10, every_min=10),
     Function.APPLY: FunctionSettings(60, 1024),
     # The nodes of a large gang report within a moment; facts of theirs may wait for each other.
-    Function.FOLLOW: FunctionSettings(30, 1024, Queue.REPORTS, batch_size=10, max_concurrency=5),
+    Function.FOLLOW: FunctionSettings(
+        30, 1024, Queue.REPORTS, batch_size=10, max_concurrency=5
+    ),
     Function.OPERATE: FunctionSettings(60, 1024),
 }
 
 CONSUMERS: Final[dict[Queue, Function]] = {
-    settings.queue: function for function, settings in FUNCTIONS.items() if settings.queue is not None
+    settings.queue: function
+    for function, settings in FUNCTIONS.items()
+    if settings.queue is not None
 }
 
 SNAPSHOT_RETENTION_DAYS: Final = 30

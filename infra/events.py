@@ -14,7 +14,14 @@ from constructs import Construct
 
 from infra.config import FUNCTIONS
 from infra.naming import function_name
-from reservoir.names import EVENT_SOURCE, HISTORY_RULE_SUFFIX, PLANNING_MESSAGE_GROUP, Function, Queue, output_name
+from reservoir.names import (
+    EVENT_SOURCE,
+    HISTORY_RULE_SUFFIX,
+    PLANNING_MESSAGE_GROUP,
+    Function,
+    Queue,
+    output_name,
+)
 
 MINUTES_A_DAY: Final = 24 * 60
 
@@ -38,7 +45,8 @@ def _instance_patterns(*, with_rebalance: bool) -> Mapping[str, events.EventPatt
         "InstanceStateChange": events.EventPattern(
             source=["aws.ec2"],
             detail_type=["EC2 Instance State-change Notification"],
-            detail={"state": events.Match.anything_but("pending")},  # a launch tells of itself
+            # a launch tells of itself
+            detail={"state": events.Match.anything_but("pending")},
         ),
         "SpotInterruption": events.EventPattern(
             source=["aws.ec2"], detail_type=["EC2 Spot Instance Interruption Warning"]
@@ -47,7 +55,10 @@ def _instance_patterns(*, with_rebalance: bool) -> Mapping[str, events.EventPatt
             source=["aws.health"],
             detail_type=["AWS Health Event"],
             # Maintenance, and notices such as that of a reservation which is hardly used; no issues of the service.
-            detail={"service": ["EC2"], "eventTypeCategory": ["scheduledChange", "accountNotification"]},
+            detail={
+                "service": ["EC2"],
+                "eventTypeCategory": ["scheduledChange", "accountNotification"],
+            },
         ),
     }
     if with_rebalance:
@@ -94,7 +105,9 @@ def _deployment_done(stack: Stack) -> events.EventPattern:
             "stack-id": [
                 {
                     "prefix": stack.format_arn(
-                        service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/"
+                        service="cloudformation",
+                        resource="stack",
+                        resource_name=f"{stack.stack_name}/",
                     )
                 }
             ],
@@ -123,7 +136,9 @@ class AwsEvents(Construct):
         react = targets.SqsQueue(by_arn, dead_letter_queue=undelivered)
         # The minute's schedule makes up for a lost wake-up; a late one would tell nothing new.
         discover = targets.LambdaFunction(
-            discover_reservations, max_event_age=Duration.minutes(1), dead_letter_queue=undelivered
+            discover_reservations,
+            max_event_age=Duration.minutes(1),
+            dead_letter_queue=undelivered,
         )
         rules = [
             events.Rule(self, name, event_pattern=pattern, targets=[react])
@@ -148,7 +163,9 @@ def _from_rules(queue: sqs.Queue, rules: Sequence[events.Rule]) -> iam.PolicySta
     )
 
 
-def _nobody_else(queue: sqs.Queue, rules: Sequence[events.Rule], senders: Sequence[iam.IRole]) -> iam.PolicyStatement:
+def _nobody_else(
+    queue: sqs.Queue, rules: Sequence[events.Rule], senders: Sequence[iam.IRole]
+) -> iam.PolicyStatement:
     """Refuse messages of anybody but these rules and roles, whatever their own policies allow.
 
     A spot interruption or a notice of AWS Health cannot be read again anywhere: whoever could put one into the queue
@@ -208,15 +225,27 @@ class Schedules(Construct):
             if settings.every_min is not None:
                 # The next pass does what one did not that could not be delivered in time; but of those that come
                 # twice a day each counts, and EventBridge tries for a day.
-                age = Duration.minutes(settings.every_min) if settings.every_min < MINUTES_A_DAY / 4 else None
+                age = (
+                    Duration.minutes(settings.every_min)
+                    if settings.every_min < MINUTES_A_DAY / 4
+                    else None
+                )
                 target: events.IRuleTarget
                 if settings.queue is None:
                     target = targets.LambdaFunction(
-                        functions[function], max_event_age=age, dead_letter_queue=undelivered
+                        functions[function],
+                        max_event_age=age,
+                        dead_letter_queue=undelivered,
                     )
                 else:
-                    target = targets.SqsQueue(queues[settings.queue], max_event_age=age, dead_letter_queue=undelivered)
-                self.by_function[function] = self._every(output_name(function), settings.every_min, target)
+                    target = targets.SqsQueue(
+                        queues[settings.queue],
+                        max_event_age=age,
+                        dead_letter_queue=undelivered,
+                    )
+                self.by_function[function] = self._every(
+                    output_name(function), settings.every_min, target
+                )
         # A new deployment must not wait half a day for its catalogue, nor minutes for the marks on its tables, before
         # which nothing is ended by choice. Should the rule be too young to see its own stack, schedules make up for it.
         events.Rule(
@@ -238,17 +267,26 @@ class Schedules(Construct):
         self.by_function[Function.PROVISION] = self._every("Provision", 1, wake_up)
 
     def _every(self, name: str, minutes: int, target: events.IRuleTarget) -> events.Rule:
-        return events.Rule(self, name, schedule=events.Schedule.rate(Duration.minutes(minutes)), targets=[target])
+        return events.Rule(
+            self,
+            name,
+            schedule=events.Schedule.rate(Duration.minutes(minutes)),
+            targets=[target],
+        )
 
 
 class DrainTimers(Construct):
     """Group and role of the one-time schedules that discovery sets, one a Capacity Block, to wake ``expire``."""
 
-    def __init__(self, scope: Construct, construct: str, *, undelivered: sqs.IQueue) -> None:
+    def __init__(
+        self, scope: Construct, construct: str, *, undelivered: sqs.IQueue
+    ) -> None:
         super().__init__(scope, construct)
         stack = Stack.of(self)
         self.dead_letters_arn = undelivered.queue_arn
-        self.group = scheduler.ScheduleGroup(self, "Group", schedule_group_name=f"{stack.stack_name}-drain")
+        self.group = scheduler.ScheduleGroup(
+            self, "Group", schedule_group_name=f"{stack.stack_name}-drain"
+        )
         self.target_arn = stack.format_arn(
             service="lambda",
             resource="function",
@@ -256,19 +294,37 @@ class DrainTimers(Construct):
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
         self.timers_arn = stack.format_arn(
-            service="scheduler", resource="schedule", resource_name=f"{self.group.schedule_group_name}/*"
+            service="scheduler",
+            resource="schedule",
+            resource_name=f"{self.group.schedule_group_name}/*",
         )
         # The group, not a schedule, is what Scheduler names as its source; without the conditions any account's
         # schedule could be pointed at this role.
         trusted = iam.ServicePrincipal("scheduler.amazonaws.com").with_conditions(
-            {"StringEquals": {"aws:SourceAccount": stack.account, "aws:SourceArn": self.group.schedule_group_arn}}
+            {
+                "StringEquals": {
+                    "aws:SourceAccount": stack.account,
+                    "aws:SourceArn": self.group.schedule_group_arn,
+                }
+            }
         )
         self.role = iam.Role(
-            self, "Role", assumed_by=trusted, description="Wakes the expire function, or says it cannot"
+            self,
+            "Role",
+            assumed_by=trusted,
+            description="Wakes the expire function, or says it cannot",
         )
         self.role.add_to_policy(
-            iam.PolicyStatement(sid="WakeExpire", actions=["lambda:InvokeFunction"], resources=[self.target_arn])
+            iam.PolicyStatement(
+                sid="WakeExpire",
+                actions=["lambda:InvokeFunction"],
+                resources=[self.target_arn],
+            )
         )
         self.role.add_to_policy(
-            iam.PolicyStatement(sid="KeepUndelivered", actions=["sqs:SendMessage"], resources=[undelivered.queue_arn])
+            iam.PolicyStatement(
+                sid="KeepUndelivered",
+                actions=["sqs:SendMessage"],
+                resources=[undelivered.queue_arn],
+            )
         )

@@ -56,7 +56,8 @@ class ReservoirFunction(Construct):
             removal_policy=kept(retain=bundle.keep_logs),
         )
         raw_log_group = log_group.node.default_child
-        if isinstance(raw_log_group, logs.CfnLogGroup):  # the construct takes an enumeration, CloudWatch a number
+        # the construct takes an enumeration, CloudWatch a number
+        if isinstance(raw_log_group, logs.CfnLogGroup):
             raw_log_group.retention_in_days = bundle.log_retention_days
         role = self._role(name, log_group, grants)
         self.function = lambda_.Function(
@@ -71,12 +72,15 @@ class ReservoirFunction(Construct):
             role=role,
             timeout=Duration.seconds(settings.timeout_s),
             memory_size=settings.memory_mib,
-            reserved_concurrent_executions=settings.reserved_concurrency if bundle.reserve_concurrency else None,
+            reserved_concurrent_executions=settings.reserved_concurrency
+            if bundle.reserve_concurrency
+            else None,
             environment={**bundle.environment, "POWERTOOLS_SERVICE_NAME": function.value},
             log_group=log_group,
             logging_format=lambda_.LoggingFormat.JSON,
             application_log_level_v2=lambda_.ApplicationLogLevel.INFO,
-            system_log_level_v2=lambda_.SystemLogLevel.WARN,  # a line a start and a line an end say nothing
+            # a line a start and a line an end say nothing
+            system_log_level_v2=lambda_.SystemLogLevel.WARN,
             # Work that waits wakes who plans it again and again, and launches wake planners: Lambda takes the sixteenth
             # message of such a chain for a loop and drops it.
             recursive_loop=lambda_.RecursiveLoop.ALLOW,
@@ -89,9 +93,13 @@ class ReservoirFunction(Construct):
         by_schedule = settings.every_min is not None and settings.queue is None
         if by_schedule and (settings.every_min or 0) <= RETRY_BY_SCHEDULE_MIN:
             # The schedule comes again soon; a retry on top of it would only be one more pass at the same time.
-            self.function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
+            self.function.configure_async_invoke(
+                retry_attempts=0, max_event_age=Duration.minutes(1)
+            )
 
-    def _role(self, function_name: str, log_group: logs.LogGroup, grants: Sequence[Grant]) -> iam.Role:
+    def _role(
+        self, function_name: str, log_group: logs.LogGroup, grants: Sequence[Grant]
+    ) -> iam.Role:
         """Return the function's role, which holds ``grants`` and may write its log.
 
         All inline policies of a role share 10,240 characters; a managed policy has 6,144 of its own. What EC2 wants is

@@ -30,7 +30,13 @@ class AppliedPolicy(Construct):
     """A custom resource; its properties change with the files, so a deployment applies every change."""
 
     def __init__(
-        self, scope: Construct, construct: str, *, folder: Path | None, removed: Sequence[str], apply: lambda_.IFunction
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        folder: Path | None,
+        removed: Sequence[str],
+        apply: lambda_.IFunction,
     ) -> None:
         super().__init__(scope, construct)
         CustomResource(

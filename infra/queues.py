@@ -16,28 +16,42 @@ RETENTION = Duration.days(14)  # the most SQS keeps: a dead letter waits for a p
 class WorkQueues(Construct):
     """The five queues. Encrypted with SQS's own key: with AWS's KMS key EventBridge could not write."""
 
-    def __init__(self, scope: Construct, construct: str, *, retain: bool, event_bus_name: str) -> None:
+    def __init__(
+        self, scope: Construct, construct: str, *, retain: bool, event_bus_name: str
+    ) -> None:
         super().__init__(scope, construct)
         self._retain = retain
         self.dead_letters = {queue: self._dead_letters(queue) for queue in Queue}
         self.by_name = {queue: self._queue(queue) for queue in Queue}
         # Of every rule, whatever it was meant for: a dead letter queue of EventBridge cannot be FIFO, and what lies
         # here says that a delivery is broken, not that a function failed.
-        self.by_name[Queue.REPORTS].add_to_resource_policy(_nobody_but_instances(self.by_name[Queue.REPORTS]))
+        self.by_name[Queue.REPORTS].add_to_resource_policy(
+            _nobody_but_instances(self.by_name[Queue.REPORTS])
+        )
         self.undelivered = self._letters("Undelivered", fifo=None)
-        self.undelivered.add_to_resource_policy(_from_rules(self.undelivered, event_bus_name))
+        self.undelivered.add_to_resource_policy(
+            _from_rules(self.undelivered, event_bus_name)
+        )
         # As rules know it. To the policy of a queue that it has made itself the CDK adds a statement for each rule; SQS
         # takes no more than 20 statements and 8,192 bytes.
-        self.letters_of_rules = sqs.Queue.from_queue_arn(self, "LettersOfRules", self.undelivered.queue_arn)
+        self.letters_of_rules = sqs.Queue.from_queue_arn(
+            self, "LettersOfRules", self.undelivered.queue_arn
+        )
         acknowledge_letters_of_rules(self.undelivered)
 
     def _dead_letters(self, queue: Queue) -> sqs.Queue:
         return self._letters(
-            f"{output_name(queue.name)}DeadLetters", fifo=_fifo(queue), removal_policy=self._removal_policy(queue)
+            f"{output_name(queue.name)}DeadLetters",
+            fifo=_fifo(queue),
+            removal_policy=self._removal_policy(queue),
         )
 
     def _letters(
-        self, name: str, *, fifo: bool | None, removal_policy: RemovalPolicy = RemovalPolicy.DESTROY
+        self,
+        name: str,
+        *,
+        fifo: bool | None,
+        removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
     ) -> sqs.Queue:
         return sqs.Queue(
             self,
@@ -60,7 +74,9 @@ class WorkQueues(Construct):
             content_based_deduplication=_fifo(queue),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
-            visibility_timeout=Duration.seconds(consumer.hidden_timeouts * consumer.timeout_s),
+            visibility_timeout=Duration.seconds(
+                consumer.hidden_timeouts * consumer.timeout_s
+            ),
             retention_period=RETENTION,
             dead_letter_queue=sqs.DeadLetterQueue(
                 queue=self.dead_letters[queue], max_receive_count=consumer.max_receive_count
@@ -80,13 +96,19 @@ def _from_rules(queue: sqs.Queue, event_bus_name: str) -> iam.PolicyStatement:
     """
     stack = Stack.of(queue)
     names = (f"{stack.stack_name}-*", f"{event_bus_name}/{stack.stack_name}-*")
-    rules = [stack.format_arn(service="events", resource="rule", resource_name=name) for name in names]
+    rules = [
+        stack.format_arn(service="events", resource="rule", resource_name=name)
+        for name in names
+    ]
     return iam.PolicyStatement(
         sid="FromRules",
         principals=[iam.ServicePrincipal("events.amazonaws.com")],
         actions=["sqs:SendMessage"],
         resources=[queue.queue_arn],
-        conditions={"ArnLike": {"aws:SourceArn": rules}, "StringEquals": {"aws:SourceAccount": stack.account}},
+        conditions={
+            "ArnLike": {"aws:SourceArn": rules},
+            "StringEquals": {"aws:SourceAccount": stack.account},
+        },
     )
 
 

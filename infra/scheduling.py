@@ -13,7 +13,9 @@ def planner_environment(settings: DeploymentSettings) -> dict[str, str]:
         names.SPOT_TO_SPOT_CONSOLIDATION: str(settings.spot_to_spot_consolidation).lower(),
         names.SPOT_POOL_SHARE_PERCENT: str(settings.spot_pool_share_percent),
         names.RESERVED_FLOOR_PERCENT: str(settings.reserved_floor_percent),
-        names.NODE_OVERHEAD_MICRO_USD_PER_HOUR: str(settings.node_overhead_micro_usd_per_hour),
+        names.NODE_OVERHEAD_MICRO_USD_PER_HOUR: str(
+            settings.node_overhead_micro_usd_per_hour
+        ),
         names.SOLVE_BUDGET_S: str(settings.solve_budget_s),
         names.CEILING_MICRO_USD_PER_HOUR: _ceiling(settings.ceiling_micro_usd_per_hour),
         names.CEILING_MICRO_USD_PER_MONTH: _ceiling(settings.ceiling_micro_usd_per_month),
@@ -24,7 +26,9 @@ def purchase_ceilings(settings: DeploymentSettings) -> dict[str, str]:
     """Return what the command line is told of what may be bought; no function is."""
     return {
         names.PURCHASE_CEILING_MICRO_USD: _ceiling(settings.purchase_ceiling_micro_usd),
-        names.PURCHASE_CEILING_MICRO_USD_PER_MONTH: _ceiling(settings.purchase_ceiling_micro_usd_per_month),
+        names.PURCHASE_CEILING_MICRO_USD_PER_MONTH: _ceiling(
+            settings.purchase_ceiling_micro_usd_per_month
+        ),
     }
 
 

@@ -64,8 +64,12 @@ class ReservoirStack(Stack):
             protect=config.retain and not is_new,
             with_older_indexes=with_older_indexes,
         )
-        self.queues = WorkQueues(self, "Queues", retain=config.retain, event_bus_name=deployment.event_bus_name)
-        self.bus = events.EventBus(self, "Outbound", event_bus_name=deployment.event_bus_name)
+        self.queues = WorkQueues(
+            self, "Queues", retain=config.retain, event_bus_name=deployment.event_bus_name
+        )
+        self.bus = events.EventBus(
+            self, "Outbound", event_bus_name=deployment.event_bus_name
+        )
         self.snapshots = self._snapshots()
         self.timers = DrainTimers(self, "DrainTimers", undelivered=self.queues.undelivered)
         self.settings = self._settings()
@@ -79,7 +83,8 @@ class ReservoirStack(Stack):
             senders=[
                 role
                 for function, duty in DUTIES.items()
-                if Queue.REACTIONS in duty.sends and (role := self.functions[function].role) is not None
+                if Queue.REACTIONS in duty.sends
+                and (role := self.functions[function].role) is not None
             ],
             undelivered=self.queues.letters_of_rules,
             discover_reservations=self.functions[Function.DISCOVER_RESERVATIONS],
@@ -168,7 +173,9 @@ class ReservoirStack(Stack):
         return {
             **{table.value: self.tables.by_name[table].table_name for table in Table},
             **{queue.value: self.queues.by_name[queue].queue_url for queue in Queue},
-            names.DEMAND_DEAD_LETTER_QUEUE: self.queues.dead_letters[Queue.DEMAND].queue_url,
+            names.DEMAND_DEAD_LETTER_QUEUE: self.queues.dead_letters[
+                Queue.DEMAND
+            ].queue_url,
             names.EVENT_BUS: self.bus.event_bus_name,
             names.SNAPSHOTS_BUCKET: self.snapshots.bucket_name,
             names.DRAIN_SCHEDULE_GROUP: self.timers.group.schedule_group_name,
@@ -177,7 +184,11 @@ class ReservoirStack(Stack):
             names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN: self.timers.dead_letters_arn,
             names.DEPLOYMENT: self.stack_name,
             names.INSTANCE_ARN_PREFIX: f"arn:{self.partition}:ec2:{self.region}:{self.account}:instance/",
-            **({names.KMS_KEYS: ",".join(keys)} if (keys := self.deployment.settings.kms_keys) else {}),
+            **(
+                {names.KMS_KEYS: ",".join(keys)}
+                if (keys := self.deployment.settings.kms_keys)
+                else {}
+            ),
             names.METADATA_HTTP_TOKENS_POLICY: self.deployment.settings.metadata_http_tokens,
             names.REBALANCE_POLICY: self.deployment.settings.rebalance_policy,
             names.INSTANCE_STATUS_POLICY: self.deployment.settings.instance_status_policy,
@@ -218,14 +229,18 @@ class ReservoirStack(Stack):
                 **planner_environment(self.deployment.settings),
                 **safety_environment(self.deployment.settings),
                 names.HISTORY_DAYS: str(self.deployment.settings.history_days),
-                names.PUBLISH_METRICS: str(self.deployment.settings.publish_metrics).lower(),
+                names.PUBLISH_METRICS: str(
+                    self.deployment.settings.publish_metrics
+                ).lower(),
                 "POWERTOOLS_METRICS_NAMESPACE": names.METRICS_NAMESPACE,
             },
             reserve_concurrency=self.deployment.settings.reserve_concurrency,
             is_traced=self.deployment.settings.tracing,
         )
         # All variables of a function share 4 KB, so the tags are told only where they are used.
-        launch_tags = json.dumps(self.deployment.settings.tags, sort_keys=True, separators=(",", ":"))
+        launch_tags = json.dumps(
+            self.deployment.settings.tags, sort_keys=True, separators=(",", ":")
+        )
         own_variables = {Function.LAUNCH: {names.LAUNCH_TAGS: launch_tags}}
         return {
             function: ReservoirFunction(
@@ -233,7 +248,10 @@ class ReservoirStack(Stack):
                 output_name(function),
                 function=function,
                 settings=FUNCTIONS[function],
-                bundle=replace(bundle, environment={**bundle.environment, **own_variables.get(function, {})}),
+                bundle=replace(
+                    bundle,
+                    environment={**bundle.environment, **own_variables.get(function, {})},
+                ),
                 grants=grants(function, self.resources),
             ).function
             for function in Function
@@ -248,7 +266,9 @@ class ReservoirStack(Stack):
                     sources.SqsEventSource(
                         self.queues.by_name[settings.queue],
                         batch_size=settings.batch_size,
-                        max_batching_window=None if window_s is None else Duration.seconds(window_s),
+                        max_batching_window=None
+                        if window_s is None
+                        else Duration.seconds(window_s),
                         max_concurrency=settings.max_concurrency,
                         report_batch_item_failures=True,
                     )
@@ -260,5 +280,7 @@ def _keep_rules_of_the_account(stack: Stack, settings: DeploymentSettings) -> No
     for key, value in sorted(settings.tags.items()):
         Tags.of(stack).add(key, value)
     if settings.permissions_boundary is not None:
-        boundary = iam.ManagedPolicy.from_managed_policy_arn(stack, "Boundary", settings.permissions_boundary)
+        boundary = iam.ManagedPolicy.from_managed_policy_arn(
+            stack, "Boundary", settings.permissions_boundary
+        )
         iam.PermissionsBoundary.of(stack).apply(boundary)

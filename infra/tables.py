@@ -46,7 +46,10 @@ class StateTables(Construct):
 
     def _adopted(self, table: names.Table, name: str) -> dynamodb.ITable:
         return dynamodb.Table.from_table_attributes(
-            self, output_name(table.name), table_name=name, global_indexes=list(self._indexes(table))
+            self,
+            output_name(table.name),
+            table_name=name,
+            global_indexes=list(self._indexes(table)),
         )
 
     def _indexes(self, table: names.Table) -> tuple[str, ...]:
@@ -57,7 +60,9 @@ class StateTables(Construct):
             self,
             output_name(table.name),
             partition_key=_string(names.KEY),
-            sort_key=_string(names.SORT_KEY) if names.SORT_KEY in names.key_attributes(table) else None,
+            sort_key=_string(names.SORT_KEY)
+            if names.SORT_KEY in names.key_attributes(table)
+            else None,
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             time_to_live_attribute=names.TTL_ATTRIBUTE,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
@@ -73,7 +78,9 @@ class StateTables(Construct):
                 partition_key=_string(partition_key),
                 sort_key=_string(sort_key),
                 projection_type=dynamodb.ProjectionType[names.INDEX_PROJECTIONS[index]],
-                non_key_attributes=list(names.INDEX_INCLUDES[index]) if index in names.INDEX_INCLUDES else None,
+                non_key_attributes=list(names.INDEX_INCLUDES[index])
+                if index in names.INDEX_INCLUDES
+                else None,
             )
         return result
 

@@ -12,9 +12,15 @@ def calibrate() -> Figures:
 
     def numpy() -> float:
         amounts = np.arange(400_000, dtype=float).reshape(400, 1000) % 97
-        return float(np.where(amounts > 48, amounts, 0.0).max(axis=1).sum() + (amounts @ amounts.T).sum())
+        return float(
+            np.where(amounts > 48, amounts, 0.0).max(axis=1).sum()
+            + (amounts @ amounts.T).sum()
+        )
 
-    return {"calibration_python_s": calibration_python_s(), "calibration_numpy_s": _best_cpu_s(numpy)}
+    return {
+        "calibration_python_s": calibration_python_s(),
+        "calibration_numpy_s": _best_cpu_s(numpy),
+    }
 
 
 def calibration_python_s() -> float:

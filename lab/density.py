@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Final
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
-_ROOMS: Final = ("core", "usecases", "manifests", "adapters", "runtime", "cli", "client", "agent")
+_ROOMS: Final = (
+    "core",
+    "usecases",
+    "manifests",
+    "adapters",
+    "runtime",
+    "cli",
+    "client",
+    "agent",
+)
 _MODELS: Final = ("attr", "aws_lambda_powertools")
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _HEADER: Final = f"{'':24}{'lines':>8}{'comprehensions':>16}{'nested':>8}{'comments':>10}{'length p90':>12}"

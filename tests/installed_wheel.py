@@ -8,7 +8,9 @@ ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 
 
-def done(*command: str | Path, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
+def done(
+    *command: str | Path, cwd: Path = ROOT, **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - our own tools
         [str(word) for word in command],
         cwd=cwd,
@@ -21,7 +23,15 @@ def done(*command: str | Path, cwd: Path = ROOT, **variables: str) -> subprocess
 
 def built(folder: Path) -> Path:
     """Build it into a folder, and return its file."""
-    build = done("uv", "build", "--wheel", "--no-build-isolation", "--out-dir", folder, VIRTUAL_ENV=str(BIN.parent))
+    build = done(
+        "uv",
+        "build",
+        "--wheel",
+        "--no-build-isolation",
+        "--out-dir",
+        folder,
+        VIRTUAL_ENV=str(BIN.parent),
+    )
     assert build.returncode == 0, build.stderr
     (file,) = folder.glob("*.whl")
     return file
@@ -32,7 +42,9 @@ def installed(environment: Path, wheel: Path) -> Path:
     made = done(sys.executable, "-m", "venv", "--without-pip", environment)
     assert made.returncode == 0, made.stderr
     python = environment / "bin" / "python"
-    added = done("uv", "pip", "install", "--offline", "--no-deps", "--python", python, wheel)
+    added = done(
+        "uv", "pip", "install", "--offline", "--no-deps", "--python", python, wheel
+    )
     assert added.returncode == 0, added.stderr
     (own,) = environment.glob("lib/python*/site-packages")
     (others,) = BIN.parent.glob("lib/python*/site-packages")

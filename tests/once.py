@@ -13,7 +13,9 @@ MakeOnce = Callable[[str, Callable[[Path], object]], Path]
 
 
 @pytest.fixture(scope="session")
-def make_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
+def make_once(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> MakeOnce:
     """Return what makes a folder by name and returns it; the first worker makes it, the others wait for it."""
     own = tmp_path_factory.getbasetemp()
     base = own.parent if hasattr(request.config, "workerinput") else own

@@ -28,7 +28,12 @@ from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
-from reservoir.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, TolerationOperator
+from reservoir.core.scheduling_terms.taint import (
+    Taint,
+    TaintEffect,
+    Toleration,
+    TolerationOperator,
+)
 
 # An example of these plays minutes of a whole fleet; two fifths of what other properties try.
 dear: Final = settings(max_examples=settings().max_examples * 2 // 5)
@@ -48,7 +53,9 @@ prices = st.integers(10_000, 500_000)
 
 def one_of(key: str, values: st.SearchStrategy[str]) -> st.SearchStrategy[Requirement]:
     """Draw "In" over some of the values."""
-    return st.frozensets(values, min_size=1, max_size=2).map(lambda drawn: Requirement.new(key, Operator.IN, drawn))
+    return st.frozensets(values, min_size=1, max_size=2).map(
+        lambda drawn: Requirement.new(key, Operator.IN, drawn)
+    )
 
 
 def requirement_sets(*, with_types: bool = True) -> st.SearchStrategy[Requirements]:
@@ -58,8 +65,12 @@ def requirement_sets(*, with_types: bool = True) -> st.SearchStrategy[Requiremen
         one_of(labels.CAPACITY_TYPE, capacity_types.map(str)),
     ]
     if with_types:
-        choices.append(one_of(labels.INSTANCE_TYPE, st.sampled_from([name for name, _ in SIZES])))
-    return st.lists(st.one_of(choices), max_size=2).map(lambda drawn: Requirements.of(*drawn))
+        choices.append(
+            one_of(labels.INSTANCE_TYPE, st.sampled_from([name for name, _ in SIZES]))
+        )
+    return st.lists(st.one_of(choices), max_size=2).map(
+        lambda drawn: Requirements.of(*drawn)
+    )
 
 
 @st.composite
@@ -69,7 +80,11 @@ def offerings(draw: st.DrawFn) -> tuple[Offering, ...]:
     markets = st.tuples(zones, st.sampled_from((CapacityType.ON_DEMAND, CapacityType.SPOT)))
     found = []
     for (zone, zone_id), market in sorted(draw(st.sets(markets, max_size=6))):
-        price = on_demand if market is CapacityType.ON_DEMAND else on_demand * draw(st.integers(20, 90)) // 100
+        price = (
+            on_demand
+            if market is CapacityType.ON_DEMAND
+            else on_demand * draw(st.integers(20, 90)) // 100
+        )
         until = draw(st.sampled_from((None, None, None, NOW + timedelta(minutes=3))))
         found.append(Offering(zone, zone_id, market, price, until))
     return tuple(found)
@@ -80,7 +95,11 @@ def instance_types(draw: st.DrawFn, size: tuple[str, int]) -> InstanceType:
     """Draw one type of a size."""
     name, cpus = size
     offered = draw(offerings())
-    on_demand = [item.price_micro_usd_per_hour for item in offered if item.capacity_type is CapacityType.ON_DEMAND]
+    on_demand = [
+        item.price_micro_usd_per_hour
+        for item in offered
+        if item.capacity_type is CapacityType.ON_DEMAND
+    ]
     memory = cpus * draw(st.sampled_from((2, 4))) * GIB
     facts = {labels.INSTANCE_TYPE: name, labels.ARCH: "amd64", labels.OS: "linux"}
     return InstanceType(
@@ -100,7 +119,9 @@ def reservations(draw: st.DrawFn, index: int) -> CapacityReservation:
     kind = draw(st.sampled_from(ReservationKind))
     total = draw(st.integers(1, 4))
     begins = draw(st.sampled_from((None, None, None, NOW + timedelta(hours=1))))
-    ends = draw(st.sampled_from((None, NOW + timedelta(minutes=30), NOW + timedelta(hours=4))))
+    ends = draw(
+        st.sampled_from((None, NOW + timedelta(minutes=30), NOW + timedelta(hours=4)))
+    )
     free = draw(st.integers(0, total))
     return CapacityReservation(
         id=f"cr-{index}",
@@ -114,7 +135,9 @@ def reservations(draw: st.DrawFn, index: int) -> CapacityReservation:
         available_count=free,
         free_units=free,
         start_at=begins,
-        end_at=ends if ends is not None or kind is not ReservationKind.CAPACITY_BLOCK else NOW + timedelta(hours=9),
+        end_at=ends
+        if ends is not None or kind is not ReservationKind.CAPACITY_BLOCK
+        else NOW + timedelta(hours=9),
         tenancy=draw(st.sampled_from(("default", "default", "default", "dedicated"))),
     )
 
@@ -125,26 +148,38 @@ def node_classes(reservation_ids: tuple[str, ...]) -> st.SearchStrategy[NodeClas
     def ready(selected: frozenset[str]) -> NodeClass:
         status = NodeClassStatus(
             reservation_ids=tuple(sorted(selected)),
-            subnets=tuple(Subnet(f"subnet-{zone}", zone, zone_id, 100) for zone, zone_id in ZONES),
+            subnets=tuple(
+                Subnet(f"subnet-{zone}", zone, zone_id, 100) for zone, zone_id in ZONES
+            ),
             machine_images=(MachineImage("ami-1", "amd64"),),
         )
         return NodeClass("default", status=status)
 
     if not reservation_ids:
         return st.just(ready(frozenset()))
-    return st.frozensets(st.sampled_from(reservation_ids), min_size=len(reservation_ids) // 2).map(ready)
+    return st.frozensets(
+        st.sampled_from(reservation_ids), min_size=len(reservation_ids) // 2
+    ).map(ready)
 
 
 @st.composite
 def node_pools(draw: st.DrawFn, name: str, *, limited: bool = True) -> NodePool:
     """Draw a pool of the class "default"."""
     drawn = draw(requirement_sets(with_types=False))
-    limits = draw(st.sampled_from((None, None, {"cpu": 12_000}, {"nodes": 3}))) if limited else None
+    limits = (
+        draw(st.sampled_from((None, None, {"cpu": 12_000}, {"nodes": 3})))
+        if limited
+        else None
+    )
     return NodePool(
         name=name,
         node_class_name="default",
         requirements=drawn.add(Requirement.new(labels.NODE_POOL, Operator.IN, (name,))),
-        taints=draw(st.sampled_from(((), (), (_TAINT,), (Taint("old", "", TaintEffect.PREFER_NO_SCHEDULE),)))),
+        taints=draw(
+            st.sampled_from(
+                ((), (), (_TAINT,), (Taint("old", "", TaintEffect.PREFER_NO_SCHEDULE),))
+            )
+        ),
         weight=draw(st.sampled_from((0, 10))),
         limits=None if limits is None else Resources.of(limits),
     )
@@ -192,7 +227,11 @@ _LADDERS: Final = (
 def workloads(draw: st.DrawFn, name: str, *, topology: bool = True) -> Workload:
     """Draw a workload; with ``topology`` a third of them have rules about where others are."""
     cpus, gib = draw(st.integers(1, 6)), draw(st.integers(1, 8))
-    rules = draw(st.sampled_from(("none", "none", "none", "spread", "affinity", "anti"))) if topology else "none"
+    rules = (
+        draw(st.sampled_from(("none", "none", "none", "spread", "affinity", "anti")))
+        if topology
+        else "none"
+    )
     return Workload(
         namespace=NAMESPACE,
         name=name,
@@ -202,7 +241,9 @@ def workloads(draw: st.DrawFn, name: str, *, topology: bool = True) -> Workload:
         labels={"app": draw(st.sampled_from(APPS))},
         priority=draw(st.sampled_from((0, 0, 10))),
         node_selector=draw(requirement_sets()),
-        tolerations=draw(st.sampled_from(((), (Toleration("dedicated", TolerationOperator.EXISTS),)))),
+        tolerations=draw(
+            st.sampled_from(((), (Toleration("dedicated", TolerationOperator.EXISTS),)))
+        ),
         topology_spread=(draw(spread_constraints()),) if rules == "spread" else (),
         affinity=(draw(affinity_terms()),) if rules == "affinity" else (),
         anti_affinity=(draw(affinity_terms()),) if rules == "anti" else (),
@@ -228,7 +269,11 @@ def nodes(draw: st.DrawFn, index: int, pool: str, running: Workload) -> Node:
     name, cpus = draw(st.sampled_from(SIZES))
     zone, zone_id = draw(zones)
     market = draw(st.sampled_from((CapacityType.SPOT, CapacityType.ON_DEMAND)))
-    most = min(cpus * 1000 // running.requests["cpu"], cpus * 2 * GIB // running.requests["memory"], 3)
+    most = min(
+        cpus * 1000 // running.requests["cpu"],
+        cpus * 2 * GIB // running.requests["memory"],
+        3,
+    )
     count = draw(st.integers(0, most))
     facts = {
         labels.NODE_POOL: pool,
@@ -248,7 +293,9 @@ def nodes(draw: st.DrawFn, index: int, pool: str, running: Workload) -> Node:
         zone_id=zone_id,
         capacity_type=market,
         labels=facts,
-        allocatable=Resources.of({"cpu": cpus * 1000, "memory": cpus * 2 * GIB, "pods": 10}),
+        allocatable=Resources.of(
+            {"cpu": cpus * 1000, "memory": cpus * 2 * GIB, "pods": 10}
+        ),
         used=running.requests * count,
         placements=(PlacedReplicas(running.key, count),) if count else (),
         price_atto_usd_per_hour=draw(prices) * 10**12,
@@ -263,15 +310,24 @@ def snapshots(draw: st.DrawFn, *, topology: bool = True, limited: bool = True) -
     """Draw a small world in which everything may occur at once."""
     sizes = draw(st.lists(st.sampled_from(SIZES), min_size=1, max_size=3, unique=True))
     held = tuple(draw(reservations(index)) for index in range(draw(st.integers(0, 3))))
-    pools = tuple(draw(node_pools(name, limited=limited)) for name in ("a", "b")[: draw(st.integers(1, 2))])
+    pools = tuple(
+        draw(node_pools(name, limited=limited))
+        for name in ("a", "b")[: draw(st.integers(1, 2))]
+    )
     running = draw(workloads("running", topology=topology))
-    existing = tuple(draw(nodes(index, pools[0].name, running)) for index in range(draw(st.integers(0, 2))))
+    existing = tuple(
+        draw(nodes(index, pools[0].name, running))
+        for index in range(draw(st.integers(0, 2)))
+    )
     return Snapshot(
         instance_types=tuple(draw(instance_types(size)) for size in sizes),
         reservations=held,
         node_pools=pools,
         node_classes=(draw(node_classes(tuple(item.id for item in held))),),
         nodes=existing,
-        demands=tuple(draw(demands(name, topology=topology)) for name in ("x", "y", "z")[: draw(st.integers(1, 3))]),
+        demands=tuple(
+            draw(demands(name, topology=topology))
+            for name in ("x", "y", "z")[: draw(st.integers(1, 3))]
+        ),
         workloads={running.key: running} if existing else {},
     )

@@ -36,7 +36,9 @@ def branches_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def has_reason(lines: list[str], function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether the line above the function, or above its decorators, says why it branches so often."""
-    first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+    first = min(
+        [function.lineno, *(decorator.lineno for decorator in function.decorator_list)]
+    )
     return lines[first - 2].strip().startswith(REASON)
 
 
@@ -48,8 +50,12 @@ def test_a_function_of_the_core_is_simple_or_says_why_not() -> None:
             for function in functions_in(ast.parse(text)):
                 is_simple = branches_of(function) <= BRANCHES_MAX
                 if is_simple == has_reason(text.splitlines(), function):
-                    (needless if is_simple else silent).append(f"{name_of(path)}: {function.name}")
-    assert not silent, f"more than {BRANCHES_MAX} branches, and no line '{REASON}...' above: {silent}"
+                    (needless if is_simple else silent).append(
+                        f"{name_of(path)}: {function.name}"
+                    )
+    assert not silent, (
+        f"more than {BRANCHES_MAX} branches, and no line '{REASON}...' above: {silent}"
+    )
     assert not needless, f"simple, and yet with a reason: {needless}"
 
 

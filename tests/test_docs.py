@@ -47,19 +47,27 @@ class Block:
 
 def fenced(page: Path) -> Iterator[Block]:
     text = page.read_text(encoding="utf-8")
-    for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
-        yield Block(name_of(page), text.count("\n", 0, found.start()) + 1, found[1], found[2])
+    for found in re.finditer(
+        r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL
+    ):
+        yield Block(
+            name_of(page), text.count("\n", 0, found.start()) + 1, found[1], found[2]
+        )
 
 
 def commands(page: Path) -> Iterator[Block]:
     """Yield each line that a reader would type: indented by four, after a prompt, or in a block without a language."""
     text = page.read_text(encoding="utf-8")
-    plain = "\n".join(block.text for block in fenced(page) if block.language in ("", "console"))
+    plain = "\n".join(
+        block.text for block in fenced(page) if block.language in ("", "console")
+    )
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     indented = re.findall(r"^ {4}(\S.*)$", outside, flags=re.MULTILINE)
     for line in (*indented, *plain.splitlines()):
         typed = line.removeprefix("$ ").strip()
-        yield Block(name_of(page), text.count("\n", 0, text.index(line)) + 1, "shell", typed)
+        yield Block(
+            name_of(page), text.count("\n", 0, text.index(line)) + 1, "shell", typed
+        )
 
 
 def blocks(language: str) -> list[Block]:
@@ -67,7 +75,12 @@ def blocks(language: str) -> list[Block]:
 
 
 def test_every_block_has_a_language_that_is_looked_at() -> None:
-    assert [str(block) for page in PAGES for block in fenced(page) if block.language not in LOOKED_AT] == []
+    assert [
+        str(block)
+        for page in PAGES
+        for block in fenced(page)
+        if block.language not in LOOKED_AT
+    ] == []
 
 
 def completed(document: Document) -> dict[str, Any]:
@@ -95,7 +108,9 @@ def test_manifests_are_valid(block: Block) -> None:
         return
     for document in load_documents(block.text.replace(", …}", "}")):
         if set(document.value) == {"status"}:  # printed by the product, not read
-            assert {c["type"] for c in document.value["status"]["conditions"]} <= set(ConditionType)
+            assert {c["type"] for c in document.value["status"]["conditions"]} <= set(
+                ConditionType
+            )
             continue
         manifest, problems = read_document(Document(completed(document)))
         assert [str(problem) for problem in errors_of(problems)] == []
@@ -107,10 +122,14 @@ def test_messages_and_events_are_valid(block: Block) -> None:
     value = json.loads(block.text)
     if "detail-type" in value:
         (event,) = (event for event in EVENTS if event.detail_type == value["detail-type"])
-        assert set(value["detail"]) <= set(event.model_json_schema(mode="serialization")["properties"])
+        assert set(value["detail"]) <= set(
+            event.model_json_schema(mode="serialization")["properties"]
+        )
         return
     if "state" in value:  # what a node reads
-        assert NodeIdentity.model_validate_json(block.text).text() == json.dumps(value, separators=(",", ":"))
+        assert NodeIdentity.model_validate_json(block.text).text() == json.dumps(
+            value, separators=(",", ":")
+        )
         return
     if "report" in value:
         parse_report(block.text)
@@ -145,7 +164,9 @@ def test_the_emulated_ec2s_example_runs() -> None:
 def test_what_python_examples_import_and_call_exists(block: Block) -> None:
     """An example that deploys is not run here; the tests of ``tests/deployed`` do what it does."""
     tree = ast.parse(block.text)
-    imports = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+    imports = ast.Module(
+        [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], []
+    )
     names: dict[str, Any] = {}
     exec(compile(imports, str(block), "exec"), names)  # noqa: S102 - our own document
     held = {
@@ -160,27 +181,38 @@ def test_what_python_examples_import_and_call_exists(block: Block) -> None:
     used = [
         (held[node.value.id], node.attr)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in held
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in held
     ]
     assert [(owner, name) for owner, name in used if not hasattr(owner, name)] == []
 
 
 @pytest.mark.parametrize(
     "block",
-    [c for page in PAGES for c in commands(page) if re.match(r"(python -m )?reservoir\s", c.text)],
+    [
+        c
+        for page in PAGES
+        for c in commands(page)
+        if re.match(r"(python -m )?reservoir\s", c.text)
+    ],
     ids=str,
 )
 def test_the_command_line_takes_what_documents_type(block: Block) -> None:
     words = shlex.split(block.text.removeprefix("python -m "), comments=True)[1:]
     group: Any = typer.main.get_command(command_line)
     context = group.make_context("reservoir", list(words))
-    name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+    name, command, rest = group.resolve_command(
+        context, [*context._protected_args, *context.args]
+    )
     command.make_context(name, rest, parent=context)
 
 
 def test_the_page_of_the_command_line_is_what_the_commands_say() -> None:
     page = ROOT / "docs" / "cli.md"
-    assert generated()[page] == page.read_text(encoding="utf-8"), "run python docs/generate.py"
+    assert generated()[page] == page.read_text(encoding="utf-8"), (
+        "run python docs/generate.py"
+    )
 
 
 GLOBAL_OPTION = re.compile(r"--(?:deployment|profile|region|stack) \S+")
@@ -191,8 +223,16 @@ def test_commands_that_sentences_name_exist() -> None:
     told = {
         (name_of(page), words[0])
         for page in PAGES
-        for named in re.findall(r"`(?:python -m )?reservoir ([^`]+)`", page.read_text(encoding="utf-8"))
-        for words in [[word for word in re.sub(GLOBAL_OPTION, "", named).split() if not word.startswith("-")]]
+        for named in re.findall(
+            r"`(?:python -m )?reservoir ([^`]+)`", page.read_text(encoding="utf-8")
+        )
+        for words in [
+            [
+                word
+                for word in re.sub(GLOBAL_OPTION, "", named).split()
+                if not word.startswith("-")
+            ]
+        ]
         if words
     }
     assert {(page, word) for page, word in told if word not in group.commands} == set()
@@ -200,6 +240,10 @@ def test_commands_that_sentences_name_exist() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_outputs_that_commands_ask_for_exist(page: Path) -> None:
-    asked = set(re.findall(r"OutputKey=='(\w+)'|\[\"(\w+Url)\"\]", page.read_text(encoding="utf-8")))
+    asked = set(
+        re.findall(r"OutputKey=='(\w+)'|\[\"(\w+Url)\"\]", page.read_text(encoding="utf-8"))
+    )
     outputs = (ROOT / "tests" / "infra" / "template.snapshot.txt").read_text()
-    assert [key for pair in asked for key in pair if key and f"Outputs {key} " not in outputs] == []
+    assert [
+        key for pair in asked for key in pair if key and f"Outputs {key} " not in outputs
+    ] == []

@@ -11,9 +11,20 @@ import pytest
 
 from lab.fakes.system import START
 from lab.fakes.values import node_claim, reservation
-from reservoir.core.capacity.ledger import COUNT_LAG, absorbed, is_absorbed_by, relieved, settled
+from reservoir.core.capacity.ledger import (
+    COUNT_LAG,
+    absorbed,
+    is_absorbed_by,
+    relieved,
+    settled,
+)
 from reservoir.core.model.capacity_reservation import ReservationKind
-from reservoir.core.model.node_claim import ALLOWED_TRANSITIONS, ClaimState, Lease, LeaseState
+from reservoir.core.model.node_claim import (
+    ALLOWED_TRANSITIONS,
+    ClaimState,
+    Lease,
+    LeaseState,
+)
 from reservoir.core.node_life.drain import block_drain
 from reservoir.names import Function, Queue, output_name
 from tests.test_docs import blocks
@@ -33,7 +44,10 @@ def drawn(text: str, arrow: str) -> Edges:
     edges = set()
     for line in re.findall(rf"^ .+{re.escape(arrow)}.+$", text, flags=re.MULTILINE):
         chain = [
-            [re.split(r"\W", part.strip())[0] or part.strip() for part in place.split(" & ")]
+            [
+                re.split(r"\W", part.strip())[0] or part.strip()
+                for part in place.split(" & ")
+            ]
             for place in re.sub(r" : .*", "", line).split(arrow)
         ]
         for sources, targets in itertools.pairwise(chain):
@@ -42,7 +56,9 @@ def drawn(text: str, arrow: str) -> Edges:
 
 
 def test_a_claim_moves_as_drawn() -> None:
-    moves = {(a.value, b.value) for a, targets in ALLOWED_TRANSITIONS.items() for b in targets}
+    moves = {
+        (a.value, b.value) for a, targets in ALLOWED_TRANSITIONS.items() for b in targets
+    }
     ends = {("[*]", "planned"), ("failed", "[*]"), ("terminated", "[*]")}
     assert drawn(diagram("planned --> launching"), "-->") == moves | ends
 
@@ -53,9 +69,18 @@ def test_a_unit_is_leased_as_drawn() -> None:
     for state in LeaseState:
         lease = Lease("cr-1", state, START if state is LeaseState.SETTLED else None)
         claim = node_claim("nc-1", lease=lease, launched_at=START)
-        after = [settled(claim), relieved(replace(claim, lease=Lease("cr-1", state), state=ClaimState.FAILED), {})]
+        after = [
+            settled(claim),
+            relieved(
+                replace(claim, lease=Lease("cr-1", state), state=ClaimState.FAILED), {}
+            ),
+        ]
         after += [absorbed(claim)] if is_absorbed_by(lease, later) else []
-        moves |= {(state.value, done.lease.state.value) for done in after if done.lease is not None}
+        moves |= {
+            (state.value, done.lease.state.value)
+            for done in after
+            if done.lease is not None
+        }
     moves -= {(state.value, state.value) for state in LeaseState}
     # A failed claim never had an instance, so its lease was never settled.
     moves -= {("settled", "returned")}
@@ -83,7 +108,9 @@ def test_a_block_drains_at_the_times_drawn(
     assert reclaim_at is not None
     times = [f"{at:%H:%M}" for at in (drain.starts_at, drain.deadline, reclaim_at, end_at)]
     _, _, rows = diagram("section UltraServer").partition(f"  section {section}\n")
-    told = re.findall(r" : (\d+:\d+), (\d+:\d+)$", rows.partition("  section")[0], flags=re.MULTILINE)
+    told = re.findall(
+        r" : (\d+:\d+), (\d+:\d+)$", rows.partition("  section")[0], flags=re.MULTILINE
+    )
     assert told == list(itertools.pairwise(times))
 
 
@@ -99,7 +126,9 @@ def place(reference: Mapping[str, Any]) -> str:
     name = next(iter(reference.values()))
     name = name if isinstance(name, str) else name[0]
     queues = {f"Queues{output_name(queue.name)}": queue.name.lower() for queue in Queue}
-    functions = {f"{output_name(function)}Function": function.value for function in Function}
+    functions = {
+        f"{output_name(function)}Function": function.value for function in Function
+    }
     return {**queues, **functions}[name[:-8]]
 
 
@@ -134,11 +163,16 @@ def asks(resources: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]
     for name, resource in resources.items():
         if resource["Type"] != "AWS::IAM::Policy":
             continue
-        of = {f"{output_name(function)}RoleDefaultPolicy": function.value for function in Function}.get(name[:-8])
+        of = {
+            f"{output_name(function)}RoleDefaultPolicy": function.value
+            for function in Function
+        }.get(name[:-8])
         for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
             if of is not None and statement.get("Sid") == "SendMessages":
                 arns = statement["Resource"]
-                yield from ((of, place(arn)) for arn in (arns if isinstance(arns, list) else [arns]))
+                yield from (
+                    (of, place(arn)) for arn in (arns if isinstance(arns, list) else [arns])
+                )
             elif of is not None and statement.get("Sid") == "SetDrainTimers":
                 yield of, "timers"
 

@@ -41,23 +41,41 @@ def public_functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
         if isinstance(node, Function) and not node.name.startswith("_"):
             yield node.name, node
         elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            methods = (part for part in node.body if isinstance(part, Function) and not part.name.startswith("_"))
+            methods = (
+                part
+                for part in node.body
+                if isinstance(part, Function) and not part.name.startswith("_")
+            )
             yield from ((f"{node.name}.{method.name}", method) for method in methods)
 
 
 def makers(trees: Mapping[str, ast.Module]) -> Mapping[str, str]:
     """Return the functions that make an error for others to raise, with its class."""
-    functions = (node for tree in trees.values() for node in tree.body if isinstance(node, Function))
+    functions = (
+        node for tree in trees.values() for node in tree.body if isinstance(node, Function)
+    )
     made = ((function.name, function.returns) for function in functions)
-    return {name: kind.id for name, kind in made if isinstance(kind, ast.Name) and kind.id.endswith("Error")}
+    return {
+        name: kind.id
+        for name, kind in made
+        if isinstance(kind, ast.Name) and kind.id.endswith("Error")
+    }
 
 
 def name(node: ast.expr | None) -> str:
     node = node.func if isinstance(node, ast.Call) else node
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return (
+        node.attr
+        if isinstance(node, ast.Attribute)
+        else node.id
+        if isinstance(node, ast.Name)
+        else ""
+    )
 
 
-def statements(nodes: list[ast.stmt], caught: Names = frozenset()) -> Iterator[tuple[ast.stmt, Names]]:
+def statements(
+    nodes: list[ast.stmt], caught: Names = frozenset()
+) -> Iterator[tuple[ast.stmt, Names]]:
     """Yield statements, those inside of others too, with what is caught around them.
 
     Functions inside of them run for others and are left out.
@@ -68,12 +86,21 @@ def statements(nodes: list[ast.stmt], caught: Names = frozenset()) -> Iterator[t
         yield node, caught
         handlers = node.handlers if isinstance(node, ast.Try) else []
         kinds = [
-            kind for handler in handlers for kind in ast.walk(handler.type or handler) if isinstance(kind, ast.Name)
+            kind
+            for handler in handlers
+            for kind in ast.walk(handler.type or handler)
+            if isinstance(kind, ast.Name)
         ]
         for field, value in ast.iter_fields(node):
             inside = caught | {kind.id for kind in kinds} if field == "body" else caught
-            parts = [part for part in value if isinstance(part, ast.AST)] if isinstance(value, list) else []
-            yield from statements([part for part in parts if isinstance(part, ast.stmt)], inside)
+            parts = (
+                [part for part in value if isinstance(part, ast.AST)]
+                if isinstance(value, list)
+                else []
+            )
+            yield from statements(
+                [part for part in parts if isinstance(part, ast.stmt)], inside
+            )
             for part in parts:
                 if isinstance(part, ast.ExceptHandler | ast.match_case):
                     yield from statements(part.body, caught)
@@ -95,7 +122,8 @@ def test_what_a_public_function_raises_is_in_its_docstring(package: str) -> None
         for path, tree in trees.items()
         for function, node in public_functions(tree)
         for error in raised(node.body)
-        if error[:1].isupper() or error in made  # a name in small letters holds an error that was caught
+        # a name in small letters holds an error that was caught
+        if error[:1].isupper() or error in made
         if made.get(error, error) not in (ast.get_docstring(node) or "")
     ]
     assert untold == []
@@ -127,19 +155,35 @@ def methods_of(node: ast.ClassDef) -> Mapping[str, Function]:
 
 
 def classes(package: str) -> Iterator[ast.ClassDef]:
-    yield from (node for tree in modules(package).values() for node in tree.body if isinstance(node, ast.ClassDef))
+    yield from (
+        node
+        for tree in modules(package).values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    )
 
 
-def escaping(methods: Mapping[str, Function], method: str, seen: Names = frozenset()) -> Iterator[str]:
+def escaping(
+    methods: Mapping[str, Function], method: str, seen: Names = frozenset()
+) -> Iterator[str]:
     """Yield what leaves a method: what it raises, what the helpers do, and what its own class's methods do."""
     for node, caught in statements(methods[method].body):
         found = [name(node.exc)] if isinstance(node, ast.Raise) else []
-        own = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr | ast.withitem)]
-        for call in (part for each in own for part in ast.walk(each) if isinstance(part, ast.Call)):
+        own = [
+            part
+            for part in ast.iter_child_nodes(node)
+            if isinstance(part, ast.expr | ast.withitem)
+        ]
+        for call in (
+            part for each in own for part in ast.walk(each) if isinstance(part, ast.Call)
+        ):
             called = name(call.func)
             if isinstance(call.func, ast.Name) and called in HELPERS:
                 found.append(HELPERS[called])
-            elif ast.unparse(call.func) == f"self.{called}" and called in methods.keys() - seen:
+            elif (
+                ast.unparse(call.func) == f"self.{called}"
+                and called in methods.keys() - seen
+            ):
                 found += escaping(methods, called, seen | {method})
         yield from (error for error in found if error not in caught)
 
@@ -147,7 +191,11 @@ def escaping(methods: Mapping[str, Function], method: str, seen: Names = frozens
 def test_what_an_adapter_raises_is_in_the_docstring_of_its_port() -> None:
     """Errors of AWS are left out: the ports say once for all that their methods may raise them."""
     ports = {node.name: methods_of(node) for node in classes("shared/reservoir/ports")}
-    docstrings = {(port, key): ast.get_docstring(node) or "" for port in ports for key, node in ports[port].items()}
+    docstrings = {
+        (port, key): ast.get_docstring(node) or ""
+        for port in ports
+        for key, node in ports[port].items()
+    }
     told: set[tuple[str, str, str]] = set()
     untold: set[tuple[str, str, str]] = set()
     for adapter in classes("shared/reservoir/adapters"):
@@ -155,7 +203,10 @@ def test_what_an_adapter_raises_is_in_the_docstring_of_its_port() -> None:
         for port in PORT.findall(ast.get_docstring(adapter) or ""):
             for method in ports[port].keys() & methods.keys():
                 docstring = docstrings[port, method]
-                docstring += "".join(docstrings.get((port, other), "") for other in AS_ANOTHER.findall(docstring))
+                docstring += "".join(
+                    docstrings.get((port, other), "")
+                    for other in AS_ANOTHER.findall(docstring)
+                )
                 for error in escaping(methods, method):
                     if error[:1].isupper() and not hasattr(errors, error):
                         (told if error in docstring else untold).add((port, method, error))

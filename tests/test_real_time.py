@@ -4,7 +4,15 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "time", "time_ns"}
+CLOCKS = {
+    "monotonic",
+    "monotonic_ns",
+    "perf_counter",
+    "perf_counter_ns",
+    "process_time",
+    "time",
+    "time_ns",
+}
 # What waits for another process, and gives up after minutes.
 WAITING = {
     "lab/local/ministack.py",
@@ -20,7 +28,11 @@ def readers_of_real_clocks() -> set[str]:
     """Return the files of the tests that read a clock of the ``time`` module."""
     return {
         path.relative_to(ROOT).as_posix()
-        for path in [*ROOT.glob("tests/**/*.py"), *ROOT.glob("lab/local/*.py"), *ROOT.glob("lab/story/*.py")]
+        for path in [
+            *ROOT.glob("tests/**/*.py"),
+            *ROOT.glob("lab/local/*.py"),
+            *ROOT.glob("lab/story/*.py"),
+        ]
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
         and node.attr in CLOCKS

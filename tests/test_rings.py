@@ -31,11 +31,23 @@ def listed() -> list[str]:
 def files_of(target: str) -> set[Path]:
     """Return the test files that make would run for a target."""
     words = make(target).split()
-    left_out = [ROOT / word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
+    left_out = [
+        ROOT / word.removeprefix("--ignore=")
+        for word in words
+        if word.startswith("--ignore=")
+    ]
     places = [ROOT / word for word in words if word.startswith("tests/")]
-    assert all(place.exists() for place in (*places, *left_out)), f"{target} names something that is not there"
-    found = {file for place in places for file in (place.rglob("test_*.py") if place.is_dir() else [place])}
-    return {file for file in found if not any(file.is_relative_to(place) for place in left_out)}
+    assert all(place.exists() for place in (*places, *left_out)), (
+        f"{target} names something that is not there"
+    )
+    found = {
+        file
+        for place in places
+        for file in (place.rglob("test_*.py") if place.is_dir() else [place])
+    }
+    return {
+        file for file in found if not any(file.is_relative_to(place) for place in left_out)
+    }
 
 
 def test_every_test_belongs_to_one_ring() -> None:

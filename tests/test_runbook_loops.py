@@ -19,8 +19,12 @@ PRODUCT: Final = (
     "functions",
 )
 # What a module that repeats something has: a bound on its tries, a pause, a delay, or a timer.
-BOUNDED: Final = re.compile(r"\b_?(\w*_)?(ATTEMPTS|TRIES|READS|READINGS|PLANS)(_MAX)?\b|total_max_attempts")
-REPEATS: Final = frozenset({"sleep", "_sleep", "pause", "pause_with_jitter", "hasten", "retry_delay_s"})
+BOUNDED: Final = re.compile(
+    r"\b_?(\w*_)?(ATTEMPTS|TRIES|READS|READINGS|PLANS)(_MAX)?\b|total_max_attempts"
+)
+REPEATS: Final = frozenset(
+    {"sleep", "_sleep", "pause", "pause_with_jitter", "hasten", "retry_delay_s"}
+)
 TIMERS: Final = frozenset({"set_timer", "set_start_timer", "set_deadline_timer"})
 # Set the first timer for something that they found or launched; who sets it again is in the table.
 FIRST_TIMERS: Final = frozenset(
@@ -48,7 +52,9 @@ def is_in_a_loop_of_its_own(tree: ast.Module) -> bool:
     """Whether a module bounds its tries, pauses, delays or sets timers."""
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in REPEATS | TIMERS:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if (
+                name in REPEATS | TIMERS
+            ):
                 return True
             case ast.Call(func=ast.Name(id="range")) if BOUNDED.search(ast.unparse(node)):
                 return True
@@ -62,7 +68,8 @@ def test_every_module_that_tries_again_waits_or_sets_timers_is_in_the_table() ->
     found = {
         name_of(path)
         for path in tracked(".py")
-        if name_of(path).startswith(PRODUCT) and is_in_a_loop_of_its_own(ast.parse(path.read_text(encoding="utf-8")))
+        if name_of(path).startswith(PRODUCT)
+        and is_in_a_loop_of_its_own(ast.parse(path.read_text(encoding="utf-8")))
     }
     assert found - FIRST_TIMERS - told == set()
     assert len(found & told) > len(told) // 2, "the search finds what is known"

@@ -11,7 +11,9 @@ from reservoir.client.events import NodeDraining
 
 def save(notice: NodeDraining) -> None:
     """Save what runs there; returning says that it has left, and failing that it has not."""
-    print(f"{notice.node.node_claim} goes by {notice.deadline:%H:%M:%S} ({notice.reason}): checkpoint written")
+    print(
+        f"{notice.node.node_claim} goes by {notice.deadline:%H:%M:%S} ({notice.reason}): checkpoint written"
+    )
 
 
 *queues, idle_s = sys.argv[1:]

@@ -14,7 +14,9 @@ async def main() -> None:
     *queues, idle_s = sys.argv[1:]
     client = AsyncClient(Client.connect(*queues))
     async for fact in client.events(idle_s=float(idle_s)):
-        print(f"{fact.time:%H:%M:%S} {fact.event.detail_type}: {', '.join(sorted(fact.workload_keys))}")
+        print(
+            f"{fact.time:%H:%M:%S} {fact.event.detail_type}: {', '.join(sorted(fact.workload_keys))}"
+        )
 
 
 asyncio.run(main())

@@ -14,7 +14,8 @@ build = {
     "metadata": {"namespace": "ci", "name": "build"},
     "spec": {"replicas": 2, "resources": {"requests": {"cpu": "3", "memory": "4Gi"}}},
 }
-submitted = client.submit(build)  # once more changes nothing; other content is the next generation
+# once more changes nothing; other content is the next generation
+submitted = client.submit(build)
 print(f"{submitted.key} is stored as generation {submitted.generation}")
 for node in client.wait_placed(submitted.key, launched=True).nodes:
     print(node.instance_id, node.instance_type, node.capacity_type, node.replicas)

@@ -19,6 +19,8 @@ def handler(_event: dict[str, Any], _context: Any) -> None:
     count("TablesUnknown", len(report.unknown_tables))
     count_for_all("TerminationsRefused", len(report.refused))
     if report.unknown_tables:
-        logger.error("the tables are not known to be whole: nothing is ended; see the runbook")
+        logger.error(
+            "the tables are not known to be whole: nothing is ended; see the runbook"
+        )
     if report.spared or report.held:
         logger.error("the safety envelope holds endings; see the runbook")

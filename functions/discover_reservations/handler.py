@@ -5,7 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from reservoir.core.node_life.notice import NoticeError, told_at
-from reservoir.runtime.composition.discover_reservations import discover_on_event, discover_reservations
+from reservoir.runtime.composition.discover_reservations import (
+    discover_on_event,
+    discover_reservations,
+)
 from reservoir.runtime.observability import count, count_unreadable, logger, observed
 from reservoir.usecases.discovery.discover_reservations import Discovery
 
@@ -14,7 +17,9 @@ from reservoir.usecases.discovery.discover_reservations import Discovery
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any] | None:
     """Observe once; whatever the event says, EC2 is asked. Events of a moment share a reading."""
     moment = _told_at(event)
-    found = discover_reservations().run() if moment is None else discover_on_event().run(moment)
+    found = (
+        discover_reservations().run() if moment is None else discover_on_event().run(moment)
+    )
     if found is None:
         logger.info("another reading serves this event", extra={"told_at": str(moment)})
         count("DiscoveriesShared")

@@ -13,8 +13,12 @@ from reservoir.usecases.node_life.expire import Expire, ExpireReport
 def handler(event: dict[str, Any], _context: Any) -> None:
     """Sweep once, or do the part of it that a timer asks for."""
     report = _asked(event, expire())
-    meanings = {meaning.value: number for meaning, number in sorted(report.by_meaning.items())}
-    logger.info("swept", extra={"claims": report.seen_count, **meanings, "refused": report.refused})
+    meanings = {
+        meaning.value: number for meaning, number in sorted(report.by_meaning.items())
+    }
+    logger.info(
+        "swept", extra={"claims": report.seen_count, **meanings, "refused": report.refused}
+    )
     amount("BlockDrainLateness", report.block_drain_late_s)
     amount("DrainLateness", report.drain_late_s)
     count("BlockDrainsStarted", report.block_drain_count)
@@ -36,7 +40,11 @@ def _asked(event: Mapping[str, Any], expire: Expire) -> ExpireReport:
     reservation_id = event.get("capacityReservationId")
     if isinstance(reservation_id, str):
         return expire.run_for(reservation_id, _time(event.get("due")))
-    return expire.run_deadlines(_time(event["drainDeadline"])) if "drainDeadline" in event else expire.run()
+    return (
+        expire.run_deadlines(_time(event["drainDeadline"]))
+        if "drainDeadline" in event
+        else expire.run()
+    )
 
 
 def _time(told: str | None) -> datetime | None:

@@ -21,13 +21,18 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
             report = parse_report(message.body)
         except ManifestError as error:
             # A node's own mistake: nobody could repair the message, and its next report says what matters.
-            logger.warning("report refused", extra={"sender": sender, "problem": str(error.problems[0])})
+            logger.warning(
+                "report refused",
+                extra={"sender": sender, "problem": str(error.problems[0])},
+            )
             count("ReportsRefused")
             return
         if follow.apply(report, sender.partition(":")[2]):
             count("ReportsApplied")
         else:
-            logger.warning("report of replicas that are not the sender's", extra={"sender": sender})
+            logger.warning(
+                "report of replicas that are not the sender's", extra={"sender": sender}
+            )
             count("ReportsOfOthers")
 
     return each_message(event, take)

@@ -25,18 +25,25 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
                 demand.admit(asked, rules, message.sender_id)
                 describe()(asked)
             else:
-                answers[message.id] = answer = demand.apply(asked, rules, message.sender_id, message.id)
+                answers[message.id] = answer = demand.apply(
+                    asked, rules, message.sender_id, message.id
+                )
                 about(filter(None, [answer.workload.correlation_id]))
                 logger.info("message taken", extra=_named(answer))
         except ManifestError as error:
             dead_letters.reject(message.id, message.body, error.problems, message.sender_id)
-            logger.warning("message rejected", extra={"message_id": message.id, "problem": str(error.problems[0])})
+            logger.warning(
+                "message rejected",
+                extra={"message_id": message.id, "problem": str(error.problems[0])},
+            )
             count("WorkloadRejected")
 
     try:
         return each_message(event, take)
     finally:
-        changed = {key for answer in answers.values() if (key := answer.changed_key) is not None}
+        changed = {
+            key for answer in answers.values() if (key := answer.changed_key) is not None
+        }
         if changed:
             # Also after a bug in one message: what its neighbours asked for is stored and wants planning.
             count("WorkloadsChanged", len(changed))

@@ -24,7 +24,10 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         batch = batch_in(message.body)
         if batch is None:
             # Claims that are planned and have no message get one from `collect`: nothing is lost with this one.
-            logger.warning("message names no batch", extra={"message_id": message.id, "body": message.body[:200]})
+            logger.warning(
+                "message names no batch",
+                extra={"message_id": message.id, "body": message.body[:200]},
+            )
             count("BatchesUnknown")
             return
         about(batch.correlation_ids)

@@ -15,13 +15,25 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     try:
         request = parse_request(event.get("request"))
         proof = event.get("proof")
-        sender = identities().sender_of(request.digest(deployment()), proof if isinstance(proof, dict) else {})
+        sender = identities().sender_of(
+            request.digest(deployment()), proof if isinstance(proof, dict) else {}
+        )
     except ManifestError as error:
-        return {"problems": [{"path": it.path, "rule": it.rule, "message": it.message} for it in error.problems]}
+        return {
+            "problems": [
+                {"path": it.path, "rule": it.rule, "message": it.message}
+                for it in error.problems
+            ]
+        }
     except AccessDeniedError as error:
         message = f"AWS does not vouch for whoever signed this: {error.code}"
         return {"problems": [{"path": "proof", "rule": "identity", "message": message}]}
-    logger.info("operation", extra={"verb": request.verb.value, "names": request.names, "by": sender.arn})
+    logger.info(
+        "operation",
+        extra={"verb": request.verb.value, "names": request.names, "by": sender.arn},
+    )
     results = operate().run(request, sender)
     count("ObjectsOperated", sum(result.outcome == "done" for result in results))
-    return {"results": [result.model_dump(mode="json", by_alias=True) for result in results]}
+    return {
+        "results": [result.model_dump(mode="json", by_alias=True) for result in results]
+    }

@@ -33,5 +33,8 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
 
 def _told(event: dict[str, Any], woken: Woken) -> dict[str, Any]:
     """Return who a pass was made for, as far as a line should be long."""
-    named = {"workloads": sorted(woken.workload_keys)[:_NAMED_MAX], "groups": sorted(woken.group_keys)}
+    named = {
+        "workloads": sorted(woken.workload_keys)[:_NAMED_MAX],
+        "groups": sorted(woken.group_keys),
+    }
     return {"wake_ups": len(event.get("Records", [])), **named}

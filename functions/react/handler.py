@@ -17,7 +17,9 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         report = react().run(list(notices.values()))
     except TRANSIENT as error:
         logger.warning("events will be delivered again", extra={"error": str(error)})
-        return bring_back([message for message in received if message.id in notices], redelivery())
+        return bring_back(
+            [message for message in received if message.id in notices], redelivery()
+        )
     about(report.correlation_ids)
     for kind, number in sorted(report.by_kind.items()):
         count(kind.value, number)
@@ -29,7 +31,11 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     count("ReservationsStarted", report.started_count)
     count("ReservationsUnread", report.unread_count)
     left = report.failed_instance_ids
-    failed = [it for it in received if it.id in notices and left.intersection(notices[it.id].instance_ids)]
+    failed = [
+        it
+        for it in received
+        if it.id in notices and left.intersection(notices[it.id].instance_ids)
+    ]
     if failed:
         logger.warning("events will be delivered again", extra={"instances": sorted(left)})
     return bring_back(failed, redelivery())

@@ -7,7 +7,13 @@ from reservoir.core.history.measures import lines
 from reservoir.core.history.past_event import EventError
 from reservoir.core.history.summary import subject, summary
 from reservoir.runtime.batch import QueueMessage, each_message, together
-from reservoir.runtime.composition.record import keep_accounts, keep_events, publishes_metrics, take_sample, tell_teams
+from reservoir.runtime.composition.record import (
+    keep_accounts,
+    keep_events,
+    publishes_metrics,
+    take_sample,
+    tell_teams,
+)
 from reservoir.runtime.measuring import tell
 from reservoir.runtime.observability import about, count, logger, observed
 
@@ -26,12 +32,20 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
             kept = keep_events().keep(told)
         except (EventError, json.JSONDecodeError) as error:
             # Only the rule's own events come here; what is none of them would be none the next time either.
-            logger.warning("event cannot be read", extra={"message_id": message.id, "error": str(error)})
+            logger.warning(
+                "event cannot be read",
+                extra={"message_id": message.id, "error": str(error)},
+            )
             count("EventsUnreadable")
             return
         about(kept.correlation_ids())
         nodes[message.id] = kept.nodes()
-        more = {"event_id": kept.id, "type": kept.detail_type, "object": subject(kept), "what": summary(kept)}
+        more = {
+            "event_id": kept.id,
+            "type": kept.detail_type,
+            "object": subject(kept),
+            "what": summary(kept),
+        }
         logger.info("told", extra=more)
 
     failures = each_message(event, take)["batchItemFailures"]

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "cloudwatch": ("DescribeAlarms", "GetMetricData"),  # the command line's; no function asks it
+    # the command line's; no function asks it
+    "cloudwatch": ("DescribeAlarms", "GetMetricData"),
     "dynamodb": (
         "BatchGetItem",
         "BatchWriteItem",
@@ -63,7 +64,12 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "resource-groups": ("ListGroupResources",),
     "s3": ("GetObject", "PutObject"),
     "scheduler": ("CreateSchedule", "UpdateSchedule"),
-    "sqs": ("ChangeMessageVisibilityBatch", "GetQueueAttributes", "SendMessage", "SendMessageBatch"),
+    "sqs": (
+        "ChangeMessageVisibilityBatch",
+        "GetQueueAttributes",
+        "SendMessage",
+        "SendMessageBatch",
+    ),
     "ssm": ("GetParameters",),
     "sts": ("GetCallerIdentity",),
 }
@@ -77,11 +83,15 @@ def trim(data: Path, operations: Mapping[str, Collection[str]] = OPERATIONS) -> 
     for folder in sorted(path for path in data.iterdir() if path.is_dir()):
         if folder.name not in operations:
             shutil.rmtree(folder)
-    endpoint_prefixes = {_trim_service(data / service, operations[service]) for service in sorted(operations)}
+    endpoint_prefixes = {
+        _trim_service(data / service, operations[service]) for service in sorted(operations)
+    }
     endpoints = _read(data / "endpoints.json")
     for partition in endpoints["partitions"]:
         partition["services"] = {
-            name: service for name, service in partition["services"].items() if name in endpoint_prefixes
+            name: service
+            for name, service in partition["services"].items()
+            if name in endpoint_prefixes
         }
     _write(data / "endpoints.json", endpoints)
 
@@ -95,8 +105,12 @@ def _trim_service(folder: Path, operations: Collection[str]) -> str:
         for path in newest.glob(pattern):
             path.unlink()
     model = _read(newest / _MODEL)
-    model["operations"] = {name: _without_prose(model["operations"][name]) for name in sorted(operations)}
-    shapes = {name: _bare_shape(model["shapes"][name]) for name in sorted(_reachable(model))}
+    model["operations"] = {
+        name: _without_prose(model["operations"][name]) for name in sorted(operations)
+    }
+    shapes = {
+        name: _bare_shape(model["shapes"][name]) for name in sorted(_reachable(model))
+    }
     _write(newest / _MODEL, {**_without_prose(model), "shapes": shapes})
     prefix: str = model["metadata"]["endpointPrefix"]
     return prefix
@@ -106,14 +120,20 @@ def _reachable(model: Mapping[str, Any]) -> set[str]:
     """Return the shapes that the model's operations consist of."""
     waiting: list[str] = []
     for operation in model["operations"].values():
-        references = (operation.get("input"), operation.get("output"), *operation.get("errors", ()))
+        references = (
+            operation.get("input"),
+            operation.get("output"),
+            *operation.get("errors", ()),
+        )
         waiting += [reference["shape"] for reference in references if reference is not None]
     found: set[str] = set()
     while waiting:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting.extend(reference["shape"] for reference in _references(model["shapes"][name]))
+            waiting.extend(
+                reference["shape"] for reference in _references(model["shapes"][name])
+            )
     return found
 
 
@@ -125,8 +145,17 @@ def _references(shape: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _bare_shape(shape: Mapping[str, Any]) -> dict[str, Any]:
     bare = _without_prose(shape)
     if "members" in bare:
-        bare["members"] = {name: _without_prose(member) for name, member in bare["members"].items()}
-    return {**bare, **{part: _without_prose(bare[part]) for part in ("member", "key", "value") if part in bare}}
+        bare["members"] = {
+            name: _without_prose(member) for name, member in bare["members"].items()
+        }
+    return {
+        **bare,
+        **{
+            part: _without_prose(bare[part])
+            for part in ("member", "key", "value")
+            if part in bare
+        },
+    }
 
 
 def _without_prose(part: Mapping[str, Any]) -> dict[str, Any]:

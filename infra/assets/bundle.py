@@ -67,12 +67,18 @@ class LayerTarget:
     def architecture(self) -> lambda_.Architecture:
         """Lambda's name for the processor."""
         machine = self.platform or platform.machine()
-        return lambda_.Architecture.ARM_64 if machine.startswith(("aarch64", "arm64")) else lambda_.Architecture.X86_64
+        return (
+            lambda_.Architecture.ARM_64
+            if machine.startswith(("aarch64", "arm64"))
+            else lambda_.Architecture.X86_64
+        )
 
 
 # manylinux_2_28 is the newest wheel platform that Amazon Linux 2023 (glibc 2.34) runs without doubt.
 LAMBDA: Final = LayerTarget(python_version="3.13", platform="aarch64-manylinux_2_28")
-THIS_MACHINE: Final = LayerTarget(python_version=f"{sys.version_info.major}.{sys.version_info.minor}", platform=None)
+THIS_MACHINE: Final = LayerTarget(
+    python_version=f"{sys.version_info.major}.{sys.version_info.minor}", platform=None
+)
 
 
 def code_asset(target: LayerTarget) -> lambda_.AssetCode:
@@ -89,7 +95,9 @@ def code_asset(target: LayerTarget) -> lambda_.AssetCode:
         _compile(target, folder, "/var/task")
 
     folder = _made_once(f"code-{key[:16]}", fill)
-    for outdated in sorted(BUILD_FOLDER.glob("code-*"), key=lambda it: it.stat().st_mtime)[:-KEPT_BUILDS]:
+    for outdated in sorted(BUILD_FOLDER.glob("code-*"), key=lambda it: it.stat().st_mtime)[
+        :-KEPT_BUILDS
+    ]:
         shutil.rmtree(outdated, ignore_errors=True)  # another process may do the same
     return _asset(folder)
 
@@ -113,18 +121,29 @@ def _is_code(path: Path) -> bool:
 def layer_asset(target: LayerTarget) -> lambda_.AssetCode:
     """Return the layer, built on first use and kept until the lock, the target or this recipe changes."""
     key = _key([LOCK.read_bytes(), *_recipe(target)])
-    return _asset(_made_once(f"layer-{key[:16]}", lambda folder: _build_layer(target, folder)))
+    return _asset(
+        _made_once(f"layer-{key[:16]}", lambda folder: _build_layer(target, folder))
+    )
 
 
 def _asset(build: Path) -> lambda_.AssetCode:
-    return lambda_.Code.from_asset(str(build / _CONTENT), asset_hash=(build / _HASH).read_text())
+    return lambda_.Code.from_asset(
+        str(build / _CONTENT), asset_hash=(build / _HASH).read_text()
+    )
 
 
 def _recipe(target: LayerTarget) -> list[bytes]:
     """Return what every build depends on beside what goes into it."""
-    makers = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*")) if path.stem in _MAKERS]
+    makers = [
+        path.read_bytes()
+        for path in sorted(Path(__file__).parent.glob("*"))
+        if path.stem in _MAKERS
+    ]
     if target.platform is None:
-        return [*makers, f"{target} {sys.platform} {platform.machine()} {sys.version}".encode()]
+        return [
+            *makers,
+            f"{target} {sys.platform} {platform.machine()} {sys.version}".encode(),
+        ]
     return [*makers, repr(target).encode(), NODE_LOCK.read_bytes()]
 
 
@@ -137,7 +156,9 @@ def _made_once(name: str, fill: Callable[[Path], None]) -> Path:
     build = BUILD_FOLDER / name
     if not build.is_dir():
         BUILD_FOLDER.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=BUILD_FOLDER, prefix="in-progress-") as temporary:
+        with tempfile.TemporaryDirectory(
+            dir=BUILD_FOLDER, prefix="in-progress-"
+        ) as temporary:
             unfinished = Path(temporary) / name
             (unfinished / _CONTENT).mkdir(parents=True)
             fill(unfinished / _CONTENT)
@@ -154,12 +175,18 @@ def content_hash(folder: Path) -> str:
     """Return a hash of the names and the bytes of all files below ``folder``."""
     total = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        total.update(str(path.relative_to(folder)).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        total.update(
+            str(path.relative_to(folder)).encode()
+            + b"\0"
+            + hashlib.sha256(path.read_bytes()).digest()
+        )
     return total.hexdigest()
 
 
 def _build_layer(target: LayerTarget, folder: Path) -> None:
-    _say(f"building for Python {target.python_version} on {target.platform or 'this machine'}")
+    _say(
+        f"building for Python {target.python_version} on {target.platform or 'this machine'}"
+    )
     packages = folder / "python"
     _install(target, packages)
     for pattern in PRUNED:
@@ -167,7 +194,9 @@ def _build_layer(target: LayerTarget, folder: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     aws_models.trim(packages / "botocore" / "data")
     _compile(target, packages, "/opt/python")
-    size_mib = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file()) / 2**20
+    size_mib = (
+        sum(path.stat().st_size for path in packages.rglob("*") if path.is_file()) / 2**20
+    )
     _say(f"{size_mib:.0f} MiB unzipped, of {UNZIPPED_LIMIT_MIB} that Lambda allows")
     if size_mib > UNZIPPED_LIMIT_MIB:
         message = "the layer is larger than Lambda allows"
@@ -180,8 +209,24 @@ def _install(target: LayerTarget, packages: Path) -> None:
         wheels += ["--python-platform", target.platform]
     subprocess.run(
         [
-            *(find_uv_bin(), "pip", "install", "--quiet", "--link-mode", "copy", "--python", sys.executable),
-            *("--target", str(packages), *wheels, "--only-binary", ":all:", "--require-hashes"),
+            *(
+                find_uv_bin(),
+                "pip",
+                "install",
+                "--quiet",
+                "--link-mode",
+                "copy",
+                "--python",
+                sys.executable,
+            ),
+            *(
+                "--target",
+                str(packages),
+                *wheels,
+                "--only-binary",
+                ":all:",
+                "--require-hashes",
+            ),
             *("--requirement", str(LOCK)),
         ],
         check=True,

@@ -24,11 +24,20 @@ class BytecodeError(Exception):
 
 def compile_here(folder: Path, where: str) -> None:
     """Compile ``folder`` for the Python that runs this; tracebacks name files in ``where``, as Lambda has them."""
-    command = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", _INVALIDATION]
+    command = [
+        sys.executable,
+        "-m",
+        "compileall",
+        "-q",
+        "--invalidation-mode",
+        _INVALIDATION,
+    ]
     subprocess.run([*command, "-s", str(folder), "-p", where, str(folder)], check=True)
 
 
-def compile_for(python_version: str, folder: Path, where: str, pyodide: Path = _PYODIDE) -> None:
+def compile_for(
+    python_version: str, folder: Path, where: str, pyodide: Path = _PYODIDE
+) -> None:
     """Compile ``folder`` for another Python, with the locked one.
 
     Raises BytecodeError when the lock's compiler is not installed, is of another minor version, or fails.

@@ -11,7 +11,9 @@ from aws_cdk import aws_sqs as sqs
 from infra.iam.grants import Grant
 
 
-def acknowledge_wildcards(role: iam.Role | iam.ManagedPolicy, grants: Iterable[Grant]) -> None:
+def acknowledge_wildcards(
+    role: iam.Role | iam.ManagedPolicy, grants: Iterable[Grant]
+) -> None:
     """Give each resource pattern of a role or policy the reason that its grants state."""
     reasons: dict[str, list[str]] = {}
     for grant in grants:
@@ -26,7 +28,9 @@ def acknowledge_wildcards(role: iam.Role | iam.ManagedPolicy, grants: Iterable[G
 def acknowledge_runtime(function: lambda_.Function) -> None:
     """Explain why the runtime is not the newest."""
     _acknowledge(
-        function, "AwsSolutions-L1", "Python 3.13 is supported into 2029 and is what the locked wheels are tested on."
+        function,
+        "AwsSolutions-L1",
+        "Python 3.13 is supported into 2029 and is what the locked wheels are tested on.",
     )
 
 
@@ -41,13 +45,21 @@ def acknowledge_no_access_log(bucket: s3.Bucket) -> None:
 
 def acknowledge_letters_of_rules(queue: sqs.Queue) -> None:
     """Explain why a queue has no dead letter queue: it is one, of rules, which cdk-nag does not see."""
-    _acknowledge(queue, "AwsSolutions-SQS3", "It is the dead letter queue of the stack's EventBridge rules.")
+    _acknowledge(
+        queue,
+        "AwsSolutions-SQS3",
+        "It is the dead letter queue of the stack's EventBridge rules.",
+    )
 
 
 def _acknowledge(
-    construct: iam.Role | iam.ManagedPolicy | lambda_.Function | s3.Bucket | sqs.Queue, rule: str, reason: str
+    construct: iam.Role | iam.ManagedPolicy | lambda_.Function | s3.Bucket | sqs.Queue,
+    rule: str,
+    reason: str,
 ) -> None:
-    Validations.of(construct).acknowledge(Acknowledgment(id=f"AwsSolutions::{rule}", reason=reason))
+    Validations.of(construct).acknowledge(
+        Acknowledgment(id=f"AwsSolutions::{rule}", reason=reason)
+    )
 
 
 def as_reported(resolved: object) -> str:

@@ -74,7 +74,10 @@ def _launch_what_is_ours(resources: Resources) -> Iterable[Grant]:
         "An instance carries the owner tag from birth, comes from a launch template, and asks for metadata by token.",
         ["ec2:RunInstances"],
         resources.ec2("instance"),
-        {"StringEquals": {**resources.owner_requested, **_tokens_required(resources)}, **from_template},
+        {
+            "StringEquals": {**resources.owner_requested, **_tokens_required(resources)},
+            **from_template,
+        },
     )
     yield Grant(
         "AttachToInstances",

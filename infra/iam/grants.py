@@ -28,7 +28,10 @@ class Grant:
     def statement(self) -> iam.PolicyStatement:
         """Return it in the CDK's form."""
         return iam.PolicyStatement(
-            sid=self.sid, actions=list(self.actions), resources=list(self.resources), conditions=self.conditions
+            sid=self.sid,
+            actions=list(self.actions),
+            resources=list(self.resources),
+            conditions=self.conditions,
         )
 
 
@@ -45,11 +48,15 @@ class Resources:
     snapshots: s3.IBucket
     drain_timers_arn: str
     drain_role_arn: str
-    with_older_indexes: bool  # the release before, whose functions may still run, reads them
+    # the release before, whose functions may still run, reads them
+    with_older_indexes: bool
 
     def indexes(self, table: Table) -> list[str]:
         """Return the ARNs of a table's indexes, each by name."""
-        return [self.index(table, name) for name in names.indexes(table, with_older=self.with_older_indexes)]
+        return [
+            self.index(table, name)
+            for name in names.indexes(table, with_older=self.with_older_indexes)
+        ]
 
     def index(self, table: Table, name: str) -> str:
         """Return the ARN of an index."""
@@ -58,7 +65,10 @@ class Resources:
     def ec2(self, *kinds: str, any_account: bool = False) -> list[str]:
         """Return the ARNs of all EC2 resources of these kinds in the stack's region."""
         account = "*" if any_account else self.stack.account
-        return [f"arn:{self.stack.partition}:ec2:{self.stack.region}:{account}:{kind}/*" for kind in kinds]
+        return [
+            f"arn:{self.stack.partition}:ec2:{self.stack.region}:{account}:{kind}/*"
+            for kind in kinds
+        ]
 
     @property
     def instance_roles_arn(self) -> str:

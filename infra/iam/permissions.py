@@ -11,9 +11,22 @@ from typing import Final
 
 from infra.iam import ec2_permissions
 from infra.iam.grants import Grant, Resources
-from reservoir.names import MARK_ROW, MARKED_TABLES, READ_WHOLE, Function, Queue, Table, indexes
+from reservoir.names import (
+    MARK_ROW,
+    MARKED_TABLES,
+    READ_WHOLE,
+    Function,
+    Queue,
+    Table,
+    indexes,
+)
 
-READ: Final = ("dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query")
+READ: Final = (
+    "dynamodb:BatchGetItem",
+    "dynamodb:ConditionCheckItem",
+    "dynamodb:GetItem",
+    "dynamodb:Query",
+)
 WRITE: Final = ("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 
 
@@ -32,7 +45,11 @@ class Duty:
 def grants(function: Function, resources: Resources) -> list[Grant]:
     """Return everything that ``function`` may do."""
     duty = DUTIES[function]
-    parts = [_tables(duty, resources), _messages(duty, resources), *(more(resources) for more in duty.more)]
+    parts = [
+        _tables(duty, resources),
+        _messages(duty, resources),
+        *(more(resources) for more in duty.more),
+    ]
     if duty.describes:
         parts.append([ec2_permissions.describe(duty.describes, resources)])
     if resources.deployment.settings.tracing:
@@ -62,7 +79,9 @@ def revisions(resources: Resources, tables: Iterable[Table]) -> Iterable[Grant]:
     """Allow reading the indexes that say at which revision rows are, if any of the tables has one."""
     read_whole: list[str] = []
     for table in tables:
-        read_whole += [resources.index(table, index) for index in indexes(table) if index in READ_WHOLE]
+        read_whole += [
+            resources.index(table, index) for index in indexes(table) if index in READ_WHOLE
+        ]
     if read_whole:
         yield Grant(
             "ListRevisions",
@@ -183,7 +202,8 @@ def resolve_classes(resources: Resources) -> Iterable[Grant]:
         "AMI aliases such as al2023@latest are AWS's public parameters; a team's own images lie under one path.",
         ["ssm:GetParameters"],
         [
-            f"arn:{stack.partition}:ssm:{stack.region}:*:parameter/aws/service/*",  # public ones have no account
+            # public ones have no account
+            f"arn:{stack.partition}:ssm:{stack.region}:*:parameter/aws/service/*",
             f"arn:{stack.partition}:ssm:{stack.region}:{stack.account}:parameter{resources.deployment.settings.image_parameters}",
         ],
     )
@@ -202,7 +222,10 @@ def resolve_principals(resources: Resources) -> Iterable[Grant]:
         "ResolvePrincipals",
         "A Team names its principals by ARN; what counts is the unique id. Roles and users of any name, read only.",
         ["iam:GetRole", "iam:GetUser"],
-        [f"arn:{stack.partition}:iam::{stack.account}:{kind}/*" for kind in ("role", "user")],
+        [
+            f"arn:{stack.partition}:iam::{stack.account}:{kind}/*"
+            for kind in ("role", "user")
+        ],
     )
 
 
@@ -251,7 +274,10 @@ def note_classes(resources: Resources) -> Iterable[Grant]:
 def note_pools(resources: Resources) -> Iterable[Grant]:
     """Allow writing down what was found of NodePools."""
     yield _update_policy(
-        resources, "NotePools", "Whether a pool is ready is its status; no Team is changed.", "NodePool"
+        resources,
+        "NotePools",
+        "Whether a pool is ready is its status; no Team is changed.",
+        "NodePool",
     )
 
 
@@ -279,7 +305,8 @@ def _update_policy(resources: Resources, sid: str, why: str, kind: str) -> Grant
     )
 
 
-_CLAIMS: Final = (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS)  # what moving a claim may touch
+# what moving a claim may touch
+_CLAIMS: Final = (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS)
 
 DUTIES: Final[Mapping[Function, Duty]] = {
     Function.INTAKE: Duty(
@@ -290,7 +317,8 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     Function.DISCOVER_RESERVATIONS: Duty(
         writes=(Table.RESERVATIONS, Table.NODE_CLAIMS),
         reads=(Table.OFFERINGS, Table.POLICY),  # which classes rest
-        sends=(Queue.PLANNING, Queue.LAUNCHES),  # classes that want a dry run by the role that launches
+        # classes that want a dry run by the role that launches
+        sends=(Queue.PLANNING, Queue.LAUNCHES),
         # Only a block itself says that it is an UltraServer, whose instances EC2 reclaims earlier.
         describes=(
             "AvailabilityZones",
@@ -305,19 +333,27 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     Function.DISCOVER_OFFERINGS: Duty(
         writes=(Table.OFFERINGS,),
         publishes=False,
-        describes=("AvailabilityZones", "InstanceTypeOfferings", "InstanceTypes", "SpotPriceHistory"),
+        describes=(
+            "AvailabilityZones",
+            "InstanceTypeOfferings",
+            "InstanceTypes",
+            "SpotPriceHistory",
+        ),
         more=(read_prices,),
     ),
     Function.PROVISION: Duty(
         writes=(*_CLAIMS, Table.DECISIONS),
-        reads=(Table.OFFERINGS, Table.POLICY, Table.ACCOUNTS),  # what is left of a month's budget
+        # what is left of a month's budget
+        reads=(Table.OFFERINGS, Table.POLICY, Table.ACCOUNTS),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
-        more=(keep_snapshots, end_instances),  # nodes whose last replica is not wanted any more
+        # nodes whose last replica is not wanted any more
+        more=(keep_snapshots, end_instances),
     ),
     Function.LAUNCH: Duty(
         writes=(*_CLAIMS, Table.OFFERINGS),
         reads=(Table.POLICY,),
-        sends=(Queue.PLANNING, Queue.LAUNCHES),  # a batch that must wait is sent again with a delay
+        # a batch that must wait is sent again with a delay
+        sends=(Queue.PLANNING, Queue.LAUNCHES),
         describes=("Instances",),
         more=(
             ec2_permissions.launch,
@@ -331,14 +367,22 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     Function.REACT: Duty(
         writes=(*_CLAIMS, Table.OFFERINGS),
         reads=(Table.POLICY,),
-        sends=(Queue.PLANNING, Queue.REACTIONS),  # to itself: look again for a reservation that is late
+        # to itself: look again for a reservation that is late
+        sends=(Queue.PLANNING, Queue.REACTIONS),
         # A warning that a Capacity Block ends starts its drains at once; the end is re-read before.
         # A node that ends before it ran may tell of a broken machine of a block.
-        describes=("AvailabilityZones", "CapacityBlocks", "CapacityBlockStatus", "CapacityReservations", "Instances"),
+        describes=(
+            "AvailabilityZones",
+            "CapacityBlocks",
+            "CapacityBlockStatus",
+            "CapacityReservations",
+            "Instances",
+        ),
         more=(end_instances, set_timers),
     ),
     Function.EXPIRE: Duty(
-        writes=(*_CLAIMS, Table.OFFERINGS),  # what instances that end before they run let rest
+        # what instances that end before they run let rest
+        writes=(*_CLAIMS, Table.OFFERINGS),
         reads=(Table.POLICY,),
         sends=(Queue.PLANNING, Queue.REACTIONS),  # what begins before the next sweep
         describes=(
@@ -352,7 +396,8 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         more=(set_timers, end_instances),
     ),
     Function.DISRUPT: Duty(
-        writes=(*_CLAIMS, Table.DECISIONS, Table.OFFERINGS),  # moves of units that EC2 refused
+        # moves of units that EC2 refused
+        writes=(*_CLAIMS, Table.DECISIONS, Table.OFFERINGS),
         reads=(Table.POLICY, Table.ACCOUNTS),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
         # An empty node's drain is over as it begins.
@@ -363,11 +408,17 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         reads=(Table.POLICY,),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
         describes=("Instances", "LaunchTemplates"),
-        more=(end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates, mark_tables),
+        more=(
+            end_instances,
+            ec2_permissions.name_claims,
+            ec2_permissions.delete_templates,
+            mark_tables,
+        ),
     ),
     Function.RECORD: Duty(
         writes=(Table.ACCOUNTS,),
-        reads=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),  # what there is, and whose it is, every few minutes
+        # what there is, and whose it is, every few minutes
+        reads=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),
         sends=(),
         more=(keep_history,),
     ),
@@ -376,7 +427,8 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         reads=(Table.RESERVATIONS,),  # whether teams own more units than there are
         more=(resolve_principals,),
     ),
-    Function.FOLLOW: Duty(writes=_CLAIMS, reads=(Table.POLICY,), more=(end_instances,)),  # what was released may go
+    # what was released may go
+    Function.FOLLOW: Duty(writes=_CLAIMS, reads=(Table.POLICY,), more=(end_instances,)),
     Function.OPERATE: Duty(
         writes=_CLAIMS,
         reads=(Table.POLICY,),

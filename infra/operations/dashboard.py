@@ -78,7 +78,12 @@ class Dashboard(Construct):
     """One dashboard a deployment: what waits, what was given up, what fails, how long it takes."""
 
     def __init__(
-        self, scope: Construct, construct: str, *, functions: Mapping[Function, lambda_.Function], queues: WorkQueues
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        functions: Mapping[Function, lambda_.Function],
+        queues: WorkQueues,
     ) -> None:
         super().__init__(scope, construct)
         board = cloudwatch.Dashboard(self, "Board", default_interval=Duration.hours(3))
@@ -97,9 +102,13 @@ class Dashboard(Construct):
         )
         letters = [*queues.dead_letters.values(), queues.undelivered]
         waiting = [
-            queue.metric_approximate_number_of_messages_visible(period=_MINUTE) for queue in queues.by_name.values()
+            queue.metric_approximate_number_of_messages_visible(period=_MINUTE)
+            for queue in queues.by_name.values()
         ]
-        given_up = [queue.metric_approximate_number_of_messages_visible(period=_MINUTE) for queue in letters]
+        given_up = [
+            queue.metric_approximate_number_of_messages_visible(period=_MINUTE)
+            for queue in letters
+        ]
         board.add_widgets(
             cloudwatch.GraphWidget(title="Messages waiting", width=12, left=waiting),
             cloudwatch.GraphWidget(title="Messages given up", width=12, left=given_up),
@@ -108,12 +117,21 @@ class Dashboard(Construct):
             cloudwatch.GraphWidget(
                 title="Errors and throttles",
                 width=12,
-                left=[function.metric_errors(period=_MINUTE) for function in functions.values()],
-                right=[function.metric_throttles(period=_MINUTE) for function in functions.values()],
+                left=[
+                    function.metric_errors(period=_MINUTE)
+                    for function in functions.values()
+                ],
+                right=[
+                    function.metric_throttles(period=_MINUTE)
+                    for function in functions.values()
+                ],
             ),
             cloudwatch.GraphWidget(
                 title="Duration, 99th percentile",
                 width=12,
-                left=[function.metric_duration(period=_MINUTE, statistic="p99") for function in functions.values()],
+                left=[
+                    function.metric_duration(period=_MINUTE, statistic="p99")
+                    for function in functions.values()
+                ],
             ),
         )

@@ -94,7 +94,13 @@ def schedules(resources: Resources) -> list[Schedule]:
                 name = _consumer(resources, name)
             function = resources[name]["Properties"]
             passes = round(HOURS * 60 / _every_min(rule["ScheduleExpression"]))
-            found.append(Schedule(Function(function["Handler"].split(".")[1]), passes, function["MemorySize"]))
+            found.append(
+                Schedule(
+                    Function(function["Handler"].split(".")[1]),
+                    passes,
+                    function["MemorySize"],
+                )
+            )
     return sorted(found, key=lambda schedule: list(Function).index(schedule.function))
 
 
@@ -106,7 +112,10 @@ def costs(resources: Resources) -> list[Cost]:
     writes = sum(run.passes * WRITE_UNITS_A_PASS.get(run.function, 0) for run in runs)
     samples = sum(run.passes for run in runs if run.function is Function.RECORD)
     log_gb = (passes * LOG_KB_A_PASS + samples * LOG_KB_A_SAMPLE) / MILLION
-    alarms = sum(_alarm_metrics(alarm) for alarm in _of_type(resources, "AWS::CloudWatch::Alarm").values())
+    alarms = sum(
+        _alarm_metrics(alarm)
+        for alarm in _of_type(resources, "AWS::CloudWatch::Alarm").values()
+    )
     dashboards = len(_of_type(resources, "AWS::CloudWatch::Dashboard"))
     return [
         Cost(
@@ -114,8 +123,16 @@ def costs(resources: Resources) -> list[Cost]:
             f"{gb_s:,} GB-s at {LAMBDA_USD_A_GB_S:.10f}, {passes:,} requests at {LAMBDA_USD_A_MILLION:.2f} a million",
             gb_s * LAMBDA_USD_A_GB_S + passes * LAMBDA_USD_A_MILLION / MILLION,
         ),
-        Cost("CloudWatch alarms", f"{alarms} metrics at {ALARM_METRIC_USD:.2f}", alarms * ALARM_METRIC_USD),
-        Cost("CloudWatch dashboard", f"{dashboards} at {DASHBOARD_USD:.2f}", dashboards * DASHBOARD_USD),
+        Cost(
+            "CloudWatch alarms",
+            f"{alarms} metrics at {ALARM_METRIC_USD:.2f}",
+            alarms * ALARM_METRIC_USD,
+        ),
+        Cost(
+            "CloudWatch dashboard",
+            f"{dashboards} at {DASHBOARD_USD:.2f}",
+            dashboards * DASHBOARD_USD,
+        ),
         _polling(resources),
         Cost(
             "DynamoDB on demand",
@@ -155,9 +172,15 @@ def _bill(resources: Resources) -> Iterator[str]:
 
 def _polling(resources: Resources) -> Cost:
     mappings = _of_type(resources, "AWS::Lambda::EventSourceMapping").values()
-    queues = [resources[mapping["EventSourceArn"]["Fn::GetAtt"][0]]["Properties"] for mapping in mappings]
+    queues = [
+        resources[mapping["EventSourceArn"]["Fn::GetAtt"][0]]["Properties"]
+        for mapping in mappings
+    ]
     polls = POLLERS * POLLS_A_MIN * 60 * HOURS
-    prices = [SQS_FIFO_USD_A_MILLION if queue.get("FifoQueue") else SQS_USD_A_MILLION for queue in queues]
+    prices = [
+        SQS_FIFO_USD_A_MILLION if queue.get("FifoQueue") else SQS_USD_A_MILLION
+        for queue in queues
+    ]
     return Cost(
         "SQS",
         f"{len(queues)} queues with {POLLERS} long polls of {60 // POLLS_A_MIN} s each:"
@@ -173,7 +196,11 @@ def _alarm_metrics(alarm: Mapping[str, Any]) -> int:
 
 
 def _of_type(resources: Resources, kind: str) -> dict[str, Mapping[str, Any]]:
-    return {name: resource["Properties"] for name, resource in resources.items() if resource["Type"] == kind}
+    return {
+        name: resource["Properties"]
+        for name, resource in resources.items()
+        if resource["Type"] == kind
+    }
 
 
 def _consumer(resources: Resources, queue: str) -> str:

@@ -19,7 +19,14 @@ from constructs import Construct
 from infra.config import FUNCTIONS
 from infra.operations.dashboard import Dashboard
 from infra.queues import WorkQueues
-from reservoir.names import ANY_FUNCTION, METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
+from reservoir.names import (
+    ANY_FUNCTION,
+    METRICS_NAMESPACE,
+    ROWS_UNREADABLE,
+    Function,
+    Queue,
+    output_name,
+)
 
 MINUTE: Final = Duration.minutes(1)
 # How long a message may wait until its queue is said not to be worked off; demand waits in the tables, not in queues.
@@ -46,9 +53,14 @@ MINUTES_AN_HOUR: Final = 60
 MISSED_HOURS_MORE: Final = 2  # than there are between two passes
 # Woken by their schedules, and by a deployment: when they do not run, the schedule is off, or Lambda has no concurrency
 # for them. The others are woken by messages, events and timers too, so that their schedules are watched beside them.
-WOKEN_BY_SCHEDULE_ALONE: Final = (Function.DISRUPT, Function.COLLECT, Function.DISCOVER_OFFERINGS)
+WOKEN_BY_SCHEDULE_ALONE: Final = (
+    Function.DISRUPT,
+    Function.COLLECT,
+    Function.DISCOVER_OFFERINGS,
+)
 
-TELLING_THEIR_CALLER: Final = (Function.APPLY, Function.OPERATE)  # a deployment, the command line
+# a deployment, the command line
+TELLING_THEIR_CALLER: Final = (Function.APPLY, Function.OPERATE)
 # What these give up is in their dead letters, which have an alarm of their own: nobody waits for them, so that half an
 # hour earlier is worth nothing.
 TOLD_OTHERWISE: Final = (*TELLING_THEIR_CALLER, Function.RECORD, Function.FOLLOW)
@@ -63,7 +75,10 @@ COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
         "EC2 refuses launches: a quota is used up, or somebody must look at the reason.",
         (Function.LAUNCH,),
     ),
-    "NodesNeverStarted": ("Instances did not start in time; Reservoir replaces them.", (Function.EXPIRE,)),
+    "NodesNeverStarted": (
+        "Instances did not start in time; Reservoir replaces them.",
+        (Function.EXPIRE,),
+    ),
     "CapacitySuspected": (
         "Units of a reservation seem to be broken; Reservoir leaves them alone for a while.",
         (Function.EXPIRE, Function.REACT),
@@ -72,14 +87,26 @@ COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
         "Instances with this deployment's tag have no NodeClaim; Reservoir leaves them alone.",
         (Function.COLLECT,),
     ),
-    "EndingsHeld": ("More nodes would end than the safety envelope allows, so none of them ends.", (Function.COLLECT,)),
-    "TablesUnknown": ("The tables may not be complete, so Reservoir terminates nothing.", (Function.COLLECT,)),
-    "ReplicasHeld": ("The plan for some replicas would break a rule, so they wait.", (Function.PROVISION,)),
+    "EndingsHeld": (
+        "More nodes would end than the safety envelope allows, so none of them ends.",
+        (Function.COLLECT,),
+    ),
+    "TablesUnknown": (
+        "The tables may not be complete, so Reservoir terminates nothing.",
+        (Function.COLLECT,),
+    ),
+    "ReplicasHeld": (
+        "The plan for some replicas would break a rule, so they wait.",
+        (Function.PROVISION,),
+    ),
     "TimersRefused": (
         "EventBridge Scheduler refuses timers; drains and starts may be up to a minute late.",
         (Function.DISCOVER_RESERVATIONS, Function.EXPIRE, Function.LAUNCH),
     ),
-    "TerminationsRefused": ("EC2 refuses to terminate instances.", (Function.EXPIRE, Function.COLLECT)),
+    "TerminationsRefused": (
+        "EC2 refuses to terminate instances.",
+        (Function.EXPIRE, Function.COLLECT),
+    ),
 }
 
 
@@ -97,13 +124,19 @@ class Observability(Construct):
         topic: str | None,
     ) -> None:
         super().__init__(scope, construct)
-        self._tell = None if topic is None else actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic))
+        self._tell = (
+            None
+            if topic is None
+            else actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic))
+        )
         self._queue_alarms(queues)
         self._delivery_alarms(queues)
         for function, work in functions.items():
             self._function_alarms(function, work, schedules.get(function))
         for metric, (text, writers) in COUNTED.items():
-            self._alarm(metric, _count_of(metric, counted_as(writers)), threshold=0, text=text)
+            self._alarm(
+                metric, _count_of(metric, counted_as(writers)), threshold=0, text=text
+            )
         self._alarm(
             ROWS_UNREADABLE,
             _count_of(ROWS_UNREADABLE, ANY_FUNCTION),
@@ -116,14 +149,18 @@ class Observability(Construct):
         for queue, letters in queues.dead_letters.items():
             self._alarm(
                 f"{output_name(queue.name)}DeadLetters",
-                letters.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum"),
+                letters.metric_approximate_number_of_messages_visible(
+                    period=MINUTE, statistic="Maximum"
+                ),
                 threshold=0,
                 text="Messages failed too often and lie in a dead-letter queue; see the runbook.",
             )
         for queue, work in queues.by_name.items():
             self._alarm(
                 f"{output_name(queue.name)}Age",
-                work.metric_approximate_age_of_oldest_message(period=MINUTE, statistic="Maximum"),
+                work.metric_approximate_age_of_oldest_message(
+                    period=MINUTE, statistic="Maximum"
+                ),
                 threshold=OLDEST_MESSAGE_S[queue],
                 text="Messages of a queue wait too long.",
             )
@@ -131,12 +168,16 @@ class Observability(Construct):
     def _delivery_alarms(self, queues: WorkQueues) -> None:
         self._alarm(
             "Undelivered",
-            queues.undelivered.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum"),
+            queues.undelivered.metric_approximate_number_of_messages_visible(
+                period=MINUTE, statistic="Maximum"
+            ),
             threshold=0,
             text="EventBridge or Scheduler could not deliver to a queue or function of this stack.",
         )
 
-    def _function_alarms(self, function: Function, work: lambda_.IFunction, schedule: events.Rule | None) -> None:
+    def _function_alarms(
+        self, function: Function, work: lambda_.IFunction, schedule: events.Rule | None
+    ) -> None:
         title = output_name(function)
         if function not in TOLD_OTHERWISE:
             self._alarm(
@@ -158,7 +199,12 @@ class Observability(Construct):
         if schedule is None:
             return
         if FUNCTIONS[function].queue is None:  # else the age of its queue tells
-            self._dead_man(f"{title}Stopped", function, work.metric_invocations, "The function does not run.")
+            self._dead_man(
+                f"{title}Stopped",
+                function,
+                work.metric_invocations,
+                "The function does not run.",
+            )
         if function not in WOKEN_BY_SCHEDULE_ALONE:
             self._dead_man(
                 f"{title}Unscheduled",
@@ -191,7 +237,9 @@ class Observability(Construct):
         )
         self._connect(alarm)
 
-    def _dead_man(self, name: str, function: Function, metric: "_Metric", text: str) -> None:
+    def _dead_man(
+        self, name: str, function: Function, metric: "_Metric", text: str
+    ) -> None:
         """Alarm when nothing is counted for longer than a schedule that works would leave. No data is the bad sign."""
         period, periods = _patience(function)
         alarm = cloudwatch.Alarm(
@@ -249,7 +297,8 @@ def _triggered(schedule: events.Rule) -> _Metric:
 
 
 def _every_min(function: Function) -> int:
-    return FUNCTIONS[function].every_min or 1  # provision's schedule, each minute, goes through its queue
+    # provision's schedule, each minute, goes through its queue
+    return FUNCTIONS[function].every_min or 1
 
 
 def _patience(function: Function) -> tuple[Duration, int]:
@@ -263,4 +312,8 @@ def _patience(function: Function) -> tuple[Duration, int]:
 
 
 def _window_min(function: Function) -> int:
-    return RARE_ERRORS_WINDOW_MIN if _every_min(function) > ERRORS_WINDOW_MIN else ERRORS_WINDOW_MIN
+    return (
+        RARE_ERRORS_WINDOW_MIN
+        if _every_min(function) > ERRORS_WINDOW_MIN
+        else ERRORS_WINDOW_MIN
+    )

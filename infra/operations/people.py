@@ -18,7 +18,13 @@ from constructs import Construct
 
 from infra.iam.acknowledgements import acknowledge_wildcards
 from infra.iam.grants import Grant, Resources
-from infra.iam.permissions import READ, WRITE, arns_with_indexes, resolve_principals, revisions
+from infra.iam.permissions import (
+    READ,
+    WRITE,
+    arns_with_indexes,
+    resolve_principals,
+    revisions,
+)
 from reservoir.names import (
     EVENT_SOURCE,
     EXAMINED,
@@ -54,7 +60,10 @@ class People(Construct):
         policies: Mapping[str, Sequence[Grant]] = {
             "Sender": list(_sender(resources)),
             "Viewer": list(_viewer(resources)),
-            "Operator": [*_operator(resources, letters, schedules), *_examine(resources, functions)],
+            "Operator": [
+                *_operator(resources, letters, schedules),
+                *_examine(resources, functions),
+            ],
             "TeamOperator": [_operate(resources)],
             "Node": list(_node(resources)),
         }
@@ -84,7 +93,13 @@ def _viewer(resources: Resources) -> Iterable[Grant]:
         "FindTheStack",
         "The command line finds tables and queues by the stack's outputs.",
         ["cloudformation:DescribeStacks"],
-        [stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/*")],
+        [
+            stack.format_arn(
+                service="cloudformation",
+                resource="stack",
+                resource_name=f"{stack.stack_name}/*",
+            )
+        ],
     )
     yield Grant(
         "ReadWhatIsKnown",
@@ -121,7 +136,10 @@ def _viewer(resources: Resources) -> Iterable[Grant]:
     yield Grant(
         "AskForBlocks",
         "Blocks and extensions that EC2 would sell, and for how much; the calls know no resource, and buy nothing.",
-        ["ec2:DescribeCapacityBlockExtensionOfferings", "ec2:DescribeCapacityBlockOfferings"],
+        [
+            "ec2:DescribeCapacityBlockExtensionOfferings",
+            "ec2:DescribeCapacityBlockOfferings",
+        ],
         ["*"],
         {"StringEquals": {"aws:RequestedRegion": stack.region}},
     )
@@ -138,9 +156,17 @@ def _operator(
     resources: Resources, letters: Sequence[sqs.IQueue], schedules: Iterable[events.IRule]
 ) -> Iterable[Grant]:
     yield Grant(
-        "ReadPolicy", "What is to be changed is read first.", READ, arns_with_indexes(resources, [Table.POLICY])
+        "ReadPolicy",
+        "What is to be changed is read first.",
+        READ,
+        arns_with_indexes(resources, [Table.POLICY]),
     )
-    yield Grant("ChangePolicy", "Applies and deletes policy.", WRITE, [resources.tables[Table.POLICY].table_arn])
+    yield Grant(
+        "ChangePolicy",
+        "Applies and deletes policy.",
+        WRITE,
+        [resources.tables[Table.POLICY].table_arn],
+    )
     yield from resolve_principals(resources)
     yield _operate(resources)
     yield Grant(
@@ -148,7 +174,12 @@ def _operator(
         "A change of policy is published on the bus by whoever made it; no other fact can be.",
         ["events:PutEvents"],
         [resources.bus.event_bus_arn],
-        {"StringEquals": {"events:source": EVENT_SOURCE, "events:detail-type": POLICY_CHANGED}},
+        {
+            "StringEquals": {
+                "events:source": EVENT_SOURCE,
+                "events:detail-type": POLICY_CHANGED,
+            }
+        },
     )
     yield Grant(
         "WorkOffLetters",
@@ -185,11 +216,17 @@ def _operate(resources: Resources) -> Grant:
         "Cordons, drains and deletes nodes, pauses pools and lifts the envelope, through the function that does it,"
         " says who, and refuses a team's principal what is not its team's.",
         ["lambda:InvokeFunction"],
-        [Stack.of(resources.stack).format_arn(service="lambda", resource=f"function:{operate}")],
+        [
+            Stack.of(resources.stack).format_arn(
+                service="lambda", resource=f"function:{operate}"
+            )
+        ],
     )
 
 
-def _examine(resources: Resources, functions: Mapping[Function, lambda_.IFunction]) -> Iterable[Grant]:
+def _examine(
+    resources: Resources, functions: Mapping[Function, lambda_.IFunction]
+) -> Iterable[Grant]:
     examined = [functions[function] for function in EXAMINED]
     yield Grant(
         "LookAtFunctions",
@@ -226,7 +263,9 @@ def _node(resources: Resources) -> Iterable[Grant]:
         ["dynamodb:Query"],
         [resources.index(Table.NODE_CLAIMS, IDENTITY_INDEX)],
         {
-            "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["${ec2:SourceInstanceARN}"]},
+            "ForAllValues:StringEquals": {
+                "dynamodb:LeadingKeys": ["${ec2:SourceInstanceARN}"]
+            },
             "Null": {"dynamodb:LeadingKeys": "false"},  # without a key, ForAllValues holds
         },
     )

@@ -47,14 +47,23 @@ INLINE_POLICIES: Final = Quota("all inline policies of a role", 10_240, "charact
 MANAGED_POLICY: Final = Quota("a managed policy", 6_144, "characters", _IAM)
 MANAGED_POLICIES_OF_ROLE: Final = Quota("managed policies of a role", 10, "policies", _IAM)
 TRUST_POLICY: Final = Quota("trust policy of a role", 2_048, "characters", _IAM)
-ROLE_DESCRIPTION: Final = Quota("description of a role or policy", 1_000, "characters", _IAM)
+ROLE_DESCRIPTION: Final = Quota(
+    "description of a role or policy", 1_000, "characters", _IAM
+)
 _LAMBDA: Final = f"{_GUIDE}lambda/latest/dg/gettingstarted-limits.html"
 FUNCTION_NAME: Final = Quota(
-    "name of a function", 64, "characters", f"{_GUIDE}lambda/latest/api/API_CreateFunction.html"
+    "name of a function",
+    64,
+    "characters",
+    f"{_GUIDE}lambda/latest/api/API_CreateFunction.html",
 )
-FUNCTION_VARIABLES: Final = Quota("environment variables of a function", 4_096, "bytes", _LAMBDA)
+FUNCTION_VARIABLES: Final = Quota(
+    "environment variables of a function", 4_096, "bytes", _LAMBDA
+)
 FUNCTION_POLICY: Final = Quota("resource policy of a function", 20_480, "bytes", _LAMBDA)
-_CLOUDFORMATION: Final = f"{_GUIDE}AWSCloudFormation/latest/UserGuide/cloudformation-limits.html"
+_CLOUDFORMATION: Final = (
+    f"{_GUIDE}AWSCloudFormation/latest/UserGuide/cloudformation-limits.html"
+)
 TEMPLATE_BYTES: Final = Quota("template in S3", 1_048_576, "bytes", _CLOUDFORMATION)
 RESOURCES: Final = Quota("resources of a template", 500, "resources", _CLOUDFORMATION)
 OUTPUTS: Final = Quota("outputs of a template", 200, "outputs", _CLOUDFORMATION)
@@ -62,12 +71,20 @@ OUTPUT_BYTES: Final = Quota("value of an output", 1_024, "bytes", _CLOUDFORMATIO
 _EVENTS: Final = f"{_GUIDE}eventbridge/latest/userguide/eb-quota.html"
 RULE_TARGETS: Final = Quota("targets of a rule", 5, "targets", _EVENTS)
 RULE_NAME: Final = Quota(
-    "name of a rule", 64, "characters", f"{_GUIDE}eventbridge/latest/APIReference/API_PutRule.html"
+    "name of a rule",
+    64,
+    "characters",
+    f"{_GUIDE}eventbridge/latest/APIReference/API_PutRule.html",
 )
 EVENT_PATTERN: Final = Quota("event pattern", 2_048, "characters", _EVENTS)
-RULES: Final = Quota("rules of a bus (fewest by default, of any region)", 100, "rules", _EVENTS)
+RULES: Final = Quota(
+    "rules of a bus (fewest by default, of any region)", 100, "rules", _EVENTS
+)
 SCHEDULE_GROUP_NAME: Final = Quota(
-    "name of a schedule group", 64, "characters", f"{_GUIDE}scheduler/latest/APIReference/API_CreateScheduleGroup.html"
+    "name of a schedule group",
+    64,
+    "characters",
+    f"{_GUIDE}scheduler/latest/APIReference/API_CreateScheduleGroup.html",
 )
 INDEXES: Final = Quota(
     "global secondary indexes of a table",
@@ -75,7 +92,9 @@ INDEXES: Final = Quota(
     "indexes",
     f"{_GUIDE}amazondynamodb/latest/developerguide/ServiceQuotas.html",
 )
-PROJECTED_ATTRIBUTES: Final = Quota("attributes that all indexes of a table include", 100, "attributes", INDEXES.source)
+PROJECTED_ATTRIBUTES: Final = Quota(
+    "attributes that all indexes of a table include", 100, "attributes", INDEXES.source
+)
 _CLOUDWATCH: Final = f"{_GUIDE}AmazonCloudWatch/latest/monitoring/cloudwatch_limits.html"
 DASHBOARD_WIDGETS: Final = Quota("widgets of a dashboard", 500, "widgets", _CLOUDWATCH)
 ALARM_DESCRIPTION: Final = Quota(
@@ -165,14 +184,18 @@ class _Reader:
             "AWS::Partition": place.partition,
             "AWS::Region": place.region,
             "AWS::StackName": place.stack,
-            "AWS::URLSuffix": "amazonaws.com.cn" if place.partition == "aws-cn" else "amazonaws.com",
+            "AWS::URLSuffix": "amazonaws.com.cn"
+            if place.partition == "aws-cn"
+            else "amazonaws.com",
         }
         if name in pseudo:
             return pseudo[name]
         if name not in self._resources:
             return name  # a parameter
         if self._resources[name]["Type"] == "AWS::SQS::Queue":
-            return f"https://sqs.{place.region}.amazonaws.com/{_ACCOUNT}/{self._named(name)}"
+            return (
+                f"https://sqs.{place.region}.amazonaws.com/{_ACCOUNT}/{self._named(name)}"
+            )
         if self._resources[name]["Type"] == "AWS::IAM::ManagedPolicy":
             return f"arn:{place.partition}:iam::{_ACCOUNT}:policy/{self._named(name)}"
         return self._named(name)
@@ -222,7 +245,9 @@ class _Reader:
 
     def of_template(self) -> Iterator[Use]:
         outputs = self._template.get("Outputs", {})
-        yield Use(TEMPLATE_BYTES, "template", len(json.dumps(self._template, indent=1).encode()))
+        yield Use(
+            TEMPLATE_BYTES, "template", len(json.dumps(self._template, indent=1).encode())
+        )
         yield Use(RESOURCES, "template", len(self._resources))
         yield Use(OUTPUTS, "template", len(outputs))
         for name, output in outputs.items():
@@ -246,7 +271,9 @@ class _Reader:
         inline = {name: 0 for name, _ in self._all("AWS::IAM::Role")}
         managed = dict.fromkeys(inline, 0)
         for name, properties in self._all("AWS::IAM::Role"):
-            yield Use(TRUST_POLICY, name, self._length(properties["AssumeRolePolicyDocument"]))
+            yield Use(
+                TRUST_POLICY, name, self._length(properties["AssumeRolePolicyDocument"])
+            )
             yield Use(ROLE_DESCRIPTION, name, len(properties.get("Description", "")))
             managed[name] += len(properties.get("ManagedPolicyArns", ()))
             for policy in properties.get("Policies", ()):
@@ -268,12 +295,18 @@ class _Reader:
         permissions: dict[str, int] = {}
         for _, properties in self._all("AWS::Lambda::Permission"):
             function = json.dumps(properties["FunctionName"])
-            permissions[function] = permissions.get(function, 0) + _PERMISSION_BYTES + self._length(properties)
+            permissions[function] = (
+                permissions.get(function, 0) + _PERMISSION_BYTES + self._length(properties)
+            )
         for function, length in permissions.items():
             yield Use(FUNCTION_POLICY, function, length)
         for name, properties in self._all("AWS::Lambda::Function"):
             yield Use(FUNCTION_NAME, name, len(self._named(name)))
-            yield Use(FUNCTION_VARIABLES, name, self._length(properties.get("Environment", {}).get("Variables", {})))
+            yield Use(
+                FUNCTION_VARIABLES,
+                name,
+                self._length(properties.get("Environment", {}).get("Variables", {})),
+            )
 
     def of_rules(self) -> Iterator[Use]:
         by_bus: dict[str, int] = {}
@@ -292,7 +325,9 @@ class _Reader:
     def of_tables(self) -> Iterator[Use]:
         for name, properties in self._all("AWS::DynamoDB::Table"):
             indexes = properties.get("GlobalSecondaryIndexes", ())
-            included = sum(len(index["Projection"].get("NonKeyAttributes", ())) for index in indexes)
+            included = sum(
+                len(index["Projection"].get("NonKeyAttributes", ())) for index in indexes
+            )
             yield Use(INDEXES, name, len(indexes))
             yield Use(PROJECTED_ATTRIBUTES, name, included)
 

@@ -10,7 +10,8 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any, Final
 
-_BEGINNING: Final = (1980, 1, 1, 0, 0, 0)  # of a zip's time; times of files would make each zip another
+# of a zip's time; times of files would make each zip another
+_BEGINNING: Final = (1980, 1, 1, 0, 0, 0)
 _LICENCE_FILES: Final = ("licen[cs]e*", "copying*", "notice*", "authors*")
 
 
@@ -44,7 +45,9 @@ def _zip(source: Path, target: Path) -> None:
         for path in sorted(source.rglob("*")):
             if path.is_file():
                 entry = zipfile.ZipInfo(path.relative_to(source).as_posix(), _BEGINNING)
-                entry.external_attr = (0o755 if path.stat().st_mode & 0o100 else 0o644) << 16
+                entry.external_attr = (
+                    0o755 if path.stat().st_mode & 0o100 else 0o644
+                ) << 16
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 archive.writestr(entry, path.read_bytes())
 
@@ -58,19 +61,37 @@ def components(layer: Path) -> list[Component]:
 def _component(info: Path) -> Component:
     metadata = HeaderParser().parsestr((info / "METADATA").read_text(encoding="utf-8"))
     stated = metadata["License-Expression"] or metadata["License"] or ""
-    classifiers = [each for each in metadata.get_all("Classifier", []) if each.startswith("License ::")]
+    classifiers = [
+        each for each in metadata.get_all("Classifier", []) if each.startswith("License ::")
+    ]
     # Some put the whole text there, of which the first line is the name.
-    licence = stated.strip().splitlines()[0] if stated.strip() else "".join(classifiers[:1]).rpartition(":: ")[2]
+    licence = (
+        stated.strip().splitlines()[0]
+        if stated.strip()
+        else "".join(classifiers[:1]).rpartition(":: ")[2]
+    )
     files: set[Path] = set()
     for pattern in _LICENCE_FILES:
         files.update(_named(info, pattern))
-    texts = {path.relative_to(info).as_posix(): path.read_text(encoding="utf-8", errors="replace") for path in files}
-    return Component(metadata["Name"], metadata["Version"], licence or "not stated", dict(sorted(texts.items())))
+    texts = {
+        path.relative_to(info).as_posix(): path.read_text(
+            encoding="utf-8", errors="replace"
+        )
+        for path in files
+    }
+    return Component(
+        metadata["Name"],
+        metadata["Version"],
+        licence or "not stated",
+        dict(sorted(texts.items())),
+    )
 
 
 def _named(folder: Path, pattern: str) -> Iterator[Path]:
     wanted = re.compile(pattern.replace("*", ".*"), re.IGNORECASE)
-    return (path for path in folder.rglob("*") if path.is_file() and wanted.fullmatch(path.name))
+    return (
+        path for path in folder.rglob("*") if path.is_file() and wanted.fullmatch(path.name)
+    )
 
 
 def bill_of_materials(version: str, found: list[Component]) -> dict[str, Any]:
@@ -110,11 +131,15 @@ def _purl(component: Component) -> str:
 
 def licences(found: list[Component]) -> str:
     """Return the licences of the layer's packages as one text."""
-    parts = ["Packages in the Lambda layer, with what each says of its licence, then the texts that they bring.\n"]
+    parts = [
+        "Packages in the Lambda layer, with what each says of its licence, then the texts that they bring.\n"
+    ]
     parts.append("".join(f"{each.name} {each.version}: {each.licence}\n" for each in found))
     for each in found:
         for name, text in each.texts.items():
-            parts.append(f"{'=' * 80}\n{each.name} {each.version}, {name}\n{'=' * 80}\n{text.rstrip()}\n")
+            parts.append(
+                f"{'=' * 80}\n{each.name} {each.version}, {name}\n{'=' * 80}\n{text.rstrip()}\n"
+            )
     return "\n".join(parts)
 
 
@@ -122,5 +147,6 @@ def checksums(folder: Path) -> str:
     """Return the SHA-256 of every file below a folder, as ``sha256sum -c`` reads them."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return "".join(
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n" for path in files
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n"
+        for path in files
     )

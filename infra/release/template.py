@@ -19,11 +19,19 @@ STACK: Final = "StackNameOfTheRelease"  # as long as the settings allow a stack'
 ROLE: Final = "InstanceRoleOfTheRelease"
 TOPIC: Final = "arn:aws:sns:us-east-1:123456789012:AlarmTopicOfTheRelease"
 # Of the deployment that the release is synthesised from.
-SETTINGS: Final[Mapping[str, object]] = {"stack": STACK, "instanceRole": ROLE, "alarmTopic": TOPIC}
+SETTINGS: Final[Mapping[str, object]] = {
+    "stack": STACK,
+    "instanceRole": ROLE,
+    "alarmTopic": TOPIC,
+}
 SETTINGS_NAME: Final = "release"
 
 _BUCKET, _PREFIX = "AssetBucket", "AssetPrefix"
-_ROLE_PARAMETER, _TOPIC_PARAMETER, _HAS_TOPIC = "InstanceRole", "AlarmTopic", "HasAlarmTopic"
+_ROLE_PARAMETER, _TOPIC_PARAMETER, _HAS_TOPIC = (
+    "InstanceRole",
+    "AlarmTopic",
+    "HasAlarmTopic",
+)
 _PROTECT_PARAMETER, _PROTECTS = "ProtectTables", "TablesAreProtected"
 _ACTIONS: Final = ("AlarmActions", "OKActions", "InsufficientDataActions")
 _PLACEHOLDERS: Final = {STACK: "${AWS::StackName}", ROLE: f"${{{_ROLE_PARAMETER}}}"}
@@ -66,8 +74,16 @@ _OF_VARIABLES: Final[Mapping[str, tuple[str, tuple[str, ...], str | None]]] = {
     names.RESERVED_FLOOR_PERCENT: ("reservedFloorPercent", (), "[0-9]|[1-9][0-9]|100"),
     names.NODE_OVERHEAD_MICRO_USD_PER_HOUR: ("nodeOverheadMicroUsdPerHour", (), _NUMBER),
     names.SOLVE_BUDGET_S: ("solveBudgetS", (), "[1-9]|[1-3][0-9]|4[0-5]"),
-    names.CEILING_MICRO_USD_PER_HOUR: ("ceilingUsdPerHour, in millionths of a USD", (), _CEILING),
-    names.CEILING_MICRO_USD_PER_MONTH: ("ceilingUsdPerMonth, in millionths of a USD", (), _CEILING),
+    names.CEILING_MICRO_USD_PER_HOUR: (
+        "ceilingUsdPerHour, in millionths of a USD",
+        (),
+        _CEILING,
+    ),
+    names.CEILING_MICRO_USD_PER_MONTH: (
+        "ceilingUsdPerMonth, in millionths of a USD",
+        (),
+        _CEILING,
+    ),
     names.HISTORY_DAYS: ("historyDays", (), "[1-9][0-9]{0,2}"),
     names.LONGEST_NOTICE_S: ("longestNoticeS", (), _NUMBER),
     names.INSTANCE_STATUS_POLICY: ("instanceStatusPolicy", ("replace", "report"), None),
@@ -85,7 +101,9 @@ def released(template: Mapping[str, Json], assets: Mapping[str, str]) -> dict[st
         for logical_id, resource in template["Resources"].items()
         if resource["Type"] != "AWS::CDK::Metadata"
     }
-    outputs = {name: _output(name, output) for name, output in template.get("Outputs", {}).items()}
+    outputs = {
+        name: _output(name, output) for name, output in template.get("Outputs", {}).items()
+    }
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"Reservoir {names.VERSION}: demand onto EC2 capacity reservations first",
@@ -104,7 +122,9 @@ def without_name(template: Mapping[str, Json], stack: str) -> Mapping[str, Json]
     text = json.dumps(template)
     for logical_id in template["Resources"]:
         if stack in logical_id:
-            text = text.replace(f'"{logical_id}"', f'"{_HASH.sub("", logical_id.replace(stack, ""))}"')
+            text = text.replace(
+                f'"{logical_id}"', f'"{_HASH.sub("", logical_id.replace(stack, ""))}"'
+            )
     found: Mapping[str, Json] = json.loads(text)
     if len(found["Resources"]) != len(template["Resources"]):
         message = "logical ids differ by the stack's name alone"
@@ -113,17 +133,33 @@ def without_name(template: Mapping[str, Json], stack: str) -> Mapping[str, Json]
 
 
 def _parameters(defaults: Mapping[str, str]) -> Iterator[Parameter]:
-    yield Parameter(_BUCKET, "The bucket of this region that holds the files of assets/.", pattern="[a-z0-9.-]{3,63}")
-    yield Parameter(_PREFIX, "What stands before their names there, such as reservoir/0.2.0/.", "", "([\\w.-]+/)*")
+    yield Parameter(
+        _BUCKET,
+        "The bucket of this region that holds the files of assets/.",
+        pattern="[a-z0-9.-]{3,63}",
+    )
+    yield Parameter(
+        _PREFIX,
+        "What stands before their names there, such as reservoir/0.2.0/.",
+        "",
+        "([\\w.-]+/)*",
+    )
     role = "The role, or a pattern of roles with * at its end, that launches may hand to instances."
     yield Parameter(_ROLE_PARAMETER, role, pattern=r"[\w+=,.@/-]{3,}\*?")
     topic = "The ARN of the SNS topic that alarms tell; empty: they tell nobody."
-    yield Parameter(_TOPIC_PARAMETER, topic, "", r"|arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[\w-]{1,256}")
+    yield Parameter(
+        _TOPIC_PARAMETER,
+        topic,
+        "",
+        r"|arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[\w-]{1,256}",
+    )
     protect = "Whether tables cannot be deleted; true once the stack stands, because a create that fails deletes them."
     yield Parameter(_PROTECT_PARAMETER, protect, "false", allowed=_YES_OR_NO)
     for variable, (setting, allowed, pattern) in _OF_VARIABLES.items():
         description = f"As the setting {setting} of a deployment by the CDK."
-        yield Parameter(output_name(variable), description, defaults[variable], pattern, allowed)
+        yield Parameter(
+            output_name(variable), description, defaults[variable], pattern, allowed
+        )
 
 
 def _variables_of(resources: Mapping[str, Json]) -> dict[str, str]:
@@ -132,7 +168,9 @@ def _variables_of(resources: Mapping[str, Json]) -> dict[str, str]:
     for resource in resources.values():
         if resource["Type"] == "AWS::Lambda::Function":
             variables = resource["Properties"].get("Environment", {}).get("Variables", {})
-            found |= {name: value for name, value in variables.items() if name in _OF_VARIABLES}
+            found |= {
+                name: value for name, value in variables.items() if name in _OF_VARIABLES
+            }
     return found
 
 
@@ -150,14 +188,23 @@ def _resource(resource: Json, assets: Mapping[str, str]) -> Json:
     elif kind == "AWS::DynamoDB::Table":
         properties["DeletionProtectionEnabled"] = {"Fn::If": [_PROTECTS, True, False]}
     elif kind == "AWS::CloudWatch::Alarm":
-        told = {"Fn::If": [_HAS_TOPIC, [{"Ref": _TOPIC_PARAMETER}], {"Ref": "AWS::NoValue"}]}
+        told = {
+            "Fn::If": [_HAS_TOPIC, [{"Ref": _TOPIC_PARAMETER}], {"Ref": "AWS::NoValue"}]
+        }
         properties |= {name: told for name in _ACTIONS if properties.get(name) == [TOPIC]}
-    kept = {name: value for name, value in resource.items() if name not in ("Metadata", "Properties")}
+    kept = {
+        name: value
+        for name, value in resource.items()
+        if name not in ("Metadata", "Properties")
+    }
     return {**kept, "Properties": _substituted(properties)}
 
 
 def _asset(place: Json, assets: Mapping[str, str]) -> Json:
-    return {"S3Bucket": {"Ref": _BUCKET}, "S3Key": {"Fn::Sub": f"${{{_PREFIX}}}{assets[place['S3Key']]}"}}
+    return {
+        "S3Bucket": {"Ref": _BUCKET},
+        "S3Key": {"Fn::Sub": f"${{{_PREFIX}}}{assets[place['S3Key']]}"},
+    }
 
 
 def _output(name: str, output: Json) -> Json:
@@ -195,14 +242,25 @@ def _filled(text: str, escaped: str) -> Json:
         return text
     for placeholder, reference in _PLACEHOLDERS.items():
         escaped = escaped.replace(placeholder, reference)
-    return {"Ref": "AWS::StackName"} if escaped == _PLACEHOLDERS[STACK] else {"Fn::Sub": escaped}
+    return (
+        {"Ref": "AWS::StackName"}
+        if escaped == _PLACEHOLDERS[STACK]
+        else {"Fn::Sub": escaped}
+    )
 
 
-def deployed_as(template: Mapping[str, Json], stack: str, parameters: Mapping[str, str]) -> dict[str, Json]:
+def deployed_as(
+    template: Mapping[str, Json], stack: str, parameters: Mapping[str, str]
+) -> dict[str, Json]:
     """Return the resources as CloudFormation would make them under a name, with the parameters filled in."""
-    values = {name: each.get("Default", "") for name, each in template["Parameters"].items()}
+    values = {
+        name: each.get("Default", "") for name, each in template["Parameters"].items()
+    }
     values |= {**parameters, "AWS::StackName": stack}
-    return {logical_id: _resolved(resource, values) for logical_id, resource in template["Resources"].items()}
+    return {
+        logical_id: _resolved(resource, values)
+        for logical_id, resource in template["Resources"].items()
+    }
 
 
 def _resolved(value: Json, values: Mapping[str, str]) -> Json:
@@ -214,9 +272,14 @@ def _resolved(value: Json, values: Mapping[str, str]) -> Json:
         return values[value["Ref"]]
     if set(value) == {"Fn::If"}:
         condition, holds, fails = value["Fn::If"]
-        is_so = {_HAS_TOPIC: values[_TOPIC_PARAMETER] != "", _PROTECTS: values[_PROTECT_PARAMETER] == "true"}
+        is_so = {
+            _HAS_TOPIC: values[_TOPIC_PARAMETER] != "",
+            _PROTECTS: values[_PROTECT_PARAMETER] == "true",
+        }
         return _resolved(holds if is_so[condition] else fails, values)
     if set(value) == {"Fn::Sub"} and isinstance(value["Fn::Sub"], str):
-        text = _REFERENCE.sub(lambda found: values.get(found[1], found[0]), value["Fn::Sub"])
+        text = _REFERENCE.sub(
+            lambda found: values.get(found[1], found[0]), value["Fn::Sub"]
+        )
         return {"Fn::Sub": text} if _REFERENCE.search(text) else text.replace("${!", "${")
     return {key: _resolved(each, values) for key, each in value.items()}

@@ -61,7 +61,9 @@ def module(template: Mapping[str, Any]) -> str:
     parameters = template["Parameters"]
     width = max(map(len, parameters))
     given = "".join(f"    {name:<{width}} = var.{snake(name)}\n" for name in parameters)
-    variables = "\n".join(_variable(name, parameter) for name, parameter in parameters.items())
+    variables = "\n".join(
+        _variable(name, parameter) for name, parameter in parameters.items()
+    )
     return f"{_HEAD}\n{variables}{_STACK}{given}  }}\n}}\n{''.join(_outputs(template['Outputs']))}"
 
 
@@ -71,7 +73,10 @@ def snake(name: str) -> str:
 
 
 def _variable(name: str, parameter: Mapping[str, Any]) -> str:
-    lines = ["  type        = string", f"  description = {json.dumps(parameter['Description'])}"]
+    lines = [
+        "  type        = string",
+        f"  description = {json.dumps(parameter['Description'])}",
+    ]
     if "Default" in parameter:
         lines.append(f"  default     = {json.dumps(parameter['Default'])}")
     body = "\n".join(lines)

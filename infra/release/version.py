@@ -40,17 +40,25 @@ def cut(root: Path, version: str, on: date) -> None:
     wanted = _parsed(version)
     last = max(_releases(changelog), default=(0, 0, 0))
     if wanted <= last:
-        raise ReleaseError(f"{version} is not above the last release, {'.'.join(map(str, last))}")
+        raise ReleaseError(
+            f"{version} is not above the last release, {'.'.join(map(str, last))}"
+        )
     if not notes(changelog, "Unreleased"):
         raise ReleaseError(f"{CHANGELOG} has nothing under {_UNRELEASED!r}")
     dated = changelog.replace(_UNRELEASED, f"## {version} ({on.isoformat()})", 1)
     (root / CHANGELOG).write_text(dated, encoding="utf-8")
-    (root / NAMES).write_text(_VERSION_LINE.sub(f'VERSION: Final = "{version}"', names), encoding="utf-8")
+    (root / NAMES).write_text(
+        _VERSION_LINE.sub(f'VERSION: Final = "{version}"', names), encoding="utf-8"
+    )
 
 
 def notes(changelog: str, title: str) -> str:
     """Return what the changelog says under a heading that begins with ``title``; empty where it has none."""
-    found = re.search(rf"^## {re.escape(title)}\b[^\n]*\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^## {re.escape(title)}\b[^\n]*\n(.*?)(?=^## |\Z)",
+        changelog,
+        re.MULTILINE | re.DOTALL,
+    )
     return "" if found is None else found[1].strip()
 
 
@@ -67,7 +75,10 @@ def _parsed(version: str) -> Version:
 
 
 def _releases(changelog: str) -> list[Version]:
-    return [(int(major), int(minor), int(patch)) for major, minor, patch in _RELEASED.findall(changelog)]
+    return [
+        (int(major), int(minor), int(patch))
+        for major, minor, patch in _RELEASED.findall(changelog)
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:

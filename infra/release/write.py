@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from infra.app import build_app
 from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
-from infra.release.package import bill_of_materials, checksums, components, licences, zip_assets
+from infra.release.package import (
+    bill_of_materials,
+    checksums,
+    components,
+    licences,
+    zip_assets,
+)
 from infra.release.template import SETTINGS, SETTINGS_NAME, STACK, released
 from infra.release.terraform import module
 from infra.release.version import CHANGELOG, ROOT, release_notes
@@ -23,11 +29,17 @@ def synthesise(folder: Path, **context: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{SETTINGS_NAME}.yaml"
     path.write_text(json.dumps(dict(SETTINGS)), encoding="utf-8")  # JSON is YAML
-    given = {DEPLOYMENT_CONTEXT: str(path), "aws:cdk:disable-asset-staging": True, **context}
+    given = {
+        DEPLOYMENT_CONTEXT: str(path),
+        "aws:cdk:disable-asset-staging": True,
+        **context,
+    }
     build_app(outdir=folder, context=given, is_validated=False).synth()
 
 
-def write_release(folder: Path, *, wheel: Path | None = None, embedded: bool = False) -> None:
+def write_release(
+    folder: Path, *, wheel: Path | None = None, embedded: bool = False
+) -> None:
     """Write all files of a release; ``embedded``: with assets for this machine, as the embedded AWS runs them."""
     with tempfile.TemporaryDirectory() as temporary:
         assembly = Path(temporary)
@@ -36,7 +48,9 @@ def write_release(folder: Path, *, wheel: Path | None = None, embedded: bool = F
         names = zip_assets(assembly, folder / "assets")
         layer = layer_of(assembly, template)
     plain = released(template, names)
-    (folder / TEMPLATE).write_text(json.dumps(plain, separators=(",", ":"), sort_keys=True) + "\n", encoding="utf-8")
+    (folder / TEMPLATE).write_text(
+        json.dumps(plain, separators=(",", ":"), sort_keys=True) + "\n", encoding="utf-8"
+    )
     terraform = folder / "terraform"
     terraform.mkdir()
     (terraform / "main.tf").write_text(module(plain), encoding="utf-8")
@@ -46,7 +60,9 @@ def write_release(folder: Path, *, wheel: Path | None = None, embedded: bool = F
     (folder / "THIRD-PARTY-LICENSES").write_text(licences(found), encoding="utf-8")
     shutil.copy(ROOT / "LICENSE", folder / "LICENSE")
     changelog = (ROOT / CHANGELOG).read_text(encoding="utf-8")
-    (folder / "RELEASE-NOTES.md").write_text(release_notes(changelog, VERSION) + "\n", encoding="utf-8")
+    (folder / "RELEASE-NOTES.md").write_text(
+        release_notes(changelog, VERSION) + "\n", encoding="utf-8"
+    )
     if wheel is not None:
         shutil.copy(wheel, folder / wheel.name)
     (folder / "SHA256SUMS").write_text(checksums(folder), encoding="utf-8")

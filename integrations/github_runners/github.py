@@ -32,7 +32,12 @@ class GitHub:
 
         A runner of that name, left by a machine that is gone, is removed first.
         """
-        body = {"name": runner, "runner_group_id": self.runner_group_id, "labels": labels, "work_folder": "_work"}
+        body = {
+            "name": runner,
+            "runner_group_id": self.runner_group_id,
+            "labels": labels,
+            "work_folder": "_work",
+        }
         path = f"/{self.scope}/actions/runners/generate-jitconfig"
         status, answer = self.call("POST", path, body)
         if status == _CONFLICT and self.remove(runner):
@@ -49,7 +54,9 @@ class GitHub:
             raise GitHubError(f"no list of runners: status {status}")
         for found in answer["runners"]:
             if found["name"] == runner:
-                status, _ = self.call("DELETE", f"/{self.scope}/actions/runners/{int(found['id'])}", None)
+                status, _ = self.call(
+                    "DELETE", f"/{self.scope}/actions/runners/{int(found['id'])}", None
+                )
                 if status == _BUSY:
                     return False
                 if status not in (204, _NOT_FOUND):
@@ -58,7 +65,9 @@ class GitHub:
 
     def is_over(self, repository: str, job_id: int) -> bool:
         """Whether a job is known to have ended; one that cannot be found may belong to another repository."""
-        status, answer = self.call("GET", f"/repos/{repository}/actions/jobs/{job_id}", None)
+        status, answer = self.call(
+            "GET", f"/repos/{repository}/actions/jobs/{job_id}", None
+        )
         if status == _NOT_FOUND:
             return False
         if status != 200:

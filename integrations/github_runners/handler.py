@@ -12,7 +12,12 @@ from pydantic import ValidationError
 
 from integrations.github_runners.github import GitHub, https
 from integrations.github_runners.runners import Runners
-from integrations.github_runners.webhook import EVENT_HEADER, SIGNATURE_HEADER, JobEvent, is_signed
+from integrations.github_runners.webhook import (
+    EVENT_HEADER,
+    SIGNATURE_HEADER,
+    JobEvent,
+    is_signed,
+)
 from reservoir.client.facts import parse_fact
 from reservoir.client.transport import SqsOutbox, default_clients
 
@@ -28,7 +33,9 @@ class DynamoDbConfigurations:
     A runner that is over has a row under ``over`` instead of an ARN. Every row expires.
     """
 
-    def __init__(self, dynamodb: Any, table: str, arn_prefix: str, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, dynamodb: Any, table: str, arn_prefix: str, now_s: Callable[[], float]
+    ) -> None:
         self._dynamodb = dynamodb
         self._table = table
         self._arn_prefix = arn_prefix
@@ -45,7 +52,9 @@ class DynamoDbConfigurations:
     def forget(self, instance_id: str, runners: Sequence[str]) -> None:
         """Delete the rows."""
         for runner in runners:
-            self._dynamodb.delete_item(TableName=self._table, Key=self._key(instance_id, runner))
+            self._dynamodb.delete_item(
+                TableName=self._table, Key=self._key(instance_id, runner)
+            )
 
     def end(self, runner: str) -> None:
         """Note it first, so that no fact that comes meanwhile hands over what nobody would take back."""
@@ -67,10 +76,14 @@ class DynamoDbConfigurations:
 
     def _put(self, item: dict[str, Any]) -> None:
         expires_at = {"N": str(int(self._now_s()) + _KEPT_S)}
-        self._dynamodb.put_item(TableName=self._table, Item={**item, "expires_at": expires_at})
+        self._dynamodb.put_item(
+            TableName=self._table, Item={**item, "expires_at": expires_at}
+        )
 
     def _is_there(self, key: dict[str, Any]) -> bool:
-        return "Item" in self._dynamodb.get_item(TableName=self._table, Key=key, ConsistentRead=True)
+        return "Item" in self._dynamodb.get_item(
+            TableName=self._table, Key=key, ConsistentRead=True
+        )
 
     def _key(self, instance_id: str, runner: str) -> dict[str, Any]:
         return _row(f"{self._arn_prefix}{instance_id}", runner)
@@ -83,7 +96,11 @@ def _row(instance_arn: str, runner: str) -> dict[str, Any]:
 @cache
 def _secret(variable: str) -> str:
     parameter = os.environ[variable]
-    return str(default_clients()("ssm").get_parameter(Name=parameter, WithDecryption=True)["Parameter"]["Value"])
+    return str(
+        default_clients()("ssm").get_parameter(Name=parameter, WithDecryption=True)[
+            "Parameter"
+        ]["Value"]
+    )
 
 
 @cache
@@ -91,9 +108,15 @@ def _runners() -> Runners:
     clients = default_clients()
     return Runners(
         SqsOutbox(clients("sqs"), os.environ["DEMAND_QUEUE_URL"]),
-        GitHub(https(os.environ["GITHUB_API"], _secret("TOKEN_PARAMETER")), os.environ["GITHUB_SCOPE"]),
+        GitHub(
+            https(os.environ["GITHUB_API"], _secret("TOKEN_PARAMETER")),
+            os.environ["GITHUB_SCOPE"],
+        ),
         DynamoDbConfigurations(
-            clients("dynamodb"), os.environ["RUNNERS_TABLE"], os.environ["INSTANCE_ARN_PREFIX"], time.time
+            clients("dynamodb"),
+            os.environ["RUNNERS_TABLE"],
+            os.environ["INSTANCE_ARN_PREFIX"],
+            time.time,
         ),
         os.environ["NAMESPACE"],
         json.loads(os.environ["POOLS"]),

@@ -11,7 +11,13 @@ from typing import Any, Final, Protocol
 
 from integrations.github_runners.webhook import JobEvent
 from reservoir.client import messages
-from reservoir.client.events import NodeDetail, NodeDraining, NodeLaunched, NodeTerminated, WorkloadPlaced
+from reservoir.client.events import (
+    NodeDetail,
+    NodeDraining,
+    NodeLaunched,
+    NodeTerminated,
+    WorkloadPlaced,
+)
 from reservoir.client.facts import Fact
 from reservoir.client.transport import Outbox
 
@@ -106,20 +112,32 @@ class Runners:
         """Release an idle runner's node; one that runs a job keeps it until the deadline."""
         if not self.github.remove(RUNNER_PREFIX + name):
             return
-        if node.instance_id is not None:  # what is released is not named again when its node ends
+        # what is released is not named again when its node ends
+        if node.instance_id is not None:
             self.configurations.forget(node.instance_id, [RUNNER_PREFIX + name])
-        self.outbox.send(messages.release(f"{self.namespace}/{name}", node.node_claim, None))
+        self.outbox.send(
+            messages.release(f"{self.namespace}/{name}", node.node_claim, None)
+        )
 
     def _pool(self, labels: Sequence[str]) -> str | None:
         """Return the pool of a job's labels: ``self-hosted`` and that of one pool, nothing else."""
         wanted = {label.lower() for label in labels}
         (*others,) = wanted - {SELF_HOSTED}
-        return others[0] if SELF_HOSTED in wanted and len(others) == 1 and others[0] in self.pools else None
+        return (
+            others[0]
+            if SELF_HOSTED in wanted and len(others) == 1 and others[0] in self.pools
+            else None
+        )
 
     def _submit(self, pool: str, name: str) -> None:
         metadata = {"namespace": self.namespace, "name": name, "generation": _GENERATION}
         spec = {**self.pools[pool], "replicas": 1}
-        workload = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata, "spec": spec}
+        workload = {
+            "apiVersion": "reservoir/v1",
+            "kind": "Workload",
+            "metadata": metadata,
+            "spec": spec,
+        }
         self.outbox.send({"action": "submit", "workload": workload})
 
     def _completed(self, event: JobEvent, own: str) -> None:
@@ -145,17 +163,29 @@ class Runners:
 
     def _equip(self, instance_id: str, name: str) -> None:
         runner, pool = RUNNER_PREFIX + name, self._pool_of(name)
-        if pool is None or self.configurations.has(instance_id, runner) or self.configurations.is_over(runner):
+        if (
+            pool is None
+            or self.configurations.has(instance_id, runner)
+            or self.configurations.is_over(runner)
+        ):
             return
         configuration = self.github.configuration(runner, [SELF_HOSTED, pool])
         self.configurations.put(instance_id, runner, configuration)
 
     def _ours(self, workloads: Sequence[Any]) -> list[str]:
-        return [it.name for it in workloads if it.namespace == self.namespace and self._pool_of(it.name) is not None]
+        return [
+            it.name
+            for it in workloads
+            if it.namespace == self.namespace and self._pool_of(it.name) is not None
+        ]
 
     def _workload_of(self, runner: str | None) -> str | None:
         name = (runner or "").removeprefix(RUNNER_PREFIX)
-        return name if (runner or "").startswith(RUNNER_PREFIX) and self._pool_of(name) is not None else None
+        return (
+            name
+            if (runner or "").startswith(RUNNER_PREFIX) and self._pool_of(name) is not None
+            else None
+        )
 
     def _pool_of(self, name: str) -> str | None:
         found = _WORKLOAD.fullmatch(name)

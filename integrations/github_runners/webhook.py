@@ -42,4 +42,6 @@ def is_signed(secret: bytes, body: bytes, signature: str | None) -> bool:
     if not secret:
         raise ValueError("an empty secret signs nothing")
     expected = _PREFIX + hmac.new(secret, body, hashlib.sha256).hexdigest()
-    return hmac.compare_digest(expected.encode(), (signature or "").encode(errors="replace"))
+    return hmac.compare_digest(
+        expected.encode(), (signature or "").encode(errors="replace")
+    )

@@ -42,7 +42,9 @@ class RayNodes:
     Any number of threads may use one.
     """
 
-    def __init__(self, client: Client, namespace: str, file: Path, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, client: Client, namespace: str, file: Path, new_id: Callable[[], str]
+    ) -> None:
         self._client = client
         self._namespace = namespace
         self._file = file
@@ -50,14 +52,18 @@ class RayNodes:
         self._lock = threading.Lock()
         self._nodes: dict[str, RayNode] = {}
         if file.exists():
-            self._nodes = {name: RayNode(**node) for name, node in json.loads(file.read_text()).items()}
+            self._nodes = {
+                name: RayNode(**node) for name, node in json.loads(file.read_text()).items()
+            }
 
     def all(self) -> Mapping[str, RayNode]:
         """Return what Ray has asked for and not ended, by name."""
         with self._lock:
             return dict(self._nodes)
 
-    def create(self, node_type: str, request_id: str, spec: Mapping[str, Any], count: int) -> None:
+    def create(
+        self, node_type: str, request_id: str, spec: Mapping[str, Any], count: int
+    ) -> None:
         """Have ``count`` nodes wanted; ``spec`` is a Workload's, without ``replicas``.
 
         Raises
@@ -101,7 +107,9 @@ class RayNodes:
             if workload.namespace == self._namespace:
                 if notice.reason is not DrainReason.WITHDRAWN:
                     self._client.withdraw(self._key(workload.name))
-                tell_ray(workload.name, notice.deadline, f"Reservoir: {notice.reason.value}")
+                tell_ray(
+                    workload.name, notice.deadline, f"Reservoir: {notice.reason.value}"
+                )
 
     def _submit(self, name: str, spec: Mapping[str, Any]) -> None:
         workload = {
@@ -118,9 +126,13 @@ class RayNodes:
 
     def _change(self, new: Mapping[str, RayNode], gone: str | None = None) -> None:
         with self._lock:
-            kept = {name: node for name, node in self._nodes.items() if name != gone} | dict(new)
+            kept = {
+                name: node for name, node in self._nodes.items() if name != gone
+            } | dict(new)
             written = self._file.with_name(f"{self._file.name}.new")
-            written.write_text(json.dumps({name: asdict(node) for name, node in kept.items()}))
+            written.write_text(
+                json.dumps({name: asdict(node) for name, node in kept.items()})
+            )
             written.replace(self._file)
             self._nodes = kept
 

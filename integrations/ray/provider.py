@@ -42,20 +42,29 @@ class ReservoirNodeProvider(NodeProvider):  # type: ignore[misc] # Ray ships no 
         super().__init__(provider_config, cluster_name)
         missing = {_INSTANCE_ID, _NODE_TYPE} - os.environ.keys()
         if missing:
-            raise ValueError(f"start the head with {' and '.join(sorted(missing))} in its environment")
+            raise ValueError(
+                f"start the head with {' and '.join(sorted(missing))} in its environment"
+            )
         self._head = os.environ[_INSTANCE_ID]
         self._head_address = str(provider_config["head_address"])
         self._nodes = RayNodes(
-            Client.connect(provider_config["demand_queue_url"], provider_config["events_queue_url"]),
+            Client.connect(
+                provider_config["demand_queue_url"], provider_config["events_queue_url"]
+            ),
             provider_config["namespace"],
             Path(provider_config["state_file"]),
             lambda: uuid.uuid4().hex[:12],
         )
-        threading.Thread(target=self._nodes.follow, args=(self._drain,), daemon=True).start()
+        threading.Thread(
+            target=self._nodes.follow, args=(self._drain,), daemon=True
+        ).start()
 
     def non_terminated_nodes(self, tag_filters: Mapping[str, str]) -> list[str]:
         """Return the head, and all nodes that were asked for and not ended."""
-        known = {self._head: self._head_tags(), **{name: _tags(node) for name, node in self._nodes.all().items()}}
+        known = {
+            self._head: self._head_tags(),
+            **{name: _tags(node) for name, node in self._nodes.all().items()},
+        }
         return [name for name, tags in known.items() if tag_filters.items() <= tags.items()]
 
     def is_running(self, node_id: str) -> bool:
@@ -73,9 +82,16 @@ class ReservoirNodeProvider(NodeProvider):  # type: ignore[misc] # Ray ships no 
         node = self._nodes.all().get(node_id)
         return {} if node is None else _tags(node)  # ended since it was listed: nobody's
 
-    def create_node(self, node_config: dict[str, Any], tags: dict[str, str], count: int) -> None:
+    def create_node(
+        self, node_config: dict[str, Any], tags: dict[str, str], count: int
+    ) -> None:
         """Have ``count`` nodes wanted; ``node_config`` is the ``spec`` of their workloads."""
-        self._nodes.create(tags[TAG_RAY_USER_NODE_TYPE], tags.get(TAG_RAY_LAUNCH_REQUEST, ""), node_config, count)
+        self._nodes.create(
+            tags[TAG_RAY_USER_NODE_TYPE],
+            tags.get(TAG_RAY_LAUNCH_REQUEST, ""),
+            node_config,
+            count,
+        )
 
     def terminate_node(self, node_id: str) -> None:
         """Have a node's machine not wanted any more."""
@@ -95,7 +111,9 @@ class ReservoirNodeProvider(NodeProvider):  # type: ignore[misc] # Ray ships no 
             if node.instance_id == name and node.status != NodeStatus.DEAD:
                 preempted = DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION
                 until_ms = max(1, int((deadline.timestamp() - _MARGIN_S) * 1000))
-                is_accepted, refusal = gcs.drain_node(node.node_id.hex(), preempted, why, until_ms)
+                is_accepted, refusal = gcs.drain_node(
+                    node.node_id.hex(), preempted, why, until_ms
+                )
                 if not is_accepted:
                     raise RuntimeError(f"Ray does not drain {name}: {refusal}")
 

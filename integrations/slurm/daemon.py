@@ -41,12 +41,15 @@ class Daemon:
                     if request.suffix == ".resume":
                         pool.submit(self._work_off, request)
                     else:
-                        self._work_off(request)  # at once: a node may be asked for again right after
+                        # at once: a node may be asked for again right after
+                        self._work_off(request)
 
     def _listen(self) -> None:
         while not self._stopped.is_set():
             try:
-                self._nodes.client.on_draining(self._nodes.drain, self._nodes.namespace, idle_s=20)
+                self._nodes.client.on_draining(
+                    self._nodes.drain, self._nodes.namespace, idle_s=20
+                )
             except Exception:  # whatever it is, the notice is handled again
                 logger.exception("a drain was not handled")
                 self._stopped.wait(_EVERY_S)

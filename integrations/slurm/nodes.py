@@ -50,9 +50,9 @@ class SlurmNodes:
         }
         self.client.submit(workload)
         try:
-            placed = self._placed(node, min(_SOON_S, self.resume_timeout_s)) or self._placed(
-                node, self.resume_timeout_s - _SOON_S
-            )
+            placed = self._placed(
+                node, min(_SOON_S, self.resume_timeout_s)
+            ) or self._placed(node, self.resume_timeout_s - _SOON_S)
         except WithdrawnError:
             return False  # Slurm has given up waiting
         if placed is None:
@@ -63,13 +63,18 @@ class SlurmNodes:
         if reserved is not None:
             made_of.add(reserved)
         self.slurm.place(node, self.address_of(machine.instance_id or ""), made_of)
-        self._explain(node, f"Reservoir: {node} is {machine.capacity_type.value} {reserved or machine.instance_type}")
+        self._explain(
+            node,
+            f"Reservoir: {node} is {machine.capacity_type.value} {reserved or machine.instance_type}",
+        )
         return True
 
     def _placed(self, node: str, timeout_s: float) -> WorkloadDescribed | None:
         """Wait for a node's machine; when there is none in time its jobs say why."""
         try:
-            return self.client.wait_placed(self._key(node), launched=True, timeout_s=max(0.0, timeout_s))
+            return self.client.wait_placed(
+                self._key(node), launched=True, timeout_s=max(0.0, timeout_s)
+            )
         except UnansweredError as error:
             self._explain(node, f"Reservoir: {error}")
             return None
@@ -84,12 +89,16 @@ class SlurmNodes:
         A notice about a machine that the node has left already is only released.
         """
         for node in (workload.name for workload in notice.workloads):
-            if notice.reason is DrainReason.WITHDRAWN or notice.node.node_claim not in self.slurm.features(node):
+            if (
+                notice.reason is DrainReason.WITHDRAWN
+                or notice.node.node_claim not in self.slurm.features(node)
+            ):
                 continue
             why = f"Reservoir: {notice.reason.value} at {notice.deadline:%H:%M:%S}"
             self.slurm.update(node, "State=DRAIN", f"Reason={why}")
             jobs = self.slurm.jobs_on(node)
-            self.client.withdraw(self._key(node))  # Slurm asks again, for whatever it wants then
+            # Slurm asks again, for whatever it wants then
+            self.client.withdraw(self._key(node))
             for job in jobs:
                 self.slurm.requeue(job)
                 self.slurm.explain(job, why)

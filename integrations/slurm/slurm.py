@@ -41,16 +41,25 @@ class Slurm:
 
     def is_powering_up(self, node: str) -> bool:
         """Whether Slurm waits for a node."""
-        return "POWERING_UP" in self.run("scontrol", "--oneliner", "show", "node", _checked(node))
+        return "POWERING_UP" in self.run(
+            "scontrol", "--oneliner", "show", "node", _checked(node)
+        )
 
     def jobs_on(self, node: str) -> list[str]:
         """Return the jobs that are on a node, each element of an array by itself; not those that were requeued."""
         states = "--states=CONFIGURING,RUNNING,SUSPENDED"
-        return self.run("squeue", "--noheader", "--format=%A", states, f"--nodelist={_checked(node)}").split()
+        return self.run(
+            "squeue", "--noheader", "--format=%A", states, f"--nodelist={_checked(node)}"
+        ).split()
 
     def explain(self, job: str, text: str) -> None:
         """Show a sentence beside a job, as ``squeue`` prints it with ``admin_comment``."""
-        self.run("scontrol", "update", f"JobId={_checked(job)}", f"AdminComment={_TEXT.sub('?', text)[:200]}")
+        self.run(
+            "scontrol",
+            "update",
+            f"JobId={_checked(job)}",
+            f"AdminComment={_TEXT.sub('?', text)[:200]}",
+        )
 
     def requeue(self, job: str) -> None:
         """Let a job begin anew elsewhere; one that was requeued by the notice for another of its nodes waits already.

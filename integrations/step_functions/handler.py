@@ -25,18 +25,30 @@ class DynamoDbTasks:
 
     def put(self, task: WaitingTask) -> None:
         """Keep a state."""
-        item = {"id": {"S": task.key}, "token": {"S": task.token}, "until": {"S": task.until}}
+        item = {
+            "id": {"S": task.key},
+            "token": {"S": task.token},
+            "until": {"S": task.until},
+        }
         self._dynamodb.put_item(TableName=self._table, Item=item)
 
     def get(self, key: str) -> WaitingTask | None:
         """Return who waits (consistent read)."""
-        item = self._dynamodb.get_item(TableName=self._table, Key={"id": {"S": key}}, ConsistentRead=True).get("Item")
-        return None if item is None else WaitingTask(key, item["token"]["S"], item["until"]["S"])
+        item = self._dynamodb.get_item(
+            TableName=self._table, Key={"id": {"S": key}}, ConsistentRead=True
+        ).get("Item")
+        return (
+            None
+            if item is None
+            else WaitingTask(key, item["token"]["S"], item["until"]["S"])
+        )
 
     def waited_for(self) -> Iterable[str]:
         """Return all keys; the table holds what waits now, and nothing else."""
         for page in self._dynamodb.get_paginator("scan").paginate(
-            TableName=self._table, ProjectionExpression="#id", ExpressionAttributeNames={"#id": "id"}
+            TableName=self._table,
+            ProjectionExpression="#id",
+            ExpressionAttributeNames={"#id": "id"},
         ):
             yield from (item["id"]["S"] for item in page["Items"])
 
@@ -67,7 +79,11 @@ class StepFunctions:
 
     def fail(self, token: str, error: str, cause: str) -> None:
         """Let the state fail."""
-        _unless_over(lambda: self._states.send_task_failure(taskToken=token, error=error, cause=cause))
+        _unless_over(
+            lambda: self._states.send_task_failure(
+                taskToken=token, error=error, cause=cause
+            )
+        )
 
 
 def _unless_over(call: Any) -> None:

@@ -12,13 +12,19 @@ from typing import Any, Final, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from reservoir.client import messages
-from reservoir.client.events import AWAITING_LAUNCH, ReplicaFailed, WorkloadDescribed, WorkloadRejected
+from reservoir.client.events import (
+    AWAITING_LAUNCH,
+    ReplicaFailed,
+    WorkloadDescribed,
+    WorkloadRejected,
+)
 from reservoir.client.facts import Fact
 from reservoir.client.messages import WorkloadManifest
 from reservoir.client.transport import Outbox
 
 Until = Literal["placed", "launched", "ready", "finished"]
-_ASKS_OF_NODES: Final = frozenset({"launched", "ready"})  # and not of the workload's counts alone
+# and not of the workload's counts alone
+_ASKS_OF_NODES: Final = frozenset({"launched", "ready"})
 _REQUEST_ID: Final = "step-functions"
 
 
@@ -111,12 +117,16 @@ class Tasks:
             if task is None:
                 continue
             if isinstance(fact.event, WorkloadRejected):
-                told = "; ".join(f"{problem.path}: {problem.message}" for problem in fact.event.problems)
+                told = "; ".join(
+                    f"{problem.path}: {problem.message}" for problem in fact.event.problems
+                )
                 self._fail(task, "Reservoir.Rejected", told)
             elif isinstance(fact.event, WorkloadDescribed):
                 self._decide(task, fact.event)
             elif isinstance(fact.event, ReplicaFailed) and fact.event.is_crash_loop:
-                told = f"exit code {fact.event.exit_code} after {fact.event.restarts} restarts"
+                told = (
+                    f"exit code {fact.event.exit_code} after {fact.event.restarts} restarts"
+                )
                 self._fail(task, "Reservoir.CrashLoop", told)
             else:
                 self._ask(key)
@@ -135,7 +145,11 @@ class Tasks:
         if known.withdrawn:
             self._fail(task, "Reservoir.Withdrawn", f"{task.key} was withdrawn")
         elif _is_placed(known) and task.until in _ASKS_OF_NODES and known.part_count > 1:
-            self._fail(task, "Reservoir.TooManyNodes", "so many nodes: wait until placed or finished")
+            self._fail(
+                task,
+                "Reservoir.TooManyNodes",
+                "so many nodes: wait until placed or finished",
+            )
         elif _REACHED[task.until](known):
             self.answers.succeed(task.token, json.dumps(_output(known)))
             self.store.forget(task)

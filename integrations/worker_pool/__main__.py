@@ -20,7 +20,9 @@ def depths(sqs: Any, queue_url: str, every_s: float) -> Callable[[], int]:
     def read() -> int:
         time.sleep(every_s)
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        found = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)["Attributes"]
+        found = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=names)[
+            "Attributes"
+        ]
         return sum(int(found[name]) for name in names)
 
     return read
@@ -32,10 +34,21 @@ def main(file: str) -> None:
     client = Client.connect(config["demandQueueUrl"], config["eventsQueueUrl"])
     pool = WorkerPool(client, config["namespace"], config["name"])
     # Workers give their messages back by themselves: SQS shows them again. So a node may go as soon as it is told.
-    drains = threading.Thread(target=client.on_draining, args=(lambda _: None, config["namespace"]), daemon=True)
+    drains = threading.Thread(
+        target=client.on_draining, args=(lambda _: None, config["namespace"]), daemon=True
+    )
     drains.start()
-    scale = Scale(config["messagesPerWorker"], config.get("leastCount", 0), config.get("mostCount", 100))
-    pool.follow(config["template"], scale, depths(default_clients()("sqs"), config["workQueueUrl"], 15), time.monotonic)
+    scale = Scale(
+        config["messagesPerWorker"],
+        config.get("leastCount", 0),
+        config.get("mostCount", 100),
+    )
+    pool.follow(
+        config["template"],
+        scale,
+        depths(default_clients()("sqs"), config["workQueueUrl"], 15),
+        time.monotonic,
+    )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ class Scale:
 
     def wanted(self, depth: int) -> int:
         """Return the workers for ``depth`` messages."""
-        return max(self.least_count, min(self.most_count, -(-depth // self.messages_per_worker)))
+        return max(
+            self.least_count, min(self.most_count, -(-depth // self.messages_per_worker))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,9 @@ class WorkerPool:
             }
         )
 
-    def roll(self, old: Mapping[str, Any], new: Mapping[str, Any], count: int, *, step: int = 1) -> None:
+    def roll(
+        self, old: Mapping[str, Any], new: Mapping[str, Any], count: int, *, step: int = 1
+    ) -> None:
         """Replace the workers of one template by those of another: ``step`` new ones run before as many old ones go.
 
         Called again after a crash, it goes on where it was. While new ones wait for a place, the old ones stay.
@@ -72,7 +76,11 @@ class WorkerPool:
         self.client.withdraw(self.key(old))
 
     def follow(
-        self, template: Mapping[str, Any], scale: Scale, depths: Callable[[], int | None], now_s: Callable[[], float]
+        self,
+        template: Mapping[str, Any],
+        scale: Scale,
+        depths: Callable[[], int | None],
+        now_s: Callable[[], float],
     ) -> None:
         """Scale by the depth of a queue until ``depths``, which may wait as long as it likes, returns None."""
         size = self.size(template)

@@ -29,8 +29,16 @@ class Bench(Protocol):
 
 def benches() -> Iterator[tuple[str, Bench]]:
     """Find the benches: modules in the rooms that define ``cases`` and ``run``, sorted by name."""
-    folders = {f"lab.bench.{room}.": f"{folder}/{room}" for folder in lab.bench.__path__ for room in ROOMS}
-    found = [module.name for prefix, path in folders.items() for module in pkgutil.iter_modules([path], prefix)]
+    folders = {
+        f"lab.bench.{room}.": f"{folder}/{room}"
+        for folder in lab.bench.__path__
+        for room in ROOMS
+    }
+    found = [
+        module.name
+        for prefix, path in folders.items()
+        for module in pkgutil.iter_modules([path], prefix)
+    ]
     for name in sorted(found, key=lambda name: name.rpartition(".")[2]):
         module = importlib.import_module(name)
         if hasattr(module, "cases") and hasattr(module, "run"):
@@ -41,9 +49,15 @@ def main(arguments: Sequence[str]) -> int:
     """Run what was asked for; 2 when nothing has that name."""
     parser = argparse.ArgumentParser(prog="python -m lab.bench", description=__doc__)
     parser.add_argument(
-        "name", nargs="*", help="a bench (scheduler) or a case (diverse-10000); all benches without one"
+        "name",
+        nargs="*",
+        help="a bench (scheduler) or a case (diverse-10000); all benches without one",
     )
-    parser.add_argument("--list", action="store_true", help="print the names of benches and cases, measure nothing")
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="print the names of benches and cases, measure nothing",
+    )
     options = parser.parse_args(arguments)
     chosen = [
         (name, module, case)
@@ -52,7 +66,10 @@ def main(arguments: Sequence[str]) -> int:
         if not options.name or name in options.name or case in options.name
     ]
     if not chosen:
-        print(f"no bench and no case is called {' or '.join(options.name)}; --list shows them", file=sys.stderr)
+        print(
+            f"no bench and no case is called {' or '.join(options.name)}; --list shows them",
+            file=sys.stderr,
+        )
         return 2
     for name, module, case in chosen:
         if options.list:

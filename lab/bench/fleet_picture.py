@@ -36,19 +36,31 @@ def figures(text: str) -> Mapping[str, Sequence[float]]:
         if line.startswith("| nodes |") or re.match(r"\| [\d,]+ \|", line)
     ]
     columns = zip(*rows, strict=True)
-    return {head: [float(cell.replace(",", "")) for cell in cells] for head, *cells in columns}
+    return {
+        head: [float(cell.replace(",", "")) for cell in cells] for head, *cells in columns
+    }
 
 
 def drawn(columns: Mapping[str, Sequence[float]]) -> str:
     """Return the picture: time and memory of a pass against the size of the fleet."""
     with mpl.rc_context(cast("Any", _STYLE)):
         figure = Figure(figsize=(7.2, 2.6), layout="constrained")
-        for axes, (title, lines) in zip(cast("Any", figure.subplots(1, len(_CHARTS))), _CHARTS, strict=True):
+        for axes, (title, lines) in zip(
+            cast("Any", figure.subplots(1, len(_CHARTS))), _CHARTS, strict=True
+        ):
             for verb, colour in _COLOURS.items():
                 for kind, style in lines:
                     label = verb if kind == "MiB" else f"{verb}, {kind}"
                     values = columns[f"{verb}, {kind}"]
-                    axes.plot(columns["nodes"], values, style, marker="o", markersize=3, color=colour, label=label)
+                    axes.plot(
+                        columns["nodes"],
+                        values,
+                        style,
+                        marker="o",
+                        markersize=3,
+                        color=colour,
+                        label=label,
+                    )
             axes.set_title(title, fontsize=9)
             axes.set_xlabel("nodes")
             axes.set_xlim(left=0)
@@ -58,9 +70,15 @@ def drawn(columns: Mapping[str, Sequence[float]]) -> str:
             axes.grid(visible=True, linewidth=0.3)
             axes.legend(frameon=False, fontsize=8)
         text = StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.savefig(
+            text,
+            format="svg",
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(drawn(figures(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8")
+    PICTURE.write_text(
+        drawn(figures(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8"
+    )

@@ -16,16 +16,32 @@ from lab.calibration import Figures
 RUNS = 3
 _REPOSITORY = Path(__file__).resolve().parents[2]
 # One core: libraries that would start threads of their own are told not to.
-_SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_SINGLE_THREADED = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
 
 
-def fresh(function: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Figures:
+def fresh(
+    function: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Figures:
     """Call ``function`` ("lab.bench.module:name") with text arguments in a new process and return its figures."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         answer = Path(folder) / "answer.json"
-        command = [sys.executable, "-m", "lab.bench.harness", str(answer), function, *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "lab.bench.harness",
+            str(answer),
+            function,
+            *arguments,
+        ]
         subprocess.run(  # noqa: S603 - our own module, started with our own arguments
-            command, check=True, cwd=_REPOSITORY, env={**os.environ, **_SINGLE_THREADED, **(environment or {})}
+            command,
+            check=True,
+            cwd=_REPOSITORY,
+            env={**os.environ, **_SINGLE_THREADED, **(environment or {})},
         )
         figures: Figures = json.loads(answer.read_text())
     return figures
@@ -47,9 +63,13 @@ def medians(runs: Sequence[Figures]) -> Figures:
         if name.endswith("_in_calibrations"):
             figures[name] = min(float(str(value)) for value in values)
         elif name.endswith(("_s", "_mib")) and isinstance(first, int | float):
-            figures[name] = round(statistics.median(float(str(value)) for value in values), 4)
+            figures[name] = round(
+                statistics.median(float(str(value)) for value in values), 4
+            )
         else:
-            assert all(value == first for value in values), f"{name} differs between runs: {values}"
+            assert all(value == first for value in values), (
+                f"{name} differs between runs: {values}"
+            )
             figures[name] = first
     return figures
 
@@ -66,7 +86,9 @@ def peak_rss_mib() -> float:
     """
     status = Path("/proc/self/status")
     if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        line = next(
+            line for line in status.read_text().splitlines() if line.startswith("VmHWM:")
+        )
         return round(int(line.split()[1]) / 1024, 1)
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
@@ -92,7 +114,8 @@ def tell(line: str) -> None:
 
 def _pin_to_one_core() -> None:
     """Keep the process on one core, as the smallest Lambda that has a whole one would."""
-    if hasattr(os, "sched_setaffinity"):  # Linux only; elsewhere the figures are of whatever the system does
+    # Linux only; elsewhere the figures are of whatever the system does
+    if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 

@@ -34,7 +34,13 @@ T = TypeVar("T")
 
 DELIVERY_MS: Final = 50
 TRANSACTION_MS: Final = 16
-SERVICE_MS: Final[Mapping[str, int]] = {"dynamodb": 8, "sqs": 20, "s3": 150, "eventbridge": 20, "ec2": 200}
+SERVICE_MS: Final[Mapping[str, int]] = {
+    "dynamodb": 8,
+    "sqs": 20,
+    "s3": 150,
+    "eventbridge": 20,
+    "ec2": 200,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +71,22 @@ class CriticalPath(Executor):
         if operation == self.ends_with and service == "ec2":
             self.end()
         self.calls += 1
-        self.aws_ms += TRANSACTION_MS if name.startswith("Transact") else SERVICE_MS.get(service, 0)
+        self.aws_ms += (
+            TRANSACTION_MS if name.startswith("Transact") else SERVICE_MS.get(service, 0)
+        )
         if operation == self.ends_with:
             self.end()
 
     def end(self) -> None:
         """Note how far the way has come; the first time counts."""
         if self.found is None:
-            self.found = OnTheWay(self.calls, self.aws_ms, 1000 * (time.process_time() - self.began_s))
+            self.found = OnTheWay(
+                self.calls, self.aws_ms, 1000 * (time.process_time() - self.began_s)
+            )
 
-    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(
+        self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
         """Run a call beside what follows, until somebody asks for its result."""
         calls, aws_ms = self.calls, self.aws_ms
         future: _Joining[T] = _Joining(self)
@@ -125,7 +137,8 @@ class OnPaper(Executor):
     ) -> OnTheWay:
         """Let a function handle an event; return what it did until the call that the way ends with, or in all."""
         self._path = CriticalPath(ends_with)
-        with running_in(self._process(function)), redirect_stdout(io.StringIO()):  # logs are written and not shown
+        # logs are written and not shown
+        with running_in(self._process(function)), redirect_stdout(io.StringIO()):
             handler(event, None)
         if not ends_with:
             self._path.end()
@@ -134,19 +147,32 @@ class OnPaper(Executor):
 
     def received(self, queue: Queue, count: int) -> dict[str, Any]:
         """Take messages of a queue as Lambda would hand them over, ``count`` at most."""
-        url, sqs = self._reservoir.outputs[output_name(queue.value)], self._reservoir.aws.client("sqs")
+        url, sqs = (
+            self._reservoir.outputs[output_name(queue.value)],
+            self._reservoir.aws.client("sqs"),
+        )
         records: list[dict[str, Any]] = []
         while len(records) < count:
             asked = min(10, count - len(records))
-            answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=asked, AttributeNames=["All"])
+            answer = sqs.receive_message(
+                QueueUrl=url, MaxNumberOfMessages=asked, AttributeNames=["All"]
+            )
             for it in answer.get("Messages", ()):
                 sqs.delete_message(QueueUrl=url, ReceiptHandle=it["ReceiptHandle"])
-                records.append({"messageId": it["MessageId"], "body": it["Body"], "attributes": it["Attributes"]})
+                records.append(
+                    {
+                        "messageId": it["MessageId"],
+                        "body": it["Body"],
+                        "attributes": it["Attributes"],
+                    }
+                )
             if "Messages" not in answer:
                 break
         return {"Records": records}
 
-    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(
+        self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
         """Run a call beside what follows on the path that is being followed."""
         return self._path.submit(call, *args, **kwargs)
 
@@ -158,7 +184,9 @@ class OnPaper(Executor):
         if function not in self._processes:
             name = function_name(self._reservoir.outputs[output_name(DEPLOYMENT)], function)
             client = self._reservoir.aws.client("lambda")
-            own = client.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+            own = client.get_function_configuration(FunctionName=name)["Environment"][
+                "Variables"
+            ]
             settings = Settings.from_environment({**os.environ, **own})
             self._processes[function] = Process(_OnPaper(settings, self._clock, self))
         return self._processes[function]

@@ -20,7 +20,9 @@ def main() -> int:
 
     def report(line: str) -> None:
         passed = f"[dim]{time.monotonic() - started:5.1f} s[/]"
-        console.print(f"{passed}  {line}", highlight=False, no_wrap=True, overflow="ellipsis")
+        console.print(
+            f"{passed}  {line}", highlight=False, no_wrap=True, overflow="ellipsis"
+        )
 
     return conclude(Demo(console, report, KEPT), console, KEPT)
 

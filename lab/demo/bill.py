@@ -48,15 +48,29 @@ class Bill:
     @property
     def saved_percent(self) -> int:
         """The saving in whole percent of the bill on demand, rounded down; 0 when nothing ran."""
-        return 100 * self.saved_micro_usd // self.all_on_demand_micro_usd if self.all_on_demand_micro_usd else 0
+        return (
+            100 * self.saved_micro_usd // self.all_on_demand_micro_usd
+            if self.all_on_demand_micro_usd
+            else 0
+        )
 
     @property
     def used_percent(self) -> int:
         """How much of the reserved unit-time was used, in whole percent, rounded down."""
-        return int(100 * self.reserved_used / self.reserved_available) if self.reserved_available else 0
+        return (
+            int(100 * self.reserved_used / self.reserved_available)
+            if self.reserved_available
+            else 0
+        )
 
 
-def make_bill(stays: Iterable[Stay], prices: Prices, curves: Iterable[Curve], since: datetime, until: datetime) -> Bill:
+def make_bill(
+    stays: Iterable[Stay],
+    prices: Prices,
+    curves: Iterable[Curve],
+    since: datetime,
+    until: datetime,
+) -> Bill:
     """Add up what ran, by the second as EC2 charges it."""
     everything, paid = 0, {"spot": 0, "on-demand": 0}
     for stay in stays:
@@ -71,7 +85,9 @@ def make_bill(stays: Iterable[Stay], prices: Prices, curves: Iterable[Curve], si
         all_on_demand_micro_usd=everything,
         paid_micro_usd=paid,
         reserved_used=sum((curve.used(since, until) for curve in seen), timedelta()),
-        reserved_available=sum((curve.available(since, until) for curve in seen), timedelta()),
+        reserved_available=sum(
+            (curve.available(since, until) for curve in seen), timedelta()
+        ),
     )
 
 
@@ -83,7 +99,10 @@ def read_prices(aws: EmbeddedAws, stays: Iterable[Stay]) -> Prices:
     """Ask the price list and the history of spot prices for what ran."""
     types = sorted({stay.instance_type for stay in stays})
     pricing, ec2 = aws.client("pricing"), aws.client("ec2")
-    return Prices({name: _on_demand_price(pricing, name, aws.region) for name in types}, _spot_prices(ec2, types))
+    return Prices(
+        {name: _on_demand_price(pricing, name, aws.region) for name in types},
+        _spot_prices(ec2, types),
+    )
 
 
 def _on_demand_price(pricing: Any, instance_type: str, region: str) -> int:
@@ -96,7 +115,10 @@ def _on_demand_price(pricing: Any, instance_type: str, region: str) -> int:
         "capacitystatus": "Used",
         "marketoption": "OnDemand",
     }
-    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+    filters = [
+        {"Type": "TERM_MATCH", "Field": field, "Value": value}
+        for field, value in wanted.items()
+    ]
     answer = pricing.get_products(ServiceCode="AmazonEC2", Filters=filters)
     (product,) = answer["PriceList"]
     (term,) = json.loads(product)["terms"]["OnDemand"].values()

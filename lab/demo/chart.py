@@ -37,7 +37,9 @@ class Mark:
     title: str
 
 
-def draw_chart(rows: Sequence[Row], marks: Sequence[Mark], since: datetime, until: datetime, width: int) -> Text:
+def draw_chart(
+    rows: Sequence[Row], marks: Sequence[Mark], since: datetime, until: datetime, width: int
+) -> Text:
     """Return the chart in at most ``width`` columns, as wide as that allows."""
     titles, kinds, counts = (
         max((len(text) for text in column), default=0)
@@ -48,13 +50,17 @@ def draw_chart(rows: Sequence[Row], marks: Sequence[Mark], since: datetime, unti
     span = max((until - since) / cells, timedelta(microseconds=1))
     text = Text(no_wrap=True, overflow="crop")
     for row in rows:
-        text.append(f"{row.title:<{titles}} ", "bold").append(f"{row.kind:<{kinds}} ", "dim")
+        text.append(f"{row.title:<{titles}} ", "bold").append(
+            f"{row.kind:<{kinds}} ", "dim"
+        )
         text.append(f"{row.count:>{counts}}  ")
         for number in range(cells):
             cell = _cell(row.curve, since + number * span, since + (number + 1) * span)
             text.append(cell, "dim" if cell == IDLE else row.style)
         text.append("\n")
-    text.append(" " * left).append(_marks(marks, since, span, cells), "bold cyan").append("\n")
+    text.append(" " * left).append(_marks(marks, since, span, cells), "bold cyan").append(
+        "\n"
+    )
     text.append(" " * left).append(_axis(since, until, cells), "dim").append("\n")
     for number, mark in enumerate(marks, start=1):
         line = f"{number} {mark.at:%H:%M} {mark.title}"
@@ -87,4 +93,6 @@ def _marks(marks: Sequence[Mark], since: datetime, span: timedelta, cells: int) 
 
 def _axis(since: datetime, until: datetime, cells: int) -> str:
     first, last = f"{since:%H:%M}", f"{until:%H:%M} UTC"
-    return first + last.rjust(cells - len(first)) if cells > len(first) + len(last) else first
+    return (
+        first + last.rjust(cells - len(first)) if cells > len(first) + len(last) else first
+    )

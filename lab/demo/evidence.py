@@ -36,7 +36,9 @@ def timed_out(aws: Logs) -> list[str]:
     if not aws.is_started:
         return []
     logs = (aws.folder / "logs").glob("*/*.log")
-    return sorted({path.parent.name for path in logs if TIMED_OUT in path.read_text(errors="replace")})
+    return sorted(
+        {path.parent.name for path in logs if TIMED_OUT in path.read_text(errors="replace")}
+    )
 
 
 def keep_evidence(aws: Logs, seen: Observed | None, reason: str, under: Path) -> Path:

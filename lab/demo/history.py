@@ -34,11 +34,15 @@ class Curve:
 
     def used(self, since: datetime, until: datetime) -> timedelta:
         """Return the unit-time in use between two moments."""
-        return _sum(level.used_count * lasted for level, lasted in self._parts(since, until))
+        return _sum(
+            level.used_count * lasted for level, lasted in self._parts(since, until)
+        )
 
     def available(self, since: datetime, until: datetime) -> timedelta:
         """Return the unit-time that was there to be used."""
-        return _sum(level.total_count * lasted for level, lasted in self._parts(since, until))
+        return _sum(
+            level.total_count * lasted for level, lasted in self._parts(since, until)
+        )
 
     def _parts(self, since: datetime, until: datetime) -> Sequence[tuple[Level, timedelta]]:
         if not self.levels:

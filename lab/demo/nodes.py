@@ -44,15 +44,24 @@ class Nodes:
         """Write what the nodes run; return the file of their policy."""
         (self.folder / "work.sh").write_text(_WORK, encoding="utf-8")
         run = _RUN.format(workload=TUNING, shared=self.folder)
-        user_data = agent_user_data(run, log_folder="logs", poll_s=5, start=f"exec nice -n 5 {AGENT}")
+        user_data = agent_user_data(
+            run, log_folder="logs", poll_s=5, start=f"exec nice -n 5 {AGENT}"
+        )
         policy = self.folder / "policy.yaml"
-        policy.write_text("\n---\n".join(map(json.dumps, _policy(user_data))), encoding="utf-8")  # JSON is YAML
+        # JSON is YAML
+        policy.write_text(
+            "\n---\n".join(map(json.dumps, _policy(user_data))), encoding="utf-8"
+        )
         return policy
 
     def begun(self) -> list[int]:
         """Return how far the work had come each time that it began."""
         file = self.folder / "begun"
-        return [int(line) for line in file.read_text(encoding="utf-8").split()] if file.exists() else []
+        return (
+            [int(line) for line in file.read_text(encoding="utf-8").split()]
+            if file.exists()
+            else []
+        )
 
     def progress(self) -> int:
         """Return how far the work has come."""
@@ -106,10 +115,22 @@ def _policy(user_data: str) -> list[dict[str, Any]]:
         "userData": user_data,
     }
     template = {
-        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": name},
+        "nodeClassRef": {
+            "group": "karpenter.k8s.aws",
+            "kind": "EC2NodeClass",
+            "name": name,
+        },
         "requirements": [
-            {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["reserved", "on-demand"]},
-            {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [INSTANCE_TYPE]},
+            {
+                "key": "karpenter.sh/capacity-type",
+                "operator": "In",
+                "values": ["reserved", "on-demand"],
+            },
+            {
+                "key": "node.kubernetes.io/instance-type",
+                "operator": "In",
+                "values": [INSTANCE_TYPE],
+            },
         ],
         "taints": [{"key": name, "value": "true", "effect": "NoSchedule"}],
     }

@@ -61,17 +61,27 @@ class Observed:
     instances: list[Instance] = field(default_factory=list)
     events: deque[JsonObject] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
     counts: Counter[str] = field(default_factory=Counter)  # events by detail-type
-    placed: Counter[str] = field(default_factory=Counter)  # replicas by workload, without those that had to leave
-    pending: dict[str, str] = field(default_factory=dict)  # workload -> why its replicas waited last
-    awaited: set[str] = field(default_factory=set)  # claims that got replicas and are neither launched nor refused
-    launched: dict[str, JsonObject] = field(default_factory=dict)  # claim -> detail of Node Launched
+    # replicas by workload, without those that had to leave
+    placed: Counter[str] = field(default_factory=Counter)
+    # workload -> why its replicas waited last
+    pending: dict[str, str] = field(default_factory=dict)
+    # claims that got replicas and are neither launched nor refused
+    awaited: set[str] = field(default_factory=set)
+    # claim -> detail of Node Launched
+    launched: dict[str, JsonObject] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)  # claims that EC2 gave no instance
-    drains: dict[str, JsonObject] = field(default_factory=dict)  # claim -> detail of Node Draining
-    terminated: dict[str, JsonObject] = field(default_factory=dict)  # claim -> detail of Node Terminated
-    over_count: list[str] = field(default_factory=list)  # reservations ever seen beyond their count
-    met: dict[str, Instance] = field(default_factory=dict)  # every instance of ours, as it was seen first
-    entered: dict[str, dict[str, datetime]] = field(default_factory=dict)  # instance -> state -> since when, by EC2
-    curves: dict[str, Curve] = field(default_factory=dict)  # our nodes by reservation title, or by market beside them
+    # claim -> detail of Node Draining
+    drains: dict[str, JsonObject] = field(default_factory=dict)
+    # claim -> detail of Node Terminated
+    terminated: dict[str, JsonObject] = field(default_factory=dict)
+    # reservations ever seen beyond their count
+    over_count: list[str] = field(default_factory=list)
+    # every instance of ours, as it was seen first
+    met: dict[str, Instance] = field(default_factory=dict)
+    # instance -> state -> since when, by EC2
+    entered: dict[str, dict[str, datetime]] = field(default_factory=dict)
+    # our nodes by reservation title, or by market beside them
+    curves: dict[str, Curve] = field(default_factory=dict)
 
     def live(self, *states: str) -> list[Instance]:
         """Our instances in these states, by default those that run or are about to."""
@@ -85,12 +95,20 @@ class Observed:
             entered = self.entered.get(identity, {})
             if "running" in entered:
                 ended_at = entered.get("shutting-down", self.now)
-                yield Stay(instance.instance_type, instance.zone, instance.market, entered["running"], ended_at)
+                yield Stay(
+                    instance.instance_type,
+                    instance.zone,
+                    instance.market,
+                    entered["running"],
+                    ended_at,
+                )
 
     def all_run(self, wanted: Mapping[str, int]) -> bool:
         """Whether these many replicas, by workload, have their place on nodes that run."""
         placed = all(self.placed[name] == count for name, count in wanted.items())
-        return placed and not self.awaited and all(it.state != "pending" for it in self.live())
+        return (
+            placed and not self.awaited and all(it.state != "pending" for it in self.live())
+        )
 
     def note(self, event: JsonObject) -> None:
         """Take in a fact; facts come in any order, because EventBridge keeps none."""
@@ -132,24 +150,33 @@ class Observed:
 class Observer:
     """Reads EC2 and a queue that a rule on the outbound bus feeds."""
 
-    def __init__(self, aws: EmbeddedAws, *, bus_name: str, titles: Mapping[str, str]) -> None:
+    def __init__(
+        self, aws: EmbeddedAws, *, bus_name: str, titles: Mapping[str, str]
+    ) -> None:
         self.seen = Observed()
         self._aws = aws
         self._titles = titles
-        self._ec2, self._sqs = aws.client("ec2", config=PATIENT), aws.client("sqs", config=PATIENT)
+        self._ec2, self._sqs = (
+            aws.client("ec2", config=PATIENT),
+            aws.client("sqs", config=PATIENT),
+        )
         self._tap = self._make_tap(bus_name)
 
     def _make_tap(self, bus_name: str) -> str:
         """Subscribe as any workload system would: rules on the bus and on EC2's, a queue as their target."""
         queue_url = self._sqs.create_queue(QueueName="workload-system")["QueueUrl"]
-        arn = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        arn = self._sqs.get_queue_attributes(
+            QueueUrl=queue_url, AttributeNames=["QueueArn"]
+        )["Attributes"]["QueueArn"]
         events = self._aws.client("events")
         patterns = {
             bus_name: {"source": [names.EVENT_SOURCE]},
             "default": {"source": ["aws.ec2"], "detail-type": [STATE_CHANGE]},
         }
         rules = [
-            events.put_rule(Name="everything", EventBusName=bus, EventPattern=json.dumps(pattern))["RuleArn"]
+            events.put_rule(
+                Name="everything", EventBusName=bus, EventPattern=json.dumps(pattern)
+            )["RuleArn"]
             for bus, pattern in patterns.items()
         ]
         allow = {
@@ -160,9 +187,13 @@ class Observer:
             "Condition": {"ArnEquals": {"aws:SourceArn": rules}},
         }
         policy = {"Version": "2012-10-17", "Statement": [allow]}
-        self._sqs.set_queue_attributes(QueueUrl=queue_url, Attributes={"Policy": json.dumps(policy)})
+        self._sqs.set_queue_attributes(
+            QueueUrl=queue_url, Attributes={"Policy": json.dumps(policy)}
+        )
         for bus in patterns:
-            events.put_targets(Rule="everything", EventBusName=bus, Targets=[{"Id": "tap", "Arn": arn}])
+            events.put_targets(
+                Rule="everything", EventBusName=bus, Targets=[{"Id": "tap", "Arn": arn}]
+            )
         return str(queue_url)
 
     def refresh(self) -> Observed:
@@ -196,7 +227,9 @@ class Observer:
             total = it.total_count if it.is_active else 0
             seen.curves.setdefault(it.title, Curve()).note(seen.now, inside[it.id], total)
         for market in ("spot", "on-demand"):
-            seen.curves.setdefault(market, Curve()).note(seen.now, beside[market], beside[market])
+            seen.curves.setdefault(market, Curve()).note(
+                seen.now, beside[market], beside[market]
+            )
 
     def _reservations(self) -> list[Reservation]:
         pages = self._ec2.get_paginator("describe_capacity_reservations").paginate()
@@ -221,20 +254,28 @@ class Observer:
         filters = [{"Name": "tag-key", "Values": [names.OWNER_TAG]}]
         pages = self._ec2.get_paginator("describe_instances").paginate(Filters=filters)
         return [
-            _instance(it) for page in pages for reservation in page["Reservations"] for it in reservation["Instances"]
+            _instance(it)
+            for page in pages
+            for reservation in page["Reservations"]
+            for it in reservation["Instances"]
         ]
 
     def _read_events(self) -> bool:
         """Read all events that are there; return whether there was any."""
         any_read = False
         while True:
-            messages = self._sqs.receive_message(QueueUrl=self._tap, MaxNumberOfMessages=10).get("Messages", [])
+            messages = self._sqs.receive_message(
+                QueueUrl=self._tap, MaxNumberOfMessages=10
+            ).get("Messages", [])
             if not messages:
                 return any_read
             any_read = True
             for message in messages:
                 self.seen.note(json.loads(message["Body"]))
-            read = [{"Id": it["MessageId"], "ReceiptHandle": it["ReceiptHandle"]} for it in messages]
+            read = [
+                {"Id": it["MessageId"], "ReceiptHandle": it["ReceiptHandle"]}
+                for it in messages
+            ]
             self._sqs.delete_message_batch(QueueUrl=self._tap, Entries=read)
 
 
@@ -246,7 +287,13 @@ def workload_name(reference: Mapping[str, Any]) -> str:
 def _instance(it: JsonObject) -> Instance:
     tags = {tag["Key"]: tag["Value"] for tag in it.get("Tags", [])}
     reservation_id = it.get("CapacityReservationId")
-    market = "reserved" if reservation_id else "spot" if it.get("InstanceLifecycle") == "spot" else "on-demand"
+    market = (
+        "reserved"
+        if reservation_id
+        else "spot"
+        if it.get("InstanceLifecycle") == "spot"
+        else "on-demand"
+    )
     return Instance(
         id=it["InstanceId"],
         instance_type=it["InstanceType"],

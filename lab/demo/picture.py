@@ -19,7 +19,9 @@ def draw(seen: Observed, step: str, wanted: Mapping[str, int]) -> RenderableType
     clock = seen.now.strftime("%H:%M:%S UTC") if seen.now else "--:--:--"
     title = f"[bold]Reservoir[/] on an embedded AWS   {clock}"
     heading = Text(f"{step}\n", "bold cyan")
-    body = Group(heading, _reservations(seen), _nodes(seen), _workloads(seen, wanted), _facts(seen))
+    body = Group(
+        heading, _reservations(seen), _nodes(seen), _workloads(seen, wanted), _facts(seen)
+    )
     return Panel(body, title=title, border_style="cyan")
 
 
@@ -36,13 +38,23 @@ def _reservations(seen: Observed) -> Table:
     table = _table("reservation", "type", "zone", "units in use", "ends")
     for reservation in seen.reservations:
         ends = reservation.end_at.strftime("%H:%M") if reservation.end_at else "-"
-        table.add_row(reservation.title, reservation.instance_type, reservation.zone, _bar(reservation), ends)
+        table.add_row(
+            reservation.title,
+            reservation.instance_type,
+            reservation.zone,
+            _bar(reservation),
+            ends,
+        )
     return table
 
 
 def _bar(reservation: Reservation) -> Text:
     used, total = reservation.used_count, reservation.total_count
-    return Text("■" * used, "green").append("□" * (total - used), "dim").append(f"  {used}/{total}")
+    return (
+        Text("■" * used, "green")
+        .append("□" * (total - used), "dim")
+        .append(f"  {used}/{total}")
+    )
 
 
 def _nodes(seen: Observed) -> Text:
@@ -59,14 +71,21 @@ def _workloads(seen: Observed, wanted: Mapping[str, int]) -> Table:
     for name, replicas in wanted.items():
         placed = seen.placed[name]
         why = "" if placed >= replicas else seen.pending.get(name, "")
-        table.add_row(name, str(replicas), Text(str(placed), "green" if placed >= replicas else "yellow"), why)
+        table.add_row(
+            name,
+            str(replicas),
+            Text(str(placed), "green" if placed >= replicas else "yellow"),
+            why,
+        )
     return table
 
 
 def _facts(seen: Observed) -> Text:
     text = Text("\n", no_wrap=True, overflow="ellipsis")
     for event in list(seen.events)[-EVENTS_SHOWN:]:
-        text.append(f"{event['time'][11:19]}  ", "dim").append(f"{event['detail-type']:<18} ", "cyan")
+        text.append(f"{event['time'][11:19]}  ", "dim").append(
+            f"{event['detail-type']:<18} ", "cyan"
+        )
         text.append(_summary(event["detail"]) + "\n")
     return text
 

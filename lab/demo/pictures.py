@@ -24,7 +24,13 @@ PICTURES: Final[Mapping[str, Sequence[str]]] = {
     "status": ("status",),
     "reservations": ("get", "reservations"),
     "explain": ("explain", "workload", "research/finetune"),
-    "plan": ("plan", "-f", "examples/demo/next.yaml", "--with", "2 p5.48xlarge in us-east-1b"),
+    "plan": (
+        "plan",
+        "-f",
+        "examples/demo/next.yaml",
+        "--with",
+        "2 p5.48xlarge in us-east-1b",
+    ),
 }
 
 
@@ -32,7 +38,9 @@ def main() -> None:
     """Deploy, let the demo's demand run, and draw."""
     with DeployedReservoir(_tell) as reservoir:
         titles = set_up(reservoir, _tell, BLOCK_ENDS_IN)
-        reservoir.aws.ec2("outsider_launch", capacity_reservation_id=titles.id_of("inference"), count=1)
+        reservoir.aws.ec2(
+            "outsider_launch", capacity_reservation_id=titles.id_of("inference"), count=1
+        )
         environment = reservoir.environment()
         _send(environment, "workloads.yaml", waiting=0)
         _send(environment, "next.yaml", waiting=1)
@@ -40,7 +48,9 @@ def main() -> None:
         for name, arguments in PICTURES.items():
             written = run_on_terminal(arguments, environment, ROOT, COLUMNS)
             picture = FOLDER / f"{name}.svg"
-            picture.write_text(drawn(f"reservoir {shlex.join(arguments)}", written), encoding="utf-8")
+            picture.write_text(
+                drawn(f"reservoir {shlex.join(arguments)}", written), encoding="utf-8"
+            )
             _tell(str(picture.relative_to(ROOT)))
 
 
@@ -54,7 +64,13 @@ def _send(environment: Mapping[str, str], file: str, waiting: int) -> None:
     """
     path = f"examples/demo/{file}"
     _tell(f"submitting {path}")
-    subprocess.run(_command("submit", "-f", path), cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own program
+    subprocess.run(  # noqa: S603 - our own program
+        _command("submit", "-f", path),
+        cwd=ROOT,
+        env=environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     limit_s = time.monotonic() + _LIMIT_S
     while _waiting(environment) != waiting:
         if time.monotonic() > limit_s:
@@ -66,9 +82,15 @@ def _send(environment: Mapping[str, str], file: str, waiting: int) -> None:
 def _waiting(environment: Mapping[str, str]) -> int:
     """Return how many workloads do not run as a whole; none before there is any would be too early."""
     command = _command("get", "workloads", "-A", "-o", "json")
-    answer = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)  # noqa: S603 - our own
+    answer = subprocess.run(  # noqa: S603 - our own
+        command, cwd=ROOT, env=environment, check=True, capture_output=True
+    )
     found: list[dict[str, Any]] = json.loads(answer.stdout)["items"]
-    return sum(item["status"]["placed"] < item["spec"]["replicas"] for item in found) if found else -1
+    return (
+        sum(item["status"]["placed"] < item["spec"]["replicas"] for item in found)
+        if found
+        else -1
+    )
 
 
 def _command(*arguments: str) -> list[str]:

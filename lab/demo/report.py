@@ -16,7 +16,9 @@ from lab.demo.scenario import Story
 from lab.embedded.client import EmbeddedAws
 
 
-def closing_picture(seen: Observed, marks: Sequence[Mark], bill: Bill, width: int) -> RenderableType:
+def closing_picture(
+    seen: Observed, marks: Sequence[Mark], bill: Bill, width: int
+) -> RenderableType:
     """Say where each part of the demand ran, how full reservations were over time, and what it cost."""
     since, until = span(seen, marks)
     return Group(
@@ -24,7 +26,9 @@ def closing_picture(seen: Observed, marks: Sequence[Mark], bill: Bill, width: in
         _demand(seen),
         _heading("Nodes over time: in reservations, and what was bought beside them"),
         draw_chart(_rows(seen), marks, since, until, width),
-        _heading(f"What {str(until - since).partition('.')[0]} hours cost, at emulated prices"),
+        _heading(
+            f"What {str(until - since).partition('.')[0]} hours cost, at emulated prices"
+        ),
         _cost(bill),
     )
 
@@ -43,15 +47,25 @@ def _demand(seen: Observed) -> Table:
     for detail in seen.launched.values():
         for workload in detail["workloads"]:
             name = f"{workload['namespace']}/{workload['name']}"
-            counts.setdefault(name, Counter())[detail["node"]["capacityType"]] += workload["replicas"]
+            counts.setdefault(name, Counter())[detail["node"]["capacityType"]] += workload[
+                "replicas"
+            ]
     for name, by_market in sorted(counts.items()):
-        table.add_row(name, *(str(by_market[market]) for market in ("reserved", "spot", "on-demand")))
+        table.add_row(
+            name, *(str(by_market[market]) for market in ("reserved", "spot", "on-demand"))
+        )
     return table
 
 
 def _rows(seen: Observed) -> list[Row]:
     reserved = [
-        Row(it.title, it.instance_type, f"{seen.curves[it.title].peak_count}/{it.total_count}", curve, "green")
+        Row(
+            it.title,
+            it.instance_type,
+            f"{seen.curves[it.title].peak_count}/{it.total_count}",
+            curve,
+            "green",
+        )
         for it in seen.reservations
         if (curve := seen.curves.get(it.title)) is not None
     ]
@@ -65,7 +79,9 @@ def _rows(seen: Observed) -> list[Row]:
 
 def _against_peak(curve: Curve) -> Curve:
     """Return a curve whose full height is its own peak: what is bought has no other bound."""
-    return Curve([Level(level.at, level.used_count, curve.peak_count) for level in curve.levels])
+    return Curve(
+        [Level(level.at, level.used_count, curve.peak_count) for level in curve.levels]
+    )
 
 
 def _heading(text: str) -> Text:
@@ -80,7 +96,10 @@ def _cost(bill: Bill) -> Table:
     table.add_row("the same nodes, all on demand", _usd(bill.all_on_demand_micro_usd))
     for market, micro_usd in bill.paid_micro_usd.items():
         table.add_row(f"paid beside reservations: {market}", _usd(micro_usd))
-    table.add_row(Text(f"saved: {bill.saved_percent} %", "bold green"), Text(_usd(bill.saved_micro_usd), "bold green"))
+    table.add_row(
+        Text(f"saved: {bill.saved_percent} %", "bold green"),
+        Text(_usd(bill.saved_micro_usd), "bold green"),
+    )
     table.add_row("used of reservations (paid for anyway)", f"{bill.used_percent} %")
     return table
 
@@ -89,7 +108,9 @@ def _usd(micro_usd: int) -> str:
     return f"{micro_usd / MICRO:,.2f} USD"
 
 
-def violations(story: Story, aws: EmbeddedAws, dead_letter_queue_urls: list[str]) -> Iterator[str]:
+def violations(
+    story: Story, aws: EmbeddedAws, dead_letter_queue_urls: list[str]
+) -> Iterator[str]:
     """Yield everything about the final state that must not be."""
     seen = story.observer.refresh()
     for identity in seen.over_count:
@@ -107,5 +128,7 @@ def violations(story: Story, aws: EmbeddedAws, dead_letter_queue_urls: list[str]
             yield f"{name}: {placed} of {wanted} replicas have a place, and nobody said why"
     sqs = aws.client("sqs")
     for url in dead_letter_queue_urls:
-        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
+        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get(
+            "Messages", []
+        ):
             yield f"{url.rsplit('/', 1)[-1]} holds {message['Body'][:200]}"

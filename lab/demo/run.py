@@ -14,7 +14,14 @@ from rich.console import Console
 from rich.live import Live
 
 from lab.demo.bill import make_bill, read_prices
-from lab.demo.errors import FAILED, RULE_BROKEN, TOO_SLOW, NotReachedError, RuleBrokenError, TooSlowError
+from lab.demo.errors import (
+    FAILED,
+    RULE_BROKEN,
+    TOO_SLOW,
+    NotReachedError,
+    RuleBrokenError,
+    TooSlowError,
+)
 from lab.demo.evidence import Logs, keep_evidence, timed_out
 from lab.demo.nodes import TUNING, Nodes, let_in
 from lab.demo.observer import PATIENT, Observed, Observer
@@ -58,7 +65,9 @@ class Demo:
         self._report = report
         self._pages = pages
         self._reservoir = DeployedReservoir(report, run_nodes=True)
-        self._shared = tempfile.TemporaryDirectory(prefix="reservoir-demo-", ignore_cleanup_errors=True)
+        self._shared = tempfile.TemporaryDirectory(
+            prefix="reservoir-demo-", ignore_cleanup_errors=True
+        )
 
     @property
     def logs(self) -> Logs:
@@ -79,25 +88,52 @@ class Demo:
         nodes = Nodes(Path(self._shared.name))
         aws, outputs = self._reservoir.aws, self._reservoir.outputs
         let_in(aws, outputs["NodePolicyArn"])
-        titles = set_up(self._reservoir, self._report, BLOCK_ENDS_IN, nodes.prepare(), block_count=BLOCK_COUNT)
-        observer = Observer(aws, bus_name=outputs[output_name(EVENT_BUS)], titles=titles.by_id)
+        titles = set_up(
+            self._reservoir,
+            self._report,
+            BLOCK_ENDS_IN,
+            nodes.prepare(),
+            block_count=BLOCK_COUNT,
+        )
+        observer = Observer(
+            aws, bus_name=outputs[output_name(EVENT_BUS)], titles=titles.by_id
+        )
         self.seen = observer.seen
         sqs = aws.client("sqs", config=PATIENT)
-        workload_system = WorkloadSystem(sqs, outputs[output_name(Queue.DEMAND.value)], answered_by_nodes={TUNING})
+        workload_system = WorkloadSystem(
+            sqs, outputs[output_name(Queue.DEMAND.value)], answered_by_nodes={TUNING}
+        )
         with Live(console=self._console, refresh_per_second=4) as live:
 
             def show(seen: Observed, step: str, wanted: Mapping[str, int]) -> None:
                 live.update(draw(seen, step, wanted))
 
-            story = Story(aws, observer, titles, workload_system, show, time.monotonic, nodes, time.sleep)
+            story = Story(
+                aws,
+                observer,
+                titles,
+                workload_system,
+                show,
+                time.monotonic,
+                nodes,
+                time.sleep,
+            )
             story.play()
         stays = list(observer.seen.stays())
         reserved = [observer.seen.curves[title] for title in titles.by_id.values()]
-        bill = make_bill(stays, read_prices(aws, stays), reserved, *span(self.seen, story.marks))
-        self._console.print(closing_picture(self.seen, story.marks, bill, self._console.width))
-        self._console.print(f"\n{TUNING}: {nodes.summary()}", highlight=False, soft_wrap=True)
+        bill = make_bill(
+            stays, read_prices(aws, stays), reserved, *span(self.seen, story.marks)
+        )
+        self._console.print(
+            closing_picture(self.seen, story.marks, bill, self._console.width)
+        )
+        self._console.print(
+            f"\n{TUNING}: {nodes.summary()}", highlight=False, soft_wrap=True
+        )
         self._write_report()
-        found = list(violations(story, aws, [outputs[output_name(DEMAND_DEAD_LETTER_QUEUE)]]))
+        found = list(
+            violations(story, aws, [outputs[output_name(DEMAND_DEAD_LETTER_QUEUE)]])
+        )
         if found:
             raise RuleBrokenError("\n".join(found))
 
@@ -105,10 +141,29 @@ class Demo:
         """Have the command line write its report on this run, and say where it is."""
         page = self._pages / "demo-report.html"
         page.parent.mkdir(parents=True, exist_ok=True)
-        until = self._reservoir.aws.clock.now().isoformat()  # the world's time, which has run ahead of ours
-        command = [sys.executable, "-m", "reservoir", "report", "--since", "3h", "--until", until, "--html", str(page)]
-        subprocess.run(command, env=self._reservoir.environment(), check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own
-        self._console.print(f"A report on this run: {page}", highlight=False, soft_wrap=True)
+        # the world's time, which has run ahead of ours
+        until = self._reservoir.aws.clock.now().isoformat()
+        command = [
+            sys.executable,
+            "-m",
+            "reservoir",
+            "report",
+            "--since",
+            "3h",
+            "--until",
+            until,
+            "--html",
+            str(page),
+        ]
+        subprocess.run(  # noqa: S603 - our own
+            command,
+            env=self._reservoir.environment(),
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        self._console.print(
+            f"A report on this run: {page}", highlight=False, soft_wrap=True
+        )
 
     def stop(self) -> None:
         """End the embedded AWS."""
@@ -139,7 +194,9 @@ def conclude(demo: Playable, console: Console, kept: Path) -> int:
         return FAILED
     finally:
         demo.stop()
-    console.print("[bold green]EC2's state is as it must be.[/]  Next: make play", highlight=False)
+    console.print(
+        "[bold green]EC2's state is as it must be.[/]  Next: make play", highlight=False
+    )
     return 0
 
 
@@ -147,4 +204,8 @@ def _explain(demo: Playable, console: Console, kept: Path, verdict: str, why: st
     folder = keep_evidence(demo.logs, demo.seen, f"{verdict}\n{why}", kept)
     console.print(f"[bold red]{verdict}[/]", highlight=False)
     console.print(why, highlight=False, markup=False)
-    console.print(f"All logs and the last look at the world are in {folder}", highlight=False, soft_wrap=True)
+    console.print(
+        f"All logs and the last look at the world are in {folder}",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -23,7 +23,9 @@ _REMOTE_FONTS: Final = re.compile(r"@font-face\s*\{.*?\}", re.DOTALL)
 _ROWS: Final = 50
 
 
-def run_on_terminal(arguments: Sequence[str], environment: Mapping[str, str], folder: Path, columns: int) -> str:
+def run_on_terminal(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, columns: int
+) -> str:
     """Run ``reservoir`` on a terminal that is ``columns`` wide; return all it wrote there, with its colours.
 
     Raises
@@ -33,7 +35,11 @@ def run_on_terminal(arguments: Sequence[str], environment: Mapping[str, str], fo
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, columns, 0, 0))
-    plain = {name: value for name, value in environment.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
+    plain = {
+        name: value
+        for name, value in environment.items()
+        if name not in ("NO_COLOR", "COLUMNS", "LINES")
+    }
     process = subprocess.Popen(  # noqa: S603 - our own program
         [sys.executable, "-m", "reservoir", *arguments],
         cwd=folder,
@@ -67,7 +73,13 @@ def drawn(command: str, written: str) -> str:
     """Return an SVG of a terminal in which ``command`` wrote this, as wide as it has to be."""
     shown = Text.from_ansi(written.rstrip("\n"))
     columns = max(cell_len(line) for line in (f"$ {command}", *shown.plain.splitlines()))
-    console = Console(record=True, width=columns, file=io.StringIO(), color_system="truecolor", legacy_windows=False)
+    console = Console(
+        record=True,
+        width=columns,
+        file=io.StringIO(),
+        color_system="truecolor",
+        legacy_windows=False,
+    )
     console.print(Text(f"$ {command}", style="bold"))
     console.print(shown)
     svg = console.export_svg(title="", theme=MONOKAI, unique_id="terminal")

@@ -35,13 +35,22 @@ class WorkloadSystem:
     def answer(self, seen: Observed) -> None:
         """Answer every notice that has not been answered: the replicas have left, the node may go."""
         for claim_id, detail in seen.drains.items():
-            if claim_id in self.silent or claim_id in self.answered or claim_id in seen.terminated:
+            if (
+                claim_id in self.silent
+                or claim_id in self.answered
+                or claim_id in seen.terminated
+            ):
                 continue
             self.answered.add(claim_id)
             for workload in detail["workloads"]:
                 if workload_name(workload) in self.answered_by_nodes:
                     continue
-                who = {"metadata": {"namespace": workload["namespace"], "name": workload["name"]}}
+                who = {
+                    "metadata": {
+                        "namespace": workload["namespace"],
+                        "name": workload["name"],
+                    }
+                }
                 self._tell({"action": "release", "workload": who, "nodeClaim": claim_id})
 
     def _tell(self, body: Mapping[str, Any]) -> None:

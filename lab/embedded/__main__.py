@@ -28,13 +28,30 @@ from reservoir.runtime.garbage import collection_paused
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m lab.embedded", description="AWS in one process, on loopback only")
-    parser.add_argument("--port", type=int, default=0, help="port of the AWS endpoint (default: a free one)")
-    parser.add_argument("--control-port", type=int, default=0, help="port of the control API (default: a free one)")
-    parser.add_argument("--log-level", default="WARNING", help="what goes to stderr (default: %(default)s)")
-    parser.add_argument("--exit-with-stdin", action="store_true", help="end when stdin is closed: when the parent ends")
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.embedded", description="AWS in one process, on loopback only"
+    )
     parser.add_argument(
-        "--no-governor", action="store_true", help="let emulated time run ahead of the work, as overload"
+        "--port", type=int, default=0, help="port of the AWS endpoint (default: a free one)"
+    )
+    parser.add_argument(
+        "--control-port",
+        type=int,
+        default=0,
+        help="port of the control API (default: a free one)",
+    )
+    parser.add_argument(
+        "--log-level", default="WARNING", help="what goes to stderr (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--exit-with-stdin",
+        action="store_true",
+        help="end when stdin is closed: when the parent ends",
+    )
+    parser.add_argument(
+        "--no-governor",
+        action="store_true",
+        help="let emulated time run ahead of the work, as overload",
     )
     parser.add_argument(
         "--run-nodes",
@@ -64,8 +81,10 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
     endpoint = Endpoint(f"https://127.0.0.1:{port}", ca_bundle, REGION)
     prepare_environment(port, folder, ca_bundle, endpoint.url, options.log_level)
 
-    with collection_paused():  # what is imported stays: looking for garbage among it takes half as long again
-        from lab.embedded.host import Host  # MiniStack reads its environment when it is imported
+    # what is imported stays: looking for garbage among it takes half as long again
+    with collection_paused():
+        # MiniStack reads its environment when it is imported
+        from lab.embedded.host import Host
 
     host = Host(
         listener,

@@ -22,7 +22,12 @@ from typing import IO, Any, Final, Self
 import boto3
 from botocore.config import Config
 
-from lab.embedded.settings import ACCOUNT_ID, REGION, ROOT_ACCESS_KEY_ID, ROOT_SECRET_ACCESS_KEY
+from lab.embedded.settings import (
+    ACCOUNT_ID,
+    REGION,
+    ROOT_ACCESS_KEY_ID,
+    ROOT_SECRET_ACCESS_KEY,
+)
 
 START_LIMIT_S: Final = 300.0
 STOP_LIMIT_S: Final = 10.0
@@ -109,7 +114,9 @@ class Clock:
 
     def _set(self, **change: Any) -> datetime:
         # Without a limit: how long an advance takes depends on what is due.
-        return datetime.fromisoformat(self._control.call("POST", "/clock", change, limit_s=None)["now"])
+        return datetime.fromisoformat(
+            self._control.call("POST", "/clock", change, limit_s=None)["now"]
+        )
 
 
 class EmbeddedAws:
@@ -147,7 +154,9 @@ class EmbeddedAws:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: deque[str] = deque(maxlen=10_000)
         self._where: JsonObject = {}
-        self._session = boto3.Session(ROOT_ACCESS_KEY_ID, ROOT_SECRET_ACCESS_KEY, region_name=REGION)
+        self._session = boto3.Session(
+            ROOT_ACCESS_KEY_ID, ROOT_SECRET_ACCESS_KEY, region_name=REGION
+        )
         self._making_clients = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -155,7 +164,10 @@ class EmbeddedAws:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -172,14 +184,18 @@ class EmbeddedAws:
         self._process = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-m", "lab.embedded", *self._arguments],
             cwd=Path(__file__).parents[2],
-            stdin=subprocess.PIPE,  # never written; its end tells the child that this process is gone
+            # never written; its end tells the child that this process is gone
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # a Ctrl-C is for this process, which may have to do something before that ends
+            # a Ctrl-C is for this process, which may have to do something before that ends
+            start_new_session=True,
         )
         assert self._process.stdout is not None  # noqa: S101 - given PIPE
         assert self._process.stderr is not None  # noqa: S101 - given PIPE
-        threading.Thread(target=self._keep_log, args=(self._process.stderr,), daemon=True).start()
+        threading.Thread(
+            target=self._keep_log, args=(self._process.stderr,), daemon=True
+        ).start()
         late = threading.Event()
 
         def kill(process: "subprocess.Popen[bytes]") -> None:
@@ -193,7 +209,9 @@ class EmbeddedAws:
         if not line:
             self.stop()
             if late.is_set():
-                raise TimeoutError(f"the embedded AWS did not start within {START_LIMIT_S:.0f} s:\n{self.log()}")
+                raise TimeoutError(
+                    f"the embedded AWS did not start within {START_LIMIT_S:.0f} s:\n{self.log()}"
+                )
             raise RuntimeError(f"the embedded AWS did not start:\n{self.log()}")
         self._where = json.loads(line)
 
@@ -320,7 +338,10 @@ class EmbeddedAws:
         settings = {
             "endpoint_url": self.endpoint_url,
             "verify": str(self.ca_bundle),
-            "config": Config(retries={"total_max_attempts": 1}, request_checksum_calculation="when_required"),
+            "config": Config(
+                retries={"total_max_attempts": 1},
+                request_checksum_calculation="when_required",
+            ),
         }
         with self._making_clients:  # boto3's sessions are not thread-safe, its clients are
             return self._session.client(service, **{**settings, **options})
@@ -344,7 +365,9 @@ class EmbeddedAws:
     def function_log(self, function: str) -> str:
         """Return everything that a function's environments wrote."""
         folder = self.folder / "logs" / function
-        return "".join(file.read_text(errors="replace") for file in sorted(folder.glob("*.log")))
+        return "".join(
+            file.read_text(errors="replace") for file in sorted(folder.glob("*.log"))
+        )
 
     def _keep_log(self, stream: IO[bytes]) -> None:
         with stream:

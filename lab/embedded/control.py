@@ -53,11 +53,16 @@ class ControlServer:
     def _told(self, request: Request) -> tuple[int, JsonObject]:
         host = urlsplit(f"//{request.headers.get('host', '')}").hostname
         if "origin" in request.headers or host not in _OWN_NAMES:
-            return 403, {"error": "asked by a web page, or under a name that is not this machine's"}
+            return 403, {
+                "error": "asked by a web page, or under a name that is not this machine's"
+            }
         url = urlsplit(request.target)
         name = f"{request.method} {url.path}"
         try:
-            payload = {**dict(parse_qsl(url.query)), **(json.loads(request.body) if request.body else {})}
+            payload = {
+                **dict(parse_qsl(url.query)),
+                **(json.loads(request.body) if request.body else {}),
+            }
             if name in self._operations:
                 return 200, self._operations[name](payload)
             for prefix, operation in self._prefixes.items():

@@ -16,7 +16,11 @@ from ministack.core import iam_evaluator, responses
 from ministack.core.arn import parse_arn
 from ministack.services import eventbridge, lambda_svc, sqs
 
-ACTION_OF_SERVICE: Final = {"sqs": "sqs:SendMessage", "lambda": "lambda:InvokeFunction", "events": "events:PutEvents"}
+ACTION_OF_SERVICE: Final = {
+    "sqs": "sqs:SendMessage",
+    "lambda": "lambda:InvokeFunction",
+    "events": "events:PutEvents",
+}
 logger = logging.getLogger(__name__)
 Target = Mapping[str, Any]
 
@@ -25,8 +29,17 @@ def install() -> None:
     """Check every delivery."""
     invoke: Callable[..., None] = eventbridge._invoke_target
 
-    def deliver(target: Target, event: Mapping[str, Any], source: Mapping[str, Any], view: Any = None) -> None:
-        by_schedule = event["Source"] == "aws.scheduler" and "ScheduleExpression" in source and "Target" in source
+    def deliver(
+        target: Target,
+        event: Mapping[str, Any],
+        source: Mapping[str, Any],
+        view: Any = None,
+    ) -> None:
+        by_schedule = (
+            event["Source"] == "aws.scheduler"
+            and "ScheduleExpression" in source
+            and "Target" in source
+        )
         refused = _refusal(target, str(source.get("Arn", "")), by_schedule=by_schedule)
         if refused is None:
             invoke(target, event, source, view)
@@ -50,9 +63,12 @@ def _refusal(target: Target, source_arn: str, *, by_schedule: bool) -> str | Non
     if by_schedule:
         return _refusal_of_role(str(target.get("RoleArn", "")), action, arn)
     if service == "events":
-        return None  # a bus of the same account needs no policy, and its role is not asked for
+        # a bus of the same account needs no policy, and its role is not asked for
+        return None
     context = _context("events.amazonaws.com", action, arn, source_arn)
-    decision = iam_evaluator.evaluate_resource_policy(policy, context, service="events.amazonaws.com").decision
+    decision = iam_evaluator.evaluate_resource_policy(
+        policy, context, service="events.amazonaws.com"
+    ).decision
     return None if decision == "Allow" else "NO_PERMISSIONS"
 
 
@@ -74,12 +90,20 @@ def _refusal_of_role(role_arn: str, action: str, resource_arn: str) -> str | Non
     role = role_arn.rsplit("/", 1)[-1]
     context = _context(role_arn, action, resource_arn, "")
     policies = iam_evaluator._gather_role_policies(role, responses.get_account_id())
-    return None if iam_evaluator.evaluate(context, policies).decision == "Allow" else "NO_PERMISSIONS"
+    return (
+        None
+        if iam_evaluator.evaluate(context, policies).decision == "Allow"
+        else "NO_PERMISSIONS"
+    )
 
 
 def _context(principal: str, action: str, resource_arn: str, source_arn: str) -> Any:
     account_id = responses.get_account_id()
-    keys = {"aws:sourcearn": source_arn, "aws:sourceaccount": account_id, "aws:principalisawsservice": "true"}
+    keys = {
+        "aws:sourcearn": source_arn,
+        "aws:sourceaccount": account_id,
+        "aws:principalisawsservice": "true",
+    }
     return iam_evaluator.EvalContext(
         principal_arn=principal,
         principal_type="Service",
@@ -93,7 +117,11 @@ def _context(principal: str, action: str, resource_arn: str, source_arn: str) ->
 
 
 def _to_dead_letters(
-    target: Target, event: Mapping[str, Any], source: Mapping[str, Any], reason: str, view: Any
+    target: Target,
+    event: Mapping[str, Any],
+    source: Mapping[str, Any],
+    reason: str,
+    view: Any,
 ) -> None:
     arn = (target.get("DeadLetterConfig") or {}).get("Arn")
     if not arn or sqs._queue_by_arn(arn) is None:
@@ -101,7 +129,12 @@ def _to_dead_letters(
     view = view or eventbridge._pattern_event_view(event)
     body = target.get("Input") or json.dumps(view.event_with_detail())
     eventbridge._dispatch_to_sqs(parse_arn(arn), body, {})
-    attributes = {"ERROR_CODE": reason, "RULE_ARN": str(source.get("Arn", "")), "TARGET_ARN": str(target["Arn"])}
+    attributes = {
+        "ERROR_CODE": reason,
+        "RULE_ARN": str(source.get("Arn", "")),
+        "TARGET_ARN": str(target["Arn"]),
+    }
     sqs._queue_by_arn(arn)["messages"][-1]["message_attributes"] = {
-        name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()
+        name: {"DataType": "String", "StringValue": value}
+        for name, value in attributes.items()
     }

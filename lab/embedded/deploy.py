@@ -67,14 +67,22 @@ def deploy(cdk_out: Path, clients: Clients, report: Report) -> Outputs:
     _write_bootstrap_versions(clients("ssm"), _stacks(cdk_out, manifest))
     locations: dict[str, str] = {}
     for assets in _asset_manifests(cdk_out, manifest):
-        locations |= _upload(cdk_out, assets, clients("s3"), {"AccountId": account_id, "Region": region}, report)
+        locations |= _upload(
+            cdk_out,
+            assets,
+            clients("s3"),
+            {"AccountId": account_id, "Region": region},
+            report,
+        )
     return {
         stack.name: _deploy_stack(stack, locations, clients("cloudformation"), report)
         for stack in _stacks(cdk_out, manifest)
     }
 
 
-def _artifacts(manifest: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _artifacts(
+    manifest: Mapping[str, Any], kind: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the artifacts of a kind, each after those it depends on."""
     artifacts, seen = manifest["artifacts"], set[str]()
 
@@ -91,7 +99,9 @@ def _artifacts(manifest: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Ma
         yield from visit(name)
 
 
-def _asset_manifests(cdk_out: Path, manifest: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _asset_manifests(
+    cdk_out: Path, manifest: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
     for _, artifact in _artifacts(manifest, "cdk:asset-manifest"):
         yield json.loads((cdk_out / artifact["properties"]["file"]).read_text())
 
@@ -112,7 +122,9 @@ def _refuse_foreign_layers(stack: _Stack) -> None:
     """Refuse layers that say that they are for something else: the embedded AWS runs functions on its own Python."""
     here = {
         "CompatibleRuntimes": f"python{sys.version_info.major}.{sys.version_info.minor}",
-        "CompatibleArchitectures": "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64",
+        "CompatibleArchitectures": "arm64"
+        if platform.machine() in ("aarch64", "arm64")
+        else "x86_64",
     }
     for name, resource in json.loads(stack.template.read_text())["Resources"].items():
         if resource["Type"] != "AWS::Lambda::LayerVersion":
@@ -131,12 +143,18 @@ def _write_bootstrap_versions(ssm: Any, stacks: Iterable[_Stack]) -> None:
     """Write what a bootstrap leaves, of each qualifier that a stack asks for: its version, as the template names it."""
     for stack in stacks:
         parameters = json.loads(stack.template.read_text()).get("Parameters", {})
-        name = parameters.get("BootstrapVersion", {}).get("Default", "/cdk-bootstrap/hnb659fds/version")
+        name = parameters.get("BootstrapVersion", {}).get(
+            "Default", "/cdk-bootstrap/hnb659fds/version"
+        )
         ssm.put_parameter(Name=name, Value=BOOTSTRAP_VERSION, Type="String", Overwrite=True)
 
 
 def _upload(
-    cdk_out: Path, assets: Mapping[str, Any], s3: Any, place: Mapping[str, str], report: Report
+    cdk_out: Path,
+    assets: Mapping[str, Any],
+    s3: Any,
+    place: Mapping[str, str],
+    report: Report,
 ) -> dict[str, str]:
     """Upload the files of an asset manifest; return the object URL of each uploaded path."""
     buckets = {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}
@@ -145,15 +163,26 @@ def _upload(
         path = cdk_out / asset["source"]["path"]
         content: bytes | None = None
         for destination in asset["destinations"].values():
-            bucket, key = _substitute(destination["bucketName"], place), _substitute(destination["objectKey"], place)
+            bucket, key = (
+                _substitute(destination["bucketName"], place),
+                _substitute(destination["objectKey"], place),
+            )
             if bucket not in buckets:
                 s3.create_bucket(Bucket=bucket)
                 buckets.add(bucket)
             if not _exists(s3, bucket, key):
-                content = content or (_zipped(path) if asset["source"]["packaging"] == "zip" else path.read_bytes())
+                content = content or (
+                    _zipped(path)
+                    if asset["source"]["packaging"] == "zip"
+                    else path.read_bytes()
+                )
                 s3.put_object(Bucket=bucket, Key=key, Body=content)
-                report(f"uploaded {asset.get('displayName', path.name)} ({len(content) / 1e6:.1f} MB)")
-            locations[str(path)] = f"https://s3.{place['Region']}.amazonaws.com/{bucket}/{key}"
+                report(
+                    f"uploaded {asset.get('displayName', path.name)} ({len(content) / 1e6:.1f} MB)"
+                )
+            locations[str(path)] = (
+                f"https://s3.{place['Region']}.amazonaws.com/{bucket}/{key}"
+            )
     return locations
 
 
@@ -176,14 +205,18 @@ def _exists(s3: Any, bucket: str, key: str) -> bool:
 def _zipped(folder: Path) -> bytes:
     content = io.BytesIO()
     # Stored, not deflated: nothing leaves this machine, and deflating a layer takes ten seconds.
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED, strict_timestamps=False) as archive:
+    with zipfile.ZipFile(
+        content, "w", zipfile.ZIP_STORED, strict_timestamps=False
+    ) as archive:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
                 archive.write(path, path.relative_to(folder))
     return content.getvalue()
 
 
-def _deploy_stack(stack: _Stack, locations: Mapping[str, str], cloudformation: Any, report: Report) -> dict[str, str]:
+def _deploy_stack(
+    stack: _Stack, locations: Mapping[str, str], cloudformation: Any, report: Report
+) -> dict[str, str]:
     template = json.loads(stack.template.read_text())
     present = _status(cloudformation, stack.name)
     if present in FAILED_CREATES:
@@ -197,13 +230,20 @@ def _deploy_stack(stack: _Stack, locations: Mapping[str, str], cloudformation: A
         "StackName": stack.name,
         "TemplateURL": locations[str(stack.template)],
         "Capabilities": CAPABILITIES,
-        "Parameters": [{"ParameterKey": k, "ParameterValue": v} for k, v in sorted(stack.parameters.items())],
+        "Parameters": [
+            {"ParameterKey": k, "ParameterValue": v}
+            for k, v in sorted(stack.parameters.items())
+        ],
         "Tags": [{"Key": k, "Value": v} for k, v in sorted(stack.tags.items())],
     }
-    report(f"{stack.name}: {'creating' if present is None else 'updating'} {len(template['Resources'])} resources")
+    report(
+        f"{stack.name}: {'creating' if present is None else 'updating'} {len(template['Resources'])} resources"
+    )
     # As the CDK does: a stack is protected before anything of it is made, and stays so if that fails.
     if present is None:
-        cloudformation.create_stack(**request, EnableTerminationProtection=stack.is_protected)
+        cloudformation.create_stack(
+            **request, EnableTerminationProtection=stack.is_protected
+        )
     else:
         _protect(cloudformation, stack)
         cloudformation.update_stack(**request)
@@ -214,7 +254,9 @@ def _deploy_stack(stack: _Stack, locations: Mapping[str, str], cloudformation: A
 
 
 def _protect(cloudformation: Any, stack: _Stack) -> None:
-    cloudformation.update_termination_protection(StackName=stack.name, EnableTerminationProtection=stack.is_protected)
+    cloudformation.update_termination_protection(
+        StackName=stack.name, EnableTerminationProtection=stack.is_protected
+    )
 
 
 def _delete_failed(cloudformation: Any, name: str) -> None:
@@ -251,15 +293,25 @@ def _status(cloudformation: Any, name: str) -> str | None:
 def _is_as_deployed(stack: _Stack, template: Any, cloudformation: Any) -> bool:
     body = cloudformation.get_template(StackName=stack.name)["TemplateBody"]
     described = cloudformation.describe_stacks(StackName=stack.name)["Stacks"][0]
-    parameters = {each["ParameterKey"]: each["ParameterValue"] for each in described.get("Parameters", ())}
-    same_parameters = all(parameters.get(name) == value for name, value in stack.parameters.items())
-    return same_parameters and (json.loads(body) if isinstance(body, str) else body) == template
+    parameters = {
+        each["ParameterKey"]: each["ParameterValue"]
+        for each in described.get("Parameters", ())
+    }
+    same_parameters = all(
+        parameters.get(name) == value for name, value in stack.parameters.items()
+    )
+    return (
+        same_parameters
+        and (json.loads(body) if isinstance(body, str) else body) == template
+    )
 
 
 def _wait(cloudformation: Any, name: str, expected: str) -> None:
     deadline = time.monotonic() + LIMIT_S
     status = _status(cloudformation, name)
-    while status is not None and (status.endswith("_IN_PROGRESS") or status == "REVIEW_IN_PROGRESS"):
+    while status is not None and (
+        status.endswith("_IN_PROGRESS") or status == "REVIEW_IN_PROGRESS"
+    ):
         if time.monotonic() > deadline:
             break
         time.sleep(POLL_S)
@@ -280,12 +332,17 @@ def _failures(cloudformation: Any, name: str) -> str:
 
 def _outputs(cloudformation: Any, name: str) -> dict[str, str]:
     described = cloudformation.describe_stacks(StackName=name)["Stacks"][0]
-    return {output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", ())}
+    return {
+        output["OutputKey"]: output["OutputValue"]
+        for output in described.get("Outputs", ())
+    }
 
 
 def main() -> int:
     """Deploy the folder named on the command line; print the outputs as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m lab.embedded.deploy", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.embedded.deploy", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("cdk_out", type=Path, nargs="?", default=Path("cdk.out"))
     options = parser.parse_args()
     session = boto3.Session()

@@ -16,7 +16,8 @@ from lab.embedded.ec2_permissions import Tags, checks, keys_of_volumes
 from lab.embedded.front import policies
 from lab.embedded.kms_access import Allowed, refused_keys
 
-AUTHENTICATE_ONLY: Final = "sts:GetCallerIdentity"  # the evaluator allows it to everyone whose signature is right
+# the evaluator allows it to everyone whose signature is right
+AUTHENTICATE_ONLY: Final = "sts:GetCallerIdentity"
 
 
 class Ec2Gate:
@@ -31,25 +32,38 @@ class Ec2Gate:
     def install(self) -> None:
         """Take MiniStack's own check of EC2 requests out of the way; it still authenticates them."""
 
-        def enforce(access_key: str, action: str, service: str, region: str, **details: Any) -> Any:
+        def enforce(
+            access_key: str, action: str, service: str, region: str, **details: Any
+        ) -> Any:
             if service == "ec2":
                 return self._enforce(access_key, AUTHENTICATE_ONLY, service, region)
             return self._enforce(access_key, action, service, region, **details)
 
         iam_evaluator.enforce = enforce
 
-    def denial(self, headers: Mapping[str, str], query: Mapping[str, list[str]], call: Call) -> Reply | None:
+    def denial(
+        self, headers: Mapping[str, str], query: Mapping[str, list[str]], call: Call
+    ) -> Reply | None:
         """Return EC2's refusal of a call that the caller may not make, or None."""
         with policies.one_caller():
             return self._denial(extract_access_key_id(headers, query) or "", call)
 
     def _denial(self, access_key: str, call: Call) -> Reply | None:
-        REFUSED.set(refused_keys(keys_of_volumes(call, self), self._region, self._allowed_by(access_key)))
+        REFUSED.set(
+            refused_keys(
+                keys_of_volumes(call, self), self._region, self._allowed_by(access_key)
+            )
+        )
         for check in checks(call, self):
             arn = check.resource_arn(self._account_id, self._region)
             keys = check.context(self._account_id, self._region)
             denied = self._enforce(
-                access_key, check.action, "ec2", self._region, resource_arn=arn, service_context=keys
+                access_key,
+                check.action,
+                "ec2",
+                self._region,
+                resource_arn=arn,
+                service_context=keys,
             )
             if denied is not None:
                 reply: Reply = iam_actions.access_denied_response(
@@ -57,7 +71,9 @@ class Ec2Gate:
                     check.action,
                     denied.principal_arn,
                     str(uuid.uuid4()),
-                    message=_message(check.action, arn, denied.principal_arn, denied.decision),
+                    message=_message(
+                        check.action, arn, denied.principal_arn, denied.decision
+                    ),
                 )
                 return reply
         return None
@@ -65,7 +81,12 @@ class Ec2Gate:
     def _allowed_by(self, access_key: str) -> Allowed:
         def allowed(action: str, resource_arn: str, context: Mapping[str, Any]) -> bool:
             refused = self._enforce(
-                access_key, action, "kms", self._region, resource_arn=resource_arn, service_context=dict(context)
+                access_key,
+                action,
+                "kms",
+                self._region,
+                resource_arn=resource_arn,
+                service_context=dict(context),
             )
             return refused is None
 
@@ -75,11 +96,15 @@ class Ec2Gate:
         """Return the tags of an EC2 resource."""
         return self._ec2.world.tags.of(resource_id)
 
-    def launch_template(self, specification: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    def launch_template(
+        self, specification: Mapping[str, Any]
+    ) -> tuple[str, Mapping[str, Any]] | None:
         """Return (id, data) of a launch template's version."""
         try:
             template = launch_templates.find(
-                self._ec2.world, specification.get("LaunchTemplateId"), specification.get("LaunchTemplateName")
+                self._ec2.world,
+                specification.get("LaunchTemplateId"),
+                specification.get("LaunchTemplateName"),
             )
             version = launch_templates.version_of(template, specification.get("Version"))
         except Ec2Error:

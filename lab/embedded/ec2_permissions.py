@@ -41,7 +41,8 @@ class Check:
     create_action: str | None = None
     passed_to: str | None = None
     launch_template_id: str | None = None
-    in_launch_template: bool = False  # whether the resource is the template's, not one that the request names
+    # whether the resource is the template's, not one that the request names
+    in_launch_template: bool = False
     metadata_http_tokens: str | None = None
 
     def resource_arn(self, account_id: str, region: str) -> str:
@@ -53,9 +54,15 @@ class Check:
 
     def context(self, account_id: str, region: str) -> dict[str, Any]:
         """Return the condition keys of this check."""
-        keys: dict[str, Any] = {f"aws:RequestTag/{name}": value for name, value in self.request_tags.items()}
-        keys |= {f"aws:ResourceTag/{name}": value for name, value in self.resource_tags.items()}
-        keys |= {f"ec2:ResourceTag/{name}": value for name, value in self.resource_tags.items()}
+        keys: dict[str, Any] = {
+            f"aws:RequestTag/{name}": value for name, value in self.request_tags.items()
+        }
+        keys |= {
+            f"aws:ResourceTag/{name}": value for name, value in self.resource_tags.items()
+        }
+        keys |= {
+            f"ec2:ResourceTag/{name}": value for name, value in self.resource_tags.items()
+        }
         if self.request_tags:
             keys["aws:TagKeys"] = sorted(self.request_tags)
         if self.create_action:
@@ -63,7 +70,9 @@ class Check:
         if self.passed_to:
             keys["iam:PassedToService"] = self.passed_to
         if self.launch_template_id:
-            keys["ec2:LaunchTemplate"] = f"arn:aws:ec2:{region}:{account_id}:launch-template/{self.launch_template_id}"
+            keys["ec2:LaunchTemplate"] = (
+                f"arn:aws:ec2:{region}:{account_id}:launch-template/{self.launch_template_id}"
+            )
             keys["ec2:IsLaunchTemplateResource"] = str(self.in_launch_template).lower()
         if self.metadata_http_tokens:
             keys["ec2:MetadataHttpTokens"] = self.metadata_http_tokens
@@ -77,7 +86,9 @@ class Account(Protocol):
         """Return the tags of an EC2 resource."""
         ...
 
-    def launch_template(self, specification: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    def launch_template(
+        self, specification: Mapping[str, Any]
+    ) -> tuple[str, Mapping[str, Any]] | None:
         """Return (id, launch template data) of a LaunchTemplateSpecification, or None when there is no such version."""
         ...
 
@@ -95,10 +106,14 @@ def checks(call: Call, account: Account) -> list[Check]:
     if call.operation == "CreateFleet":
         return list(_fleet(call.parameters, account))
     if call.operation == "RunInstances":
-        return list(_launch(_run_instances(call.parameters, account), account, "RunInstances"))
+        return list(
+            _launch(_run_instances(call.parameters, account), account, "RunInstances")
+        )
     if call.operation in ("CreateTags", "DeleteTags"):
         return list(_tagging(call, account))
-    return [*_creation(call), *_named(call, account)] or [Check(f"ec2:{call.operation}", "*", "*")]
+    return [*_creation(call), *_named(call, account)] or [
+        Check(f"ec2:{call.operation}", "*", "*")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +123,8 @@ class _Launch:
     template_id: str | None
     data: Mapping[str, Any]
     request_tags: Mapping[str, Tags]
-    requested: Mapping[str, Any]  # what the request, or an override of a fleet, puts in the template's place
+    # what the request, or an override of a fleet, puts in the template's place
+    requested: Mapping[str, Any]
 
     @property
     def tokens(self) -> str | None:
@@ -118,19 +134,29 @@ class _Launch:
 
     def takes_from_template(self, *names: str) -> bool:
         """Whether a launch from a template leaves these of its parameters alone."""
-        return self.template_id is not None and not any(name in self.requested for name in names)
+        return self.template_id is not None and not any(
+            name in self.requested for name in names
+        )
 
 
-def _tag_specifications(specifications: Iterable[Mapping[str, Any]] | None) -> dict[str, Tags]:
+def _tag_specifications(
+    specifications: Iterable[Mapping[str, Any]] | None,
+) -> dict[str, Tags]:
     return {
-        specification["ResourceType"]: {tag["Key"]: tag.get("Value", "") for tag in specification.get("Tags", ())}
+        specification["ResourceType"]: {
+            tag["Key"]: tag.get("Value", "") for tag in specification.get("Tags", ())
+        }
         for specification in specifications or ()
         if "ResourceType" in specification
     }
 
 
 def _run_instances(parameters: Mapping[str, Any], account: Account) -> list[_Launch]:
-    found = account.launch_template(parameters["LaunchTemplate"]) if "LaunchTemplate" in parameters else None
+    found = (
+        account.launch_template(parameters["LaunchTemplate"])
+        if "LaunchTemplate" in parameters
+        else None
+    )
     template_id, data = found or (None, {})
     tags = _tag_specifications(parameters.get("TagSpecifications"))
     merged = {**data, **parameters, "TagSpecifications": data.get("TagSpecifications")}
@@ -142,7 +168,8 @@ def _of_fleet(parameters: Mapping[str, Any], account: Account) -> Iterator[_Laun
     for config in parameters.get("LaunchTemplateConfigs", ()):
         found = account.launch_template(config.get("LaunchTemplateSpecification", {}))
         if found is None:
-            continue  # it launches nothing; whether it may be asked for is checked in `_fleet`
+            # it launches nothing; whether it may be asked for is checked in `_fleet`
+            continue
         template_id, data = found
         for override in config.get("Overrides") or [{}]:
             yield _Launch(template_id, {**data, **override}, tags, override)
@@ -168,28 +195,54 @@ def _fleet(parameters: Mapping[str, Any], account: Account) -> Iterator[Check]:
         if account.launch_template(config.get("LaunchTemplateSpecification", {})) is None:
             # EC2 authorizes before it looks, on a resource that has no tags: kubernetes-sigs/karpenter#2813 shows its
             # answer to a template that does not exist.
-            yield Check("ec2:CreateFleet", "launch-template", "*", tags.get("fleet", NO_TAGS))
+            yield Check(
+                "ec2:CreateFleet", "launch-template", "*", tags.get("fleet", NO_TAGS)
+            )
     seen: dict[object, Check] = {}
     for check in _launch(_of_fleet(parameters, account), account, "CreateFleet"):
         seen.setdefault(_identity(check), check)
-        if check.action == "ec2:RunInstances" and check.kind in ("instance", "launch-template"):
+        if check.action == "ec2:RunInstances" and check.kind in (
+            "instance",
+            "launch-template",
+        ):
             fleet_check = Check(
-                "ec2:CreateFleet", check.kind, check.resource_id, check.request_tags, check.resource_tags
+                "ec2:CreateFleet",
+                check.kind,
+                check.resource_id,
+                check.request_tags,
+                check.resource_tags,
             )
             seen.setdefault(_identity(fleet_check), fleet_check)
     if "fleet" in tags:
-        yield Check("ec2:CreateTags", "fleet", "*", tags["fleet"], create_action="CreateFleet")
+        yield Check(
+            "ec2:CreateTags", "fleet", "*", tags["fleet"], create_action="CreateFleet"
+        )
     yield from seen.values()
 
 
 def _identity(check: Check) -> object:
     """Return what makes two checks the same."""
-    tags = (tuple(sorted(tags.items())) for tags in (check.request_tags, check.resource_tags))
-    template = (check.launch_template_id, check.in_launch_template, check.metadata_http_tokens)
-    return check.action, check.kind, check.resource_id, check.create_action, *tags, *template
+    tags = (
+        tuple(sorted(tags.items())) for tags in (check.request_tags, check.resource_tags)
+    )
+    template = (
+        check.launch_template_id,
+        check.in_launch_template,
+        check.metadata_http_tokens,
+    )
+    return (
+        check.action,
+        check.kind,
+        check.resource_id,
+        check.create_action,
+        *tags,
+        *template,
+    )
 
 
-def _launch(launches: Iterable[_Launch], account: Account, operation: str) -> Iterator[Check]:
+def _launch(
+    launches: Iterable[_Launch], account: Account, operation: str
+) -> Iterator[Check]:
     for launch in launches:
         template_tags = _tag_specifications(launch.data.get("TagSpecifications"))
         merged = {
@@ -221,17 +274,26 @@ def _referred(launch: _Launch, account: Account) -> Iterator[Check]:
     data = launch.data
     interfaces = data.get("NetworkInterfaces") or ()
     placement = data.get("Placement") or {}
-    target = (data.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
-    groups = [*(data.get("SecurityGroupIds") or ()), *(g for each in interfaces for g in each.get("Groups") or ())]
+    target = (data.get("CapacityReservationSpecification") or {}).get(
+        "CapacityReservationTarget"
+    ) or {}
+    groups = [
+        *(data.get("SecurityGroupIds") or ()),
+        *(g for each in interfaces for g in each.get("Groups") or ()),
+    ]
     named = {
         "launch-template": [launch.template_id] if launch.template_id else [],
-        "image": [data["ImageId"]] if str(data.get("ImageId", "")).startswith("ami-") else ["*"],
+        "image": [data["ImageId"]]
+        if str(data.get("ImageId", "")).startswith("ami-")
+        else ["*"],
         "subnet": [data["SubnetId"]]
         if data.get("SubnetId")
         else [e["SubnetId"] for e in interfaces if "SubnetId" in e],
         "security-group": groups,
         "placement-group": [placement["GroupName"]] if placement.get("GroupName") else [],
-        "capacity-reservation": [target["CapacityReservationId"]] if target.get("CapacityReservationId") else [],
+        "capacity-reservation": [target["CapacityReservationId"]]
+        if target.get("CapacityReservationId")
+        else [],
     }
     for kind in ("subnet", "security-group"):
         named[kind] = named[kind] or ["*"]  # the default of the network
@@ -243,7 +305,9 @@ def _referred(launch: _Launch, account: Account) -> Iterator[Check]:
                 identity,
                 resource_tags=account.tags_of(identity),
                 launch_template_id=launch.template_id,
-                in_launch_template=launch.takes_from_template(*_PARAMETERS_OF.get(kind, ())),
+                in_launch_template=launch.takes_from_template(
+                    *_PARAMETERS_OF.get(kind, ())
+                ),
             )
     if group := target.get("CapacityReservationResourceGroupArn"):
         yield Check("ec2:RunInstances", "*", group)
@@ -255,15 +319,23 @@ def _tagging(call: Call, account: Account) -> Iterator[Check]:
     tags = {tag["Key"]: tag.get("Value", "") for tag in call.parameters.get("Tags", ())}
     for identity in call.parameters.get("Resources", ()):
         kind = resource_type(identity) or "*"
-        yield Check(f"ec2:{call.operation}", kind, identity, tags, account.tags_of(identity))
+        yield Check(
+            f"ec2:{call.operation}", kind, identity, tags, account.tags_of(identity)
+        )
 
 
 def _creation(call: Call) -> Iterator[Check]:
     """Check what a Create call makes: its kind is named by its tag specification, or follows from its name."""
-    if not call.operation.startswith("Create") or call.operation == "CreateLaunchTemplateVersion":
+    if (
+        not call.operation.startswith("Create")
+        or call.operation == "CreateLaunchTemplateVersion"
+    ):
         return
     tagged = _tag_specifications(call.parameters.get("TagSpecifications"))
-    words = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in call.operation[6:])
+    words = "".join(
+        f"-{letter.lower()}" if letter.isupper() else letter
+        for letter in call.operation[6:]
+    )
     kinds = tagged or {words.removeprefix("-"): NO_TAGS}
     for kind, tags in kinds.items():
         yield Check(f"ec2:{call.operation}", kind, "*", tags)
@@ -285,9 +357,16 @@ def _named(call: Call, account: Account) -> Iterator[Check]:
         identities += _template_by_name(call, account)
     for identity in identities:
         if kind := resource_type(identity):
-            yield Check(f"ec2:{call.operation}", kind, identity, resource_tags=account.tags_of(identity))
+            yield Check(
+                f"ec2:{call.operation}",
+                kind,
+                identity,
+                resource_tags=account.tags_of(identity),
+            )
 
 
 def _template_by_name(call: Call, account: Account) -> list[str]:
-    found = account.launch_template({"LaunchTemplateName": call.parameters["LaunchTemplateName"]})
+    found = account.launch_template(
+        {"LaunchTemplateName": call.parameters["LaunchTemplateName"]}
+    )
     return [found[0]] if found else []

@@ -100,7 +100,8 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
-        self._rules: dict[int, tuple[FaultRule, int]] = {}  # id: (rule, matching requests seen)
+        # id: (rule, matching requests seen)
+        self._rules: dict[int, tuple[FaultRule, int]] = {}
         self._requests: deque[Request] = deque(maxlen=RECORDED_REQUESTS)
 
     def add(self, rule: FaultRule) -> int:
@@ -143,11 +144,19 @@ class Faults:
         """Describe the rules, each with its id and how many requests it has hit."""
         with self._lock:
             return [
-                {"id": identity, **asdict(rule), "hits": max(0, min(seen - rule.skip, rule.times))}
+                {
+                    "id": identity,
+                    **asdict(rule),
+                    "hits": max(0, min(seen - rule.skip, rule.times)),
+                }
                 for identity, (rule, seen) in self._rules.items()
             ]
 
     def requests(self, function: str | None = None) -> list[dict[str, Any]]:
         """Return the recorded requests, all or those of one function, oldest first."""
         with self._lock:
-            return [asdict(request) for request in self._requests if function in (None, request.function)]
+            return [
+                asdict(request)
+                for request in self._requests
+                if function in (None, request.function)
+            ]

@@ -23,7 +23,15 @@ from lab.embedded.emulated_time.control import set_clock, show_clock
 from lab.embedded.emulated_time.governor import Governor
 from lab.embedded.emulated_time.sources import Ec2Agenda, QueuedMessages, Schedules
 from lab.embedded.faults import FaultRule, Faults
-from lab.embedded.front import dynamodb_keys, expressions, policies, policy_variables, principal_arns, quotas, senders
+from lab.embedded.front import (
+    dynamodb_keys,
+    expressions,
+    policies,
+    policy_variables,
+    principal_arns,
+    quotas,
+    senders,
+)
 from lab.embedded.front.plain_calls import PlainCalls
 from lab.embedded.front.server import serve
 from lab.embedded.functions import concurrency
@@ -83,9 +91,18 @@ class Host:
         self.clock = EmulatedClock(start_us=None if kept is None else kept["now_us"])
         self.clock.publish_to(folder / "clock")
         self.faults = Faults()
-        self.ec2 = ec2.install(clock=self.clock, emit=services.put_service_event, account_id=ACCOUNT_ID, region=REGION)
+        self.ec2 = ec2.install(
+            clock=self.clock,
+            emit=services.put_service_event,
+            account_id=ACCOUNT_ID,
+            region=REGION,
+        )
         self.runtime = LambdaRuntime(
-            folder, folder / "clock", endpoint, services.layer_content, services.register_session
+            folder,
+            folder / "clock",
+            endpoint,
+            services.layer_content,
+            services.register_session,
         )
         services.install(ACCOUNT_ID, REGION)
         services.install_lambda(self.runtime)
@@ -97,7 +114,9 @@ class Host:
         self.governor.govern(governed=governed)
         self._events = AsynchronousInvocations(self.governor)
         self._events.install()
-        self.governor.watch(Ec2Agenda(self.ec2), Schedules(), QueuedMessages(self._backoff), self._events)
+        self.governor.watch(
+            Ec2Agenda(self.ec2), Schedules(), QueuedMessages(self._backoff), self._events
+        )
         delivery.install()
         policies.install()
         senders.install()
@@ -115,14 +134,22 @@ class Host:
         services_in_time.count_work(self.governor)
         request_gate = Gate()
         request_gate.install()
-        self._keeper = Keeper(self.clock, self.governor, self.ec2, self._events, self._backoff, request_gate)
+        self._keeper = Keeper(
+            self.clock, self.governor, self.ec2, self._events, self._backoff, request_gate
+        )
         if keep is not None and kept is not None:
             self._keeper.restore(keep, listener.getsockname()[1])
         self.metadata = MetadataService(self.ec2, self.clock.now, ACCOUNT_ID, REGION)
         self._nodes = (
-            InstanceProcesses(self.ec2, folder, folder / "clock", endpoint, self.metadata.url) if run_nodes else None
+            InstanceProcesses(
+                self.ec2, folder, folder / "clock", endpoint, self.metadata.url
+            )
+            if run_nodes
+            else None
         )
-        self.control = ControlServer(control_port, self._operations(), {"POST /ec2/": self._control_ec2})
+        self.control = ControlServer(
+            control_port, self._operations(), {"POST /ec2/": self._control_ec2}
+        )
 
     def run(self, on_ready: Callable[[], None]) -> None:
         """Serve for ever; ``on_ready`` is called once requests are answered."""
@@ -130,9 +157,19 @@ class Host:
         if self._nodes is not None:
             threading.Thread(target=self._nodes.run, name="nodes", daemon=True).start()
         threading.Thread(target=self.metadata.serve, name="metadata", daemon=True).start()
-        threading.Thread(target=self.governor.run, args=(self._stopping.is_set,), name="governor", daemon=True).start()
+        threading.Thread(
+            target=self.governor.run,
+            args=(self._stopping.is_set,),
+            name="governor",
+            daemon=True,
+        ).start()
         # A graceful end would wait for idle TLS connections; this process ends by exiting.
-        serve(PlainCalls(app.app), self._listener, self._folder, partial(self._begin, on_ready))
+        serve(
+            PlainCalls(app.app),
+            self._listener,
+            self._folder,
+            partial(self._begin, on_ready),
+        )
 
     def _begin(self, on_ready: Callable[[], None]) -> None:
         stores.start_polling()
@@ -163,9 +200,13 @@ class Host:
             "POST /keep": lambda _: self._keep(),
             "POST /reset": lambda _: self._reset(),
             "GET /faults": lambda _: {"faults": self.faults.rules()},
-            "POST /faults": lambda payload: {"id": self.faults.add(FaultRule.parse(payload))},
+            "POST /faults": lambda payload: {
+                "id": self.faults.add(FaultRule.parse(payload))
+            },
             "DELETE /faults": lambda _: self._clear_faults(),
-            "GET /requests": lambda payload: {"requests": self.faults.requests(payload.get("function"))},
+            "GET /requests": lambda payload: {
+                "requests": self.faults.requests(payload.get("function"))
+            },
             "DELETE /requests": lambda _: self._clear_requests(),
         }
 

@@ -13,7 +13,12 @@ from ministack.services import kms
 
 from lab.embedded.ec2.api.keys import INVALID_STATE, NOT_ALLOWED, StateReason
 
-NEEDED: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
+NEEDED: Final = (
+    "kms:CreateGrant",
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+)
 
 
 class Allowed(Protocol):
@@ -24,7 +29,9 @@ class Allowed(Protocol):
         ...
 
 
-def refused_keys(named: Iterator[str], region: str, allowed: Allowed) -> dict[str, StateReason]:
+def refused_keys(
+    named: Iterator[str], region: str, allowed: Allowed
+) -> dict[str, StateReason]:
     """Return the keys that cannot be used, of those ``named`` by id, ARN or alias, with what EC2 says."""
     found = {}
     for name in named:
@@ -42,7 +49,11 @@ def _refusal(name: str, region: str, allowed: Allowed) -> StateReason | None:
         return INVALID_STATE
     through = {"kms:ViaService": f"ec2.{region}.amazonaws.com"}
     for action in NEEDED:
-        context = {**through, "kms:GrantIsForAWSResource": "true"} if action == "kms:CreateGrant" else through
+        context = (
+            {**through, "kms:GrantIsForAWSResource": "true"}
+            if action == "kms:CreateGrant"
+            else through
+        )
         if not allowed(action, key["Arn"], context):
             return NOT_ALLOWED
     return None

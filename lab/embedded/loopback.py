@@ -49,7 +49,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        status, content_type, content = self.server.answer(Request(self.command, self.path, headers, body))
+        status, content_type, content = self.server.answer(
+            Request(self.command, self.path, headers, body)
+        )
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(content)))

@@ -33,12 +33,21 @@ from lab.embedded.functions.environments import Environment
 from lab.embedded.functions.runtime import called_by_function
 
 Response = tuple[int, dict[str, str], bytes]
-Dispatch = Callable[[str, str, dict[str, str], bytes, dict[str, list[str]], str], Awaitable[Response]]
+Dispatch = Callable[
+    [str, str, dict[str, str], bytes, dict[str, list[str]], str], Awaitable[Response]
+]
 
 # Work that AWS bounds (an item has at most 400 KB, a transaction 4 MB, ten messages 1 MB) and that waits for nothing.
 SHORT_CALLS: Final = frozenset(
-    {f"DynamoDB_20120810.{item}" for item in ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")}
-    | {f"AmazonSQS.{each}{batch}" for each in ("SendMessage", "DeleteMessage") for batch in ("", "Batch")}
+    {
+        f"DynamoDB_20120810.{item}"
+        for item in ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
+    }
+    | {
+        f"AmazonSQS.{each}{batch}"
+        for each in ("SendMessage", "DeleteMessage")
+        for batch in ("", "Batch")
+    }
     | {"AmazonSQS.ChangeMessageVisibility"}
 )
 CORS: Final = {
@@ -106,10 +115,19 @@ class Router:
         if plain is None:
             parameters = app._routing_params(method, path, headers, body, query)  # noqa: SLF001 - as above
             service = detect_service(method, path, headers, parameters)
-            action = iam_actions.extract_iam_action(service, method, path, headers, body, parameters) or ""
+            action = (
+                iam_actions.extract_iam_action(
+                    service, method, path, headers, body, parameters
+                )
+                or ""
+            )
             access_key_id = extract_access_key_id(headers, query) or ""
         else:
-            service, action, access_key_id = plain.service, plain.action, plain.access_key_id
+            service, action, access_key_id = (
+                plain.service,
+                plain.action,
+                plain.access_key_id,
+            )
         caller_key.set(access_key_id)
         environment = self._environment_of(access_key_id)
         called_by_function.set(environment is not None)
@@ -140,33 +158,53 @@ class Router:
             await asyncio.sleep(min(left_s, HELD_LOOK_S))
 
     async def _handle_ec2(
-        self, method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        query: dict[str, list[str]],
     ) -> Response:
         del method, path  # the query protocol has one path and a form body
         call = self._ec2.read(body)
-        denied = None if isinstance(call, Ec2Error) else self._gate.denial(headers, query, call)
+        denied = (
+            None if isinstance(call, Ec2Error) else self._gate.denial(headers, query, call)
+        )
         if denied is not None:
             return denied
         try:
             return self._ec2.answer(call, body)
-        except ResponseLostError:  # an order of the EC2 emulation's own test API: done, and not answered
-            return LOST_STATUS, {}, b""  # MiniStack turns exceptions into answers; `dispatch` drops the connection
+        except ResponseLostError:
+            # an order of the EC2 emulation's own test API: done, and not answered
+            # MiniStack turns exceptions into answers; `dispatch` drops the connection
+            return LOST_STATUS, {}, b""
 
     async def _handle_pricing(
-        self, method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        query: dict[str, list[str]],
     ) -> Response:
-        del method, path, query  # JSON protocol: everything is in the target header and the body
+        # JSON protocol: everything is in the target header and the body
+        del method, path, query
         return self._ec2.pricing(body, headers.get("x-amz-target", ""))
 
 
-async def _answer_plain(call: PlainCall, headers: dict[str, str], body: bytes, request_id: str) -> Response:
+async def _answer_plain(
+    call: PlainCall, headers: dict[str, str], body: bytes, request_id: str
+) -> Response:
     """Answer a plain call as MiniStack's dispatcher does, which has nothing else to do for it."""
     refused = refusal(call, headers, body, request_id)
     if refused is not None:
         return refused
     try:
-        status, answer_headers, answer = await app.SERVICE_HANDLERS[call.service]("POST", "/", headers, body, {})
-    except Exception as error:  # a service that fails is a 500 to its caller and does not end the connection
+        status, answer_headers, answer = await app.SERVICE_HANDLERS[call.service](
+            "POST", "/", headers, body, {}
+        )
+    except Exception as error:
+        # a service that fails is a 500 to its caller and does not end the connection
         logger.exception("%s failed", call.action)
         failure = {"__type": "InternalError", "message": str(error)}
         return 500, {"Content-Type": "application/json"}, json.dumps(failure).encode()
@@ -179,7 +217,11 @@ async def _answer_plain(call: PlainCall, headers: dict[str, str], body: bytes, r
 
 
 async def _before(
-    rule: FaultRule, service: str, action: str, environment: Environment | None, headers: dict[str, str]
+    rule: FaultRule,
+    service: str,
+    action: str,
+    environment: Environment | None,
+    headers: dict[str, str],
 ) -> Response | None:
     """Do what the rule does before the request is executed; an answer means that it is not."""
     if rule.action == "refuse":
@@ -190,7 +232,13 @@ async def _before(
     if rule.action in ("throttle", "error"):
         code, status = rule.failure(service)
         answer: Response = iam_actions.access_denied_response(
-            service, action, "", str(uuid.uuid4()), error_code=code, message="Ordered by a test.", headers=headers
+            service,
+            action,
+            "",
+            str(uuid.uuid4()),
+            error_code=code,
+            message="Ordered by a test.",
+            headers=headers,
         )
         return (status, *answer[1:])
     return None
@@ -210,14 +258,25 @@ def _let_signed_calls_through() -> None:
 
     What those serve has a path or a host name of its own.
     """
-    for door in ("_handle_pre_body_request", "_handle_post_body_shortcuts", "_handle_special_data_plane_request"):
+    for door in (
+        "_handle_pre_body_request",
+        "_handle_post_body_shortcuts",
+        "_handle_special_data_plane_request",
+    ):
         setattr(app, door, _unless_signed(getattr(app, door)))
 
 
 def _unless_signed(door: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def through(method: str, path: str, headers: Mapping[str, str], *rest: Any, **details: Any) -> Any:
+    async def through(
+        method: str, path: str, headers: Mapping[str, str], *rest: Any, **details: Any
+    ) -> Any:
         host = headers.get("host", "").partition(":")[0]
-        if path == "/" and method == "POST" and "authorization" in headers and host in OWN_HOSTS:
+        if (
+            path == "/"
+            and method == "POST"
+            and "authorization" in headers
+            and host in OWN_HOSTS
+        ):
             return None
         return await door(method, path, headers, *rest, **details)
 
@@ -229,10 +288,19 @@ def _authorise_batches_as_single_messages() -> None:
     extract = iam_actions.extract_iam_action
 
     def without_batch(
-        service: str, method: str, path: str, headers: dict[str, str], body: bytes, parameters: dict[str, list[str]]
+        service: str,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        parameters: dict[str, list[str]],
     ) -> str | None:
         action: str | None = extract(service, method, path, headers, body, parameters)
-        return action.removesuffix("Batch") if action is not None and action.startswith("sqs:") else action
+        return (
+            action.removesuffix("Batch")
+            if action is not None and action.startswith("sqs:")
+            else action
+        )
 
     iam_actions.extract_iam_action = without_batch
 
@@ -243,7 +311,11 @@ def _resource_of_events(arn: str, headers: dict[str, str], body: bytes, rules: s
     asked = json.loads(body or b"{}")
     if "Rule" in asked:
         bus = asked.get("EventBusName", "default")
-        return f"{rules}/{asked['Rule']}" if bus == "default" else f"{rules}/{bus}/{asked['Rule']}"
+        return (
+            f"{rules}/{asked['Rule']}"
+            if bus == "default"
+            else f"{rules}/{bus}/{asked['Rule']}"
+        )
     return arn.replace(":rule/default/", ":rule/")
 
 
@@ -257,17 +329,34 @@ def _name_resources_as_aws_does() -> None:
     """
     extract = iam_actions.extract_resource_arn
 
-    def resource_arn(service: str, method: str, path: str, headers: dict[str, str], body: bytes, *rest: Any) -> str:
+    def resource_arn(
+        service: str,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        *rest: Any,
+    ) -> str:
         arn: str = extract(service, method, path, headers, body, *rest)
         parameters, region, account_id = rest
         if service == "scheduler" and ":schedule/default/" in arn:
-            named = json.loads(body or b"{}").get("GroupName") or next(iter(parameters.get("groupName", [])), "default")
+            named = json.loads(body or b"{}").get("GroupName") or next(
+                iter(parameters.get("groupName", [])), "default"
+            )
             return arn.replace(":schedule/default/", f":schedule/{named}/")
-        if service == "iam" and (simulated := next(iter(parameters.get("PolicySourceArn", [])), None)):
+        if service == "iam" and (
+            simulated := next(iter(parameters.get("PolicySourceArn", [])), None)
+        ):
             return str(simulated)
         if service == "events":
-            return _resource_of_events(arn, headers, body, f"arn:aws:events:{region}:{account_id}:rule")
-        if service == "ssm" and arn == "*" and (names := json.loads(body or b"{}").get("Names")):
+            return _resource_of_events(
+                arn, headers, body, f"arn:aws:events:{region}:{account_id}:rule"
+            )
+        if (
+            service == "ssm"
+            and arn == "*"
+            and (names := json.loads(body or b"{}").get("Names"))
+        ):
             common = posixpath.commonpath([f"/{name.lstrip('/')}" for name in names])
             return f"arn:aws:ssm:{region}:{account_id}:parameter{common}"
         return arn

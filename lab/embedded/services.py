@@ -17,7 +17,8 @@ from ministack.services import eventbridge, iam, lambda_svc, scheduler, sqs, sts
 
 from lab.embedded.functions.runtime import Credentials, LambdaRuntime
 
-MAX_STANDARD_BATCH: Final = 10_000  # of an event source mapping with a batching window; MiniStack stops at 10
+# of an event source mapping with a batching window; MiniStack stops at 10
+MAX_STANDARD_BATCH: Final = 10_000
 
 
 def install(account_id: str, region: str) -> None:
@@ -58,7 +59,11 @@ def _name_the_role_of_spot() -> None:
             return iam._error(400, "InvalidInput", message, ns="iam")
         status, headers, body = make(parameters)
         role = iam._roles.pop("AWSServiceRoleForSpot")
-        iam._roles[name] = {**role, "RoleName": name, "Arn": f"{role['Arn'].rpartition('/')[0]}/{name}"}
+        iam._roles[name] = {
+            **role,
+            "RoleName": name,
+            "Arn": f"{role['Arn'].rpartition('/')[0]}/{name}",
+        }
         return status, headers, body.replace(b"AWSServiceRoleForSpot", name.encode())
 
     iam._IAM_HANDLERS["CreateServiceLinkedRole"] = create
@@ -147,12 +152,16 @@ def _rearm_changed_schedules() -> None:
         setattr(scheduler, name, _rearming(getattr(scheduler, name)))
 
 
-def _rearming(operation: Callable[[str, dict[str, Any]], Any]) -> Callable[[str, dict[str, Any]], Any]:
+def _rearming(
+    operation: Callable[[str, dict[str, Any]], Any],
+) -> Callable[[str, dict[str, Any]], Any]:
     def change(name: str, body: dict[str, Any]) -> Any:
         answer = operation(name, body)
         if answer[0] == 200:
             key = f"{body.get('GroupName') or 'default'}/{name}"
-            for fired in [fired for fired in scheduler._schedule_last_fired if fired[-1] == key]:
+            for fired in [
+                fired for fired in scheduler._schedule_last_fired if fired[-1] == key
+            ]:
                 del scheduler._schedule_last_fired[fired]
         return answer
 
@@ -165,11 +174,15 @@ def _refuse_past_schedules() -> None:
         setattr(scheduler, name, _of_the_future(getattr(scheduler, name)))
 
 
-def _of_the_future(operation: Callable[[str, dict[str, Any]], Any]) -> Callable[[str, dict[str, Any]], Any]:
+def _of_the_future(
+    operation: Callable[[str, dict[str, Any]], Any],
+) -> Callable[[str, dict[str, Any]], Any]:
     def checked(name: str, body: dict[str, Any]) -> Any:
         at_s = scheduler._at_time_epoch(str(body.get("ScheduleExpression", "")))
         if at_s is not None and at_s < scheduler.time.time():
-            return scheduler._error(400, "ValidationException", "Schedule expression is in the past.")
+            return scheduler._error(
+                400, "ValidationException", "Schedule expression is in the past."
+            )
         return operation(name, body)
 
     return checked
@@ -201,6 +214,17 @@ def _of_one_group(queue: dict[str, Any]) -> dict[str, Any]:
     So the batches of different groups run side by side, as on AWS; MiniStack's own would hold several groups up.
     """
     now_s = sqs.time.time()
-    held_up = {it["group_id"] for it in queue["messages"] if it["visible_at"] > now_s and it["receive_count"] > 0}
-    free = [it for it in queue["messages"] if it["visible_at"] <= now_s and it["group_id"] not in held_up]
-    return {**queue, "messages": [it for it in free if it["group_id"] == free[0]["group_id"]]}
+    held_up = {
+        it["group_id"]
+        for it in queue["messages"]
+        if it["visible_at"] > now_s and it["receive_count"] > 0
+    }
+    free = [
+        it
+        for it in queue["messages"]
+        if it["visible_at"] <= now_s and it["group_id"] not in held_up
+    ]
+    return {
+        **queue,
+        "messages": [it for it in free if it["group_id"] == free[0]["group_id"]],
+    }

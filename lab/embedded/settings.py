@@ -13,7 +13,9 @@ ROOT_ACCESS_KEY_ID: Final = "test"
 ROOT_SECRET_ACCESS_KEY: Final = "test"  # noqa: S105 - a secret of nothing
 
 
-def prepare_environment(port: int, folder: Path, ca_bundle: Path, url: str, log_level: str) -> None:
+def prepare_environment(
+    port: int, folder: Path, ca_bundle: Path, url: str, log_level: str
+) -> None:
     """Set what MiniStack reads from the environment when it is imported."""
     os.environ.update(
         AUTH="true",

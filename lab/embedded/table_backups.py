@@ -28,20 +28,36 @@ class TableBackups:
     """The history of tables, since each had point-in-time recovery."""
 
     def __init__(self) -> None:
-        self._since: dict[str, float] = {}  # by table: the earliest instant that can be restored
-        self._changes: dict[str, deque[tuple[float, Item | None, Item | None]]] = defaultdict(deque)
+        # by table: the earliest instant that can be restored
+        self._since: dict[str, float] = {}
+        self._changes: dict[str, deque[tuple[float, Item | None, Item | None]]] = (
+            defaultdict(deque)
+        )
 
     def install(self) -> None:
         """Take the place of what MiniStack does."""
         dynamodb._emit_stream_event = self._noting(dynamodb._emit_stream_event)
-        dynamodb._update_continuous_backups = self._beginning(dynamodb._update_continuous_backups)
-        dynamodb._describe_continuous_backups = self._dated(dynamodb._describe_continuous_backups)
-        dynamodb._restore_table_to_point_in_time = self._restoring(dynamodb._restore_table_to_point_in_time)
+        dynamodb._update_continuous_backups = self._beginning(
+            dynamodb._update_continuous_backups
+        )
+        dynamodb._describe_continuous_backups = self._dated(
+            dynamodb._describe_continuous_backups
+        )
+        dynamodb._restore_table_to_point_in_time = self._restoring(
+            dynamodb._restore_table_to_point_in_time
+        )
         dynamodb._list_backups = _of_one_type(dynamodb._list_backups)
         dynamodb._delete_table = self._leaving_a_backup(dynamodb._delete_table)
 
     def _noting(self, emit: Callable[..., None]) -> Callable[..., None]:
-        def note(table: str, kind: str, old: Item | None, new: Item | None, *rest: Any, **more: Any) -> None:
+        def note(
+            table: str,
+            kind: str,
+            old: Item | None,
+            new: Item | None,
+            *rest: Any,
+            **more: Any,
+        ) -> None:
             if dynamodb._pitr_settings.get(table):
                 changes = self._changes[table]
                 changes.append((_now(), old, new))
@@ -68,10 +84,14 @@ class TableBackups:
         def dated(data: Any) -> Answer:
             status, headers, body = describe(data)
             answer = json.loads(body)
-            recovery = answer.get("ContinuousBackupsDescription", {}).get("PointInTimeRecoveryDescription", {})
+            recovery = answer.get("ContinuousBackupsDescription", {}).get(
+                "PointInTimeRecoveryDescription", {}
+            )
             if "EarliestRestorableDateTime" in recovery:
                 name = dynamodb._normalize_table_name(data.get("TableName"))
-                recovery["EarliestRestorableDateTime"] = self._since.setdefault(name, _now())
+                recovery["EarliestRestorableDateTime"] = self._since.setdefault(
+                    name, _now()
+                )
                 recovery["LatestRestorableDateTime"] = _now() - LATEST_S
             return status, headers, json.dumps(answer).encode()
 
@@ -79,14 +99,22 @@ class TableBackups:
 
     def _restoring(self, restore: Callable[[Any], Answer]) -> Callable[[Any], Answer]:
         def restore_to(data: Any) -> Answer:
-            source = dynamodb._normalize_table_name(data.get("SourceTableName") or data.get("SourceTableArn") or "")
+            source = dynamodb._normalize_table_name(
+                data.get("SourceTableName") or data.get("SourceTableArn") or ""
+            )
             if source in dynamodb._tables and not dynamodb._pitr_settings.get(source):
                 message = "Point in time recovery is not enabled for this table"
                 return _refusal("PointInTimeRecoveryUnavailableException", message)
             latest = _now() - LATEST_S
-            instant = latest if data.get("UseLatestRestorableTime") else float(data.get("RestoreDateTime") or 0)
+            instant = (
+                latest
+                if data.get("UseLatestRestorableTime")
+                else float(data.get("RestoreDateTime") or 0)
+            )
             if not self._since.get(source, _now()) <= instant <= latest:
-                return _refusal("InvalidRestoreTimeException", "The specified restore time is invalid")
+                return _refusal(
+                    "InvalidRestoreTimeException", "The specified restore time is invalid"
+                )
             answer = restore(data)
             if answer[0] == 200:
                 self._take_back(source, str(data["TargetTableName"]), instant)
@@ -103,15 +131,23 @@ class TableBackups:
             if old is not None:
                 dynamodb._put_item({"TableName": target, "Item": old})
             elif new is not None:
-                dynamodb._delete_item({"TableName": target, "Key": {key: new[key] for key in keys}})
+                dynamodb._delete_item(
+                    {"TableName": target, "Key": {key: new[key] for key in keys}}
+                )
 
     def _leaving_a_backup(self, delete: Callable[[Any], Answer]) -> Callable[[Any], Answer]:
         def delete_table(data: Any) -> Answer:
             name = dynamodb._normalize_table_name(data.get("TableName"))
             backup: dict[str, Any] | None = None
-            if dynamodb._pitr_settings.get(name) and not dynamodb._tables[name].get("DeletionProtectionEnabled"):
-                made = dynamodb._create_backup({"TableName": name, "BackupName": f"{name}$DeletedTableBackup"})
-                backup = dynamodb._backups[json.loads(made[2])["BackupDetails"]["BackupArn"]]
+            if dynamodb._pitr_settings.get(name) and not dynamodb._tables[name].get(
+                "DeletionProtectionEnabled"
+            ):
+                made = dynamodb._create_backup(
+                    {"TableName": name, "BackupName": f"{name}$DeletedTableBackup"}
+                )
+                backup = dynamodb._backups[
+                    json.loads(made[2])["BackupDetails"]["BackupArn"]
+                ]
                 backup["BackupDetails"] |= {
                     "BackupType": "SYSTEM",
                     "BackupExpiryDateTime": _now() + DELETED_KEPT_S,
@@ -136,7 +172,9 @@ def _of_one_type(list_backups: Callable[[Any], Answer]) -> Callable[[Any], Answe
         status, headers, body = list_backups(data)
         answer, wanted = json.loads(body), data.get("BackupType", "USER")
         if status == 200 and wanted != "ALL":
-            answer["BackupSummaries"] = [it for it in answer["BackupSummaries"] if it["BackupType"] == wanted]
+            answer["BackupSummaries"] = [
+                it for it in answer["BackupSummaries"] if it["BackupType"] == wanted
+            ]
         return status, headers, json.dumps(answer).encode()
 
     return listed

@@ -31,7 +31,8 @@ class BlockShop:
     def bought(self, order: BlockOrder) -> tuple[str, ...]:
         now = self.clock.now()
         is_shown = any(
-            each.offering_id == order.offering_id and now - at >= self.shown_after for at, each in self.sales
+            each.offering_id == order.offering_id and now - at >= self.shown_after
+            for at, each in self.sales
         )
         return self._ids(order) if is_shown else ()
 

@@ -19,10 +19,13 @@ class MemoryReservationReader:
     failing: bool = False
     broken_groups: set[str] = field(default_factory=set)
     call_count: int = 0
-    meanwhile: Callable[[], object] | None = None  # happens while the next reading of reservations is under way
+    # happens while the next reading of reservations is under way
+    meanwhile: Callable[[], object] | None = None
 
     def put(self, *reservations: CapacityReservation) -> None:
-        self.reservations.update({reservation.id: reservation for reservation in reservations})
+        self.reservations.update(
+            {reservation.id: reservation for reservation in reservations}
+        )
 
     def list_visible(self) -> tuple[CapacityReservation, ...]:
         self.call_count += 1
@@ -45,7 +48,10 @@ SUBNETS = tuple(
     Subnet(f"subnet-{letter}", f"us-east-1{letter}", f"use1-az{number}", 4000)
     for number, letter in enumerate("abc", start=1)
 )
-IMAGES = (MachineImage("ami-amd", "amd64", "al2023"), MachineImage("ami-arm", "arm64", "al2023"))
+IMAGES = (
+    MachineImage("ami-amd", "amd64", "al2023"),
+    MachineImage("ami-arm", "arm64", "al2023"),
+)
 
 
 @dataclass

@@ -5,8 +5,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reservoir.adapters.aws_errors import launch_error_kind
-from reservoir.core.launching.launch_outcome import LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
-from reservoir.core.launching.launch_request import LaunchOverride, LaunchRequest, supports_minimum
+from reservoir.core.launching.launch_outcome import (
+    LaunchedInstance,
+    LaunchError,
+    LaunchErrorKind,
+    LaunchOutcome,
+)
+from reservoir.core.launching.launch_request import (
+    LaunchOverride,
+    LaunchRequest,
+    supports_minimum,
+)
 from reservoir.core.launching.launch_template import LaunchTemplate, StoredTemplate
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance import Instance
@@ -16,7 +25,10 @@ from reservoir.ports.ec2 import InstanceHealth, TerminationReceipt
 from reservoir.ports.errors import AwsError, IdempotencyMismatchError, ThrottledError
 from reservoir.ports.system import Clock
 
-LIFECYCLES = {"capacity-block": "capacity-block", "interruptible": "interruptible-capacity-reservation"}
+LIFECYCLES = {
+    "capacity-block": "capacity-block",
+    "interruptible": "interruptible-capacity-reservation",
+}
 
 
 @dataclass
@@ -28,7 +40,9 @@ class _Launched:
 class FakeEc2:
     """Implements every port of ``reservoir.ports.ec2``."""
 
-    def __init__(self, clock: Clock, *, lag_s: int = 0, token_lifetime_s: int = 3600) -> None:
+    def __init__(
+        self, clock: Clock, *, lag_s: int = 0, token_lifetime_s: int = 3600
+    ) -> None:
         self._clock = clock
         self._lag = timedelta(seconds=lag_s)
         self._token_lifetime = timedelta(seconds=token_lifetime_s)
@@ -37,11 +51,16 @@ class FakeEc2:
         self._started_count = 0
         self.reservations: dict[str, CapacityReservation] = {}
         self.pool_sizes: dict[tuple[str, str, CapacityType], int] = {}
-        self.subnet_sizes: dict[str, int] = {}  # subnet id -> addresses in all, of those that run out
-        self.refusals: dict[tuple[str, str], LaunchErrorKind] = {}  # (instance type, zone id) -> every launch there
-        self.refused_codes: dict[tuple[CapacityType, str | None], str] = {}  # (market, type or all) -> EC2's code
-        self.whole_refusals: list[LaunchError] = []  # the next calls answer this and launch nothing
-        self.early_ends: dict[str, str | None] = {}  # instance type -> state reason with which they end, never running
+        # subnet id -> addresses in all, of those that run out
+        self.subnet_sizes: dict[str, int] = {}
+        # (instance type, zone id) -> every launch there
+        self.refusals: dict[tuple[str, str], LaunchErrorKind] = {}
+        # (market, type or all) -> EC2's code
+        self.refused_codes: dict[tuple[CapacityType, str | None], str] = {}
+        # the next calls answer this and launch nothing
+        self.whole_refusals: list[LaunchError] = []
+        # instance type -> state reason with which they end, never running
+        self.early_ends: dict[str, str | None] = {}
         self.throttle_count = 0  # the next launches are throttled
         self.read_throttle_count = 0  # and the next readings of instances
         self.templates: dict[str, StoredTemplate] = {}
@@ -71,10 +90,17 @@ class FakeEc2:
         now = self._clock.now()
         if self.whole_refusals:
             return LaunchOutcome(errors=(self.whole_refusals.pop(0),), launched_at=now)
-        missing = [c.template.name for c in request.configs if c.template.name not in self.templates]
+        missing = [
+            c.template.name
+            for c in request.configs
+            if c.template.name not in self.templates
+        ]
         if missing:
             code = "InvalidLaunchTemplateName.NotFoundException"
-            return LaunchOutcome(errors=(LaunchError(LaunchErrorKind.TEMPLATE_MISSING, code),), launched_at=now)
+            return LaunchOutcome(
+                errors=(LaunchError(LaunchErrorKind.TEMPLATE_MISSING, code),),
+                launched_at=now,
+            )
         instances: list[LaunchedInstance] = []
         errors: list[LaunchError] = []
         for override in [o for config in request.configs for o in config.overrides]:
@@ -83,25 +109,41 @@ class FakeEc2:
                 count, error = self._room(request, override, wanted)
                 instances += [self._start(request, override) for _ in range(count)]
                 errors += [] if error is None else [error]
-        if request.all_or_none and supports_minimum(request) and len(instances) < request.count:
+        if (
+            request.all_or_none
+            and supports_minimum(request)
+            and len(instances) < request.count
+        ):
             for instance in instances:
                 del self._launched[instance.id]
             instances = []
         return LaunchOutcome(tuple(instances), tuple(errors), now)
 
-    def _room(self, request: LaunchRequest, override: LaunchOverride, wanted: int) -> tuple[int, LaunchError | None]:
+    def _room(
+        self, request: LaunchRequest, override: LaunchOverride, wanted: int
+    ) -> tuple[int, LaunchError | None]:
         addresses = self.free_addresses(override.subnet_id)
         if addresses is not None and addresses < wanted:
-            granted, refused = self._room_in_pool(request, override, addresses) if addresses > 0 else (0, None)
+            granted, refused = (
+                self._room_in_pool(request, override, addresses)
+                if addresses > 0
+                else (0, None)
+            )
             kind, code = LaunchErrorKind.SUBNET_FULL, "InsufficientFreeAddressesInSubnet"
-            full = LaunchError(kind, code, override.instance_type, override.zone_id, override.subnet_id)
+            full = LaunchError(
+                kind, code, override.instance_type, override.zone_id, override.subnet_id
+            )
             return granted, refused or full
         return self._room_in_pool(request, override, wanted)
 
     def free_addresses(self, subnet_id: str) -> int | None:
         """Return how many instances still find an address; None for a subnet that is large enough for everybody."""
         size = self.subnet_sizes.get(subnet_id)
-        return None if size is None else size - sum(instance.subnet_id == subnet_id for instance in self.live())
+        return (
+            None
+            if size is None
+            else size - sum(instance.subnet_id == subnet_id for instance in self.live())
+        )
 
     def _room_in_pool(
         self, request: LaunchRequest, override: LaunchOverride, wanted: int
@@ -109,16 +151,26 @@ class FakeEc2:
         place = (override.instance_type, override.zone_id)
         if place in self.refusals:
             return 0, LaunchError(self.refusals[place], self.refusals[place].value, *place)
-        market = CapacityType.RESERVED if request.target is not None else request.capacity_type
-        code = self.refused_codes.get((market, override.instance_type)) or self.refused_codes.get((market, None))
+        market = (
+            CapacityType.RESERVED if request.target is not None else request.capacity_type
+        )
+        code = self.refused_codes.get(
+            (market, override.instance_type)
+        ) or self.refused_codes.get((market, None))
         if code is not None:
             return 0, LaunchError(launch_error_kind(code), code, *place)
         if request.target is not None:
             free = self.free_units(request.target.reservation_id)
-            kind, code = LaunchErrorKind.RESERVATION_EXHAUSTED, "ReservationCapacityExceeded"
+            kind, code = (
+                LaunchErrorKind.RESERVATION_EXHAUSTED,
+                "ReservationCapacityExceeded",
+            )
         else:
             free = self._free_in_pool((*place, request.capacity_type), wanted)
-            kind, code = LaunchErrorKind.INSUFFICIENT_CAPACITY, "InsufficientInstanceCapacity"
+            kind, code = (
+                LaunchErrorKind.INSUFFICIENT_CAPACITY,
+                "InsufficientInstanceCapacity",
+            )
         if free >= wanted:
             return wanted, None
         return max(0, free), LaunchError(kind, code, *place)
@@ -147,11 +199,21 @@ class FakeEc2:
         )
         self._launched[instance_id] = _Launched(instance, now + self._lag)
         return LaunchedInstance(
-            instance_id, override.instance_type, override.zone, override.zone_id, override.subnet_id
+            instance_id,
+            override.instance_type,
+            override.zone,
+            override.zone_id,
+            override.subnet_id,
         )
 
-    def _template_of(self, request: LaunchRequest, override: LaunchOverride) -> StoredTemplate:
-        (name,) = {config.template.name for config in request.configs if override in config.overrides}
+    def _template_of(
+        self, request: LaunchRequest, override: LaunchOverride
+    ) -> StoredTemplate:
+        (name,) = {
+            config.template.name
+            for config in request.configs
+            if override in config.overrides
+        }
         return self.templates[name]
 
     def free_units(self, reservation_id: str) -> int:
@@ -182,7 +244,11 @@ class FakeEc2:
 
     def live(self) -> list[Instance]:
         """Return instances that have not begun to end, as they are (views may lag)."""
-        return [each.instance for _, each in sorted(self._launched.items()) if not each.instance.is_gone]
+        return [
+            each.instance
+            for _, each in sorted(self._launched.items())
+            if not each.instance.is_gone
+        ]
 
     def all(self) -> list[Instance]:
         return [each.instance for _, each in sorted(self._launched.items())]
@@ -196,7 +262,11 @@ class FakeEc2:
             if instance.state != "pending":
                 continue
             if instance.instance_type in self.early_ends:
-                self.change(instance.id, state="terminated", state_reason=self.early_ends[instance.instance_type])
+                self.change(
+                    instance.id,
+                    state="terminated",
+                    state_reason=self.early_ends[instance.instance_type],
+                )
             else:
                 self.change(instance.id, state="running")
 
@@ -209,7 +279,9 @@ class FakeEc2:
     # --- LaunchTemplateStore
 
     def ensure(self, template: LaunchTemplate) -> None:
-        made = StoredTemplate(template.name, self._clock.now(), template.tags, f"lt-{template.name}")
+        made = StoredTemplate(
+            template.name, self._clock.now(), template.tags, f"lt-{template.name}"
+        )
         self.templates.setdefault(template.name, made)
 
     def forget_templates(self, names: Collection[str]) -> None:
@@ -228,18 +300,32 @@ class FakeEc2:
         self.describe_count += 1
         now = self._clock.now()
         found = {i: self._launched[i] for i in sorted(instance_ids) if i in self._launched}
-        return {i: each.instance for i, each in found.items() if each.shown_at <= now and each.instance.owner}
+        return {
+            i: each.instance
+            for i, each in found.items()
+            if each.shown_at <= now and each.instance.owner
+        }
 
     def list_batch(self, batch_id: str) -> tuple[Instance, ...]:
-        return tuple(instance for instance in self._shown() if instance.owner and instance.batch_id == batch_id)
+        return tuple(
+            instance
+            for instance in self._shown()
+            if instance.owner and instance.batch_id == batch_id
+        )
 
     def list_owned(self) -> tuple[Instance, ...]:
-        return tuple(i for i in self._shown() if i.state != "terminated" and i.owner is not None)
+        return tuple(
+            i for i in self._shown() if i.state != "terminated" and i.owner is not None
+        )
 
     def _shown(self) -> list[Instance]:
         self.describe_count += 1
         now = self._clock.now()
-        return [each.instance for _, each in sorted(self._launched.items()) if each.shown_at <= now]
+        return [
+            each.instance
+            for _, each in sorted(self._launched.items())
+            if each.shown_at <= now
+        ]
 
     # --- InstanceTerminator, InstanceTagger
 
@@ -250,7 +336,9 @@ class FakeEc2:
         for instance_id in sorted(known - self.protected):
             if not self._launched[instance_id].instance.is_gone:
                 self.change(instance_id, state="shutting-down")
-        return TerminationReceipt(frozenset(known - self.protected), frozenset(instance_ids) - known, refused)
+        return TerminationReceipt(
+            frozenset(known - self.protected), frozenset(instance_ids) - known, refused
+        )
 
     def tag_claims(self, claim_ids: Mapping[str, str], *, patient: bool) -> None:
         del patient  # nothing limits the rate here
@@ -266,7 +354,9 @@ class FakeEc2:
         )
 
     def list_group(self, group_arn: str) -> frozenset[str]:
-        return frozenset(r.id for r in self.reservations.values() if group_arn in r.resource_group_arns)
+        return frozenset(
+            r.id for r in self.reservations.values() if group_arn in r.resource_group_arns
+        )
 
     def list_unhealthy(self) -> tuple[InstanceHealth, ...]:
         return tuple(self.unhealthy)
@@ -278,7 +368,8 @@ class FakeTemplates:
     def __init__(self, ec2: FakeEc2) -> None:
         self._ec2 = ec2
         self._known: set[str] = set()
-        self.refusal: AwsError | None = None  # what EC2 says to every template that is not known yet
+        # what EC2 says to every template that is not known yet
+        self.refusal: AwsError | None = None
 
     def ensure(self, template: LaunchTemplate) -> None:
         if self.refusal is not None and template.name not in self._known:

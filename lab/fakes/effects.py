@@ -17,7 +17,8 @@ class Effects:
 
     kill_before: int | None = None
     lose_answer_of: int | None = None
-    before: Mapping[int, Callable[[], None]] = field(default_factory=dict)  # what else happens just before an effect
+    # what else happens just before an effect
+    before: Mapping[int, Callable[[], None]] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
 
     @property
@@ -41,7 +42,9 @@ def mishaps(numbers: Iterable[int]) -> Iterator[Effects]:
 
 
 class _Watched:
-    def __init__(self, effects: Effects, port: Any, methods: frozenset[str], remote: bool) -> None:
+    def __init__(
+        self, effects: Effects, port: Any, methods: frozenset[str], remote: bool
+    ) -> None:
         self._effects = effects
         self._port = port
         self._methods = methods

@@ -15,7 +15,8 @@ class MemoryQueue:
 
     wake_ups: list[str] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
-    groups: dict[str, frozenset[str]] = field(default_factory=dict)  # by their parts: whom the last wake-up named
+    # by their parts: whom the last wake-up named
+    groups: dict[str, frozenset[str]] = field(default_factory=dict)
     launches: list[LaunchBatch] = field(default_factory=list)
     delays_s: list[int] = field(default_factory=list)
     validations: list[str] = field(default_factory=list)  # names of classes
@@ -23,7 +24,9 @@ class MemoryQueue:
     def send_validations(self, node_class_names: Sequence[str]) -> None:
         self.validations.extend(node_class_names)
 
-    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
+    def wake_planner(
+        self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()
+    ) -> None:
         self.wake_ups.append(reason)
         self.named |= set(workload_keys)
         if group:

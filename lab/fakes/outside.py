@@ -23,7 +23,9 @@ def settings(**changes: Any) -> Settings:
     values: dict[str, Any] = {
         **dict.fromkeys((*nowhere, *timers), ""),
         "tables": {table: f"the-{table.name.lower()}" for table in Table},
-        "queue_urls": {queue: f"https://sqs.example/{queue.name.lower()}" for queue in Queue},
+        "queue_urls": {
+            queue: f"https://sqs.example/{queue.name.lower()}" for queue in Queue
+        },
         "deployment": "test",
         "instance_arn_prefix": "arn:aws:ec2:us-east-1:111122223333:instance/",
         "region": "us-east-1",
@@ -39,7 +41,9 @@ class _Absent:
         self._name = name
 
     def __getattr__(self, method: str) -> Any:
-        raise AssertionError(f"{self._name}.{method} is used, and this world has no {self._name}")
+        raise AssertionError(
+            f"{self._name}.{method} is used, and this world has no {self._name}"
+        )
 
 
 class _MemoryOutside:

@@ -65,7 +65,9 @@ class Answered(Future[T]):
 class InTurn(Executor):
     """Runs each call as it is submitted: one order of all that threads may bring about, and always the same."""
 
-    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(
+        self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
         try:
             return Answered(call(*args, **kwargs))
         except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it

@@ -21,7 +21,9 @@ class FakeUnitMover:
     def moved_count(self) -> int:
         return sum(count for _, _, count in self._done.values())
 
-    def move(self, source_id: str, destination_id: str, count: int, client_token: str) -> None:
+    def move(
+        self, source_id: str, destination_id: str, count: int, client_token: str
+    ) -> None:
         wanted = (source_id, destination_id, count)
         if self.throttle_count:
             self.throttle_count -= 1
@@ -35,4 +37,6 @@ class FakeUnitMover:
         self._done[client_token] = wanted
         for reservation_id, change in ((source_id, -count), (destination_id, count)):
             stored = self._ec2.reservations[reservation_id]
-            self._ec2.reservations[reservation_id] = replace(stored, total_count=stored.total_count + change)
+            self._ec2.reservations[reservation_id] = replace(
+                stored, total_count=stored.total_count + change
+            )

@@ -6,7 +6,11 @@ from types import MappingProxyType
 from typing import Any
 
 from lab.fakes.system import START
-from reservoir.core.model.capacity_reservation import CapacityReservation, ObservedReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    CapacityReservation,
+    ObservedReservation,
+    ReservationKind,
+)
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
 from reservoir.core.model.node_claim import ClaimState, Lease, NodeClaim
 from reservoir.core.model.node_pool import NodePool
@@ -28,9 +32,15 @@ def one_of(key: str, *values: str) -> Requirement:
     return Requirement.new(key, Operator.IN, values)
 
 
-def sold(prices: Mapping[CapacityType, int], places: Iterable[tuple[str, str]]) -> tuple[Offering, ...]:
+def sold(
+    prices: Mapping[CapacityType, int], places: Iterable[tuple[str, str]]
+) -> tuple[Offering, ...]:
     """Sell at these prices (micro-USD an hour) in each place (zone, zone id)."""
-    return tuple(Offering(zone, zone_id, market, price) for zone, zone_id in places for market, price in prices.items())
+    return tuple(
+        Offering(zone, zone_id, market, price)
+        for zone, zone_id in places
+        for market, price in prices.items()
+    )
 
 
 def instance_type(
@@ -44,11 +54,19 @@ def instance_type(
 ) -> InstanceType:
     """An amd64 type for Linux without overhead, with ``extra`` resources; on demand it costs what is offered first."""
     offered = tuple(offerings)
-    on_demand = [each.price_micro_usd_per_hour for each in offered if each.capacity_type is CapacityType.ON_DEMAND]
+    on_demand = [
+        each.price_micro_usd_per_hour
+        for each in offered
+        if each.capacity_type is CapacityType.ON_DEMAND
+    ]
     return InstanceType(
         name=name,
-        requirements=Requirements.from_labels({labels.INSTANCE_TYPE: name, labels.ARCH: "amd64", labels.OS: "linux"}),
-        capacity=Resources.of({"cpu": cpus * 1000, "memory": gib << 30, "pods": pods, **extra}),
+        requirements=Requirements.from_labels(
+            {labels.INSTANCE_TYPE: name, labels.ARCH: "amd64", labels.OS: "linux"}
+        ),
+        capacity=Resources.of(
+            {"cpu": cpus * 1000, "memory": gib << 30, "pods": pods, **extra}
+        ),
         overhead=Resources.of({}),
         offerings=offered,
         on_demand_price_micro_usd_per_hour=on_demand[0] if on_demand else None,
@@ -100,9 +118,16 @@ def workload_record(name: str = "train", **changes: Any) -> WorkloadRecord:
     )
 
 
-def node_pool(name: str = "default", *wanted: Requirement, class_name: str = "default", **changes: Any) -> NodePool:
+def node_pool(
+    name: str = "default", *wanted: Requirement, class_name: str = "default", **changes: Any
+) -> NodePool:
     """A pool without limits, whose nodes have its name as a label."""
-    return replace(NodePool(name, class_name, Requirements.of(one_of(labels.NODE_POOL, name), *wanted)), **changes)
+    return replace(
+        NodePool(
+            name, class_name, Requirements.of(one_of(labels.NODE_POOL, name), *wanted)
+        ),
+        **changes,
+    )
 
 
 def placed(holds: Mapping[str, int]) -> tuple[PlacedReplicas, ...]:
@@ -110,9 +135,15 @@ def placed(holds: Mapping[str, int]) -> tuple[PlacedReplicas, ...]:
     return tuple(PlacedReplicas(f"ns/{name}", count) for name, count in holds.items())
 
 
-def node(claim_id: str, at: OfferingKey, own_labels: Mapping[str, str], **changes: Any) -> Node:
+def node(
+    claim_id: str, at: OfferingKey, own_labels: Mapping[str, str], **changes: Any
+) -> Node:
     """An empty node of the pool default, with ``own_labels`` beside those of where it is."""
-    where = {labels.ZONE: at.zone, labels.ZONE_ID: at.zone_id, labels.CAPACITY_TYPE: str(at.capacity_type)}
+    where = {
+        labels.ZONE: at.zone,
+        labels.ZONE_ID: at.zone_id,
+        labels.CAPACITY_TYPE: str(at.capacity_type),
+    }
     base = Node(
         claim_id=claim_id,
         node_pool_name="default",
@@ -131,7 +162,9 @@ def node(claim_id: str, at: OfferingKey, own_labels: Mapping[str, str], **change
 
 def node_claim(claim_id: str, **changes: Any) -> NodeClaim:
     """A planned claim on cr-1 with one replica of research/train; a reserved offering is leased."""
-    offering = changes.get("offering", OfferingKey("p5.48xlarge", ZONE, ZONE_ID, CapacityType.RESERVED, "cr-1"))
+    offering = changes.get(
+        "offering", OfferingKey("p5.48xlarge", ZONE, ZONE_ID, CapacityType.RESERVED, "cr-1")
+    )
     base = NodeClaim(
         id=claim_id,
         state=ClaimState.PLANNED,

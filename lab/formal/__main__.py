@@ -19,7 +19,9 @@ def main() -> int:
         found = spin.search(case.model, case.defines)
         wrong += (found.violation is not None) != (case.mistake is not None)
         said = "a counter-example" if found.violation else "holds"
-        print(f"| `{case.model}` | {case.mistake or case.shows} | {found.states:,} | {found.depth} | {said} |")
+        print(
+            f"| `{case.model}` | {case.mistake or case.shows} | {found.states:,} | {found.depth} | {said} |"
+        )
     return int(wrong > 0)
 
 

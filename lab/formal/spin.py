@@ -15,7 +15,14 @@ _STEP: Final = "> "
 _STATE: Final = "= "
 _MEMORY_MIB: Final = 2_000
 _DEPTH_MAX: Final = 1_000_000
-_COMPILED: Final = ("-w", "-O2", "-DCOLLAPSE", "-DVECTORSZ=2048", "-DNFAIR=4", f"-DMEMLIM={_MEMORY_MIB}")
+_COMPILED: Final = (
+    "-w",
+    "-O2",
+    "-DCOLLAPSE",
+    "-DVECTORSZ=2048",
+    "-DNFAIR=4",
+    f"-DMEMLIM={_MEMORY_MIB}",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,9 @@ def missing() -> str | None:
     """Return why nothing can be checked on this machine, or None."""
     for program in ("spin", "cc"):
         if shutil.which(program) is None:
-            return f"there is no {program} on this machine (Debian: apt-get install spin gcc)"
+            return (
+                f"there is no {program} on this machine (Debian: apt-get install spin gcc)"
+            )
     return None
 
 
@@ -49,8 +58,20 @@ def search(model: str, defines: Sequence[str]) -> Search:
     follows_paths = "LIVENESS" in defines
     with tempfile.TemporaryDirectory() as folder:
         _run(["spin", "-a", *_defined(defines), str(FOLDER / model)], folder)
-        _run(["cc", *_COMPILED, *([] if follows_paths else ["-DSAFETY"]), "-o", "pan", "pan.c"], folder)
-        said = _run(["./pan", *(["-a", "-f"] if follows_paths else []), f"-m{_DEPTH_MAX}"], folder)
+        _run(
+            [
+                "cc",
+                *_COMPILED,
+                *([] if follows_paths else ["-DSAFETY"]),
+                "-o",
+                "pan",
+                "pan.c",
+            ],
+            folder,
+        )
+        said = _run(
+            ["./pan", *(["-a", "-f"] if follows_paths else []), f"-m{_DEPTH_MAX}"], folder
+        )
     if re.search(r"max search depth too small|out of memory|pan: reached -DMEMLIM", said):
         raise RuntimeError(f"{model} with {defines} is too large to be searched:\n{said}")
     count = re.search(r"(\d+) states, stored", said)
@@ -65,7 +86,10 @@ def search(model: str, defines: Sequence[str]) -> Search:
 def play(model: str, defines: Sequence[str], seed: int) -> Iterator[Step]:
     """Yield the steps of one order that the seed draws."""
     with tempfile.TemporaryDirectory() as folder:
-        said = _run(["spin", "-T", f"-n{seed}", "-u20000", *_defined(defines), str(FOLDER / model)], folder)
+        said = _run(
+            ["spin", "-T", f"-n{seed}", "-u20000", *_defined(defines), str(FOLDER / model)],
+            folder,
+        )
     name: str | None = None
     arguments: tuple[int, ...] = ()
     for line in said.splitlines():

@@ -65,7 +65,8 @@ def wait_until(answers: Callable[[], bool], process: "subprocess.Popen[bytes]") 
             raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
         if answers():
             return
-        time.sleep(0.05)  # a process starts in its own time; no clock of ours can be moved here
+        # a process starts in its own time; no clock of ours can be moved here
+        time.sleep(0.05)
     raise RuntimeError(f"{process.args!r} did not get ready")
 
 
@@ -89,7 +90,8 @@ def _is_healthy(endpoint: str) -> bool:
 
 def client(service: str, endpoint: str) -> Any:
     """Return a client that can reach nothing but this endpoint."""
-    make_client: Any = boto3.client  # the stubs have one overload a service, none for a variable
+    # the stubs have one overload a service, none for a variable
+    make_client: Any = boto3.client
     return make_client(
         service,
         endpoint_url=endpoint,
@@ -107,7 +109,9 @@ def create_table(dynamodb: Any, name: str, *, indexes: dict[str, tuple[str, str]
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
         KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in sorted(attributes)],
+        AttributeDefinitions=[
+            {"AttributeName": key, "AttributeType": "S"} for key in sorted(attributes)
+        ],
         GlobalSecondaryIndexes=[
             {
                 "IndexName": index,
@@ -117,7 +121,11 @@ def create_table(dynamodb: Any, name: str, *, indexes: dict[str, tuple[str, str]
                 ],
                 "Projection": {
                     "ProjectionType": projection,
-                    **({"NonKeyAttributes": list(INDEX_INCLUDES[index])} if projection == "INCLUDE" else {}),
+                    **(
+                        {"NonKeyAttributes": list(INDEX_INCLUDES[index])}
+                        if projection == "INCLUDE"
+                        else {}
+                    ),
                 },
             }
             for index, (_, projection) in sorted(indexes.items())
@@ -130,6 +138,11 @@ def create_history_table(dynamodb: Any, name: str) -> None:
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
-        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}, {"AttributeName": "at", "KeyType": "RANGE"}],
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("id", "at")],
+        KeySchema=[
+            {"AttributeName": "id", "KeyType": "HASH"},
+            {"AttributeName": "at", "KeyType": "RANGE"},
+        ],
+        AttributeDefinitions=[
+            {"AttributeName": key, "AttributeType": "S"} for key in ("id", "at")
+        ],
     )

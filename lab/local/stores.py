@@ -25,7 +25,12 @@ from reservoir.names import (
     PLACED_REVISIONS_INDEX,
     WAITING_REVISIONS_INDEX,
 )
-from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
+from reservoir.ports.state import (
+    NodeClaimStore,
+    OfferingStore,
+    ReservationStore,
+    WorkloadStore,
+)
 
 LISTING = {LISTING_INDEX: (LISTING_KEY, "ALL")}
 CLAIM_INDEXES = {
@@ -34,7 +39,10 @@ CLAIM_INDEXES = {
     IDENTITY_INDEX: (IDENTITY_KEY, "INCLUDE"),
     LIVE_REVISIONS_INDEX: (KEY, "INCLUDE"),
 }
-WORKLOAD_INDEXES = {PLACED_REVISIONS_INDEX: (KEY, "INCLUDE"), WAITING_REVISIONS_INDEX: (KEY, "INCLUDE")}
+WORKLOAD_INDEXES = {
+    PLACED_REVISIONS_INDEX: (KEY, "INCLUDE"),
+    WAITING_REVISIONS_INDEX: (KEY, "INCLUDE"),
+}
 INDEXES = {"node-claims": CLAIM_INDEXES, "workloads": WORKLOAD_INDEXES}
 _names = itertools.count()
 
@@ -53,19 +61,26 @@ class Stores:
 def memory_stores() -> Stores:
     clock = ManualClock()
     state = MemoryState(clock)
-    return Stores(state.workloads, state.reservations, state.node_claims, state.offerings, clock)
+    return Stores(
+        state.workloads, state.reservations, state.node_claims, state.offerings, clock
+    )
 
 
 def dynamodb_stores(dynamodb: Any) -> Stores:
     """Stores on fresh tables."""
     suffix = next(_names)
-    names = {name: f"{name}-{suffix}" for name in ("workloads", "reservations", "node-claims", "offerings")}
+    names = {
+        name: f"{name}-{suffix}"
+        for name in ("workloads", "reservations", "node-claims", "offerings")
+    }
     for name, table in names.items():
         ministack.create_table(dynamodb, table, indexes=INDEXES.get(name, LISTING))
     clock = ManualClock()
     return Stores(
         DynamoDbWorkloadStore(dynamodb, names["workloads"], clock, InTurn()),
-        DynamoDbReservationStore(dynamodb, names["reservations"], names["node-claims"], clock),
+        DynamoDbReservationStore(
+            dynamodb, names["reservations"], names["node-claims"], clock
+        ),
         DynamoDbNodeClaimStore(
             dynamodb,
             node_claims_table=names["node-claims"],

@@ -42,7 +42,15 @@ from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.scheduling_terms.taint import Taint
 
 VARIANTS = 40  # plans of one world
-_ALL = Features(topology=True, gangs=True, priorities=True, ladders=True, taints=True, limits=True, nodes=True)
+_ALL = Features(
+    topology=True,
+    gangs=True,
+    priorities=True,
+    ladders=True,
+    taints=True,
+    limits=True,
+    nodes=True,
+)
 _PLAIN = Features(limits=True, nodes=True)
 
 
@@ -64,7 +72,9 @@ class Judged:
 Change = Callable[[Random, Judged], Judged]
 
 
-def _any(random: Random, items: Sequence[Any], change: Callable[[Any], Any]) -> tuple[Any, ...]:
+def _any(
+    random: Random, items: Sequence[Any], change: Callable[[Any], Any]
+) -> tuple[Any, ...]:
     """Change one of the items."""
     chosen = random.randrange(len(items)) if items else -1
     return tuple([change(item) if at == chosen else item for at, item in enumerate(items)])
@@ -73,12 +83,22 @@ def _any(random: Random, items: Sequence[Any], change: Callable[[Any], Any]) -> 
 # -- the plan is another
 
 
-def _launch(random: Random, it: Judged, change: Callable[[PlannedNodes], PlannedNodes]) -> Judged:
-    return replace(it, plan=replace(it.plan, launches=_any(random, it.plan.launches, change)))
+def _launch(
+    random: Random, it: Judged, change: Callable[[PlannedNodes], PlannedNodes]
+) -> Judged:
+    return replace(
+        it, plan=replace(it.plan, launches=_any(random, it.plan.launches, change))
+    )
 
 
-def _more_of_one(random: Random, placements: tuple[PlacedReplicas, ...]) -> tuple[PlacedReplicas, ...]:
-    return _any(random, placements, lambda placed: replace(placed, count=placed.count + random.choice((-1, 1, 1000))))
+def _more_of_one(
+    random: Random, placements: tuple[PlacedReplicas, ...]
+) -> tuple[PlacedReplicas, ...]:
+    return _any(
+        random,
+        placements,
+        lambda placed: replace(placed, count=placed.count + random.choice((-1, 1, 1000))),
+    )
 
 
 def _with_offering(launch: PlannedNodes, **changes: Any) -> PlannedNodes:
@@ -87,7 +107,9 @@ def _with_offering(launch: PlannedNodes, **changes: Any) -> PlannedNodes:
 
 def _to_another(random: Random, it: Judged, launch: PlannedNodes) -> PlannedNodes:
     """Launch on what another launch is on, or an alternative of it."""
-    others = [other for each in it.plan.launches for other in (each.offering, *each.alternatives)]
+    others = [
+        other for each in it.plan.launches for other in (each.offering, *each.alternatives)
+    ]
     return replace(launch, offering=random.choice(others))
 
 
@@ -105,29 +127,49 @@ def _onto_a_node(random: Random, it: Judged) -> Judged:
 OF_PLANS: dict[str, Change] = {
     "a node more": lambda r, it: _launch(r, it, lambda x: replace(x, count=x.count + 1)),
     "no node": lambda r, it: _launch(r, it, lambda x: replace(x, count=0)),
-    "other counts": lambda r, it: _launch(r, it, lambda x: replace(x, placements=_more_of_one(r, x.placements))),
-    "named twice": lambda r, it: _launch(r, it, lambda x: replace(x, placements=(*x.placements, *x.placements[:1]))),
+    "other counts": lambda r, it: _launch(
+        r, it, lambda x: replace(x, placements=_more_of_one(r, x.placements))
+    ),
+    "named twice": lambda r, it: _launch(
+        r, it, lambda x: replace(x, placements=(*x.placements, *x.placements[:1]))
+    ),
     "a stranger": lambda r, it: _launch(
-        r, it, lambda x: replace(x, placements=(*x.placements, PlacedReplicas("ns/nobody", 1)))
+        r,
+        it,
+        lambda x: replace(x, placements=(*x.placements, PlacedReplicas("ns/nobody", 1))),
     ),
     "another price": lambda r, it: _launch(
-        r, it, lambda x: replace(x, price_atto_usd_per_hour=x.price_atto_usd_per_hour + r.choice((-1, 1)))
+        r,
+        it,
+        lambda x: replace(
+            x, price_atto_usd_per_hour=x.price_atto_usd_per_hour + r.choice((-1, 1))
+        ),
     ),
     "another type": lambda r, it: _launch(
         r, it, lambda x: _with_offering(x, instance_type=r.choice(("x9", "t2", "t8")))
     ),
-    "another zone": lambda r, it: _launch(r, it, lambda x: _with_offering(x, zone="zone-2", zone_id="az2")),
+    "another zone": lambda r, it: _launch(
+        r, it, lambda x: _with_offering(x, zone="zone-2", zone_id="az2")
+    ),
     "another market": lambda r, it: _launch(
         r, it, lambda x: _with_offering(x, capacity_type=r.choice((SPOT, ON_DEMAND)))
     ),
     "another offering": lambda r, it: _launch(r, it, lambda x: _to_another(r, it, x)),
-    "another pool": lambda r, it: _launch(r, it, lambda x: replace(x, node_pool_name=r.choice("abz"))),
-    "another class": lambda r, it: _launch(r, it, lambda x: replace(x, node_class_name="another")),
-    "fewer alternatives": lambda r, it: _launch(r, it, lambda x: replace(x, alternatives=x.alternatives[1:])),
+    "another pool": lambda r, it: _launch(
+        r, it, lambda x: replace(x, node_pool_name=r.choice("abz"))
+    ),
+    "another class": lambda r, it: _launch(
+        r, it, lambda x: replace(x, node_class_name="another")
+    ),
+    "fewer alternatives": lambda r, it: _launch(
+        r, it, lambda x: replace(x, alternatives=x.alternatives[1:])
+    ),
     "itself as an alternative": lambda r, it: _launch(
         r, it, lambda x: replace(x, alternatives=(*x.alternatives, x.offering))
     ),
-    "another cost": lambda _, it: replace(it, plan=replace(it.plan, cost_atto_usd_per_hour=1)),
+    "another cost": lambda _, it: replace(
+        it, plan=replace(it.plan, cost_atto_usd_per_hour=1)
+    ),
     "onto a node": _onto_a_node,
 }
 
@@ -146,31 +188,55 @@ def _workload(random: Random, it: Judged, **changes: Any) -> Judged:
 
 
 def _pool(random: Random, it: Judged, **changes: Any) -> Judged:
-    return _world(it, node_pools=_any(random, it.snapshot.node_pools, lambda pool: replace(pool, **changes)))
+    return _world(
+        it,
+        node_pools=_any(
+            random, it.snapshot.node_pools, lambda pool: replace(pool, **changes)
+        ),
+    )
 
 
 def _type(random: Random, it: Judged, **changes: Any) -> Judged:
-    return _world(it, instance_types=_any(random, it.snapshot.instance_types, lambda item: replace(item, **changes)))
+    return _world(
+        it,
+        instance_types=_any(
+            random, it.snapshot.instance_types, lambda item: replace(item, **changes)
+        ),
+    )
 
 
 def _unit(random: Random, it: Judged, **changes: Any) -> Judged:
-    return _world(it, reservations=_any(random, it.snapshot.reservations, lambda unit: replace(unit, **changes)))
+    return _world(
+        it,
+        reservations=_any(
+            random, it.snapshot.reservations, lambda unit: replace(unit, **changes)
+        ),
+    )
 
 
 def _node(random: Random, it: Judged, **changes: Any) -> Judged:
-    return _world(it, nodes=_any(random, it.snapshot.nodes, lambda node: replace(node, **changes)))
+    return _world(
+        it, nodes=_any(random, it.snapshot.nodes, lambda node: replace(node, **changes))
+    )
 
 
 def _class(it: Judged, **changes: Any) -> Judged:
-    classes = [replace(each, status=replace(each.status, **changes)) for each in it.snapshot.node_classes]
+    classes = [
+        replace(each, status=replace(each.status, **changes))
+        for each in it.snapshot.node_classes
+    ]
     return _world(it, node_classes=tuple(classes))
 
 
 def _running(random: Random, it: Judged) -> Judged:
     """Let something run on a node already, which rules about others may count."""
-    old = replace(it.snapshot.demands[0].workload, name="old", labels={"app": random.choice("pq")})
+    old = replace(
+        it.snapshot.demands[0].workload, name="old", labels={"app": random.choice("pq")}
+    )
     workloads = {**it.snapshot.workloads, old.key: old}
-    changed = _node(random, it, placements=(PlacedReplicas(old.key, random.choice((1, 2))),))
+    changed = _node(
+        random, it, placements=(PlacedReplicas(old.key, random.choice((1, 2))),)
+    )
     return _world(changed, workloads=workloads)
 
 
@@ -191,12 +257,24 @@ def _ends(random: Random) -> dict[str, Any]:
 
 def _drains(random: Random) -> dict[str, Any]:
     start = NOW + timedelta(minutes=random.choice((0, 30, 60)))
-    leaves = random.choice((None, start - timedelta(minutes=5), start + timedelta(minutes=5)))
-    return {"drain_at": start, "drain_deadline": start + timedelta(minutes=8), "leaves_at": leaves}
+    leaves = random.choice(
+        (None, start - timedelta(minutes=5), start + timedelta(minutes=5))
+    )
+    return {
+        "drain_at": start,
+        "drain_deadline": start + timedelta(minutes=8),
+        "leaves_at": leaves,
+    }
 
 
 def _team(random: Random) -> tuple[Team, ...]:
-    bounds = random.choice(({"node_pools": ("a",)}, {"node_pools": ("z",)}, {"budget_micro_usd_per_hour": 150_000}))
+    bounds = random.choice(
+        (
+            {"node_pools": ("a",)},
+            {"node_pools": ("z",)},
+            {"budget_micro_usd_per_hour": 150_000},
+        )
+    )
     return (Team("ours", namespaces=("ns",), **bounds),)
 
 
@@ -205,20 +283,37 @@ def _require(key: str, *values: str) -> Requirements:
 
 
 OF_WORLDS: dict[str, Change] = {
-    "requires another zone": lambda r, it: _workload(r, it, node_selector=_require(labels.ZONE, "zone-2")),
+    "requires another zone": lambda r, it: _workload(
+        r, it, node_selector=_require(labels.ZONE, "zone-2")
+    ),
     "requires another market": lambda r, it: _workload(
         r, it, required_node_terms=(_require(labels.CAPACITY_TYPE, "spot"),)
     ),
     "requires a label": lambda r, it: _workload(r, it, node_selector=_require("rack", "1")),
-    "needs more": lambda r, it: _workload(r, it, requests=Resources.of({"cpu": 3000, "memory": 9 * GIB})),
+    "needs more": lambda r, it: _workload(
+        r, it, requests=Resources.of({"cpu": 3000, "memory": 9 * GIB})
+    ),
     "tolerates nothing": lambda r, it: _workload(r, it, tolerations=()),
     "a ladder": lambda r, it: _workload(
-        r, it, fallback=(FallbackStep(r.choice((RESERVED, SPOT, ON_DEMAND)), 90), FallbackStep(SPOT))
+        r,
+        it,
+        fallback=(
+            FallbackStep(r.choice((RESERVED, SPOT, ON_DEMAND)), 90),
+            FallbackStep(SPOT),
+        ),
     ),
-    "a duration": lambda r, it: _workload(r, it, duration_s=r.choice((600, 3600, 9 * 3600))),
-    "a notice": lambda r, it: _workload(r, it, checkpoint_period_s=r.choice((300, 1200, 9 * 3600))),
-    "a price": lambda r, it: _workload(r, it, max_price_micro_usd_per_hour=r.choice((1, 200_000))),
-    "a gang": lambda r, it: _workload(r, it, gang=Gang(r.choice((None, labels.ZONE, labels.CAPACITY_TYPE)))),
+    "a duration": lambda r, it: _workload(
+        r, it, duration_s=r.choice((600, 3600, 9 * 3600))
+    ),
+    "a notice": lambda r, it: _workload(
+        r, it, checkpoint_period_s=r.choice((300, 1200, 9 * 3600))
+    ),
+    "a price": lambda r, it: _workload(
+        r, it, max_price_micro_usd_per_hour=r.choice((1, 200_000))
+    ),
+    "a gang": lambda r, it: _workload(
+        r, it, gang=Gang(r.choice((None, labels.ZONE, labels.CAPACITY_TYPE)))
+    ),
     "a spread": lambda r, it: _workload(
         r,
         it,
@@ -234,20 +329,32 @@ OF_WORLDS: dict[str, Change] = {
             ),
         ),
     ),
-    "an affinity": lambda r, it: _workload(r, it, affinity=(AffinityTerm(_by(r), _selector(r)),)),
-    "an anti-affinity": lambda r, it: _workload(r, it, anti_affinity=(AffinityTerm(_by(r), _selector(r)),)),
+    "an affinity": lambda r, it: _workload(
+        r, it, affinity=(AffinityTerm(_by(r), _selector(r)),)
+    ),
+    "an anti-affinity": lambda r, it: _workload(
+        r, it, anti_affinity=(AffinityTerm(_by(r), _selector(r)),)
+    ),
     "another namespace": lambda r, it: _workload(r, it, namespace="other"),
     "other labels": lambda r, it: _workload(r, it, labels={"app": r.choice("pq")}),
     "something runs": _running,
     "a taint": lambda r, it: _pool(r, it, taints=(Taint("new"),)),
-    "a start-up taint": lambda r, it: _pool(r, it, startup_taints=(Taint("dedicated", "yes"),)),
-    "a limit": lambda r, it: _pool(r, it, limits=Resources.of(r.choice(({"cpu": 4000}, {"nodes": 1})))),
+    "a start-up taint": lambda r, it: _pool(
+        r, it, startup_taints=(Taint("dedicated", "yes"),)
+    ),
+    "a limit": lambda r, it: _pool(
+        r, it, limits=Resources.of(r.choice(({"cpu": 4000}, {"nodes": 1})))
+    ),
     "a static pool": lambda r, it: _pool(r, it, replicas=1),
-    "a choosy pool": lambda r, it: _pool(r, it, requirements=_require(labels.ZONE, "zone-1")),
+    "a choosy pool": lambda r, it: _pool(
+        r, it, requirements=_require(labels.ZONE, "zone-1")
+    ),
     "variety": lambda r, it: _pool(
         r,
         it,
-        requirements=Requirements.of(Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), r.choice((1, 2, 3)))),
+        requirements=Requirements.of(
+            Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), r.choice((1, 2, 3)))
+        ),
     ),
     "smaller types": lambda r, it: _type(r, it, overhead=Resources.of({"cpu": 1000})),
     "nothing sold": lambda r, it: _type(r, it, offerings=()),
@@ -258,7 +365,11 @@ OF_WORLDS: dict[str, Change] = {
             it.snapshot.instance_types,
             lambda item: replace(
                 item,
-                offerings=_any(r, item.offerings, lambda x: replace(x, unavailable_until=NOW + timedelta(hours=1))),
+                offerings=_any(
+                    r,
+                    item.offerings,
+                    lambda x: replace(x, unavailable_until=NOW + timedelta(hours=1)),
+                ),
             ),
         ),
     ),
@@ -267,16 +378,25 @@ OF_WORLDS: dict[str, Change] = {
     "another state": lambda r, it: _unit(r, it, state="expired"),
     "an end of a node": lambda r, it: _node(r, it, **_drains(r)),
     "a full node": lambda r, it: _node(r, it, allocatable=Resources.of({"cpu": 1000})),
-    "a tainted node": lambda r, it: _node(r, it, taints=(Taint("dedicated", "yes"),), initialized=r.random() < 0.5),
+    "a tainted node": lambda r, it: _node(
+        r, it, taints=(Taint("dedicated", "yes"),), initialized=r.random() < 0.5
+    ),
     "a node that goes": lambda r, it: _node(r, it, deleting=True),
     "a blocked class": lambda _, it: _class(it, launch_blocked_reason="why"),
-    "a full zone": lambda _, it: _class(it, zones_full_until={"az1": NOW + timedelta(hours=1)}),
+    "a full zone": lambda _, it: _class(
+        it, zones_full_until={"az1": NOW + timedelta(hours=1)}
+    ),
     "a market that rests": lambda r, it: _class(
-        it, resting_markets={r.choice(("spot", "on-demand")): MarketRest("why", NOW + timedelta(hours=1))}
+        it,
+        resting_markets={
+            r.choice(("spot", "on-demand")): MarketRest("why", NOW + timedelta(hours=1))
+        },
     ),
     "no reservation selected": lambda _, it: _class(it, reservation_ids=()),
     "teams": lambda r, it: _world(it, teams=_team(r)),
-    "a ceiling": lambda r, it: _world(it, ceiling_micro_usd_per_hour=r.choice((1, 200_000))),
+    "a ceiling": lambda r, it: _world(
+        it, ceiling_micro_usd_per_hour=r.choice((1, 200_000))
+    ),
     "another policy": lambda r, it: replace(
         it,
         policy=replace(
@@ -298,7 +418,9 @@ def planned(seed: int) -> Judged:
     it = Judged(instance(seed, random.choice((_ALL, _ALL, _PLAIN))), Plan(), POLICY)
     if random.random() < 0.4:
         it = _unit(random, it, **_ends(random))
-        it = _workload(random, it, duration_s=600, checkpoint_period_s=random.choice((None, 300, 1200)))
+        it = _workload(
+            random, it, duration_s=600, checkpoint_period_s=random.choice((None, 300, 1200))
+        )
     if random.random() < 0.3 and it.snapshot.nodes:
         it = _running(random, it)
     return replace(it, plan=solve(it.snapshot, now=NOW, policy=it.policy))
@@ -324,7 +446,9 @@ def disagreement(it: Judged) -> str | None:
     """
     fast, plain = it.rules_found()
     names_nothing = ViolationCode.UNKNOWN_NAME in fast & plain
-    launches_nothing = any(launch.count < 1 for launch in it.plan.launches) and bool(fast) and bool(plain)
+    launches_nothing = (
+        any(launch.count < 1 for launch in it.plan.launches) and bool(fast) and bool(plain)
+    )
     if fast == plain or names_nothing or launches_nothing:
         return None
     return f"the checker finds {sorted(fast - plain)} more, the plain one {sorted(plain - fast)}"

@@ -47,8 +47,10 @@ class Option:
 
     bin: int
     content: Counts
-    kept_off: frozenset[int] = frozenset()  # more important workloads that could use this reserved unit
-    takers: frozenset[int] = frozenset()  # reserved bins that could carry all of this, which is bought
+    # more important workloads that could use this reserved unit
+    kept_off: frozenset[int] = frozenset()
+    # reserved bins that could carry all of this, which is bought
+    takers: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,10 @@ class Chosen:
     zones: tuple[Counts, ...]  # by zone, replicas of each workload
     used: tuple[Counts, ...]  # by pool: nodes, cpu
     paid: frozenset[int] = frozenset()  # workloads with replicas on nodes that are bought
-    kept_off: frozenset[int] = frozenset()  # workloads that could use reserved units which less important ones have
-    replaceable: frozenset[tuple[int, frozenset[int]]] = frozenset()  # bins that are bought, and who could take over
+    # workloads that could use reserved units which less important ones have
+    kept_off: frozenset[int] = frozenset()
+    # bins that are bought, and who could take over
+    replaceable: frozenset[tuple[int, frozenset[int]]] = frozenset()
 
 
 class BruteForce:
@@ -73,12 +77,16 @@ class BruteForce:
     important waits or is on what is bought.
     """
 
-    def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, *, strict: bool = False) -> None:
+    def __init__(
+        self, snapshot: Snapshot, policy: SchedulingPolicy, *, strict: bool = False
+    ) -> None:
         self._snapshot, self._strict = snapshot, strict
         self._overhead = policy.node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
         self.workloads = [item.workload for item in snapshot.demands]
         self.counts = tuple(item.pending_count for item in snapshot.demands)
-        self._markets = [self._allowed_markets(index) for index in range(len(self.workloads))]
+        self._markets = [
+            self._allowed_markets(index) for index in range(len(self.workloads))
+        ]
         self._bins = list(self._all_bins())
         self._zones = sorted({item.zone for item in self._bins})
         self._options = self._all_options()
@@ -112,13 +120,27 @@ class BruteForce:
         types = {item.name: item for item in self._snapshot.instance_types}
         for existing in self._snapshot.nodes:
             free = existing.allocatable - existing.used
-            yield Bin(existing.claim_id, existing.zone, existing.capacity_type, 0, free, free, False, 0, 1, False)
+            yield Bin(
+                existing.claim_id,
+                existing.zone,
+                existing.capacity_type,
+                0,
+                free,
+                free,
+                False,
+                0,
+                1,
+                False,
+            )
         for index, one in enumerate(self._snapshot.node_pools):
             allowed = one.requirements[labels.CAPACITY_TYPE]
             for item in types.values():
                 for offer in item.offerings:
                     if allowed.has(offer.capacity_type):
-                        price = offer.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD + self._overhead
+                        price = (
+                            offer.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+                            + self._overhead
+                        )
                         yield Bin(
                             item.name, offer.zone, offer.capacity_type, index, item.allocatable, item.capacity,
                             bool(one.taints), price, None,
@@ -128,14 +150,28 @@ class BruteForce:
     def _reserved_bins(self) -> Iterator[Bin]:
         types = {item.name: item for item in self._snapshot.instance_types}
         prices = [offer for item in types.values() for offer in item.offerings]
-        dearest = max(item.on_demand_price_micro_usd_per_hour or 0 for item in types.values())
-        spot = [offer.price_micro_usd_per_hour for offer in prices if offer.capacity_type is CapacityType.SPOT]
+        dearest = max(
+            item.on_demand_price_micro_usd_per_hour or 0 for item in types.values()
+        )
+        spot = [
+            offer.price_micro_usd_per_hour
+            for offer in prices
+            if offer.capacity_type is CapacityType.SPOT
+        ]
         divisor = reserved_price_divisor(dearest, min(spot, default=dearest))
         for one in self._snapshot.reservations:
             item = types[one.instance_type]
-            price = reserved_price_atto_usd(item.on_demand_price_micro_usd_per_hour or 0, divisor) + self._overhead
+            price = (
+                reserved_price_atto_usd(
+                    item.on_demand_price_micro_usd_per_hour or 0, divisor
+                )
+                + self._overhead
+            )
             for index, each in enumerate(self._snapshot.node_pools):
-                if each.requirements[labels.CAPACITY_TYPE].has(CapacityType.RESERVED) and one.free_units:
+                if (
+                    each.requirements[labels.CAPACITY_TYPE].has(CapacityType.RESERVED)
+                    and one.free_units
+                ):
                     yield Bin(
                         one.id, one.zone, CapacityType.RESERVED, index, item.allocatable, item.capacity,
                         bool(each.taints), price, one.free_units,
@@ -162,13 +198,23 @@ class BruteForce:
             for content in product(*(range(count + 1) for count in self.counts)):
                 if not any(content) or not self._is_possible(item, content):
                     continue
-                key = (item.zone, content, number if item.units is not None or has_limits else None)
-                if key not in cheapest or item.price < self._bins[options[cheapest[key]].bin].price:
+                key = (
+                    item.zone,
+                    content,
+                    number if item.units is not None or has_limits else None,
+                )
+                if (
+                    key not in cheapest
+                    or item.price < self._bins[options[cheapest[key]].bin].price
+                ):
                     if key in cheapest:
                         options[cheapest[key]] = Option(number, content)
                     else:
                         cheapest[key] = len(options)
-                        kept_off, takers = self._kept_off(item, content), self._takers(item, content)
+                        kept_off, takers = (
+                            self._kept_off(item, content),
+                            self._takers(item, content),
+                        )
                         options.append(Option(number, content, kept_off, takers))
         return options
 
@@ -183,7 +229,10 @@ class BruteForce:
                 count * (rank >= workload.priority) + (number == index)
                 for number, (count, rank) in enumerate(zip(content, ranks, strict=True))
             )
-            is_lower = any(count and rank < workload.priority for count, rank in zip(content, ranks, strict=True))
+            is_lower = any(
+                count and rank < workload.priority
+                for count, rank in zip(content, ranks, strict=True)
+            )
             if is_lower and not self._is_bound(workload) and self._is_possible(item, kept):
                 found.add(index)
         return frozenset(found)
@@ -192,7 +241,9 @@ class BruteForce:
         if not self._strict or item.units is not None:
             return frozenset()
         pairs = zip(self.workloads, content, strict=True)
-        stays = any(count and (self._is_bound(one) or one.gang is not None) for one, count in pairs)
+        stays = any(
+            count and (self._is_bound(one) or one.gang is not None) for one, count in pairs
+        )
         return frozenset(
             number
             for number, other in enumerate(self._bins)
@@ -205,9 +256,17 @@ class BruteForce:
     def _is_bound(self, workload: Workload) -> bool:
         """Whether some rule over zones concerns the workload."""
         for other in self.workloads:
-            near = [(term.topology_key, term.selector) for term in (*other.anti_affinity, *other.affinity)]
-            for key, selector in (*((rule.topology_key, rule.selector) for rule in other.topology_spread), *near):
-                if key == labels.ZONE and (other is workload or selector.matches(workload.labels)):
+            near = [
+                (term.topology_key, term.selector)
+                for term in (*other.anti_affinity, *other.affinity)
+            ]
+            for key, selector in (
+                *((rule.topology_key, rule.selector) for rule in other.topology_spread),
+                *near,
+            ):
+                if key == labels.ZONE and (
+                    other is workload or selector.matches(workload.labels)
+                ):
                     return True
         return False
 
@@ -219,7 +278,11 @@ class BruteForce:
             load = load + self.workloads[index].requests * count
         if any(load[name] > item.allocatable[name] for name in ("cpu", "memory", "pods")):
             return False
-        return all(self._host_allows(index, content) for index, count in enumerate(content) if count)
+        return all(
+            self._host_allows(index, content)
+            for index, count in enumerate(content)
+            if count
+        )
 
     def _selected(self, selector: LabelSelector, content: Counts) -> int:
         pairs = zip(self.workloads, content, strict=True)
@@ -228,11 +291,17 @@ class BruteForce:
     def _host_allows(self, index: int, content: Counts) -> bool:
         workload = self.workloads[index]
         for rule in workload.topology_spread:
-            if rule.topology_key == labels.HOSTNAME and self._selected(rule.selector, content) > rule.max_skew:
+            if (
+                rule.topology_key == labels.HOSTNAME
+                and self._selected(rule.selector, content) > rule.max_skew
+            ):
                 return False
         for term in workload.anti_affinity:
             own = term.selector.matches(workload.labels)
-            if term.topology_key == labels.HOSTNAME and self._selected(term.selector, content) > own:
+            if (
+                term.topology_key == labels.HOSTNAME
+                and self._selected(term.selector, content) > own
+            ):
                 return False
         return True
 
@@ -249,13 +318,17 @@ class BruteForce:
         else:
             found = {}
             # Leave all remaining replicas of this workload out, or put at least one of them into the next node.
-            without = tuple(0 if index == first else count for index, count in enumerate(state.left))
+            without = tuple(
+                0 if index == first else count for index, count in enumerate(state.left)
+            )
             self._join(found, self._search(replace(state, left=without), placed), 0)
             for option in self._options:
                 following = self._taken(state, option) if option.content[first] else None
                 if following is not None:
                     added = tuple(map(sum, zip(placed, option.content, strict=True)))
-                    self._join(found, self._search(following, added), self._bins[option.bin].price)
+                    self._join(
+                        found, self._search(following, added), self._bins[option.bin].price
+                    )
         self._known[state] = found
         return found
 
@@ -274,7 +347,11 @@ class BruteForce:
         if item.units is not None:
             # One reservation is one bin a pool: all of them share its units.
             bins = enumerate(self._bins)
-            same = [number for number, other in bins if other.units is not None and other.name == item.name]
+            same = [
+                number
+                for number, other in bins
+                if other.units is not None and other.name == item.name
+            ]
             if units[option.bin] < 1:
                 return None
             for number in same:
@@ -283,14 +360,28 @@ class BruteForce:
         if used is None:
             return None
         zones = tuple(
-            tuple(map(sum, zip(counts, option.content, strict=True))) if zone == item.zone else counts
+            tuple(map(sum, zip(counts, option.content, strict=True)))
+            if zone == item.zone
+            else counts
             for zone, counts in zip(self._zones, state.zones, strict=True)
         )
         paid = state.paid
         if self._strict and item.is_new and item.market is not CapacityType.RESERVED:
             paid = paid.union(index for index, count in enumerate(option.content) if count)
-        replaceable = state.replaceable | {(option.bin, option.takers)} if option.takers else state.replaceable
-        return Chosen(left, tuple(units), zones, used, paid, state.kept_off | option.kept_off, replaceable)
+        replaceable = (
+            state.replaceable | {(option.bin, option.takers)}
+            if option.takers
+            else state.replaceable
+        )
+        return Chosen(
+            left,
+            tuple(units),
+            zones,
+            used,
+            paid,
+            state.kept_off | option.kept_off,
+            replaceable,
+        )
 
     def _charged(self, used: tuple[Counts, ...], item: Bin) -> tuple[Counts, ...] | None:
         limits = self._snapshot.node_pools[item.pool].limits
@@ -302,25 +393,41 @@ class BruteForce:
         nodes, cpu = nodes + 1, cpu + item.capacity["cpu"]
         if limits is None:
             return used  # what nobody limits need not be remembered
-        has_nodes, has_cpu = nodes + len(existing), cpu + sum(one.allocatable["cpu"] for one in existing)
-        if ("nodes" in limits and has_nodes > limits["nodes"]) or ("cpu" in limits and has_cpu > limits["cpu"]):
+        has_nodes, has_cpu = (
+            nodes + len(existing),
+            cpu + sum(one.allocatable["cpu"] for one in existing),
+        )
+        if ("nodes" in limits and has_nodes > limits["nodes"]) or (
+            "cpu" in limits and has_cpu > limits["cpu"]
+        ):
             return None
-        return tuple((nodes, cpu) if pool == item.pool else one for pool, one in enumerate(used))
+        return tuple(
+            (nodes, cpu) if pool == item.pool else one for pool, one in enumerate(used)
+        )
 
     def _could_replace(self, state: Chosen, bought: int, taker: int) -> bool:
         """Whether a unit is left for what one bought node carries, within limits that this node no longer uses."""
         item, other = self._bins[bought], self._bins[taker]
         nodes, cpu = state.used[item.pool]
         without = (max(0, nodes - 1), max(0, cpu - item.capacity["cpu"]))
-        used = tuple(without if pool == item.pool else one for pool, one in enumerate(state.used))
+        used = tuple(
+            without if pool == item.pool else one for pool, one in enumerate(state.used)
+        )
         return state.units[taker] > 0 and self._charged(used, other) is not None
 
     # -- the final state
 
     def _final(self, state: Chosen, placed: Counts) -> bool:
-        if any(index in state.paid or placed[index] < self.counts[index] for index in state.kept_off):
+        if any(
+            index in state.paid or placed[index] < self.counts[index]
+            for index in state.kept_off
+        ):
             return False
-        if any(self._could_replace(state, bought, taker) for bought, takers in state.replaceable for taker in takers):
+        if any(
+            self._could_replace(state, bought, taker)
+            for bought, takers in state.replaceable
+            for taker in takers
+        ):
             return False
         for index, workload in enumerate(self.workloads):
             if workload.gang is not None and placed[index] not in (0, self.counts[index]):
@@ -329,36 +436,57 @@ class BruteForce:
                 return False
         return True
 
-    def _zones_allow(self, index: int, workload: Workload, zones: tuple[Counts, ...]) -> bool:
+    def _zones_allow(
+        self, index: int, workload: Workload, zones: tuple[Counts, ...]
+    ) -> bool:
         mine = [number for number, counts in enumerate(zones) if counts[index]]
-        if workload.gang is not None and workload.gang.single_topology_key and len(mine) > 1:
+        if (
+            workload.gang is not None
+            and workload.gang.single_topology_key
+            and len(mine) > 1
+        ):
             return False
         for rule in workload.topology_spread:
             counts = [self._selected(rule.selector, one) for one in zones]
-            eligible = [number for number, zone in enumerate(self._zones) if self._is_domain(index, zone)]
+            eligible = [
+                number
+                for number, zone in enumerate(self._zones)
+                if self._is_domain(index, zone)
+            ]
             if rule.topology_key == labels.ZONE and any(
-                counts[number] - min(counts[one] for one in eligible) > rule.max_skew for number in mine
+                counts[number] - min(counts[one] for one in eligible) > rule.max_skew
+                for number in mine
             ):
                 return False
         for term in workload.anti_affinity:
             own = term.selector.matches(workload.labels)
-            crowded = any(self._selected(term.selector, zones[number]) > own for number in mine)
+            crowded = any(
+                self._selected(term.selector, zones[number]) > own for number in mine
+            )
             if term.topology_key == labels.ZONE and crowded:
                 return False
-        return all(self._is_beside(term.selector, zones, mine) for term in workload.affinity)
+        return all(
+            self._is_beside(term.selector, zones, mine) for term in workload.affinity
+        )
 
-    def _is_beside(self, selector: LabelSelector, zones: tuple[Counts, ...], mine: list[int]) -> bool:
+    def _is_beside(
+        self, selector: LabelSelector, zones: tuple[Counts, ...], mine: list[int]
+    ) -> bool:
         """The worlds only have self-affinity by zone: whoever carries it stays together, or joins one who leads."""
         leaders = tuple(0 if item.affinity else 1 for item in self.workloads)
         led = {
             number
             for number, counts in enumerate(zones)
-            if self._selected(selector, tuple(a * b for a, b in zip(counts, leaders, strict=True)))
+            if self._selected(
+                selector, tuple(a * b for a, b in zip(counts, leaders, strict=True))
+            )
         }
         following = {
             number
             for number, counts in enumerate(zones)
-            if self._selected(selector, tuple(a * (1 - b) for a, b in zip(counts, leaders, strict=True)))
+            if self._selected(
+                selector, tuple(a * (1 - b) for a, b in zip(counts, leaders, strict=True))
+            )
         }
         return len(following - led) <= 1 and set(mine) <= led | following
 
@@ -366,7 +494,8 @@ class BruteForce:
         """Whether some node in the zone, existing or new, could ever hold a replica of the workload (or exists)."""
         size = self.workloads[index].requests
         wants = self.workloads[index].node_selector[labels.ZONE]
-        if self._strict:  # the rules of the worlds count every node, so every zone is a domain
+        # the rules of the worlds count every node, so every zone is a domain
+        if self._strict:
             return True
         return any(
             item.zone == zone

@@ -27,12 +27,16 @@ def could_have_been(snapshot: Snapshot, vector: Counts) -> list[Counts]:
         better
         for level in sorted(set(priorities))
         for better in _dominating(
-            brute.outcomes, vector, [index for index, priority in enumerate(priorities) if priority >= level]
+            brute.outcomes,
+            vector,
+            [index for index, priority in enumerate(priorities) if priority >= level],
         )
     ]
 
 
-def _dominating(outcomes: Mapping[Counts, int], vector: Counts, among: Sequence[int]) -> list[Counts]:
+def _dominating(
+    outcomes: Mapping[Counts, int], vector: Counts, among: Sequence[int]
+) -> list[Counts]:
     """Return what could have been placed instead: no fewer of any of these workloads, and more of one."""
     return [
         other

@@ -14,7 +14,11 @@ from datetime import datetime, timedelta
 
 from reservoir.core.capacity.node_storage import as_launched
 from reservoir.core.checking.violation import ViolationCode
-from reservoir.core.model.capacity_reservation import BlockDrain, CapacityReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    BlockDrain,
+    CapacityReservation,
+    ReservationKind,
+)
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool
@@ -37,7 +41,12 @@ from reservoir.core.scheduling_terms.money import (
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import NODES, PODS, Resources
-from reservoir.core.scheduling_terms.taint import Taint, TaintEffect, binding_taints, tolerates_all
+from reservoir.core.scheduling_terms.taint import (
+    Taint,
+    TaintEffect,
+    binding_taints,
+    tolerates_all,
+)
 
 _ZONES = frozenset({labels.ZONE, labels.ZONE_ID})
 
@@ -47,7 +56,12 @@ def broken_rules(
 ) -> frozenset[ViolationCode]:
     """Return the rules that forbid to commit the plan; where it names what is not there, the others may be missing."""
     world = _World(snapshot, plan, now, policy)
-    found = {*_of_launches(world), *_of_existing_nodes(world), *_of_contents(world), *_of_sums(world)}
+    found = {
+        *_of_launches(world),
+        *_of_existing_nodes(world),
+        *_of_contents(world),
+        *_of_sums(world),
+    }
     if ViolationCode.UNKNOWN_NAME not in found:
         found |= {*_of_gangs(world), *_of_topology(world), *_of_teams(world)}
     return frozenset(found)
@@ -59,7 +73,8 @@ class _OneNode:
 
     hostname: str
     description: Requirements
-    undefined: frozenset[str]  # keys that it may turn out to have, though nobody has said so yet
+    # keys that it may turn out to have, though nobody has said so yet
+    undefined: frozenset[str]
     capacity_type: CapacityType
     free: Resources
     taints: Sequence[Taint]
@@ -81,7 +96,9 @@ class _OneNode:
 class _World:
     """The snapshot and the plan by name, and the nodes that the plan leads to."""
 
-    def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> None:
+    def __init__(
+        self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy
+    ) -> None:
         self.snapshot, self.plan, self.now, self.policy = snapshot, plan, now, policy
         self.types = {item.name: item for item in snapshot.instance_types}
         self.pools = {item.name: item for item in snapshot.node_pools}
@@ -94,7 +111,9 @@ class _World:
             key = demand.workload.key
             self.workloads[key] = demand.workload
             self.pending[key] += demand.pending_count
-            self.since[key] = min(demand.pending_since, self.since.get(key, demand.pending_since))
+            self.since[key] = min(
+                demand.pending_since, self.since.get(key, demand.pending_since)
+            )
         self.nodes = [*self._existing_nodes(), *self._new_nodes()]
 
     def _existing_nodes(self) -> Iterator[_OneNode]:
@@ -123,7 +142,10 @@ class _World:
 
     def _new_nodes(self) -> Iterator[_OneNode]:
         for index, launch in enumerate(self.plan.launches):
-            pool, description = self.pools.get(launch.node_pool_name), self.described(launch)
+            pool, description = (
+                self.pools.get(launch.node_pool_name),
+                self.described(launch),
+            )
             if pool is None or description is None:
                 continue
             reservation = self.reservations.get(launch.offering.reservation_id or "")
@@ -134,7 +156,9 @@ class _World:
                     undefined=labels.WELL_KNOWN,
                     capacity_type=launch.offering.capacity_type,
                     free=self.launched_as(pool, launch.offering).allocatable,
-                    taints=binding_taints(pool.taints, pool.startup_taints, initialized=False),
+                    taints=binding_taints(
+                        pool.taints, pool.startup_taints, initialized=False
+                    ),
                     drain=None if reservation is None else reservation.block_drain(),
                     pool_name=pool.name,
                     placed=_tally(launch.placements),
@@ -153,7 +177,10 @@ class _World:
 
     def description(self, pool: NodePool, key: OfferingKey) -> Requirements | None:
         """Return what a node of the pool from an offering would be, or None if the pool does not allow it."""
-        node_class, instance_type = self.classes.get(pool.node_class_name), self.types.get(key.instance_type)
+        node_class, instance_type = (
+            self.classes.get(pool.node_class_name),
+            self.types.get(key.instance_type),
+        )
         if node_class is None or instance_type is None:
             return None
         if key.reservation_id is not None and key.reservation_id not in self.reservations:
@@ -166,8 +193,14 @@ class _World:
             labels.ZONE_ID: key.zone_id,
             labels.CAPACITY_TYPE: str(key.capacity_type),
         }
-        offered = instance_type.requirements.merged(Requirements.from_labels(own)).add(*self._reservation_labels(key))
-        return pool.requirements.merged(offered) if pool.requirements.intersects(offered) is None else None
+        offered = instance_type.requirements.merged(Requirements.from_labels(own)).add(
+            *self._reservation_labels(key)
+        )
+        return (
+            pool.requirements.merged(offered)
+            if pool.requirements.intersects(offered) is None
+            else None
+        )
 
     def _reservation_labels(self, key: OfferingKey) -> Iterator[Requirement]:
         """Yield the labels of reserved nodes, which others must not have (R-23)."""
@@ -180,7 +213,9 @@ class _World:
         said = {
             labels.CAPACITY_RESERVATION_ID: key.reservation_id,
             labels.CAPACITY_RESERVATION_TYPE: "capacity-block" if is_block else "default",
-            labels.CAPACITY_RESERVATION_INTERRUPTIBLE: str(kind is ReservationKind.INTERRUPTIBLE).lower(),
+            labels.CAPACITY_RESERVATION_INTERRUPTIBLE: str(
+                kind is ReservationKind.INTERRUPTIBLE
+            ).lower(),
             labels.CAPACITY_RESERVATION_SETTING: "target",
         }
         for name, value in said.items():
@@ -190,14 +225,27 @@ class _World:
 
     def launched_as(self, pool: NodePool, key: OfferingKey) -> InstanceType:
         """Return the type of an offering as the pool's class launches it, which decides about storage."""
-        node_class, instance_type = self.classes.get(pool.node_class_name), self.types[key.instance_type]
-        return instance_type if node_class is None else as_launched(instance_type, node_class)
+        node_class, instance_type = (
+            self.classes.get(pool.node_class_name),
+            self.types[key.instance_type],
+        )
+        return (
+            instance_type if node_class is None else as_launched(instance_type, node_class)
+        )
 
     def offering(self, key: OfferingKey) -> Offering | None:
         """Return the spot or on-demand offering that is named."""
         instance_type = self.types.get(key.instance_type)
-        for item in () if instance_type is None or key.reservation_id is not None else instance_type.offerings:
-            if (item.zone, item.zone_id, item.capacity_type) == (key.zone, key.zone_id, key.capacity_type):
+        for item in (
+            ()
+            if instance_type is None or key.reservation_id is not None
+            else instance_type.offerings
+        ):
+            if (item.zone, item.zone_id, item.capacity_type) == (
+                key.zone,
+                key.zone_id,
+                key.capacity_type,
+            ):
                 return item
         return None
 
@@ -211,14 +259,19 @@ class _World:
     def is_open(self, key: OfferingKey, node_class: NodeClass) -> bool:
         """Whether the class has an address in the zone, and EC2 does not refuse it on the market whatever it asks."""
         status = node_class.status
-        return key.zone_id not in status.zones_full_until and key.capacity_type not in status.resting_markets
+        return (
+            key.zone_id not in status.zones_full_until
+            and key.capacity_type not in status.resting_markets
+        )
 
     def may_launch(self, key: OfferingKey, node_class: NodeClass) -> bool:
         """Whether the class is ready, with a subnet and an image for it."""
         status = node_class.status
         zone_ids = {subnet.zone_id for subnet in status.subnets}
         architecture = self.types[key.instance_type].requirements[labels.ARCH]
-        has_image = any(architecture.has(image.architecture) for image in status.machine_images)
+        has_image = any(
+            architecture.has(image.architecture) for image in status.machine_images
+        )
         return (
             status.launch_blocked_reason is None
             and (not zone_ids or key.zone_id in zone_ids)
@@ -230,7 +283,8 @@ class _World:
         return (
             reservation.is_active(self.now)
             and reservation.id in node_class.status.reservation_ids
-            and (reservation.platform, reservation.tenancy) == (node_class.platform, node_class.tenancy)
+            and (reservation.platform, reservation.tenancy)
+            == (node_class.platform, node_class.tenancy)
         )
 
     def offered(self, pool: NodePool, *, now: bool) -> Iterator[OfferingKey]:
@@ -240,21 +294,37 @@ class _World:
             return
         for instance_type in self.snapshot.instance_types:
             for item in instance_type.offerings:
-                key = OfferingKey(instance_type.name, item.zone, item.zone_id, item.capacity_type)
-                is_open = self.is_sold(key, node_class) if now else self.may_launch(key, node_class)
+                key = OfferingKey(
+                    instance_type.name, item.zone, item.zone_id, item.capacity_type
+                )
+                is_open = (
+                    self.is_sold(key, node_class)
+                    if now
+                    else self.may_launch(key, node_class)
+                )
                 if is_open and self.description(pool, key) is not None:
                     yield key
         for unit in self.snapshot.reservations:
-            key = OfferingKey(unit.instance_type, unit.zone, unit.zone_id, CapacityType.RESERVED, unit.id)
+            key = OfferingKey(
+                unit.instance_type, unit.zone, unit.zone_id, CapacityType.RESERVED, unit.id
+            )
             if unit.instance_type not in self.types or not self.is_usable(unit, node_class):
                 continue
             is_open = unit.free_units > 0 and self.is_open(key, node_class)
-            if self.may_launch(key, node_class) and self.description(pool, key) is not None and (is_open or not now):
+            if (
+                self.may_launch(key, node_class)
+                and self.description(pool, key) is not None
+                and (is_open or not now)
+            ):
                 yield key
 
     def price(self, key: OfferingKey) -> int:
         offering = self.offering(key)
-        return 0 if offering is None else offering.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+        return (
+            0
+            if offering is None
+            else offering.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+        )
 
     # -- who accepts it
 
@@ -270,14 +340,18 @@ class _World:
         return total
 
     def markets(self, workload: Workload) -> frozenset[CapacityType]:
-        return workload.reached_capacity_types(self.since.get(workload.key, self.now), self.now)
+        return workload.reached_capacity_types(
+            self.since.get(workload.key, self.now), self.now
+        )
 
     def accepts(self, workload: Workload, pool: NodePool, key: OfferingKey) -> bool:
         """Whether a replica may be on a new node of the pool from the offering, taints and size apart."""
         description = self.description(pool, key)
         if description is None or key.capacity_type not in self.markets(workload):
             return False
-        return any(description.admits(term, labels.WELL_KNOWN) for term in terms_of(workload))
+        return any(
+            description.admits(term, labels.WELL_KNOWN) for term in terms_of(workload)
+        )
 
 
 def _tally(placements: Sequence[PlacedReplicas]) -> Counter[str]:
@@ -289,7 +363,9 @@ def _tally(placements: Sequence[PlacedReplicas]) -> Counter[str]:
 
 def terms_of(workload: Workload) -> list[Requirements]:
     """Return the requirement sets of which one must hold (R-15)."""
-    return [workload.node_selector.merged(term) for term in workload.required_node_terms] or [workload.node_selector]
+    return [
+        workload.node_selector.merged(term) for term in workload.required_node_terms
+    ] or [workload.node_selector]
 
 
 def _tolerates(workload: Workload, taints: Sequence[Taint]) -> bool:
@@ -316,7 +392,10 @@ def _of_launches(world: _World) -> Iterator[ViolationCode]:
 
 def _launch_problem(world: _World, launch: PlannedNodes) -> ViolationCode | None:
     key = launch.offering
-    pool, node_class = world.pools.get(launch.node_pool_name), world.classes.get(launch.node_class_name)
+    pool, node_class = (
+        world.pools.get(launch.node_pool_name),
+        world.classes.get(launch.node_class_name),
+    )
     if pool is None or node_class is None or key.instance_type not in world.types:
         return ViolationCode.UNKNOWN_NAME
     if pool.node_class_name != node_class.name:
@@ -324,21 +403,36 @@ def _launch_problem(world: _World, launch: PlannedNodes) -> ViolationCode | None
     if pool.is_static or pool.paused is not None:
         return ViolationCode.OFFERING
     is_reserved = key.capacity_type is CapacityType.RESERVED
-    problem = _reserved_problem(world, launch, node_class) if is_reserved else _bought_problem(world, launch)
+    problem = (
+        _reserved_problem(world, launch, node_class)
+        if is_reserved
+        else _bought_problem(world, launch)
+    )
     if problem is not None:
         return problem
-    is_allowed = world.may_launch(key, node_class) and world.description(pool, key) is not None
+    is_allowed = (
+        world.may_launch(key, node_class) and world.description(pool, key) is not None
+    )
     return None if is_allowed and world.is_open(key, node_class) else ViolationCode.OFFERING
 
 
-def _reserved_problem(world: _World, launch: PlannedNodes, node_class: NodeClass) -> ViolationCode | None:
-    key, reservation = launch.offering, world.reservations.get(launch.offering.reservation_id or "")
+def _reserved_problem(
+    world: _World, launch: PlannedNodes, node_class: NodeClass
+) -> ViolationCode | None:
+    key, reservation = (
+        launch.offering,
+        world.reservations.get(launch.offering.reservation_id or ""),
+    )
     if reservation is None:
         return ViolationCode.UNKNOWN_NAME
     there = (reservation.instance_type, reservation.zone, reservation.zone_id)
-    if (key.instance_type, key.zone, key.zone_id) != there or not world.is_usable(reservation, node_class):
+    if (key.instance_type, key.zone, key.zone_id) != there or not world.is_usable(
+        reservation, node_class
+    ):
         return ViolationCode.RESERVATION_UNUSABLE
-    is_right = _is_reserved_price(world, world.types[key.instance_type], launch.price_atto_usd_per_hour)
+    is_right = _is_reserved_price(
+        world, world.types[key.instance_type], launch.price_atto_usd_per_hour
+    )
     return None if is_right else ViolationCode.PRICE
 
 
@@ -353,10 +447,24 @@ def _bought_problem(world: _World, launch: PlannedNodes) -> ViolationCode | None
 def _is_reserved_price(world: _World, instance_type: InstanceType, price: int) -> bool:
     """Whether the price keeps the ratio of rule 4; where there is none, whether it is more than nothing and small."""
     offerings = [item for each in world.snapshot.instance_types for item in each.offerings]
-    spot = [it.price_micro_usd_per_hour for it in offerings if it.capacity_type is CapacityType.SPOT]
-    on_demand = [it.price_micro_usd_per_hour for it in offerings if it.capacity_type is not CapacityType.SPOT]
-    on_demand += [each.on_demand_price_micro_usd_per_hour or 0 for each in world.snapshot.instance_types]
-    own, paid_spot = instance_type.on_demand_price_micro_usd_per_hour, [it for it in spot if it]
+    spot = [
+        it.price_micro_usd_per_hour
+        for it in offerings
+        if it.capacity_type is CapacityType.SPOT
+    ]
+    on_demand = [
+        it.price_micro_usd_per_hour
+        for it in offerings
+        if it.capacity_type is not CapacityType.SPOT
+    ]
+    on_demand += [
+        each.on_demand_price_micro_usd_per_hour or 0
+        for each in world.snapshot.instance_types
+    ]
+    own, paid_spot = (
+        instance_type.on_demand_price_micro_usd_per_hour,
+        [it for it in spot if it],
+    )
     if own is None or not paid_spot:
         cheapest = min([it for it in (*spot, *on_demand) if it], default=1)
         return 0 < price < max(1, cheapest) * ATTO_USD_PER_MICRO_USD
@@ -364,7 +472,9 @@ def _is_reserved_price(world: _World, instance_type: InstanceType, price: int) -
     return price == reserved_price_atto_usd(own, divisor)
 
 
-def _of_alternatives(world: _World, launch: PlannedNodes, pool: NodePool) -> Iterator[ViolationCode]:
+def _of_alternatives(
+    world: _World, launch: PlannedNodes, pool: NodePool
+) -> Iterator[ViolationCode]:
     """Any alternative may be launched instead: what is on the node must be able to be there."""
     if launch.offering.capacity_type is CapacityType.RESERVED and launch.alternatives:
         yield ViolationCode.ALTERNATIVE  # a reserved claim is bound to its reservation
@@ -376,7 +486,9 @@ def _of_alternatives(world: _World, launch: PlannedNodes, pool: NodePool) -> Ite
     carried = _tally(launch.placements)
     carriers = [world.workloads[key] for key in carried if key in world.workloads]
     for key in launch.alternatives:
-        is_elsewhere = key.zone_id != launch.offering.zone_id and any(_is_held(world, it, _ZONES) for it in carriers)
+        is_elsewhere = key.zone_id != launch.offering.zone_id and any(
+            _is_held(world, it, _ZONES) for it in carriers
+        )
         if (
             not world.is_sold(key, node_class)
             or key in seen
@@ -391,15 +503,25 @@ def _of_alternatives(world: _World, launch: PlannedNodes, pool: NodePool) -> Ite
         lowest = world.price(key)
 
 
-def _of_variety(world: _World, launch: PlannedNodes, pool: NodePool) -> Iterator[ViolationCode]:
+def _of_variety(
+    world: _World, launch: PlannedNodes, pool: NodePool
+) -> Iterator[ViolationCode]:
     """Strict minValues: the types that may be launched have so many values of a label (R-17)."""
     is_reserved = launch.offering.capacity_type is CapacityType.RESERVED
-    if world.policy.min_values_policy is not MinValuesPolicy.STRICT or (is_reserved and launch.alternatives):
+    if world.policy.min_values_policy is not MinValuesPolicy.STRICT or (
+        is_reserved and launch.alternatives
+    ):
         return
-    names = {launch.offering.instance_type, *(key.instance_type for key in launch.alternatives)}
+    names = {
+        launch.offering.instance_type,
+        *(key.instance_type for key in launch.alternatives),
+    }
     if is_reserved:
         carried = _tally(launch.placements)
-        load, carriers = world.load(carried), [world.workloads[key] for key in carried if key in world.workloads]
+        load, carriers = (
+            world.load(carried),
+            [world.workloads[key] for key in carried if key in world.workloads],
+        )
         names = {
             key.instance_type
             for key in world.offered(pool, now=True)
@@ -444,24 +566,37 @@ def _of_contents(world: _World) -> Iterator[ViolationCode]:
             yield ViolationCode.DURATION
 
 
-def _can_meet_all(description: Requirements, undefined: frozenset[str], workloads: Sequence[Workload]) -> bool:
+def _can_meet_all(
+    description: Requirements, undefined: frozenset[str], workloads: Sequence[Workload]
+) -> bool:
     """Whether the node can be what all of them require together, with some term of each."""
     if not workloads:
         return True
     return any(
-        description.admits(term, undefined) and _can_meet_all(description.merged(term), undefined, workloads[1:])
+        description.admits(term, undefined)
+        and _can_meet_all(description.merged(term), undefined, workloads[1:])
         for term in terms_of(workloads[0])
     )
 
 
-def _is_too_late(world: _World, node: _OneNode, drain: BlockDrain, workloads: Sequence[Workload]) -> bool:
+def _is_too_late(
+    world: _World, node: _OneNode, drain: BlockDrain, workloads: Sequence[Workload]
+) -> bool:
     """Whether something on the node would still run when it drains, as early as the longest notice on it wants."""
-    starts_at = drain.for_notice(max(workload.checkpoint_period_s or 0 for workload in workloads)).starts_at
+    starts_at = drain.for_notice(
+        max(workload.checkpoint_period_s or 0 for workload in workloads)
+    ).starts_at
     for workload in workloads:
         says_when = workload.duration_s is not None or workload.checkpoint_period_s
-        if says_when and world.now + timedelta(seconds=workload.duration_s or 0) > starts_at:
+        if (
+            says_when
+            and world.now + timedelta(seconds=workload.duration_s or 0) > starts_at
+        ):
             return True
-        if workload.duration_s is None and world.policy.no_duration_policy is NoDurationPolicy.AVOID:
+        if (
+            workload.duration_s is None
+            and world.policy.no_duration_policy is NoDurationPolicy.AVOID
+        ):
             return True
     leaves_at = None if node.node is None else node.node.leaves_at
     return leaves_at is not None and starts_at < drain.starts_at and leaves_at > starts_at
@@ -492,31 +627,55 @@ def _of_counts(world: _World) -> Iterator[ViolationCode]:
     for refusal in plan.unplaced:
         told[refusal.workload_key] += refusal.count
     counts = [placed.count for launch in plan.launches for placed in launch.placements]
-    counts += [placed.count for placement in plan.existing for placed in placement.placements]
+    counts += [
+        placed.count for placement in plan.existing for placed in placement.placements
+    ]
     if any(count < 1 for count in (*counts, *(refusal.count for refusal in plan.unplaced))):
         yield ViolationCode.REPLICA_COUNT
     for key in told.keys() | world.pending.keys():
         if told[key] != world.pending[key]:
-            yield ViolationCode.REPLICA_COUNT if key in world.workloads else ViolationCode.UNKNOWN_NAME
+            yield (
+                ViolationCode.REPLICA_COUNT
+                if key in world.workloads
+                else ViolationCode.UNKNOWN_NAME
+            )
 
 
 def _of_units_and_limits(world: _World) -> Iterator[ViolationCode]:
     for unit in world.snapshot.reservations:
-        taken = sum(launch.count for launch in world.plan.launches if launch.offering.reservation_id == unit.id)
+        taken = sum(
+            launch.count
+            for launch in world.plan.launches
+            if launch.offering.reservation_id == unit.id
+        )
         if taken > unit.free_units and taken:
             yield ViolationCode.RESERVATION_OVERCOMMITTED
     for pool in world.snapshot.node_pools:
-        ours = [launch for launch in world.plan.launches if launch.node_pool_name == pool.name]
+        ours = [
+            launch for launch in world.plan.launches if launch.node_pool_name == pool.name
+        ]
         use = Counter[str]()
         for node in world.snapshot.nodes:
             if node.node_pool_name == pool.name and not node.deleting:
                 there = world.types.get(node.instance_type)
-                use.update({NODES: 1, **(node.allocatable if there is None else there.capacity)})
+                use.update(
+                    {NODES: 1, **(node.allocatable if there is None else there.capacity)}
+                )
         for launch in ours:
             keys = (launch.offering, *launch.alternatives)
-            possible = [world.launched_as(pool, key).capacity for key in keys if key.instance_type in world.types]
-            most = {name: max(capacity[name] for capacity in possible) for each in possible for name in each}
-            use.update({name: amount * launch.count for name, amount in {NODES: 1, **most}.items()})
+            possible = [
+                world.launched_as(pool, key).capacity
+                for key in keys
+                if key.instance_type in world.types
+            ]
+            most = {
+                name: max(capacity[name] for capacity in possible)
+                for each in possible
+                for name in each
+            }
+            use.update(
+                {name: amount * launch.count for name, amount in {NODES: 1, **most}.items()}
+            )
         if ours and any(use[name] > limit for name, limit in (pool.limits or {}).items()):
             yield ViolationCode.LIMIT
 
@@ -524,21 +683,32 @@ def _of_units_and_limits(world: _World) -> Iterator[ViolationCode]:
 def _of_money(world: _World) -> Iterator[ViolationCode]:
     plan, policy = world.plan, world.policy
     overhead = policy.node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
-    cost = sum((launch.price_atto_usd_per_hour + overhead) * launch.count for launch in plan.launches)
+    cost = sum(
+        (launch.price_atto_usd_per_hour + overhead) * launch.count
+        for launch in plan.launches
+    )
     bound = plan.lower_bound_atto_usd_per_hour
-    if plan.cost_atto_usd_per_hour != cost or (bound is not None and bound > plan.cost_atto_usd_per_hour):
+    if plan.cost_atto_usd_per_hour != cost or (
+        bound is not None and bound > plan.cost_atto_usd_per_hour
+    ):
         yield ViolationCode.COST
     charged = Counter[str]()
     for launch in plan.launches:
         carried = [*_tally(launch.placements)]
         if len(carried) == 1:
             pool = world.pools.get(launch.node_pool_name)
-            is_varied = pool is None or any(item.min_values for item in pool.requirements.values())
+            is_varied = pool is None or any(
+                item.min_values for item in pool.requirements.values()
+            )
             others = () if is_varied else launch.alternatives
             dearest = max([launch.price_atto_usd_per_hour, *map(world.price, others)])
             charged[carried[0]] += dearest * launch.count
     for key, price in charged.items():
-        most = world.workloads[key].max_price_micro_usd_per_hour if key in world.workloads else None
+        most = (
+            world.workloads[key].max_price_micro_usd_per_hour
+            if key in world.workloads
+            else None
+        )
         if most is not None and price > most * ATTO_USD_PER_MICRO_USD:
             yield ViolationCode.MAX_PRICE
     spot = Counter[OfferingKey]()
@@ -546,7 +716,9 @@ def _of_money(world: _World) -> Iterator[ViolationCode]:
         if launch.offering.capacity_type is CapacityType.SPOT:
             spot[launch.offering] += launch.count
     most_nodes = -(-spot.total() * policy.spot_pool_share_percent // 100)
-    if spot.total() >= policy.spot_share_from_nodes and any(count > most_nodes for count in spot.values()):
+    if spot.total() >= policy.spot_share_from_nodes and any(
+        count > most_nodes for count in spot.values()
+    ):
         yield ViolationCode.SPOT_SHARE
 
 
@@ -583,18 +755,34 @@ def _hard(terms: Sequence[AffinityTerm]) -> list[AffinityTerm]:
 
 
 def _hard_spread(workload: Workload) -> list[TopologySpreadConstraint]:
-    return [it for it in workload.topology_spread if it.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE]
+    return [
+        it
+        for it in workload.topology_spread
+        if it.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+    ]
 
 
-def _selected(world: _World, carrier: Workload, rule: AffinityTerm | TopologySpreadConstraint) -> set[str]:
+def _selected(
+    world: _World, carrier: Workload, rule: AffinityTerm | TopologySpreadConstraint
+) -> set[str]:
     """Return the workloads that a rule of the carrier is about."""
     selector, namespaces = rule.selector, frozenset({carrier.namespace})
     if isinstance(rule, AffinityTerm):
         namespaces = rule.namespaces or namespaces
     else:
-        own = {(key, carrier.labels[key]) for key in rule.match_label_keys if key in carrier.labels}
-        selector = LabelSelector(tuple(sorted({*selector.match_labels, *own})), selector.match_expressions)
-    return {it.key for it in world.workloads.values() if it.namespace in namespaces and selector.matches(it.labels)}
+        own = {
+            (key, carrier.labels[key])
+            for key in rule.match_label_keys
+            if key in carrier.labels
+        }
+        selector = LabelSelector(
+            tuple(sorted({*selector.match_labels, *own})), selector.match_expressions
+        )
+    return {
+        it.key
+        for it in world.workloads.values()
+        if it.namespace in namespaces and selector.matches(it.labels)
+    }
 
 
 def _added(world: _World, key: str, topology_key: str) -> set[str | None]:
@@ -603,10 +791,16 @@ def _added(world: _World, key: str, topology_key: str) -> set[str | None]:
 
 
 def _domains(world: _World, key: str, topology_key: str) -> set[str | None]:
-    return {node.domain(topology_key) for node in world.nodes if key in node.placed or key in node.running}
+    return {
+        node.domain(topology_key)
+        for node in world.nodes
+        if key in node.placed or key in node.running
+    }
 
 
-def _is_even(world: _World, carrier: Workload, constraint: TopologySpreadConstraint) -> bool:
+def _is_even(
+    world: _World, carrier: Workload, constraint: TopologySpreadConstraint
+) -> bool:
     """Whether the domains that get replicas of the carrier have at most maxSkew more than the least (R-60 to R-62)."""
     added = _added(world, carrier.key, constraint.topology_key)
     if not added:
@@ -614,18 +808,25 @@ def _is_even(world: _World, carrier: Workload, constraint: TopologySpreadConstra
     counts, selected = Counter[str](), _selected(world, carrier, constraint)
     for node in world.nodes:
         domain = node.domain(constraint.topology_key)
-        meets = any(node.description.admits(term, node.undefined) for term in terms_of(carrier))
+        meets = any(
+            node.description.admits(term, node.undefined) for term in terms_of(carrier)
+        )
         is_counted = (meets or not constraint.node_affinity_policy_honor) and (
             _tolerates(carrier, node.taints) or not constraint.node_taints_policy_honor
         )
         if domain is not None and is_counted:
-            counts[domain] += sum(node.placed.get(key, 0) + node.running.get(key, 0) for key in selected)
+            counts[domain] += sum(
+                node.placed.get(key, 0) + node.running.get(key, 0) for key in selected
+            )
     least = 0
     if constraint.topology_key != labels.HOSTNAME:
         there = _possible_domains(world, carrier, constraint.topology_key)
         if constraint.min_domains is None or len(there) >= constraint.min_domains:
             least = min((counts[domain] for domain in there), default=0)
-    return all(domain is not None and counts[domain] - least <= constraint.max_skew for domain in added)
+    return all(
+        domain is not None and counts[domain] - least <= constraint.max_skew
+        for domain in added
+    )
 
 
 def _possible_domains(world: _World, carrier: Workload, topology_key: str) -> set[str]:
@@ -642,15 +843,27 @@ def _possible_domains(world: _World, carrier: Workload, topology_key: str) -> se
             may_have.update(of_pool.values)
         offered |= may_have
     terms = terms_of(carrier)
-    accepted = {value for value in existing | offered if any(term[topology_key].has(value) for term in terms)}
+    accepted = {
+        value
+        for value in existing | offered
+        if any(term[topology_key].has(value) for term in terms)
+    }
     if topology_key == labels.CAPACITY_TYPE:
         accepted &= {str(market) for market in world.markets(carrier)}
-    return {value for value in accepted if value in existing or _could_be_in(world, carrier, topology_key, value)}
+    return {
+        value
+        for value in accepted
+        if value in existing or _could_be_in(world, carrier, topology_key, value)
+    }
 
 
 def _values(world: _World, key: OfferingKey, topology_key: str) -> set[str]:
     """Return the values of a label that a new node from the offering could have."""
-    of_offerings = {labels.ZONE: key.zone, labels.ZONE_ID: key.zone_id, labels.CAPACITY_TYPE: str(key.capacity_type)}
+    of_offerings = {
+        labels.ZONE: key.zone,
+        labels.ZONE_ID: key.zone_id,
+        labels.CAPACITY_TYPE: str(key.capacity_type),
+    }
     if topology_key in of_offerings:
         return {of_offerings[topology_key]}
     requirement = world.types[key.instance_type].requirements[topology_key]
@@ -661,7 +874,9 @@ def _could_be_in(world: _World, carrier: Workload, topology_key: str, value: str
     """Whether something that can be launched now, and is in the domain or may turn out to be, holds a replica."""
     is_of_offerings = topology_key in (*_ZONES, labels.CAPACITY_TYPE)
     for pool in world.snapshot.node_pools:
-        if not _tolerates(carrier, binding_taints(pool.taints, pool.startup_taints, initialized=False)):
+        if not _tolerates(
+            carrier, binding_taints(pool.taints, pool.startup_taints, initialized=False)
+        ):
             continue
         for key in world.offered(pool, now=True):
             is_there = not is_of_offerings or value in _values(world, key, topology_key)
@@ -678,10 +893,20 @@ def _is_near(world: _World, carrier: Workload, term: AffinityTerm) -> bool:
     """
     by, selected = term.topology_key, _selected(world, carrier, term)
     own = _added(world, carrier.key, by)
-    followers = {key for key in selected if _follows(world.workloads[key], term, carrier.namespace)}
-    running = {node.domain(by) for node in world.nodes if any(node.running.get(key) for key in selected)}
+    followers = {
+        key for key in selected if _follows(world.workloads[key], term, carrier.namespace)
+    }
+    running = {
+        node.domain(by)
+        for node in world.nodes
+        if any(node.running.get(key) for key in selected)
+    }
     anchored = running.union(*[_domains(world, key, by) for key in selected - followers])
-    opened = {node.domain(by) for node in world.nodes if any(key in node.placed for key in followers)}
+    opened = {
+        node.domain(by)
+        for node in world.nodes
+        if any(key in node.placed for key in followers)
+    }
     alone = own - anchored
     if None in own:
         return False
@@ -706,7 +931,9 @@ def _is_apart(world: _World, carrier: Workload, term: AffinityTerm) -> bool:
     for domain in _domains(world, carrier.key, by) - {None}:
         inside = [node for node in world.nodes if node.domain(by) == domain]
         fresh = sum(node.placed.get(key, 0) for node in inside for key in selected)
-        matching = fresh + sum(node.running.get(key, 0) for node in inside for key in selected)
+        matching = fresh + sum(
+            node.running.get(key, 0) for node in inside for key in selected
+        )
         if matching > allowed and (fresh or domain in added):
             return False
     return True
@@ -717,9 +944,14 @@ def _is_held(world: _World, workload: Workload, topology_keys: frozenset[str]) -
     if workload.single_topology_key in topology_keys:
         return True
     for carrier in world.workloads.values():
-        rules: list[AffinityTerm | TopologySpreadConstraint] = [*_hard_spread(carrier), *_hard(carrier.affinity)]
+        rules: list[AffinityTerm | TopologySpreadConstraint] = [
+            *_hard_spread(carrier),
+            *_hard(carrier.affinity),
+        ]
         for rule in (*rules, *_hard(carrier.anti_affinity)):
-            is_concerned = carrier.key == workload.key or workload.key in _selected(world, carrier, rule)
+            is_concerned = carrier.key == workload.key or workload.key in _selected(
+                world, carrier, rule
+            )
             if rule.topology_key in topology_keys and is_concerned:
                 return True
     return False
@@ -729,12 +961,18 @@ def _is_held(world: _World, workload: Workload, topology_keys: frozenset[str]) -
 
 
 def _of_teams(world: _World) -> Iterator[ViolationCode]:
-    teams = {namespace: team for team in world.snapshot.teams for namespace in team.namespaces}
+    teams = {
+        namespace: team for team in world.snapshot.teams for namespace in team.namespaces
+    }
     paid, buyers, everything, is_new = Counter[str](), set[str](), 0, False
     for node in world.nodes:
         for key in node.placed:
             team = teams.get(world.workloads[key].namespace)
-            if team is not None and team.node_pools and node.pool_name not in team.node_pools:
+            if (
+                team is not None
+                and team.node_pools
+                and node.pool_name not in team.node_pools
+            ):
                 yield ViolationCode.TEAM_POOL
         price = _paid_for(node)
         everything += price
@@ -751,12 +989,24 @@ def _of_teams(world: _World) -> Iterator[ViolationCode]:
         yield ViolationCode.TEAM_BUDGET
     for team in world.snapshot.teams:
         most = team.budget_micro_usd_per_hour
-        if most is not None and team.name in buyers and paid[team.name] > most * ATTO_USD_PER_MICRO_USD:
+        if (
+            most is not None
+            and team.name in buyers
+            and paid[team.name] > most * ATTO_USD_PER_MICRO_USD
+        ):
             yield ViolationCode.TEAM_BUDGET
 
 
 def _paid_for(node: _OneNode) -> int:
     """Return what a node costs an hour; a reserved one is paid for already."""
     if node.launch is not None:
-        return 0 if node.launch.offering.reservation_id is not None else node.launch.price_atto_usd_per_hour
-    return 0 if node.node is None or node.node.reservation_id is not None else node.node.price_atto_usd_per_hour
+        return (
+            0
+            if node.launch.offering.reservation_id is not None
+            else node.launch.price_atto_usd_per_hour
+        )
+    return (
+        0
+        if node.node is None or node.node.reservation_id is not None
+        else node.node.price_atto_usd_per_hour
+    )

@@ -52,7 +52,9 @@ def reservation(**changes: Any) -> CapacityReservation:
 def node_class(*reservation_ids: str, **changes: Any) -> NodeClass:
     status = NodeClassStatus(
         reservation_ids=reservation_ids,
-        subnets=tuple(Subnet(f"subnet-{zone}", zone, zone_id, 100) for zone, zone_id in ZONES.items()),
+        subnets=tuple(
+            Subnet(f"subnet-{zone}", zone, zone_id, 100) for zone, zone_id in ZONES.items()
+        ),
         machine_images=(MachineImage("ami-1", "amd64"),),
     )
     return replace(NodeClass("default", status=status), **changes)
@@ -64,7 +66,9 @@ def pool(*requirements: Requirement, name: str = "default", **changes: Any) -> N
 
 def workload(name: str = "job", cpus: int = 1, **changes: Any) -> Workload:
     requests = Resources.of({"cpu": cpus * 1000, "memory": cpus * GIB})
-    return values.workload(name, **{"namespace": "ns", "replicas": 1, "requests": requests, **changes})
+    return values.workload(
+        name, **{"namespace": "ns", "replicas": 1, "requests": requests, **changes}
+    )
 
 
 def demand(wanted: Workload, count: int = 1, *, waiting_s: int = 0) -> Demand:
@@ -82,12 +86,17 @@ def snapshot(*demands: Demand, **changes: Any) -> Snapshot:
 
 
 def offering(
-    name: str = SMALL, market: CapacityType = ON_DEMAND, zone: str = "zone-1", reservation_id: str | None = None
+    name: str = SMALL,
+    market: CapacityType = ON_DEMAND,
+    zone: str = "zone-1",
+    reservation_id: str | None = None,
 ) -> OfferingKey:
     return OfferingKey(name, zone, ZONES.get(zone, "az9"), market, reservation_id)
 
 
-def reserved(reservation_id: str = "cr-1", zone: str = "zone-1", name: str = SMALL) -> OfferingKey:
+def reserved(
+    reservation_id: str = "cr-1", zone: str = "zone-1", name: str = SMALL
+) -> OfferingKey:
     return offering(name, RESERVED, zone, reservation_id)
 
 
@@ -96,10 +105,14 @@ def price_of(key: OfferingKey) -> int:
         # Dearest on-demand 800,000 over cheapest spot 40,000 is 20; times a million is the divisor.
         return PRICES.get(key.instance_type, 0) * ATTO_USD_PER_MICRO_USD // 20_000_000
     price = PRICES.get(key.instance_type, 0)
-    return (price if key.capacity_type is ON_DEMAND else price * 4 // 10) * ATTO_USD_PER_MICRO_USD
+    return (
+        price if key.capacity_type is ON_DEMAND else price * 4 // 10
+    ) * ATTO_USD_PER_MICRO_USD
 
 
-def launch(key: OfferingKey, content: dict[str, int], count: int = 1, **changes: Any) -> PlannedNodes:
+def launch(
+    key: OfferingKey, content: dict[str, int], count: int = 1, **changes: Any
+) -> PlannedNodes:
     whole = PlannedNodes(
         node_pool_name="default",
         node_class_name="default",
@@ -115,7 +128,9 @@ def existing(claim_id: str, content: dict[str, int]) -> ExistingPlacement:
     return ExistingPlacement(claim_id, values.placed(content))
 
 
-def refused(name: str, count: int = 1, code: ReasonCode = ReasonCode.INCOMPATIBLE, **changes: Any) -> UnplacedReplicas:
+def refused(
+    name: str, count: int = 1, code: ReasonCode = ReasonCode.INCOMPATIBLE, **changes: Any
+) -> UnplacedReplicas:
     return replace(UnplacedReplicas(f"ns/{name}", count, code, "because"), **changes)
 
 
@@ -124,15 +139,29 @@ def plan(*launches: PlannedNodes, **changes: Any) -> Plan:
     return replace(Plan(launches=launches, cost_atto_usd_per_hour=cost), **changes)
 
 
-def node(claim_id: str = "claim-1", content: dict[str, int] | None = None, cpus: int = 2, **changes: Any) -> Node:
-    at = offering(SMALL, changes.get("capacity_type", ON_DEMAND), changes.get("zone", "zone-1"))
+def node(
+    claim_id: str = "claim-1",
+    content: dict[str, int] | None = None,
+    cpus: int = 2,
+    **changes: Any,
+) -> Node:
+    at = offering(
+        SMALL, changes.get("capacity_type", ON_DEMAND), changes.get("zone", "zone-1")
+    )
     count = sum((content or {}).values())
     holds = {
-        "allocatable": Resources.of({"cpu": cpus * 1000, "memory": cpus * 4 * GIB, "pods": 29}),
+        "allocatable": Resources.of(
+            {"cpu": cpus * 1000, "memory": cpus * 4 * GIB, "pods": 29}
+        ),
         "used": Resources.of({"cpu": count * 1000, "memory": count * GIB}),
         "placements": values.placed(content or {}),
     }
-    return values.node(claim_id, at, {labels.INSTANCE_TYPE: SMALL, labels.ARCH: "amd64"}, **{**holds, **changes})
+    return values.node(
+        claim_id,
+        at,
+        {labels.INSTANCE_TYPE: SMALL, labels.ARCH: "amd64"},
+        **{**holds, **changes},
+    )
 
 
 @dataclass(frozen=True)
@@ -153,7 +182,9 @@ def found(case: Case) -> set[ViolationCode]:
     plain = broken_rules(case.snapshot, case.plan, now=NOW, policy=case.policy)
     has_quotas = any(team.quotas or team.resource_quotas for team in case.snapshot.teams)
     is_comparable = not has_quotas and ViolationCode.UNKNOWN_NAME not in hard & plain
-    assert hard == plain or not is_comparable, f"{case.title}: {sorted(hard)}, by the plain checker {sorted(plain)}"
+    assert hard == plain or not is_comparable, (
+        f"{case.title}: {sorted(hard)}, by the plain checker {sorted(plain)}"
+    )
     return {violation.code for violation in told}
 
 

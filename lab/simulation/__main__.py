@@ -30,13 +30,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.simulation")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds", type=int, default=100, help="how many")
-    parser.add_argument("--steps", type=int, default=STEPS, help="how many steps with mishaps each has")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many play at once")
-    parser.add_argument("--done", type=Path, help="a file of seeds that held, to go on after; it is added to")
-    parser.add_argument("--points", type=Path, help="a file for the table of calls at which functions died")
+    parser.add_argument(
+        "--steps", type=int, default=STEPS, help="how many steps with mishaps each has"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="how many play at once"
+    )
+    parser.add_argument(
+        "--done",
+        type=Path,
+        help="a file of seeds that held, to go on after; it is added to",
+    )
+    parser.add_argument(
+        "--points", type=Path, help="a file for the table of calls at which functions died"
+    )
     asked = parser.parse_args(arguments)
     done = _read(asked.done, asked.steps)
-    seeds = [seed for seed in range(asked.seed, asked.seed + asked.seeds) if seed not in done]
+    seeds = [
+        seed for seed in range(asked.seed, asked.seed + asked.seeds) if seed not in done
+    ]
     timed = list(_played(seeds, asked))
     verdicts = [verdict for verdict, _ in timed]
     aimed = list[Verdict]()
@@ -47,13 +59,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = [verdict for verdict in [*verdicts, *aimed] if verdict.name is not None]
     for verdict in failed:
         where = "".join(f", {aim}" for aim in sorted(verdict.aims, key=str))
-        print(f"seed {verdict.seed}{where}, step {verdict.steps}: {verdict.name}: {verdict.what}")
+        print(
+            f"seed {verdict.seed}{where}, step {verdict.steps}: {verdict.name}: {verdict.what}"
+        )
     if failed:
         print("\n".join(explained(failed[0], asked.steps)))
     known = f" ({asked.seeds - len(seeds)} of them before)" if done else ""
     print(f"{asked.seeds} seeds of {asked.steps} steps{known}, {len(failed)} failed")
     if timed:
-        print(pace([seconds for _, seconds in timed], float(str(calibrate()["calibration_python_s"]))))
+        print(
+            pace(
+                [seconds for _, seconds in timed],
+                float(str(calibrate()["calibration_python_s"])),
+            )
+        )
     return 1 if failed else 0
 
 
@@ -68,7 +87,9 @@ def pace(seconds: Sequence[float], calibration_s: float) -> str:
 
 def _played(seeds: list[int], asked: argparse.Namespace) -> Iterator[tuple[Verdict, float]]:
     with ProcessPoolExecutor(asked.processes, initializer=_spare_garbage) as pool:
-        for verdict, seconds in pool.map(partial(_timed, steps=asked.steps), seeds, chunksize=_CHUNK):
+        for verdict, seconds in pool.map(
+            partial(_timed, steps=asked.steps), seeds, chunksize=_CHUNK
+        ):
             if verdict.name is None and asked.done is not None:
                 with asked.done.open("a", encoding="utf-8") as file:
                     file.write(f"{verdict.seed} {asked.steps} {code()}\n")
@@ -97,7 +118,12 @@ def _aimed(wanted: list[tuple[int, Aims]], asked: argparse.Namespace) -> list[Ve
     """Play seeds in which a function dies where it did not by chance."""
     seeds, where = [seed for seed, _ in wanted], [aims for _, aims in wanted]
     with ProcessPoolExecutor(asked.processes, initializer=_spare_garbage) as pool:
-        return [verdict for verdict, _ in pool.map(partial(_timed, steps=asked.steps), seeds, where, chunksize=_CHUNK)]
+        return [
+            verdict
+            for verdict, _ in pool.map(
+                partial(_timed, steps=asked.steps), seeds, where, chunksize=_CHUNK
+            )
+        ]
 
 
 def _spare_garbage() -> None:

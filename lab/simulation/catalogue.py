@@ -14,27 +14,43 @@ from reservoir.ports.discovery import ZoneOfferings
 ZONES: Final = (("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2"))
 TEAM: Final = {"team": "research"}
 _GIB: Final = 1 << 30
-_SIZES: Final = {"m5.large": (2, 8, 0), "m5.4xlarge": (16, 64, 0), "p5.48xlarge": (192, 2048, 8)}
+_SIZES: Final = {
+    "m5.large": (2, 8, 0),
+    "m5.4xlarge": (16, 64, 0),
+    "p5.48xlarge": (192, 2048, 8),
+}
 CPUS: Final = {name: cpu for name, (cpu, _, _) in _SIZES.items()}
 ON_DEMAND: Final = {"m5.large": 96_000, "m5.4xlarge": 768_000, "p5.48xlarge": 55_040_000}
-SPOT: Final = {(name, zone): price * 3 // 10 for name, price in ON_DEMAND.items() for zone, _ in ZONES}
+SPOT: Final = {
+    (name, zone): price * 3 // 10 for name, price in ON_DEMAND.items() for zone, _ in ZONES
+}
 OFFERED: Final = ZoneOfferings(
-    dict.fromkeys(_SIZES, tuple(zone_id for _, zone_id in ZONES)), {zone_id: zone for zone, zone_id in ZONES}
+    dict.fromkeys(_SIZES, tuple(zone_id for _, zone_id in ZONES)),
+    {zone_id: zone for zone, zone_id in ZONES},
 )
 
 
 def _type(name: str, cpu: int, memory_gib: int, gpus: int) -> DiscoveredType:
-    known = {labels.INSTANCE_TYPE: name, labels.ARCH: "amd64", labels.OS: "linux", labels.REGION: "us-east-1"}
+    known = {
+        labels.INSTANCE_TYPE: name,
+        labels.ARCH: "amd64",
+        labels.OS: "linux",
+        labels.REGION: "us-east-1",
+    }
     capacity = {"cpu": cpu * 1000, "memory": memory_gib * _GIB, "pods": 110}
     capacity |= {"nvidia.com/gpu": gpus} if gpus else {}
     return DiscoveredType(
-        InstanceType(name, Requirements.from_labels(known), Resources.of(capacity), Resources.of({})),
+        InstanceType(
+            name, Requirements.from_labels(known), Resources.of(capacity), Resources.of({})
+        ),
         frozenset({CapacityType.ON_DEMAND, CapacityType.SPOT}),
     )
 
 
 TYPES: Final = tuple(_type(name, *_SIZES[name]) for name in sorted(_SIZES))
-_ALLOCATABLE: Final = {found.instance_type.name: found.instance_type.allocatable for found in TYPES}
+_ALLOCATABLE: Final = {
+    found.instance_type.name: found.instance_type.allocatable for found in TYPES
+}
 
 
 def cheapest(requests: Mapping[str, Any], count: int, *, with_spot: bool) -> int:
@@ -49,7 +65,9 @@ def cheapest(requests: Mapping[str, Any], count: int, *, with_spot: bool) -> int
     return min(costs)
 
 
-def node_class_manifest(name: str = "default", reserved: Mapping[str, str] = TEAM) -> dict[str, Any]:
+def node_class_manifest(
+    name: str = "default", reserved: Mapping[str, str] = TEAM
+) -> dict[str, Any]:
     """Return a class that selects the reservations with these tags, the team's."""
     return {
         "apiVersion": "karpenter.k8s.aws/v1",
@@ -66,7 +84,11 @@ def node_class_manifest(name: str = "default", reserved: Mapping[str, str] = TEA
 
 
 def node_pool_manifest(
-    name: str, capacity_types: Sequence[str], disruption: Mapping[str, Any], limits: Mapping[str, str], **spec: Any
+    name: str,
+    capacity_types: Sequence[str],
+    disruption: Mapping[str, Any],
+    limits: Mapping[str, str],
+    **spec: Any,
 ) -> dict[str, Any]:
     """Return a pool that may use these capacity types; ``spec`` is of its template."""
     return {
@@ -78,9 +100,17 @@ def node_pool_manifest(
             "limits": dict(limits),
             "template": {
                 "spec": {
-                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                    "nodeClassRef": {
+                        "group": "karpenter.k8s.aws",
+                        "kind": "EC2NodeClass",
+                        "name": "default",
+                    },
                     "requirements": [
-                        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": list(capacity_types)},
+                        {
+                            "key": labels.CAPACITY_TYPE,
+                            "operator": "In",
+                            "values": list(capacity_types),
+                        },
                     ],
                     **spec,
                 }

@@ -75,7 +75,16 @@ NO_FAULTS: Final = Faults(**{each.name: 0.0 for each in fields(Faults)})
 _KEPT_SHARE: Final = 0.4
 _KEPT_SELDOM: Final = 0.15
 # They came last, and seeds without them play as they did before.
-_SELDOM: Final = frozenset({"runs_dry", "partly_launched", "outage", "schedule_doubled", "taken_back", "slow_solve"})
+_SELDOM: Final = frozenset(
+    {
+        "runs_dry",
+        "partly_launched",
+        "outage",
+        "schedule_doubled",
+        "taken_back",
+        "slow_solve",
+    }
+)
 
 
 def drawn(random: Random, usual: Faults | None = None) -> Faults:

@@ -94,7 +94,9 @@ class Chance:
     Every chance that comes true is counted. ``left_out`` names those, by kind and number, that shall not.
     """
 
-    def __init__(self, seed: int, left_out: frozenset[tuple[str, int]] = frozenset()) -> None:
+    def __init__(
+        self, seed: int, left_out: frozenset[tuple[str, int]] = frozenset()
+    ) -> None:
         self._seed = seed
         self._streams: dict[str, Random] = {}
         self._counts: dict[str, int] = {}

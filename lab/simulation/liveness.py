@@ -32,7 +32,9 @@ _WINDOWS: Final = SETTLED_WITHIN // QUIET_FOR
 # From the end of a node that is too old until what came in its place runs, and is told.
 _RENEWED_WITHIN: Final = timedelta(minutes=3)
 # They run because something has happened, not because a schedule asks.
-_ON_EVENTS: Final = frozenset({Function.INTAKE, Function.LAUNCH, Function.REACT, Function.FOLLOW})
+_ON_EVENTS: Final = frozenset(
+    {Function.INTAKE, Function.LAUNCH, Function.REACT, Function.FOLLOW}
+)
 # A pass waits two seconds for a burst and two for its indexes, and one may run when another is asked for.
 _AT_ONCE: Final = timedelta(seconds=30)
 _STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
@@ -42,7 +44,11 @@ def unsettled(world: World) -> Iterator[str]:
     """Yield what is still to come about."""
     for key, wanted in world.users.wanted.items():
         record = world.state.workload_rows.get(key)
-        if record is None or record.generation < wanted.generation or record.withdrawn != wanted.withdrawn:
+        if (
+            record is None
+            or record.generation < wanted.generation
+            or record.withdrawn != wanted.withdrawn
+        ):
             yield f"demand for {key} is not as its users want it: {record}"
         elif record.surplus_count:
             yield f"{key} has {record.surplus_count} replicas too many"
@@ -81,19 +87,27 @@ def _standing(world: World) -> Iterator[str]:
     """
     policy = policy_of(world.policy.list_all())
     reservations = [record.reservation for record in world.state.reservation_rows.values()]
-    reserved = ReservedCapacity.of(reservations, policy.node_classes, None, world.kernel.now())
+    reserved = ReservedCapacity.of(
+        reservations, policy.node_classes, None, world.kernel.now()
+    )
     live = {key: claim for key, claim in world.state.claim_rows.items() if claim.is_live}
     for pool in policy.node_pools:
         if pool.is_static:
             found = census(pool, live, reserved)
             can_buy = pool.requirements[CAPACITY_TYPE].has(CapacityType.ON_DEMAND)
-            empty = any(not live[key].placements for each in found.surplus for key in each.claim_ids)
+            empty = any(
+                not live[key].placements for each in found.surplus for key in each.claim_ids
+            )
             if empty or (found.missing and (can_buy or pool.all_reserved)):
                 yield f"{pool.name} has too few or too many nodes: {found}"
 
 
 def _nodes(world: World) -> Iterator[str]:
-    claims = {claim.instance_id: claim for claim in world.state.claim_rows.values() if claim.is_live}
+    claims = {
+        claim.instance_id: claim
+        for claim in world.state.claim_rows.values()
+        if claim.is_live
+    }
     for claim in claims.values():
         if claim.state not in _STEADY and not _is_renewed(claim):
             yield f"{claim.id} is {claim.state}"
@@ -101,7 +115,11 @@ def _nodes(world: World) -> Iterator[str]:
         if instance is None or instance.is_gone:
             yield f"{claim.id} is {claim.state} and its instance {claim.instance_id} is gone"
     for instance in world.ec2.live():
-        if instance.owner is not None and instance.id not in claims and not world.is_forgotten(instance):
+        if (
+            instance.owner is not None
+            and instance.id not in claims
+            and not world.is_forgotten(instance)
+        ):
             yield f"{instance.id} has no claim"
 
 
@@ -118,7 +136,8 @@ def settle(world: World) -> None:
     while left:
         if world.kernel.now_us - began > SETTLED_WITHIN:
             raise Violation(
-                "EverythingComesAbout", f"{SETTLED_WITHIN // MINUTE} minutes after the last mishap {left[0]}"
+                "EverythingComesAbout",
+                f"{SETTLED_WITHIN // MINUTE} minutes after the last mishap {left[0]}",
             )
         _pass(world, MINUTE)
         left = list(unsettled(world))
@@ -136,12 +155,18 @@ def stay_quiet(world: World) -> None:
         made = Counter(world.lambdas.calls)
         made.subtract(before)
         count = sum(made.values())
-        busy = any(number and function in _ON_EVENTS for (function, _), number in made.items())
+        busy = any(
+            number and function in _ON_EVENTS for (function, _), number in made.items()
+        )
         if not busy and count * HOUR // QUIET_FOR <= CALLS_PER_HOUR_MAX:
             return
         if not _renews(world, since):
-            most = ", ".join(f"{number} {place[0]} {place[1]}" for place, number in made.most_common(5))
-            loud.append(f"{count} calls in {QUIET_FOR // MINUTE} idle minutes, most of them {most}")
+            most = ", ".join(
+                f"{number} {place[0]} {place[1]}" for place, number in made.most_common(5)
+            )
+            loud.append(
+                f"{count} calls in {QUIET_FOR // MINUTE} idle minutes, most of them {most}"
+            )
     if len(loud) > _WINDOWS // 2:
         raise Violation("IdlenessIsQuiet", loud[-1])
 
@@ -162,7 +187,9 @@ def heed_wake_ups(world: World) -> None:
     _pass(world, MINUTE)
     record = world.state.workload_rows.get(wanted.key)
     if record is None or (record.pending_count and not _waits_only_now(world, record)):
-        raise Violation("WakeUpsAreNeverLost", f"{wanted.key} has waited for a minute: {record}")
+        raise Violation(
+            "WakeUpsAreNeverLost", f"{wanted.key} has waited for a minute: {record}"
+        )
 
 
 def _await_classes(world: World) -> None:
@@ -171,7 +198,8 @@ def _await_classes(world: World) -> None:
     while resting := sorted(_resting_classes(world)):
         if world.kernel.now_us - began > SETTLED_WITHIN:
             raise Violation(
-                "EverythingComesAbout", f"{resting[0]} launches nothing {SETTLED_WITHIN // MINUTE} minutes on"
+                "EverythingComesAbout",
+                f"{resting[0]} launches nothing {SETTLED_WITHIN // MINUTE} minutes on",
             )
         _pass(world, MINUTE)
 
@@ -187,7 +215,10 @@ def _resting_classes(world: World) -> Iterator[str]:
 
 def _waits_only_now(world: World, record: WorkloadRecord) -> bool:
     """Whether it was planned, and its node has just been ended for its age, say."""
-    return record.pending_since is not None and world.kernel.now() - record.pending_since < _AT_ONCE
+    return (
+        record.pending_since is not None
+        and world.kernel.now() - record.pending_since < _AT_ONCE
+    )
 
 
 def _pass(world: World, us: int) -> None:

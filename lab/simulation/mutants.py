@@ -60,13 +60,16 @@ MUTANTS: Final = (
         "if stored is None:",
     ),
     Mutant(
-        "forget that counts lag", _LEDGER, "COUNT_LAG: Final = timedelta(seconds=30)", "COUNT_LAG: Final = timedelta(0)"
+        "forget that counts lag",
+        _LEDGER,
+        "COUNT_LAG: Final = timedelta(seconds=30)",
+        "COUNT_LAG: Final = timedelta(0)",
     ),
     Mutant(
         "count a launch never",
         _LEDGER,
-        "state=LeaseState.SETTLED, settled_at=claim.launched_at))",
-        "state=LeaseState.ABSORBED, settled_at=claim.launched_at))",
+        "state=LeaseState.SETTLED, settled_at=claim.launched_at),",
+        "state=LeaseState.ABSORBED, settled_at=claim.launched_at),",
     ),
     Mutant(
         "keep the lease of a failed claim",
@@ -113,7 +116,12 @@ MUTANTS: Final = (
         "return self.fleet.launch(attempt.request, attempt.client_token)",
         "return self.fleet.launch(attempt.request, attempt.client_token + str(age))",
     ),
-    Mutant("launch again without back-off", _LAUNCH, "    return min(LONGEST_RETRY_DELAY_S,", "    return min(0,"),
+    Mutant(
+        "launch again without back-off",
+        _LAUNCH,
+        "    return min(LONGEST_RETRY_DELAY_S,",
+        "    return min(0,",
+    ),
     Mutant(
         "never give a late launch up",
         _LAUNCH,
@@ -132,18 +140,23 @@ MUTANTS: Final = (
         "failures.append(message.id)\n        except Exception as error:",
         "pass\n        except Exception as error:",
     ),
-    Mutant("never send a lost batch again", _COLLECT, "        if batches:", "        if False:"),
+    Mutant(
+        "never send a lost batch again",
+        _COLLECT,
+        "        if batches:",
+        "        if False:",
+    ),
     Mutant(
         "commit a plan of an older generation",
         _STATE,
-        "or record.open_count < count or record.generation != generation:",
-        "or record.open_count < count:",
+        "or record.open_count < count\n                or record.generation != generation",
+        "or record.open_count < count",
     ),
     Mutant(
         "take more replicas than are wanted",
         _STATE,
-        "record.open_count < count or",
-        "False or",
+        "or record.open_count < count",
+        "or False",
     ),
     # the life of nodes
     Mutant(
@@ -161,8 +174,8 @@ MUTANTS: Final = (
     Mutant(
         "follow ended instances by events alone",
         "shared/reservoir/usecases/node_life/expire.py",
-        "[claim for claim in rest if claim.instance_id is not None], shown, now)",
-        "[], shown, now)",
+        "self.life.apply(launched, shown, now)",
+        "self.life.apply([], shown, now)",
     ),
     Mutant(
         "take what a view does not show yet for gone",
@@ -209,7 +222,10 @@ MUTANTS: Final = (
         "return True",
     ),
     Mutant(
-        "end a drain at once", _DRAIN, "return not claim.drain.awaiting or claim.drain.deadline <= now", "return True"
+        "end a drain at once",
+        _DRAIN,
+        "return not claim.drain.awaiting or claim.drain.deadline <= now",
+        "return True",
     ),
     Mutant(
         "wait for releases for ever",
@@ -293,7 +309,9 @@ class _Mutated(Loader, MetaPathFinder):
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the changed source."""
-        code: CodeType = compile(self._mutant.source(), str(ROOT / self._mutant.path), "exec")
+        code: CodeType = compile(
+            self._mutant.source(), str(ROOT / self._mutant.path), "exec"
+        )
         exec(code, module.__dict__)  # noqa: S102 - our own source
 
 
@@ -311,8 +329,20 @@ def played(mutant: Mutant, seeds: int) -> str:
 
 def _holds_without(seed: int) -> bool:
     """Whether a seed holds in the product as it is: else the mutant is not what was found."""
-    command = [sys.executable, "-m", "lab.simulation", "--seed", str(seed), "--seeds", "1", "--processes", "1"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0  # noqa: S603 - ourselves
+    command = [
+        sys.executable,
+        "-m",
+        "lab.simulation",
+        "--seed",
+        str(seed),
+        "--seeds",
+        "1",
+        "--processes",
+        "1",
+    ]
+    return (
+        subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0  # noqa: S603 - ourselves
+    )
 
 
 def main() -> int:
@@ -320,7 +350,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.simulation.mutants")
     parser.add_argument("--one", type=int, help="the number of the only mutant to play")
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--rest", action="store_true", help="play those only that the table does not have as caught")
+    parser.add_argument(
+        "--rest",
+        action="store_true",
+        help="play those only that the table does not have as caught",
+    )
     asked = parser.parse_args()
     if asked.one is not None:
         print(played(MUTANTS[asked.one], asked.seeds))
@@ -331,9 +365,22 @@ def main() -> int:
         if mutant.name in caught:
             rows.append(caught[mutant.name])
             continue
-        command = [sys.executable, "-m", "lab.simulation.mutants", "--one", str(number), "--seeds", str(asked.seeds)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
-        rows.append(done.stdout.strip() or f"| {mutant.name} | | broken: {_last_line(done.stderr)} | | |")
+        command = [
+            sys.executable,
+            "-m",
+            "lab.simulation.mutants",
+            "--one",
+            str(number),
+            "--seeds",
+            str(asked.seeds),
+        ]
+        done = subprocess.run(  # noqa: S603 - ourselves
+            command, cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        rows.append(
+            done.stdout.strip()
+            or f"| {mutant.name} | | broken: {_last_line(done.stderr)} | | |"
+        )
         print(rows[-1], flush=True)
     TABLE.write_text(table(rows), encoding="utf-8")
     return int(any("not within" in row or "broken" in row for row in rows))
@@ -350,13 +397,19 @@ def is_caught(row: str) -> bool:
 
 def _caught() -> dict[str, str]:
     """Return the rows of mutants that the table has as caught, by their names."""
-    rows = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if is_caught(line)]
+    rows = [
+        line for line in TABLE.read_text(encoding="utf-8").splitlines() if is_caught(line)
+    ]
     return {row.split("|")[1].strip(): row for row in rows}
 
 
 def table(rows: Sequence[str]) -> str:
     """Return the table."""
-    return _HEAD.format(caught=sum(map(is_caught, rows)), all=len(rows)) + "\n".join(rows) + "\n"
+    return (
+        _HEAD.format(caught=sum(map(is_caught, rows)), all=len(rows))
+        + "\n".join(rows)
+        + "\n"
+    )
 
 
 _HEAD: Final = """# Mutants

@@ -15,7 +15,8 @@ from reservoir.names import Function
 from reservoir.ports.policy import Pause, PolicyKind, PolicyObject
 from reservoir.ports.state import WorkloadRecord
 
-_NEW: Final = frozenset({Function.FOLLOW, Function.OPERATE, Function.RECORD})  # functions that it did not have
+# functions that it did not have
+_NEW: Final = frozenset({Function.FOLLOW, Function.OPERATE, Function.RECORD})
 
 
 class OldStore:
@@ -33,10 +34,19 @@ def as_it_knows(answer: Any) -> Any:
     """Return what the old release understands of an answer."""
     if isinstance(answer, NodeClaim):
         return replace(
-            answer, finished=(), cordoned=False, operations=(), relaxed=(), min_values={}, placed_with=(), unknown={}
+            answer,
+            finished=(),
+            cordoned=False,
+            operations=(),
+            relaxed=(),
+            min_values={},
+            placed_with=(),
+            unknown={},
         )
     if isinstance(answer, WorkloadRecord):
-        return replace(answer, finished_count=0, sent_by=None, sent_at=None, former=(), unknown={})
+        return replace(
+            answer, finished_count=0, sent_by=None, sent_at=None, former=(), unknown={}
+        )
     if isinstance(answer, PolicyObject):
         return replace(answer, pause=Pause())
     if isinstance(answer, Mapping):
@@ -50,7 +60,10 @@ def _is_team(value: Any) -> bool:
     return isinstance(value, PolicyObject) and value.kind is PolicyKind.TEAM
 
 
-def behind_old(behind: Mapping[str, Any], names: Collection[str] = ("node_claims", "workloads", "policy")) -> Any:
+def behind_old(
+    behind: Mapping[str, Any],
+    names: Collection[str] = ("node_claims", "workloads", "policy"),
+) -> Any:
     """Return what is behind the ports of an old process."""
     return {**behind, **{name: OldStore(behind[name]) for name in names}}
 
@@ -89,7 +102,8 @@ class Upgrade:
             self.replaced(function)
             if not self._is_over and self.chance.between("rollback", 0, 2) == 0:
                 self.kernel.after(
-                    self.chance.between("rollback", SECOND, 3 * MINUTE), lambda: self._roll_back(function)
+                    self.chance.between("rollback", SECOND, 3 * MINUTE),
+                    lambda: self._roll_back(function),
                 )
 
     def _roll_back(self, function: Function) -> None:
@@ -97,4 +111,7 @@ class Upgrade:
         if not self._is_over:
             self.old.add(function)
             self.replaced(function)
-            self.kernel.after(self.chance.between("rollback", MINUTE, 5 * MINUTE), lambda: self._replace(function))
+            self.kernel.after(
+                self.chance.between("rollback", MINUTE, 5 * MINUTE),
+                lambda: self._replace(function),
+            )

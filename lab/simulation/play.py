@@ -20,7 +20,8 @@ STEPS: Final = 2000
 Aims = frozenset[Aim]  # the calls at which functions die whatever chance says
 Mishap = tuple[str, int]  # its kind and number
 Point = tuple[str, str]  # a function and a call that it makes
-Killed = tuple[int, int, int]  # how often it was made, and was the last thing that did not, and that did happen
+# how often it was made, and was the last thing that did not, and that did happen
+Killed = tuple[int, int, int]
 # What a process says of itself. Nobody reads it here, and it takes a twentieth of the time.
 _SAID: Final[tuple[tuple[type[Any], str], ...]] = (
     (Logger, "info"),
@@ -76,7 +77,9 @@ def _world(seed: int, left_out: frozenset[Mishap], aims: Aims) -> World:
     return world
 
 
-def _played(world: World, seed: int, steps: int, invariants: Sequence[type[Invariant]]) -> Verdict:
+def _played(
+    world: World, seed: int, steps: int, invariants: Sequence[type[Invariant]]
+) -> Verdict:
     watcher = Watcher(world, invariants)
     world.watchers.append(watcher)
     world.kernel.after_step = watcher.after_step
@@ -95,10 +98,22 @@ def _played(world: World, seed: int, steps: int, invariants: Sequence[type[Invar
         world.lambdas.stop()
     lambdas = world.lambdas
     points = {
-        (place[0].value, place[1]): (count, lambdas.kills_before[place], lambdas.kills_after[place])
+        (place[0].value, place[1]): (
+            count,
+            lambdas.kills_before[place],
+            lambdas.kills_after[place],
+        )
         for place, count in lambdas.calls.items()
     }
-    return Verdict(seed, world.kernel.step_count, name, what, tuple(world.chance.came_true), lambdas.aims, points)
+    return Verdict(
+        seed,
+        world.kernel.step_count,
+        name,
+        what,
+        tuple(world.chance.came_true),
+        lambdas.aims,
+        points,
+    )
 
 
 @contextmanager

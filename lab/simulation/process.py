@@ -10,7 +10,12 @@ from lab.simulation.aws.lambdas import Environment, Port
 from lab.simulation.old_release import behind_old
 from reservoir.adapters.eventbridge import EventBridgePublisher
 from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
-from reservoir.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsStartMessages, SqsWorkQueue
+from reservoir.adapters.sqs import (
+    SqsDeadLetters,
+    SqsRedelivery,
+    SqsStartMessages,
+    SqsWorkQueue,
+)
 from reservoir.names import Queue, Table
 from reservoir.runtime.composition.parts.outside import Process
 from reservoir.runtime.outside import Outside
@@ -53,11 +58,15 @@ class SimulatedOutside:
         self.ids = behind["ids"]
         self.executor = InTurn()
         self.identities = behind["identities"]
-        self.demand_census = behind["demand_census"]  # without mishaps: it may lag anyway, and bounds nothing exactly
+        # without mishaps: it may lag anyway, and bounds nothing exactly
+        self.demand_census = behind["demand_census"]
         sqs = self._port("sqs")
         urls = SETTINGS.queue_urls
         self.queue = SqsWorkQueue(
-            sqs, planning_url=urls[Queue.PLANNING], launches_url=urls[Queue.LAUNCHES], ids=self.ids
+            sqs,
+            planning_url=urls[Queue.PLANNING],
+            launches_url=urls[Queue.LAUNCHES],
+            ids=self.ids,
         )
         self.dead_letters = SqsDeadLetters(sqs, REJECTED)
         self.reactions = SqsRedelivery(sqs, urls[Queue.REACTIONS])

@@ -37,7 +37,13 @@ class Tables:
     def rows(self) -> list[Any]:
         """Return what they hold."""
         rows = [dict(table) for table, _ in self.state.indexed()]
-        return [*rows, dict(self.attempts.rows), dict(self.tallies.rows), self.policy.rows(), self.turns.stored]
+        return [
+            *rows,
+            dict(self.attempts.rows),
+            dict(self.tallies.rows),
+            self.policy.rows(),
+            self.turns.stored,
+        ]
 
     def put_back(self, rows: list[Any]) -> None:
         """Hold what they held before, in tables that are others to DynamoDB."""
@@ -87,8 +93,12 @@ class Restores:
     def adopt(self) -> None:
         """Let somebody look at the tables and make them the deployment's own."""
         if self.is_unknown:
-            command = AdoptTables(OwnTables(self.tables.marks, self.deployment), MemoryBus())
-            command.adopt(command.look(), by=ARN, reason="restored after OPS-5", now=self.kernel.now())
+            command = AdoptTables(
+                OwnTables(self.tables.marks, self.deployment), MemoryBus()
+            )
+            command.adopt(
+                command.look(), by=ARN, reason="restored after OPS-5", now=self.kernel.now()
+            )
             self.adopted_at = self.kernel.now()
             self.adopted()
 

@@ -9,7 +9,11 @@ from lab.simulation.kernel import Chance
 
 STANDING: Final = "standing"
 ALL_RESERVED: Final = "allReserved"
-_MARKETS: Final = (("reserved",), ("reserved", "on-demand"), ("reserved", "spot", "on-demand"))
+_MARKETS: Final = (
+    ("reserved",),
+    ("reserved", "on-demand"),
+    ("reserved", "spot", "on-demand"),
+)
 _MOST: Final = 3
 
 
@@ -45,7 +49,9 @@ class StandingPool:
 
     def _apply(self) -> None:
         self.generation += 1
-        manifest = node_pool_manifest(STANDING, self._markets, {"consolidateAfter": "0s"}, {})
+        manifest = node_pool_manifest(
+            STANDING, self._markets, {"consolidateAfter": "0s"}, {}
+        )
         if self.template is not None:
             manifest["spec"]["template"]["metadata"] = self.template
         if self.follows:

@@ -28,7 +28,15 @@ from lab.simulation.aws.policy import SharedPolicyStore
 from lab.simulation.aws.scheduler import Scheduler, Schedules
 from lab.simulation.aws.sqs import Message, Queue, Sqs
 from lab.simulation.aws.tables import SimulatedState
-from lab.simulation.catalogue import OFFERED, ON_DEMAND, SPOT, TYPES, cheapest, node_class_manifest, node_pool_manifest
+from lab.simulation.catalogue import (
+    OFFERED,
+    ON_DEMAND,
+    SPOT,
+    TYPES,
+    cheapest,
+    node_class_manifest,
+    node_pool_manifest,
+)
 from lab.simulation.faults import NO_FAULTS, Faults, drawn
 from lab.simulation.kernel import HOUR, MINUTE, SECOND, Chance, Kernel, moment
 from lab.simulation.old_release import Upgrade
@@ -63,15 +71,28 @@ _CAPACITY_TYPES: Final = (
 _DISRUPTIONS: Final[tuple[Mapping[str, Any], ...]] = (
     {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "2m"},
     {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"},
-    {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1m", "budgets": [{"nodes": "1"}]},
-    {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
+    {
+        "consolidationPolicy": "WhenEmptyOrUnderutilized",
+        "consolidateAfter": "1m",
+        "budgets": [{"nodes": "1"}],
+    },
+    {
+        "consolidationPolicy": "WhenEmptyOrUnderutilized",
+        "consolidateAfter": "0s",
+        "budgets": [{"nodes": "100%"}],
+    },
 )
 _LIMITS: Final[tuple[Mapping[str, str], ...]] = ({}, {}, {}, {"cpu": "40"}, {"nodes": "4"})
 # In looks at the clock, so that a plan is the same on any machine: most planners have no time to improve what they buy,
 # and all have enough to place everything once. With half of that, what comes last found its turn in no pass.
 _SOLVE_BUDGETS: Final = tuple(timedelta(seconds=each) for each in (20, 8, 8, 8))
 _SOLVE_BUDGET_OF_TEAMS: Final = timedelta(seconds=160)
-_TEMPLATES: Final[tuple[Mapping[str, Any], ...]] = ({}, {}, {"expireAfter": "30m"}, {"terminationGracePeriod": "5m"})
+_TEMPLATES: Final[tuple[Mapping[str, Any], ...]] = (
+    {},
+    {},
+    {"expireAfter": "30m"},
+    {"terminationGracePeriod": "5m"},
+)
 
 
 class World:
@@ -81,7 +102,9 @@ class World:
     is_plain = False  # one team, one release, and nobody who operates it
     ec2_class: type[SimulatedEc2] = SimulatedEc2
 
-    def __init__(self, seed: int, left_out: frozenset[tuple[str, int]] = frozenset()) -> None:
+    def __init__(
+        self, seed: int, left_out: frozenset[tuple[str, int]] = frozenset()
+    ) -> None:
         self.kernel = Kernel()
         self.chance = Chance(seed, left_out)
         self.drawn = drawn(self.chance.stream("faults"))
@@ -97,20 +120,32 @@ class World:
         self.events = EventsIn(kernel, chance, self.faults, self._react, self._discover)
         self.scheduler = Scheduler(kernel, chance, self.faults, self._fire)
         self.ec2 = self.ec2_class(kernel, chance, self.faults, self.events.emit)
-        self.users = Users(kernel, chance, lambda body: self.sqs.put(self.queues[QueueName.DEMAND], body))
+        self.users = Users(
+            kernel, chance, lambda body: self.sqs.put(self.queues[QueueName.DEMAND], body)
+        )
         self.users.busy = chance.between("setup", 0, 1) == 1
         self.users.changing = chance.between("changing", 0, 1) == 1
         self.users.takes_back = lambda: chance.hits("taken_back", self.faults().taken_back)
-        self.agents = Agents(kernel, chance, lambda: self.state.claim_rows, self.instance, self._report)
+        self.agents = Agents(
+            kernel, chance, lambda: self.state.claim_rows, self.instance, self._report
+        )
         self.agents.are_there = chance.between("agents", 0, 2) == 0
-        self.operators = Operators(kernel, chance, lambda: self.state.claim_rows, self._operate, (POOL,))
+        self.operators = Operators(
+            kernel, chance, lambda: self.state.claim_rows, self._operate, (POOL,)
+        )
         self.bounds = self._bounds()
         self.events_out = EventsOut(kernel, self._heard, self._keep)
         self.history = MemoryHistory()
         self.keeps_history = chance.between("history", 0, 3) == 0
-        self.outsiders = Outsiders(kernel, chance, self.faults, self.ec2, self.change_policy)
+        self.outsiders = Outsiders(
+            kernel, chance, self.faults, self.ec2, self.change_policy
+        )
         if chance.between("setup", 0, 2) == 0:  # everybody wants the same units
-            self.users.kinds, self.outsiders.types, self.users.busy = CONTENDED, ("m5.4xlarge",), True
+            self.users.kinds, self.outsiders.types, self.users.busy = (
+                CONTENDED,
+                ("m5.4xlarge",),
+                True,
+            )
         self.queues = {name: self._queue(name) for name in QueueName}
         self.sqs.queues[REJECTED] = Queue(REJECTED, 0, 1)
         self.turns = MemoryDiscoveryTurns()
@@ -118,7 +153,9 @@ class World:
             kernel,
             chance,
             lambda: chance.hits("restored", self.faults().restored),
-            Tables(self.state, self.policy, self.attempts, self.tallies, self.turns, self.marks),
+            Tables(
+                self.state, self.policy, self.attempts, self.tallies, self.turns, self.marks
+            ),
             DEPLOYMENT,
             deploy=self._deploy,
             restored=self.users.send_what_was_sent,
@@ -134,7 +171,9 @@ class World:
             self.teams = policy_of(self.policy.list_all()).teams
             self.users.namespaces = namespaces_of(self.teams)
         self.has_two_pools = self._adds_pool()
-        self.upgrade = Upgrade(kernel, chance, lambda function: self.lambdas.replace(function))
+        self.upgrade = Upgrade(
+            kernel, chance, lambda function: self.lambdas.replace(function)
+        )
         self.upgrade.is_made = chance.between("upgrade", 0, 5) == 0 and not self.is_plain
         self.lambdas = Lambdas(
             kernel,
@@ -147,7 +186,9 @@ class World:
             keeps_concurrency=keeps_concurrency,
         )
         self.standing = StandingPool(chance, self._put)
-        if chance.between("stands", 0, 3) == 0 and not (self.is_plain or self.upgrade.is_made):
+        if chance.between("stands", 0, 3) == 0 and not (
+            self.is_plain or self.upgrade.is_made
+        ):
             self.standing.begin()
         self.has_wrong_clocks = chance.between("clocks", 0, 9) == 0 and not self.is_plain
         self.schedules = Schedules(kernel, chance, self.faults)
@@ -161,8 +202,14 @@ class World:
     def _bounds(self) -> Bounds:
         if self.chance.between("bounds", 0, 5):
             return Bounds()
-        most = {kind: self.chance.between("bounds", 1, 3) for kind in EndingKind}  # so narrow that they are met
-        return Bounds({kind: Bound(0, most[kind], most[kind], DEFAULT_BOUNDS[kind].latches) for kind in most})
+        # so narrow that they are met
+        most = {kind: self.chance.between("bounds", 1, 3) for kind in EndingKind}
+        return Bounds(
+            {
+                kind: Bound(0, most[kind], most[kind], DEFAULT_BOUNDS[kind].latches)
+                for kind in most
+            }
+        )
 
     def _behind(self) -> dict[str, Any]:
         state = self.state
@@ -200,10 +247,17 @@ class World:
     def _settings(self) -> Settings:
         """Return the settings of the functions; plans are solved several times where teams share, or of many kinds."""
         budget = _SOLVE_BUDGETS[self.chance.between("planner", 0, len(_SOLVE_BUDGETS) - 1)]
-        if self.teams or self.users.changing:  # who changes their mind is of a kind of their own, looked at alone
+        # who changes their mind is of a kind of their own, looked at alone
+        if self.teams or self.users.changing:
             budget = _SOLVE_BUDGET_OF_TEAMS
-        few = (0, 2, PLANNED_AT_ONCE_MAX)[self.chance.between("few", 0, 2)]  # hands nearly all on, some, or nothing
-        return replace(SETTINGS, ending_bounds=self.bounds, solve_budget=budget, planned_at_once_max=few)
+        # hands nearly all on, some, or nothing
+        few = (0, 2, PLANNED_AT_ONCE_MAX)[self.chance.between("few", 0, 2)]
+        return replace(
+            SETTINGS,
+            ending_bounds=self.bounds,
+            solve_budget=budget,
+            planned_at_once_max=few,
+        )
 
     def _queue(self, name: QueueName) -> Queue:
         settings = FUNCTIONS[CONSUMERS[name]]
@@ -225,7 +279,17 @@ class World:
         """Apply a pool that is changed again and again."""
         kind, name = PolicyKind(manifest["kind"]), manifest["metadata"]["name"]
         stored = self.policy.get(kind, name)
-        self.policy.commit([PutPolicy(kind, name, manifest, generation, None if stored is None else stored.revision)])
+        self.policy.commit(
+            [
+                PutPolicy(
+                    kind,
+                    name,
+                    manifest,
+                    generation,
+                    None if stored is None else stored.revision,
+                )
+            ]
+        )
 
     def _adds_pool(self) -> bool:
         """Perhaps add a pool that shares nothing: two planners side by side. Operators, who pause one, stay away."""
@@ -243,7 +307,9 @@ class World:
         self.limits, disruption = one_of(_LIMITS), one_of(_DISRUPTIONS)
         self.budget = disruption.get("budgets", [{"nodes": "10%"}])[0]["nodes"]
         self.markets = one_of(_CAPACITY_TYPES)
-        return node_pool_manifest(POOL, self.markets, disruption, self.limits, **one_of(_TEMPLATES))
+        return node_pool_manifest(
+            POOL, self.markets, disruption, self.limits, **one_of(_TEMPLATES)
+        )
 
     def price_micro_usd(self, wanted: Wanted, count: int) -> int:
         """Return for how much an hour so many replicas surely get nodes of the pool."""
@@ -258,17 +324,27 @@ class World:
         stored = self.policy.get(PolicyKind.NODE_POOL, POOL)
         if stored is not None:
             manifest = json.loads(json.dumps(stored.manifest))
-            manifest["spec"]["template"]["metadata"] = {"labels": {"generation": str(stored.generation)}}
-            put = PutPolicy(stored.kind, stored.name, manifest, stored.generation + 1, stored.revision)
+            manifest["spec"]["template"]["metadata"] = {
+                "labels": {"generation": str(stored.generation)}
+            }
+            put = PutPolicy(
+                stored.kind, stored.name, manifest, stored.generation + 1, stored.revision
+            )
             self.policy.commit([put])
 
     def begin(self) -> None:
         """Let the new deployment find its feet without mishaps, then let everybody loose."""
         if self.has_wrong_clocks:  # minutes off, and set anew in the middle of runs
             self.lambdas.clock_off_max_us = CLOCK_WRONG_MAX
-            self.drawn = replace(self.drawn, clock_off=Faults().clock_off, clock_jumps=Faults().clock_jumps)
+            self.drawn = replace(
+                self.drawn, clock_off=Faults().clock_off, clock_jumps=Faults().clock_jumps
+            )
         self.outsiders.begin()
-        for function in (Function.DISCOVER_OFFERINGS, Function.DISCOVER_RESERVATIONS, Function.COLLECT):
+        for function in (
+            Function.DISCOVER_OFFERINGS,
+            Function.DISCOVER_RESERVATIONS,
+            Function.COLLECT,
+        ):
             ended = list[Run]()
             while not ended or ended[-1].outcome != "done":  # what died is deployed again
                 self.lambdas.invoke(function, {"source": "aws.events"}, ended.append)
@@ -277,16 +353,27 @@ class World:
         self._now = self.drawn
         self.upgrade.begin()
         for function, settings in FUNCTIONS.items():
-            if settings.every_min is not None and settings.every_min < 60 and settings.queue is None:
+            if (
+                settings.every_min is not None
+                and settings.every_min < 60
+                and settings.queue is None
+            ):
                 fire = partial(self.lambdas.invoke_async, function)
                 self.schedules.begin(function, fire, settings.every_min * self.coarseness)
         self.schedules.begin(Function.PROVISION, self._wake, self.coarseness)
-        if self.keeps_history:  # never more seldom: what a day costs whom is written down when it is over
-            self.schedules.begin(Function.RECORD, self._sample, FUNCTIONS[Function.RECORD].every_min or 1)
+        # never more seldom: what a day costs whom is written down when it is over
+        if self.keeps_history:
+            self.schedules.begin(
+                Function.RECORD, self._sample, FUNCTIONS[Function.RECORD].every_min or 1
+            )
         self.kernel.after(SECOND, self.users.act)
         if self.drawn.restored:
             self.kernel.after(MINUTE, self.restores.each_minute)
-        if self.chance.between("operators", 0, 2) == 0 and not self.is_plain and not self.has_two_pools:
+        if (
+            self.chance.between("operators", 0, 2) == 0
+            and not self.is_plain
+            and not self.has_two_pools
+        ):
             self.kernel.after(MINUTE, self.operators.act)
 
     def calm(self) -> None:
@@ -315,7 +402,9 @@ class World:
         now = self.kernel.now()
         command = LiftEnvelope(self.tallies, MemoryBus())
         for kind in EndingKind:
-            command.lift(kind, Lift(1000, now + timedelta(hours=6), ARN, "OPS-4: looked at it", now))
+            command.lift(
+                kind, Lift(1000, now + timedelta(hours=6), ARN, "OPS-4: looked at it", now)
+            )
 
     # --- what there is
 
@@ -334,18 +423,26 @@ class World:
     def is_forgotten(self, instance: Instance) -> bool:
         """Whether the tables may not know of an instance, because they were restored since."""
         adopted_at = self.restores.adopted_at
-        return self.restores.is_unknown or (adopted_at is not None and instance.launched_at <= adopted_at)
+        return self.restores.is_unknown or (
+            adopted_at is not None and instance.launched_at <= adopted_at
+        )
 
     def is_launched(self, claim_id: str) -> bool:
         """Whether EC2 has been asked for the claim's instance already, and has it or not."""
         claim = self.state.claim_rows[claim_id]
         attempt = self.attempts.rows.get(claim.batch_id)
-        return attempt is not None and claim_id in attempt.claim_ids and self.ec2.knows(attempt.client_token)
+        return (
+            attempt is not None
+            and claim_id in attempt.claim_ids
+            and self.ec2.knows(attempt.client_token)
+        )
 
     # --- what feeds the functions
 
     def _wake(self, event: dict[str, Any]) -> None:
-        self.sqs.put(self.queues[QueueName.PLANNING], json.dumps(event), group=PLANNING_MESSAGE_GROUP)
+        self.sqs.put(
+            self.queues[QueueName.PLANNING], json.dumps(event), group=PLANNING_MESSAGE_GROUP
+        )
 
     def _sample(self, event: dict[str, Any]) -> None:
         self.sqs.put(self.queues[QueueName.HISTORY], json.dumps(event))
@@ -376,12 +473,18 @@ class World:
             if not taken:
                 return
             records = [message.record() for message in taken]
-            self.lambdas.invoke(function, {"Records": records}, partial(self._worked, queue, taken))
+            self.lambdas.invoke(
+                function, {"Records": records}, partial(self._worked, queue, taken)
+            )
 
     def _worked(self, queue: Queue, taken: Sequence[Message], run: Run) -> None:
         if run.outcome == "done":
-            failed = {failure["itemIdentifier"] for failure in run.answer["batchItemFailures"]}
-            self.sqs.delete(queue, [message.receipt for message in taken if message.id not in failed])
+            failed = {
+                failure["itemIdentifier"] for failure in run.answer["batchItemFailures"]
+            }
+            self.sqs.delete(
+                queue, [message.receipt for message in taken if message.id not in failed]
+            )
         queue.look()
 
     # --- what is heard of

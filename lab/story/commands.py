@@ -15,9 +15,15 @@ from typing import Final
 
 from reservoir.cli.app import COMMANDS
 
-_STREAMS: Final = (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY | os.O_CREAT), ("stderr", os.O_WRONLY | os.O_CREAT))
+_STREAMS: Final = (
+    ("stdin", os.O_RDONLY),
+    ("stdout", os.O_WRONLY | os.O_CREAT),
+    ("stderr", os.O_WRONLY | os.O_CREAT),
+)
 _FORKING: Final = multiprocessing.get_context("forkserver")
-_FORKING.set_forkserver_preload([__name__, "reservoir.__main__", *(command.module for command in COMMANDS)])
+_FORKING.set_forkserver_preload(
+    [__name__, "reservoir.__main__", *(command.module for command in COMMANDS)]
+)
 
 
 def run_command(
@@ -27,15 +33,21 @@ def run_command(
     with TemporaryDirectory(prefix="command-") as name:
         folder = Path(name)
         (folder / "stdin").write_text(stdin or "")
-        process = _FORKING.Process(target=_be_command, args=(arguments, dict(environment), folder))
+        process = _FORKING.Process(
+            target=_be_command, args=(arguments, dict(environment), folder)
+        )
         process.start()
         process.join()
         assert process.exitcode is not None
         stdout, stderr = ((folder / stream).read_text() for stream in ("stdout", "stderr"))
-    return subprocess.CompletedProcess(["reservoir", *arguments], process.exitcode, stdout, stderr)
+    return subprocess.CompletedProcess(
+        ["reservoir", *arguments], process.exitcode, stdout, stderr
+    )
 
 
-def _be_command(arguments: tuple[str, ...], environment: dict[str, str], folder: Path) -> None:
+def _be_command(
+    arguments: tuple[str, ...], environment: dict[str, str], folder: Path
+) -> None:
     """Be the command, in the new process."""
     for number, (stream, flags) in enumerate(_STREAMS):
         os.dup2(os.open(folder / stream, flags), number)

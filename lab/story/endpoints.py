@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 from lab.embedded.client import EmbeddedAws
 
 _SCOPE: Final = re.compile(r"Credential=[^/]+/\d{8}/[^/]+/([^/]+)/aws4_request")
-_OF_A_CONNECTION: Final = frozenset({"connection", "transfer-encoding", "content-length", "date", "server"})
+_OF_A_CONNECTION: Final = frozenset(
+    {"connection", "transfer-encoding", "content-length", "date", "server"}
+)
 
 
 class Endpoint:
@@ -31,7 +33,9 @@ class Endpoint:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         served.load_cert_chain(aws.ca_bundle, aws.ca_bundle.with_name("key.pem"))
-        self._server.socket = served.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self._server.socket = served.wrap_socket(
+            self._server.socket, server_side=True, do_handshake_on_connect=False
+        )
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,))
 
     def __enter__(self) -> Self:
@@ -39,7 +43,10 @@ class Endpoint:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._server.shutdown()
         self._thread.join()
@@ -85,11 +92,17 @@ class Endpoint:
 
         return Handler
 
-    def ask(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
+    def ask(
+        self, request: BaseHTTPRequestHandler, body: bytes
+    ) -> tuple[http.client.HTTPResponse, bytes]:
         """Ask AWS what was asked here, with the headers that were signed; return its answer."""
-        connection = http.client.HTTPSConnection(self._upstream.netloc, context=self._trusted)
+        connection = http.client.HTTPSConnection(
+            self._upstream.netloc, context=self._trusted
+        )
         try:
-            connection.putrequest(request.command, request.path, skip_host=True, skip_accept_encoding=True)
+            connection.putrequest(
+                request.command, request.path, skip_host=True, skip_accept_encoding=True
+            )
             for name, value in request.headers.items():
                 connection.putheader(name, value)
             connection.endheaders(body)

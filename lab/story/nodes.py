@@ -8,12 +8,21 @@ from botocore.utils import InstanceMetadataFetcher
 from lab.embedded.client import EmbeddedAws
 from lab.embedded.reservoir import NODE_ROLE
 from lab.story.world import World
-from reservoir.names import IDENTITY, IDENTITY_INDEX, IDENTITY_KEY, INSTANCE_ARN_PREFIX, Queue, Table
+from reservoir.names import (
+    IDENTITY,
+    IDENTITY_INDEX,
+    IDENTITY_KEY,
+    INSTANCE_ARN_PREFIX,
+    Queue,
+    Table,
+)
 
 
 def let_nodes_in(world: World) -> None:
     """Attach what nodes may do to their role, as an administrator would."""
-    world.aws.client("iam").attach_role_policy(RoleName=NODE_ROLE, PolicyArn=world.reservoir.outputs["NodePolicyArn"])
+    world.aws.client("iam").attach_role_policy(
+        RoleName=NODE_ROLE, PolicyArn=world.reservoir.outputs["NodePolicyArn"]
+    )
 
 
 class Inside:
@@ -28,7 +37,9 @@ class Inside:
     def client(self, service: str) -> Any:
         return self._world.aws.client(service, **self.credentials)
 
-    def identities(self, instance_arn: str, index: str = IDENTITY_INDEX, key: str = IDENTITY_KEY) -> list[Any]:
+    def identities(
+        self, instance_arn: str, index: str = IDENTITY_INDEX, key: str = IDENTITY_KEY
+    ) -> list[Any]:
         """Return the rows under an ARN."""
         found = self.client("dynamodb").query(
             TableName=self.table,
@@ -42,7 +53,11 @@ class Inside:
     def report(self, kind: str, workload: str, **fields: Any) -> None:
         """Report something of replicas."""
         namespace, _, name = workload.partition("/")
-        body = {"report": kind, "workload": {"namespace": namespace, "name": name}, **fields}
+        body = {
+            "report": kind,
+            "workload": {"namespace": namespace, "name": name},
+            **fields,
+        }
         url = self._world.output(Queue.REPORTS.value)
         self.client("sqs").send_message(QueueUrl=url, MessageBody=json.dumps(body))
 
@@ -55,7 +70,9 @@ class Inside:
 
 def credentials_of(aws: EmbeddedAws, instance_id: str) -> dict[str, str]:
     """Return what AWS's own SDK finds in the metadata of an instance."""
-    fetcher = InstanceMetadataFetcher(config={"ec2_metadata_service_endpoint": aws.metadata_url(instance_id)})
+    fetcher = InstanceMetadataFetcher(
+        config={"ec2_metadata_service_endpoint": aws.metadata_url(instance_id)}
+    )
     found = fetcher.retrieve_iam_role_credentials()
     return {
         "aws_access_key_id": found["access_key"],

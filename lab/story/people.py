@@ -22,19 +22,28 @@ class Person:
     """A user with policies, and nothing else."""
 
     def __init__(
-        self, world: World, *, managed: tuple[str, ...] = (), statements: tuple[dict[str, Any], ...] = ()
+        self,
+        world: World,
+        *,
+        managed: tuple[str, ...] = (),
+        statements: tuple[dict[str, Any], ...] = (),
     ) -> None:
         self._world = world
         iam = world.aws.client("iam")
         name = f"person-{next(NUMBERS)}"
         self.arn = str(iam.create_user(UserName=name)["User"]["Arn"])
         for policy in managed:
-            iam.attach_user_policy(UserName=name, PolicyArn=world.reservoir.outputs[f"{policy}PolicyArn"])
+            iam.attach_user_policy(
+                UserName=name, PolicyArn=world.reservoir.outputs[f"{policy}PolicyArn"]
+            )
         if statements:
             document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
             iam.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=document)
         key = iam.create_access_key(UserName=name)["AccessKey"]
-        self._key = {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
+        self._key = {
+            "aws_access_key_id": key["AccessKeyId"],
+            "aws_secret_access_key": key["SecretAccessKey"],
+        }
 
     def client(self, service: str) -> Any:
         return self._world.aws.client(service, **self._key)
@@ -46,7 +55,9 @@ class Person:
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run the command line with this person's credentials."""
         with self._world.hurrying() if "--wait" in arguments else nullcontext():
-            return run_command(arguments, {**self._world.reservoir.environment(), **self.environment()})
+            return run_command(
+                arguments, {**self._world.reservoir.environment(), **self.environment()}
+            )
 
 
 def policy_statements(world: World, function: Function) -> tuple[dict[str, Any], ...]:
@@ -62,7 +73,9 @@ def policy_statements(world: World, function: Function) -> tuple[dict[str, Any],
     ]
     for attached in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
         policy = iam.get_policy(PolicyArn=attached["PolicyArn"])["Policy"]
-        version = iam.get_policy_version(PolicyArn=policy["Arn"], VersionId=policy["DefaultVersionId"])
+        version = iam.get_policy_version(
+            PolicyArn=policy["Arn"], VersionId=policy["DefaultVersionId"]
+        )
         documents.append(version["PolicyVersion"]["Document"])
     return tuple(statement for document in documents for statement in document["Statement"])
 

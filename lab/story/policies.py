@@ -40,13 +40,21 @@ def one_type_pool(
             "kind": "NodePool",
             "metadata": {"name": name},
             "spec": {
-                "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"},
+                "disruption": {
+                    "consolidationPolicy": "WhenEmpty",
+                    "consolidateAfter": "Never",
+                },
                 "template": {
                     "metadata": {"labels": {"story": name}},
                     "spec": {
-                        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": name},
+                        "nodeClassRef": {
+                            "group": "karpenter.k8s.aws",
+                            "kind": "EC2NodeClass",
+                            "name": name,
+                        },
                         "requirements": [
-                            {"key": key, "operator": "In", "values": values} for key, values in requirements.items()
+                            {"key": key, "operator": "In", "values": values}
+                            for key, values in requirements.items()
                         ],
                     },
                 },

@@ -81,7 +81,9 @@ def refusals() -> dict[str, str]:
     """Return what became of a call of each other service."""
     session, found = botocore.session.get_session(), {}
     for service, call in OTHERS.items():
-        client = session.create_client(service, config=Config(retries={"total_max_attempts": 1}, connect_timeout=5))
+        client = session.create_client(
+            service, config=Config(retries={"total_max_attempts": 1}, connect_timeout=5)
+        )
         try:
             call(client)
         except BotoCoreError as error:

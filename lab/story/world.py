@@ -17,9 +17,11 @@ from lab.embedded.reservoir import DeployedReservoir
 from lab.story.commands import run_command
 from reservoir.names import DEPLOYMENT, EVENT_BUS, Function, Queue, output_name
 
-LIMIT_S: Final = 600.0  # keeps a broken story from hanging; what it waits for takes seconds on an idle machine
+# keeps a broken story from hanging; what it waits for takes seconds on an idle machine
+LIMIT_S: Final = 600.0
 PACE: Final = timedelta(seconds=1)  # of emulated time from one look to the next ...
-STRIDE: Final = timedelta(seconds=5)  # ... and after some looks, when it is a schedule that is waited for
+# ... and after some looks, when it is a schedule that is waited for
+STRIDE: Final = timedelta(seconds=5)
 LOOKS_BEFORE_STRIDES: Final = 20
 HURRY: Final = 20.0  # emulated seconds a second
 PAUSE_S: Final = 0.2  # of real time, where it is a process that is waited for
@@ -38,9 +40,15 @@ class World:
         self.reservoir = reservoir
         self._runs_nodes = runs_nodes
         self.titles: dict[str, str] = {}
-        self.expected_denials: list[str] = []  # lines that a story about missing permissions brought about
-        self._observer = Observer(reservoir.aws, bus_name=reservoir.outputs[output_name(EVENT_BUS)], titles=self.titles)
-        self.seen.events = deque()  # all facts, and not only the latest: a story may ask for any of them
+        # lines that a story about missing permissions brought about
+        self.expected_denials: list[str] = []
+        self._observer = Observer(
+            reservoir.aws,
+            bus_name=reservoir.outputs[output_name(EVENT_BUS)],
+            titles=self.titles,
+        )
+        # all facts, and not only the latest: a story may ask for any of them
+        self.seen.events = deque()
 
     @property
     def aws(self) -> EmbeddedAws:
@@ -56,7 +64,15 @@ class World:
         """Return the stack output that carries an environment variable's value."""
         return self.reservoir.outputs[output_name(variable)]
 
-    def reserve(self, title: str, instance_type: str, zone: str, count: int, purpose: str, **more: Any) -> str:
+    def reserve(
+        self,
+        title: str,
+        instance_type: str,
+        zone: str,
+        count: int,
+        purpose: str,
+        **more: Any,
+    ) -> str:
         """Make a targeted on-demand reservation; return its id."""
         answer = self.aws.client("ec2").create_capacity_reservation(
             InstanceType=instance_type,
@@ -65,13 +81,26 @@ class World:
             InstanceCount=count,
             InstanceMatchCriteria="targeted",
             TagSpecifications=[
-                {"ResourceType": "capacity-reservation", "Tags": [{"Key": "purpose", "Value": purpose}]}
+                {
+                    "ResourceType": "capacity-reservation",
+                    "Tags": [{"Key": "purpose", "Value": purpose}],
+                }
             ],
             **more,
         )
-        return self.watch(title, str(answer["CapacityReservation"]["CapacityReservationId"]))
+        return self.watch(
+            title, str(answer["CapacityReservation"]["CapacityReservationId"])
+        )
 
-    def buy_block(self, title: str, instance_type: str, zone: str, count: int, purpose: str, **times: float) -> str:
+    def buy_block(
+        self,
+        title: str,
+        instance_type: str,
+        zone: str,
+        count: int,
+        purpose: str,
+        **times: float,
+    ) -> str:
         """Buy a Capacity Block (``start_in_s``, ``end_in_s``); return its id."""
         block = self.aws.ec2(
             "purchase_capacity_block",
@@ -92,7 +121,9 @@ class World:
         """Read reservations and classes now instead of at the next schedule; instance types have been, by then."""
         self.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
 
-    def command(self, *arguments: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
+    def command(
+        self, *arguments: str, stdin: str | None = None
+    ) -> "subprocess.CompletedProcess[str]":
         """Run the command line against this deployment."""
         return run_command(arguments, self.reservoir.environment(), stdin)
 
@@ -104,7 +135,9 @@ class World:
     def send(self, body: Mapping[str, Any] | str) -> None:
         """Send a message of demand, as an object or as raw text."""
         text = body if isinstance(body, str) else json.dumps(body)
-        self.aws.client("sqs").send_message(QueueUrl=self.output(Queue.DEMAND.value), MessageBody=text)
+        self.aws.client("sqs").send_message(
+            QueueUrl=self.output(Queue.DEMAND.value), MessageBody=text
+        )
 
     def look(self) -> Observed:
         """Read EC2 and the bus."""
@@ -115,9 +148,15 @@ class World:
 
         The bus keeps no order, and more of a kind may come.
         """
-        return [event["detail"] for event in self.seen.events if event["detail-type"] == detail_type]
+        return [
+            event["detail"]
+            for event in self.seen.events
+            if event["detail-type"] == detail_type
+        ]
 
-    def until(self, what: str, holds: Callable[[Observed], bool], *, real_time: bool = False) -> Observed:
+    def until(
+        self, what: str, holds: Callable[[Observed], bool], *, real_time: bool = False
+    ) -> Observed:
         """Let emulated time pass until ``holds``; what functions logged is in the error when it never does.
 
         With ``real_time`` it passes no faster than outside: a failure that was ordered keeps a request from its
@@ -126,7 +165,9 @@ class World:
         limit, looks = time.monotonic() + LIMIT_S, 0
         while not holds(self.look()):
             looks += 1
-            assert time.monotonic() < limit, f"not within {LIMIT_S:.0f} s: {what}\n{self.summary()}"
+            assert time.monotonic() < limit, (
+                f"not within {LIMIT_S:.0f} s: {what}\n{self.summary()}"
+            )
             if real_time or self._runs_nodes:
                 time.sleep(PAUSE_S)
             else:
@@ -144,14 +185,19 @@ class World:
 
     def summary(self) -> str:
         """Return what a developer wants to see when a story fails."""
-        facts = [f"{event['time']} {event['detail-type']}: {json.dumps(event['detail'])}" for event in self.seen.events]
+        facts = [
+            f"{event['time']} {event['detail-type']}: {json.dumps(event['detail'])}"
+            for event in self.seen.events
+        ]
         complaints = [
             f"{function}: {line}"
             for function in Function
             for line in self.log(function).splitlines()
             if any(word in line for word in ("ERROR", "WARNING", "Traceback"))
         ]
-        return "\n".join(["facts:", *facts[-30:], "complaints of functions:", *complaints[-30:]])
+        return "\n".join(
+            ["facts:", *facts[-30:], "complaints of functions:", *complaints[-30:]]
+        )
 
     def log(self, function: Function) -> str:
         """Return what a function has written."""

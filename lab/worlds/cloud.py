@@ -66,7 +66,9 @@ class Cloud:
         return reservation_id
 
     def reservation(self, reservation_id: str) -> dict[str, Any]:
-        answer = self.ec2.describe_capacity_reservations(CapacityReservationIds=[reservation_id])
+        answer = self.ec2.describe_capacity_reservations(
+            CapacityReservationIds=[reservation_id]
+        )
         found: dict[str, Any] = answer["CapacityReservations"][0]
         return found
 
@@ -74,31 +76,45 @@ class Cloud:
         count: int = self.reservation(reservation_id)["AvailableInstanceCount"]
         return count
 
-    def template(self, *, preference: str | None = None, target: str | None = None, **data: Any) -> str:
+    def template(
+        self, *, preference: str | None = None, target: str | None = None, **data: Any
+    ) -> str:
         """Create a launch template and return its id; ``target`` is a reservation id or a group ARN."""
         specification: dict[str, Any] = {}
         if preference:
             specification["CapacityReservationPreference"] = preference
         if target:
-            key = "CapacityReservationResourceGroupArn" if target.startswith("arn:") else "CapacityReservationId"
+            key = (
+                "CapacityReservationResourceGroupArn"
+                if target.startswith("arn:")
+                else "CapacityReservationId"
+            )
             specification["CapacityReservationTarget"] = {key: target}
         content = {"ImageId": self.image_id} | (
             {"CapacityReservationSpecification": specification} if specification else {}
         )
         self._templates += 1
         answer = self.ec2.create_launch_template(
-            LaunchTemplateName=f"template-{self._templates}", LaunchTemplateData=content | data
+            LaunchTemplateName=f"template-{self._templates}",
+            LaunchTemplateData=content | data,
         )
         template_id: str = answer["LaunchTemplate"]["LaunchTemplateId"]
         return template_id
 
     def fleet(
-        self, configs: Sequence[dict[str, Any]], total: int = 1, default: str = "on-demand", **parameters: Any
+        self,
+        configs: Sequence[dict[str, Any]],
+        total: int = 1,
+        default: str = "on-demand",
+        **parameters: Any,
     ) -> dict[str, Any]:
         """Create an instant fleet and return its answer."""
         target = {"TotalTargetCapacity": total, "DefaultTargetCapacityType": default}
         answer: dict[str, Any] = self.ec2.create_fleet(
-            Type="instant", LaunchTemplateConfigs=list(configs), TargetCapacitySpecification=target, **parameters
+            Type="instant",
+            LaunchTemplateConfigs=list(configs),
+            TargetCapacitySpecification=target,
+            **parameters,
         )
         return answer
 
@@ -118,13 +134,18 @@ class Cloud:
             "MaxCount": count,
             "Placement": {"AvailabilityZone": ZONE_A},
         }
-        return [i["InstanceId"] for i in self.ec2.run_instances(**(request | parameters))["Instances"]]
+        return [
+            i["InstanceId"]
+            for i in self.ec2.run_instances(**(request | parameters))["Instances"]
+        ]
 
     def events_of(self, detail_type: str) -> list[Event]:
         return [e for e in self.events if e["detail-type"] == detail_type]
 
     def _image(self, architecture: str) -> str:
-        images = self.ec2.describe_images(Filters=[{"Name": "architecture", "Values": [architecture]}])["Images"]
+        images = self.ec2.describe_images(
+            Filters=[{"Name": "architecture", "Values": [architecture]}]
+        )["Images"]
         image_id: str = next(i["ImageId"] for i in images if i.get("Platform") != "windows")
         return image_id
 
@@ -132,7 +153,10 @@ class Cloud:
 def config(template_id: str, *overrides: dict[str, Any]) -> dict[str, Any]:
     """Return one launch template configuration; without overrides, one of the usual type in the first zone."""
     return {
-        "LaunchTemplateSpecification": {"LaunchTemplateId": template_id, "Version": "$Default"},
+        "LaunchTemplateSpecification": {
+            "LaunchTemplateId": template_id,
+            "Version": "$Default",
+        },
         "Overrides": list(overrides) or [override()],
     }
 

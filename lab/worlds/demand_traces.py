@@ -11,7 +11,11 @@ from lab.fakes import values
 from reservoir.core.advice.lives import Life
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
-from reservoir.core.model.node_class import CapacityReservationSelectorTerm, NodeClass, NodeClassStatus
+from reservoir.core.model.node_class import (
+    CapacityReservationSelectorTerm,
+    NodeClass,
+    NodeClassStatus,
+)
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import FallbackStep, Gang, Workload
@@ -33,7 +37,8 @@ _TYPES: Final = {
 }
 _ZONES: Final = ("a", "b")
 
-Profile = Callable[[float, random.Random], float]  # of the hour: arrivals, as a part of the usual
+# of the hour: arrivals, as a part of the usual
+Profile = Callable[[float, random.Random], float]
 
 
 @dataclass(frozen=True)
@@ -150,15 +155,30 @@ def _drawn(stream: Stream, draw: random.Random) -> list[Life]:
         if draw.random() * 8 > stream.profile(hour, draw):
             continue
         ran_h = draw.lognormvariate(math.log(stream.hours) - 0.32, 0.8)
-        workload = _workload(stream, f"{stream.name}-{len(found)}", draw.choice(stream.replicas))
-        found.append(Life(workload, SINCE + timedelta(seconds=int(hour * 3600)), max(60, int(ran_h * 3600))))
+        workload = _workload(
+            stream, f"{stream.name}-{len(found)}", draw.choice(stream.replicas)
+        )
+        found.append(
+            Life(
+                workload,
+                SINCE + timedelta(seconds=int(hour * 3600)),
+                max(60, int(ran_h * 3600)),
+            )
+        )
     return found
 
 
 def _workload(stream: Stream, name: str, replicas: int) -> Workload:
     cpus, gib, gpus, _ = _TYPES[stream.type_name]
-    requests = {"cpu": (cpus - 4) * 1000, "memory": (gib - 16) * _GIB, **({_GPU: gpus} if gpus else {})}
-    ladder = (FallbackStep(CapacityType.RESERVED, 7200), FallbackStep(CapacityType.ON_DEMAND))
+    requests = {
+        "cpu": (cpus - 4) * 1000,
+        "memory": (gib - 16) * _GIB,
+        **({_GPU: gpus} if gpus else {}),
+    }
+    ladder = (
+        FallbackStep(CapacityType.RESERVED, 7200),
+        FallbackStep(CapacityType.ON_DEMAND),
+    )
     return Workload(
         namespace=stream.name,
         name=name,
@@ -166,7 +186,8 @@ def _workload(stream: Stream, name: str, replicas: int) -> Workload:
         replicas=replicas,
         requests=Resources.of(requests),
         node_selector=Requirements.of(
-            values.one_of(labels.NODE_POOL, stream.market), values.one_of(labels.INSTANCE_TYPE, stream.type_name)
+            values.one_of(labels.NODE_POOL, stream.market),
+            values.one_of(labels.INSTANCE_TYPE, stream.type_name),
         ),
         gang=Gang() if stream.is_gang else None,
         fallback=ladder if stream.market == "ladder" else (),
@@ -175,19 +196,30 @@ def _workload(stream: Stream, name: str, replicas: int) -> Workload:
 
 def _type(name: str) -> InstanceType:
     cpus, gib, gpus, price = _TYPES[name]
-    offered = [Offering(f"us-east-1{zone}", f"use1-az{zone}", CapacityType.ON_DEMAND, price) for zone in _ZONES]
-    made = values.instance_type(name, cpus, gib, offered, pods=100, extra={_GPU: gpus} if gpus else {})
+    offered = [
+        Offering(f"us-east-1{zone}", f"use1-az{zone}", CapacityType.ON_DEMAND, price)
+        for zone in _ZONES
+    ]
+    made = values.instance_type(
+        name, cpus, gib, offered, pods=100, extra={_GPU: gpus} if gpus else {}
+    )
     return replace(made, on_demand_price_micro_usd_per_hour=price)
 
 
 def _pool(name: str, *markets: CapacityType) -> NodePool:
-    return values.node_pool(name, values.one_of(labels.CAPACITY_TYPE, *(str(each) for each in markets)))
+    return values.node_pool(
+        name, values.one_of(labels.CAPACITY_TYPE, *(str(each) for each in markets))
+    )
 
 
 def _node_class(reservations: tuple[CapacityReservation, ...]) -> NodeClass:
     ids = tuple(sorted(item.id for item in reservations))
     terms = (CapacityReservationSelectorTerm(tags={"team": "research"}),)
-    return NodeClass("default", capacity_reservation_selector_terms=terms, status=NodeClassStatus(reservation_ids=ids))
+    return NodeClass(
+        "default",
+        capacity_reservation_selector_terms=terms,
+        status=NodeClassStatus(reservation_ids=ids),
+    )
 
 
 _P5: Final = "p5.48xlarge"
@@ -198,12 +230,30 @@ _M7: Final = "m7i.8xlarge"
 JUDGING: Final = (
     Trace("steady", True, (Stream("train", _P5, 6, 9, steady),), {_P5: 14}),
     Trace("steady-scarce", True, (Stream("train", _P5, 7, 7, steady),), {_P5: 6}),
-    Trace("gangs", True, (Stream("train", _P5, 6, 10, steady, (2, 4), is_gang=True),), {_P5: 16}),
-    Trace("weekly", True, (Stream("ci", _G6, 8, 4, weekly), Stream("train", _P5, 4, 10, steady)), {_G6: 6, _P5: 10}),
-    Trace("office", True, (Stream("notebooks", _G6, 7, 5, office, (1, 2)),), {_G6: 22}),
-    Trace("ladder", True, (Stream("batch", _M7, 12, 4, office, (1, 2), market="ladder"),), {_M7: 20}),
     Trace(
-        "two-teams", True, (Stream("audio", _P5, 3, 12, steady), Stream("vision", _G6, 9, 6, office)), {_P5: 9, _G6: 4}
+        "gangs",
+        True,
+        (Stream("train", _P5, 6, 10, steady, (2, 4), is_gang=True),),
+        {_P5: 16},
+    ),
+    Trace(
+        "weekly",
+        True,
+        (Stream("ci", _G6, 8, 4, weekly), Stream("train", _P5, 4, 10, steady)),
+        {_G6: 6, _P5: 10},
+    ),
+    Trace("office", True, (Stream("notebooks", _G6, 7, 5, office, (1, 2)),), {_G6: 22}),
+    Trace(
+        "ladder",
+        True,
+        (Stream("batch", _M7, 12, 4, office, (1, 2), market="ladder"),),
+        {_M7: 20},
+    ),
+    Trace(
+        "two-teams",
+        True,
+        (Stream("audio", _P5, 3, 12, steady), Stream("vision", _G6, 9, 6, office)),
+        {_P5: 9, _G6: 4},
     ),
     Trace(
         "bursts",
@@ -213,9 +263,24 @@ JUDGING: Final = (
     ),
     Trace("growth", False, (Stream("train", _P5, 6, 8, growth),), {_P5: 14}),
     Trace("decline", False, (Stream("train", _G6, 9, 6, decline, (1, 2)),), {_G6: 20}),
-    Trace("team-leaves", False, (Stream("old", _P5, 5, 9, leaves), Stream("new", _P5, 4, 9, steady)), {_P5: 12}),
-    Trace("team-comes", False, (Stream("old", _G6, 4, 8, steady), Stream("new", _G6, 6, 8, comes)), {_G6: 20}),
-    Trace("campaigns", False, (Stream("paper", _P5, 3, 8, campaigns), Stream("base", _P5, 3, 10, steady)), {_P5: 12}),
+    Trace(
+        "team-leaves",
+        False,
+        (Stream("old", _P5, 5, 9, leaves), Stream("new", _P5, 4, 9, steady)),
+        {_P5: 12},
+    ),
+    Trace(
+        "team-comes",
+        False,
+        (Stream("old", _G6, 4, 8, steady), Stream("new", _G6, 6, 8, comes)),
+        {_G6: 20},
+    ),
+    Trace(
+        "campaigns",
+        False,
+        (Stream("paper", _P5, 3, 8, campaigns), Stream("base", _P5, 3, 10, steady)),
+        {_P5: 12},
+    ),
 )
 # On which the search was made; other loads, lengths and seeds.
 TUNING: Final = (
@@ -223,11 +288,21 @@ TUNING: Final = (
     Trace("t-office", True, (Stream("ci", _M7, 10, 3, office),), {_M7: 30}),
     Trace("t-weekly", True, (Stream("ci", _G6, 6, 6, weekly, (1, 2)),), {_G6: 16}),
     Trace("t-growth", False, (Stream("train", _G6, 7, 10, growth),), {_G6: 5}),
-    Trace("t-leaves", False, (Stream("old", _G6, 6, 7, leaves), Stream("new", _G6, 5, 7, office)), {_G6: 18}),
+    Trace(
+        "t-leaves",
+        False,
+        (Stream("old", _G6, 6, 7, leaves), Stream("new", _G6, 5, 7, office)),
+        {_G6: 18},
+    ),
 )
 
 
 def many_reservations(count: int) -> Trace:
     """Return work of two types with so many reservations, half of each type; three in ten units are too many."""
-    streams = (Stream("train", _P5, 14, 9, steady), Stream("notebooks", _G6, 14, 5, office, (1, 2)))
-    return Trace("many", True, streams, {_P5: 2 * count, _G6: 2 * count}, reservations=count // 2)
+    streams = (
+        Stream("train", _P5, 14, 9, steady),
+        Stream("notebooks", _G6, 14, 5, office, (1, 2)),
+    )
+    return Trace(
+        "many", True, streams, {_P5: 2 * count, _G6: 2 * count}, reservations=count // 2
+    )

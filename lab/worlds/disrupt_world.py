@@ -57,7 +57,12 @@ TYPES = (
 class DisruptWorld(World):
     """One pool, one class. ``disruption`` is the pool's, in manifest form."""
 
-    def __init__(self, *capacity_types: str, policy: SchedulingPolicy | None = None, **disruption: Any) -> None:
+    def __init__(
+        self,
+        *capacity_types: str,
+        policy: SchedulingPolicy | None = None,
+        **disruption: Any,
+    ) -> None:
         super().__init__()
         self.scheduling = policy or SchedulingPolicy()
         self.delayed: list[tuple[datetime, LaunchBatch]] = []
@@ -70,8 +75,14 @@ class DisruptWorld(World):
         self.reports: list[DisruptReport] = []
         self.holds_on = False
         self.launched = 0
-        pool = node_pool_manifest(capacity_types=capacity_types or ("reserved", "on-demand"))
-        pool["spec"]["disruption"] = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}], **disruption}
+        pool = node_pool_manifest(
+            capacity_types=capacity_types or ("reserved", "on-demand")
+        )
+        pool["spec"]["disruption"] = {
+            "consolidateAfter": "0s",
+            "budgets": [{"nodes": "100%"}],
+            **disruption,
+        }
         self.apply(node_class_manifest(role=None, instanceProfile="nodes"))
         self.apply(pool)
         self.select()
@@ -81,9 +92,13 @@ class DisruptWorld(World):
     def apply(self, manifest: dict[str, Any]) -> None:
         kind, name = PolicyKind(manifest["kind"]), manifest["metadata"]["name"]
         stored = self.store.get(kind, name)
-        generation, revision = (1, None) if stored is None else (stored.generation + 1, stored.revision)
+        generation, revision = (
+            (1, None) if stored is None else (stored.generation + 1, stored.revision)
+        )
         spec = {key: value for key, value in manifest["spec"].items() if value is not None}
-        self.store.commit([PutPolicy(kind, name, manifest | {"spec": spec}, generation, revision)])
+        self.store.commit(
+            [PutPolicy(kind, name, manifest | {"spec": spec}, generation, revision)]
+        )
 
     def change_pool(self, name: str = "gpu", **spec: Any) -> None:
         """Change fields of the pool's template (which drifts its nodes) or of its ``disruption``."""
@@ -104,10 +119,16 @@ class DisruptWorld(World):
 
     def select(self, *reservation_ids: str) -> None:
         """Let the class select exactly these reservations, as discovery would."""
-        status = replace(node_class().status, reservation_ids=tuple(sorted(reservation_ids)))
-        self.store.save_status(PolicyKind.NODE_CLASS, "default", PolicyStatus(node_class=status))
+        status = replace(
+            node_class().status, reservation_ids=tuple(sorted(reservation_ids))
+        )
+        self.store.save_status(
+            PolicyKind.NODE_CLASS, "default", PolicyStatus(node_class=status)
+        )
 
-    def add_reservation(self, reservation_id: str = "cr-1", **changes: Any) -> CapacityReservation:
+    def add_reservation(
+        self, reservation_id: str = "cr-1", **changes: Any
+    ) -> CapacityReservation:
         count = changes.get("total_count", 4)
         counts = {"available_count": count, "free_units": count}
         created = super().add_reservation(reservation_id, **counts | changes)
@@ -120,7 +141,9 @@ class DisruptWorld(World):
         decisions = self.effects.watch(self.state.decisions, {"save", "save_if_changed"})
         mover = self.effects.watch(self.mover, {"move"}, remote=True)
         found = super().outside(scheduling=self.scheduling, **chosen)
-        return with_parts(found, ids=self.ids, policy=self.store, decisions=decisions, unit_mover=mover)
+        return with_parts(
+            found, ids=self.ids, policy=self.store, decisions=decisions, unit_mover=mover
+        )
 
     def gatherer(self) -> SnapshotGatherer:
         return snapshot_gatherer_from(self.outside())
@@ -150,9 +173,17 @@ class DisruptWorld(World):
     def plan_and_launch(self) -> None:
         self.queue.groups.clear()
         self.provision().run(Woken(indexes_lag=True))
-        for parts, named in dict(self.queue.groups).items():  # whoever found out has planners of groups woken
+        # whoever found out has planners of groups woken
+        for parts, named in dict(self.queue.groups).items():
             group = parts.split("+")
-            self.provision().run(Woken(named, names_all=True, group_keys=frozenset(group[:1]), parts=frozenset(group)))
+            self.provision().run(
+                Woken(
+                    named,
+                    names_all=True,
+                    group_keys=frozenset(group[:1]),
+                    parts=frozenset(group),
+                )
+            )
         for _ in range(10):
             batches = self._due_batches()
             for batch in batches:
@@ -164,7 +195,9 @@ class DisruptWorld(World):
         """Take the batches from the queue whose delay is over."""
         now = self.clock.now()
         sent = zip(self.queue.launches, self.queue.delays_s, strict=True)
-        self.delayed += [(now + timedelta(seconds=delay_s), batch) for batch, delay_s in sent]
+        self.delayed += [
+            (now + timedelta(seconds=delay_s), batch) for batch, delay_s in sent
+        ]
         self.queue.launches, self.queue.delays_s = [], []
         due = [batch for at, batch in self.delayed if at <= now]
         self.delayed = [(at, batch) for at, batch in self.delayed if at > now]
@@ -202,22 +235,31 @@ class DisruptWorld(World):
         for claim in self.claims():
             if claim.state is ClaimState.DRAINING and claim.drain is not None:
                 for placed in claim.drain.awaiting:
-                    self.draining().release(placed.workload_key, claim.id, None, self.clock.now())
+                    self.draining().release(
+                        placed.workload_key, claim.id, None, self.clock.now()
+                    )
 
     # --- what there is
 
-    def submit(self, name: str, replicas: int = 1, cpus: float = 0, gpus: int = 0, **changes: Any) -> WorkloadRecord:
+    def submit(
+        self, name: str, replicas: int = 1, cpus: float = 0, gpus: int = 0, **changes: Any
+    ) -> WorkloadRecord:
         requests = {"cpu": int(cpus * 1000)} if cpus else {}
         requests |= {"nvidia.com/gpu": gpus} if gpus else {}
-        return self.add_workload(name, replicas=replicas, requests=Resources.of(requests), **changes)
+        return self.add_workload(
+            name, replicas=replicas, requests=Resources.of(requests), **changes
+        )
 
     def scale(self, name: str, replicas: int) -> None:
         """Change the number of replicas that are wanted, as intake does."""
         record = self.state.workload_rows[f"research/{name}"]
         assert record.workload is not None
-        wanted = replace(record.workload, replicas=replicas, generation=record.generation + 1)
+        wanted = replace(
+            record.workload, replicas=replicas, generation=record.generation + 1
+        )
         self.state.workloads.put(
-            replace(record, workload=wanted, generation=record.generation + 1), expected_revision=record.revision
+            replace(record, workload=wanted, generation=record.generation + 1),
+            expected_revision=record.revision,
         )
 
     def live(self) -> list[NodeClaim]:
@@ -225,7 +267,10 @@ class DisruptWorld(World):
 
     def types(self) -> list[str]:
         """Return the live nodes, as type and market."""
-        return sorted(f"{c.offering.instance_type} {c.offering.capacity_type.value}" for c in self.live())
+        return sorted(
+            f"{c.offering.instance_type} {c.offering.capacity_type.value}"
+            for c in self.live()
+        )
 
     def at_work(self) -> int:
         """Replicas that run: on a node that is up, or not yet released by one that drains."""
@@ -247,11 +292,15 @@ class DisruptWorld(World):
 
     def reason(self, claim_id: str) -> str:
         """Return why the last pass left the node alone."""
-        return {refusal.claim_id: refusal.reason for refusal in self.decision().refusals}[claim_id]
+        return {refusal.claim_id: refusal.reason for refusal in self.decision().refusals}[
+            claim_id
+        ]
 
     def resize(self, reservation_id: str, total_count: int) -> None:
         """Let EC2 show other units than before: the owner changed them, outsiders came, or slots are being scrubbed."""
-        self.ec2.reservations[reservation_id] = replace(self.ec2.reservations[reservation_id], total_count=total_count)
+        self.ec2.reservations[reservation_id] = replace(
+            self.ec2.reservations[reservation_id], total_count=total_count
+        )
 
     def of(self, detail_type: str) -> list[str]:
         """Return the claims that facts of a kind are about, in order."""
@@ -261,11 +310,19 @@ class DisruptWorld(World):
         """What must hold at any time, killed or not."""
         claims = self.claims()
         for key, record in self.state.workload_rows.items():
-            held = sum(p.count for c in claims for p in c.placements if p.workload_key == key)
+            held = sum(
+                p.count for c in claims for p in c.placements if p.workload_key == key
+            )
             assert record.placed_count == held, f"{key}: a replica was lost or doubled"
         for reservation_id, row in self.state.reservation_rows.items():
-            leases = [c.lease for c in claims if c.lease is not None and c.lease.reservation_id == reservation_id]
-            assert row.balance.outstanding_count == sum(lease.state in OPEN_LEASE_STATES for lease in leases)
+            leases = [
+                c.lease
+                for c in claims
+                if c.lease is not None and c.lease.reservation_id == reservation_id
+            ]
+            assert row.balance.outstanding_count == sum(
+                lease.state in OPEN_LEASE_STATES for lease in leases
+            )
         ids = [c.instance_id for c in claims if c.is_live and c.instance_id is not None]
         alive = {i.id for i in self.ec2.live()}
         assert alive <= set(ids), "an instance without a claim"

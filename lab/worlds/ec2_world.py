@@ -12,7 +12,12 @@ from reservoir.adapters.ec2.instances import Ec2Instances
 from reservoir.adapters.ec2.launch_templates import Ec2LaunchTemplates
 from reservoir.adapters.ec2.reservations import Ec2ReservationReader
 from reservoir.core.launching.launch_outcome import LaunchOutcome
-from reservoir.core.launching.launch_request import LaunchFacts, LaunchRequest, build_launch_request, client_token
+from reservoir.core.launching.launch_request import (
+    LaunchFacts,
+    LaunchRequest,
+    build_launch_request,
+    client_token,
+)
 from reservoir.core.model.capacity_reservation import ObservedReservation
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import NodeClaim
@@ -20,7 +25,9 @@ from reservoir.core.model.node_class import MachineImage, NodeClass, NodeClassSt
 from reservoir.core.model.plan import OfferingKey
 
 DEPLOYMENT = "test"
-TYPES = {name: launchable(name, 96_000) for name in ("m5.large", "m5.xlarge", "p5.48xlarge")}
+TYPES = {
+    name: launchable(name, 96_000) for name in ("m5.large", "m5.xlarge", "p5.48xlarge")
+}
 
 
 class Ec2World:
@@ -60,20 +67,38 @@ class Ec2World:
         capacity_type: CapacityType = CapacityType.ON_DEMAND,
         reservation_id: str | None = None,
     ) -> OfferingKey:
-        return OfferingKey(name, zone, self.zones[zone].zone_id, capacity_type, reservation_id)
+        return OfferingKey(
+            name, zone, self.zones[zone].zone_id, capacity_type, reservation_id
+        )
 
     def reserved(self, reservation_id: str) -> OfferingKey:
         reservation = self.reservation(reservation_id)
-        return self.offering(reservation.instance_type, reservation.zone, CapacityType.RESERVED, reservation_id)
+        return self.offering(
+            reservation.instance_type,
+            reservation.zone,
+            CapacityType.RESERVED,
+            reservation_id,
+        )
 
     def reservation(self, reservation_id: str) -> ObservedReservation:
         return next(r for r in self.reader.list_visible() if r.id == reservation_id)
 
     def request(
-        self, count: int, offering: OfferingKey, *alternatives: OfferingKey, gang: bool = False, **changes: Any
+        self,
+        count: int,
+        offering: OfferingKey,
+        *alternatives: OfferingKey,
+        gang: bool = False,
+        **changes: Any,
     ) -> LaunchRequest:
-        claims = [self.claim(number, offering, alternatives, gang) for number in range(count)]
-        reservation = None if offering.reservation_id is None else self.reservation(offering.reservation_id)
+        claims = [
+            self.claim(number, offering, alternatives, gang) for number in range(count)
+        ]
+        reservation = (
+            None
+            if offering.reservation_id is None
+            else self.reservation(offering.reservation_id)
+        )
         facts = LaunchFacts(
             node_class=replace(self.node_class, **changes),
             catalogue=TYPES,
@@ -89,7 +114,11 @@ class Ec2World:
         return self.fleet.launch(request, client_token("b-1", attempt, request))
 
     def claim(
-        self, number: int, offering: OfferingKey, alternatives: tuple[OfferingKey, ...] = (), gang: bool = False
+        self,
+        number: int,
+        offering: OfferingKey,
+        alternatives: tuple[OfferingKey, ...] = (),
+        gang: bool = False,
     ) -> NodeClaim:
         return node_claim(
             f"nc-{number:04d}",

@@ -5,7 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from reservoir.core.scheduling_terms.labels import ARCH, INSTANCE_CPU, INSTANCE_TYPE, ZONE
-from reservoir.manifests.parsing.structure import LARGEST_MESSAGE_BYTES, MOST_VALUES_OF_A_MESSAGE
+from reservoir.manifests.parsing.structure import (
+    LARGEST_MESSAGE_BYTES,
+    MOST_VALUES_OF_A_MESSAGE,
+)
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -25,13 +28,23 @@ def _largest(make: Callable[[int], str]) -> str:
 
 def _submit(spec: Mapping[str, Any], **metadata: Any) -> str:
     named = {"name": "costly", "namespace": "hostile", **metadata}
-    workload = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": named, "spec": spec}
+    workload = {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": named,
+        "spec": spec,
+    }
     return json.dumps({"action": "submit", "workload": workload})
 
 
 def _terms(terms: list[dict[str, Any]], **beside: Any) -> str:
-    required = {**beside, "nodeSelectorTerms": [{**beside, "matchExpressions": [term]} for term in terms]}
-    return _submit({**beside, "affinity": {**beside, "nodeAffinity": {**beside, _REQUIRED: required}}})
+    required = {
+        **beside,
+        "nodeSelectorTerms": [{**beside, "matchExpressions": [term]} for term in terms],
+    }
+    return _submit(
+        {**beside, "affinity": {**beside, "nodeAffinity": {**beside, _REQUIRED: required}}}
+    )
 
 
 def _misspelt_everywhere(count: int) -> str:
@@ -45,40 +58,69 @@ def _misspelt_everywhere(count: int) -> str:
 def _heavy(count: int) -> str:
     """Write what is valid, but more than a workload may have."""
     expressions = [
-        {"key": f"example.com/k{index}", "operator": "NotIn", "values": [f"v{value}" for value in range(3)]}
+        {
+            "key": f"example.com/k{index}",
+            "operator": "NotIn",
+            "values": [f"v{value}" for value in range(3)],
+        }
         for index in range(count // 10 // 20)
     ]
     term = {"matchExpressions": expressions}
-    return _submit({"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [term] * 20}}}})
+    return _submit(
+        {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [term] * 20}}}}
+    )
 
 
 _MAKERS: Final[Mapping[str, Callable[[int], str]]] = {
     "misspelt fields of many": lambda count: _submit(
-        {"topologySpreadConstraints": [{f"labelSelecto{index:03}": 1 for index in range(count // 51)}] * 50}
+        {
+            "topologySpreadConstraints": [
+                {f"labelSelecto{index:03}": 1 for index in range(count // 51)}
+            ]
+            * 50
+        }
     ),
     "misspelt fields": _misspelt_everywhere,
-    "misspelt fields of tolerations": lambda _: _submit({"tolerations": [{"operato": "x", "ke": "b"}] * 100}),
+    "misspelt fields of tolerations": lambda _: _submit(
+        {"tolerations": [{"operato": "x", "ke": "b"}] * 100}
+    ),
     "bad values": lambda count: _terms(
-        [{"x": 1, "key": INSTANCE_CPU, "operator": "In", "values": ["!"] * (count // 12)}] * 10, x=1
+        [{"x": 1, "key": INSTANCE_CPU, "operator": "In", "values": ["!"] * (count // 12)}]
+        * 10,
+        x=1,
     ),
     "misspelt values": lambda count: _terms(
         [{"key": ARCH, "operator": "In", "values": ["amd63"] * (count // 12)}] * 10
     ),
-    "misspelt labels": lambda _: _submit({"nodeSelector": {f"{ZONE[:-1]}{index}": "!" for index in range(100)}}),
-    "long labels": lambda _: _submit({}, labels={f"!{index:0240}": "!" for index in range(250)}),
+    "misspelt labels": lambda _: _submit(
+        {"nodeSelector": {f"{ZONE[:-1]}{index}": "!" for index in range(100)}}
+    ),
+    "long labels": lambda _: _submit(
+        {}, labels={f"!{index:0240}": "!" for index in range(250)}
+    ),
     "long quantities": lambda _: _submit(
         {"resources": {"requests": {f"a.b/c{index}": "9" * 1_800 for index in range(64)}}}
     ),
-    "bad rungs": lambda count: _submit({"fallback": [{"capacityType": "spo"}] * (count // 3)}),
+    "bad rungs": lambda count: _submit(
+        {"fallback": [{"capacityType": "spo"}] * (count // 3)}
+    ),
     "values": lambda count: json.dumps({"action": "submit", "workload": ["x"] * count}),
     "digits": lambda _: "[" + "1e308," * (LARGEST_MESSAGE_BYTES // 6 - 2) + "1]",
-    "one key": lambda _: "{" + ",".join(f'"a{index}":1' for index in range(11_000)) + ',"a1":2}',
+    "one key": lambda _: (
+        "{" + ",".join(f'"a{index}":1' for index in range(11_000)) + ',"a1":2}'
+    ),
     "depth": lambda _: "[" * (LARGEST_MESSAGE_BYTES - 1),
-    "annotations": lambda _: _submit({}, annotations={f"a{index}": "x" * 60_000 for index in range(2)}),
+    "annotations": lambda _: _submit(
+        {}, annotations={f"a{index}": "x" * 60_000 for index in range(2)}
+    ),
     "constraints": _heavy,
     "constraint values": lambda _: _terms(
         [
-            {"key": INSTANCE_TYPE, "operator": "NotIn", "values": [f"t{n}.{value}" for value in range(190)]}
+            {
+                "key": INSTANCE_TYPE,
+                "operator": "NotIn",
+                "values": [f"t{n}.{value}" for value in range(190)],
+            }
             for n in range(12)
         ]
     ),

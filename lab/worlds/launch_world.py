@@ -11,7 +11,11 @@ from lab.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
 from lab.fakes.outside import memory_outside, settings
 from lab.fakes.stores.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from lab.fakes.stores.demand_census import MemoryDemandCensus
-from lab.fakes.stores.launches import MemoryLaunchAttempts, MemoryPolicy, MemoryShortageHistory
+from lab.fakes.stores.launches import (
+    MemoryLaunchAttempts,
+    MemoryPolicy,
+    MemoryShortageHistory,
+)
 from lab.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from lab.fakes.stores.state import MemoryState
 from lab.fakes.system import ManualClock
@@ -51,16 +55,30 @@ from reservoir.usecases.safety.envelope import Envelope
 from reservoir.usecases.safety.tables import OwnTables
 
 ZONES = (("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2"))
-PRICES = {"m5.large": 96_000, "m5.xlarge": 192_000, "m6g.large": 77_000, "p5.48xlarge": 98_320_000}
+PRICES = {
+    "m5.large": 96_000,
+    "m5.xlarge": 192_000,
+    "m6g.large": 77_000,
+    "p5.48xlarge": 98_320_000,
+}
 DEPLOYMENT = "test"
 
 
-def launchable(name: str, price: int, *, gpus: int = 0, arch: str = "amd64") -> InstanceType:
+def launchable(
+    name: str, price: int, *, gpus: int = 0, arch: str = "amd64"
+) -> InstanceType:
     """A large type in two zones; spot costs a third. Prices in micro-USD an hour."""
     prices = {CapacityType.ON_DEMAND: price, CapacityType.SPOT: price // 3}
-    found = instance_type(name, 192, 2048, sold(prices, ZONES), extra={"nvidia.com/gpu": gpus} if gpus else {})
+    found = instance_type(
+        name, 192, 2048, sold(prices, ZONES), extra={"nvidia.com/gpu": gpus} if gpus else {}
+    )
     known = {labels.ARCH: arch, labels.INSTANCE_FAMILY: name.partition(".")[0]}
-    return replace(found, requirements=Requirements({**found.requirements, **Requirements.from_labels(known)}))
+    return replace(
+        found,
+        requirements=Requirements(
+            {**found.requirements, **Requirements.from_labels(known)}
+        ),
+    )
 
 
 CATALOGUE = (
@@ -98,11 +116,21 @@ def spot(name: str, zone: int = 0) -> OfferingKey:
     return OfferingKey(name, *ZONES[zone], CapacityType.SPOT)
 
 
-def reserved(reservation_id: str = "cr-1", name: str = "p5.48xlarge", zone: int = 0) -> OfferingKey:
+def reserved(
+    reservation_id: str = "cr-1", name: str = "p5.48xlarge", zone: int = 0
+) -> OfferingKey:
     return OfferingKey(name, *ZONES[zone], CapacityType.RESERVED, reservation_id)
 
 
-CLAIM_WRITES = {"commit", "save", "save_many", "settle", "return_replicas", "return_many", "finish_replicas"}
+CLAIM_WRITES = {
+    "commit",
+    "save",
+    "save_many",
+    "settle",
+    "return_replicas",
+    "return_many",
+    "finish_replicas",
+}
 
 
 class World:
@@ -133,31 +161,47 @@ class World:
 
     # --- what exists
 
-    def add_reservation(self, reservation_id: str = "cr-1", **changes: Any) -> CapacityReservation:
+    def add_reservation(
+        self, reservation_id: str = "cr-1", **changes: Any
+    ) -> CapacityReservation:
         created = reservation(reservation_id, **changes)
         self.ec2.reservations[reservation_id] = created
         self.observe(reservation_id)
         return created
 
-    def add_block(self, end_at: datetime, reservation_id: str = "cr-block", **changes: Any) -> CapacityReservation:
-        return self.add_reservation(reservation_id, kind=ReservationKind.CAPACITY_BLOCK, end_at=end_at, **changes)
+    def add_block(
+        self, end_at: datetime, reservation_id: str = "cr-block", **changes: Any
+    ) -> CapacityReservation:
+        return self.add_reservation(
+            reservation_id, kind=ReservationKind.CAPACITY_BLOCK, end_at=end_at, **changes
+        )
 
     def observe(self, reservation_id: str) -> None:
         """Discover the reservation as EC2 shows it."""
         shown = replace(
-            self.ec2.reservations[reservation_id], available_count=max(0, self.ec2.free_units(reservation_id))
+            self.ec2.reservations[reservation_id],
+            available_count=max(0, self.ec2.free_units(reservation_id)),
         )
         now = self.clock.now()
         leased = self.state.node_claims.list_leased(reservation_id)
         absorbed = [
-            c for c in leased if c.lease and c.lease.settled_at and (now - c.lease.settled_at).total_seconds() >= 30
+            c
+            for c in leased
+            if c.lease
+            and c.lease.settled_at
+            and (now - c.lease.settled_at).total_seconds() >= 30
         ]
         self.state.reservations.save_observation(
-            shown, observed_at=now, absorbed=absorbed, expected=self.state.reservations.get(reservation_id)
+            shown,
+            observed_at=now,
+            absorbed=absorbed,
+            expected=self.state.reservations.get(reservation_id),
         )
 
     def add_workload(self, name: str = "train", **changes: Any) -> WorkloadRecord:
-        return self.state.workloads.put(workload_record(name, **changes), expected_revision=None)
+        return self.state.workloads.put(
+            workload_record(name, **changes), expected_revision=None
+        )
 
     def plan(
         self,
@@ -242,12 +286,16 @@ class World:
         rebalance: RebalancePolicy = RebalancePolicy.IGNORE,
         instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE,
     ) -> React:
-        return react_from(self.outside(rebalance_policy=rebalance, instance_status_policy=instance_status))
+        return react_from(
+            self.outside(rebalance_policy=rebalance, instance_status_policy=instance_status)
+        )
 
     def freed_units(self) -> FreedUnits:
         return self.react().freed
 
-    def expire(self, instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE) -> Expire:
+    def expire(
+        self, instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
+    ) -> Expire:
         return expire_from(self.outside(instance_status_policy=instance_status))
 
     def follow_replicas(self) -> FollowReplicas:
@@ -258,7 +306,9 @@ class World:
 
     # --- shorthands
 
-    def running(self, count: int, offering: OfferingKey, *alternatives: OfferingKey, **options: Any) -> list[NodeClaim]:
+    def running(
+        self, count: int, offering: OfferingKey, *alternatives: OfferingKey, **options: Any
+    ) -> list[NodeClaim]:
         """Launch claims and bring them to running."""
         batch = self.plan(count, offering, *alternatives, **options)
         self.launch().run(batch)
@@ -272,7 +322,9 @@ class World:
     def batch_of(self, claim: NodeClaim) -> LaunchBatch:
         return LaunchBatch(claim.batch_id, (claim.id,))
 
-    def drain(self, claim: NodeClaim, reason: DrainReason, deadline: datetime | None = None) -> NodeClaim | None:
+    def drain(
+        self, claim: NodeClaim, reason: DrainReason, deadline: datetime | None = None
+    ) -> NodeClaim | None:
         """Begin a drain; None when nothing changes."""
         moves = self.draining().begin_drains([DrainRequest(claim, reason, deadline)])
         assert moves.lost == ()

@@ -29,13 +29,21 @@ class LiveWorld(World):
         self.policy.classes["default"] = self.aws.node_class
         self.effects = Effects()
         self.state.offerings.save_catalogue(
-            [launchable(name, price) for name, price in PRICES.items() if name != "m6g.large"]
+            [
+                launchable(name, price)
+                for name, price in PRICES.items()
+                if name != "m6g.large"
+            ]
         )
         self.add_workload(replicas=100)
 
     def discover(self, *reservation_ids: str) -> None:
-        status = replace(self.policy.classes["default"].status, reservation_ids=reservation_ids)
-        self.policy.classes["default"] = replace(self.policy.classes["default"], status=status)
+        status = replace(
+            self.policy.classes["default"].status, reservation_ids=reservation_ids
+        )
+        self.policy.classes["default"] = replace(
+            self.policy.classes["default"], status=status
+        )
         for reservation_id in reservation_ids:
             self.state.reservations.save_observation(
                 self.aws.reservation(reservation_id),

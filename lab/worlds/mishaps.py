@@ -44,7 +44,10 @@ NO_BOUNDS: Final = Bounds({kind: Bound(100, 1000, 1000) for kind in EndingKind})
 
 
 _PART: Final = 0.5  # of the rows, where not all are meant
-ABOUT_RESERVATIONS: Final = (NoticeKind.RESERVATION_CHANGED, NoticeKind.RESERVATION_UNDERUTILIZED)
+ABOUT_RESERVATIONS: Final = (
+    NoticeKind.RESERVATION_CHANGED,
+    NoticeKind.RESERVATION_UNDERUTILIZED,
+)
 
 
 class Mishap(StrEnum):
@@ -55,7 +58,8 @@ class Mishap(StrEnum):
     ROWS_DELETED = "rows deleted"  # somebody deleted all rows but the mark
     RESTORED = "restored"  # to an hour ago; DynamoDB makes a new table of that
     WRITTEN_BACK = "written back"  # an hour ago's rows, by a script, into the same table
-    REWRITTEN = "rewritten"  # a script gave all rows other values: nodes are empty and drifted, work is withdrawn
+    # a script gave all rows other values: nodes are empty and drifted, work is withdrawn
+    REWRITTEN = "rewritten"
     TORN = "torn"  # some rows are as they were an hour ago: half of many transactions
     OLDER_FORM = "older form"  # rows that lack what newer versions write
     NEWER_FORM = "newer form"  # rows that this version cannot read
@@ -63,7 +67,8 @@ class Mishap(StrEnum):
 
 
 NOTICED: Final = frozenset({Mishap.EMPTIED, Mishap.RESTORED})
-TABLES: Final = (*ROLES, "Offerings")  # which carries no mark: what it holds can be found again
+# which carries no mark: what it holds can be found again
+TABLES: Final = (*ROLES, "Offerings")
 
 
 class Answers(StrEnum):
@@ -86,7 +91,9 @@ class PartialEc2(FakeEc2):
         return self.answers is not Answers.PARTIAL or int(instance.id[2:], 16) % 3 > 0
 
     def get_many(self, instance_ids: Collection[str]) -> Mapping[str, Instance]:
-        return {key: it for key, it in super().get_many(instance_ids).items() if self._seen(it)}
+        return {
+            key: it for key, it in super().get_many(instance_ids).items() if self._seen(it)
+        }
 
     def list_unhealthy(self) -> tuple[InstanceHealth, ...]:
         if self.answers is not Answers.UNWELL:
@@ -109,7 +116,9 @@ class FleetWorld(DisruptWorld):
         self.templates._ec2 = self.ec2
         self.sent: list[SubmitMessage] = []
         status = node_class().status
-        self.environment = MemoryLaunchEnvironment(status.subnets, status.security_group_ids, status.machine_images)
+        self.environment = MemoryLaunchEnvironment(
+            status.subnets, status.security_group_ids, status.machine_images
+        )
 
     def outside(self, **chosen: Any) -> Outside:
         return with_parts(super().outside(**chosen), launch_environment=self.environment)
@@ -130,8 +139,14 @@ class FleetWorld(DisruptWorld):
                 self.ec2.change(instance.id, state="terminated")
         self.ec2.start_all()
         now = self.clock.now()
-        told = [Notice(NoticeKind.STATE_CHANGED, now, (instance.id,)) for instance in self.ec2.live()]
-        told += [Notice(kind, now, reservation_ids=tuple(self.ec2.reservations)) for kind in ABOUT_RESERVATIONS]
+        told = [
+            Notice(NoticeKind.STATE_CHANGED, now, (instance.id,))
+            for instance in self.ec2.live()
+        ]
+        told += [
+            Notice(kind, now, reservation_ids=tuple(self.ec2.reservations))
+            for kind in ABOUT_RESERVATIONS
+        ]
         for function in (
             self.expire().run,
             lambda: self.expire().run_for("cr-1"),
@@ -151,8 +166,12 @@ class FleetWorld(DisruptWorld):
 
     def send(self, name: str, replicas: int, **spec: Any) -> None:
         """Submit replicas that need a node each."""
-        workload = workload_manifest(f"research/{name}", replicas, {"nvidia.com/gpu": 8}, generation=1, **spec)
-        self.sent.append(SubmitMessage.model_validate({"action": "submit", "workload": workload}))
+        workload = workload_manifest(
+            f"research/{name}", replicas, {"nvidia.com/gpu": 8}, generation=1, **spec
+        )
+        self.sent.append(
+            SubmitMessage.model_validate({"action": "submit", "workload": workload})
+        )
         self.intake().apply(self.sent[-1], RULES)
 
     def _due_batches(self) -> list[LaunchBatch]:
@@ -172,7 +191,9 @@ class FleetWorld(DisruptWorld):
         assert stored is not None
         template = dict(stored.manifest["spec"]["template"])
         template["spec"] = {**template["spec"], "expireAfter": after}
-        self.apply({**stored.manifest, "spec": {**stored.manifest["spec"], "template": template}})
+        self.apply(
+            {**stored.manifest, "spec": {**stored.manifest["spec"], "template": template}}
+        )
 
     def submit_again(self) -> None:
         """SQS delivers messages twice."""
@@ -183,7 +204,11 @@ class FleetWorld(DisruptWorld):
 
     def tables(self) -> dict[str, list[tuple[Any, str]]]:
         """Return where the rows of each table are: owner and attribute."""
-        claims: list[tuple[Any, str]] = [(self.state, "claim_rows"), (self.attempts, "rows"), (self.tallies, "rows")]
+        claims: list[tuple[Any, str]] = [
+            (self.state, "claim_rows"),
+            (self.attempts, "rows"),
+            (self.tallies, "rows"),
+        ]
         return {
             "NodeClaims": claims,
             "Policy": [(self.store, "_rows")],
@@ -198,14 +223,19 @@ class FleetWorld(DisruptWorld):
 
     def photo(self) -> dict[str, list[Rows]]:
         """Return a copy of all rows, which are values."""
-        return {role: [dict(getattr(*place)) for place in places] for role, places in self.tables().items()}
+        return {
+            role: [dict(getattr(*place)) for place in places]
+            for role, places in self.tables().items()
+        }
 
     def put_back(self, photo: Mapping[str, list[Rows]]) -> None:
         for role, places in self.tables().items():
             for place, rows in zip(places, photo[role], strict=True):
                 setattr(*place, dict(rows))
 
-    def befall(self, role: str, mishap: Mishap, before: Mapping[str, list[Rows]], seed: int) -> None:
+    def befall(
+        self, role: str, mishap: Mishap, before: Mapping[str, list[Rows]], seed: int
+    ) -> None:
         """Let something happen to a table; ``before`` is an hour ago."""
         chance = random.Random(seed)  # noqa: S311 - keeps no secret
         for place, old in zip(self.tables()[role], before[role], strict=True):
@@ -220,7 +250,11 @@ class FleetWorld(DisruptWorld):
             for place in self.tables()[role]:
                 keys = sorted(getattr(*place))
                 owner: Any = place[0]
-                owner.unreadable |= {key for key in keys if mishap is Mishap.NEWER_FORM or chance.random() < _PART}
+                owner.unreadable |= {
+                    key
+                    for key in keys
+                    if mishap is Mishap.NEWER_FORM or chance.random() < _PART
+                }
 
 
 def _after(mishap: Mishap, now: Rows, old: Rows, chance: random.Random) -> Rows:
@@ -229,7 +263,10 @@ def _after(mishap: Mishap, now: Rows, old: Rows, chance: random.Random) -> Rows:
     if mishap in (Mishap.RESTORED, Mishap.WRITTEN_BACK):
         return dict(old)
     if mishap is Mishap.TORN:
-        mixed = {key: old.get(key) if chance.random() < _PART else row for key, row in now.items()}
+        mixed = {
+            key: old.get(key) if chance.random() < _PART else row
+            for key, row in now.items()
+        }
         return {key: row for key, row in mixed.items() if row is not None}
     if mishap is Mishap.REWRITTEN:
         return {key: _rewritten(row) for key, row in now.items()}
@@ -241,7 +278,9 @@ def _after(mishap: Mishap, now: Rows, old: Rows, chance: random.Random) -> Rows:
 def _rewritten(row: Any) -> Any:
     match row:
         case NodeClaim():
-            return replace(row, placements=(), node_pool_hash="another", node_class_hash="another")
+            return replace(
+                row, placements=(), node_pool_hash="another", node_class_hash="another"
+            )
         case WorkloadRecord():
             return replace(row, withdrawn=True)
         case _:
@@ -252,7 +291,14 @@ def _older(row: Any) -> Any:
     """Return a claim without what versions before did not write; the hashes are what drift goes by."""
     if not isinstance(row, NodeClaim):
         return row
-    return replace(row, node_pool_hash="", node_class_hash="", launched_at=None, running_at=None, image_id=None)
+    return replace(
+        row,
+        node_pool_hash="",
+        node_class_hash="",
+        launched_at=None,
+        running_at=None,
+        image_id=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -277,8 +323,13 @@ class History:
         world.state.turn = self.turn
         world.ids._last = 10_000
         world.sent, world.batches = list(self.sent), list(self.batches)
-        world.ec2._launched = {key: _Launched(it, it.launched_at) for key, it in self.launched.items()}
-        world.ec2.templates, world.ec2.reservations = dict(self.templates), dict(self.reservations)
+        world.ec2._launched = {
+            key: _Launched(it, it.launched_at) for key, it in self.launched.items()
+        }
+        world.ec2.templates, world.ec2.reservations = (
+            dict(self.templates),
+            dict(self.reservations),
+        )
         return world
 
 
@@ -313,7 +364,12 @@ def history(expire_after: str = "Never") -> History:
 
 
 def befallen(
-    then: History, mishaps: Mapping[str, Mishap], answers: Answers, *, bounds: Bounds, seed: int = 0
+    then: History,
+    mishaps: Mapping[str, Mishap],
+    answers: Answers,
+    *,
+    bounds: Bounds,
+    seed: int = 0,
 ) -> set[str]:
     """Return the instances at work that were told to drain, or ended, in the minutes after the mishaps.
 
@@ -331,4 +387,6 @@ def befallen(
         for _ in range(minutes):
             world.every_function()
     drained = {event["node"].get("instanceId") for event in world.bus.of("Node Draining")}
-    return {key for key in at_work if key is not None} & (drained | {i.id for i in world.ec2.all() if i.is_gone})
+    return {key for key in at_work if key is not None} & (
+        drained | {i.id for i in world.ec2.all() if i.is_gone}
+    )

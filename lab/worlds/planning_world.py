@@ -35,21 +35,39 @@ from reservoir.runtime.composition.discover_reservations import discover_reserva
 from reservoir.runtime.composition.provision import provision_from
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.discovery.discover_offerings import DiscoverOfferings
-from reservoir.usecases.discovery.discover_reservations import DiscoverReservations, Discovery
+from reservoir.usecases.discovery.discover_reservations import (
+    DiscoverReservations,
+    Discovery,
+)
 from reservoir.usecases.provisioning.provision import Provision, ProvisionReport
 
 ZONES = ZoneOfferings(
-    dict.fromkeys(("p5.48xlarge", "m5.large", "m5.4xlarge"), ("use1-az1", "use1-az2", "use1-az3")),
-    {f"use1-az{number}": f"us-east-1{letter}" for number, letter in enumerate("abc", start=1)},
+    dict.fromkeys(
+        ("p5.48xlarge", "m5.large", "m5.4xlarge"), ("use1-az1", "use1-az2", "use1-az3")
+    ),
+    {
+        f"use1-az{number}": f"us-east-1{letter}"
+        for number, letter in enumerate("abc", start=1)
+    },
 )
 ON_DEMAND = {"p5.48xlarge": 55_040_000, "m5.large": 96_000, "m5.4xlarge": 768_000}
-SPOT = {(name, f"us-east-1{letter}"): price * 3 // 10 for name, price in ON_DEMAND.items() for letter in "abc"}
+SPOT = {
+    (name, f"us-east-1{letter}"): price * 3 // 10
+    for name, price in ON_DEMAND.items()
+    for letter in "abc"
+}
 
 
-def discovered(name: str, cpus: int, gib: int, efa: int = 0, **extra: int) -> DiscoveredType:
+def discovered(
+    name: str, cpus: int, gib: int, efa: int = 0, **extra: int
+) -> DiscoveredType:
     """A type with the labels that matter here."""
-    found = instance_type(name, cpus, gib, pods=200, extra={**extra, EFA: efa} if efa else extra)
-    known_labels = Requirements({**found.requirements, **Requirements.from_labels({known.REGION: "us-east-1"})})
+    found = instance_type(
+        name, cpus, gib, pods=200, extra={**extra, EFA: efa} if efa else extra
+    )
+    known_labels = Requirements(
+        {**found.requirements, **Requirements.from_labels({known.REGION: "us-east-1"})}
+    )
     cards = tuple(EfaCard(index, 2) for index in range(efa))
     return DiscoveredType(
         replace(found, requirements=known_labels, efa_cards=cards),
@@ -92,9 +110,17 @@ def node_pool_manifest(
         "spec": {
             "template": {
                 "spec": {
-                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                    "nodeClassRef": {
+                        "group": "karpenter.k8s.aws",
+                        "kind": "EC2NodeClass",
+                        "name": "default",
+                    },
                     "requirements": [
-                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": list(capacity_types)}
+                        {
+                            "key": "karpenter.sh/capacity-type",
+                            "operator": "In",
+                            "values": list(capacity_types),
+                        }
                     ],
                 }
             }
@@ -162,7 +188,9 @@ class PlanningWorld:
 
     def provisioner(self, **changes: Any) -> Provision:
         wired = provision_from(self.outside(), self.solve)
-        return replace(wired, **{"policy": SchedulingPolicy(), "shed_surplus": self._shed, **changes})
+        return replace(
+            wired, **{"policy": SchedulingPolicy(), "shed_surplus": self._shed, **changes}
+        )
 
     def _shed(self, record: WorkloadRecord, hosts: Any, now: datetime) -> int:
         assert now == self.clock.now()
@@ -190,7 +218,10 @@ class PlanningWorld:
         node_class: dict[str, Any] | None = None,
     ) -> "PlanningWorld":
         """A world in which discovery has run once."""
-        self.apply(node_class or node_class_manifest(), node_pool_manifest() if pool is None else pool)
+        self.apply(
+            node_class or node_class_manifest(),
+            node_pool_manifest() if pool is None else pool,
+        )
         self.reader.put(*reservations)
         self.offerings().run()
         self.discovery().run()

@@ -33,7 +33,11 @@ def node_class(name: str = "c", image: str = "app-*") -> str:
 
 
 def pool(name: str = "p", node_class_name: str = "c", requirement: str = "") -> str:
-    return POOL.replace("POOL", name).replace("CLASS", node_class_name).replace("REQUIREMENT", requirement)
+    return (
+        POOL.replace("POOL", name)
+        .replace("CLASS", node_class_name)
+        .replace("REQUIREMENT", requirement)
+    )
 
 
 class Bus:
@@ -46,7 +50,9 @@ class Bus:
     def publish(self, events: Sequence[OutboundEvent]) -> None:
         self.events.extend(events)
 
-    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
+    def wake_planner(
+        self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()
+    ) -> None:
         assert reason
         assert not workload_keys
         assert not group
@@ -60,7 +66,9 @@ class Bus:
 
 
 def applier(
-    store: MemoryPolicyStore, bus: Bus | None = None, principals: MemoryPrincipals | None = None
+    store: MemoryPolicyStore,
+    bus: Bus | None = None,
+    principals: MemoryPrincipals | None = None,
 ) -> ApplyPolicy:
     bus = bus or Bus()
     resolve = ResolvePrincipals(principals or MemoryPrincipals(), ManualClock())

@@ -74,7 +74,12 @@ ROW_REVISION: Final = "revision"  # the attribute: counted up by every write of 
 
 # The tables of which each holds a row that says to which deployment, and together with which others, it belongs.
 MARK_ROW: Final = "#mark"
-MARKED_TABLES: Final = (Table.RESERVATIONS, Table.WORKLOADS, Table.NODE_CLAIMS, Table.POLICY)
+MARKED_TABLES: Final = (
+    Table.RESERVATIONS,
+    Table.WORKLOADS,
+    Table.NODE_CLAIMS,
+    Table.POLICY,
+)
 # In NodeClaims, what ended within the hour: one row a kind. No claim's id begins with "#".
 ENDINGS_ROW_PREFIX: Final = "#endings "
 # In Policy, what was bought: the book, and one row a purchase. No object's key begins with "#".
@@ -112,7 +117,10 @@ READ_WHOLE: Final = frozenset(  # by Scan, which names no key
 )
 # What the release before reads, and this one does not need: an update takes them away when no function of that
 # release is left.
-_OLDER_INDEXES: Final = {Table.NODE_CLAIMS: (LISTING_INDEX,), Table.WORKLOADS: (LISTING_INDEX,)}
+_OLDER_INDEXES: Final = {
+    Table.NODE_CLAIMS: (LISTING_INDEX,),
+    Table.WORKLOADS: (LISTING_INDEX,),
+}
 
 
 def indexes(table: Table, *, with_older: bool = False) -> tuple[str, ...]:
@@ -152,8 +160,10 @@ PLANNING_MESSAGE_GROUP: Final = "plan"
 
 EVENT_BUS: Final = "EVENT_BUS_NAME"  # environment variable: name of the outbound bus
 EVENT_SOURCE: Final = "reservoir"
-POLICY_CHANGED: Final = "Policy Changed"  # with what they bought, the one fact that people may publish
-HISTORY_RULE_SUFFIX: Final = "-history"  # of the stack's name: the rule on the outbound bus that has everything kept
+# with what they bought, the one fact that people may publish
+POLICY_CHANGED: Final = "Policy Changed"
+# of the stack's name: the rule on the outbound bus that has everything kept
+HISTORY_RULE_SUFFIX: Final = "-history"
 PUBLISH_METRICS: Final = "PUBLISH_METRICS"  # environment variable: "true" or "false"
 HISTORY_DAYS: Final = "HISTORY_DAYS"  # environment variable: how long what happened is kept
 # Environment variables: where intake puts rejected messages with their reason, the snapshots, the drain timers.
@@ -162,8 +172,10 @@ SNAPSHOTS_BUCKET: Final = "SNAPSHOTS_BUCKET"
 DRAIN_SCHEDULE_GROUP: Final = "DRAIN_SCHEDULE_GROUP"  # of EventBridge Scheduler
 DRAIN_SCHEDULE_ROLE_ARN: Final = "DRAIN_SCHEDULE_ROLE_ARN"
 DRAIN_SCHEDULE_TARGET_ARN: Final = "DRAIN_SCHEDULE_TARGET_ARN"  # the expire function
-DRAIN_SCHEDULE_DEAD_LETTERS_ARN: Final = "DRAIN_SCHEDULE_DEAD_LETTERS_ARN"  # what timers could not deliver
-INSTANCE_ARN_PREFIX: Final = "INSTANCE_ARN_PREFIX"  # of the account's instances in the region; an id follows
+# what timers could not deliver
+DRAIN_SCHEDULE_DEAD_LETTERS_ARN: Final = "DRAIN_SCHEDULE_DEAD_LETTERS_ARN"
+# of the account's instances in the region; an id follows
+INSTANCE_ARN_PREFIX: Final = "INSTANCE_ARN_PREFIX"
 # Environment variables: what a spot rebalance recommendation does (values with the default first), and what failed
 # status checks and planned maintenance do.
 REBALANCE_POLICY: Final = "REBALANCE_POLICY"
@@ -215,7 +227,8 @@ METRICS_NAMESPACE: Final = "Reservoir"
 # What any function may count stands under this instead of its name, so that one alarm is enough for all of them.
 ANY_FUNCTION: Final = "any"
 ROWS_UNREADABLE: Final = "RowsUnreadable"
-ROWS_LOGGER: Final = "reservoir.rows"  # who says which rows cannot be read; each line is counted as one
+# who says which rows cannot be read; each line is counted as one
+ROWS_LOGGER: Final = "reservoir.rows"
 
 # Tags on everything that Reservoir creates in EC2; IAM conditions name OWNER_TAG.
 OWNER_TAG: Final = "reservoir:deployment"
@@ -227,7 +240,8 @@ MOVABLE_TAG: Final = "reservoir:units-may-move"
 MOVABLE_VALUE: Final = "true"
 NODE_POOL_TAG: Final = "karpenter.sh/nodepool"
 NODE_CLASS_TAG: Final = "karpenter.k8s.aws/ec2nodeclass"
-DEPLOYMENT: Final = "RESERVOIR_DEPLOYMENT"  # environment variable: value of OWNER_TAG, the stack's name
+# environment variable: value of OWNER_TAG, the stack's name
+DEPLOYMENT: Final = "RESERVOIR_DEPLOYMENT"
 
 # The stack's output that names its settings file: production of deployments/production.yaml.
 DEPLOYMENT_NAME_OUTPUT: Final = "DeploymentName"
@@ -250,7 +264,12 @@ SIGNED_REQUEST_HEADER: Final = "x-reservoir-request"
 
 
 # Whose permissions the doctor has simulated: what they may not do stops everybody.
-EXAMINED: Final = (Function.DISCOVER_RESERVATIONS, Function.DISCOVER_OFFERINGS, Function.LAUNCH, Function.EXPIRE)
+EXAMINED: Final = (
+    Function.DISCOVER_RESERVATIONS,
+    Function.DISCOVER_OFFERINGS,
+    Function.LAUNCH,
+    Function.EXPIRE,
+)
 
 
 def function_name(stack: str, function: Function) -> str:

@@ -70,7 +70,10 @@ def test_every_set_is_a_kind_of_refusal_and_every_kind_has_a_set() -> None:
         ("SpotMaxPriceTooLow", LaunchErrorKind.INSUFFICIENT_CAPACITY),
         ("ReservationCapacityExceeded", LaunchErrorKind.RESERVATION_EXHAUSTED),  # S-59
         ("InvalidCapacityReservationId.NotFound", LaunchErrorKind.RESERVATION_UNUSABLE),
-        ("InvalidCapacityReservationState.PendingActivation", LaunchErrorKind.RESERVATION_UNUSABLE),
+        (
+            "InvalidCapacityReservationState.PendingActivation",
+            LaunchErrorKind.RESERVATION_UNUSABLE,
+        ),
         ("MaxSpotInstanceCountExceeded", LaunchErrorKind.QUOTA),
         ("VcpuLimitExceeded", LaunchErrorKind.QUOTA),
         ("InstanceLimitExceeded", LaunchErrorKind.TYPE_QUOTA),
@@ -83,7 +86,11 @@ def test_every_set_is_a_kind_of_refusal_and_every_kind_has_a_set() -> None:
         ("InvalidLaunchTargets", LaunchErrorKind.CONFIGURATION),
         ("UnauthorizedOperation", LaunchErrorKind.PERMISSION),
         ("PendingVerification", LaunchErrorKind.PERMISSION),
-        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", LaunchErrorKind.SPOT_NOT_PERMITTED),  # S-64
+        # S-64
+        (
+            "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+            LaunchErrorKind.SPOT_NOT_PERMITTED,
+        ),
         ("RequestLimitExceeded", LaunchErrorKind.TRANSIENT),
         ("InternalError", LaunchErrorKind.TRANSIENT),
         ("SomethingNew", LaunchErrorKind.UNKNOWN),
@@ -109,7 +116,10 @@ def test_what_a_code_means_for_a_launch(code: str, kind: LaunchErrorKind) -> Non
     ],
 )
 def test_codes_become_types(code: str, status: int, kind: type[AwsError]) -> None:
-    answer = {"Error": {"Code": code, "Message": "never looked at"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    answer = {
+        "Error": {"Code": code, "Message": "never looked at"},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
     with pytest.raises(AwsError) as caught, map_client_errors():
         raise ClientError(answer, "CreateFleet")  # type: ignore[arg-type] # the stub asks for every member
     assert type(caught.value) is kind
@@ -117,7 +127,11 @@ def test_codes_become_types(code: str, status: int, kind: type[AwsError]) -> Non
 
 
 @pytest.mark.parametrize(
-    "error", [ReadTimeoutError(endpoint_url="https://ec2"), ConnectTimeoutError(endpoint_url="https://ec2")]
+    "error",
+    [
+        ReadTimeoutError(endpoint_url="https://ec2"),
+        ConnectTimeoutError(endpoint_url="https://ec2"),
+    ],
 )
 def test_a_broken_connection_is_an_unknown_outcome(error: Exception) -> None:
     with pytest.raises(UnknownOutcomeError), map_client_errors():

@@ -9,7 +9,10 @@ from lab.local import ministack
 from lab.local.stores import Stores, dynamodb_stores
 from lab.worlds.launch_world import CATALOGUE
 from lab.worlds.live_world import LiveWorld
-from reservoir.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
+from reservoir.adapters.dynamodb.launches import (
+    DynamoDbLaunchAttempts,
+    DynamoDbShortageHistory,
+)
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, LeaseState
 from reservoir.names import LISTING_INDEX, LISTING_KEY
@@ -26,10 +29,14 @@ class StoredWorld(LiveWorld):
         self.state: Any = self.stores
         self.stores.clock.set(self.clock.now())
         table = f"launches-of-{id(self)}"
-        ministack.create_table(dynamodb, table, indexes={LISTING_INDEX: (LISTING_KEY, "ALL")})
+        ministack.create_table(
+            dynamodb, table, indexes={LISTING_INDEX: (LISTING_KEY, "ALL")}
+        )
         self.attempts: Any = DynamoDbLaunchAttempts(dynamodb, table, self.clock)
         self.shortages: Any = DynamoDbShortageHistory(dynamodb, table, self.clock)
-        self.stores.offerings.save_catalogue([each for each in CATALOGUE if each.name != "m6g.large"])
+        self.stores.offerings.save_catalogue(
+            [each for each in CATALOGUE if each.name != "m6g.large"]
+        )
         self.stores.workloads.put(workload_record(replicas=10), expected_revision=None)
 
     def placed(self, key: str = "research/train") -> int:
@@ -38,7 +45,9 @@ class StoredWorld(LiveWorld):
         return record.placed_count
 
     def states(self, *claim_ids: str) -> set[ClaimState]:
-        return {claim.state for claim in self.stores.node_claims.get_many(claim_ids).values()}
+        return {
+            claim.state for claim in self.stores.node_claims.get_many(claim_ids).values()
+        }
 
 
 @pytest.fixture
@@ -53,7 +62,9 @@ def test_planned_launched_running_interrupted_terminated(world: StoredWorld) -> 
     world.aws.cloud.advance(minutes=2)
     world.react().run(world.events())
     assert world.states(*batch.claim_ids) == {ClaimState.RUNNING}
-    (first, second) = (world.stores.node_claims.get(claim_id) for claim_id in batch.claim_ids)
+    (first, second) = (
+        world.stores.node_claims.get(claim_id) for claim_id in batch.claim_ids
+    )
     assert first is not None
     assert second is not None
     world.aws.cloud.control("interrupt_spot", instance_id=first.instance_id)

@@ -15,7 +15,12 @@ from lab.fakes.system import START, ManualClock, SequentialIds
 from lab.local import ministack
 from reservoir.adapters.eventbridge import EventBridgePublisher
 from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
-from reservoir.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsStartMessages, SqsWorkQueue
+from reservoir.adapters.sqs import (
+    SqsDeadLetters,
+    SqsRedelivery,
+    SqsStartMessages,
+    SqsWorkQueue,
+)
 from reservoir.core.node_life.notice import Notice, NoticeKind, parse_notice
 from reservoir.core.serialisation.json_codec import loads
 from reservoir.ports.errors import AwsError, TransientError
@@ -32,7 +37,9 @@ def sqs(aws_endpoint: str) -> Any:
 
 def make_queue(sqs: Any, *, fifo: bool = False) -> str:
     name = f"queue-{next(_numbers)}" + (".fifo" if fifo else "")
-    url: str = sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"} if fifo else {})["QueueUrl"]
+    url: str = sqs.create_queue(
+        QueueName=name, Attributes={"FifoQueue": "true"} if fifo else {}
+    )["QueueUrl"]
     return url
 
 
@@ -40,7 +47,9 @@ def received(sqs: Any, url: str) -> list[dict[str, Any]]:
     """Take everything off a queue."""
     found: list[dict[str, Any]] = []
     while True:
-        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"])
+        answer = sqs.receive_message(
+            QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+        )
         if not answer.get("Messages"):
             return found
         for message in answer["Messages"]:
@@ -50,7 +59,9 @@ def received(sqs: Any, url: str) -> list[dict[str, Any]]:
 
 def test_no_wake_up_is_dropped_for_another(sqs: Any) -> None:
     planning = make_queue(sqs, fifo=True)
-    queue = SqsWorkQueue(sqs, planning_url=planning, launches_url=make_queue(sqs), ids=SequentialIds())
+    queue = SqsWorkQueue(
+        sqs, planning_url=planning, launches_url=make_queue(sqs), ids=SequentialIds()
+    )
 
     queue.wake_planner(reason="demand changed", workload_keys=["a/two", "a/one"])
     queue.wake_planner(reason="demand changed", workload_keys=["a/two", "a/one"])
@@ -65,7 +76,9 @@ def test_no_wake_up_is_dropped_for_another(sqs: Any) -> None:
 
 def test_wake_ups_of_one_group_are_a_message_group_of_their_own(sqs: Any) -> None:
     planning = make_queue(sqs, fifo=True)
-    queue = SqsWorkQueue(sqs, planning_url=planning, launches_url=make_queue(sqs), ids=SequentialIds())
+    queue = SqsWorkQueue(
+        sqs, planning_url=planning, launches_url=make_queue(sqs), ids=SequentialIds()
+    )
     long_name = "p" * 253  # longer than SQS takes
 
     queue.wake_planner(reason="demand changed", workload_keys=["a/one"])
@@ -73,29 +86,47 @@ def test_wake_ups_of_one_group_are_a_message_group_of_their_own(sqs: Any) -> Non
         queue.wake_planner(reason="demand", workload_keys=["a/one"], group=[name, "more"])
 
     answer = sqs.receive_message(
-        QueueUrl=planning, MaxNumberOfMessages=10, MessageSystemAttributeNames=["MessageGroupId"]
+        QueueUrl=planning,
+        MaxNumberOfMessages=10,
+        MessageSystemAttributeNames=["MessageGroupId"],
     )
     told = [json.loads(message["Body"]).get("group") for message in answer["Messages"]]
     assert told == [None, ["gpu", "more"], [long_name, "more"], ["gpu", "more"]]
-    asked, gpu, other, again = [message["Attributes"]["MessageGroupId"] for message in answer["Messages"]]
+    asked, gpu, other, again = [
+        message["Attributes"]["MessageGroupId"] for message in answer["Messages"]
+    ]
     assert (asked, again) == ("plan", gpu)
     assert len({asked, gpu, other}) == 3
 
 
 def test_more_workloads_than_one_wake_up_can_name_take_several(sqs: Any) -> None:
     planning = make_queue(sqs, fifo=True)
-    queue = SqsWorkQueue(sqs, planning_url=planning, launches_url=make_queue(sqs), ids=SequentialIds())
+    queue = SqsWorkQueue(
+        sqs, planning_url=planning, launches_url=make_queue(sqs), ids=SequentialIds()
+    )
 
-    queue.wake_planner(reason="demand changed", workload_keys=[f"a/{number:04}" for number in range(1_001)])
+    queue.wake_planner(
+        reason="demand changed", workload_keys=[f"a/{number:04}" for number in range(1_001)]
+    )
 
-    named = [json.loads(message["Body"])["workloads"] for message in received(sqs, planning)]
+    named = [
+        json.loads(message["Body"])["workloads"] for message in received(sqs, planning)
+    ]
     assert [len(keys) for keys in named] == [1_000, 1]
 
 
 def test_launch_batches_arrive_whole(sqs: Any) -> None:
     launches = make_queue(sqs)
-    queue = SqsWorkQueue(sqs, planning_url=make_queue(sqs, fifo=True), launches_url=launches, ids=SequentialIds())
-    batches = [LaunchBatch(f"b-{n}", tuple(f"nc-{n}-{claim:020}" for claim in range(1000))) for n in range(12)]
+    queue = SqsWorkQueue(
+        sqs,
+        planning_url=make_queue(sqs, fifo=True),
+        launches_url=launches,
+        ids=SequentialIds(),
+    )
+    batches = [
+        LaunchBatch(f"b-{n}", tuple(f"nc-{n}-{claim:020}" for claim in range(1000)))
+        for n in range(12)
+    ]
 
     queue.send_launches(batches)
     queue.send_launches([])
@@ -106,10 +137,17 @@ def test_launch_batches_arrive_whole(sqs: Any) -> None:
 
 def test_a_class_to_be_tried_is_no_batch(sqs: Any) -> None:
     launches = make_queue(sqs)
-    queue = SqsWorkQueue(sqs, planning_url=make_queue(sqs, fifo=True), launches_url=launches, ids=SequentialIds())
+    queue = SqsWorkQueue(
+        sqs,
+        planning_url=make_queue(sqs, fifo=True),
+        launches_url=launches,
+        ids=SequentialIds(),
+    )
     queue.send_validations(["default"])
     queue.send_validations([])
-    assert [loads(ClassToValidate, each["Body"]) for each in received(sqs, launches)] == [ClassToValidate("default")]
+    assert [loads(ClassToValidate, each["Body"]) for each in received(sqs, launches)] == [
+        ClassToValidate("default")
+    ]
 
 
 def test_a_dead_letter_says_why(sqs: Any) -> None:
@@ -125,13 +163,18 @@ def test_a_dead_letter_says_why(sqs: Any) -> None:
 def test_the_largest_message_still_fits_with_its_reason(sqs: Any) -> None:
     url = make_queue(sqs)
 
-    SqsDeadLetters(sqs, url).put("ä" * (1 << 19), {"Reason": "r" * 5000, "MessageId": "m-1"})
+    SqsDeadLetters(sqs, url).put(
+        "ä" * (1 << 19), {"Reason": "r" * 5000, "MessageId": "m-1"}
+    )
 
     (letter,) = received(sqs, url)
     attributes = letter["MessageAttributes"]
     assert attributes["Truncated"]["StringValue"] == "true"
     assert len(attributes["Reason"]["StringValue"]) == 2000
-    names = sum(len(name) + len("String") + len(value["StringValue"]) for name, value in attributes.items())
+    names = sum(
+        len(name) + len("String") + len(value["StringValue"])
+        for name, value in attributes.items()
+    )
     assert len(letter["Body"].encode()) + names <= 1 << 20
 
 
@@ -152,23 +195,33 @@ def bus(aws_endpoint: str, sqs: Any) -> tuple[str, str]:
     """A bus and a queue that gets everything from it."""
     events = ministack.client("events", aws_endpoint)
     name, url = f"bus-{next(_numbers)}", make_queue(sqs)
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
     events.create_event_bus(Name=name)
-    events.put_rule(Name=name, EventBusName=name, EventPattern=json.dumps({"source": ["reservoir"]}))
+    events.put_rule(
+        Name=name, EventBusName=name, EventPattern=json.dumps({"source": ["reservoir"]})
+    )
     events.put_targets(Rule=name, EventBusName=name, Targets=[{"Id": "1", "Arn": arn}])
     return name, url
 
 
-def test_events_of_any_number_and_size_are_published(aws_endpoint: str, sqs: Any, bus: tuple[str, str]) -> None:
+def test_events_of_any_number_and_size_are_published(
+    aws_endpoint: str, sqs: Any, bus: tuple[str, str]
+) -> None:
     name, url = bus
     publisher = EventBridgePublisher(ministack.client("events", aws_endpoint), name)
 
-    publisher.publish([Fact(number, "x" * (60_000 if number % 3 == 0 else 10)) for number in range(25)])
+    publisher.publish(
+        [Fact(number, "x" * (60_000 if number % 3 == 0 else 10)) for number in range(25)]
+    )
     publisher.publish([])
 
     bodies = [json.loads(message["Body"]) for message in received(sqs, url)]
     assert sorted(body["detail"]["number"] for body in bodies) == list(range(25))
-    assert {(body["source"], body["detail-type"]) for body in bodies} == {("reservoir", "Fact")}
+    assert {(body["source"], body["detail-type"]) for body in bodies} == {
+        ("reservoir", "Fact")
+    }
 
 
 class RefusingBus:
@@ -187,7 +240,10 @@ class RefusingBus:
             else:
                 self.accepted.append(json.loads(entry["Detail"])["number"])
                 results.append({"EventId": "e"})
-        return {"FailedEntryCount": sum("ErrorCode" in result for result in results), "Entries": results}
+        return {
+            "FailedEntryCount": sum("ErrorCode" in result for result in results),
+            "Entries": results,
+        }
 
 
 def test_only_refused_events_are_put_again() -> None:
@@ -268,27 +324,44 @@ class RefusedTimers:
         self.timers.set_deadline_timer(soon)
 
 
-ANSWERS = ["AccessDeniedException", "ValidationException", "ServiceQuotaExceededException", "ResourceNotFoundException"]
+ANSWERS = [
+    "AccessDeniedException",
+    "ValidationException",
+    "ServiceQuotaExceededException",
+    "ResourceNotFoundException",
+]
 
 
 @pytest.mark.parametrize("code", ANSWERS)
 def test_no_refusal_of_a_timer_reaches_whoever_sets_it(code: str) -> None:
-    refused = RefusedTimers(ClientError({"Error": {"Code": code, "Message": ""}}, "CreateSchedule"))
+    refused = RefusedTimers(
+        ClientError({"Error": {"Code": code, "Message": ""}}, "CreateSchedule")
+    )
     refused.set_all()
-    assert refused.refused == [("drain-cr-1", code), ("start-cr-2", code), ("deadline", code)]
+    assert refused.refused == [
+        ("drain-cr-1", code),
+        ("start-cr-2", code),
+        ("deadline", code),
+    ]
 
 
 @pytest.mark.parametrize(
     "failure",
     [
-        ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "CreateSchedule"),
-        ClientError({"Error": {"Code": "InternalServerError", "Message": ""}}, "CreateSchedule"),
+        ClientError(
+            {"Error": {"Code": "ThrottlingException", "Message": ""}}, "CreateSchedule"
+        ),
+        ClientError(
+            {"Error": {"Code": "InternalServerError", "Message": ""}}, "CreateSchedule"
+        ),
         EndpointConnectionError(endpoint_url="https://scheduler.nowhere"),
         ReadTimeoutError(endpoint_url="https://scheduler.nowhere"),
     ],
     ids=["throttled", "in trouble", "not there", "silent"],
 )
-def test_a_scheduler_that_does_not_answer_costs_one_call_a_minute(failure: Exception) -> None:
+def test_a_scheduler_that_does_not_answer_costs_one_call_a_minute(
+    failure: Exception,
+) -> None:
     refused = RefusedTimers(failure)
     refused.set_all()
     assert len(refused.scheduler.asked) == len(refused.refused) == 1
@@ -310,7 +383,10 @@ def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
     scheduler = ministack.client("scheduler", aws_endpoint)
     group = f"group-{next(_numbers)}"
     scheduler.create_schedule_group(Name=group)
-    role, target = "arn:aws:iam::000000000000:role/r", "arn:aws:lambda:us-east-1:000000000000:function:expire"
+    role, target = (
+        "arn:aws:iam::000000000000:role/r",
+        "arn:aws:lambda:us-east-1:000000000000:function:expire",
+    )
     timers = SchedulerDrainTimers(
         scheduler,
         group=group,
@@ -330,47 +406,63 @@ def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
     assert schedule["ScheduleExpression"] == "at(2026-01-16T12:00:00)"
     assert schedule["ActionAfterCompletion"] == "DELETE"
     assert schedule["Target"]["DeadLetterConfig"] == {"Arn": LETTERS_ARN}
-    assert schedule["Target"]["RetryPolicy"]["MaximumEventAgeInSeconds"] == 120  # Scheduler would go on for a day
+    # Scheduler would go on for a day
+    assert schedule["Target"]["RetryPolicy"]["MaximumEventAgeInSeconds"] == 120
     assert json.loads(schedule["Target"]["Input"]) == {
         "capacityReservationId": "cr-1",
         "due": "2026-01-16T12:00:00+00:00",
     }
 
     timers.set_start_timer("cr-1", START + timedelta(milliseconds=1))
-    assert {each["Name"] for each in scheduler.list_schedules(GroupName=group)["Schedules"]} == {
+    assert {
+        each["Name"] for each in scheduler.list_schedules(GroupName=group)["Schedules"]
+    } == {
         "drain-cr-1",
         "start-cr-1",
     }
     starts = scheduler.get_schedule(GroupName=group, Name="start-cr-1")
-    assert starts["ScheduleExpression"] == "at(2026-01-15T12:00:01)"  # never before the time
+    # never before the time
+    assert starts["ScheduleExpression"] == "at(2026-01-15T12:00:01)"
 
     timers.set_deadline_timer(START)
     timers.set_deadline_timer(START + timedelta(minutes=8))
     deadline = scheduler.get_schedule(GroupName=group, Name="deadline")
     assert deadline["ScheduleExpression"] == "at(2026-01-15T12:08:00)"
-    assert json.loads(deadline["Target"]["Input"]) == {"drainDeadline": "2026-01-15T12:08:00+00:00"}
+    assert json.loads(deadline["Target"]["Input"]) == {
+        "drainDeadline": "2026-01-15T12:08:00+00:00"
+    }
 
 
 def test_a_message_about_a_start_comes_then_and_not_before(sqs: Any) -> None:
     url, clock = make_queue(sqs), ManualClock()
     messages = SqsStartMessages(sqs, url, clock)
     messages.set_start_timer("cr-0123456789abcdef0", clock.now() - timedelta(seconds=5))
-    messages.set_start_timer("cr-0fedcba9876543210", clock.now() + timedelta(seconds=29, milliseconds=1))
+    messages.set_start_timer(
+        "cr-0fedcba9876543210", clock.now() + timedelta(seconds=29, milliseconds=1)
+    )
     (message,) = received(sqs, url)  # the other one is on its way
     asked = ["ApproximateNumberOfMessagesDelayed"]
-    assert sqs.get_queue_attributes(QueueUrl=url, AttributeNames=asked)["Attributes"] == {asked[0]: "1"}
+    assert sqs.get_queue_attributes(QueueUrl=url, AttributeNames=asked)["Attributes"] == {
+        asked[0]: "1"
+    }
     notice = parse_notice(json.loads(message["Body"]))
-    assert notice == Notice(NoticeKind.RESERVATION_DUE, clock.now(), reservation_ids=("cr-0123456789abcdef0",))
+    assert notice == Notice(
+        NoticeKind.RESERVATION_DUE, clock.now(), reservation_ids=("cr-0123456789abcdef0",)
+    )
 
 
 def test_failed_messages_come_back_when_they_are_hastened(aws_endpoint: str) -> None:
     sqs = ministack.client("sqs", aws_endpoint)
-    url = sqs.create_queue(QueueName=f"hidden-{next(_numbers)}", Attributes={"VisibilityTimeout": "300"})["QueueUrl"]
+    url = sqs.create_queue(
+        QueueName=f"hidden-{next(_numbers)}", Attributes={"VisibilityTimeout": "300"}
+    )["QueueUrl"]
     for number in range(12):  # more than one request changes
         sqs.send_message(QueueUrl=url, MessageBody=str(number))
     received: dict[str, str] = {}
     while len(received) < 12:
-        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
+        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get(
+            "Messages", []
+        ):
             received[message["Body"]] = message["ReceiptHandle"]
     assert "Messages" not in sqs.receive_message(QueueUrl=url)
 
@@ -378,6 +470,8 @@ def test_failed_messages_come_back_when_they_are_hastened(aws_endpoint: str) -> 
 
     again: set[str] = set()
     while len(again) < 12:
-        messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
+        messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get(
+            "Messages", []
+        )
         assert messages, f"only {sorted(again)} came back"
         again |= {message["Body"] for message in messages}

@@ -61,10 +61,12 @@ def test_the_pacer_keeps_the_rate() -> None:
 
 
 def test_the_sdk_backs_off_five_attempts_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):  # or it would look for credentials in the network
+    # or it would look for credentials in the network
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     config = make_client("sts", "us-east-1").meta.config
-    assert config.retries == {"mode": "standard", "total_max_attempts": 5}  # exponential, with full jitter
+    # exponential, with full jitter
+    assert config.retries == {"mode": "standard", "total_max_attempts": 5}
 
 
 def test_between_attempts_lies_a_random_part_of_twice_as_long_each_time() -> None:
@@ -91,10 +93,15 @@ class LeavingOut:
         self.asked.append(len(keys))
         found = keys[:1] if len(self.asked) <= self._answering_count else []
         left = keys[len(found) :]
-        return {"Responses": {"t": found}, "UnprocessedKeys": {"t": {"Keys": left}} if left else {}}
+        return {
+            "Responses": {"t": found},
+            "UnprocessedKeys": {"t": {"Keys": left}} if left else {},
+        }
 
 
-def test_keys_that_dynamodb_leaves_out_are_asked_for_again_and_given_up_in_the_end() -> None:
+def test_keys_that_dynamodb_leaves_out_are_asked_for_again_and_given_up_in_the_end() -> (
+    None
+):
     patient = LeavingOut(answering_count=3)
     rows = DynamoDbTable(patient, "t", lambda _: None).get_many(["a", "b", "c"], START)  # type: ignore[arg-type] # a fake of the one call
     assert [row["id"]["S"] for row in rows] == ["a", "b", "c"]

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from reservoir.agent.configuration import Configuration, ConfigurationError, Run, read_configuration
+from reservoir.agent.configuration import (
+    Configuration,
+    ConfigurationError,
+    Run,
+    read_configuration,
+)
 from reservoir.agent.machine import LONGEST_PAUSE_S, ProcessId
 from reservoir.manifests.reports import REPORTS, parse_report
 from tests.agent.worlds import KEY, RUN, Node
@@ -13,7 +18,9 @@ from tests.agent.worlds import KEY, RUN, Node
 FIRST, SECOND = ProcessId(KEY, 0), ProcessId(KEY, 1)
 
 
-def test_it_waits_until_it_is_known_then_starts_each_replica_and_tells_that_they_are_ready() -> None:
+def test_it_waits_until_it_is_known_then_starts_each_replica_and_tells_that_they_are_ready() -> (
+    None
+):
     node = Node()
     node.pass_s(20)
     assert node.work.started == []
@@ -94,7 +101,16 @@ def test_what_fails_is_started_again_after_pauses_that_grow_to_a_bound() -> None
         node.work.end(FIRST, 1, "no disk\n")
         node.pass_s(LONGEST_PAUSE_S + 2)
     failed = node.reports("failed")
-    assert [report["nextStartInS"] for report in failed] == [10, 20, 40, 80, 160, 300, 300, 300]
+    assert [report["nextStartInS"] for report in failed] == [
+        10,
+        20,
+        40,
+        80,
+        160,
+        300,
+        300,
+        300,
+    ]
     assert [report["restarts"] for report in failed] == list(range(8))
     node.pass_s(600)
     node.work.end(FIRST, 1)
@@ -139,7 +155,9 @@ def test_at_the_deadline_what_still_runs_is_killed() -> None:
     node.pass_s(70)
     node.tell(drain_s=120)
     node.pass_s(105)
-    assert not any(kill for _, kill in node.work.signals), "the checkpoint has not ended yet"
+    assert not any(kill for _, kill in node.work.signals), (
+        "the checkpoint has not ended yet"
+    )
     node.pass_s(10)
     assert node.work.signals == [(FIRST, False), (FIRST, True)]
     assert len(node.reports("released")) == 1
@@ -202,7 +220,9 @@ def test_what_it_released_before_anybody_awaited_it_is_said_again_when_it_is_tol
     assert node.work.running == {}
 
 
-def test_a_node_whose_block_was_extended_meanwhile_stays_and_starts_its_work_again() -> None:
+def test_a_node_whose_block_was_extended_meanwhile_stays_and_starts_its_work_again() -> (
+    None
+):
     node = Node()
     node.tell(replicas=2, block_drain_s=(100, 580))
     node.pass_s(70)
@@ -253,17 +273,24 @@ def test_replicas_that_are_taken_off_are_stopped() -> None:
     assert node.reports("failed") == []
 
 
-SEAT = {"nodeRank": 1, "firstRank": 2, "worldSize": 4, "addresses": ["10.0.0.3", "10.0.0.7"]}
+SEAT = {
+    "nodeRank": 1,
+    "firstRank": 2,
+    "worldSize": 4,
+    "addresses": ["10.0.0.3", "10.0.0.7"],
+}
 GANG = Run("research/*", RUN.command, RUN.checkpoint, gang=True)
 
 
-def test_a_node_of_a_gang_says_where_it_is_and_starts_nothing_before_all_are_there() -> None:
+def test_a_node_of_a_gang_says_where_it_is_and_starts_nothing_before_all_are_there() -> (
+    None
+):
     node = Node(GANG)
     node.tell(replicas=2)
     node.pass_s(130)
-    assert [(told["workload"]["name"], told["address"]) for told in node.reports("arrived")] == [
-        ("train", "10.0.0.7")
-    ] * 3
+    assert [
+        (told["workload"]["name"], told["address"]) for told in node.reports("arrived")
+    ] == [("train", "10.0.0.7")] * 3
     assert node.work.started == []
     node.tell(replicas=2, gang=SEAT)
     node.pass_s(70)
@@ -275,7 +302,10 @@ def test_replicas_of_a_gang_are_told_their_ranks_and_where_the_others_are() -> N
     node = Node(GANG)
     node.tell(replicas=2, gang=SEAT)
     node.pass_s(2)
-    told = [{name: value for name, value in node.work.running[it].items() if name in NAMES} for it in (FIRST, SECOND)]
+    told = [
+        {name: value for name, value in node.work.running[it].items() if name in NAMES}
+        for it in (FIRST, SECOND)
+    ]
     common = {
         "RESERVOIR_GANG_ADDRESSES": "10.0.0.3,10.0.0.7",
         "MASTER_ADDR": "10.0.0.3",
@@ -284,7 +314,10 @@ def test_replicas_of_a_gang_are_told_their_ranks_and_where_the_others_are() -> N
         "NNODES": "2",
         "WORLD_SIZE": "4",
     }
-    assert told == [{**common, "RANK": "2", "LOCAL_RANK": "0"}, {**common, "RANK": "3", "LOCAL_RANK": "1"}]
+    assert told == [
+        {**common, "RANK": "2", "LOCAL_RANK": "0"},
+        {**common, "RANK": "3", "LOCAL_RANK": "1"},
+    ]
 
 
 NAMES = {
@@ -307,7 +340,9 @@ def test_a_launcher_of_a_node_leaves_local_ranks_to_itself() -> None:
     assert "LOCAL_RANK" not in node.work.running[FIRST]
 
 
-def test_when_a_member_was_replaced_what_runs_goes_on_and_what_starts_anew_knows_the_new_one() -> None:
+def test_when_a_member_was_replaced_what_runs_goes_on_and_what_starts_anew_knows_the_new_one() -> (
+    None
+):
     node = Node(GANG)
     node.tell(gang=SEAT)
     node.pass_s(70)
@@ -329,7 +364,9 @@ def test_a_node_whose_gang_never_meets_goes_when_it_must() -> None:
     assert node.work.started == []
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "a b", "$(reboot)", "", "-rf", "a/b", "UPPER"])
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "a b", "$(reboot)", "", "-rf", "a/b", "UPPER"]
+)
 def test_a_name_that_is_none_starts_nothing(name: str) -> None:
     node = Node(Run("*", RUN.command))
     node.tell()

@@ -69,7 +69,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        assert self.headers["Authorization"].startswith("AWS4-HMAC-SHA256 Credential=ASIAEXAMPLE/")
+        assert self.headers["Authorization"].startswith(
+            "AWS4-HMAC-SHA256 Credential=ASIAEXAMPLE/"
+        )
         self.server.targets.append(self.headers["X-Amz-Target"])
         if self.server.answer is not None:
             self._send(*self.server.answer)

@@ -41,7 +41,9 @@ def of_cloud_init() -> str:
 
 
 @pytest.mark.parametrize(
-    "text", [of_al2023(), of_cloud_init(), user_data("agent.toml")], ids=["al2023", "cloud", "file"]
+    "text",
+    [of_al2023(), of_cloud_init(), user_data("agent.toml")],
+    ids=["al2023", "cloud", "file"],
 )
 def test_the_agent_takes_its_file(text: str, tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
@@ -64,7 +66,9 @@ def test_the_script_is_one() -> None:
 def test_cloud_init_gets_a_cloud_config_of_modules_that_it_has() -> None:
     assert user_data("cloud-init.yaml").startswith("#cloud-config\n")
     assert cloud_config().keys() == {"write_files", "runcmd"}
-    assert all(isinstance(word, str) for command in cloud_config()["runcmd"] for word in command)
+    assert all(
+        isinstance(word, str) for command in cloud_config()["runcmd"] for word in command
+    )
 
 
 def test_bottlerocket_gets_settings_that_it_has() -> None:
@@ -77,15 +81,28 @@ def test_bottlerocket_gets_settings_that_it_has() -> None:
 def test_the_unit_knows_the_agents_ways() -> None:
     unit = UNIT.read_text()
     assert f"RestartPreventExitStatus={BAD_CONFIGURATION}\n" in unit
-    (timeout_s,) = [line.partition("=")[2] for line in unit.splitlines() if line.startswith("TimeoutStopSec=")]
+    (timeout_s,) = [
+        line.partition("=")[2]
+        for line in unit.splitlines()
+        if line.startswith("TimeoutStopSec=")
+    ]
     assert int(timeout_s) > STOP_S
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not on this machine")
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd is not on this machine"
+)
 def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / UNIT.name
-    unit.write_text(UNIT.read_text().replace("/opt/reservoir/bin/reservoir-agent", _found("true")))
-    checked = subprocess.run([_found("systemd-analyze"), "verify", unit], capture_output=True, text=True, check=False)  # noqa: S603 - as above
+    unit.write_text(
+        UNIT.read_text().replace("/opt/reservoir/bin/reservoir-agent", _found("true"))
+    )
+    checked = subprocess.run(  # noqa: S603 - as above
+        [_found("systemd-analyze"), "verify", unit],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (checked.returncode, checked.stderr) == (0, "")
 
 

@@ -79,7 +79,14 @@ def until(holds: Callable[[], object]) -> None:
 def begun(work: Processes, engine: Path) -> int:
     """Wait until the container runs and has said so; return its process."""
     log, kept = work.log_of(PROCESS), engine / CONTAINER
-    until(lambda: log.exists() and "begins" in log.read_text() and kept.exists() and kept.read_text().endswith("\n"))
+    until(
+        lambda: (
+            log.exists()
+            and "begins" in log.read_text()
+            and kept.exists()
+            and kept.read_text().endswith("\n")
+        )
+    )
     return int(kept.read_text())
 
 
@@ -109,9 +116,18 @@ def test_a_command_that_does_not_exist_ends_as_a_shell_says(work: Processes) -> 
     assert "/nowhere/at-all" in why
 
 
-def test_who_does_not_end_in_time_is_killed_when_the_agent_stops(work: Processes, tmp_path: Path) -> None:
+def test_who_does_not_end_in_time_is_killed_when_the_agent_stops(
+    work: Processes, tmp_path: Path
+) -> None:
     stubborn, polite = tmp_path / "stubborn", tmp_path / "polite"
-    work.start(PROCESS, Run("*", ("sh", "-c", f"trap '' TERM; touch {stubborn}; while :; do sleep 0.05; done")), {})
+    work.start(
+        PROCESS,
+        Run(
+            "*",
+            ("sh", "-c", f"trap '' TERM; touch {stubborn}; while :; do sleep 0.05; done"),
+        ),
+        {},
+    )
     saves = f"trap 'touch {polite}.saved; exit 0' TERM; touch {polite}; while :; do sleep 0.05; done"
     work.start(ProcessId("research/train", 1), Run("*", ("sh", "-c", saves)), {})
     until(lambda: stubborn.exists() and polite.exists())
@@ -120,16 +136,28 @@ def test_who_does_not_end_in_time_is_killed_when_the_agent_stops(work: Processes
     assert polite.with_suffix(".saved").exists()
 
 
-def test_an_image_runs_in_a_container_with_the_variables_and_options(work: Processes, engine: Path) -> None:
+def test_an_image_runs_in_a_container_with_the_variables_and_options(
+    work: Processes, engine: Path
+) -> None:
     work.start(
-        PROCESS, container("sh", "-c", 'echo "rank $RANK of $WORLD_SIZE"; exit 4'), {"RANK": "1", "WORLD_SIZE": "2"}
+        PROCESS,
+        container("sh", "-c", 'echo "rank $RANK of $WORLD_SIZE"; exit 4'),
+        {"RANK": "1", "WORLD_SIZE": "2"},
     )
     assert ended(work) == (4, "rank 1 of 2\n")
-    (ran,) = [line for line in (engine / "calls").read_text().splitlines() if line.startswith("run")]
-    assert ran.startswith(f"run --rm --name={CONTAINER} --env=RANK --env=WORLD_SIZE --gpus=all example/train:1 sh -c")
+    (ran,) = [
+        line
+        for line in (engine / "calls").read_text().splitlines()
+        if line.startswith("run")
+    ]
+    assert ran.startswith(
+        f"run --rm --name={CONTAINER} --env=RANK --env=WORLD_SIZE --gpus=all example/train:1 sh -c"
+    )
 
 
-def test_a_container_is_asked_to_end_and_its_status_is_told(work: Processes, engine: Path) -> None:
+def test_a_container_is_asked_to_end_and_its_status_is_told(
+    work: Processes, engine: Path
+) -> None:
     saves = "trap 'echo saved; exit 0' TERM; echo begins; while :; do sleep 0.05; done"
     work.start(PROCESS, container("sh", "-c", saves), {})
     begun(work, engine)
@@ -137,17 +165,27 @@ def test_a_container_is_asked_to_end_and_its_status_is_told(work: Processes, eng
     assert ended(work) == (0, "begins\nsaved\n")
 
 
-def test_a_container_that_is_killed_does_not_outlive_its_client(work: Processes, engine: Path) -> None:
-    work.start(PROCESS, container("sh", "-c", "trap '' TERM; echo begins; while :; do sleep 0.05; done"), {})
+def test_a_container_that_is_killed_does_not_outlive_its_client(
+    work: Processes, engine: Path
+) -> None:
+    work.start(
+        PROCESS,
+        container("sh", "-c", "trap '' TERM; echo begins; while :; do sleep 0.05; done"),
+        {},
+    )
     pid = begun(work, engine)
     work.signal(PROCESS, kill=True)
     assert ended(work)[0] == -9
     until(lambda: not _runs(pid))
 
 
-def test_what_an_agent_left_is_ended_before_it_is_started_anew(work: Processes, engine: Path, tmp_path: Path) -> None:
+def test_what_an_agent_left_is_ended_before_it_is_started_anew(
+    work: Processes, engine: Path, tmp_path: Path
+) -> None:
     dead = Processes(tmp_path / "other-logs")
-    dead.start(PROCESS, container("sh", "-c", "echo begins; while :; do sleep 0.05; done"), {})
+    dead.start(
+        PROCESS, container("sh", "-c", "echo begins; while :; do sleep 0.05; done"), {}
+    )
     left = begun(dead, engine)
     work.start(PROCESS, container("sh", "-c", "echo anew"), {})
     assert ended(work) == (0, "anew\n")
@@ -160,7 +198,10 @@ def test_without_an_engine_nothing_is_started_and_it_is_said_why(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     work.start(PROCESS, container("true"), {})
-    assert ended(work) == (127, "a container needs one of docker, podman, nerdctl on the node\n")
+    assert ended(work) == (
+        127,
+        "a container needs one of docker, podman, nerdctl on the node\n",
+    )
 
 
 def _runs(pid: int) -> bool:

@@ -62,7 +62,9 @@ class FakeWork:
         self.running[process] = environment
         self.started.append(process)
 
-    def start_hook(self, workload_key: str, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    def start_hook(
+        self, workload_key: str, command: tuple[str, ...], environment: Mapping[str, str]
+    ) -> None:
         assert command == RUN.checkpoint
         self.hooks[workload_key] = environment
 
@@ -126,7 +128,10 @@ class Node:
             starts_s, deadline_s = (self.now_s + each for each in block_drain_s)
             self.aws.known["blockDrain"] = {"startsAtS": starts_s, "deadlineS": deadline_s}
         if drain_s is not None:
-            self.aws.known["drain"] = {"deadlineS": self.now_s + drain_s, "reason": "CapacityBlockEnding"}
+            self.aws.known["drain"] = {
+                "deadlineS": self.now_s + drain_s,
+                "reason": "CapacityBlockEnding",
+            }
 
     def pass_s(self, seconds: int = 1) -> None:
         """Let time pass."""

@@ -20,14 +20,17 @@ from reservoir.core.serialisation.json_codec import dumps, loads
 
 
 def test_times_and_sizes_are_medians() -> None:
-    runs = [{"plan_s": time, "peak_rss_mib": 10, "nodes": 3, "prices": "x"} for time in (3.0, 1.0, 2.0)]
+    runs = [
+        {"plan_s": time, "peak_rss_mib": 10, "nodes": 3, "prices": "x"}
+        for time in (3.0, 1.0, 2.0)
+    ]
     assert medians(runs) == {"plan_s": 2.0, "peak_rss_mib": 10.0, "nodes": 3, "prices": "x"}
 
 
 def test_in_calibrations_the_least_counts_as_of_a_calibration() -> None:
-    assert medians([{"plan_cpu_in_calibrations": multiple} for multiple in (12.0, 10.5, 11.0)]) == {
-        "plan_cpu_in_calibrations": 10.5
-    }
+    assert medians(
+        [{"plan_cpu_in_calibrations": multiple} for multiple in (12.0, 10.5, 11.0)]
+    ) == {"plan_cpu_in_calibrations": 10.5}
 
 
 def test_processor_times_are_also_told_in_calibrations() -> None:
@@ -35,13 +38,26 @@ def test_processor_times_are_also_told_in_calibrations() -> None:
 
     told = in_calibrations({"plan_cpu_s": 0.5, "plan_s": 0.9, "nodes": 3}, calibration)
 
-    assert told == {"plan_cpu_s": 0.5, "plan_s": 0.9, "nodes": 3, "plan_cpu_in_calibrations": 25.0, **calibration}
+    assert told == {
+        "plan_cpu_s": 0.5,
+        "plan_s": 0.9,
+        "nodes": 3,
+        "plan_cpu_in_calibrations": 25.0,
+        **calibration,
+    }
 
 
 def test_a_bench_may_have_timed_a_calibration_of_its_own() -> None:
-    told = in_calibrations({"plan_cpu_s": 0.5, "plan_cpu_in_calibrations": 20.0}, {"calibration_python_s": 0.02})
+    told = in_calibrations(
+        {"plan_cpu_s": 0.5, "plan_cpu_in_calibrations": 20.0},
+        {"calibration_python_s": 0.02},
+    )
 
-    assert told == {"plan_cpu_s": 0.5, "plan_cpu_in_calibrations": 20.0, "calibration_python_s": 0.02}
+    assert told == {
+        "plan_cpu_s": 0.5,
+        "plan_cpu_in_calibrations": 20.0,
+        "calibration_python_s": 0.02,
+    }
 
 
 def test_a_calibration_takes_time_of_both_kinds() -> None:
@@ -77,7 +93,14 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_issue_names_its_cases() -> None:
-    wanted = {"diverse-10000", "diverse-20000", "preference-4000", "catalogue-10000", "catalogue-100000", "shapes-1000"}
+    wanted = {
+        "diverse-10000",
+        "diverse-20000",
+        "preference-4000",
+        "catalogue-10000",
+        "catalogue-100000",
+        "shapes-1000",
+    }
     assert wanted | {"existing-5000", "scaling", "cold-start"} <= set(scheduler.cases())
 
 
@@ -88,7 +111,13 @@ def test_one_json_object_a_line() -> None:
     assert (figures["bench"], figures["case"]) == ("scheduler", "diverse-50")
     assert figures["port_nodes"] == 10
     assert figures["violations"] == figures["unplaced"] == 0
-    assert {"first_plan_s", "peak_rss_mib", "cost_over_bound", "port_cost_over_bound", "port_loops"} <= figures.keys()
+    assert {
+        "first_plan_s",
+        "peak_rss_mib",
+        "cost_over_bound",
+        "port_cost_over_bound",
+        "port_loops",
+    } <= figures.keys()
 
 
 def test_the_ladder_has_karpenters_prices() -> None:
@@ -105,7 +134,9 @@ def test_the_catalogue_is_real_and_large() -> None:
     assert "synthetic" in catalogue.prices
 
 
-def test_prices_come_from_a_file_when_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prices_come_from_a_file_when_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps({"m5.large": 0.096, "no.such": 1}))
     monkeypatch.setenv("RESERVOIR_BENCH_PRICES", str(prices))

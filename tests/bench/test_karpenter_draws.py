@@ -14,6 +14,11 @@ def test_a_thousand_pods_of_karpenters_seed_are_665_kinds() -> None:
 def test_each_seed_draws_other_pods_of_the_same_mix(count: int) -> None:
     worlds = [WORLDS[f"karpenter-{count}"].make(seed) for seed in range(3)]
 
-    assert all(sum(demand.pending_count for demand in world.demands) == count for world in worlds)
-    counts = {tuple(demand.pending_count for demand in world.demands) for world in (*worlds, diverse_snapshot(count))}
+    assert all(
+        sum(demand.pending_count for demand in world.demands) == count for world in worlds
+    )
+    counts = {
+        tuple(demand.pending_count for demand in world.demands)
+        for world in (*worlds, diverse_snapshot(count))
+    }
     assert len(counts) == 4

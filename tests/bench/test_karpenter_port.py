@@ -6,7 +6,14 @@ import pytest
 
 from lab.bench.karpenter.port import provision
 from lab.bench.worlds.cases import WORLDS
-from lab.bench.worlds.common import ALL_CAPACITY_TYPES, NAMESPACE, NOW, counted, node_pool, one_of
+from lab.bench.worlds.common import (
+    ALL_CAPACITY_TYPES,
+    NAMESPACE,
+    NOW,
+    counted,
+    node_pool,
+    one_of,
+)
 from lab.bench.worlds.ladder import diverse_snapshot, ladder, preference_snapshot, snapshot
 from lab.bench.worlds.mix import Mix, mix_snapshot, tuned_pools
 from reservoir.core.model.instance_type import CapacityType
@@ -32,7 +39,9 @@ def test_preferences_are_given_up_until_all_pods_run() -> None:
 def alone(count: int) -> Workload:
     term = AffinityTerm(labels.HOSTNAME, LabelSelector((("app", "alone"),)))
     requests = Resources.of({"cpu": 100, "memory": 2**20, "pods": 1})
-    return Workload(NAMESPACE, "", 1, count, requests, labels={"app": "alone"}, anti_affinity=(term,))
+    return Workload(
+        NAMESPACE, "", 1, count, requests, labels={"app": "alone"}, anti_affinity=(term,)
+    )
 
 
 def test_one_claim_a_loop_when_every_type_has_one_reserved_unit() -> None:
@@ -41,11 +50,14 @@ def test_one_claim_a_loop_when_every_type_has_one_reserved_unit() -> None:
     assert outcome.loops == 400
 
 
-def test_a_reservation_shared_by_two_pools_serves_one_pod_and_the_other_waits_a_loop() -> None:
+def test_a_reservation_shared_by_two_pools_serves_one_pod_and_the_other_waits_a_loop() -> (
+    None
+):
     # S-14: the pods name their pools, both of which may use the one unit.
     world = WORLDS["reserved-one-unit-each-400"].make(0)
     pods = [
-        replace(alone(1), node_selector=Requirements.of(one_of(labels.NODE_POOL, name))) for name in ("np-1", "np-2")
+        replace(alone(1), node_selector=Requirements.of(one_of(labels.NODE_POOL, name)))
+        for name in ("np-1", "np-2")
     ]
     shared = replace(
         world,
@@ -62,11 +74,13 @@ def test_weight_is_no_escape_from_a_held_reservation() -> None:
     # S-17: the second pod waits for the next loop and then stays in the pool of more weight, not reserved.
     world = WORLDS["reserved-one-unit-each-400"].make(0)
     reservations = tuple(
-        replace(item, instance_type="fake-it-0", id=f"cr-{index}") for index, item in enumerate(world.reservations[:1])
+        replace(item, instance_type="fake-it-0", id=f"cr-{index}")
+        for index, item in enumerate(world.reservations[:1])
     )
     pools = (node_pool("primary", weight=100), node_pool("fallback", weight=50))
     classes = tuple(
-        replace(item, status=replace(item.status, reservation_ids=("cr-0",))) for item in world.node_classes
+        replace(item, status=replace(item.status, reservation_ids=("cr-0",)))
+        for item in world.node_classes
     )
     outcome = provision(
         replace(
@@ -84,7 +98,9 @@ def test_weight_is_no_escape_from_a_held_reservation() -> None:
 
 def test_limits_are_charged_with_the_largest_type_that_a_claim_may_become() -> None:
     limited = node_pool("default", limits=Resources.of({"cpu": 3000}))
-    pod = replace(alone(1), requests=Resources.of({"cpu": 1500, "memory": 2**20, "pods": 1}))
+    pod = replace(
+        alone(1), requests=Resources.of({"cpu": 1500, "memory": 2**20, "pods": 1})
+    )
     world = replace(snapshot(counted([pod] * 2, "pod"), types=4), node_pools=(limited,))
     # S-140: types of two and three vCPU fit, three are charged, nothing is left for the second pod.
     outcome = provision(world, NOW)
@@ -100,6 +116,8 @@ def test_no_reservation_is_over_committed_and_everything_is_placed() -> None:
 
 
 def test_existing_nodes_are_used_first() -> None:
-    world = mix_snapshot(Mix(200, shapes=20, existing=300, markets=(CapacityType.ON_DEMAND,)))
+    world = mix_snapshot(
+        Mix(200, shapes=20, existing=300, markets=(CapacityType.ON_DEMAND,))
+    )
     without = provision(replace(world, nodes=()), NOW)
     assert provision(world, NOW).price_atto_usd < without.price_atto_usd

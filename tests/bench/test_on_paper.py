@@ -11,7 +11,10 @@ def test_calls_side_by_side_count_once_for_whoever_waits_for_them() -> None:
             path.begins(operation)
 
     path.begins("dynamodb.Query")
-    short, long = path.submit(calls, "dynamodb.GetItem"), path.submit(calls, "sqs.SendMessage", "dynamodb.GetItem")
+    short, long = (
+        path.submit(calls, "dynamodb.GetItem"),
+        path.submit(calls, "sqs.SendMessage", "dynamodb.GetItem"),
+    )
     path.submit(calls, "s3.PutObject")  # nobody waits for it
     short.result()
     long.result()

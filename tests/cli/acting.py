@@ -49,7 +49,9 @@ class Stack(LaunchWorldStack[DisruptWorld]):
         return ME
 
     def operate(self, request: OperationRequest) -> list[OperationResult]:
-        return operate_from(self.world.outside()).run(request, Sender(self.caller(), "AROAOPERATORS0000000:ada"))
+        return operate_from(self.world.outside()).run(
+            request, Sender(self.caller(), "AROAOPERATORS0000000:ada")
+        )
 
     def pause(self, seconds: float) -> None:
         self.world.clock.advance(seconds=seconds)
@@ -63,7 +65,9 @@ class Stack(LaunchWorldStack[DisruptWorld]):
             message = parse_demand(body)
             assert not isinstance(message, DescribeMessage)
             try:
-                intake_from(self.world.outside()).apply(message, DemandRules(frozenset({"gpu"})))
+                intake_from(self.world.outside()).apply(
+                    message, DemandRules(frozenset({"gpu"}))
+                )
             except ManifestError:
                 continue  # put away with its reason: tests/functions/test_intake_handler.py
 

@@ -16,9 +16,13 @@ CHROMIUM = shutil.which("chromium")
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 # Of a module that looks: without a browser there is nothing to look with.
 MARKS = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here: apt-get install chromium"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="there is no chromium here: apt-get install chromium"
+    ),
     pytest.mark.skipif(not AXE.exists(), reason="there is no axe-core here: make setup"),
-    pytest.mark.skipif(os.getenv("CI") is not None, reason="browsers are looked at by people, not by CI"),
+    pytest.mark.skipif(
+        os.getenv("CI") is not None, reason="browsers are looked at by people, not by CI"
+    ),
 ]
 # What is found wrong, how much there is, and how wide it is, written where the test can read it.
 _LOOK = """
@@ -36,19 +40,29 @@ addEventListener("load", () => setTimeout(() => axe.run().then(found => {
   document.body.append(seen);
 }), 0));
 """
-SCHEMES = [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 24, 31)")]  # and the colour of the page
+# and the colour of the page
+SCHEMES = [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 24, 31)")]
 
 
 def look(text: str, folder: Path, scheme: str, width: int) -> Any:
     """Open a page in a window of this width and colour scheme, and return what was seen."""
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)  # it would keep the scripts out
+    # it would keep the scripts out
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
     axe = AXE.read_text(encoding="utf-8").replace("</script", "<\\/script")
     file = folder / "page.html"
-    file.write_text(text.replace("</body>", f"<script>{axe}</script><script>{_LOOK}</script></body>"), encoding="utf-8")
+    file.write_text(
+        text.replace("</body>", f"<script>{axe}</script><script>{_LOOK}</script></body>"),
+        encoding="utf-8",
+    )
     done = subprocess.run(  # noqa: S603 - the browser of this machine, on a file of our own
         [
             str(CHROMIUM),
-            *("--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000"),
+            *(
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--virtual-time-budget=20000",
+            ),
             f"--user-data-dir={folder / 'profile'}",
             f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
             f"--window-size={width},2000",

@@ -27,4 +27,6 @@ def test_a_command_ends_as_the_page_says(arguments: list[str], code: int) -> Non
 
 def test_help_tells_the_exit_codes() -> None:
     told = " ".join(invoke(Stack(), "--help").stdout.split())
-    assert [code for code, meaning in EXIT_CODES.items() if f"{code}: {meaning}" not in told] == []
+    assert [
+        code for code, meaning in EXIT_CODES.items() if f"{code}: {meaning}" not in told
+    ] == []

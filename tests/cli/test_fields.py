@@ -16,7 +16,10 @@ from tests.cli.world_stack import invoke
 
 DOCUMENT = {
     "metadata": {"name": "nc-1", "labels": {"a.b/c": "x"}},
-    "status": {"holders": [{"name": "train", "units": 3}, {"name": "serve", "units": 1}], "stale": False},
+    "status": {
+        "holders": [{"name": "train", "units": 3}, {"name": "serve", "units": 1}],
+        "stale": False,
+    },
 }
 
 
@@ -54,7 +57,9 @@ def test_a_template_is_text_with_paths(template: str, text: str) -> None:
     assert Template.parse(template).render(DOCUMENT) == text
 
 
-@pytest.mark.parametrize("wrong", ["{.a", "a}b", "{range .a}x", "{end}", "{.a[}", "{a b}", "{..a}"])
+@pytest.mark.parametrize(
+    "wrong", ["{.a", "a}b", "{range .a}x", "{end}", "{.a[}", "{a b}", "{..a}"]
+)
 def test_what_is_no_template_is_refused(wrong: str) -> None:
     with pytest.raises(FieldsError):
         Template.parse(wrong)
@@ -71,14 +76,28 @@ def test_a_column_says_that_there_is_nothing() -> None:
 
 
 ROWS = Listing[dict[str, Any]](
-    (Column("NAME", lambda row: row["name"]),), lambda row: f"row/{row['name']}", lambda row: {"kind": "Row", **row}
+    (Column("NAME", lambda row: row["name"]),),
+    lambda row: f"row/{row['name']}",
+    lambda row: {"kind": "Row", **row},
 )
-THREE: list[dict[str, Any]] = [{"name": "b", "n": 10}, {"name": "a\x1b[2J", "n": 9}, {"name": "c"}]
+THREE: list[dict[str, Any]] = [
+    {"name": "b", "n": 10},
+    {"name": "a\x1b[2J", "n": 9},
+    {"name": "c"},
+]
 
 
 def test_rows_are_sorted_as_numbers_or_texts_and_those_without_come_first() -> None:
-    assert [row["name"][0] for row in in_order(THREE, ROWS, Path.parse(".n"))] == ["c", "a", "b"]
-    assert [row["name"][0] for row in in_order(THREE, ROWS, Path.parse(".name"))] == ["a", "b", "c"]
+    assert [row["name"][0] for row in in_order(THREE, ROWS, Path.parse(".n"))] == [
+        "c",
+        "a",
+        "b",
+    ]
+    assert [row["name"][0] for row in in_order(THREE, ROWS, Path.parse(".name"))] == [
+        "a",
+        "b",
+        "c",
+    ]
     assert in_order(THREE, ROWS, None) == THREE
 
 
@@ -88,7 +107,9 @@ def test_a_template_is_of_each_row_or_of_the_whole_list() -> None:
     assert as_data(THREE, ROWS, Form.parse("jsonpath={.items[*].n}")) == "10 9"
 
 
-def test_fields_of_others_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fields_of_others_do_nothing_to_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert "\x1b" not in as_data(THREE, ROWS, Form.parse("jsonpath={.name}"))
     show_all([(THREE, ROWS)], Form.parse("custom-columns=NAME:.name,N:.n"), nothing="")
     assert capsys.readouterr().out.splitlines() == [
@@ -109,8 +130,13 @@ def test_get_takes_all_of_it() -> None:
         return result.stdout
 
     assert got("-o", "jsonpath={.items[*].metadata.name}") == "default gpu-training"
-    assert invoke(stack, "get", "pool", "default", "-o", "jsonpath={.metadata.name}").stdout == "default"
-    columns = got("-o", "custom-columns=NAME:.metadata.name,WEIGHT:.spec.weight", "--no-headers")
+    assert (
+        invoke(stack, "get", "pool", "default", "-o", "jsonpath={.metadata.name}").stdout
+        == "default"
+    )
+    columns = got(
+        "-o", "custom-columns=NAME:.metadata.name,WEIGHT:.spec.weight", "--no-headers"
+    )
     assert [line.split()[0] for line in columns.splitlines()] == ["default", "gpu-training"]
     assert got("--no-headers").splitlines() == got().splitlines()[1:]
     by_weight = json.loads(got("--sort-by", ".spec.weight", "-o", "json"))["items"]
@@ -140,11 +166,16 @@ def test_a_full_disk_and_a_closed_pipe_end_quietly() -> None:
 
     def run(into: Any) -> subprocess.CompletedProcess[str]:
         # S603: it is our own command.
-        return subprocess.run(command, stdout=into, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ours
+        return subprocess.run(  # noqa: S603 - ours
+            command, stdout=into, stderr=subprocess.PIPE, text=True, check=False
+        )
 
     with File("/dev/full").open("w") as full:
         done = run(full)
-    assert (done.returncode, done.stderr) == (2, "cannot write the output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "cannot write the output: No space left on device\n",
+    )
     reader, writer = os.pipe()
     os.close(reader)
     closed = run(writer)

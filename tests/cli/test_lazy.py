@@ -13,11 +13,15 @@ from reservoir.cli.lazy import Listed
 ROOT = Path(__file__).parents[2]
 # What makes a start slow: AWS's libraries, the models of manifests, tables, and the product but for its names.
 HEAVY = {"boto3", "botocore", "pydantic", "rich", "yaml"} | {
-    f"reservoir.{path.parent.name}" for path in ROOT.glob("shared/reservoir/*/__init__.py") if path.parent.name != "cli"
+    f"reservoir.{path.parent.name}"
+    for path in ROOT.glob("shared/reservoir/*/__init__.py")
+    if path.parent.name != "cli"
 }
 
 
-def imported(*arguments: str, variables: dict[str, str] | None = None, ends_with: int = 0) -> set[str]:
+def imported(
+    *arguments: str, variables: dict[str, str] | None = None, ends_with: int = 0
+) -> set[str]:
     """Return the packages that a call of the command line imports, and Reservoir's rooms."""
     code = (
         "import atexit, sys; atexit.register(lambda: print(sorted({'.'.join(m.split('.')[:2]) for m in sys.modules}),"
@@ -40,10 +44,15 @@ def test_help_imports_nothing_that_a_command_needs() -> None:
 
 
 def test_who_names_no_stack_is_told_so_before_anything_of_aws_is_imported() -> None:
-    assert imported("get", "pools", ends_with=2) & {"boto3", "botocore", "reservoir.adapters"} == set()
+    assert (
+        imported("get", "pools", ends_with=2) & {"boto3", "botocore", "reservoir.adapters"}
+        == set()
+    )
 
 
-@pytest.mark.parametrize("noun", ["workloads", "nodes", "reservations", "offerings", "events"])
+@pytest.mark.parametrize(
+    "noun", ["workloads", "nodes", "reservations", "offerings", "events"]
+)
 def test_reading_imports_no_models_of_manifests(noun: str) -> None:
     code = (
         f"import sys, reservoir.cli.commands.see.get, reservoir.cli.stack.connection, reservoir.cli.nouns.{noun};"
@@ -55,8 +64,13 @@ def test_reading_imports_no_models_of_manifests(noun: str) -> None:
 
 
 def test_completion_of_commands_imports_nothing_that_a_command_needs() -> None:
-    typed = {"_RESERVOIR_COMPLETE": "complete_bash", "COMP_WORDS": "reservoir va", "COMP_CWORD": "1"}
-    assert imported(variables=typed) & HEAVY == {"pydantic"}  # Typer itself reads arguments with it
+    typed = {
+        "_RESERVOIR_COMPLETE": "complete_bash",
+        "COMP_WORDS": "reservoir va",
+        "COMP_CWORD": "1",
+    }
+    # Typer itself reads arguments with it
+    assert imported(variables=typed) & HEAVY == {"pydantic"}
 
 
 @pytest.mark.parametrize("listed", COMMANDS, ids=lambda listed: listed.name)

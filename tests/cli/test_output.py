@@ -9,7 +9,16 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from reservoir.cli.console import fail, messages, output
-from reservoir.cli.output import Column, Form, Listing, as_data, as_table, lines_of, printable, show
+from reservoir.cli.output import (
+    Column,
+    Form,
+    Listing,
+    as_data,
+    as_table,
+    lines_of,
+    printable,
+    show,
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,10 @@ ROWS = Listing[Row](
     (
         Column("NAME", lambda row: row.name),
         Column(
-            "FREE", lambda row: str(row.free_count), is_number=True, style=lambda row: "" if row.free_count else "red"
+            "FREE",
+            lambda row: str(row.free_count),
+            is_number=True,
+            style=lambda row: "" if row.free_count else "red",
         ),
         Column("WHY", lambda row: row.why, gives_way=True),
         Column("TWICE", lambda row: str(2 * row.free_count), is_wide=True),
@@ -81,21 +93,32 @@ LEAVING = [
         (5, ["NAME"]),
     ],
 )
-def test_what_says_nothing_leaves_a_narrow_terminal_first(width: int | None, titles: list[str]) -> None:
+def test_what_says_nothing_leaves_a_narrow_terminal_first(
+    width: int | None, titles: list[str]
+) -> None:
     assert lines_of(TWO, LEAVING, width)[0].plain.split() == titles
     listing = Listing(tuple(LEAVING), lambda row: row.name, document)
-    assert as_table(TWO, listing, width, is_wide=True)[0].plain.split()[:3] == ["NAME", "NOTHING", "FREE"]
+    assert as_table(TWO, listing, width, is_wide=True)[0].plain.split()[:3] == [
+        "NAME",
+        "NOTHING",
+        "FREE",
+    ]
 
 
 def test_a_column_that_folds_goes_on_below_itself() -> None:
-    columns = [Column[Row]("NAME", lambda row: row.name), Column[Row]("WHY", lambda row: row.why, folds=True)]
+    columns = [
+        Column[Row]("NAME", lambda row: row.name),
+        Column[Row]("WHY", lambda row: row.why, folds=True),
+    ]
     assert [line.plain for line in lines_of(TWO, columns, 31)] == [
         "NAME   WHY",
         "a      because it was long ago",
         "       that somebody asked",
         "later",
     ]
-    assert [line.plain for line in lines_of(TWO, columns, None)][1].endswith("that somebody asked")
+    assert [line.plain for line in lines_of(TWO, columns, None)][1].endswith(
+        "that somebody asked"
+    )
 
 
 def test_wide_characters_take_two_cells() -> None:
@@ -107,7 +130,9 @@ def test_json_is_one_list_and_yaml_one_document_a_row() -> None:
     found = json.loads(as_data(TWO, ROWS, Form.JSON))
     assert (found["apiVersion"], found["kind"]) == ("reservoir/v1", "List")
     assert found["items"] == [document(row) for row in TWO]
-    assert list(yaml.safe_load_all(as_data(TWO, ROWS, Form.YAML))) == [document(row) for row in TWO]
+    assert list(yaml.safe_load_all(as_data(TWO, ROWS, Form.YAML))) == [
+        document(row) for row in TWO
+    ]
 
 
 def test_nothing_is_data_too() -> None:
@@ -119,14 +144,19 @@ def test_names_are_one_a_line() -> None:
     assert as_data(TWO, ROWS, Form.NAME) == "row/a\nrow/later\n"
 
 
-def test_an_empty_table_is_a_sentence_on_the_error_stream(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_table_is_a_sentence_on_the_error_stream(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     show([], ROWS, Form.TABLE, nothing="no rows in here")
     assert capsys.readouterr() == ("", "no rows in here\n")
 
 
 def test_a_file_gets_neither_colours_nor_cuts(capsys: pytest.CaptureFixture[str]) -> None:
     show([Row("a", 0, "w" * 300)], ROWS, Form.TABLE, nothing="")
-    assert capsys.readouterr().out.splitlines() == ["NAME  FREE  WHY", f"a        0  {'w' * 300}"]
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME  FREE  WHY",
+        f"a        0  {'w' * 300}",
+    ]
 
 
 def printed(console: Console) -> str:
@@ -139,7 +169,9 @@ def printed(console: Console) -> str:
 def test_a_terminal_gets_colours_unless_it_says_that_it_wants_none() -> None:
     colours = Console(force_terminal=True, color_system="standard", width=60, _environ={})
     assert "\x1b[31m   0\x1b[0m" in printed(colours)
-    plain = Console(force_terminal=True, color_system="standard", width=60, _environ={"NO_COLOR": "1"})
+    plain = Console(
+        force_terminal=True, color_system="standard", width=60, _environ={"NO_COLOR": "1"}
+    )
     assert "\x1b[31m" not in printed(plain)
 
 
@@ -167,7 +199,9 @@ def test_untrusted_text_does_nothing_to_a_terminal() -> None:
         assert "\u202e" not in as_data([evil], ROWS, form)
 
 
-def test_whatever_a_command_prints_is_made_printable(capsys: pytest.CaptureFixture[str]) -> None:
+def test_whatever_a_command_prints_is_made_printable(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     output().print("one\x1b[2J\ntwo\u202e", style="bold")
     messages().print("\x9b31m")
     with pytest.raises(typer.Exit):

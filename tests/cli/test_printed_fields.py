@@ -48,7 +48,10 @@ def fields(schema: Any, definitions: Any, path: str) -> Iterator[str]:
     """Yield the paths of a schema's fields, those of lists as their items'."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rpartition("/")[2]]
-    for part in (*schema.get("anyOf", ()), *([schema["items"]] if "items" in schema else ())):
+    for part in (
+        *schema.get("anyOf", ()),
+        *([schema["items"]] if "items" in schema else ()),
+    ):
         yield from fields(part, definitions, path)
     for name, field in schema.get("properties", {}).items():
         yield f"{path}.{name}"
@@ -61,8 +64,14 @@ def printed(model: type[BaseModel]) -> set[str]:
 
 
 @pytest.mark.parametrize("model", PRINTED, ids=lambda model: model.__name__)
-def test_what_was_promised_is_there_and_what_is_there_is_promised(model: type[BaseModel]) -> None:
-    promised = {line for line in PROMISED.read_text().splitlines() if line.startswith(f"{model.__name__}.")}
+def test_what_was_promised_is_there_and_what_is_there_is_promised(
+    model: type[BaseModel],
+) -> None:
+    promised = {
+        line
+        for line in PROMISED.read_text().splitlines()
+        if line.startswith(f"{model.__name__}.")
+    }
     there = printed(model)
     assert promised - there == set(), "programs read this; it must not go"
     assert there - promised == set(), f"add it to {PROMISED.name}: it stays from now on"

@@ -20,10 +20,15 @@ def refuse() -> int:
 
 @pytest.mark.parametrize("count", range(6))
 def test_answers_come_in_the_order_of_the_questions(count: int) -> None:
-    assert side_by_side([partial(square, number) for number in range(count)]) == [0, 1, 4, 9, 16, 25][:count]
+    assert (
+        side_by_side([partial(square, number) for number in range(count)])
+        == [0, 1, 4, 9, 16, 25][:count]
+    )
 
 
-@pytest.mark.parametrize("tasks", [(refuse, partial(square, 1)), (partial(square, 1), refuse)])
+@pytest.mark.parametrize(
+    "tasks", [(refuse, partial(square, 1)), (partial(square, 1), refuse)]
+)
 def test_whoever_raises_the_caller_learns_it(tasks: tuple[partial[int], ...]) -> None:
     with pytest.raises(LookupError, match="no"):
         side_by_side(tasks)

@@ -17,7 +17,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.setenv(variable, "us-west-2")
     (tmp_path / "deployments").mkdir()
-    (tmp_path / "deployments" / "production.yaml").write_text("{stack: Reservoir, account: '111122223333'}")
+    (tmp_path / "deployments" / "production.yaml").write_text(
+        "{stack: Reservoir, account: '111122223333'}"
+    )
     (tmp_path / "deployments" / "staging.yaml").write_text("region: eu-west-1")
     return tmp_path
 
@@ -34,9 +36,15 @@ def test_a_deployment_names_its_stack(folder: Path) -> None:
 
 def test_the_region_of_the_settings_holds_unless_one_is_chosen(folder: Path) -> None:
     choose(Options(deployment="staging", region="ap-south-1"), folder)
-    assert (os.getenv("AWS_REGION"), os.getenv("AWS_DEFAULT_REGION")) == ("us-west-2", "us-west-2")
+    assert (os.getenv("AWS_REGION"), os.getenv("AWS_DEFAULT_REGION")) == (
+        "us-west-2",
+        "us-west-2",
+    )
     choose(Options(deployment="staging"), folder)
-    assert (os.getenv("AWS_REGION"), os.getenv("AWS_DEFAULT_REGION")) == ("eu-west-1", "eu-west-1")
+    assert (os.getenv("AWS_REGION"), os.getenv("AWS_DEFAULT_REGION")) == (
+        "eu-west-1",
+        "eu-west-1",
+    )
 
 
 def test_the_options_for_aws_win_against_variables() -> None:
@@ -59,12 +67,22 @@ def test_the_options_for_aws_win_against_variables() -> None:
 
 
 def test_without_options_the_variables_of_the_aws_cli_count() -> None:
-    variables = {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "key"}
+    variables = {
+        "AWS_REGION": "eu-west-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "key",
+    }
     choose_aws(variables, profile=None, region=None, endpoint_url=None)
-    assert variables == {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "key"}
+    assert variables == {
+        "AWS_REGION": "eu-west-1",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_ACCESS_KEY_ID": "key",
+    }
 
 
-def test_none_of_several_both_or_a_wrong_one_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_none_of_several_both_or_a_wrong_one_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for stack, deployment in ((None, None), ("Reservoir", "staging"), (None, "stagin")):
         with pytest.raises(typer.Exit):
             choose(Options(stack, deployment), folder)
@@ -80,8 +98,14 @@ def test_a_stack_of_another_deployment_is_refused(folder: Path) -> None:
     copied.write_text("stack: Reservoir")
     staging = Target("Reservoir", read(copied))
     refusal = staging.contradiction("111122223333", {"DeploymentName": "production"})
-    assert refusal == f"the stack Reservoir is the deployment production, not staging: see stack in {copied}"
-    assert production(folder).contradiction("111122223333", {"DeploymentName": "production"}) is None
+    assert (
+        refusal
+        == f"the stack Reservoir is the deployment production, not staging: see stack in {copied}"
+    )
+    assert (
+        production(folder).contradiction("111122223333", {"DeploymentName": "production"})
+        is None
+    )
 
 
 def test_credentials_of_another_account_are_refused(folder: Path) -> None:
@@ -97,4 +121,7 @@ def test_a_stack_that_no_settings_file_made_is_taken_over(folder: Path) -> None:
 
 
 def test_the_stack_that_is_named_is_never_contradicted() -> None:
-    assert Target("Other").contradiction("999999999999", {"DeploymentName": "production"}) is None
+    assert (
+        Target("Other").contradiction("999999999999", {"DeploymentName": "production"})
+        is None
+    )

@@ -16,8 +16,15 @@ def words_of(noun: Registered) -> list[str]:
     return [noun.plural, *noun.aliases, noun.plural.upper()]
 
 
-TAKEN: Final = [(verb, noun) for verb, takes in VERBS.items() for noun in NOUNS if noun.plural in takes]
-REFUSED: Final = [(verb, noun) for verb, takes in VERBS.items() for noun in NOUNS if noun.plural not in takes]
+TAKEN: Final = [
+    (verb, noun) for verb, takes in VERBS.items() for noun in NOUNS if noun.plural in takes
+]
+REFUSED: Final = [
+    (verb, noun)
+    for verb, takes in VERBS.items()
+    for noun in NOUNS
+    if noun.plural not in takes
+]
 
 
 def ids(value: object) -> str:
@@ -25,7 +32,9 @@ def ids(value: object) -> str:
 
 
 @pytest.mark.parametrize(("verb", "noun"), TAKEN, ids=ids)
-def test_a_verb_takes_every_word_for_its_nouns_before_a_blank_and_before_a_slash(verb: str, noun: Registered) -> None:
+def test_a_verb_takes_every_word_for_its_nouns_before_a_blank_and_before_a_slash(
+    verb: str, noun: Registered
+) -> None:
     name = NAMES.get(noun.plural, "p")
     for word in words_of(noun):
         wanted = [(noun, name)]
@@ -53,7 +62,9 @@ def test_a_verb_of_one_noun_needs_no_kind(verb: str) -> None:
     assert names_of(verb, ["a", "b", "a"]) == ["a", "b"]
 
 
-@pytest.mark.parametrize("verb", [verb for verb, takes in ALONE.items() if takes == ("workloads",)])
+@pytest.mark.parametrize(
+    "verb", [verb for verb, takes in ALONE.items() if takes == ("workloads",)]
+)
 def test_a_namespace_may_be_called_like_another_kind(verb: str) -> None:
     assert names_of(verb, ["events/ingest"]) == ["events/ingest"]
     assert names_of(verb, ["workload/workload/ingest"]) == ["workload/ingest"]
@@ -61,7 +72,9 @@ def test_a_namespace_may_be_called_like_another_kind(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("form", ["{0}", "{0}/"])
-def test_a_kind_without_a_name_ends_nothing(verb: str, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kind_without_a_name_ends_nothing(
+    verb: str, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     for noun in (noun for noun in NOUNS if noun.plural in VERBS[verb]):
         with pytest.raises(typer.Exit):
             named(verb, [form.format(noun.kind)])
@@ -69,7 +82,10 @@ def test_a_kind_without_a_name_ends_nothing(verb: str, form: str, capsys: pytest
 
 
 def test_names_that_say_what_they_name_need_no_kind() -> None:
-    assert [kind.plural for kind, _ in named("explain", ["nc-1", "i-0abc", "web/crawl", "i-team/crawl"])] == [
+    assert [
+        kind.plural
+        for kind, _ in named("explain", ["nc-1", "i-0abc", "web/crawl", "i-team/crawl"])
+    ] == [
         "nodes",
         "nodes",
         "workloads",
@@ -78,4 +94,7 @@ def test_names_that_say_what_they_name_need_no_kind() -> None:
 
 
 def test_a_workload_without_a_namespace_is_in_the_default_one() -> None:
-    assert (workload_key("crawl"), workload_key("web/crawl")) == ("default/crawl", "web/crawl")
+    assert (workload_key("crawl"), workload_key("web/crawl")) == (
+        "default/crawl",
+        "web/crawl",
+    )

@@ -28,27 +28,49 @@ def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed(tmp_path_factory.mktemp("environment"), wheel)
 
 
-def test_the_executable_helps_and_tells_its_version(bin_folder: Path, tmp_path: Path) -> None:
-    assert done(bin_folder / "reservoir", "--help", cwd=tmp_path).stdout.startswith("Usage: reservoir ")
-    assert done(bin_folder / "reservoir", "--version", cwd=tmp_path).stdout == f"reservoir {VERSION}\n"
+def test_the_executable_helps_and_tells_its_version(
+    bin_folder: Path, tmp_path: Path
+) -> None:
+    assert done(bin_folder / "reservoir", "--help", cwd=tmp_path).stdout.startswith(
+        "Usage: reservoir "
+    )
+    assert (
+        done(bin_folder / "reservoir", "--version", cwd=tmp_path).stdout
+        == f"reservoir {VERSION}\n"
+    )
 
 
 def test_the_executable_validates_the_examples(bin_folder: Path, tmp_path: Path) -> None:
     examples = ROOT / "examples"
     answer = done(
-        bin_folder / "reservoir", "validate", "-f", examples / "policy", "-f", examples / "workloads", cwd=tmp_path
+        bin_folder / "reservoir",
+        "validate",
+        "-f",
+        examples / "policy",
+        "-f",
+        examples / "workloads",
+        cwd=tmp_path,
     )
     assert (answer.returncode, answer.stdout) == (0, "6 valid\n"), answer.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_installed_for_the_executable(shell: str, bin_folder: Path, tmp_path: Path) -> None:
-    named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # the shell is named, not looked for
-    script = done(bin_folder / "reservoir", "--show-completion", shell, cwd=tmp_path, **named).stdout
+def test_completion_is_installed_for_the_executable(
+    shell: str, bin_folder: Path, tmp_path: Path
+) -> None:
+    # the shell is named, not looked for
+    named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    script = done(
+        bin_folder / "reservoir", "--show-completion", shell, cwd=tmp_path, **named
+    ).stdout
     assert f"_RESERVOIR_COMPLETE=complete_{shell}" in script
-    answer = done(bin_folder / "reservoir", "--install-completion", shell, cwd=tmp_path, **named)
+    answer = done(
+        bin_folder / "reservoir", "--install-completion", shell, cwd=tmp_path, **named
+    )
     assert answer.returncode == 0, answer.stderr
-    assert script.strip() in {file.read_text().strip() for file in tmp_path.rglob("*") if file.is_file()}
+    assert script.strip() in {
+        file.read_text().strip() for file in tmp_path.rglob("*") if file.is_file()
+    }
 
 
 @pytest.mark.parametrize(
@@ -60,13 +82,21 @@ def test_completion_is_installed_for_the_executable(shell: str, bin_folder: Path
         ("reservoir get workloads wo", []),
     ],
 )
-def test_completion_completes(words: str, found: list[str], bin_folder: Path, tmp_path: Path) -> None:
+def test_completion_completes(
+    words: str, found: list[str], bin_folder: Path, tmp_path: Path
+) -> None:
     number = str(words.count(" "))
-    typed = {"_RESERVOIR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": number}
+    typed = {
+        "_RESERVOIR_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": number,
+    }
     assert done(bin_folder / "reservoir", cwd=tmp_path, **typed).stdout.split() == found
 
 
-def test_deploying_without_the_extra_says_how_to_get_it(bin_folder: Path, tmp_path: Path) -> None:
+def test_deploying_without_the_extra_says_how_to_get_it(
+    bin_folder: Path, tmp_path: Path
+) -> None:
     """What deploys with it is in tests/deployment/test_installed.py."""
     code = (
         "import sys, importlib.util as u; find = u.find_spec\n"
@@ -80,7 +110,9 @@ def test_deploying_without_the_extra_says_how_to_get_it(bin_folder: Path, tmp_pa
     assert "make deploy in a checkout" in answer.stderr
 
 
-def test_every_command_needs_declared_packages_only(bin_folder: Path, tmp_path: Path) -> None:
+def test_every_command_needs_declared_packages_only(
+    bin_folder: Path, tmp_path: Path
+) -> None:
     """What is not declared, neither directly nor by a package that is, cannot be imported here."""
     code = (
         "import sys\n"
@@ -93,16 +125,34 @@ def test_every_command_needs_declared_packages_only(bin_folder: Path, tmp_path: 
         "found = [m.name for m in pkgutil.walk_packages(reservoir.cli.commands.__path__, 'reservoir.cli.commands.')]\n"
         "print(len([importlib.import_module(name) for name in found]))\n"
     )
-    undeclared = ["aws_cdk", "aws_lambda_powertools", "boto3", "functions", "highspy", "infra", "numpy", "shared"]
+    undeclared = [
+        "aws_cdk",
+        "aws_lambda_powertools",
+        "boto3",
+        "functions",
+        "highspy",
+        "infra",
+        "numpy",
+        "shared",
+    ]
     assert set(undeclared) & {name.replace("-", "_") for name in declared()} == set()
     answer = done(bin_folder / "python", "-c", code, *undeclared, cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert int(answer.stdout) > 10
 
 
-def test_integrations_and_examples_import_nothing_that_the_wheel_lacks(bin_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "integrations", tmp_path / "integrations", ignore=shutil.ignore_patterns("__pycache__"))
-    modules = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in ROOT.glob("integrations/*/*.py")}
+def test_integrations_and_examples_import_nothing_that_the_wheel_lacks(
+    bin_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(
+        ROOT / "integrations",
+        tmp_path / "integrations",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    modules = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        for file in ROOT.glob("integrations/*/*.py")
+    }
     of_ray = {"integrations.ray.provider"}  # imports Ray
     code = "\n".join(
         [f"import {name.removesuffix('.__init__')}" for name in sorted(modules - of_ray)]
@@ -113,7 +163,11 @@ def test_integrations_and_examples_import_nothing_that_the_wheel_lacks(bin_folde
 
 
 def imports_of(file: Path) -> list[str]:
-    return [ast.unparse(it) for it in ast.parse(file.read_text()).body if isinstance(it, ast.Import | ast.ImportFrom)]
+    return [
+        ast.unparse(it)
+        for it in ast.parse(file.read_text()).body
+        if isinstance(it, ast.Import | ast.ImportFrom)
+    ]
 
 
 def test_who_checks_types_sees_those_of_the_wheel(wheel: Path) -> None:
@@ -127,7 +181,9 @@ def declared() -> set[str]:
     todo = [Requirement(each) for each in PROJECT["project"]["dependencies"]]
     while todo:
         wanted = todo.pop()
-        if wanted.name not in found and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+        if wanted.name not in found and (
+            wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+        ):
             found.add(wanted.name)
             todo += [Requirement(each) for each in requires(wanted.name) or ()]
     return found
@@ -136,11 +192,16 @@ def declared() -> set[str]:
 def test_what_the_wheel_requires_is_what_is_locked_and_tested() -> None:
     groups = PROJECT["dependency-groups"]
     names = {Requirement(each).name: each for each in (*groups["runtime"], *groups["cli"])}
-    assert [each for each in PROJECT["project"]["dependencies"] if each not in names.values()] == []
+    assert [
+        each for each in PROJECT["project"]["dependencies"] if each not in names.values()
+    ] == []
 
 
 def test_each_extra_is_what_the_checkout_locks_for_it() -> None:
-    groups, extras = PROJECT["dependency-groups"], PROJECT["project"]["optional-dependencies"]
+    groups, extras = (
+        PROJECT["dependency-groups"],
+        PROJECT["project"]["optional-dependencies"],
+    )
     assert extras["report"] == groups["report"]
     assert [each for each in extras["plan"] if each not in groups["runtime"]] == []
     assert sorted(extras["deploy"]) == sorted([*groups["cdk"], *groups["bootstrap"]])
@@ -150,16 +211,27 @@ def test_the_wheel_brings_one_name_and_no_way_around_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         sources = [archive.read(name).decode() for name in names if name.endswith(".py")]
-    assert {name.split("/")[0] for name in names} == {"reservoir", f"reservoir_ec2-{VERSION}.dist-info"}
+    assert {name.split("/")[0] for name in names} == {
+        "reservoir",
+        f"reservoir_ec2-{VERSION}.dist-info",
+    }
     elsewhere = re.compile(r"^\s*(from|import) (lab|shared|tests)[. ]", re.MULTILINE)
     assert [text for text in sources if elsewhere.search(text)] == []
 
 
 def test_the_wheel_is_the_folder_of_the_product_and_what_deploys(wheel: Path) -> None:
     product = ROOT / "shared"
-    files = {path for path in (product / "reservoir").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    files = {
+        path
+        for path in (product / "reservoir").rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
     ours = {path.relative_to(product).as_posix(): path.read_bytes() for path in files}
     with zipfile.ZipFile(wheel) as archive:
-        inside = {name: archive.read(name) for name in archive.namelist() if name.startswith("reservoir/")}
+        inside = {
+            name: archive.read(name)
+            for name in archive.namelist()
+            if name.startswith("reservoir/")
+        }
     assert set(inside) - set(ours) == {"reservoir/cli/checkout.zip"}
     assert {name: inside[name] for name in ours} == ours

@@ -23,9 +23,17 @@ from reservoir.manifests.kinds.launch_limits import LaunchLimits
 from reservoir.runtime.settings import Settings
 
 
-def invoke(stack: object, *arguments: str, given: str | None = None, columns: int = 200) -> Result:
+def invoke(
+    stack: object, *arguments: str, given: str | None = None, columns: int = 200
+) -> Result:
     """Call the command line on a stack, in a plain terminal of so many columns."""
-    return CliRunner().invoke(app, arguments, input=given, obj=stack, env={"COLUMNS": str(columns), "NO_COLOR": "1"})
+    return CliRunner().invoke(
+        app,
+        arguments,
+        input=given,
+        obj=stack,
+        env={"COLUMNS": str(columns), "NO_COLOR": "1"},
+    )
 
 
 class OwnOutside:

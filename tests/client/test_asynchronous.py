@@ -17,9 +17,14 @@ def test_each_call_of_the_client_is_there_and_takes_the_same() -> None:
     """But for ``stop``: a task is cancelled instead."""
 
     def calls(of: type) -> dict[str, list[str]]:
-        public = {name: call for name, call in vars(of).items() if callable(call) and not name.startswith("_")}
+        public = {
+            name: call
+            for name, call in vars(of).items()
+            if callable(call) and not name.startswith("_")
+        }
         return {
-            name: [it for it in inspect.signature(call).parameters if it != "stop"] for name, call in public.items()
+            name: [it for it in inspect.signature(call).parameters if it != "stop"]
+            for name, call in public.items()
         }
 
     assert calls(AsyncClient) == calls(Client)
@@ -64,7 +69,9 @@ async def _cancelled(waiting: Coroutine[Any, Any, object]) -> None:
 
 
 @pytest.mark.parametrize("call", ["events", "on_draining", "wait_placed"])
-def test_a_call_that_waits_for_ever_can_be_cancelled_and_leaves_no_thread(call: str) -> None:
+def test_a_call_that_waits_for_ever_can_be_cancelled_and_leaves_no_thread(
+    call: str,
+) -> None:
     """``asyncio.run`` waits for the threads: it would not return if one went on."""
     world = Deployment()
     world.client().submit(workload(2))

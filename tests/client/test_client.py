@@ -48,15 +48,27 @@ def actions(world: Deployment) -> list[str]:
     return [message["action"] for message in world.sent]
 
 
-def place(world: Deployment, replicas: int, *, state: ClaimState = ClaimState.RUNNING, **of_record: Any) -> None:
+def place(
+    world: Deployment,
+    replicas: int,
+    *,
+    state: ClaimState = ClaimState.RUNNING,
+    **of_record: Any,
+) -> None:
     """Put replicas on a node each."""
-    world.state.workload_rows[KEY] = replace(record(world), placed_count=replicas, **of_record)
+    world.state.workload_rows[KEY] = replace(
+        record(world), placed_count=replicas, **of_record
+    )
     for number in range(replicas):
-        claim = node_claim(f"nc-{number}", placements=(PlacedReplicas(KEY, 1),), state=state)
+        claim = node_claim(
+            f"nc-{number}", placements=(PlacedReplicas(KEY, 1),), state=state
+        )
         world.state.claim_rows[claim.id] = claim
 
 
-def draining(drain_id: str = "d-1", claim: str = "nc-1", *names: str, namespace: str = "research") -> NodeDraining:
+def draining(
+    drain_id: str = "d-1", claim: str = "nc-1", *names: str, namespace: str = "research"
+) -> NodeDraining:
     node = NodeDetail(
         instance_type="m5.large",
         zone="us-east-1a",
@@ -72,7 +84,10 @@ def draining(drain_id: str = "d-1", claim: str = "nc-1", *names: str, namespace:
         reason=DrainReason.CAPACITY_BLOCK_ENDING,
         notified_at=START,
         deadline=START,
-        workloads=[PlacedWorkload(namespace=namespace, name=name, replicas=1) for name in names or ("train",)],
+        workloads=[
+            PlacedWorkload(namespace=namespace, name=name, replicas=1)
+            for name in names or ("train",)
+        ],
     )
 
 
@@ -85,7 +100,9 @@ def test_the_first_submit_is_generation_one_and_the_same_content_stays_it() -> N
     assert record(world).generation == 1
 
 
-def test_other_content_is_the_next_generation_and_after_a_withdraw_it_is_wanted_anew() -> None:
+def test_other_content_is_the_next_generation_and_after_a_withdraw_it_is_wanted_anew() -> (
+    None
+):
     world = Deployment()
     client = world.client()
     client.submit(workload(2))
@@ -109,7 +126,9 @@ def test_an_answer_that_is_lost_is_asked_for_again(lost: str) -> None:
     assert record(world).generation == 1
 
 
-def test_answers_that_come_twice_are_dealt_with_once_and_nothing_is_left_in_the_queue() -> None:
+def test_answers_that_come_twice_are_dealt_with_once_and_nothing_is_left_in_the_queue() -> (
+    None
+):
     world = Deployment()
     world.doubled = {"Workload Described", "Workload Accepted"}
     client = world.client()
@@ -124,9 +143,13 @@ def test_whoever_is_overtaken_hears_by_whom() -> None:
     world = Deployment()
     world.client().submit(workload(5, generation=7))
     world.sender = "AROAEXAMPLE:bob"
-    with pytest.raises(GenerationConflictError, match="generation 7 was sent by AROAEXAMPLE:us"):
+    with pytest.raises(
+        GenerationConflictError, match="generation 7 was sent by AROAEXAMPLE:us"
+    ):
         world.client().submit(workload(9, generation=6))
-    with pytest.raises(GenerationConflictError, match="by 'AROAEXAMPLE:us' with other content"):
+    with pytest.raises(
+        GenerationConflictError, match="by 'AROAEXAMPLE:us' with other content"
+    ):
         world.client().submit(workload(9, generation=7))
     assert record(world).generation == 7
 
@@ -151,7 +174,9 @@ def test_what_reservoir_refuses_is_an_error_with_its_problems() -> None:
 
 def test_whoever_may_not_act_for_a_namespace_is_told_so_at_once() -> None:
     world = Deployment()
-    world.rules = DemandRules(frozenset(), by_namespace([Team("theirs", ("research",), ("arn:theirs",))]))
+    world.rules = DemandRules(
+        frozenset(), by_namespace([Team("theirs", ("research",), ("arn:theirs",))])
+    )
     client = world.client()
     calls: list[Callable[[], object]] = [
         lambda: client.submit(workload()),
@@ -262,7 +287,11 @@ def test_a_notice_that_is_repeated_with_more_workloads_is_news_for_those() -> No
     world.publish(draining("d-1", "nc-1", "train"))
     world.publish(draining("d-1", "nc-1", "train", "late"))
     told: list[list[str]] = []
-    client.on_draining(lambda notice: told.append([it.name for it in notice.workloads]), "research", idle_s=5)
+    client.on_draining(
+        lambda notice: told.append([it.name for it in notice.workloads]),
+        "research",
+        idle_s=5,
+    )
     assert told == [["train"], ["late"]]
 
 
@@ -275,7 +304,9 @@ def test_what_others_run_on_a_shared_node_is_not_released() -> None:
     assert world.releases == [(KEY, "nc-1")]
 
 
-def test_a_handler_that_fails_has_released_nothing_and_the_next_process_handles_the_drain() -> None:
+def test_a_handler_that_fails_has_released_nothing_and_the_next_process_handles_the_drain() -> (
+    None
+):
     world = Deployment()
     world.publish(draining("d-1", "nc-1"))
 
@@ -340,7 +371,11 @@ def test_a_call_that_is_stopped_returns_and_leaves_what_it_had_to_the_next() -> 
 
 
 def test_every_fact_that_a_subscription_lets_in_can_be_imported_from_the_client() -> None:
-    let_in = {it.__name__ for it in EVENTS if {"workload", "workloads", "returned"} & it.model_fields.keys()}
+    let_in = {
+        it.__name__
+        for it in EVENTS
+        if {"workload", "workloads", "returned"} & it.model_fields.keys()
+    }
     assert let_in <= set(events.__all__)
 
 

@@ -41,7 +41,9 @@ class EventsQueue:
     messages: list[Message] = field(default_factory=list)
     ids: "count[int]" = field(default_factory=lambda: count(1))
 
-    def put(self, detail_type: str, detail: Mapping[str, Any], *, event_id: str | None = None) -> str:
+    def put(
+        self, detail_type: str, detail: Mapping[str, Any], *, event_id: str | None = None
+    ) -> str:
         """Deliver a fact; return EventBridge's id of it."""
         number = next(self.ids)
         identity = event_id or f"event-{number}"
@@ -86,7 +88,9 @@ class Deployment:
         self.lost: list[str] = []
         self.doubled: set[str] = set()
         self._describe = Describe(self.state.workloads, self.state.node_claims, self.bus)
-        self._intake = Intake(self.state.workloads, self._release, MemoryQueue(), self.bus, self.state.clock)
+        self._intake = Intake(
+            self.state.workloads, self._release, MemoryQueue(), self.bus, self.state.clock
+        )
         self._reject = RejectDemand(MemoryDeadLetters(), self.bus)
 
     def client(self, *, listens: bool = True) -> Client:
@@ -109,7 +113,9 @@ class Deployment:
                 self.rules.authorise(asked, self.sender)
                 self._describe(asked)
             else:
-                self._intake.tell({message_id: self._intake.apply(asked, self.rules, self.sender)})
+                self._intake.tell(
+                    {message_id: self._intake.apply(asked, self.rules, self.sender)}
+                )
         except ManifestError as error:
             self._reject.reject(message_id, json.dumps(message), error.problems)
         self.deliver()
@@ -132,6 +138,12 @@ class Deployment:
         self.bus.events.clear()
 
     # One signature a verb.
-    def _release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:  # noqa: ARG002 - a port's
+    def _release(
+        self,
+        workload_key: str,
+        claim_id: str,
+        count: int | None,  # noqa: ARG002 - a port's
+        now: datetime,  # noqa: ARG002 - a port's
+    ) -> bool:
         self.releases.append((workload_key, claim_id))
         return True

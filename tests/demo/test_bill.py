@@ -48,7 +48,9 @@ def test_a_demo_in_which_nothing_ran_costs_nothing() -> None:
 
 
 @pytest.mark.embedded
-def test_the_bill_is_what_ec2_says_of_its_instances_and_prices(embedded_aws: EmbeddedAws) -> None:
+def test_the_bill_is_what_ec2_says_of_its_instances_and_prices(
+    embedded_aws: EmbeddedAws,
+) -> None:
     """Three instances for an hour, and for no longer, however late one looks."""
     aws = embedded_aws
     aws.clock.pause()  # time passes as the test says
@@ -60,11 +62,19 @@ def test_the_bill_is_what_ec2_says_of_its_instances_and_prices(embedded_aws: Emb
     run(aws, CapacityReservationSpecification=targeted)
     run(aws, InstanceMarketOptions={"MarketType": "spot"})
     run(aws)
-    running = until(aws, observer, lambda seen: sum("running" in it for it in seen.entered.values()) == 3)
+    running = until(
+        aws,
+        observer,
+        lambda seen: sum("running" in it for it in seen.entered.values()) == 3,
+    )
     aws.clock.advance(timedelta(hours=1))
     observer.refresh()
     aws.client("ec2").terminate_instances(InstanceIds=[it.id for it in running.live()])
-    until(aws, observer, lambda seen: sum("shutting-down" in it for it in seen.entered.values()) == 3)
+    until(
+        aws,
+        observer,
+        lambda seen: sum("shutting-down" in it for it in seen.entered.values()) == 3,
+    )
     aws.clock.advance(timedelta(minutes=30))
     seen = observer.refresh()
     stays = list(seen.stays())
@@ -74,11 +84,16 @@ def test_the_bill_is_what_ec2_says_of_its_instances_and_prices(embedded_aws: Emb
     assert seen.now is not None
     bill = make_bill(stays, prices, [seen.curves["general"]], stays[0].started_at, seen.now)
     hours = {it.market: it.lasted / timedelta(hours=1) for it in stays}
-    looks = LOOKS_MAX / 3600  # each second of waiting for all to run, and for all to end, is one
+    # each second of waiting for all to run, and for all to end, is one
+    looks = LOOKS_MAX / 3600
     assert all(1 <= lasted < 1 + 2 * looks for lasted in hours.values())
     assert bill.paid_micro_usd["spot"] == pytest.approx(31_000 * hours["spot"], abs=100)
-    assert bill.paid_micro_usd["on-demand"] == pytest.approx(prices.on_demand[LARGE] * hours["on-demand"], abs=100)
-    assert bill.all_on_demand_micro_usd == pytest.approx(prices.on_demand[LARGE] * sum(hours.values()), abs=300)
+    assert bill.paid_micro_usd["on-demand"] == pytest.approx(
+        prices.on_demand[LARGE] * hours["on-demand"], abs=100
+    )
+    assert bill.all_on_demand_micro_usd == pytest.approx(
+        prices.on_demand[LARGE] * sum(hours.values()), abs=300
+    )
     assert bill.reserved_available > bill.reserved_used >= timedelta(hours=1)
 
 
@@ -95,19 +110,25 @@ def reserve(aws: EmbeddedAws) -> str:
 
 def run(aws: EmbeddedAws, **parameters: Any) -> None:
     ec2 = aws.client("ec2")
-    images = ec2.describe_images(Filters=[{"Name": "architecture", "Values": ["x86_64"]}])["Images"]
+    images = ec2.describe_images(Filters=[{"Name": "architecture", "Values": ["x86_64"]}])[
+        "Images"
+    ]
     ec2.run_instances(
         ImageId=next(it["ImageId"] for it in images if it.get("Platform") != "windows"),
         InstanceType=LARGE,
         MinCount=1,
         MaxCount=1,
         Placement={"AvailabilityZone": ZONE},
-        TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": OWNER_TAG, "Value": "test"}]}],
+        TagSpecifications=[
+            {"ResourceType": "instance", "Tags": [{"Key": OWNER_TAG, "Value": "test"}]}
+        ],
         **parameters,
     )
 
 
-def until(aws: EmbeddedAws, observer: Observer, holds: Callable[[Observed], bool]) -> Observed:
+def until(
+    aws: EmbeddedAws, observer: Observer, holds: Callable[[Observed], bool]
+) -> Observed:
     for _ in range(LOOKS_MAX):
         if holds(observer.refresh()):
             return observer.seen

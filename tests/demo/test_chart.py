@@ -25,7 +25,9 @@ def cells(line: str) -> str:
 
 
 def test_height_is_the_share_in_use() -> None:
-    (first, *_) = lines([row("general", curve((0, 0, 4), (10, 1, 4), (20, 2, 4), (30, 4, 4)))], [], 40, 60)
+    (first, *_) = lines(
+        [row("general", curve((0, 0, 4), (10, 1, 4), (20, 2, 4), (30, 4, 4)))], [], 40, 60
+    )
     shown = cells(first)
     quarter = len(shown) // 4
     assert set(shown[: quarter - 1]) == {IDLE}
@@ -44,12 +46,18 @@ def test_what_is_not_there_is_blank_and_what_is_idle_is_a_dot() -> None:
 
 
 def test_a_moment_of_use_is_seen() -> None:
-    (first, *_) = lines([row("short", curve((0, 0, 4), (20, 1, 4), (20.1, 0, 4)))], [], 40, 80)
+    (first, *_) = lines(
+        [row("short", curve((0, 0, 4), (20, 1, 4), (20.1, 0, 4)))], [], 40, 80
+    )
     assert BLOCKS[0] in cells(first)
 
 
 def test_marks_stand_where_they_happened_and_are_told() -> None:
-    marks = [Mark(at(0), "demand arrives"), Mark(at(0.1), "a race"), Mark(at(39.9), "the end")]
+    marks = [
+        Mark(at(0), "demand arrives"),
+        Mark(at(0.1), "a race"),
+        Mark(at(39.9), "the end"),
+    ]
     shown = lines([row("general", curve((0, 4, 4)))], marks, 40, 80)
     below = shown[1][shown[0].index("4/4  ") + 5 :]
     assert below.startswith("12")
@@ -58,13 +66,25 @@ def test_marks_stand_where_they_happened_and_are_told() -> None:
 
 
 def test_the_axis_says_from_when_to_when() -> None:
-    assert lines([row("general", curve((0, 4, 4)))], [], 150, 80)[2].split() == ["08:00", "10:30", "UTC"]
+    assert lines([row("general", curve((0, 4, 4)))], [], 150, 80)[2].split() == [
+        "08:00",
+        "10:30",
+        "UTC",
+    ]
 
 
 @given(width=st.integers(50, 200), minutes=st.floats(0, 10_000), count=st.integers(1, 12))
-def test_it_is_never_wider_than_the_terminal(width: int, minutes: float, count: int) -> None:
-    rows = [row("Capacity Block", curve((0, 0, 4), (minutes / 2, 3, 4))), row("spot", curve((0, count, count)))]
-    marks = [Mark(at(minutes / number), "something that takes long to tell " * 3) for number in range(1, count + 1)]
+def test_it_is_never_wider_than_the_terminal(
+    width: int, minutes: float, count: int
+) -> None:
+    rows = [
+        row("Capacity Block", curve((0, 0, 4), (minutes / 2, 3, 4))),
+        row("spot", curve((0, count, count))),
+    ]
+    marks = [
+        Mark(at(minutes / number), "something that takes long to tell " * 3)
+        for number in range(1, count + 1)
+    ]
     shown = lines(rows, marks, minutes, width)
     assert max(map(len, shown)) <= width
     assert len(shown[0]) == len(shown[1])
@@ -73,6 +93,11 @@ def test_it_is_never_wider_than_the_terminal(width: int, minutes: float, count: 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_there_is_colour_on_a_terminal_only(is_terminal: bool) -> None:
     out = io.StringIO()
-    console = Console(file=out, force_terminal=is_terminal, color_system="standard" if is_terminal else None, width=80)
+    console = Console(
+        file=out,
+        force_terminal=is_terminal,
+        color_system="standard" if is_terminal else None,
+        width=80,
+    )
     console.print(draw_chart([row("general", curve((0, 4, 4)))], [], at(0), at(10), 80))
     assert ("\x1b[" in out.getvalue()) is is_terminal

@@ -9,7 +9,14 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 from rich.console import Console
 
-from lab.demo.errors import FAILED, RULE_BROKEN, TOO_SLOW, NotReachedError, RuleBrokenError, TooSlowError
+from lab.demo.errors import (
+    FAILED,
+    RULE_BROKEN,
+    TOO_SLOW,
+    NotReachedError,
+    RuleBrokenError,
+    TooSlowError,
+)
 from lab.demo.evidence import Logs
 from lab.demo.observer import Observed, Reservation
 from lab.demo.run import conclude
@@ -55,7 +62,9 @@ def emulator(tmp_path: Path) -> Emulator:
 
 def looked_at() -> Observed:
     seen = Observed(now=START, awaited={"nc-two", "nc-one"})
-    seen.reservations = [Reservation("cr-1", "general", "m5.large", "us-east-1a", 4, 1, None, is_active=True)]
+    seen.reservations = [
+        Reservation("cr-1", "general", "m5.large", "us-east-1a", 4, 1, None, is_active=True)
+    ]
     seen.events.append({"detail-type": "Launch Failed"})
     seen.counts["Launch Failed"] = 1
     return seen
@@ -73,9 +82,21 @@ TIMED_OUT = ReadTimeoutError(endpoint_url="https://127.0.0.1")
 @pytest.mark.parametrize(
     ("error", "status", "verdict"),
     [
-        (RuleBrokenError("general was used beyond its count"), RULE_BROKEN, "a rule was broken"),
-        (NotReachedError("a step: not within 0:10:00 of emulated time"), RULE_BROKEN, "a rule was broken"),
-        (TooSlowError("a step: not within 300 real seconds"), TOO_SLOW, "this machine could not keep up"),
+        (
+            RuleBrokenError("general was used beyond its count"),
+            RULE_BROKEN,
+            "a rule was broken",
+        ),
+        (
+            NotReachedError("a step: not within 0:10:00 of emulated time"),
+            RULE_BROKEN,
+            "a rule was broken",
+        ),
+        (
+            TooSlowError("a step: not within 300 real seconds"),
+            TOO_SLOW,
+            "this machine could not keep up",
+        ),
         (TIMED_OUT, TOO_SLOW, "this machine could not keep up"),
         (KeyError("nobody expected this"), FAILED, "the demo itself failed"),
     ],
@@ -93,7 +114,9 @@ def test_each_reason_has_a_status_and_leaves_its_evidence(
     assert verdict in (folder / "reason.txt").read_text()
     assert str(error) in (folder / "reason.txt").read_text()
     assert (folder / "emulator.log").read_text() == "the emulator's words\n"
-    assert (folder / "functions" / "Reservoir-launch" / "one.log").read_text() == "a function's words\n"
+    assert (
+        folder / "functions" / "Reservoir-launch" / "one.log"
+    ).read_text() == "a function's words\n"
     world = json.loads((folder / "world.json").read_text())
     assert world["reservations"][0]["total_count"] == 4
     assert world["awaited"] == ["nc-one", "nc-two"]
@@ -125,14 +148,21 @@ def test_statuses_differ() -> None:
 
 def test_a_run_that_ends_well_leaves_nothing(emulator: Emulator, tmp_path: Path) -> None:
     play = Play(emulator, None)
-    assert conclusion(play, tmp_path / "kept") == (0, "EC2's state is as it must be.  Next: make play\n")
+    assert conclusion(play, tmp_path / "kept") == (
+        0,
+        "EC2's state is as it must be.  Next: make play\n",
+    )
     assert play.is_stopped
     assert not (tmp_path / "kept").exists()
 
 
 def test_a_run_that_never_began_keeps_what_there_is(tmp_path: Path) -> None:
     status, _ = conclusion(
-        Play(Emulator(tmp_path, is_started=False), RuntimeError("the embedded AWS did not start")), tmp_path / "kept"
+        Play(
+            Emulator(tmp_path, is_started=False),
+            RuntimeError("the embedded AWS did not start"),
+        ),
+        tmp_path / "kept",
     )
     assert status == FAILED
     (folder,) = (tmp_path / "kept").iterdir()

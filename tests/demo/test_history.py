@@ -34,11 +34,17 @@ def test_what_did_not_change_is_not_kept() -> None:
 
 
 def test_a_stay_lasts_from_running_to_shutting_down() -> None:
-    assert Stay("m5.large", "us-east-1a", "spot", at(5), at(20)).lasted == timedelta(minutes=15)
+    assert Stay("m5.large", "us-east-1a", "spot", at(5), at(20)).lasted == timedelta(
+        minutes=15
+    )
 
 
 @given(
-    changes=st.lists(st.tuples(st.integers(0, 100), st.integers(0, 9)), max_size=8, unique_by=lambda it: it[0]),
+    changes=st.lists(
+        st.tuples(st.integers(0, 100), st.integers(0, 9)),
+        max_size=8,
+        unique_by=lambda it: it[0],
+    ),
     cut=st.integers(0, 120),
 )
 def test_a_span_is_the_sum_of_its_parts(changes: list[tuple[int, int]], cut: int) -> None:

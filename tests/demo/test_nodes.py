@@ -17,12 +17,18 @@ from reservoir.manifests.kinds.workload import WorkloadManifest
 def test_its_policy_and_workload_are_valid_and_belong_together(tmp_path: Path) -> None:
     node_class, pool = yaml.safe_load_all(Nodes(tmp_path).prepare().read_text())
     assert (
-        NodePoolManifest.model_validate(pool).spec.template.spec.node_class_ref.name == node_class["metadata"]["name"]
+        NodePoolManifest.model_validate(pool).spec.template.spec.node_class_ref.name
+        == node_class["metadata"]["name"]
     )
     assert WorkloadManifest.model_validate(tuning_workload()).to_core().key == TUNING
-    assert tuning_workload()["spec"]["nodeSelector"] == {"karpenter.sh/nodepool": pool["metadata"]["name"]}
+    assert tuning_workload()["spec"]["nodeSelector"] == {
+        "karpenter.sh/nodepool": pool["metadata"]["name"]
+    }
     user_data = NodeClassManifest.model_validate(node_class).spec.user_data or ""
-    text = filled(user_data, {"nodeClaimsTable": "claims", "reportsQueueUrl": "https://sqs.example/reports"})
+    text = filled(
+        user_data,
+        {"nodeClaimsTable": "claims", "reportsQueueUrl": "https://sqs.example/reports"},
+    )
     file = tmp_path / "agent.toml"
     file.write_text(text.partition("<<'END'\n")[2].partition("\nEND\n")[0])
     run = read_configuration(file).run_for(TUNING)
@@ -48,4 +54,7 @@ def test_work_begins_again_where_its_checkpoint_says(tmp_path: Path) -> None:
         work.kill()
     assert nodes.begun() == [0, 41]
     now = nodes.progress()
-    assert nodes.summary() == f"began at 0, saved 41, went on from 41 on another node, now at {now}"
+    assert (
+        nodes.summary()
+        == f"began at 0, saved 41, went on from 41 on another node, now at {now}"
+    )

@@ -13,10 +13,15 @@ def fact(kind: str, **detail: Any) -> dict[str, Any]:
 
 
 PLACED_TWICE = fact(
-    "Workload Placed", workload=WEB, replicas=8, nodes=[{"nodeClaim": "nc-runs"}, {"nodeClaim": "nc-refused"}]
+    "Workload Placed",
+    workload=WEB,
+    replicas=8,
+    nodes=[{"nodeClaim": "nc-runs"}, {"nodeClaim": "nc-refused"}],
 )
 LAUNCHED = fact("Node Launched", node={"nodeClaim": "nc-runs"})
-REFUSED = fact("Launch Failed", nodeClaims=["nc-refused"], workloads=[WEB | {"replicas": 4}])
+REFUSED = fact(
+    "Launch Failed", nodeClaims=["nc-refused"], workloads=[WEB | {"replicas": 4}]
+)
 
 
 def test_an_answer_that_overtakes_its_question_is_an_answer() -> None:

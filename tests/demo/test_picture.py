@@ -27,25 +27,46 @@ def lines(shown: RenderableType, width: int = WIDTH) -> list[str]:
 @pytest.fixture
 def seen() -> Observed:
     seen = Observed(now=START)
-    titles = {"Capacity Block": "p5.48xlarge", "interruptible": "c7i.8xlarge", "inference": "g5.12xlarge"}
+    titles = {
+        "Capacity Block": "p5.48xlarge",
+        "interruptible": "c7i.8xlarge",
+        "inference": "g5.12xlarge",
+    }
     seen.reservations = [
-        Reservation(f"cr-{number:017}", title, kind, "us-east-1b", 6, 2, at(150), is_active=True)
+        Reservation(
+            f"cr-{number:017}", title, kind, "us-east-1b", 6, 2, at(150), is_active=True
+        )
         for number, (title, kind) in enumerate(titles.items())
     ]
-    seen.instances = [Instance("i-1", "c7i.8xlarge", "us-east-1a", "running", "spot", None, "nc-1")]
+    seen.instances = [
+        Instance("i-1", "c7i.8xlarge", "us-east-1a", "running", "spot", None, "nc-1")
+    ]
     for title in titles:
         seen.curves[title] = curve((0, 0, 6), (2, 6, 6), (100, 3, 6))
     seen.curves["spot"] = curve((0, 0, 0), (2, 11, 11))
     seen.curves["on-demand"] = curve((0, 0, 0))
-    seen.pending["research/train-llm"] = "4 of 4 replicas wait for the Capacity Block that ends at half past six " * 2
-    node = {"nodeClaim": "nc-88c5cdf9181144ab8979", "instanceType": "p5.48xlarge", "capacityType": "reserved"}
+    seen.pending["research/train-llm"] = (
+        "4 of 4 replicas wait for the Capacity Block that ends at half past six " * 2
+    )
+    node = {
+        "nodeClaim": "nc-88c5cdf9181144ab8979",
+        "instanceType": "p5.48xlarge",
+        "capacityType": "reserved",
+    }
     told = {"namespace": "research", "name": "train-llm", "replicas": 4}
     for number in range(8):
         seen.events.append(
             {
                 "time": f"2026-11-02T08:0{number}:00Z",
-                "detail-type": "Reservation Underutilized" if number % 2 else "Node Draining",
-                "detail": {"node": node, "workload": told, "reason": "CapacityBlockEnding", "deadline": "2026-11-02"},
+                "detail-type": "Reservation Underutilized"
+                if number % 2
+                else "Node Draining",
+                "detail": {
+                    "node": node,
+                    "workload": told,
+                    "reason": "CapacityBlockEnding",
+                    "deadline": "2026-11-02",
+                },
             }
         )
     seen.launched["nc-1"] = {"node": node, "workloads": [told]}
@@ -53,11 +74,19 @@ def seen() -> Observed:
 
 
 def wanted() -> dict[str, int]:
-    return {name: workload["spec"]["replicas"] for name, workload in read_workloads().items()}
+    return {
+        name: workload["spec"]["replicas"] for name, workload in read_workloads().items()
+    }
 
 
 def test_the_moving_picture_fits(seen: Observed) -> None:
-    shown = lines(draw(seen, "the block nears its end: notice, `release`, gone; one never answers", wanted()))
+    shown = lines(
+        draw(
+            seen,
+            "the block nears its end: notice, `release`, gone; one never answers",
+            wanted(),
+        )
+    )
     assert max(map(len, shown)) <= WIDTH
     facts = [line for line in shown if line.startswith("│ 08:0")]
     assert len(facts) == 6  # one line a fact
@@ -71,9 +100,15 @@ def test_the_closing_picture_fits(seen: Observed, width: int) -> None:
         Stay("p5.48xlarge", "us-east-1b", "reserved", at(0), at(110)),
         Stay("c7i.8xlarge", "us-east-1a", "spot", at(0), at(110)),
     ]
-    prices = Prices({"p5.48xlarge": 98_320_000, "c7i.8xlarge": 1_428_000}, {("c7i.8xlarge", "us-east-1a"): 500_000})
+    prices = Prices(
+        {"p5.48xlarge": 98_320_000, "c7i.8xlarge": 1_428_000},
+        {("c7i.8xlarge", "us-east-1a"): 500_000},
+    )
     bill = make_bill(stays, prices, [seen.curves["Capacity Block"]], at(0), at(120))
-    marks = [Mark(at(minute), "the Capacity Block nears its end: notice, `release`, gone") for minute in (0, 20, 110)]
+    marks = [
+        Mark(at(minute), "the Capacity Block nears its end: notice, `release`, gone")
+        for minute in (0, 20, 110)
+    ]
     seen.now = START + timedelta(minutes=120)
     shown = lines(closing_picture(seen, marks, bill, width), width)
     assert max(map(len, shown)) <= width

@@ -68,13 +68,18 @@ def wait(machine: Machine) -> None:
 
 def test_what_does_not_happen_in_its_emulated_time_breaks_a_rule() -> None:
     machine = Machine(real_s=0.1)
-    with pytest.raises(NotReachedError, match="a step: not within 0:10:00 of emulated time: the launch fails"):
+    with pytest.raises(
+        NotReachedError,
+        match="a step: not within 0:10:00 of emulated time: the launch fails",
+    ):
         wait(machine)
     assert machine.seen.now == START + STEP_LIMIT
 
 
 def test_a_machine_on_which_emulated_time_hardly_passes_could_not_keep_up() -> None:
-    with pytest.raises(TooSlowError, match="a step: not within 300 real seconds: the launch fails"):
+    with pytest.raises(
+        TooSlowError, match="a step: not within 300 real seconds: the launch fails"
+    ):
         wait(Machine(real_s=10))
 
 
@@ -96,7 +101,10 @@ class Queue:
 
 
 def drain(claim_id: str) -> dict[str, Any]:
-    return {"node": {"nodeClaim": claim_id}, "workloads": [{"namespace": "ci", "name": "runners", "replicas": 2}]}
+    return {
+        "node": {"nodeClaim": claim_id},
+        "workloads": [{"namespace": "ci", "name": "runners", "replicas": 2}],
+    }
 
 
 def test_a_notice_that_a_node_answers_itself_is_left_to_it() -> None:

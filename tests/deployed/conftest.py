@@ -30,7 +30,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def world(
-    request: pytest.FixtureRequest, make_once: MakeOnce, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    make_once: MakeOnce,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
     """Deploy; when the module's tests are done, no function may have been denied anything."""
     settings: Settings = getattr(request.module, "SETTINGS", DEFAULTS)

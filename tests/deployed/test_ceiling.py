@@ -22,12 +22,21 @@ SETTINGS = {"ceilingUsdPerHour": f"{CEILING / 1_000_000:.6f}"}
 
 def submit(world: World, name: str, **spec: Any) -> None:
     workload = story_workload(name, 1, "1", **spec)
-    world.send({"action": "submit", "workload": {**workload, "metadata": {"namespace": "story", "name": name}}})
+    world.send(
+        {
+            "action": "submit",
+            "workload": {**workload, "metadata": {"namespace": "story", "name": name}},
+        }
+    )
 
 
 def reasons(world: World, name: str) -> set[str]:
     """Return why a workload was ever told to wait."""
-    return {it["reason"] for it in world.events("Workload Pending") if it["workload"]["name"] == name}
+    return {
+        it["reason"]
+        for it in world.events("Workload Pending")
+        if it["workload"]["name"] == name
+    }
 
 
 def test_near_the_ceiling_the_dearest_goes_first(world: World, tmp_path: Path) -> None:
@@ -36,10 +45,15 @@ def test_near_the_ceiling_the_dearest_goes_first(world: World, tmp_path: Path) -
     world.until("the dear one waits", lambda _: bool(reasons(world, "dear")))
     submit(world, "cheap")
     world.until("the cheap one waits", lambda _: bool(reasons(world, "cheap")))
-    pools = [*one_type_pool("cheap", "m7i.large", ["on-demand"]), *one_type_pool("dear", "m7i.2xlarge", ["on-demand"])]
+    pools = [
+        *one_type_pool("cheap", "m7i.large", ["on-demand"]),
+        *one_type_pool("dear", "m7i.2xlarge", ["on-demand"]),
+    ]
     world.apply(write_manifests(tmp_path, pools))
     world.until("the cheap one is placed", lambda seen: seen.placed["story/cheap"] == 1)
-    world.until("the dear one waits for money", lambda _: "TeamBudget" in reasons(world, "dear"))
+    world.until(
+        "the dear one waits for money", lambda _: "TeamBudget" in reasons(world, "dear")
+    )
     assert world.look().placed["story/dear"] == 0
 
 
@@ -48,7 +62,9 @@ def test_it_is_told(world: World) -> None:
 
     def told(_: object) -> bool:
         events = [it for it in world.events("Team Over Budget") if it.get("team") is None]
-        limits = {(it["period"], it["limitMicroUsd"], it["waitingReplicas"]) for it in events}
+        limits = {
+            (it["period"], it["limitMicroUsd"], it["waitingReplicas"]) for it in events
+        }
         return ("hour", CEILING, 1) in limits
 
     world.until("the ceiling is told", told)
@@ -56,12 +72,21 @@ def test_it_is_told(world: World) -> None:
 
 def test_reserved_use_goes_on(world: World, tmp_path: Path) -> None:
     world.reserve("owned", "m7i.4xlarge", "us-east-1a", 1, "owned")
-    world.apply(write_manifests(tmp_path, one_type_pool("owned", "m7i.4xlarge", ["reserved", "on-demand"])))
+    world.apply(
+        write_manifests(
+            tmp_path, one_type_pool("owned", "m7i.4xlarge", ["reserved", "on-demand"])
+        )
+    )
     world.discover()
     submit(world, "owned")
     world.until("it is placed", lambda seen: seen.placed["story/owned"] == 1)
-    world.until("it runs", lambda seen: any(it.instance_type == "m7i.4xlarge" for it in seen.live("running")))
-    assert {it.market for it in world.seen.live() if it.instance_type != "m7i.large"} == {"reserved"}
+    world.until(
+        "it runs",
+        lambda seen: any(it.instance_type == "m7i.4xlarge" for it in seen.live("running")),
+    )
+    assert {it.market for it in world.seen.live() if it.instance_type != "m7i.large"} == {
+        "reserved"
+    }
 
 
 def test_what_runs_goes_on_and_what_ends_makes_room(world: World) -> None:

@@ -22,7 +22,12 @@ from lab.fakes.manifests import workload_manifest
 from lab.story.endpoints import Endpoint
 from lab.story.people import Person, refusal
 from lab.story.world import LIMIT_S, World
-from reservoir.client import Client, GenerationConflictError, Subscription, SubscriptionError
+from reservoir.client import (
+    Client,
+    GenerationConflictError,
+    Subscription,
+    SubscriptionError,
+)
 from reservoir.names import EVENT_BUS, Queue
 
 pytestmark = pytest.mark.embedded
@@ -39,9 +44,15 @@ def policy(world: World) -> None:
     world.discover()
 
 
-def statements(world: World, name: str, subscription: str = "ci") -> tuple[dict[str, Any], ...]:
+def statements(
+    world: World, name: str, subscription: str = "ci"
+) -> tuple[dict[str, Any], ...]:
     """Return the statements of an example of a policy, for this account and a subscription."""
-    text = (EXAMPLES / "iam" / name).read_text().replace("reservoir-ci", f"reservoir-{subscription}")
+    text = (
+        (EXAMPLES / "iam" / name)
+        .read_text()
+        .replace("reservoir-ci", f"reservoir-{subscription}")
+    )
     for word, value in {
         "REGION": world.aws.region,
         "ACCOUNT": world.aws.account_id,
@@ -87,11 +98,15 @@ class Calls:
 def actions(allowed: Iterable[dict[str, Any]]) -> set[str]:
     """Return the actions that statements name."""
     named = [it["Action"] for it in allowed if it["Effect"] == "Allow"]
-    return {action for each in named for action in ([each] if isinstance(each, str) else each)}
+    return {
+        action for each in named for action in ([each] if isinstance(each, str) else each)
+    }
 
 
 def connect(world: World, person: Person, events_queue_url: str) -> Client:
-    return Client.connect(world.output(Queue.DEMAND.value), events_queue_url, make_client=person.client)
+    return Client.connect(
+        world.output(Queue.DEMAND.value), events_queue_url, make_client=person.client
+    )
 
 
 def run(world: World, person: Person, example: str, *arguments: str) -> str:
@@ -99,7 +114,11 @@ def run(world: World, person: Person, example: str, *arguments: str) -> str:
     done = subprocess.run(  # noqa: S603 - our own programs
         [sys.executable, str(EXAMPLES / "client" / example), *arguments],
         cwd=ROOT,
-        env={**world.reservoir.environment(), **person.environment(), "PYTHONPATH": str(ROOT)},
+        env={
+            **world.reservoir.environment(),
+            **person.environment(),
+            "PYTHONPATH": str(ROOT),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -112,16 +131,32 @@ def workload(name: str, replicas: int) -> dict[str, Any]:
     return workload_manifest(f"ci/{name}", replicas, {"cpu": "3", "memory": "4Gi"})
 
 
-@pytest.mark.parametrize("example", sorted((EXAMPLES / "client").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "example", sorted((EXAMPLES / "client").glob("*.py")), ids=lambda path: path.name
+)
 def test_examples_fit_into_thirty_lines(example: Path) -> None:
     assert len(example.read_text().splitlines()) <= 30
 
 
-def test_one_submits_waits_and_gets_machines(world: World, listener: Person, events_queue_url: str) -> None:
-    printed = run(world, listener, "submit_and_wait.py", world.output(Queue.DEMAND.value), events_queue_url)
+def test_one_submits_waits_and_gets_machines(
+    world: World, listener: Person, events_queue_url: str
+) -> None:
+    printed = run(
+        world,
+        listener,
+        "submit_and_wait.py",
+        world.output(Queue.DEMAND.value),
+        events_queue_url,
+    )
     assert "ci/build is stored as generation 1" in printed
     assert "i-" in printed
-    again = run(world, listener, "submit_and_wait.py", world.output(Queue.DEMAND.value), events_queue_url)
+    again = run(
+        world,
+        listener,
+        "submit_and_wait.py",
+        world.output(Queue.DEMAND.value),
+        events_queue_url,
+    )
     assert "generation 1" in again
 
 
@@ -133,7 +168,14 @@ def test_a_drain_is_answered_also_when_its_notice_was_lost(
     client.withdraw(KEY)
     world.until("the notices are out", lambda seen: claims <= seen.drains.keys())
     world.aws.client("sqs").purge_queue(QueueUrl=events_queue_url)
-    printed = run(world, listener, "answer_drains.py", world.output(Queue.DEMAND.value), events_queue_url, "2")
+    printed = run(
+        world,
+        listener,
+        "answer_drains.py",
+        world.output(Queue.DEMAND.value),
+        events_queue_url,
+        "2",
+    )
     assert {line.split()[0] for line in printed.splitlines()} == claims
     world.until("the nodes are gone", lambda seen: claims <= seen.terminated.keys())
     assert client.status(KEY).nodes == []
@@ -143,22 +185,40 @@ def test_facts_of_others_do_not_come_and_what_is_heard_is_told_once(
     world: World, listener: Person, events_queue_url: str
 ) -> None:
     for namespace in ("others", "ci"):
-        wanted = {**workload("web", 1), "metadata": {"namespace": namespace, "name": "web", "generation": 1}}
+        wanted = {
+            **workload("web", 1),
+            "metadata": {"namespace": namespace, "name": "web", "generation": 1},
+        }
         world.send({"action": "submit", "workload": wanted})
-    world.until("both run", lambda seen: seen.placed["others/web"] == seen.placed["ci/web"] == 1)
-    printed = run(world, listener, "follow.py", world.output(Queue.DEMAND.value), events_queue_url, "2")
+    world.until(
+        "both run", lambda seen: seen.placed["others/web"] == seen.placed["ci/web"] == 1
+    )
+    printed = run(
+        world,
+        listener,
+        "follow.py",
+        world.output(Queue.DEMAND.value),
+        events_queue_url,
+        "2",
+    )
     placed = [line for line in printed.splitlines() if "Workload Placed" in line]
     assert len(placed) == 1
     assert placed[0].endswith("Workload Placed: ci/web")
-    assert "others/web" not in "".join(line for line in printed.splitlines() if "ci/" not in line)
+    assert "others/web" not in "".join(
+        line for line in printed.splitlines() if "ci/" not in line
+    )
 
 
-def test_whoever_is_overtaken_hears_by_whom(world: World, listener: Person, events_queue_url: str) -> None:
+def test_whoever_is_overtaken_hears_by_whom(
+    world: World, listener: Person, events_queue_url: str
+) -> None:
     client = connect(world, listener, events_queue_url)
     client.submit(workload("fought", 1))
     taken = workload("fought", 2)
     taken["metadata"]["generation"] = 1
-    with pytest.raises(GenerationConflictError, match="generation 1 of ci/fought was sent by"):
+    with pytest.raises(
+        GenerationConflictError, match="generation 1 of ci/fought was sent by"
+    ):
         client.submit(taken)
 
 
@@ -166,13 +226,17 @@ def test_who_listens_needs_sqs_alone_and_all_that_is_documented(
     world: World, listener: Person, events_queue_url: str
 ) -> None:
     calls = Calls(listener)
-    client = Client.connect(world.output(Queue.DEMAND.value), events_queue_url, make_client=calls.client)
+    client = Client.connect(
+        world.output(Queue.DEMAND.value), events_queue_url, make_client=calls.client
+    )
     client.submit(workload("needs", 1))
     client.wait_placed("ci/needs")
     client.withdraw("ci/needs")
     iam, arn = world.aws.client("iam"), world.reservoir.outputs["SenderPolicyArn"]
     version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
-    sender = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]["Statement"]
+    sender = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"][
+        "Document"
+    ]["Statement"]
     assert calls.actions == actions((*statements(world, "listener.json"), *sender))
 
 
@@ -180,20 +244,36 @@ def test_who_listens_needs_sqs_alone_and_all_that_is_documented(
 def elsewhere(world: World) -> str:
     """An instance in another VPC of the account, whose role may make a subscription, send and listen."""
     iam, ec2, name = world.aws.client("iam"), world.aws.client("ec2"), "workload-system"
-    trust = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps({"Version": VERSION, "Statement": [trust]}))
-    iam.attach_role_policy(RoleName=name, PolicyArn=world.reservoir.outputs["SenderPolicyArn"])
-    own = [it for file in ("subscription.json", "listener.json") for it in statements(world, file, "vpc")]
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"Service": "ec2.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+    }
+    iam.create_role(
+        RoleName=name,
+        AssumeRolePolicyDocument=json.dumps({"Version": VERSION, "Statement": [trust]}),
+    )
+    iam.attach_role_policy(
+        RoleName=name, PolicyArn=world.reservoir.outputs["SenderPolicyArn"]
+    )
+    own = [
+        it
+        for file in ("subscription.json", "listener.json")
+        for it in statements(world, file, "vpc")
+    ]
     document = json.dumps({"Version": VERSION, "Statement": own})
     iam.put_role_policy(RoleName=name, PolicyName="own", PolicyDocument=document)
     iam.create_instance_profile(InstanceProfileName=name)
     iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
     vpc = ec2.create_vpc(CidrBlock="10.99.0.0/16")["Vpc"]["VpcId"]
-    zone = f"{world.aws.region}a"  # Not all zones sell the type, and who names none gets any of them
+    # Not all zones sell the type, and who names none gets any of them
+    zone = f"{world.aws.region}a"
     made = ec2.create_subnet(VpcId=vpc, CidrBlock="10.99.1.0/24", AvailabilityZone=zone)
     subnet = made["Subnet"]["SubnetId"]
     (instance,) = ec2.run_instances(
-        ImageId=world.aws.client("ssm").get_parameter(Name=IMAGE_PARAMETER.format("x86_64"))["Parameter"]["Value"],
+        ImageId=world.aws.client("ssm").get_parameter(
+            Name=IMAGE_PARAMETER.format("x86_64")
+        )["Parameter"]["Value"],
         InstanceType="m5.large",
         MinCount=1,
         MaxCount=1,
@@ -204,7 +284,11 @@ def elsewhere(world: World) -> str:
 
 
 def test_from_another_vpc_two_endpoints_are_enough(world: World, elsewhere: str) -> None:
-    with Endpoint(world.aws, "sqs") as sqs, Endpoint(world.aws, "events") as events, socket.socket() as nobody:
+    with (
+        Endpoint(world.aws, "sqs") as sqs,
+        Endpoint(world.aws, "events") as events,
+        socket.socket() as nobody,
+    ):
         nobody.bind(("127.0.0.1", 0))  # and does not listen: whoever connects is refused
         metadata = world.aws.metadata_url(elsewhere)
         where = (world.output(Queue.DEMAND.value), world.output(EVENT_BUS))
@@ -226,7 +310,9 @@ def test_from_another_vpc_two_endpoints_are_enough(world: World, elsewhere: str)
         )
         assert done.returncode == 0, done.stderr
         said = json.loads(done.stdout)
-        assert set(said["reached"]) == {urlsplit(url).netloc for url in (metadata, sqs.url, events.url)}
+        assert set(said["reached"]) == {
+            urlsplit(url).netloc for url in (metadata, sqs.url, events.url)
+        }
         assert sqs.calls.keys() == {"sqs"}
         assert events.calls.keys() == {"events"}
     assert said["generation"] == 1
@@ -236,7 +322,9 @@ def test_from_another_vpc_two_endpoints_are_enough(world: World, elsewhere: str)
     assert "Node Draining" not in said["facts"], "what was handled is not told again"
     assert "Node Launched" in said["facts"]
     assert set(said["others"].values()) == {"EndpointConnectionError"}
-    world.until("its nodes are gone", lambda seen: set(said["nodes"]) <= seen.terminated.keys())
+    world.until(
+        "its nodes are gone", lambda seen: set(said["nodes"]) <= seen.terminated.keys()
+    )
 
 
 def test_nobody_else_writes_to_the_queue_and_the_listener_does_nothing_else(
@@ -244,7 +332,12 @@ def test_nobody_else_writes_to_the_queue_and_the_listener_does_nothing_else(
 ) -> None:
     calls: list[tuple[Person, Callable[[Person], object]]] = [
         (maker, lambda it: it.client("sqs").receive_message(QueueUrl=events_queue_url)),
-        (listener, lambda it: it.client("sqs").send_message(QueueUrl=events_queue_url, MessageBody="{}")),
+        (
+            listener,
+            lambda it: it.client("sqs").send_message(
+                QueueUrl=events_queue_url, MessageBody="{}"
+            ),
+        ),
         (listener, lambda it: it.client("sqs").delete_queue(QueueUrl=events_queue_url)),
         (listener, lambda it: it.client("dynamodb").list_tables()),
         (listener, lambda it: it.client("events").list_event_buses()),
@@ -270,9 +363,15 @@ def test_a_subscription_is_made_and_removed_by_one_call_and_leaves_nothing(
     )["Attributes"]
     assert kept == {"MessageRetentionPeriod": str(24 * 3600)}
     Subscription.remove("ci", bus, make_client=calls.client)
-    assert calls.actions == actions(statements(world, "subscription.json")), "it needs all that is documented"
+    assert calls.actions == actions(statements(world, "subscription.json")), (
+        "it needs all that is documented"
+    )
     run(world, maker, "subscribe.py", bus, "remove")  # what is gone is none
     rules = world.aws.client("events").list_rules(EventBusName=bus)["Rules"]
     assert [rule["Name"] for rule in rules if rule["Name"].startswith("reservoir-")] == []
-    queues = world.aws.client("sqs").list_queues(QueueNamePrefix="reservoir-").get("QueueUrls", [])
+    queues = (
+        world.aws.client("sqs")
+        .list_queues(QueueNamePrefix="reservoir-")
+        .get("QueueUrls", [])
+    )
     assert queues == []

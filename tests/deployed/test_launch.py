@@ -27,7 +27,11 @@ STRICT: Final = "r7i.2xlarge"
 TROUBLED: Final = "c6i.2xlarge"
 MIXED: Final = ("c6a.2xlarge", "m6a.2xlarge", "r6a.2xlarge")
 OTHER_ROLE: Final = "somebody-elses-role"
-_TRUST: Final = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
+_TRUST: Final = {
+    "Effect": "Allow",
+    "Principal": {"Service": "ec2.amazonaws.com"},
+    "Action": "sts:AssumeRole",
+}
 ZONE: Final = "us-east-1a"
 
 
@@ -36,7 +40,10 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Seven pools, one of which names a role that Reservoir may not hand to instances; reserved units of three."""
     iam = world.aws.client("iam")
     iam.create_role(
-        RoleName=OTHER_ROLE, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [_TRUST]})
+        RoleName=OTHER_ROLE,
+        AssumeRolePolicyDocument=json.dumps(
+            {"Version": "2012-10-17", "Statement": [_TRUST]}
+        ),
     )
     iam.create_instance_profile(InstanceProfileName=OTHER_ROLE)
     iam.add_role_to_instance_profile(InstanceProfileName=OTHER_ROLE, RoleName=OTHER_ROLE)
@@ -49,7 +56,9 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
         *one_type_pool("strict", STRICT, ["reserved"]),
         *one_type_pool("troubled", TROUBLED, ["spot", "on-demand"]),
         *one_type_pool("broken", BROKEN, ["on-demand"]),
-        *one_type_pool("forbidden", FORBIDDEN, ["on-demand"], role=None, instanceProfile=OTHER_ROLE),
+        *one_type_pool(
+            "forbidden", FORBIDDEN, ["on-demand"], role=None, instanceProfile=OTHER_ROLE
+        ),
     ]
     mixed = one_type_pool("mixed", MIXED[0], ["reserved", "spot", "on-demand"])
     mixed[1]["spec"]["template"]["spec"]["requirements"][1]["values"] = list(MIXED)
@@ -62,7 +71,9 @@ def submit(world: World, name: str, story: str, replicas: int = 1, **spec: Any) 
     """Ask for replicas that fill a node each, on the pool of a story; return the workload's key."""
     key, requests = f"launch/{name}", {"cpu": "6", "memory": "10Gi"}
     where = {"story": story, "topology.kubernetes.io/zone": ZONE}
-    body = workload_manifest(key, replicas, requests, generation=1, nodeSelector=where, **spec)
+    body = workload_manifest(
+        key, replicas, requests, generation=1, nodeSelector=where, **spec
+    )
     world.send({"action": "submit", "workload": body})
     return key
 
@@ -70,14 +81,23 @@ def submit(world: World, name: str, story: str, replicas: int = 1, **spec: Any) 
 def withdraw(world: World, key: str) -> None:
     """End a story's demand: a stopped class is tried again after a rest, and a later story moves the clock."""
     metadata = {"namespace": "launch", "name": key.partition("/")[2], "generation": 1}
-    workload = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata, "spec": {"replicas": 0}}
+    workload = {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": metadata,
+        "spec": {"replicas": 0},
+    }
     world.send({"action": "withdraw", "workload": workload})
 
 
 def nodes_of(seen: Observed, key: str) -> list[Mapping[str, Any]]:
     """Return the nodes that were launched for a workload."""
     name = key.partition("/")[2]
-    launched = (detail for detail in seen.launched.values() if any(w["name"] == name for w in detail["workloads"]))
+    launched = (
+        detail
+        for detail in seen.launched.values()
+        if any(w["name"] == name for w in detail["workloads"])
+    )
     return [detail["node"] for detail in launched]
 
 
@@ -95,19 +115,29 @@ def runs(world: World, key: str, replicas: int = 1) -> list[Mapping[str, Any]]:
 def failures(world: World, key: str) -> list[dict[str, Any]]:
     """Return the refused launches of a workload that were told so far."""
     name = key.partition("/")[2]
-    found = (event for event in world.seen.events if event["detail-type"] == "Launch Failed")
-    return [event for event in found if any(workload["name"] == name for workload in event["detail"]["workloads"])]
+    found = (
+        event for event in world.seen.events if event["detail-type"] == "Launch Failed"
+    )
+    return [
+        event
+        for event in found
+        if any(workload["name"] == name for workload in event["detail"]["workloads"])
+    ]
 
 
 def failure(world: World, key: str) -> dict[str, Any]:
     """Wait until it is told that a launch of a workload was refused; return the only one."""
-    world.until(f"a launch of {key} is told to have failed", lambda _: bool(failures(world, key)))
+    world.until(
+        f"a launch of {key} is told to have failed", lambda _: bool(failures(world, key))
+    )
     (found,) = failures(world, key)
     return found
 
 
 def exhausted(world: World) -> set[str]:
-    return {event["capacityReservationId"] for event in world.events("Reservation Exhausted")}
+    return {
+        event["capacityReservationId"] for event in world.events("Reservation Exhausted")
+    }
 
 
 def reservation_of(world: World, title: str) -> str:
@@ -116,17 +146,23 @@ def reservation_of(world: World, title: str) -> str:
 
 def create_fleet_calls(world: World) -> int:
     function = function_name(world.output(DEPLOYMENT), Function.LAUNCH)
-    return sum(request["operation"] == "CreateFleet" for request in world.aws.requests(function))
+    return sum(
+        request["operation"] == "CreateFleet" for request in world.aws.requests(function)
+    )
 
 
 def rests(event: Mapping[str, Any], at_least: timedelta) -> bool:
     """Whether an offering rests for so long, or at most a minute longer; the bus tells whole seconds."""
-    rest = datetime.fromisoformat(event["detail"]["unavailableUntil"]) - datetime.fromisoformat(event["time"])
+    rest = datetime.fromisoformat(
+        event["detail"]["unavailableUntil"]
+    ) - datetime.fromisoformat(event["time"])
     return at_least < rest <= at_least + timedelta(minutes=1, seconds=1)
 
 
 def test_a_pool_without_capacity_rests_and_the_next_market_serves(world: World) -> None:
-    world.aws.ec2("set_pool_capacity", instance_type=SPOT, zone=ZONE, market="spot", capacity=0)
+    world.aws.ec2(
+        "set_pool_capacity", instance_type=SPOT, zone=ZONE, market="spot", capacity=0
+    )
     key = submit(world, "ice", "spotty")
     (node,) = runs(world, key)
     assert (node["instanceType"], node["capacityType"]) == (SPOT, "on-demand")
@@ -152,13 +188,24 @@ def test_a_probe_that_fails_doubles_the_rest(world: World) -> None:
 
 
 def test_a_quota_that_is_used_up_rests_its_market_and_is_named(world: World) -> None:
-    world.aws.ec2("refuse_launches", code="VcpuLimitExceeded", instance_type=BROKEN, market="on-demand", count=1)
+    world.aws.ec2(
+        "refuse_launches",
+        code="VcpuLimitExceeded",
+        instance_type=BROKEN,
+        market="on-demand",
+        count=1,
+    )
     key = submit(world, "quota", "broken")
     failed = failure(world, key)
     assert failed["detail"]["code"] == "VcpuLimitExceeded"
     assert rests(failed, timedelta(minutes=4))
-    told = world.until("it is said why", lambda seen: "quota" in seen.pending.get(key, "")).pending[key]
-    assert "the account's quota of on-demand Standard instances is used up (VcpuLimitExceeded)" in told
+    told = world.until(
+        "it is said why", lambda seen: "quota" in seen.pending.get(key, "")
+    ).pending[key]
+    assert (
+        "the account's quota of on-demand Standard instances is used up (VcpuLimitExceeded)"
+        in told
+    )
     calls = create_fleet_calls(world)
     world.reservoir.invoke(Function.COLLECT)
     assert create_fleet_calls(world) == calls
@@ -178,23 +225,43 @@ def test_a_unit_that_somebody_else_took_is_bought_instead(world: World) -> None:
     assert world.seen.over_count == []
 
 
-def test_a_unit_that_ec2_shows_and_refuses_is_told_as_refused_and_not_as_full(world: World) -> None:
+def test_a_unit_that_ec2_shows_and_refuses_is_told_as_refused_and_not_as_full(
+    world: World,
+) -> None:
     strict = reservation_of(world, "strict")
-    world.aws.ec2("refuse_launches", code="VcpuLimitExceeded", instance_type=STRICT, count=1)
+    world.aws.ec2(
+        "refuse_launches", code="VcpuLimitExceeded", instance_type=STRICT, count=1
+    )
     key = submit(world, "strict", "strict")
-    told = world.until("it is said why", lambda seen: "refuses" in seen.pending.get(key, "")).pending[key]
-    assert f"of {strict} rests: EC2 refuses it (VcpuLimitExceeded); EC2 shows 2 of its units as free" in told
+    told = world.until(
+        "it is said why", lambda seen: "refuses" in seen.pending.get(key, "")
+    ).pending[key]
+    assert (
+        f"of {strict} rests: EC2 refuses it (VcpuLimitExceeded); EC2 shows 2 of its units as free"
+        in told
+    )
     assert strict not in exhausted(world)
     (node,) = runs(world, key)  # EC2 is asked again after the next observation
     assert node["capacityReservationId"] == strict
 
 
-def test_a_class_that_spot_refuses_runs_on_demand_and_in_its_reserved_units(world: World) -> None:
-    not_reserved = [{"key": "karpenter.sh/capacity-type", "operator": "NotIn", "values": ["reserved"]}]
+def test_a_class_that_spot_refuses_runs_on_demand_and_in_its_reserved_units(
+    world: World,
+) -> None:
+    not_reserved = [
+        {"key": "karpenter.sh/capacity-type", "operator": "NotIn", "values": ["reserved"]}
+    ]
     terms = {"nodeSelectorTerms": [{"matchExpressions": not_reserved}]}
-    bought_only = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    bought_only = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    }
     for instance_type in MIXED:
-        world.aws.ec2("refuse_launches", code="InvalidFleetConfiguration", instance_type=instance_type, market="spot")
+        world.aws.ec2(
+            "refuse_launches",
+            code="InvalidFleetConfiguration",
+            instance_type=instance_type,
+            market="spot",
+        )
     started_at = world.aws.clock.now()
     (node,) = runs(world, submit(world, "bought", "mixed", affinity=bought_only))
     assert node["capacityType"] == "on-demand"
@@ -204,8 +271,12 @@ def test_a_class_that_spot_refuses_runs_on_demand_and_in_its_reserved_units(worl
     assert node["capacityReservationId"] == reservation_of(world, "mixed")
 
 
-def test_trouble_of_ec2_in_one_pool_leads_to_the_next_market_within_two_minutes(world: World) -> None:
-    world.aws.ec2("refuse_launches", code="InternalError", instance_type=TROUBLED, market="spot")
+def test_trouble_of_ec2_in_one_pool_leads_to_the_next_market_within_two_minutes(
+    world: World,
+) -> None:
+    world.aws.ec2(
+        "refuse_launches", code="InternalError", instance_type=TROUBLED, market="spot"
+    )
     started_at = world.aws.clock.now()
     key = submit(world, "troubled", "troubled")
     (node,) = runs(world, key)
@@ -222,20 +293,29 @@ def test_an_answer_that_is_lost_launches_one_set_of_instances(world: World) -> N
     assert_one_instance_a_claim(world)
 
 
-def test_a_function_that_dies_after_the_call_finds_its_instances_again(world: World) -> None:
+def test_a_function_that_dies_after_the_call_finds_its_instances_again(
+    world: World,
+) -> None:
     function = function_name(world.output(DEPLOYMENT), Function.LAUNCH)
-    world.aws.fault("kill", service="ec2", operation="CreateFleet", function=function, moment="after")
+    world.aws.fault(
+        "kill", service="ec2", operation="CreateFleet", function=function, moment="after"
+    )
     before = {instance.id for instance in world.look().live()}
     key = submit(world, "killed", "steady", replicas=2)
-    seen = world.until("EC2 has launched", lambda seen: len({it.id for it in seen.live()} - before) == 2)
+    seen = world.until(
+        "EC2 has launched", lambda seen: len({it.id for it in seen.live()} - before) == 2
+    )
     assert nodes_of(seen, key) == []  # nobody could say so
-    world.aws.clock.advance(timedelta(minutes=8), coalesce=True)  # the message comes back long after: adoption by tag
+    # the message comes back long after: adoption by tag
+    world.aws.clock.advance(timedelta(minutes=8), coalesce=True)
     runs(world, key, 2)
     assert len({it.id for it in world.seen.live()} - before) == 2
     assert_one_instance_a_claim(world)
 
 
-def test_a_class_whose_launches_ec2_refuses_is_stopped_and_others_go_on(world: World) -> None:
+def test_a_class_whose_launches_ec2_refuses_is_stopped_and_others_go_on(
+    world: World,
+) -> None:
     world.aws.ec2("refuse_launches", code="InvalidAMIID.NotFound", instance_type=BROKEN)
     broken = submit(world, "broken", "broken", replicas=2)
     world.until("the class is stopped", lambda _: bool(blocked(world, "broken")))
@@ -243,7 +323,8 @@ def test_a_class_whose_launches_ec2_refuses_is_stopped_and_others_go_on(world: W
     assert not_ready(world, "broken") == "Configuration: InvalidAMIID.NotFound"
     calls = create_fleet_calls(world)
     runs(world, submit(world, "beside", "steady"))
-    assert create_fleet_calls(world) == calls + 1  # the stopped class is not asked for again
+    # the stopped class is not asked for again
+    assert create_fleet_calls(world) == calls + 1
     assert nodes_of(world.seen, broken) == []
     withdraw(world, broken)
 
@@ -258,16 +339,24 @@ def test_a_permission_that_is_missing_stops_its_class_only(world: World) -> None
     # What IAM denied here was to be denied: the role is none that the deployment may hand to instances. That the
     # launch failed for it is history, too.
     denied = world.denials()
-    assert {line.partition(": ")[0] for line in denied} == {Function.LAUNCH, Function.RECORD}
+    assert {line.partition(": ")[0] for line in denied} == {
+        Function.LAUNCH,
+        Function.RECORD,
+    }
     world.expected_denials += denied
 
 
 def test_instances_that_only_carry_our_tags_are_left_alone(world: World) -> None:
     """A tag is no evidence that we launched an instance: whoever may create tags could set it on anybody's."""
     deployment = world.output(DEPLOYMENT)
-    tagged = run_instance(world, {names.OWNER_TAG: deployment, names.BATCH_TAG: "batch-nobody-knows"})
+    tagged = run_instance(
+        world, {names.OWNER_TAG: deployment, names.BATCH_TAG: "batch-nobody-knows"}
+    )
     untagged = run_instance(world, {})
-    foreign = run_instance(world, {names.OWNER_TAG: "another-deployment", names.BATCH_TAG: "batch-nobody-knows"})
+    foreign = run_instance(
+        world,
+        {names.OWNER_TAG: "another-deployment", names.BATCH_TAG: "batch-nobody-knows"},
+    )
     world.aws.clock.advance(timedelta(minutes=11), coalesce=True)
     world.reservoir.invoke(Function.COLLECT)
     world.aws.clock.advance(timedelta(seconds=30))
@@ -280,7 +369,8 @@ def test_a_claim_whose_instance_is_gone_is_replaced_without_any_event(world: Wor
     world.aws.ec2("mistreat_events", kind="drop", count=1000)
     key = submit(world, "vanishing", "steady")
     (node,) = runs(world, key)
-    world.aws.clock.advance(timedelta(minutes=2))  # it runs, and a sweep has seen it: what ends before it runs rests
+    # it runs, and a sweep has seen it: what ends before it runs rests
+    world.aws.clock.advance(timedelta(minutes=2))
     world.aws.ec2("terminate_instance", instance_id=node["instanceId"])
     world.aws.clock.advance(timedelta(minutes=2))
     world.until("it is replaced", lambda seen: len(nodes_of(seen, key)) == 2)
@@ -288,13 +378,19 @@ def test_a_claim_whose_instance_is_gone_is_replaced_without_any_event(world: Wor
 
 
 def assert_one_instance_a_claim(world: World) -> None:
-    seen = world.until("each has its tag", lambda seen: all(instance.claim_id for instance in seen.live()))
+    seen = world.until(
+        "each has its tag", lambda seen: all(instance.claim_id for instance in seen.live())
+    )
     claims = [instance.claim_id for instance in seen.live()]
     assert len(set(claims)) == len(claims)
 
 
 def blocked(world: World, node_class: str) -> list[dict[str, Any]]:
-    return [event for event in world.events("Launches Blocked") if event["nodeClass"] == node_class]
+    return [
+        event
+        for event in world.events("Launches Blocked")
+        if event["nodeClass"] == node_class
+    ]
 
 
 def not_ready(world: World, name: str) -> str:
@@ -309,8 +405,15 @@ def not_ready(world: World, name: str) -> str:
 
 def run_instance(world: World, tags: Mapping[str, str]) -> str:
     ec2 = world.aws.client("ec2")
-    image = world.aws.client("ssm").get_parameter(Name=IMAGE_PARAMETER.format("x86_64"))["Parameter"]["Value"]
-    tagged = [{"ResourceType": "instance", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}]
+    image = world.aws.client("ssm").get_parameter(Name=IMAGE_PARAMETER.format("x86_64"))[
+        "Parameter"
+    ]["Value"]
+    tagged = [
+        {
+            "ResourceType": "instance",
+            "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+        }
+    ]
     answer = ec2.run_instances(
         ImageId=image,
         InstanceType="m5.large",
@@ -323,5 +426,7 @@ def run_instance(world: World, tags: Mapping[str, str]) -> str:
 
 
 def state(world: World, instance_id: str) -> str:
-    (reservation,) = world.aws.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"]
+    (reservation,) = world.aws.client("ec2").describe_instances(InstanceIds=[instance_id])[
+        "Reservations"
+    ]
     return str(reservation["Instances"][0]["State"]["Name"])

@@ -52,15 +52,21 @@ def endpoint(world: World) -> Iterator[Endpoint]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def policy(world: World, shared: Path, endpoint: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> None:
+def policy(
+    world: World, shared: Path, endpoint: Endpoint, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Make a pool for each story, that never has more than one node."""
     let_nodes_in(world)
     (shared / "work.sh").write_text(WORK.format(shared=shared))
     start = f"export AWS_ENDPOINT_URL={endpoint.url}\nexec {AGENT}"
-    user_data = agent_user_data(RUNS.format(shared=shared), log_folder=shared / "logs", start=start)
+    user_data = agent_user_data(
+        RUNS.format(shared=shared), log_folder=shared / "logs", start=start
+    )
     manifests = []
     for name in STORIES:
-        node_class, pool = one_type_pool(name, "p5.48xlarge", ("reserved", "on-demand"), userData=user_data)
+        node_class, pool = one_type_pool(
+            name, "p5.48xlarge", ("reserved", "on-demand"), userData=user_data
+        )
         pool["spec"]["limits"] = {"cpu": "192"}
         manifests += [node_class, pool]
     world.apply(write_manifests(tmp_path_factory.mktemp("policy"), manifests))
@@ -71,16 +77,25 @@ def lost(world: World, endpoint: Endpoint) -> Iterator[None]:
     """Take the whole control plane away: no function runs, and nobody answers the nodes."""
     functions, deployment = world.aws.client("lambda"), world.output(DEPLOYMENT)
     names = [function_name(deployment, function) for function in Function]
-    kept = {it: functions.get_function_concurrency(FunctionName=it).get("ReservedConcurrentExecutions") for it in names}
+    kept = {
+        it: functions.get_function_concurrency(FunctionName=it).get(
+            "ReservedConcurrentExecutions"
+        )
+        for it in names
+    }
     endpoint.is_down = True
     for name in names:
-        functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0)
+        functions.put_function_concurrency(
+            FunctionName=name, ReservedConcurrentExecutions=0
+        )
     yield
     for name, count in kept.items():
         if count is None:
             functions.delete_function_concurrency(FunctionName=name)
         else:
-            functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=count)
+            functions.put_function_concurrency(
+                FunctionName=name, ReservedConcurrentExecutions=count
+            )
     endpoint.is_down = False
 
 
@@ -111,7 +126,12 @@ def runs(name: str, world: World, shared: Path) -> str:
 
 def begun(name: str, shared: Path) -> list[int]:
     """Return where a command has begun, each time."""
-    return [int(it) for it in re.findall(r"begins at (\d+)", (shared / "logs" / f"story_{name}-0.log").read_text())]
+    return [
+        int(it)
+        for it in re.findall(
+            r"begins at (\d+)", (shared / "logs" / f"story_{name}-0.log").read_text()
+        )
+    ]
 
 
 def is_alive(name: str, shared: Path) -> bool:
@@ -144,13 +164,17 @@ def test_a_node_works_until_the_deadline_that_it_knows_and_its_work_goes_on_else
     world: World, shared: Path, endpoint: Endpoint, name: str
 ) -> None:
     """It was told that it must go before the control plane was lost, or knows it from when its block was bought."""
-    block = world.buy_block(name, "p5.48xlarge", ZONE, 1, name, end_in_s=timedelta(hours=3).total_seconds())
+    block = world.buy_block(
+        name, "p5.48xlarge", ZONE, 1, name, end_in_s=timedelta(hours=3).total_seconds()
+    )
     world.aws.clock.advance(timedelta(minutes=6))  # it has been paid
     first = runs(name, world, shared)
     (instance,) = (it for it in world.look().live("running") if it.claim_id == first)
     assert instance.reservation_id == block
     work, asked = shared / name, shared / f"{name}-asked"
-    reservations = world.aws.client("ec2").describe_capacity_reservations(CapacityReservationIds=[block])
+    reservations = world.aws.client("ec2").describe_capacity_reservations(
+        CapacityReservationIds=[block]
+    )
     ends_at: datetime = reservations["CapacityReservations"][0]["EndDate"]
     drains_at, deadline = ends_at - timedelta(minutes=40), ends_at - timedelta(minutes=32)
 
@@ -159,7 +183,10 @@ def test_a_node_works_until_the_deadline_that_it_knows_and_its_work_goes_on_else
 
     if name == "told":
         pass_until(drains_at + timedelta(seconds=5))
-        world.until("its agent has asked it to end", lambda seen: first in seen.drains and asked.exists())
+        world.until(
+            "its agent has asked it to end",
+            lambda seen: first in seen.drains and asked.exists(),
+        )
         assert datetime.fromisoformat(world.seen.drains[first]["deadline"]) == deadline
     with lost(world, endpoint):
         pass_until(drains_at + timedelta(minutes=3))
@@ -169,10 +196,15 @@ def test_a_node_works_until_the_deadline_that_it_knows_and_its_work_goes_on_else
         goes_on(world, work)
         pass_until(deadline)
         world.until("it was ended", lambda _: not is_alive(name, shared))
-        assert instance.id in {it.id for it in world.look().live("running")}, "by its agent, and not by EC2"
+        assert instance.id in {it.id for it in world.look().live("running")}, (
+            "by its agent, and not by EC2"
+        )
         stopped_at = number(work)
         pass_until(ends_at)
-        world.until("EC2 has taken the block back", lambda seen: instance.id not in {it.id for it in seen.live()})
+        world.until(
+            "EC2 has taken the block back",
+            lambda seen: instance.id not in {it.id for it in seen.live()},
+        )
         assert first not in world.seen.terminated
     world.until("it runs elsewhere", lambda _: len(told("Replica Ready", name, world)) > 1)
     world.until("the end of its node is told", lambda seen: first in seen.terminated)
@@ -181,7 +213,9 @@ def test_a_node_works_until_the_deadline_that_it_knows_and_its_work_goes_on_else
     claims = [it["node"]["nodeClaim"] for it in told("Replica Ready", name, world)]
     assert len(claims) == len(set(claims)) == 2
     assert begun(name, shared) == [0, stopped_at]
-    assert {it.claim_id for it in world.seen.live() if it.claim_id in world.seen.launched} >= {claims[1]}
+    assert {
+        it.claim_id for it in world.seen.live() if it.claim_id in world.seen.launched
+    } >= {claims[1]}
     assert sum(it["node"]["nodePool"] == name for it in world.seen.launched.values()) == 2
     explained = world.command("explain", "workload", f"story/{name}").stdout
     assert "1 wanted, 1 placed, 0 waiting" in explained

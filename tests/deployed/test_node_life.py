@@ -20,7 +20,11 @@ from lab.story.world import World
 from reservoir import names
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
 from reservoir.core.model.plan import OfferingKey
-from reservoir.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, RESERVATION_LABELS
+from reservoir.core.scheduling_terms.labels import (
+    CAPACITY_RESERVATION_ID,
+    CAPACITY_TYPE,
+    RESERVATION_LABELS,
+)
 from reservoir.core.serialisation.json_codec import loads
 from reservoir.names import DEPLOYMENT, Function, Queue, Table
 
@@ -40,29 +44,56 @@ TYPES: Final = {
     "broken": ("p4d.24xlarge", ("reserved",)),
     "coming": ("p5en.48xlarge", ("reserved",)),
 }
-REPLICAS: Final = {"lent": 2, "steady": 1, "adopted": 1, "strict": 1, "served": 3, "blocks": 2}
-CPU: Final = {"spotty": "1500m", "lent": "1500m", "adopted": "1500m", "blocks": "100", "broken": "50", "coming": "50"}
+REPLICAS: Final = {
+    "lent": 2,
+    "steady": 1,
+    "adopted": 1,
+    "strict": 1,
+    "served": 3,
+    "blocks": 2,
+}
+CPU: Final = {
+    "spotty": "1500m",
+    "lent": "1500m",
+    "adopted": "1500m",
+    "blocks": "100",
+    "broken": "50",
+    "coming": "50",
+}
 BLOCKS_END_AFTER: Final = timedelta(hours=4)
 
 
 @pytest.fixture(scope="module")
 def reservations(world: World) -> dict[str, str]:
     """What the account has paid for, by title."""
-    lent = world.aws.ec2("create_interruptible", instance_type="c6i.large", zone=ZONE, count=10)
+    lent = world.aws.ec2(
+        "create_interruptible", instance_type="c6i.large", zone=ZONE, count=10
+    )
     lent_id = world.watch("lent", lent["capacity_reservation_id"])
-    world.aws.client("ec2").create_tags(Resources=[lent_id], Tags=[{"Key": "purpose", "Value": "lent"}])
-    ends = {minutes: (BLOCKS_END_AFTER + timedelta(minutes=minutes)).total_seconds() for minutes in (39, 60)}
+    world.aws.client("ec2").create_tags(
+        Resources=[lent_id], Tags=[{"Key": "purpose", "Value": "lent"}]
+    )
+    ends = {
+        minutes: (BLOCKS_END_AFTER + timedelta(minutes=minutes)).total_seconds()
+        for minutes in (39, 60)
+    }
     return {
         "lent": lent_id,
         "steady": world.reserve("steady", "m7i.xlarge", ZONE, 1, "steady"),
         "strict": world.reserve("strict", "c7i.xlarge", ZONE, 1, "strict"),
-        "ends in 39": world.buy_block("ends in 39", "p5.48xlarge", ZONE, 1, "blocks", end_in_s=ends[39]),
-        "ends in 60": world.buy_block("ends in 60", "p5.48xlarge", OTHER_ZONE, 1, "blocks", end_in_s=ends[60]),
+        "ends in 39": world.buy_block(
+            "ends in 39", "p5.48xlarge", ZONE, 1, "blocks", end_in_s=ends[39]
+        ),
+        "ends in 60": world.buy_block(
+            "ends in 60", "p5.48xlarge", OTHER_ZONE, 1, "blocks", end_in_s=ends[60]
+        ),
     }
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nodes(world: World, reservations: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
+def nodes(
+    world: World, reservations: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Everything runs before the first story, but for the fleet of the last, which would slow down all others."""
     pools = []
     for name, (instance_type, capacity_types) in TYPES.items():
@@ -73,16 +104,26 @@ def nodes(world: World, reservations: dict[str, str], tmp_path_factory: pytest.T
     for name, replicas in REPLICAS.items():
         submit(world, name, replicas)
     assert set(reservations.values()) == set(world.titles)
-    world.until("everything runs", lambda seen: len(seen.live("running")) == sum(REPLICAS.values()))
-    world.until("all launches are told", lambda seen: len(seen.launched) == sum(REPLICAS.values()))
+    world.until(
+        "everything runs", lambda seen: len(seen.live("running")) == sum(REPLICAS.values())
+    )
+    world.until(
+        "all launches are told", lambda seen: len(seen.launched) == sum(REPLICAS.values())
+    )
 
 
 def submit(world: World, name: str, replicas: int) -> None:
-    world.send({"action": "submit", "workload": story_workload(name, replicas, CPU.get(name, "3"))})
+    world.send(
+        {"action": "submit", "workload": story_workload(name, replicas, CPU.get(name, "3"))}
+    )
 
 
 def of_pool(seen: Observed, name: str, *states: str) -> list[Instance]:
-    return [instance for instance in seen.live(*states) if instance.instance_type == TYPES[name][0]]
+    return [
+        instance
+        for instance in seen.live(*states)
+        if instance.instance_type == TYPES[name][0]
+    ]
 
 
 def one(world: World, name: str) -> Instance:
@@ -98,7 +139,9 @@ def by_instance(facts: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
 def staying(seen: Observed, name: str) -> list[Instance]:
     """Return the running nodes of a pool that do not drain."""
     drains = by_instance(seen.drains)
-    return [instance for instance in of_pool(seen, name, "running") if instance.id not in drains]
+    return [
+        instance for instance in of_pool(seen, name, "running") if instance.id not in drains
+    ]
 
 
 def reasons(seen: Observed, *instances: Instance) -> list[str | None]:
@@ -109,7 +152,9 @@ def reasons(seen: Observed, *instances: Instance) -> list[str | None]:
 
 def claim_of(world: World, instance: Instance) -> NodeClaim:
     """Return the stored claim, which is also what the planner sees of the node."""
-    key = {names.KEY: {"S": by_instance(world.seen.launched)[instance.id]["node"]["nodeClaim"]}}
+    key = {
+        names.KEY: {"S": by_instance(world.seen.launched)[instance.id]["node"]["nodeClaim"]}
+    }
     row = world.aws.client("dynamodb").get_item(
         TableName=world.output(Table.NODE_CLAIMS.value), Key=key, ConsistentRead=True
     )["Item"]
@@ -118,13 +163,17 @@ def claim_of(world: World, instance: Instance) -> NodeClaim:
 
 def undelivered(world: World) -> int:
     """Return how many events were given up."""
-    urls = world.aws.client("sqs").list_queues(QueueNamePrefix=world.output(DEPLOYMENT))["QueueUrls"]
+    urls = world.aws.client("sqs").list_queues(QueueNamePrefix=world.output(DEPLOYMENT))[
+        "QueueUrls"
+    ]
     return sum(waiting(world, url) for url in urls if "ReactionsDeadLetters" in url)
 
 
 def waiting(world: World, url: str) -> int:
     attributes = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    found = world.aws.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=attributes)["Attributes"]
+    found = world.aws.client("sqs").get_queue_attributes(
+        QueueUrl=url, AttributeNames=attributes
+    )["Attributes"]
     return sum(int(found[name]) for name in attributes)
 
 
@@ -141,15 +190,28 @@ def golden(name: str, **detail: str) -> str:
     return json.dumps({**event, "detail": {**event["detail"], **detail}})
 
 
-def test_what_nobody_can_read_and_what_is_about_others_is_dropped(world: World) -> None:  # S-80
-    deliver(world, "not json at all", "[]", "{}", golden("unknown_kind"), golden("spot_interruption"))
+# S-80
+def test_what_nobody_can_read_and_what_is_about_others_is_dropped(world: World) -> None:
+    deliver(
+        world,
+        "not json at all",
+        "[]",
+        "{}",
+        golden("unknown_kind"),
+        golden("spot_interruption"),
+    )
     assert world.look().drains == {}
 
 
 def deliver(world: World, *bodies: str) -> None:
     """Hand bodies to the reaction as its queue would; nobody but the stack's rules may send there."""
     records = [
-        {"messageId": f"m-{number}", "receiptHandle": f"r-{number}", "body": body, "attributes": {}}
+        {
+            "messageId": f"m-{number}",
+            "receiptHandle": f"r-{number}",
+            "body": body,
+            "attributes": {},
+        }
         for number, body in enumerate(bodies)
     ]
     answer = world.aws.client("lambda").invoke(
@@ -159,21 +221,33 @@ def deliver(world: World, *bodies: str) -> None:
     assert json.loads(answer["Payload"].read()) == {"batchItemFailures": []}
 
 
-def test_a_reclaimed_reservation_drains_its_nodes_and_is_full(world: World, reservations: dict[str, str]) -> None:
+def test_a_reclaimed_reservation_drains_its_nodes_and_is_full(
+    world: World, reservations: dict[str, str]
+) -> None:
     """S-77, S-83."""
     lent = of_pool(world.look(), "lent")
-    world.aws.ec2("reclaim_interruptible", capacity_reservation_id=reservations["lent"], target_count=0)
+    world.aws.ec2(
+        "reclaim_interruptible",
+        capacity_reservation_id=reservations["lent"],
+        target_count=0,
+    )
     world.until("both drain", lambda seen: set(reasons(seen, *lent)) == {"Interruption"})
 
     def is_full(_: Observed) -> bool:
         row = world.aws.client("dynamodb").get_item(
-            TableName=world.output(Table.RESERVATIONS.value), Key={names.KEY: {"S": reservations["lent"]}}
+            TableName=world.output(Table.RESERVATIONS.value),
+            Key={names.KEY: {"S": reservations["lent"]}},
         )["Item"]
         return int(row["free_units"]["N"]) <= 0
 
     world.until("it is known to be full", is_full)
     world.send(
-        {"action": "withdraw", "workload": {"metadata": {"namespace": "story", "name": "lent", "generation": 2}}}
+        {
+            "action": "withdraw",
+            "workload": {
+                "metadata": {"namespace": "story", "name": "lent", "generation": 2}
+            },
+        }
     )
 
 
@@ -183,11 +257,16 @@ def test_planned_maintenance_drains(world: World) -> None:  # S-77
     world.until("it drains", lambda seen: reasons(seen, served) == ["ScheduledChange"])
 
 
-def test_an_unhealthy_node_is_reported_once_an_episode_or_replaced(world: World) -> None:  # S-85
+# S-85
+def test_an_unhealthy_node_is_reported_once_an_episode_or_replaced(world: World) -> None:
     sick = staying(world.look(), "served")[0]
 
     def impaired(*, is_ill: bool) -> None:
-        world.aws.ec2("set_status_checks", instance_id=sick.id, system_status="impaired" if is_ill else "ok")
+        world.aws.ec2(
+            "set_status_checks",
+            instance_id=sick.id,
+            system_status="impaired" if is_ill else "ok",
+        )
         world.aws.clock.advance(timedelta(minutes=3))
         sweep(world)
         sweep(world)
@@ -198,7 +277,9 @@ def test_an_unhealthy_node_is_reported_once_an_episode_or_replaced(world: World)
     world.until("it is counted", lambda _: counted(world, "NodesUnhealthy") == before + 1)
     impaired(is_ill=False)
     impaired(is_ill=True)
-    world.until("it is counted again", lambda _: counted(world, "NodesUnhealthy") == before + 2)
+    world.until(
+        "it is counted again", lambda _: counted(world, "NodesUnhealthy") == before + 2
+    )
     assert reasons(world.look(), sick) == [None]
     set_policy(world, "replace")
     sweep(world)
@@ -209,29 +290,37 @@ def set_policy(world: World, policy: str) -> None:
     """Change what failed checks do, as a deployment with another ``instanceStatusPolicy`` would."""
     functions = world.aws.client("lambda")
     name = function_name(world.output(DEPLOYMENT), Function.EXPIRE)
-    variables = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+    variables = functions.get_function_configuration(FunctionName=name)["Environment"][
+        "Variables"
+    ]
     functions.update_function_configuration(
-        FunctionName=name, Environment={"Variables": {**variables, names.INSTANCE_STATUS_POLICY: policy}}
+        FunctionName=name,
+        Environment={"Variables": {**variables, names.INSTANCE_STATUS_POLICY: policy}},
     )
-    sweep(
-        world
-    )  # one of the schedule's may be under way with the old setting; it began before this one and ends before
+    # one of the schedule's may be under way with the old setting; it began before this one and ends before
+    sweep(world)
     sweep(world)
 
 
 def counted(world: World, metric: str) -> int:
     """Add up what the sweep has written of a metric."""
-    lines = [line for line in world.log(Function.EXPIRE).splitlines() if f'"{metric}"' in line]
+    lines = [
+        line for line in world.log(Function.EXPIRE).splitlines() if f'"{metric}"' in line
+    ]
     return sum(int(sum(json.loads(line)[metric])) for line in lines)
 
 
-def test_nodes_of_reservations_that_are_gone_become_on_demand(world: World, reservations: dict[str, str]) -> None:
+def test_nodes_of_reservations_that_are_gone_become_on_demand(
+    world: World, reservations: dict[str, str]
+) -> None:
     """S-70, S-71, S-73, S-76: by the sweep alone, within 75 seconds."""
     steady, strict = one(world, "steady"), one(world, "strict")
     assert claim_of(world, steady).labels[CAPACITY_RESERVATION_ID] == reservations["steady"]
     world.reserve("strict too", TYPES["strict"][0], ZONE, 1, "strict")
     for title in ("steady", "strict"):
-        world.aws.client("ec2").cancel_capacity_reservation(CapacityReservationId=reservations[title])
+        world.aws.client("ec2").cancel_capacity_reservation(
+            CapacityReservationId=reservations[title]
+        )
     world.aws.clock.advance(timedelta(seconds=75))
     world.until("both are told", lambda _: demoted(world) == {steady.id, strict.id})
     for instance in (steady, strict):
@@ -243,14 +332,19 @@ def test_nodes_of_reservations_that_are_gone_become_on_demand(world: World, rese
     sweep(world)
     world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
     world.reservoir.invoke(Function.DISRUPT)
-    world.until("only the strict pool has drifted", lambda seen: strict_goes(world, seen, strict))
+    world.until(
+        "only the strict pool has drifted", lambda seen: strict_goes(world, seen, strict)
+    )
     assert reasons(world.seen, steady) == [None]
     assert claim_of(world, steady).labels[CAPACITY_TYPE] == "on-demand"
 
 
 def demoted(world: World) -> set[str]:
     """Return the instances of which it was told, maybe more than once: sweeps that meet tell each for itself."""
-    return {str(event["node"]["instanceId"]) for event in world.events("Node Capacity Type Changed")}
+    return {
+        str(event["node"]["instanceId"])
+        for event in world.events("Node Capacity Type Changed")
+    }
 
 
 def strict_goes(world: World, seen: Observed, strict: Instance) -> bool:
@@ -258,7 +352,9 @@ def strict_goes(world: World, seen: Observed, strict: Instance) -> bool:
     return reasons(seen, strict) == ["Drift"]
 
 
-def test_a_node_that_ec2_moves_into_a_selected_reservation_is_reserved(world: World) -> None:
+def test_a_node_that_ec2_moves_into_a_selected_reservation_is_reserved(
+    world: World,
+) -> None:
     adopted = one(world, "adopted")
     assert adopted.market == "on-demand"
     answer = world.aws.client("ec2").create_capacity_reservation(
@@ -267,9 +363,16 @@ def test_a_node_that_ec2_moves_into_a_selected_reservation_is_reserved(world: Wo
         AvailabilityZone=claim_of(world, adopted).offering.zone,
         InstanceCount=1,
         InstanceMatchCriteria="open",
-        TagSpecifications=[{"ResourceType": "capacity-reservation", "Tags": [{"Key": "purpose", "Value": "adopted"}]}],
+        TagSpecifications=[
+            {
+                "ResourceType": "capacity-reservation",
+                "Tags": [{"Key": "purpose", "Value": "adopted"}],
+            }
+        ],
     )
-    reservation_id = world.watch("adopting", answer["CapacityReservation"]["CapacityReservationId"])
+    reservation_id = world.watch(
+        "adopting", answer["CapacityReservation"]["CapacityReservationId"]
+    )
     world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
     sweep(world)
     after = claim_of(world, adopted)
@@ -299,24 +402,36 @@ def test_a_reservation_that_begins_is_used_although_its_event_is_lost(world: Wor
     world.aws.clock.advance(starts_at - timedelta(minutes=2) - world.now(), coalesce=True)
     world.aws.clock.advance(starts_at - timedelta(seconds=2) - world.now())
     world.until("its demand is placed", lambda seen: seen.placed["story/coming"] == 1)
-    placed = (event for event in world.seen.events if event["detail-type"] == "Workload Placed")
-    (placed_at,) = (it["time"] for it in placed if it["detail"]["workload"]["name"] == "coming")
+    placed = (
+        event for event in world.seen.events if event["detail-type"] == "Workload Placed"
+    )
+    (placed_at,) = (
+        it["time"] for it in placed if it["detail"]["workload"]["name"] == "coming"
+    )
     assert datetime.fromisoformat(placed_at) - starts_at < timedelta(seconds=60)
 
 
 def test_a_unit_that_boots_nothing_is_reported_and_left_alone(world: World) -> None:
-    block = world.buy_block("broken", TYPES["broken"][0], ZONE, 1, "broken", end_in_s=86_400 * 3)
-    world.aws.ec2("break_units", capacity_reservation_id=block, interconnect_status="impaired")
+    block = world.buy_block(
+        "broken", TYPES["broken"][0], ZONE, 1, "broken", end_in_s=86_400 * 3
+    )
+    world.aws.ec2(
+        "break_units", capacity_reservation_id=block, interconnect_status="impaired"
+    )
     world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
     submit(world, "broken", 1)
     failed = set[str]()
     for _ in range(2):
-        seen = world.until("a node is launched into it", lambda seen: bool(of_pool(seen, "broken", "pending")))
+        seen = world.until(
+            "a node is launched into it",
+            lambda seen: bool(of_pool(seen, "broken", "pending")),
+        )
         (instance,) = of_pool(seen, "broken", "pending")
         failed.add(instance.id)
         world.aws.clock.advance(timedelta(minutes=16), coalesce=True)
         world.until("it is given up", lambda seen: not of_pool(seen, "broken", "pending"))
-        world.aws.clock.advance(timedelta(minutes=7), coalesce=True)  # terminated, and its unit scrubbed
+        # terminated, and its unit scrubbed
+        world.aws.clock.advance(timedelta(minutes=7), coalesce=True)
     assert len(failed) == 2
     world.until("it is reported", lambda _: bool(world.events("Capacity Suspected")))
     event = world.events("Capacity Suspected")[0]  # two sweeps at once may both say so
@@ -328,50 +443,81 @@ def test_a_unit_that_boots_nothing_is_reported_and_left_alone(world: World) -> N
     for queue in (Queue.PLANNING, Queue.LAUNCHES):
         url = world.output(queue.value)
         world.until(f"{queue} is empty", partial(no_message_waits, world, url))
-    assert of_pool(world.look(), "broken") == [], "EC2 shows a free unit; nothing is launched into it"
+    assert of_pool(world.look(), "broken") == [], (
+        "EC2 shows a free unit; nothing is launched into it"
+    )
 
 
-def test_a_block_drains_forty_minutes_before_its_end_and_is_empty_before_ec2_begins(world: World) -> None:  # S-68
-    ends = {it.title: it.end_at for it in world.look().reservations if it.end_at is not None}
+# S-68
+def test_a_block_drains_forty_minutes_before_its_end_and_is_empty_before_ec2_begins(
+    world: World,
+) -> None:
+    ends = {
+        it.title: it.end_at for it in world.look().reservations if it.end_at is not None
+    }
     soon, later = (
-        next(i for i in of_pool(world.seen, "blocks") if i.reservation_id == world_id(world, title))
+        next(
+            i
+            for i in of_pool(world.seen, "blocks")
+            if i.reservation_id == world_id(world, title)
+        )
         for title in ("ends in 39", "ends in 60")
     )
-    world.aws.clock.advance(ends["ends in 39"] - timedelta(minutes=39) - world.now(), coalesce=True)
+    world.aws.clock.advance(
+        ends["ends in 39"] - timedelta(minutes=39) - world.now(), coalesce=True
+    )
     world.until("one drains", lambda seen: reasons(seen, soon) == ["CapacityBlockEnding"])
     assert reasons(world.look(), later) == [None]
     deadline = datetime.fromisoformat(by_instance(world.seen.drains)[soon.id]["deadline"])
     assert deadline == ends["ends in 39"] - timedelta(minutes=32)
     world.aws.clock.advance(deadline + timedelta(seconds=1) - world.now(), coalesce=True)
     sweep(world)
-    described = world.aws.client("ec2").describe_instances(InstanceIds=[soon.id])["Reservations"][0]["Instances"][0]
-    assert described["StateReason"]["Code"] == "Client.UserInitiatedShutdown", "we end it, not EC2"
+    described = world.aws.client("ec2").describe_instances(InstanceIds=[soon.id])[
+        "Reservations"
+    ][0]["Instances"][0]
+    assert described["StateReason"]["Code"] == "Client.UserInitiatedShutdown", (
+        "we end it, not EC2"
+    )
     assert world.now() < ends["ends in 39"] - timedelta(minutes=30)
 
 
 def world_id(world: World, title: str) -> str:
-    return next(reservation_id for reservation_id, known in world.titles.items() if known == title)
+    return next(
+        reservation_id for reservation_id, known in world.titles.items() if known == title
+    )
 
 
-def test_a_hundred_spot_warnings_drain_a_hundred_nodes_whose_replicas_are_replaced_first(world: World) -> None:
+def test_a_hundred_spot_warnings_drain_a_hundred_nodes_whose_replicas_are_replaced_first(
+    world: World,
+) -> None:
     """S-77, S-79, S-82."""
     submit(world, "spotty", SPOT_NODES)
-    world.until("all run", lambda seen: len(of_pool(seen, "spotty", "running")) == SPOT_NODES)
+    world.until(
+        "all run", lambda seen: len(of_pool(seen, "spotty", "running")) == SPOT_NODES
+    )
     spots = of_pool(world.seen, "spotty")
     assert {instance.market for instance in spots} == {"spot"}
     for instance in spots:
         world.aws.ec2("interrupt_spot", instance_id=instance.id, notice_s=600)
     world.until("all drain", lambda seen: set(reasons(seen, *spots)) == {"Interruption"})
     world.until("each is replaced", lambda seen: len(staying(seen, "spotty")) == SPOT_NODES)
-    seen = world.until("all launches are told", lambda seen: all_are_told(seen, *staying(seen, "spotty")))
+    seen = world.until(
+        "all launches are told", lambda seen: all_are_told(seen, *staying(seen, "spotty"))
+    )
     drains, launches = by_instance(seen.drains), by_instance(seen.launched)
     deadlines = {drains[instance.id]["deadline"] for instance in spots}
     replacements = staying(seen, "spotty")
     launched = {launches[instance.id]["launchedAt"] for instance in replacements}
     assert max(launched) < min(deadlines), "replaced before the drain was over"
     resting = shortages(world)
-    assert {claim_of(world, spots[0]).offering, claim_of(world, spots[-1]).offering} <= resting
-    assert not {claim_of(world, replacement).offering for replacement in replacements} & resting
+    assert {
+        claim_of(world, spots[0]).offering,
+        claim_of(world, spots[-1]).offering,
+    } <= resting
+    assert (
+        not {claim_of(world, replacement).offering for replacement in replacements}
+        & resting
+    )
 
 
 def all_are_told(seen: Observed, *instances: Instance) -> bool:
@@ -402,15 +548,24 @@ def test_a_node_that_all_have_left_goes_before_its_deadline(world: World) -> Non
     )
     world.until("it is gone", lambda seen: leaving.id in by_instance(seen.terminated))
     assert world.now() < datetime.fromisoformat(told["deadline"])
-    deliver(world, golden("spot_interruption", **{"instance-id": leaving.id}))  # S-86: its claim has ended
+    # S-86: its claim has ended
+    deliver(world, golden("spot_interruption", **{"instance-id": leaving.id}))
 
 
-def test_a_warning_that_ec2_keeps_from_being_handled_is_heeded_within_seconds(world: World) -> None:
+def test_a_warning_that_ec2_keeps_from_being_handled_is_heeded_within_seconds(
+    world: World,
+) -> None:
     """EC2 gives two minutes; the queue alone would show a failed event again after thirty seconds."""
     warned = staying(world.look(), "spotty")[0]
     react = function_name(world.output(DEPLOYMENT), Function.REACT)
     tries = 5  # of one call by the SDK: the invocation fails
-    fault = world.aws.fault("throttle", service="ec2", operation="DescribeInstances", function=react, times=tries)
+    fault = world.aws.fault(
+        "throttle",
+        service="ec2",
+        operation="DescribeInstances",
+        function=react,
+        times=tries,
+    )
     warned_at = world.now()
     world.aws.ec2("interrupt_spot", instance_id=warned.id, notice_s=600)
     world.until("it drains", lambda seen: reasons(seen, warned) == ["Interruption"])

@@ -42,7 +42,8 @@ def instances(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[st
     world.send({"action": "submit", "workload": story_workload("known", REPLICAS, "1500m")})
     world.until("all run", lambda seen: len(seen.live("running")) == REPLICAS)
     seen = world.until("all launches are told", lambda seen: len(seen.launched) == REPLICAS)
-    world.aws.clock.advance(timedelta(minutes=3))  # leases are absorbed: somebody else writes the claims
+    # leases are absorbed: somebody else writes the claims
+    world.aws.clock.advance(timedelta(minutes=3))
     return sorted(map(_id, seen.live("running")))
 
 
@@ -52,31 +53,50 @@ def _id(instance: Instance) -> str:
 
 def known(world: World) -> dict[str, Any]:
     """Return how nodes and facts name the workload: with the id of the message that it began with."""
-    submitted = (each for each in world.events("Workload Accepted") if each["action"] == "submit")
+    submitted = (
+        each for each in world.events("Workload Accepted") if each["action"] == "submit"
+    )
     (correlation_id,) = {each["workload"]["correlationId"] for each in submitted}
     return {"namespace": "story", "name": "known", "correlationId": correlation_id}
 
 
 def test_an_instance_reads_what_it_is_for(world: World, instances: list[str]) -> None:
-    launched = {event["node"]["instanceId"]: event["node"] for event in world.events("Node Launched")}
+    launched = {
+        event["node"]["instanceId"]: event["node"]
+        for event in world.events("Node Launched")
+    }
     for instance in instances:
         identity, node = Inside(world, instance).identity(), launched[instance]
-        for field in ("nodeClaim", "nodePool", "nodeClass", "capacityType", "capacityReservationId"):
+        for field in (
+            "nodeClaim",
+            "nodePool",
+            "nodeClass",
+            "capacityType",
+            "capacityReservationId",
+        ):
             assert identity.get(field) == node.get(field), field
         assert identity["state"] == "running"
         assert identity["workloads"] == [known(world) | {"replicas": 1}]
         assert "drain" not in identity
 
 
-def test_the_index_holds_nothing_but_the_identity(world: World, instances: list[str]) -> None:
+def test_the_index_holds_nothing_but_the_identity(
+    world: World, instances: list[str]
+) -> None:
     inside = Inside(world, instances[0])
     (row,) = inside.identities(inside.arn)
     assert set(row) == {KEY, IDENTITY_KEY, IDENTITY}
 
 
-def test_an_instance_reads_nothing_else_and_writes_nothing(world: World, instances: list[str]) -> None:
+def test_an_instance_reads_nothing_else_and_writes_nothing(
+    world: World, instances: list[str]
+) -> None:
     inside, neighbour = Inside(world, instances[0]), Inside(world, instances[1])
-    dynamodb, sqs, claim = inside.client("dynamodb"), inside.client("sqs"), inside.identity()["nodeClaim"]
+    dynamodb, sqs, claim = (
+        inside.client("dynamodb"),
+        inside.client("sqs"),
+        inside.identity()["nodeClaim"],
+    )
     other_claim = neighbour.identity()["nodeClaim"]
     item = {"id": {"S": claim}}
     calls: list[Callable[[], Any]] = [
@@ -92,24 +112,49 @@ def test_an_instance_reads_nothing_else_and_writes_nothing(world: World, instanc
         lambda: dynamodb.put_item(TableName=inside.table, Item=item),
         lambda: dynamodb.update_item(TableName=inside.table, Key=item),
         lambda: dynamodb.delete_item(TableName=inside.table, Key=item),
-        lambda: sqs.send_message(QueueUrl=world.output(Queue.DEMAND.value), MessageBody="{}"),
+        lambda: sqs.send_message(
+            QueueUrl=world.output(Queue.DEMAND.value), MessageBody="{}"
+        ),
         lambda: inside.client("ec2").describe_instances(),
-        *(partial(dynamodb.get_item, TableName=world.output(table.value), Key=item) for table in Table),
+        *(
+            partial(dynamodb.get_item, TableName=world.output(table.value), Key=item)
+            for table in Table
+        ),
     ]
     all_refused(calls)
 
 
-def test_nobody_reports_in_the_name_of_an_instance(world: World, instances: list[str]) -> None:
+def test_nobody_reports_in_the_name_of_an_instance(
+    world: World, instances: list[str]
+) -> None:
     """Not an administrator, and not a session of a role that may report, whose name is the instance's id."""
     url = world.output(Queue.REPORTS.value)
-    report = json.dumps({"report": "finished", "workload": {"namespace": "story", "name": "known"}, "replicas": 1})
-    administrator = Person(world, statements=({"Effect": "Allow", "Action": "*", "Resource": "*"},))
+    report = json.dumps(
+        {
+            "report": "finished",
+            "workload": {"namespace": "story", "name": "known"},
+            "replicas": 1,
+        }
+    )
+    administrator = Person(
+        world, statements=({"Effect": "Allow", "Action": "*", "Resource": "*"},)
+    )
     iam = world.aws.client("iam")
-    trust = {"Effect": "Allow", "Principal": {"AWS": administrator.arn}, "Action": "sts:AssumeRole"}
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"AWS": administrator.arn},
+        "Action": "sts:AssumeRole",
+    }
     document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-    role = iam.create_role(RoleName="impostor", AssumeRolePolicyDocument=document)["Role"]["Arn"]
-    iam.attach_role_policy(RoleName="impostor", PolicyArn=world.reservoir.outputs["NodePolicyArn"])
-    assumed = administrator.client("sts").assume_role(RoleArn=role, RoleSessionName=instances[0])["Credentials"]
+    role = iam.create_role(RoleName="impostor", AssumeRolePolicyDocument=document)["Role"][
+        "Arn"
+    ]
+    iam.attach_role_policy(
+        RoleName="impostor", PolicyArn=world.reservoir.outputs["NodePolicyArn"]
+    )
+    assumed = administrator.client("sts").assume_role(
+        RoleArn=role, RoleSessionName=instances[0]
+    )["Credentials"]
     impostor = world.aws.client(
         "sqs",
         aws_access_key_id=assumed["AccessKeyId"],
@@ -120,25 +165,38 @@ def test_nobody_reports_in_the_name_of_an_instance(world: World, instances: list
         all_refused([partial(sqs.send_message, QueueUrl=url, MessageBody=report)])
 
 
-def test_an_instance_reports_about_its_own_replicas_alone(world: World, instances: list[str]) -> None:
+def test_an_instance_reports_about_its_own_replicas_alone(
+    world: World, instances: list[str]
+) -> None:
     inside = Inside(world, instances[0])
     for workload in ("story/another", "other/known"):
         inside.report("ready", workload, replicas=1)
     inside.report("ready", "story/known", replicas=1)
-    inside.report("failed", "story/known", exitCode=1, restarts=0, nextStartInS=10, logTail="no\n")
-    world.until("it is told", lambda _: bool(world.events("Replica Ready") and world.events("Replica Failed")))
+    inside.report(
+        "failed", "story/known", exitCode=1, restarts=0, nextStartInS=10, logTail="no\n"
+    )
+    world.until(
+        "it is told",
+        lambda _: bool(world.events("Replica Ready") and world.events("Replica Failed")),
+    )
     world.aws.clock.settle()
     world.look()
     (ready,) = world.events("Replica Ready")
     assert ready["node"]["instanceId"] == instances[0]
     assert ready["workload"] == known(world)
     (failed,) = world.events("Replica Failed")
-    assert (failed["exitCode"], failed["logTail"], failed["isCrashLoop"]) == (1, "no\n", False)
+    assert (failed["exitCode"], failed["logTail"], failed["isCrashLoop"]) == (
+        1,
+        "no\n",
+        False,
+    )
     log = world.log(Function.FOLLOW)
     assert log.count("report of replicas that are not the sender's") == 2
 
 
-def test_a_replica_that_finishes_is_not_demand_again(world: World, instances: list[str]) -> None:
+def test_a_replica_that_finishes_is_not_demand_again(
+    world: World, instances: list[str]
+) -> None:
     inside = Inside(world, instances[0])
     for _ in range(2):
         inside.report("finished", "story/known", replicas=1, logTail="done\n")
@@ -146,23 +204,42 @@ def test_a_replica_that_finishes_is_not_demand_again(world: World, instances: li
     world.aws.clock.advance(timedelta(minutes=2))
     seen = world.look()
     assert len(seen.live("running")) == REPLICAS
-    told = {(event["replicas"], event["finished"], event["wanted"]) for event in world.events("Replica Finished")}
+    told = {
+        (event["replicas"], event["finished"], event["wanted"])
+        for event in world.events("Replica Finished")
+    }
     assert told == {(1, 1, REPLICAS)}
     assert inside.identity()["workloads"] == []
     explained = world.command("explain", "workload", "story/known").stdout
-    assert f"{REPLICAS - 1} wanted, {REPLICAS - 1} placed, 0 waiting, 1 finished" in explained
+    assert (
+        f"{REPLICAS - 1} wanted, {REPLICAS - 1} placed, 0 waiting, 1 finished" in explained
+    )
 
 
-def test_an_instance_reads_that_it_must_go_and_until_when(world: World, instances: list[str]) -> None:
+def test_an_instance_reads_that_it_must_go_and_until_when(
+    world: World, instances: list[str]
+) -> None:
     instances = instances[1:]  # of the first the replica has finished
     inside = [Inside(world, instance) for instance in instances]
     world.send(
-        {"action": "withdraw", "workload": {"metadata": {"namespace": "story", "name": "known", "generation": 2}}}
+        {
+            "action": "withdraw",
+            "workload": {
+                "metadata": {"namespace": "story", "name": "known", "generation": 2}
+            },
+        }
     )
     world.until(
-        "they drain", lambda _: {e["node"]["instanceId"] for e in world.events("Node Draining")} >= set(instances)
+        "they drain",
+        lambda _: (
+            {e["node"]["instanceId"] for e in world.events("Node Draining")}
+            >= set(instances)
+        ),
     )
-    world.until("it can be read", lambda _: all(node.identity()["state"] == "draining" for node in inside))
+    world.until(
+        "it can be read",
+        lambda _: all(node.identity()["state"] == "draining" for node in inside),
+    )
     told = {event["node"]["instanceId"]: event for event in world.events("Node Draining")}
     for instance, node in zip(instances, inside, strict=True):
         identity = node.identity()

@@ -16,7 +16,14 @@ from lab.fakes.manifests import team_manifest
 from lab.story.people import Person, all_refused, policy_statements, refusal
 from lab.story.policies import one_type_pool, story_workload, write_manifests
 from lab.story.world import World
-from reservoir.names import DEMAND_DEAD_LETTER_QUEUE, OWNER_TAG, Function, Queue, Table, key_attributes
+from reservoir.names import (
+    DEMAND_DEAD_LETTER_QUEUE,
+    OWNER_TAG,
+    Function,
+    Queue,
+    Table,
+    key_attributes,
+)
 
 pytestmark = pytest.mark.embedded
 
@@ -34,18 +41,31 @@ def test_nobody_can_forge_an_event_not_even_an_administrator(world: World) -> No
     with pytest.raises(ClientError) as refused:
         administrator.client("sqs").send_message(
             QueueUrl=world.output(Queue.REACTIONS.value),
-            MessageBody=json.dumps({"source": "aws.ec2", "detail-type": "EC2 Spot Instance Interruption Warning"}),
+            MessageBody=json.dumps(
+                {
+                    "source": "aws.ec2",
+                    "detail-type": "EC2 Spot Instance Interruption Warning",
+                }
+            ),
         )
     assert "explicit deny" in refusal(refused.value)
-    entry = {"Source": "aws.ec2", "DetailType": "EC2 Spot Instance Interruption Warning", "Detail": "{}"}
+    entry = {
+        "Source": "aws.ec2",
+        "DetailType": "EC2 Spot Instance Interruption Warning",
+        "Detail": "{}",
+    }
     (answer,) = administrator.client("events").put_events(Entries=[entry])["Entries"]
     assert answer["ErrorCode"] == "NotAuthorizedForSourceException"
 
 
-def test_a_stack_that_is_not_there_is_told_with_where_it_was_looked_for(world: World) -> None:
+def test_a_stack_that_is_not_there_is_told_with_where_it_was_looked_for(
+    world: World,
+) -> None:
     told = Person(world, statements=ADMINISTRATOR).command("--stack", "Nowhere", "get")
     assert told.returncode == 2
-    assert told.stderr.startswith("there is no stack Nowhere in us-east-1: look in another place with --region")
+    assert told.stderr.startswith(
+        "there is no stack Nowhere in us-east-1: look in another place with --region"
+    )
 
 
 def launch_template(launcher: Person, world: World, **data: Any) -> str:
@@ -65,30 +85,46 @@ def launch_template(launcher: Person, world: World, **data: Any) -> str:
 
 
 def image(world: World) -> str:
-    return str(world.aws.client("ec2").describe_images(Owners=["amazon"])["Images"][0]["ImageId"])
+    return str(
+        world.aws.client("ec2").describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    )
 
 
 TOKENS = {"MetadataOptions": {"HttpTokens": "required"}}
 
 
-def test_the_launch_role_launches_from_a_template_of_ours_with_metadata_by_token(world: World) -> None:
+def test_the_launch_role_launches_from_a_template_of_ours_with_metadata_by_token(
+    world: World,
+) -> None:
     launcher = Person(world, statements=policy_statements(world, Function.LAUNCH))
     template = launch_template(launcher, world, **TOKENS)
     launched = launcher.client("ec2").run_instances(
         LaunchTemplate={"LaunchTemplateId": template}, MinCount=1, MaxCount=1
     )
-    world.aws.client("ec2").terminate_instances(InstanceIds=[launched["Instances"][0]["InstanceId"]])
+    world.aws.client("ec2").terminate_instances(
+        InstanceIds=[launched["Instances"][0]["InstanceId"]]
+    )
 
 
 @pytest.mark.parametrize(
     ("data", "request_more", "kind"),
     [
         pytest.param({}, {}, "instance", id="metadata without tokens"),
-        pytest.param({"MetadataOptions": {"HttpTokens": "optional"}}, {}, "instance", id="tokens optional"),
         pytest.param(
-            TOKENS, {"MetadataOptions": {"HttpTokens": "optional"}}, "instance", id="tokens optional in the request"
+            {"MetadataOptions": {"HttpTokens": "optional"}},
+            {},
+            "instance",
+            id="tokens optional",
         ),
-        pytest.param(TOKENS, {"ImageId": "another"}, "image", id="another image than the template's"),
+        pytest.param(
+            TOKENS,
+            {"MetadataOptions": {"HttpTokens": "optional"}},
+            "instance",
+            id="tokens optional in the request",
+        ),
+        pytest.param(
+            TOKENS, {"ImageId": "another"}, "image", id="another image than the template's"
+        ),
         pytest.param(TOKENS, {"LaunchTemplate": None}, "instance", id="no template"),
     ],
 )
@@ -96,9 +132,14 @@ def test_the_launch_role_launches_nothing_else(
     world: World, data: dict[str, Any], request_more: dict[str, Any], kind: str
 ) -> None:
     launcher = Person(world, statements=policy_statements(world, Function.LAUNCH))
-    request = {"LaunchTemplate": {"LaunchTemplateId": launch_template(launcher, world, **data)}, **request_more}
+    request = {
+        "LaunchTemplate": {"LaunchTemplateId": launch_template(launcher, world, **data)},
+        **request_more,
+    }
     if request["LaunchTemplate"] is None:
-        owner = [{"Key": OWNER_TAG, "Value": world.reservoir.outputs["ReservoirDeployment"]}]
+        owner = [
+            {"Key": OWNER_TAG, "Value": world.reservoir.outputs["ReservoirDeployment"]}
+        ]
         kinds = ("instance", "network-interface", "volume")
         del request["LaunchTemplate"]
         request |= {
@@ -113,21 +154,35 @@ def test_the_launch_role_launches_nothing_else(
         )["ImageId"]
     with pytest.raises(ClientError) as refused:
         launcher.client("ec2").run_instances(**request, MinCount=1, MaxCount=1)
-    assert f":{kind}/" in refusal(refused.value).split(" on resource: ")[1].split(" because")[0]
+    assert (
+        f":{kind}/"
+        in refusal(refused.value).split(" on resource: ")[1].split(" because")[0]
+    )
 
 
 def test_an_alarm_tells_the_topic(world: World) -> None:
-    sns, sqs, cloudwatch = (world.aws.client(service) for service in ("sns", "sqs", "cloudwatch"))
+    sns, sqs, cloudwatch = (
+        world.aws.client(service) for service in ("sns", "sqs", "cloudwatch")
+    )
     assert sns.create_topic(Name="alarms")["TopicArn"] == TOPIC
-    from_sns = {"Effect": "Allow", "Principal": {"Service": "sns.amazonaws.com"}, "Action": "sqs:*", "Resource": "*"}
+    from_sns = {
+        "Effect": "Allow",
+        "Principal": {"Service": "sns.amazonaws.com"},
+        "Action": "sqs:*",
+        "Resource": "*",
+    }
     policy = json.dumps({"Version": "2012-10-17", "Statement": [from_sns]})
     url = sqs.create_queue(QueueName="mailbox", Attributes={"Policy": policy})["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
     sns.subscribe(TopicArn=TOPIC, Protocol="sqs", Endpoint=arn)
     alarms = [alarm["AlarmName"] for alarm in cloudwatch.describe_alarms()["MetricAlarms"]]
     blocked = min(name for name in alarms if "LaunchesBlocked" in name)
     for state in ("ALARM", "OK"):
-        cloudwatch.set_alarm_state(AlarmName=blocked, StateValue=state, StateReason="a test says so")
+        cloudwatch.set_alarm_state(
+            AlarmName=blocked, StateValue=state, StateReason="a test says so"
+        )
     told: set[tuple[str, str]] = set()
 
     def both_are_told(_: object) -> bool:
@@ -143,7 +198,9 @@ def test_an_alarm_tells_the_topic(world: World) -> None:
 
 def test_a_delivery_that_is_not_allowed_any_more_is_kept_for_people(world: World) -> None:
     lambda_, events = world.aws.client("lambda"), world.aws.client("events")
-    collect = function_name(world.reservoir.outputs["ReservoirDeployment"], Function.COLLECT)
+    collect = function_name(
+        world.reservoir.outputs["ReservoirDeployment"], Function.COLLECT
+    )
     policy = json.loads(lambda_.get_policy(FunctionName=collect)["Policy"])
     for statement in policy["Statement"]:
         lambda_.remove_permission(FunctionName=collect, StatementId=statement["Sid"])
@@ -152,7 +209,9 @@ def test_a_delivery_that_is_not_allowed_any_more_is_kept_for_people(world: World
 
         def undelivered() -> list[dict[str, Any]]:
             world.aws.clock.advance(timedelta(seconds=60))
-            answer = world.aws.client("sqs").receive_message(QueueUrl=url, MessageAttributeNames=["All"])
+            answer = world.aws.client("sqs").receive_message(
+                QueueUrl=url, MessageAttributeNames=["All"]
+            )
             return list(answer.get("Messages", ()))
 
         message = next(found[0] for found in iter(undelivered, None) if found)
@@ -166,10 +225,14 @@ def test_a_delivery_that_is_not_allowed_any_more_is_kept_for_people(world: World
                 Principal="events.amazonaws.com",
                 SourceArn=source,
             )
-    attributes = {name: value["StringValue"] for name, value in message["MessageAttributes"].items()}
+    attributes = {
+        name: value["StringValue"] for name, value in message["MessageAttributes"].items()
+    }
     assert attributes["ERROR_CODE"] == "NO_PERMISSIONS"
     assert attributes["TARGET_ARN"].endswith(collect)
-    assert attributes["RULE_ARN"].rsplit("/", 1)[-1] in [rule["Name"] for rule in events.list_rules()["Rules"]]
+    assert attributes["RULE_ARN"].rsplit("/", 1)[-1] in [
+        rule["Name"] for rule in events.list_rules()["Rules"]
+    ]
 
 
 def runs(world: World, function: Function, message: str) -> int:
@@ -177,10 +240,16 @@ def runs(world: World, function: Function, message: str) -> int:
     return world.log(function).count(f'"message":"{message}"')
 
 
-def test_a_schedule_that_is_off_runs_nothing_until_an_operator_switches_it_on(world: World) -> None:
+def test_a_schedule_that_is_off_runs_nothing_until_an_operator_switches_it_on(
+    world: World,
+) -> None:
     """What a dead-man's switch rests on: nothing runs, so nothing is counted, and that is the alarm."""
     events = world.aws.client("events")
-    (rule,) = (rule["Name"] for rule in events.list_rules()["Rules"] if "SchedulesCollect" in rule["Name"])
+    (rule,) = (
+        rule["Name"]
+        for rule in events.list_rules()["Rules"]
+        if "SchedulesCollect" in rule["Name"]
+    )
     world.aws.clock.advance(timedelta(minutes=6))
     events.disable_rule(Name=rule)
     world.aws.clock.settle()  # it may have fired before that
@@ -193,11 +262,18 @@ def test_a_schedule_that_is_off_runs_nothing_until_an_operator_switches_it_on(wo
     assert runs(world, Function.COLLECT, "collected") > before
 
 
-def test_neighbours_that_take_all_concurrency_stop_the_planner_and_no_sweep(world: World) -> None:
-    world.aws.limit_concurrency(sum(settings.reserved_concurrency or 0 for settings in FUNCTIONS.values()))
+def test_neighbours_that_take_all_concurrency_stop_the_planner_and_no_sweep(
+    world: World,
+) -> None:
+    world.aws.limit_concurrency(
+        sum(settings.reserved_concurrency or 0 for settings in FUNCTIONS.values())
+    )
     try:
         world.aws.clock.settle()  # what has begun before goes on
-        swept, planned = runs(world, Function.COLLECT, "collected"), runs(world, Function.PROVISION, "planned")
+        swept, planned = (
+            runs(world, Function.COLLECT, "collected"),
+            runs(world, Function.PROVISION, "planned"),
+        )
         world.aws.clock.advance(timedelta(minutes=6))
         assert runs(world, Function.COLLECT, "collected") > swept
         assert runs(world, Function.PROVISION, "planned") == planned
@@ -211,11 +287,18 @@ def test_an_instance_whose_key_the_deployment_does_not_know_ends_and_the_class_w
     world: World, tmp_path: Path
 ) -> None:
     key = world.aws.client("kms").create_key()["KeyMetadata"]["Arn"]
-    volume = {"deviceName": "/dev/xvda", "ebs": {"volumeSize": "20Gi", "encrypted": True, "kmsKeyID": key}}
-    manifests = one_type_pool("sealed", "m5.large", ["on-demand"], blockDeviceMappings=[volume])
+    volume = {
+        "deviceName": "/dev/xvda",
+        "ebs": {"volumeSize": "20Gi", "encrypted": True, "kmsKeyID": key},
+    }
+    manifests = one_type_pool(
+        "sealed", "m5.large", ["on-demand"], blockDeviceMappings=[volume]
+    )
     applied = world.command("apply", "-f", str(write_manifests(tmp_path, manifests)))
     assert applied.returncode == 0, applied.stderr
-    assert f"{key} is no key of the deployment (kmsKeys)" in " ".join((applied.stdout + applied.stderr).split())
+    assert f"{key} is no key of the deployment (kmsKeys)" in " ".join(
+        (applied.stdout + applied.stderr).split()
+    )
     world.discover()
     world.send({"action": "submit", "workload": story_workload("sealed", 1, "1")})
 
@@ -223,12 +306,21 @@ def test_an_instance_whose_key_the_deployment_does_not_know_ends_and_the_class_w
         reservations = world.aws.client("ec2").describe_instances(
             Filters=[{"Name": "instance-state-name", "Values": ["terminated"]}]
         )["Reservations"]
-        reasons = [i.get("StateReason", {}).get("Code") for r in reservations for i in r["Instances"]]
+        reasons = [
+            i.get("StateReason", {}).get("Code")
+            for r in reservations
+            for i in r["Instances"]
+        ]
         return "Client.InternalError" in reasons
 
     world.until("the instance ends before it runs", ended)
     world.send(
-        {"action": "withdraw", "workload": {"metadata": {"namespace": "story", "name": "sealed", "generation": 2}}}
+        {
+            "action": "withdraw",
+            "workload": {
+                "metadata": {"namespace": "story", "name": "sealed", "generation": 2}
+            },
+        }
     )
 
 
@@ -240,18 +332,32 @@ def tables(world: World) -> dict[Table, str]:
     return {table: world.output(table.value) for table in Table}
 
 
-def test_a_sender_sends_demand_and_nothing_else(world: World, tables: dict[Table, str]) -> None:
+def test_a_sender_sends_demand_and_nothing_else(
+    world: World, tables: dict[Table, str]
+) -> None:
     sender = Person(world, managed=("Sender",))
-    body = json.dumps({"action": "submit", "workload": story_workload("from-a-sender", 1, "1")})
+    body = json.dumps(
+        {"action": "submit", "workload": story_workload("from-a-sender", 1, "1")}
+    )
     sqs = sender.client("sqs")
     sqs.send_message(QueueUrl=world.output(Queue.DEMAND.value), MessageBody=body)
     refused: list[Callable[[], Any]] = [
-        lambda: sqs.send_message(QueueUrl=world.output(Queue.LAUNCHES.value), MessageBody="{}"),
-        lambda: sqs.send_message(QueueUrl=world.output(Queue.PLANNING.value), MessageBody="{}", MessageGroupId="plan"),
-        lambda: sqs.send_message(QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE), MessageBody="{}"),
+        lambda: sqs.send_message(
+            QueueUrl=world.output(Queue.LAUNCHES.value), MessageBody="{}"
+        ),
+        lambda: sqs.send_message(
+            QueueUrl=world.output(Queue.PLANNING.value),
+            MessageBody="{}",
+            MessageGroupId="plan",
+        ),
+        lambda: sqs.send_message(
+            QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE), MessageBody="{}"
+        ),
         lambda: sqs.receive_message(QueueUrl=world.output(Queue.DEMAND.value)),
         lambda: sqs.purge_queue(QueueUrl=world.output(Queue.DEMAND.value)),
-        lambda: sender.client("dynamodb").get_item(TableName=tables[Table.WORKLOADS], Key={"id": {"S": "a"}}),
+        lambda: sender.client("dynamodb").get_item(
+            TableName=tables[Table.WORKLOADS], Key={"id": {"S": "a"}}
+        ),
         lambda: sender.client("cloudformation").describe_stacks(
             StackName=world.reservoir.outputs["ReservoirDeployment"]
         ),
@@ -269,17 +375,29 @@ def test_a_viewer_reads_but_no_user_data_and_changes_nothing(
     assert "is not known" in explained.stderr
     assert "orphans: open" in viewer.command("envelope", "show").stdout
     examined = json.loads(viewer.command("doctor", "-o", "json").stdout)["items"]
-    skipped = {item["metadata"]["name"] for item in examined if item["status"]["severity"] == "skipped"}
+    skipped = {
+        item["metadata"]["name"]
+        for item in examined
+        if item["status"]["severity"] == "skipped"
+    }
     # Classes hold user data; letters and the account's roles are not a viewer's to look at.
     assert skipped == {
         *("dead-letters", "policy", "pools", "reservations", "spot-role"),
         *("permissions", "queues", "quotas", "trail"),
     }  # and, on AWS, concurrency: the emulator lets everybody read an account's settings
-    on_sale = json.loads(viewer.command("get", "blocks", "2 p5en.48xlarge for 7d", "-o", "json").stdout)["items"]
-    assert {(item["spec"]["zone"], item["spec"]["count"]) for item in on_sale} == {("us-east-1a", 2), ("us-east-1c", 2)}
+    on_sale = json.loads(
+        viewer.command("get", "blocks", "2 p5en.48xlarge for 7d", "-o", "json").stdout
+    )["items"]
+    assert {(item["spec"]["zone"], item["spec"]["count"]) for item in on_sale} == {
+        ("us-east-1a", 2),
+        ("us-east-1c", 2),
+    }
     dynamodb, key = viewer.client("dynamodb"), {"id": {"S": "a"}}
     for table in set(Table) - {Table.POLICY}:
-        dynamodb.get_item(TableName=tables[table], Key={name: {"S": "a"} for name in key_attributes(table)})
+        dynamodb.get_item(
+            TableName=tables[table],
+            Key={name: {"S": "a"} for name in key_attributes(table)},
+        )
     viewer.client("cloudwatch").describe_alarms()
     viewer.client("events").describe_event_bus(Name=world.output("EVENT_BUS_NAME"))
     calls: list[Callable[[], Any]] = [
@@ -287,7 +405,9 @@ def test_a_viewer_reads_but_no_user_data_and_changes_nothing(
         lambda: dynamodb.put_item(TableName=tables[Table.WORKLOADS], Item=key),
         lambda: dynamodb.delete_item(TableName=tables[Table.NODE_CLAIMS], Key=key),
         lambda: dynamodb.scan(TableName=tables[Table.WORKLOADS]),
-        lambda: viewer.client("sqs").send_message(QueueUrl=world.output(Queue.DEMAND.value), MessageBody="{}"),
+        lambda: viewer.client("sqs").send_message(
+            QueueUrl=world.output(Queue.DEMAND.value), MessageBody="{}"
+        ),
     ]
     all_refused(calls)
     manifests = write_manifests(tmp_path, one_type_pool("seen", "m5.large", ["on-demand"]))
@@ -301,46 +421,69 @@ def test_an_operator_changes_policy_and_works_off_letters_and_ends_nothing(
     world: World, tables: dict[Table, str], tmp_path: Path
 ) -> None:
     operator = Person(world, managed=("Viewer", "Operator"))
-    manifests = write_manifests(tmp_path, one_type_pool("operated", "m5.large", ["on-demand"]))
+    manifests = write_manifests(
+        tmp_path, one_type_pool("operated", "m5.large", ["on-demand"])
+    )
     applied = operator.command("apply", "-f", str(manifests))
     assert applied.returncode == 0, applied.stderr
     assert "operated" in operator.command("get", "nodepool").stdout
     examined = json.loads(operator.command("doctor", "-o", "json").stdout)["items"]
     severities = {item["metadata"]["name"]: item["status"]["severity"] for item in examined}
     assert "skipped" not in severities.values()  # an operator may look at everything ...
-    assert severities.keys() & {"permissions", "quotas", "queues", "versions"} == set()  # ... and these are all right
+    # ... and these are all right
+    assert severities.keys() & {"permissions", "quotas", "queues", "versions"} == set()
     assert operator.command("delete", "-f", str(manifests)).returncode == 0
     sqs = operator.client("sqs")
     sqs.receive_message(QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE))
-    body = json.dumps({"action": "withdraw", "workload": {"metadata": {"namespace": "story", "name": "given-up"}}})
-    sqs.send_message(QueueUrl=world.output(Queue.DEMAND.value), MessageBody=body)  # again, by hand
+    body = json.dumps(
+        {
+            "action": "withdraw",
+            "workload": {"metadata": {"namespace": "story", "name": "given-up"}},
+        }
+    )
+    # again, by hand
+    sqs.send_message(QueueUrl=world.output(Queue.DEMAND.value), MessageBody=body)
     rules = world.aws.client("events").list_rules()["Rules"]
-    operator.client("events").enable_rule(Name=next(rule["Name"] for rule in rules if "Collect" in rule["Name"]))
+    operator.client("events").enable_rule(
+        Name=next(rule["Name"] for rule in rules if "Collect" in rule["Name"])
+    )
     calls: list[Callable[[], Any]] = [
-        lambda: operator.client("dynamodb").put_item(TableName=tables[Table.NODE_CLAIMS], Item={"id": {"S": "a"}}),
+        lambda: operator.client("dynamodb").put_item(
+            TableName=tables[Table.NODE_CLAIMS], Item={"id": {"S": "a"}}
+        ),
         lambda: operator.client("dynamodb").delete_table(TableName=tables[Table.POLICY]),
-        lambda: operator.client("ec2").terminate_instances(InstanceIds=["i-0123456789abcdef0"]),
+        lambda: operator.client("ec2").terminate_instances(
+            InstanceIds=["i-0123456789abcdef0"]
+        ),
         lambda: operator.client("lambda").invoke(FunctionName="Reservoir-collect"),
         lambda: operator.client("events").disable_rule(Name=rules[0]["Name"]),
         lambda: sqs.receive_message(QueueUrl=world.output(Queue.DEMAND.value)),
-        lambda: sqs.send_message(QueueUrl=world.output(Queue.REACTIONS.value), MessageBody="{}"),
+        lambda: sqs.send_message(
+            QueueUrl=world.output(Queue.REACTIONS.value), MessageBody="{}"
+        ),
     ]
     all_refused(calls)
 
 
-def test_an_operator_lifts_the_envelope_and_writes_no_row_of_the_nodes(world: World, tables: dict[Table, str]) -> None:
+def test_an_operator_lifts_the_envelope_and_writes_no_row_of_the_nodes(
+    world: World, tables: dict[Table, str]
+) -> None:
     operator = Person(world, managed=("Viewer", "Operator"))
     lifted = operator.command(*LIFT)
     assert lifted.returncode == 0, lifted.stderr
     assert f"by {operator.arn} for 1" in operator.command("envelope", "show").stdout
     dynamodb, nodes = operator.client("dynamodb"), tables[Table.NODE_CLAIMS]
-    tally, node, mark = ({"id": {"S": key}} for key in ("#endings orphans", "nc-1", "#mark"))
+    tally, node, mark = (
+        {"id": {"S": key}} for key in ("#endings orphans", "nc-1", "#mark")
+    )
     calls: list[Callable[[], Any]] = [
         lambda: dynamodb.put_item(TableName=nodes, Item=tally),
         lambda: dynamodb.put_item(TableName=nodes, Item=node),
         lambda: dynamodb.put_item(TableName=nodes, Item=mark),
         lambda: dynamodb.transact_write_items(
-            TransactItems=[{"Put": {"TableName": nodes, "Item": row}} for row in (tally, node)]
+            TransactItems=[
+                {"Put": {"TableName": nodes, "Item": row}} for row in (tally, node)
+            ]
         ),
         lambda: dynamodb.update_item(TableName=nodes, Key=tally),
         lambda: dynamodb.delete_item(TableName=nodes, Key=tally),
@@ -366,7 +509,9 @@ def test_an_operator_forges_no_fact_about_others(world: World) -> None:
         assert "events:PutEvents" in refusal(refused.value)
 
 
-def test_a_teams_operator_changes_no_policy(world: World, tables: dict[Table, str], tmp_path: Path) -> None:
+def test_a_teams_operator_changes_no_policy(
+    world: World, tables: dict[Table, str], tmp_path: Path
+) -> None:
     guest = Person(world, managed=("Viewer", "TeamOperator"))
     team = team_manifest("guests", namespaces=["guests"], principals=[guest.arn])
     world.apply(write_manifests(tmp_path, [team]))
@@ -380,9 +525,15 @@ def test_a_teams_operator_changes_no_policy(world: World, tables: dict[Table, st
     dynamodb, sqs = guest.client("dynamodb"), guest.client("sqs")
     all_refused(
         [
-            lambda: dynamodb.put_item(TableName=tables[Table.POLICY], Item={"id": {"S": "Team/guests"}}),
-            lambda: dynamodb.delete_item(TableName=tables[Table.POLICY], Key={"id": {"S": "Team/guests"}}),
-            lambda: sqs.send_message(QueueUrl=world.output(Queue.DEMAND.value), MessageBody="{}"),
+            lambda: dynamodb.put_item(
+                TableName=tables[Table.POLICY], Item={"id": {"S": "Team/guests"}}
+            ),
+            lambda: dynamodb.delete_item(
+                TableName=tables[Table.POLICY], Key={"id": {"S": "Team/guests"}}
+            ),
+            lambda: sqs.send_message(
+                QueueUrl=world.output(Queue.DEMAND.value), MessageBody="{}"
+            ),
             lambda: sqs.purge_queue(QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE)),
             lambda: guest.client("events").put_events(
                 Entries=[{"Source": "reservoir", "DetailType": "Policy Changed"}]
@@ -391,13 +542,22 @@ def test_a_teams_operator_changes_no_policy(world: World, tables: dict[Table, st
     )
 
 
-def test_the_collector_marks_the_policy_table_and_writes_no_policy(world: World, tables: dict[Table, str]) -> None:
+def test_the_collector_marks_the_policy_table_and_writes_no_policy(
+    world: World, tables: dict[Table, str]
+) -> None:
     collector = Person(world, statements=policy_statements(world, Function.COLLECT))
     dynamodb, policy = collector.client("dynamodb"), tables[Table.POLICY]
     calls: list[Callable[[], Any]] = [
-        lambda: dynamodb.put_item(TableName=policy, Item={"id": {"S": "NodePool/operated"}}),
+        lambda: dynamodb.put_item(
+            TableName=policy, Item={"id": {"S": "NodePool/operated"}}
+        ),
         lambda: dynamodb.delete_item(TableName=policy, Key={"id": {"S": "#mark"}}),
     ]
     all_refused(calls)
-    with pytest.raises(dynamodb.exceptions.ConditionalCheckFailedException):  # it may, and the mark is there
-        dynamodb.put_item(TableName=policy, Item={"id": {"S": "#mark"}}, ConditionExpression="attribute_not_exists(id)")
+    # it may, and the mark is there
+    with pytest.raises(dynamodb.exceptions.ConditionalCheckFailedException):
+        dynamodb.put_item(
+            TableName=policy,
+            Item={"id": {"S": "#mark"}},
+            ConditionExpression="attribute_not_exists(id)",
+        )

@@ -32,7 +32,10 @@ def expect_refusals(world: World) -> None:
 def delete_templates(world: World) -> list[str]:
     """Delete all launch templates, as somebody who tidies up does; return their names."""
     ec2 = world.aws.client("ec2")
-    names = [each["LaunchTemplateName"] for each in ec2.describe_launch_templates()["LaunchTemplates"]]
+    names = [
+        each["LaunchTemplateName"]
+        for each in ec2.describe_launch_templates()["LaunchTemplates"]
+    ]
     for name in names:
         ec2.delete_launch_template(LaunchTemplateName=name)
     return names
@@ -48,14 +51,19 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
 def submit(world: World, name: str, replicas: int = 1) -> str:
     """Ask for replicas that fill a node each."""
     requests = {"cpu": "6", "memory": "10Gi"}
-    body = workload_manifest(f"strict/{name}", replicas, requests, generation=1, nodeSelector={"story": "steady"})
+    body = workload_manifest(
+        f"strict/{name}", replicas, requests, generation=1, nodeSelector={"story": "steady"}
+    )
     world.send({"action": "submit", "workload": body})
     return name
 
 
 def nodes_of(seen: Observed, name: str) -> int:
     """Return how many nodes were launched for a workload."""
-    return sum(any(w["name"] == name for w in detail["workloads"]) for detail in seen.launched.values())
+    return sum(
+        any(w["name"] == name for w in detail["workloads"])
+        for detail in seen.launched.values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,11 +76,17 @@ def nodes_of(seen: Observed, name: str) -> int:
     ],
     ids=lambda failure: failure["code"],
 )
-def test_what_scheduler_refuses_stops_neither_discovery_nor_launches(world: World, failure: dict[str, Any]) -> None:
+def test_what_scheduler_refuses_stops_neither_discovery_nor_launches(
+    world: World, failure: dict[str, Any]
+) -> None:
     name = str(failure["code"]).lower()
     world.aws.fault("error", service="scheduler", times=100_000, **failure)
-    world.buy_block(f"block-{name}", BLOCK, ZONE, 1, "steady", start_in_s=DAY_S, end_in_s=3 * DAY_S)
-    ids = {world.reserve(f"{name}-{number}", STEADY, ZONE, 1, "steady") for number in range(6)}
+    world.buy_block(
+        f"block-{name}", BLOCK, ZONE, 1, "steady", start_in_s=DAY_S, end_in_s=3 * DAY_S
+    )
+    ids = {
+        world.reserve(f"{name}-{number}", STEADY, ZONE, 1, "steady") for number in range(6)
+    }
     world.discover()
     shown = world.command("get", "reservations").stdout
     assert {each for each in ids if each in shown} == ids
@@ -98,7 +112,14 @@ def test_a_launch_template_that_was_deleted_is_made_again(world: World) -> None:
 
 
 def test_so_it_is_where_ec2_calls_it_unauthorized(world: World) -> None:
-    world.aws.fault("error", service="ec2", operation="CreateFleet", code="UnauthorizedOperation", status=403, times=1)
+    world.aws.fault(
+        "error",
+        service="ec2",
+        operation="CreateFleet",
+        code="UnauthorizedOperation",
+        status=403,
+        times=1,
+    )
     launched_though_templates_are_gone(world, "unauthorized")
     expect_refusals(world)
 
@@ -112,9 +133,16 @@ def test_a_launch_template_that_is_not_visible_yet_is_waited_for(world: World) -
     world.aws.ec2("configure", template_lag_s=0)
 
 
-def test_a_class_whose_launches_stay_refused_is_blocked_after_one_more_try(world: World) -> None:
+def test_a_class_whose_launches_stay_refused_is_blocked_after_one_more_try(
+    world: World,
+) -> None:
     world.aws.fault(
-        "error", service="ec2", operation="CreateFleet", code="UnauthorizedOperation", status=403, times=100_000
+        "error",
+        service="ec2",
+        operation="CreateFleet",
+        code="UnauthorizedOperation",
+        status=403,
+        times=100_000,
     )
     submit(world, "refused")
     world.until("the class is blocked", lambda _: bool(world.events("Launches Blocked")))
@@ -128,7 +156,10 @@ def validation(world: World, name: str) -> Any:
     shown = json.loads(world.command("get", "nodeclass", name, "-o", "json").stdout)
     (found,) = shown.get("items", [shown])
     conditions = found["status"]["conditions"]
-    return next((each for each in conditions if each["type"] == "ValidationSucceeded"), {"status": "", "message": ""})
+    return next(
+        (each for each in conditions if each["type"] == "ValidationSucceeded"),
+        {"status": "", "message": ""},
+    )
 
 
 def validated_as(world: World, name: str, status: str) -> Any:
@@ -146,17 +177,28 @@ def test_a_dry_run_shows_what_an_account_denies_before_anybody_submits(
 ) -> None:
     iam = world.aws.client("iam")
     launcher = function_name(world.output(DEPLOYMENT), Function.LAUNCH)
-    configuration = world.aws.client("lambda").get_function_configuration(FunctionName=launcher)
+    configuration = world.aws.client("lambda").get_function_configuration(
+        FunctionName=launcher
+    )
     role = configuration["Role"].rpartition("/")[2]
     denial = {"Effect": "Deny", "Action": "ec2:CreateFleet", "Resource": "*"}
     policy = json.dumps({"Version": "2012-10-17", "Statement": [denial]})
-    iam.put_role_policy(RoleName=role, PolicyName="as-an-organisation-denies", PolicyDocument=policy)
-    world.apply(write_manifests(tmp_path_factory.mktemp("denied"), [*one_type_pool("denied", STEADY, ["on-demand"])]))
+    iam.put_role_policy(
+        RoleName=role, PolicyName="as-an-organisation-denies", PolicyDocument=policy
+    )
+    world.apply(
+        write_manifests(
+            tmp_path_factory.mktemp("denied"),
+            [*one_type_pool("denied", STEADY, ["on-demand"])],
+        )
+    )
     said = validated_as(world, "denied", "False")
     assert said["reason"] == "CreateFleetAuthCheckFailed"
     assert "explicit deny" in said["message"]
     assert "explicit deny" in world.command("doctor").stdout
-    assert [each for each in world.events("Launches Blocked") if each["nodeClass"] == "denied"] == []
+    assert [
+        each for each in world.events("Launches Blocked") if each["nodeClass"] == "denied"
+    ] == []
     iam.delete_role_policy(RoleName=role, PolicyName="as-an-organisation-denies")
     world.aws.clock.advance(timedelta(minutes=15), coalesce=True)
     assert validated_as(world, "denied", "True")["reason"] == "ValidationSucceeded"

@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.app import build_app
-from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, OLDER_INDEXES_CONTEXT
+from infra.naming import (
+    CREATING_CONTEXT,
+    DEPLOYMENT_CONTEXT,
+    EMBEDDED_CONTEXT,
+    OLDER_INDEXES_CONTEXT,
+)
 from lab.embedded.client import EmbeddedAws
 from lab.embedded.deploy import deploy
 from lab.embedded.reservoir import LEAVE_ASSETS
@@ -33,14 +38,27 @@ class EmbeddedCdk:
         self.calls.append((command, *arguments))
         match command:
             case "deploy":
-                given = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
-                self._deploy({name: given[name] for name in (CREATING_CONTEXT, OLDER_INDEXES_CONTEXT) if name in given})
+                given = dict(
+                    argument.split("=", 1) for argument in arguments if "=" in argument
+                )
+                self._deploy(
+                    {
+                        name: given[name]
+                        for name in (CREATING_CONTEXT, OLDER_INDEXES_CONTEXT)
+                        if name in given
+                    }
+                )
             case "destroy":
                 self._destroy()
 
     def _deploy(self, given: Mapping[str, str]) -> None:
         with tempfile.TemporaryDirectory(prefix="cdk-out-") as folder:
-            context = {DEPLOYMENT_CONTEXT: str(self.deployment), EMBEDDED_CONTEXT: True, **given, **LEAVE_ASSETS}
+            context = {
+                DEPLOYMENT_CONTEXT: str(self.deployment),
+                EMBEDDED_CONTEXT: True,
+                **given,
+                **LEAVE_ASSETS,
+            }
             build_app(outdir=Path(folder), context=context, is_validated=False).synth()
             (self.outputs,) = deploy(Path(folder), self.aws.client, print).values()
 
@@ -60,5 +78,7 @@ def delete_stack(aws: EmbeddedAws, stack: str) -> None:
         if deleting["StackStatus"] == "DELETE_COMPLETE":
             return
         failed = deleting["StackStatus"] == "DELETE_FAILED" or time.monotonic() > limit
-        assert not failed, json.dumps(cloudformation.describe_stack_events(StackName=stack), default=str, indent=1)
+        assert not failed, json.dumps(
+            cloudformation.describe_stack_events(StackName=stack), default=str, indent=1
+        )
         time.sleep(0.2)

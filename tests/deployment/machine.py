@@ -36,12 +36,16 @@ class Machine:
         """Write the settings file."""
         self.path.write_text(json.dumps({"stack": "Reservoir", **settings}))
 
-    def make(self, target: str, arguments: str = "", *, typed: str = "") -> "subprocess.CompletedProcess[str]":
+    def make(
+        self, target: str, arguments: str = "", *, typed: str = ""
+    ) -> "subprocess.CompletedProcess[str]":
         """``make target DEPLOYMENT=… ARGS=…``, with what is typed when it asks; both outputs are in one."""
         chosen = (f"DEPLOYMENT={self.path}", f"ARGS={arguments}")
         return self.run("make", *INSTALLED, target, *chosen, folder=ROOT, typed=typed)
 
-    def run(self, *command: str, folder: Path, typed: str = "", **variables: str) -> "subprocess.CompletedProcess[str]":
+    def run(
+        self, *command: str, folder: Path, typed: str = "", **variables: str
+    ) -> "subprocess.CompletedProcess[str]":
         """Run a command, with what is typed when it asks; both outputs are in one."""
         return subprocess.run(  # noqa: S603 - our own commands
             command,
@@ -64,5 +68,7 @@ class Machine:
 
     def stack(self) -> dict[str, Any]:
         """The stack, as CloudFormation describes it."""
-        (found,) = self.aws.client("cloudformation").describe_stacks(StackName="Reservoir")["Stacks"]
+        (found,) = self.aws.client("cloudformation").describe_stacks(StackName="Reservoir")[
+            "Stacks"
+        ]
         return dict(found)

@@ -20,7 +20,15 @@ TOPIC = "arn:aws:sns:us-east-1:123456789012:pages"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/volumes"
 BOUNDARY = "arn:aws:iam::123456789012:policy/bounds"
 STACK = "Reservoir-production"
-TRUST = {"Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}
+TRUST = {
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "ec2.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        }
+    ]
+}
 
 
 class MissingError(Exception):
@@ -35,14 +43,21 @@ class AccountAsFound:
     """A good account but for what a test changes; its methods are the calls of all services."""
 
     class exceptions:  # noqa: N801 - as botocore's clients have it
-        ParameterNotFound = NoSuchEntityException = NotFoundException = NoSuchResourceException = MissingError
+        ParameterNotFound = NoSuchEntityException = NotFoundException = (
+            NoSuchResourceException
+        ) = MissingError
 
     def __init__(self) -> None:
         self.account = "123456789012"
         self.parameters = {"/cdk-bootstrap/hnb659fds/version": "21"}
         self.may_assume = True
         self.stacks = {"Somebodys": "CREATE_COMPLETE"}
-        self.summary = {"Roles": 100, "RolesQuota": 1_000, "Policies": 100, "PoliciesQuota": 1_500}
+        self.summary = {
+            "Roles": 100,
+            "RolesQuota": 1_000,
+            "Policies": 100,
+            "PoliciesQuota": 1_500,
+        }
         self.code_bytes = 0
         self.rules = 10
         self.free = 1_000
@@ -78,10 +93,17 @@ class AccountAsFound:
 
     def assume_role(self, *, RoleArn: str, **_asked: str) -> None:
         if not self.may_assume:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": RoleArn}}, "AssumeRole")
+            raise ClientError(
+                {"Error": {"Code": "AccessDenied", "Message": RoleArn}}, "AssumeRole"
+            )
 
     def describe_stacks(self) -> dict[str, Any]:
-        return {"Stacks": [{"StackName": name, "StackStatus": status} for name, status in self.stacks.items()]}
+        return {
+            "Stacks": [
+                {"StackName": name, "StackStatus": status}
+                for name, status in self.stacks.items()
+            ]
+        }
 
     def get_account_summary(self) -> dict[str, Any]:
         return {"SummaryMap": self.summary}
@@ -112,7 +134,9 @@ class AccountAsFound:
         return {"IsLogging": self.logs}
 
     def get_event_selectors(self, **_asked: str) -> dict[str, Any]:
-        return {"EventSelectors": [{"IncludeManagementEvents": True, "ReadWriteType": "All"}]}
+        return {
+            "EventSelectors": [{"IncludeManagementEvents": True, "ReadWriteType": "All"}]
+        }
 
     def get_parameter(self, *, Name: str) -> dict[str, Any]:
         if Name not in self.parameters:
@@ -120,7 +144,10 @@ class AccountAsFound:
         return {"Parameter": {"Value": self.parameters[Name]}}
 
     def get_account_settings(self) -> dict[str, Any]:
-        limit = {"UnreservedConcurrentExecutions": self.free, "TotalCodeSize": 80_530_636_800}
+        limit = {
+            "UnreservedConcurrentExecutions": self.free,
+            "TotalCodeSize": 80_530_636_800,
+        }
         return {"AccountLimit": limit, "AccountUsage": {"TotalCodeSize": self.code_bytes}}
 
     def get_role(self, *, RoleName: str) -> dict[str, Any]:
@@ -148,17 +175,25 @@ class AccountAsFound:
         return {"PriceList": self.price_list}
 
 
-def found(there: AccountAsFound, folder: Path, region: str = "us-east-1", **settings: Any) -> list[tuple[str, str]]:
+def found(
+    there: AccountAsFound, folder: Path, region: str = "us-east-1", **settings: Any
+) -> list[tuple[str, str]]:
     """Return (check, severity) of what is found."""
     path = folder / "production.yaml"
     policy = folder / "policy"
     policy.mkdir(exist_ok=True)
     pool = node_pool_manifest(capacity_types=("on-demand", "spot"))
-    types = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["p5.48xlarge", "m7i.large"]}
+    types = {
+        "key": "node.kubernetes.io/instance-type",
+        "operator": "In",
+        "values": ["p5.48xlarge", "m7i.large"],
+    }
     pool["spec"]["template"]["spec"]["requirements"].append(types)
     for manifest in (node_class_manifest(), pool):
         (policy / f"{manifest['kind']}.json").write_text(json.dumps(manifest))
-    path.write_text(json.dumps({"alarmTopic": TOPIC, "stack": STACK, "manifests": "policy", **settings}))
+    path.write_text(
+        json.dumps({"alarmTopic": TOPIC, "stack": STACK, "manifests": "policy", **settings})
+    )
     place = Place(read(path), there, there, region, there.environment, there.is_served)
     findings = look(place, (DeniedError,))
     assert all(finding.message and finding.advice for finding in findings)
@@ -173,13 +208,22 @@ def test_a_good_account_has_no_finding(tmp_path: Path) -> None:
 
 
 def publish_by(**principal: str) -> dict[str, dict[str, str]]:
-    statement = {"Effect": "Allow", "Action": "sns:Publish", "Principal": principal, "Resource": TOPIC}
+    statement = {
+        "Effect": "Allow",
+        "Action": "sns:Publish",
+        "Principal": principal,
+        "Resource": TOPIC,
+    }
     return {TOPIC: {"Policy": json.dumps({"Statement": [statement]})}}
 
 
 BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no bootstrap": ({"parameters": {}}, {}, "bootstrap"),
-    "an old bootstrap": ({"parameters": {"/cdk-bootstrap/hnb659fds/version": "5"}}, {}, "bootstrap"),
+    "an old bootstrap": (
+        {"parameters": {"/cdk-bootstrap/hnb659fds/version": "5"}},
+        {},
+        "bootstrap",
+    ),
     "another qualifier": ({}, {"bootstrapQualifier": "platform"}, "bootstrap"),
     "another account": ({}, {"account": "999988887777"}, "account"),
     "no role of the CDK's": ({"may_assume": False}, {}, "cdk-roles"),
@@ -187,18 +231,36 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a stack that is stuck": ({"stacks": {STACK: "UPDATE_ROLLBACK_FAILED"}}, {}, "stack"),
     "a stack that would not go": ({"stacks": {STACK: "DELETE_FAILED"}}, {}, "stack"),
     "no room for roles": (
-        {"summary": {"Roles": 990, "RolesQuota": 1_000, "Policies": 1, "PoliciesQuota": 1_500}},
+        {
+            "summary": {
+                "Roles": 990,
+                "RolesQuota": 1_000,
+                "Policies": 1,
+                "PoliciesQuota": 1_500,
+            }
+        },
         {},
         "room",
     ),
     "no room for policies": (
-        {"summary": {"Roles": 1, "RolesQuota": 1_000, "Policies": 1_490, "PoliciesQuota": 1_500}},
+        {
+            "summary": {
+                "Roles": 1,
+                "RolesQuota": 1_000,
+                "Policies": 1_490,
+                "PoliciesQuota": 1_500,
+            }
+        },
         {},
         "room",
     ),
     "no room for code": ({"code_bytes": 80_500_000_000}, {}, "room"),
     "no room for rules": ({"rules": 290}, {}, "room"),
-    "no boundary": ({"boundaries": set()}, {"permissionsBoundary": BOUNDARY}, "permissions-boundary"),
+    "no boundary": (
+        {"boundaries": set()},
+        {"permissionsBoundary": BOUNDARY},
+        "permissions-boundary",
+    ),
     "a new account": ({"free": 10}, {}, "concurrency"),
     "too little to keep": ({"free": 112}, {"reserveConcurrency": True}, "concurrency"),
     "no role of nodes": ({"roles": {SPOT_ROLE: {}}}, {}, "instance-role"),
@@ -223,9 +285,21 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "no security group": ({"groups": ()}, {}, "classes"),
     "no image, or none that is allowed": ({"images": ()}, {}, "classes"),
     "no topic": ({"topics": {}}, {}, "alarm-topic"),
-    "a topic elsewhere": ({}, {"alarmTopic": TOPIC.replace("us-east-1", "eu-west-1")}, "alarm-topic"),
-    "a topic under AWS's key": ({"topics": {TOPIC: {"KmsMasterKeyId": "alias/aws/sns"}}}, {}, "alarm-topic"),
-    "a topic that takes nothing": ({"topics": publish_by(Service="events.amazonaws.com")}, {}, "alarm-topic"),
+    "a topic elsewhere": (
+        {},
+        {"alarmTopic": TOPIC.replace("us-east-1", "eu-west-1")},
+        "alarm-topic",
+    ),
+    "a topic under AWS's key": (
+        {"topics": {TOPIC: {"KmsMasterKeyId": "alias/aws/sns"}}},
+        {},
+        "alarm-topic",
+    ),
+    "a topic that takes nothing": (
+        {"topics": publish_by(Service="events.amazonaws.com")},
+        {},
+        "alarm-topic",
+    ),
     "no trail": ({"logs": False}, {}, "trail"),
     "no Scheduler": ({"not_served": {"scheduler"}}, {}, "services"),
     "no prices": ({"price_list": []}, {}, "prices"),
@@ -243,8 +317,12 @@ def test_what_is_broken_is_found_and_nothing_else(
     assert [each for each, _ in found(account, tmp_path, **settings)] == [check]
 
 
-@pytest.mark.parametrize("principal", [{"AWS": "*"}, {"Service": "cloudwatch.amazonaws.com"}])
-def test_topics_that_cloudwatch_may_tell_are_no_finding(tmp_path: Path, principal: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "principal", [{"AWS": "*"}, {"Service": "cloudwatch.amazonaws.com"}]
+)
+def test_topics_that_cloudwatch_may_tell_are_no_finding(
+    tmp_path: Path, principal: dict[str, str]
+) -> None:
     account = AccountAsFound()
     account.topics = publish_by(**principal)
     assert found(account, tmp_path) == []

@@ -20,7 +20,11 @@ from reservoir.deployment.deployment import read
 pytestmark = pytest.mark.embedded
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
-BY_THIS_ACCOUNT = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
+BY_THIS_ACCOUNT = {
+    "Effect": "Allow",
+    "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
+    "Action": "sts:AssumeRole",
+}
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +41,40 @@ def found(aws: EmbeddedAws, folder: Path, **settings: Any) -> list[tuple[str, st
     for manifest in one_type_pool("steady", "m7i.large", ["on-demand"]):
         (policy / f"{manifest['kind']}.json").write_text(json.dumps(manifest))
     path = folder / "production.yaml"
-    path.write_text(json.dumps({"manifests": "policy", "instanceRole": NODE_ROLE, **settings}))
-    environment = Ec2LaunchEnvironment(aws.client("ec2"), aws.client("ssm"), aws.client("iam"), aws.clock)
-    place = Place(read(path), aws.client, lambda _region: aws.client("pricing"), REGION, environment, is_served)
-    return [(each.check, each.severity.value) for each in look(place, (BotoCoreError, ClientError))]
+    path.write_text(
+        json.dumps({"manifests": "policy", "instanceRole": NODE_ROLE, **settings})
+    )
+    environment = Ec2LaunchEnvironment(
+        aws.client("ec2"), aws.client("ssm"), aws.client("iam"), aws.clock
+    )
+    place = Place(
+        read(path),
+        aws.client,
+        lambda _region: aws.client("pricing"),
+        REGION,
+        environment,
+        is_served,
+    )
+    return [
+        (each.check, each.severity.value)
+        for each in look(place, (BotoCoreError, ClientError))
+    ]
 
 
-def test_what_an_account_lacks_is_found_until_it_is_there(account: EmbeddedAws, tmp_path: Path) -> None:
+def test_what_an_account_lacks_is_found_until_it_is_there(
+    account: EmbeddedAws, tmp_path: Path
+) -> None:
     missing = [check for check, _ in found(account, tmp_path)]
-    assert missing == ["bootstrap", "classes", "classes", "classes", "instance-role", "cdk-roles", "spot-role", "trail"]
+    assert missing == [
+        "bootstrap",
+        "classes",
+        "classes",
+        "classes",
+        "instance-role",
+        "cdk-roles",
+        "spot-role",
+        "trail",
+    ]
     assert ("permissions-boundary", "error") in found(
         account, tmp_path, permissionsBoundary=f"arn:aws:iam::{ACCOUNT}:policy/bounds"
     )
@@ -55,7 +84,9 @@ def test_what_an_account_lacks_is_found_until_it_is_there(account: EmbeddedAws, 
     assert ("keys", "error") in found(account, tmp_path, kmsKeys=[key])
 
     make_network(account)
-    account.client("ssm").put_parameter(Name=f"/cdk-bootstrap/{CDK_QUALIFIER}/version", Value="21", Type="String")
+    account.client("ssm").put_parameter(
+        Name=f"/cdk-bootstrap/{CDK_QUALIFIER}/version", Value="21", Type="String"
+    )
     iam = account.client("iam")
     iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
     for name in ("deploy-role", "file-publishing-role"):

@@ -44,7 +44,9 @@ class AccountInChina:
         return []
 
 
-def test_a_region_that_only_the_environment_names_is_refused_like_one_of_the_settings(tmp_path: Path) -> None:
+def test_a_region_that_only_the_environment_names_is_refused_like_one_of_the_settings(
+    tmp_path: Path,
+) -> None:
     calls: list[str] = []
 
     def cdk(command: str, *_arguments: str) -> None:
@@ -52,16 +54,30 @@ def test_a_region_that_only_the_environment_names_is_refused_like_one_of_the_set
 
     account: Any = AccountInChina()
     nothing: Any = None
-    action = Deploy(deployment(tmp_path, "production", "{}"), account, nothing, cdk, calls.append)
-    with pytest.raises(ManifestError, match="region: cn-north-1 is not served: prices in China are in CNY"):
+    action = Deploy(
+        deployment(tmp_path, "production", "{}"), account, nothing, cdk, calls.append
+    )
+    with pytest.raises(
+        ManifestError, match="region: cn-north-1 is not served: prices in China are in CNY"
+    ):
         action.run((), to_older=False)
     assert calls == []
 
 
 def test_the_same_again_is_none(tmp_path: Path) -> None:
-    production = deployment(tmp_path, "production", f"{{stack: Reservoir, account: '{ACCOUNT}'}}")
+    production = deployment(
+        tmp_path, "production", f"{{stack: Reservoir, account: '{ACCOUNT}'}}"
+    )
     assert said(production) == []
-    assert said(production, PRODUCTION, stack("Reservoir-staging", "staging"), stack("theirs", None)) == []
+    assert (
+        said(
+            production,
+            PRODUCTION,
+            stack("Reservoir-staging", "staging"),
+            stack("theirs", None),
+        )
+        == []
+    )
 
 
 def test_a_copied_file_that_still_names_the_other_stack_is_refused(tmp_path: Path) -> None:
@@ -76,7 +92,10 @@ def test_a_copied_file_that_still_names_the_other_stack_is_refused(tmp_path: Pat
 def test_another_name_for_a_stack_that_stands_is_refused(text: str, tmp_path: Path) -> None:
     production = deployment(tmp_path, "production", text)
     (refusal,) = said(production, PRODUCTION)
-    assert f"production is deployed as Reservoir, and {production.stack} would be a second stack" in refusal
+    assert (
+        f"production is deployed as Reservoir, and {production.stack} would be a second stack"
+        in refusal
+    )
     assert "did you mean Reservoir?" in refusal
 
 
@@ -87,4 +106,9 @@ def test_credentials_of_another_account_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_stack_from_before_the_first_settings_file_is_taken_over(tmp_path: Path) -> None:
-    assert said(deployment(tmp_path, "production", "stack: Reservoir"), stack("Reservoir", None)) == []
+    assert (
+        said(
+            deployment(tmp_path, "production", "stack: Reservoir"), stack("Reservoir", None)
+        )
+        == []
+    )

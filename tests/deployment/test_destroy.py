@@ -66,7 +66,9 @@ def test_it_gives_up_when_nothing_goes_for_hours_and_says_what_stays() -> None:
     found = SimpleNamespace(instances=stuck, node_claims=stuck, workloads=stuck)
     # One object stands for all that is outside: it has what this story asks of each.
     action: Any = Destroy(stuck, stuck, lambda _: found, stuck, print, stuck.wait)  # type: ignore[arg-type,return-value]
-    with pytest.raises(DestroyRefusedError, match=r"1 instances have not gone for hours: i-1 \(running\)"):
+    with pytest.raises(
+        DestroyRefusedError, match=r"1 instances have not gone for hours: i-1 \(running\)"
+    ):
         action.run(stuck)
     assert timedelta(hours=3) < timedelta(seconds=15 * stuck.looks) < timedelta(hours=5)
 
@@ -81,23 +83,36 @@ class Fleet:
         (folder / "policy").mkdir()
         shutil.copy(POLICY, folder / "policy")
         self.cdk = EmbeddedCdk(aws, self.path)
-        Deploy(read(self.path), Account(aws.client), partial(deployed, aws.client), self.cdk, print).run(())
+        Deploy(
+            read(self.path),
+            Account(aws.client),
+            partial(deployed, aws.client),
+            self.cdk,
+            print,
+        ).run(())
         reservoir = DeployedReservoir(report=print)
         reservoir.aws, reservoir.outputs = aws, self.cdk.outputs
         self.world = World(reservoir)
         self.straggler = ""
-        self.looks: list[dict[str, Any]] = []  # the claims that were live whenever the destroyer waited
+        # the claims that were live whenever the destroyer waited
+        self.looks: list[dict[str, Any]] = []
 
-    def submit(self, name: str, replicas: int, namespace: str = "story", **spec: Any) -> None:
+    def submit(
+        self, name: str, replicas: int, namespace: str = "story", **spec: Any
+    ) -> None:
         requests = {"cpu": "1200m", "memory": "4Gi"}
-        workload = workload_manifest(f"{namespace}/{name}", replicas, requests, generation=1, **spec)
+        workload = workload_manifest(
+            f"{namespace}/{name}", replicas, requests, generation=1, **spec
+        )
         self.world.send({"action": "submit", "workload": workload})
 
     def give_to_a_team(self, namespace: str) -> None:
         """Let a namespace belong to a Team of which whoever destroys the deployment is no principal."""
         trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
         document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-        role = self.aws.client("iam").create_role(RoleName="owners", AssumeRolePolicyDocument=document)["Role"]
+        role = self.aws.client("iam").create_role(
+            RoleName="owners", AssumeRolePolicyDocument=document
+        )["Role"]
         path = self.path.parent / "team.json"
         team = team_manifest("owners", namespaces=[namespace], principals=[role["Arn"]])
         path.write_text(json.dumps(team))
@@ -105,8 +120,12 @@ class Fleet:
 
     def claims(self) -> dict[str, Any]:
         """The claims that are live, by id."""
-        rows = self.aws.client("dynamodb").scan(TableName=self.world.output(Table.NODE_CLAIMS))["Items"]
-        return {row["id"]["S"]: json.loads(row["data"]["S"]) for row in rows if "listing" in row}
+        rows = self.aws.client("dynamodb").scan(
+            TableName=self.world.output(Table.NODE_CLAIMS)
+        )["Items"]
+        return {
+            row["id"]["S"]: json.loads(row["data"]["S"]) for row in rows if "listing" in row
+        }
 
     def stop_listening(self) -> None:
         """Take the test's own rule from the bus."""
@@ -118,7 +137,14 @@ class Fleet:
         """Destroy; return what was said."""
         said: list[str] = []
         connect = partial(fleet, self.aws.client)
-        action = Destroy(read(self.path), Account(self.aws.client), connect, self._cdk, said.append, self._wait)
+        action = Destroy(
+            read(self.path),
+            Account(self.aws.client),
+            connect,
+            self._cdk,
+            said.append,
+            self._wait,
+        )
         action.run(action.check(drain=drain))
         return said
 
@@ -126,10 +152,17 @@ class Fleet:
         """Let a launch that was under way come to its end while the stack is deleted."""
         self.cdk(command, *arguments)
         ec2 = self.aws.client("ec2")
-        owner = {"ResourceType": "instance", "Tags": [{"Key": OWNER_TAG, "Value": "Reservoir"}]}
+        owner = {
+            "ResourceType": "instance",
+            "Tags": [{"Key": OWNER_TAG, "Value": "Reservoir"}],
+        }
         image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
         launched = ec2.run_instances(
-            ImageId=image, InstanceType="m5.large", MinCount=1, MaxCount=1, TagSpecifications=[owner]
+            ImageId=image,
+            InstanceType="m5.large",
+            MinCount=1,
+            MaxCount=1,
+            TagSpecifications=[owner],
         )
         self.straggler = str(launched["Instances"][0]["InstanceId"])
 
@@ -159,11 +192,14 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def test_it_is_refused_while_instances_run(story: Fleet) -> None:
-    story.aws.clock.pause()  # nothing is replaced between what is seen here and what is refused
+    # nothing is replaced between what is seen here and what is refused
+    story.aws.clock.pause()
     story.aws.clock.settle()
     running = {instance.id for instance in story.world.look().live()}
     story.stop_listening()
-    with pytest.raises(DestroyRefusedError, match=f"{len(running)} instances of production run") as refused:
+    with pytest.raises(
+        DestroyRefusedError, match=f"{len(running)} instances of production run"
+    ) as refused:
         story.destroy(drain=False)
     assert all(instance in str(refused.value) for instance in running)
     assert "make destroy ARGS=--drain" in str(refused.value)
@@ -175,10 +211,13 @@ def test_it_is_refused_while_instances_run(story: Fleet) -> None:
 def test_drained_its_work_has_notice_and_nothing_is_left(story: Fleet) -> None:
     said = story.destroy(drain=True)
     assert {line for line in said if line.startswith("withdrawing")} == {
-        f"withdrawing {name}" for name in ("story/web", "story/training", "story/late", "owned/theirs")
+        f"withdrawing {name}"
+        for name in ("story/web", "story/training", "story/late", "owned/theirs")
     }
     ec2 = story.aws.client("ec2")
-    assert f"launched meanwhile; you must terminate them yourself: {story.straggler}" in said
+    assert (
+        f"launched meanwhile; you must terminate them yourself: {story.straggler}" in said
+    )
     states = [
         instance["State"]["Name"]
         for reservation in ec2.describe_instances()["Reservations"]
@@ -190,8 +229,15 @@ def test_drained_its_work_has_notice_and_nothing_is_left(story: Fleet) -> None:
     assert ec2.describe_launch_templates()["LaunchTemplates"] == []
     assert story.cdk.calls[-1] == ("destroy", "--force")
     assert story.aws.client("dynamodb").list_tables()["TableNames"] == []
-    buckets = [bucket["Name"] for bucket in story.aws.client("s3").list_buckets()["Buckets"]]
+    buckets = [
+        bucket["Name"] for bucket in story.aws.client("s3").list_buckets()["Buckets"]
+    ]
     assert [name for name in buckets if "snapshots" in name] == []
-    drains = [claim["drain"] for look in story.looks for claim in look.values() if claim.get("drain")]
+    drains = [
+        claim["drain"]
+        for look in story.looks
+        for claim in look.values()
+        if claim.get("drain")
+    ]
     assert drains, "nodes are told before they end"
     assert all(drain["deadline"] for drain in drains)

@@ -31,7 +31,9 @@ class Installed(Machine):
 
     def deployment(self, command: str) -> tuple[int, str]:
         words = ("--deployment", self.path.name, "deployment", command)
-        done = self.run(str(self.executable), *words, folder=self.home, npm_config_offline="true")
+        done = self.run(
+            str(self.executable), *words, folder=self.home, npm_config_offline="true"
+        )
         return done.returncode, done.stdout
 
     @property
@@ -50,7 +52,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
         print(aws.log())  # noqa: T201 - pytest shows it beside a failure
 
 
-def test_where_npm_finds_nothing_it_says_so_and_nothing_is_deployed(machine: Installed) -> None:
+def test_where_npm_finds_nothing_it_says_so_and_nothing_is_deployed(
+    machine: Installed,
+) -> None:
     code, said = machine.deployment("diff")
     assert (code, "npm could not install them; it has said why" in said) == (2, True), said
 
@@ -59,11 +63,14 @@ def test_the_same_code_is_deployed_as_from_a_checkout(machine: Installed) -> Non
     (machine.checkout / "node_modules").symlink_to(ROOT / "node_modules")
     (machine.checkout / ".build").mkdir()
     (layer,) = {Path(layer_asset(THIS_MACHINE).path).parent}
-    (machine.checkout / ".build" / layer.name).symlink_to(layer)  # built here: there is no package index
+    # built here: there is no package index
+    (machine.checkout / ".build" / layer.name).symlink_to(layer)
     for command in ("bootstrap", "deploy"):
         code, said = machine.deployment(command)
         assert code == 0, said
-    outputs = {output["OutputKey"]: output["OutputValue"] for output in machine.stack()["Outputs"]}
+    outputs = {
+        output["OutputKey"]: output["OutputValue"] for output in machine.stack()["Outputs"]
+    }
     assert outputs[RELEASE_OUTPUT] == VERSION
     (code_built,) = (machine.checkout / ".build").glob("code-*")
     assert code_built.name == Path(code_asset(THIS_MACHINE).path).parent.name
@@ -74,9 +81,18 @@ def test_diff_and_destroy_work_as_well(machine: Installed) -> None:
     assert (code, "Stack Reservoir" in said) == (0, True), said
     stack_id = machine.stack()["StackId"]
     destroyed = machine.run(
-        *(str(machine.executable), "--deployment", machine.path.name, "deployment", "destroy", "--yes"),
+        *(
+            str(machine.executable),
+            "--deployment",
+            machine.path.name,
+            "deployment",
+            "destroy",
+            "--yes",
+        ),
         folder=machine.home,
     )
     assert destroyed.returncode == 0, destroyed.stdout
-    (deleted,) = machine.aws.client("cloudformation").describe_stacks(StackName=stack_id)["Stacks"]
+    (deleted,) = machine.aws.client("cloudformation").describe_stacks(StackName=stack_id)[
+        "Stacks"
+    ]
     assert deleted["StackStatus"] == "DELETE_COMPLETE"

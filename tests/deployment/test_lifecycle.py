@@ -51,16 +51,23 @@ class Story:
         """Deploy; return what was said."""
         self.said.clear()
         connect = partial(deployed, self.aws.client)
-        Deploy(read(self.path), Account(self.aws.client), connect, self.cdk, self.said.append).run(
-            (), to_older=to_older
-        )
+        Deploy(
+            read(self.path), Account(self.aws.client), connect, self.cdk, self.said.append
+        ).run((), to_older=to_older)
         return list(self.said)
 
     def destroy(self, *, drain: bool = False) -> list[str]:
         """Destroy; return what was said."""
         self.said.clear()
         connect = partial(fleet, self.aws.client)
-        action = Destroy(read(self.path), Account(self.aws.client), connect, self.cdk, self.said.append, time.sleep)
+        action = Destroy(
+            read(self.path),
+            Account(self.aws.client),
+            connect,
+            self.cdk,
+            self.said.append,
+            time.sleep,
+        )
         action.run(action.check(drain=drain))
         return list(self.said)
 
@@ -69,12 +76,22 @@ class Story:
         client = self.aws.client
         return {
             "tables": client("dynamodb").list_tables()["TableNames"],
-            "queues": client("sqs").list_queues(QueueNamePrefix="Reservoir").get("QueueUrls", []),
-            "logs": [group["logGroupName"] for group in client("logs").describe_log_groups()["logGroups"]],
-            "buckets": [
-                bucket["Name"] for bucket in client("s3").list_buckets()["Buckets"] if "snapshots" in bucket["Name"]
+            "queues": client("sqs")
+            .list_queues(QueueNamePrefix="Reservoir")
+            .get("QueueUrls", []),
+            "logs": [
+                group["logGroupName"]
+                for group in client("logs").describe_log_groups()["logGroups"]
             ],
-            "functions": [each["FunctionName"] for each in client("lambda").list_functions()["Functions"]],
+            "buckets": [
+                bucket["Name"]
+                for bucket in client("s3").list_buckets()["Buckets"]
+                if "snapshots" in bucket["Name"]
+            ],
+            "functions": [
+                each["FunctionName"]
+                for each in client("lambda").list_functions()["Functions"]
+            ],
         }
 
     def indexes(self, table: Table) -> set[str]:
@@ -85,10 +102,18 @@ class Story:
 
     def is_protected(self) -> list[bool]:
         """Whether the stack, then each table, is protected from deletion."""
-        (stack,) = self.aws.client("cloudformation").describe_stacks(StackName="Reservoir")["Stacks"]
+        (stack,) = self.aws.client("cloudformation").describe_stacks(StackName="Reservoir")[
+            "Stacks"
+        ]
         dynamodb = self.aws.client("dynamodb")
-        tables = [dynamodb.describe_table(TableName=self.cdk.outputs[output_name(table)])["Table"] for table in Table]
-        return [stack["EnableTerminationProtection"], *(table["DeletionProtectionEnabled"] for table in tables)]
+        tables = [
+            dynamodb.describe_table(TableName=self.cdk.outputs[output_name(table)])["Table"]
+            for table in Table
+        ]
+        return [
+            stack["EnableTerminationProtection"],
+            *(table["DeletionProtectionEnabled"] for table in tables),
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +122,13 @@ def story(embedded_aws: EmbeddedAws, tmp_path_factory: pytest.TempPathFactory) -
     return Story(embedded_aws, tmp_path_factory.mktemp("deployments"))
 
 
-NOTHING: Final[dict[str, list[str]]] = {"tables": [], "queues": [], "logs": [], "buckets": [], "functions": []}
+NOTHING: Final[dict[str, list[str]]] = {
+    "tables": [],
+    "queues": [],
+    "logs": [],
+    "buckets": [],
+    "functions": [],
+}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +141,9 @@ def test_a_first_create_that_fails_leaves_nothing_behind_and_is_not_in_the_way(
 ) -> None:
     story.settings(**SETTINGS, **choices)
     wrong = story.folder / "policy" / "wrong.yaml"
-    wrong.write_text("{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: wrong}, spec: {wieght: 1}}")
+    wrong.write_text(
+        "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: wrong}, spec: {wieght: 1}}"
+    )
     for _ in range(2):  # the second attempt meets what the first one left
         with pytest.raises(DeploymentError, match="is ROLLBACK_COMPLETE"):
             story.deploy()
@@ -119,9 +152,13 @@ def test_a_first_create_that_fails_leaves_nothing_behind_and_is_not_in_the_way(
     story.settings(**SETTINGS)
 
 
-def test_the_next_attempt_creates_and_then_protects_also_after_one_that_was_protected(story: Story) -> None:
+def test_the_next_attempt_creates_and_then_protects_also_after_one_that_was_protected(
+    story: Story,
+) -> None:
     cloudformation = story.aws.client("cloudformation")
-    cloudformation.update_termination_protection(StackName="Reservoir", EnableTerminationProtection=True)
+    cloudformation.update_termination_protection(
+        StackName="Reservoir", EnableTerminationProtection=True
+    )
     story.cdk.calls.clear()
     story.deploy()
     assert [call[0] for call in story.cdk.calls] == ["deploy", "deploy"]
@@ -135,14 +172,18 @@ def test_deploying_again_is_the_same_deployment(story: Story) -> None:
     assert story.holds() == before
 
 
-def test_the_role_of_spot_is_made_where_it_is_missing_and_is_never_in_the_way(story: Story) -> None:
+def test_the_role_of_spot_is_made_where_it_is_missing_and_is_never_in_the_way(
+    story: Story,
+) -> None:
     story.settings(**SETTINGS, spotServiceLinkedRole=True)
     assert story.deploy() == ["AWSServiceRoleForEC2Spot was missing, and is made"]
     assert story.deploy() == []
     story.settings(**SETTINGS)
     assert story.deploy() == []
     iam = story.aws.client("iam")
-    with pytest.raises(iam.exceptions.InvalidInputException, match="has been taken in this account"):
+    with pytest.raises(
+        iam.exceptions.InvalidInputException, match="has been taken in this account"
+    ):
         iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
 
 
@@ -154,11 +195,15 @@ def test_an_update_keeps_the_indexes_of_the_release_before_until_its_functions_a
     with monkeypatch.context() as before:
         before.setattr(names, "VERSION", "0.1.0")
         story.cdk(*keeping)
-    assert [story.indexes(table) for table in tables] == [set(names.indexes(it, with_older=True)) for it in tables]
+    assert [story.indexes(table) for table in tables] == [
+        set(names.indexes(it, with_older=True)) for it in tables
+    ]
     story.cdk.calls.clear()
     story.deploy()
     assert story.cdk.calls == [keeping, ("deploy",)]
-    assert [story.indexes(table) for table in tables] == [set(names.indexes(table)) for table in tables]
+    assert [story.indexes(table) for table in tables] == [
+        set(names.indexes(table)) for table in tables
+    ]
 
 
 def test_an_older_release_replaces_a_newer_one_only_when_that_is_said(
@@ -166,7 +211,10 @@ def test_an_older_release_replaces_a_newer_one_only_when_that_is_said(
 ) -> None:
     before = list(story.cdk.calls)
     monkeypatch.setattr(deploy_module, "VERSION", "0.1.9")
-    with pytest.raises(ManifestError, match=rf"runs release {names.VERSION}, and this is 0\.1\.9: .* add --rollback"):
+    with pytest.raises(
+        ManifestError,
+        match=rf"runs release {names.VERSION}, and this is 0\.1\.9: .* add --rollback",
+    ):
         story.deploy()
     assert story.cdk.calls == before
     story.deploy(to_older=True)
@@ -174,12 +222,16 @@ def test_an_older_release_replaces_a_newer_one_only_when_that_is_said(
 
 
 def test_what_a_deployment_does_to_policy_is_said_before(story: Story) -> None:
-    (story.folder / "policy" / "gpu-training.yaml").rename(story.folder / "gpu-training.yaml")
+    (story.folder / "policy" / "gpu-training.yaml").rename(
+        story.folder / "gpu-training.yaml"
+    )
     assert story.deploy() == [
         "policy: EC2NodeClass/gpu-training is in force and not in the folder: it stays until removed names it",
         "policy: NodePool/gpu-training is in force and not in the folder: it stays until removed names it",
     ]
-    story.settings(**SETTINGS, removed=["NodePool/gpu-training", "EC2NodeClass/gpu-training"])
+    story.settings(
+        **SETTINGS, removed=["NodePool/gpu-training", "EC2NodeClass/gpu-training"]
+    )
     assert story.deploy() == [
         "policy: EC2NodeClass/gpu-training will be deleted",
         "policy: NodePool/gpu-training will be deleted",
@@ -190,7 +242,9 @@ def test_what_a_deployment_does_to_policy_is_said_before(story: Story) -> None:
 def test_a_second_stack_by_accident_is_refused(story: Story) -> None:
     story.settings(**{**SETTINGS, "stack": "Reservior"})
     before = story.holds()
-    with pytest.raises(ManifestError, match="deployed as Reservoir, and Reservior would be a second stack"):
+    with pytest.raises(
+        ManifestError, match="deployed as Reservoir, and Reservior would be a second stack"
+    ):
         story.deploy()
     assert story.holds() == before
     story.settings(**SETTINGS)
@@ -201,15 +255,23 @@ def test_destroy_is_refused_while_protected_listened_to_or_running(story: Story)
         story.destroy()
     story.settings(**SETTINGS, terminationProtection=False)
     events, bus = story.aws.client("events"), story.cdk.outputs[output_name(EVENT_BUS)]
-    events.put_rule(Name="ours", EventBusName=bus, EventPattern=json.dumps({"source": ["reservoir"]}))
-    with pytest.raises(DestroyRefusedError, match="rules of yours listen on the bus reservoir: ours"):
+    events.put_rule(
+        Name="ours", EventBusName=bus, EventPattern=json.dumps({"source": ["reservoir"]})
+    )
+    with pytest.raises(
+        DestroyRefusedError, match="rules of yours listen on the bus reservoir: ours"
+    ):
         story.destroy()
     events.delete_rule(Name="ours", EventBusName=bus)
-    (stack,) = story.aws.client("cloudformation").describe_stacks(StackName="Reservoir")["Stacks"]
+    (stack,) = story.aws.client("cloudformation").describe_stacks(StackName="Reservoir")[
+        "Stacks"
+    ]
     assert stack["StackStatus"].endswith("_COMPLETE")
 
 
-def test_destroy_leaves_what_is_retained_and_tells_how_to_go_on_with_it(story: Story) -> None:
+def test_destroy_leaves_what_is_retained_and_tells_how_to_go_on_with_it(
+    story: Story,
+) -> None:
     outputs = dict(story.cdk.outputs)
     said = story.destroy()
     left = story.holds()

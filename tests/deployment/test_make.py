@@ -18,13 +18,16 @@ pytestmark = pytest.mark.embedded
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    layer_asset(THIS_MACHINE)  # built here if need be: a home of the test's own says nothing of package indexes
+    # built here if need be: a home of the test's own says nothing of package indexes
+    layer_asset(THIS_MACHINE)
     with EmbeddedAws() as aws:
         yield Machine(aws, tmp_path_factory.mktemp("home"))
         print(aws.log())  # noqa: T201 - pytest shows it beside a failure
 
 
-def test_a_first_deployment_that_fails_is_not_in_the_way_of_the_next(machine: Machine) -> None:
+def test_a_first_deployment_that_fails_is_not_in_the_way_of_the_next(
+    machine: Machine,
+) -> None:
     bootstrapped = machine.make("bootstrap")
     assert bootstrapped.returncode == 0, bootstrapped.stdout
     policy = machine.home / "policy"
@@ -63,7 +66,9 @@ def test_deploying_again_changes_nothing(machine: Machine) -> None:
     assert machine.stack() == before
 
 
-def test_diff_says_what_a_setting_would_change_and_changes_nothing(machine: Machine) -> None:
+def test_diff_says_what_a_setting_would_change_and_changes_nothing(
+    machine: Machine,
+) -> None:
     before = machine.stack()
     machine.settings(spotPoolSharePercent=40, terminationProtection=False)
     diff = machine.make("diff")
@@ -72,7 +77,9 @@ def test_diff_says_what_a_setting_would_change_and_changes_nothing(machine: Mach
     assert machine.stack() == before
 
 
-def test_destroy_is_refused_while_protected_and_while_something_runs(machine: Machine) -> None:
+def test_destroy_is_refused_while_protected_and_while_something_runs(
+    machine: Machine,
+) -> None:
     machine.settings()
     protected = machine.make("destroy", typed="production\n")
     assert protected.returncode != 0
@@ -82,7 +89,11 @@ def test_destroy_is_refused_while_protected_and_while_something_runs(machine: Ma
     owner = {"ResourceType": "instance", "Tags": [{"Key": OWNER_TAG, "Value": "Reservoir"}]}
     image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
     launched = ec2.run_instances(
-        ImageId=image, InstanceType="m5.large", MinCount=1, MaxCount=1, TagSpecifications=[owner]
+        ImageId=image,
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[owner],
     )
     instance_id = launched["Instances"][0]["InstanceId"]
     running = machine.make("destroy", typed="production\n")
@@ -100,6 +111,8 @@ def test_destroy_asks_for_the_name_and_then_deletes_the_stack(machine: Machine) 
     stack_id = machine.stack()["StackId"]
     destroyed = machine.make("destroy", typed="production\n")
     assert destroyed.returncode == 0, destroyed.stdout
-    (deleted,) = machine.aws.client("cloudformation").describe_stacks(StackName=stack_id)["Stacks"]
+    (deleted,) = machine.aws.client("cloudformation").describe_stacks(StackName=stack_id)[
+        "Stacks"
+    ]
     assert deleted["StackStatus"] == "DELETE_COMPLETE"
     assert "nodeClaims: Reservoir-StateNodeClaims" in destroyed.stdout

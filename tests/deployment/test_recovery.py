@@ -31,10 +31,19 @@ from tests.deployment.embedded_cdk import EmbeddedCdk, delete_stack
 pytestmark = pytest.mark.embedded
 
 POLICY: Final = Path(__file__).parents[2] / "examples" / "demo" / "policy.yaml"
-SETTINGS: Final = {"stack": "Reservoir", "manifests": "policy", "instanceRole": "reservoir-node"}
+SETTINGS: Final = {
+    "stack": "Reservoir",
+    "manifests": "policy",
+    "instanceRole": "reservoir-node",
+}
 UNITS: Final = 3
 EMPTIED: Final = (Table.NODE_CLAIMS, Table.WORKLOADS)
-SWEEPS: Final = (Function.DISCOVER_RESERVATIONS, Function.COLLECT, Function.EXPIRE, Function.DISRUPT)
+SWEEPS: Final = (
+    Function.DISCOVER_RESERVATIONS,
+    Function.COLLECT,
+    Function.EXPIRE,
+    Function.DISRUPT,
+)
 
 
 class Recovery:
@@ -68,7 +77,9 @@ class Recovery:
 
     def restore(self, *arguments: str) -> dict[str, str]:
         """``reservoir deployment restore``; return what it says to write into the settings."""
-        said: dict[str, dict[str, str]] = yaml.safe_load(self.command("deployment", "restore", *arguments).stdout)
+        said: dict[str, dict[str, str]] = yaml.safe_load(
+            self.command("deployment", "restore", *arguments).stdout
+        )
         return said["tables"]
 
     def adopt(self, tables: dict[str, str]) -> None:
@@ -100,21 +111,34 @@ class Recovery:
         self.aws.clock.settle()
         assert self.fleet() == fleet
         rows = self.rows(self.table(Table.NODE_CLAIMS))
-        claimed = {row["instance_id"]["S"] for row in rows if "instance_id" in row and "listing" in row}
+        claimed = {
+            row["instance_id"]["S"]
+            for row in rows
+            if "instance_id" in row and "listing" in row
+        }
         assert claimed == fleet
         leased = Counter(row[LEASE_KEY]["S"] for row in rows if LEASE_KEY in row)
         for row in self.rows(self.table(Table.RESERVATIONS)):
             if "outstanding_count" in row:
                 outstanding, available, free = (
-                    int(row[name]["N"]) for name in ("outstanding_count", "available_count", "free_units")
+                    int(row[name]["N"])
+                    for name in ("outstanding_count", "available_count", "free_units")
                 )
-                assert (outstanding, free) == (leased[row["id"]["S"]], available - outstanding)
+                assert (outstanding, free) == (
+                    leased[row["id"]["S"]],
+                    available - outstanding,
+                )
         self.aws.clock.resume()
 
     def submit(self, name: str, replicas: int = 1) -> None:
         """Send work that may only run on the reservation."""
-        requests, where = {"cpu": "1200m", "memory": "4Gi"}, {"karpenter.sh/capacity-type": "reserved"}
-        workload = workload_manifest(f"story/{name}", replicas, requests, generation=1, nodeSelector=where)
+        requests, where = (
+            {"cpu": "1200m", "memory": "4Gi"},
+            {"karpenter.sh/capacity-type": "reserved"},
+        )
+        workload = workload_manifest(
+            f"story/{name}", replicas, requests, generation=1, nodeSelector=where
+        )
         self.world.send({"action": "submit", "workload": workload})
 
     def lose(self, table: Table) -> None:
@@ -134,7 +158,9 @@ class Recovery:
     def refused(self, *arguments: str) -> str:
         """``reservoir deployment restore`` that is refused and makes nothing; return what it says."""
         tables = self.aws.client("dynamodb").list_tables()["TableNames"]
-        done = self.world.command("--deployment", str(self.path), "deployment", "restore", *arguments)
+        done = self.world.command(
+            "--deployment", str(self.path), "deployment", "restore", *arguments
+        )
         assert done.returncode != 0
         assert self.aws.client("dynamodb").list_tables()["TableNames"] == tables
         return " ".join(done.stderr.split())
@@ -173,18 +199,23 @@ def test_a_stack_that_was_deleted_under_a_fleet_is_not_deployed_anew_beside_its_
     recovery.aws.client("cloudformation").update_termination_protection(
         StackName="Reservoir", EnableTerminationProtection=False
     )
-    recovery.aws.client("events").remove_targets(Rule="everything", EventBusName="reservoir", Ids=["tap"])
+    recovery.aws.client("events").remove_targets(
+        Rule="everything", EventBusName="reservoir", Ids=["tap"]
+    )
     recovery.aws.client("events").delete_rule(Name="everything", EventBusName="reservoir")
     delete_stack(recovery.aws, "Reservoir")
     with pytest.raises(ManifestError) as refused:
         recovery.deploy()
     for table in Table:
-        assert f"tables.{table_field(table)}: an earlier stack Reservoir left {recovery.table(table)}" in str(
-            refused.value
+        assert (
+            f"tables.{table_field(table)}: an earlier stack Reservoir left {recovery.table(table)}"
+            in str(refused.value)
         )
 
 
-def test_redeployed_under_its_name_with_its_tables_it_goes_on(recovery: Recovery, fleet: set[str]) -> None:
+def test_redeployed_under_its_name_with_its_tables_it_goes_on(
+    recovery: Recovery, fleet: set[str]
+) -> None:
     recovery.adopt({table_field(table): recovery.table(table) for table in Table})
     recovery.check(fleet)
 
@@ -194,7 +225,10 @@ def test_tables_restored_to_an_instant_before_somebody_emptied_them_end_nothing(
 ) -> None:
     recovery.aws.clock.pause()  # nobody writes meanwhile
     recovery.aws.clock.settle()
-    instant, before = recovery.world.now(), {table: ids(recovery.rows(recovery.table(table))) for table in EMPTIED}
+    instant, before = (
+        recovery.world.now(),
+        {table: ids(recovery.rows(recovery.table(table))) for table in EMPTIED},
+    )
     recovery.aws.clock.advance(timedelta(seconds=2))
     dynamodb = recovery.aws.client("dynamodb")
     for table in EMPTIED:
@@ -203,14 +237,18 @@ def test_tables_restored_to_an_instant_before_somebody_emptied_them_end_nothing(
     recovery.aws.clock.resume()
     recovery.sweep()
     assert recovery.fleet() == fleet, "an empty table is no word on what is wanted"
-    restored = recovery.restore("--at", f"{instant + timedelta(seconds=1):%Y-%m-%dT%H:%M:%SZ}")
+    restored = recovery.restore(
+        "--at", f"{instant + timedelta(seconds=1):%Y-%m-%dT%H:%M:%SZ}"
+    )
     for table in EMPTIED:
         assert ids(recovery.rows(restored[table_field(table)])) >= before[table]
     recovery.adopt(restored)
     recovery.check(fleet)
 
 
-def test_the_last_unit_is_leased_once_after_a_restore(recovery: Recovery, fleet: set[str]) -> None:
+def test_the_last_unit_is_leased_once_after_a_restore(
+    recovery: Recovery, fleet: set[str]
+) -> None:
     recovery.submit("second", 2)
     recovery.world.until("one more runs", lambda seen: len(seen.live("running")) == UNITS)
     recovery.check(recovery.fleet())
@@ -219,7 +257,9 @@ def test_the_last_unit_is_leased_once_after_a_restore(recovery: Recovery, fleet:
 
 
 @pytest.mark.parametrize("lost", [Table.NODE_CLAIMS, Table.RESERVATIONS, Table.WORKLOADS])
-def test_a_table_that_was_lost_comes_back_from_its_backup(recovery: Recovery, lost: Table) -> None:
+def test_a_table_that_was_lost_comes_back_from_its_backup(
+    recovery: Recovery, lost: Table
+) -> None:
     fleet, name = recovery.fleet(), recovery.table(lost)
     recovery.lose(lost)
     recovery.aws.clock.advance(timedelta(minutes=15), coalesce=True)
@@ -234,7 +274,9 @@ def test_what_is_adopted_must_be_fit(recovery: Recovery) -> None:
     settings = recovery.path.read_text()
     changed = json.loads(settings)
     dynamodb, name = recovery.aws.client("dynamodb"), recovery.table(Table.DECISIONS)
-    dynamodb.restore_table_to_point_in_time(SourceTableName=name, TargetTableName="bare", UseLatestRestorableTime=True)
+    dynamodb.restore_table_to_point_in_time(
+        SourceTableName=name, TargetTableName="bare", UseLatestRestorableTime=True
+    )
     changed["tables"]["decisions"] = "bare"
     changed["tables"]["policy"] = "missing"
     recovery.path.write_text(json.dumps(changed))
@@ -242,7 +284,11 @@ def test_what_is_adopted_must_be_fit(recovery: Recovery) -> None:
         recovery.deploy()
     said = str(refused.value)
     assert "tables.policy: missing does not exist" in said
-    for flaw in ("is not protected from deletion", "does not expire rows", "has no point-in-time recovery"):
+    for flaw in (
+        "is not protected from deletion",
+        "does not expire rows",
+        "has no point-in-time recovery",
+    ):
         assert f"tables.decisions: bare {flaw}" in said
     recovery.path.write_text(settings)
 
@@ -252,21 +298,35 @@ def test_names_of_outputs_are_the_tables_in_use(recovery: Recovery) -> None:
     assert adopted == {table: recovery.cdk.outputs[output_name(table)] for table in Table}
 
 
-def test_an_instant_that_no_table_can_be_restored_to_is_refused_before_anything_is_made(recovery: Recovery) -> None:
-    assert "can be restored to instants from" in recovery.refused("--at", "2020-01-01T00:00Z")
+def test_an_instant_that_no_table_can_be_restored_to_is_refused_before_anything_is_made(
+    recovery: Recovery,
+) -> None:
+    assert "can be restored to instants from" in recovery.refused(
+        "--at", "2020-01-01T00:00Z"
+    )
 
 
-@pytest.mark.parametrize("lost", [Table.RESERVATIONS, Table.NODE_CLAIMS])  # in this order: nothing forgets the second
-def test_without_a_backup_an_empty_table_is_adopted_and_the_fleet_runs_on(recovery: Recovery, lost: Table) -> None:
+# in this order: nothing forgets the second
+@pytest.mark.parametrize("lost", [Table.RESERVATIONS, Table.NODE_CLAIMS])
+def test_without_a_backup_an_empty_table_is_adopted_and_the_fleet_runs_on(
+    recovery: Recovery, lost: Table
+) -> None:
     fleet, name = recovery.fleet(), recovery.table(lost)
     recovery.lose_with_its_backup(lost)
-    assert f"{name} does not exist, and DynamoDB has no backup of it: --empty makes" in recovery.refused()
+    assert (
+        f"{name} does not exist, and DynamoDB has no backup of it: --empty makes"
+        in recovery.refused()
+    )
     assert "say --table, and not --at" in recovery.refused("--empty")
     recovery.adopt(recovery.restore("--table", table_field(lost), "--empty"))
     assert recovery.rows(recovery.table(lost)) != [], "the mark at least"
     if lost is Table.RESERVATIONS:
         recovery.check(fleet)
-        assert [row for row in recovery.rows(recovery.table(lost)) if "outstanding_count" in row] != []
+        assert [
+            row for row in recovery.rows(recovery.table(lost)) if "outstanding_count" in row
+        ] != []
     else:
         recovery.sweep()
-        assert recovery.fleet() == fleet, "they are older than the marks, and nothing says who launched them"
+        assert recovery.fleet() == fleet, (
+            "they are older than the marks, and nothing says who launched them"
+        )

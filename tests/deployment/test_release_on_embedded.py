@@ -30,11 +30,18 @@ def upload(aws: EmbeddedAws, release: Path) -> str:
 def created(aws: EmbeddedAws, template_url: str) -> dict[str, Any]:
     """Create the stack and wait; return it as CloudFormation describes it."""
     cloudformation = aws.client("cloudformation")
-    given = {"AssetBucket": BUCKET, "AssetPrefix": PREFIX, "InstanceRole": NODE_ROLE, "SolveBudgetS": "7"}
+    given = {
+        "AssetBucket": BUCKET,
+        "AssetPrefix": PREFIX,
+        "InstanceRole": NODE_ROLE,
+        "SolveBudgetS": "7",
+    }
     cloudformation.create_stack(
         StackName=STACK,
         TemplateURL=template_url,
-        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in given.items()],
+        Parameters=[
+            {"ParameterKey": key, "ParameterValue": value} for key, value in given.items()
+        ],
         Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
     )
     cloudformation.get_waiter("stack_create_complete").wait(
@@ -59,5 +66,7 @@ def test_create_stack_alone_deploys_a_stack_that_works(tmp_path: Path) -> None:
             name = function_name(STACK, function)
             answer = client.invoke(FunctionName=name, Payload=json.dumps({}))
             assert "FunctionError" not in answer, aws.function_log(name)
-        launcher = client.get_function_configuration(FunctionName=function_name(STACK, Function.LAUNCH))
+        launcher = client.get_function_configuration(
+            FunctionName=function_name(STACK, Function.LAUNCH)
+        )
         assert launcher["Environment"]["Variables"]["SOLVE_BUDGET_S"] == "7"

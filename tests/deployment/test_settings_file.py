@@ -58,7 +58,9 @@ def test_the_folder_of_manifests_lies_beside_the_file(tmp_path: Path) -> None:
     assert deployment(tmp_path, "manifests: policy").manifests == tmp_path / "policy"
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_the_example_can_be_deployed(path: Path) -> None:
     assert read(path).manifests is not None
 
@@ -69,7 +71,9 @@ def test_a_folder_that_is_not_there_is_told_beside_everything_else(tmp_path: Pat
     assert "instanceRole: must be a string" in told
 
 
-def test_a_folder_without_manifests_or_with_too_much_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_folder_without_manifests_or_with_too_much_is_told_with_its_line(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "policy").mkdir()
     assert "staging.yaml:1: error: manifests: 'policy' holds no file that ends in" in said(
         tmp_path, "manifests: policy"
@@ -82,7 +86,9 @@ def test_a_team_can_be_named_as_removed(tmp_path: Path) -> None:
     assert deployment(tmp_path, "removed: [Team/audio]").settings.removed == ["Team/audio"]
 
 
-def test_everything_that_is_wrong_is_told_at_once_with_its_line_and_the_nearest_field(tmp_path: Path) -> None:
+def test_everything_that_is_wrong_is_told_at_once_with_its_line_and_the_nearest_field(
+    tmp_path: Path,
+) -> None:
     text = "retian: false\nspotPoolSharePercent: 0\naccount: 123456789012\nrebalancePolicy: Launch-before-drain\n"
     lines = said(tmp_path, text).splitlines()
     source = tmp_path / "staging.yaml"
@@ -107,11 +113,15 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_line_and_the_nearest_
         ("eusc-de-east-1", "its price list is another one"),
     ],
 )
-def test_a_partition_that_is_not_served_is_refused_with_the_reason(tmp_path: Path, region: str, reason: str) -> None:
+def test_a_partition_that_is_not_served_is_refused_with_the_reason(
+    tmp_path: Path, region: str, reason: str
+) -> None:
     assert f"region: is not served: {reason}" in said(tmp_path, f"region: {region}")
 
 
-@pytest.mark.parametrize("region", ["us-east-1", "eu-central-1", "ap-southeast-2", "me-central-1"])
+@pytest.mark.parametrize(
+    "region", ["us-east-1", "eu-central-1", "ap-southeast-2", "me-central-1"]
+)
 def test_every_region_with_prices_in_usd_is_served(tmp_path: Path, region: str) -> None:
     assert deployment(tmp_path, f"region: {region}").settings.region == region
 
@@ -218,12 +228,16 @@ def test_of_several_one_must_be_named(tmp_path: Path) -> None:
         (tmp_path / f"{name}.yaml").touch()
     assert chosen("staging", tmp_path) == "staging.yaml"
     assert "which deployment? There are production, staging" in chosen(None, tmp_path)
-    assert "there are production, staging (did you mean staging?)" in chosen("stagign", tmp_path)
+    assert "there are production, staging (did you mean staging?)" in chosen(
+        "stagign", tmp_path
+    )
 
 
 def test_without_any_it_is_said_how_to_begin(tmp_path: Path) -> None:
     for name in (None, "production"):
-        assert "copy of examples/deployments/production.yaml" in chosen(name, tmp_path / "deployments")
+        assert "copy of examples/deployments/production.yaml" in chosen(
+            name, tmp_path / "deployments"
+        )
 
 
 def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -233,16 +247,24 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 def test_functions_read_the_bounds_of_endings_that_were_chosen(tmp_path: Path) -> None:
-    chosen = deployment(tmp_path, "endingBounds: {deletedPools: {mostCount: 7}, expiry: {sharePercent: 30}}")
+    chosen = deployment(
+        tmp_path, "endingBounds: {deletedPools: {mostCount: 7}, expiry: {sharePercent: 30}}"
+    )
     bounds = ending_bounds(safety_environment(chosen.settings))
-    assert bounds.of(EndingKind.DELETED_POOLS) == replace(DEFAULT_BOUNDS[EndingKind.DELETED_POOLS], most_count=7)
-    assert bounds.of(EndingKind.EXPIRY) == replace(DEFAULT_BOUNDS[EndingKind.EXPIRY], share_percent=30)
+    assert bounds.of(EndingKind.DELETED_POOLS) == replace(
+        DEFAULT_BOUNDS[EndingKind.DELETED_POOLS], most_count=7
+    )
+    assert bounds.of(EndingKind.EXPIRY) == replace(
+        DEFAULT_BOUNDS[EndingKind.EXPIRY], share_percent=30
+    )
     assert bounds.of(EndingKind.SURPLUS) == DEFAULT_BOUNDS[EndingKind.SURPLUS]
 
 
 def test_each_kind_of_ending_can_be_bounded_and_tells_its_default() -> None:
     fields = EndingBounds.model_fields
-    assert {name.replace("_", "-") for name in fields} == {kind.value for kind in EndingKind}
+    assert {name.replace("_", "-") for name in fields} == {
+        kind.value for kind in EndingKind
+    }
     for name, field in fields.items():
         bound = DEFAULT_BOUNDS[EndingKind(name.replace("_", "-"))]
         told = f"{bound.share_percent} %, {bound.least_count}, {bound.most_count:,}."

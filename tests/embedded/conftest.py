@@ -32,7 +32,8 @@ def unique(prefix: str) -> str:
 def zipped(source: str, name: str = "handler.py") -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr(zipfile.ZipInfo(name), textwrap.dedent(source))  # the same bytes whenever it is made
+        # the same bytes whenever it is made
+        archive.writestr(zipfile.ZipInfo(name), textwrap.dedent(source))
     return content.getvalue()
 
 
@@ -64,8 +65,13 @@ class Resources:
     def queue(self, **attributes: Any) -> tuple[str, str]:
         """Make a queue that EventBridge may send to, unless its policy says otherwise; return its URL and ARN."""
         name = unique("queue") + (".fifo" if attributes.get("FifoQueue") else "")
-        attributes.setdefault("Policy", {"Version": "2012-10-17", "Statement": [FROM_EVENTBRIDGE]})
-        values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in attributes.items()}
+        attributes.setdefault(
+            "Policy", {"Version": "2012-10-17", "Statement": [FROM_EVENTBRIDGE]}
+        )
+        values = {
+            key: value if isinstance(value, str) else json.dumps(value)
+            for key, value in attributes.items()
+        }
         url = self.sqs.create_queue(QueueName=name, Attributes=values)["QueueUrl"]
         found = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
         return url, found["Attributes"]["QueueArn"]
@@ -81,17 +87,31 @@ class Resources:
         return name
 
     def items(self, table: str) -> dict[str, Any]:
-        return {item["id"]["S"]: item for item in self.dynamodb.scan(TableName=table)["Items"]}
+        return {
+            item["id"]["S"]: item for item in self.dynamodb.scan(TableName=table)["Items"]
+        }
 
     def role(self, *allowed: dict[str, Any]) -> str:
         name = unique("role")
-        trust = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        trust = {
+            "Effect": "Allow",
+            "Principal": {"Service": "lambda.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        }
         role = self._iam.create_role(RoleName=name, AssumeRolePolicyDocument=_policy(trust))
         if allowed:
-            self._iam.put_role_policy(RoleName=name, PolicyName="allowed", PolicyDocument=_policy(*allowed))
+            self._iam.put_role_policy(
+                RoleName=name, PolicyName="allowed", PolicyDocument=_policy(*allowed)
+            )
         return str(role["Role"]["Arn"])
 
-    def function(self, source: str, *allowed: dict[str, Any], timeout_s: int = 300, **environment: str) -> str:
+    def function(
+        self,
+        source: str,
+        *allowed: dict[str, Any],
+        timeout_s: int = 300,
+        **environment: str,
+    ) -> str:
         """Make a function of ``source`` (its ``handle``) that may do what is ``allowed``; return its name.
 
         Its timeout counts real time, and is long enough for any machine.
@@ -115,7 +135,9 @@ class Resources:
 
     def feed(self, function: str, queue_arn: str, **settings: Any) -> str:
         mapping = {"FunctionResponseTypes": ["ReportBatchItemFailures"], **settings}
-        made = self.lambda_.create_event_source_mapping(FunctionName=function, EventSourceArn=queue_arn, **mapping)
+        made = self.lambda_.create_event_source_mapping(
+            FunctionName=function, EventSourceArn=queue_arn, **mapping
+        )
         return str(made["UUID"])
 
     def bodies(self, queue_url: str, count: int) -> list[str]:
@@ -126,7 +148,9 @@ class Resources:
             answer = self.sqs.receive_message(QueueUrl=queue_url, MaxNumberOfMessages=10)
             for message in answer.get("Messages", ()):
                 found.append(message["Body"])
-                self.sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
+                self.sqs.delete_message(
+                    QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"]
+                )
             return len(found) >= count
 
         until(receive)
@@ -137,7 +161,9 @@ def _policy(*statements: dict[str, Any]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
 
 
-def allow(*actions: str, resource: str | list[str] = "*", **condition: Any) -> dict[str, Any]:
+def allow(
+    *actions: str, resource: str | list[str] = "*", **condition: Any
+) -> dict[str, Any]:
     statement = {"Effect": "Allow", "Action": list(actions), "Resource": resource}
     return {**statement, "Condition": condition} if condition else statement
 

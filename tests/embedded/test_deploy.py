@@ -47,12 +47,18 @@ class Assembly:
         return self._register(name, "zip")
 
     def stack(
-        self, name: str, template: Any, after: str | None = None, parameters: dict[str, str] | None = None
+        self,
+        name: str,
+        template: Any,
+        after: str | None = None,
+        parameters: dict[str, str] | None = None,
     ) -> None:
         file = f"{name}.template.json"
         (self.folder / file).write_text(json.dumps(template))
         self._register(file, "json")
-        (self.folder / f"{name}.assets.json").write_text(json.dumps({"version": "48.0.0", "files": self._files}))
+        (self.folder / f"{name}.assets.json").write_text(
+            json.dumps({"version": "48.0.0", "files": self._files})
+        )
         self._artifacts[f"{name}.assets"] = {
             "type": "cdk:asset-manifest",
             "properties": {"file": f"{name}.assets.json"},
@@ -62,7 +68,9 @@ class Assembly:
             "properties": {"templateFile": file, "parameters": parameters or {}},
             "dependencies": [f"{name}.assets", *([after] if after else [])],
         }
-        (self.folder / "manifest.json").write_text(json.dumps({"artifacts": self._artifacts}))
+        (self.folder / "manifest.json").write_text(
+            json.dumps({"artifacts": self._artifacts})
+        )
 
     def _register(self, path: str, kind: str) -> str:
         key = f"{hashlib.sha256((self.folder / path).read_bytes()).hexdigest()}.{kind}"
@@ -80,46 +88,74 @@ def _assembly(folder: Path, name: str, wish: str) -> Assembly:
     parameters = {
         "AssetsBucket": BUCKET,
         "CodeKey": assembly.asset("function", zipped(RESPOND)),
-        "LayerKey": assembly.asset("layer", zipped("VALUE = 'layered'", "python/helper.py")),
+        "LayerKey": assembly.asset(
+            "layer", zipped("VALUE = 'layered'", "python/helper.py")
+        ),
         "Wish": wish,
     }
     assembly.stack(name, json.loads(EVERY_KIND.read_text()), parameters=parameters)
     return assembly
 
 
-def test_a_stack_of_every_kind_deploys_works_and_is_updated(resources: Resources, tmp_path: Path) -> None:
+def test_a_stack_of_every_kind_deploys_works_and_is_updated(
+    resources: Resources, tmp_path: Path
+) -> None:
     aws, name, lines = resources.aws, unique("Stack"), list[str]()
-    outputs = deploy(_assembly(tmp_path / "first", name, "please").folder, aws.client, lines.append)[name]
+    outputs = deploy(
+        _assembly(tmp_path / "first", name, "please").folder, aws.client, lines.append
+    )[name]
     assert outputs["Echo"] == "Create please layered"
     assert lines[-1] == f"{name}: CREATE_COMPLETE"
     ec2 = aws.client("ec2")
-    (template,) = ec2.describe_launch_templates(LaunchTemplateIds=[outputs["TemplateId"]])["LaunchTemplates"]
+    (template,) = ec2.describe_launch_templates(LaunchTemplateIds=[outputs["TemplateId"]])[
+        "LaunchTemplates"
+    ]
     assert template["Tags"] == [{"Key": "from", "Value": "stack"}]
     table = aws.client("dynamodb").describe_table(TableName=outputs["TableName"])["Table"]
     assert [index["IndexName"] for index in table["GlobalSecondaryIndexes"]] == ["listing"]
 
-    entry = {"EventBusName": outputs["BusName"], "Source": "test", "DetailType": "x", "Detail": "{}"}
+    entry = {
+        "EventBusName": outputs["BusName"],
+        "Source": "test",
+        "DetailType": "x",
+        "Detail": "{}",
+    }
     resources.events.put_events(Entries=[entry])
     numbers = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 
     def waiting() -> set[str]:
-        found = resources.sqs.get_queue_attributes(QueueUrl=outputs["QueueUrl"], AttributeNames=numbers)
+        found = resources.sqs.get_queue_attributes(
+            QueueUrl=outputs["QueueUrl"], AttributeNames=numbers
+        )
         return set(found["Attributes"].values())
 
     until(lambda: waiting() == {"0"})  # the rule put it in, the function took it out
 
-    again = deploy(_assembly(tmp_path / "same", name, "please").folder, aws.client, lines.append)[name]
+    again = deploy(
+        _assembly(tmp_path / "same", name, "please").folder, aws.client, lines.append
+    )[name]
     assert again == outputs
     assert lines[-1] == f"{name}: no changes"
-    changed = deploy(_assembly(tmp_path / "second", name, "again").folder, aws.client, lines.append)[name]
+    changed = deploy(
+        _assembly(tmp_path / "second", name, "again").folder, aws.client, lines.append
+    )[name]
     assert changed["Echo"] == "Update again layered"
     assert changed["QueueUrl"] == outputs["QueueUrl"]
 
 
-def test_a_resource_that_fails_is_named_with_its_reason(embedded_aws: EmbeddedAws, tmp_path: Path) -> None:
+def test_a_resource_that_fails_is_named_with_its_reason(
+    embedded_aws: EmbeddedAws, tmp_path: Path
+) -> None:
     name = unique("Stack")
-    with pytest.raises(DeploymentError, match=r"(?s)ROLLBACK_COMPLETE.*Custom \(Custom::Applied\): .*as wished"):
-        deploy(_assembly(tmp_path / "out", name, "fail").folder, embedded_aws.client, lambda _: None)
+    with pytest.raises(
+        DeploymentError,
+        match=r"(?s)ROLLBACK_COMPLETE.*Custom \(Custom::Applied\): .*as wished",
+    ):
+        deploy(
+            _assembly(tmp_path / "out", name, "fail").folder,
+            embedded_aws.client,
+            lambda _: None,
+        )
 
 
 def indexed_table(*indexes: str) -> dict[str, Any]:
@@ -130,16 +166,27 @@ def indexed_table(*indexes: str) -> dict[str, Any]:
 
     properties = {
         "KeySchema": by("id"),
-        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("id", *indexes)],
+        "AttributeDefinitions": [
+            {"AttributeName": name, "AttributeType": "S"} for name in ("id", *indexes)
+        ],
         "BillingMode": "PAY_PER_REQUEST",
         "GlobalSecondaryIndexes": [
-            {"IndexName": name, "KeySchema": by(name), "Projection": {"ProjectionType": "ALL"}} for name in indexes
+            {
+                "IndexName": name,
+                "KeySchema": by(name),
+                "Projection": {"ProjectionType": "ALL"},
+            }
+            for name in indexes
         ],
     }
-    return {"Resources": {"Table": {"Type": "AWS::DynamoDB::Table", "Properties": properties}}}
+    return {
+        "Resources": {"Table": {"Type": "AWS::DynamoDB::Table", "Properties": properties}}
+    }
 
 
-def test_an_update_makes_or_deletes_one_index_of_a_table(embedded_aws: EmbeddedAws, tmp_path: Path) -> None:
+def test_an_update_makes_or_deletes_one_index_of_a_table(
+    embedded_aws: EmbeddedAws, tmp_path: Path
+) -> None:
     name = unique("Stack")
 
     def update(*indexes: str) -> None:
@@ -149,17 +196,25 @@ def test_an_update_makes_or_deletes_one_index_of_a_table(embedded_aws: EmbeddedA
 
     update("a")
     for refused in (("b",), ("a", "b", "c")):
-        with pytest.raises(DeploymentError, match="more than one GSI creation or deletion in a single update"):
+        with pytest.raises(
+            DeploymentError,
+            match="more than one GSI creation or deletion in a single update",
+        ):
             update(*refused)
     update("a", "b")
     update("b")
 
 
-def test_two_stacks_deploy_in_their_order(embedded_aws: EmbeddedAws, tmp_path: Path) -> None:
+def test_two_stacks_deploy_in_their_order(
+    embedded_aws: EmbeddedAws, tmp_path: Path
+) -> None:
     first, second = unique("Stack"), unique("Stack")
     assembly = Assembly(tmp_path / "out")
     queue = {"Type": "AWS::SQS::Queue"}
-    shared = {"Value": {"Fn::GetAtt": ["Queue", "Arn"]}, "Export": {"Name": f"{first}-queue"}}
+    shared = {
+        "Value": {"Fn::GetAtt": ["Queue", "Arn"]},
+        "Export": {"Name": f"{first}-queue"},
+    }
     user = {"Arn": {"Value": {"Fn::ImportValue": f"{first}-queue"}}}
     assembly.stack(second, {"Resources": {"Queue": queue}, "Outputs": user}, after=first)
     assembly.stack(first, {"Resources": {"Queue": queue}, "Outputs": {"Arn": shared}})
@@ -172,7 +227,10 @@ def layer(**properties: list[str]) -> dict[str, Any]:
     content = {"S3Bucket": "any", "S3Key": "any"}
     return {
         "Resources": {
-            "Packages": {"Type": "AWS::Lambda::LayerVersion", "Properties": {"Content": content, **properties}}
+            "Packages": {
+                "Type": "AWS::Lambda::LayerVersion",
+                "Properties": {"Content": content, **properties},
+            }
         }
     }
 
@@ -185,22 +243,32 @@ def layer(**properties: list[str]) -> dict[str, Any]:
     ],
 )
 def test_a_layer_for_another_machine_is_refused_before_anything_changes(
-    embedded_aws: EmbeddedAws, tmp_path: Path, properties: dict[str, list[str]], foreign: str
+    embedded_aws: EmbeddedAws,
+    tmp_path: Path,
+    properties: dict[str, list[str]],
+    foreign: str,
 ) -> None:
     assembly = Assembly(tmp_path / "out")
     name = unique("foreign")
     assembly.stack(name, layer(**properties))
     embedded_aws.clear_requests()
-    with pytest.raises(ForeignLayerError, match=rf"layer Packages is for {foreign}.*make play"):
+    with pytest.raises(
+        ForeignLayerError, match=rf"layer Packages is for {foreign}.*make play"
+    ):
         deploy(assembly.folder, embedded_aws.client, print)
     assert embedded_aws.requests() == []
 
 
-def test_a_layer_that_names_no_machine_is_for_every_machine(embedded_aws: EmbeddedAws, tmp_path: Path) -> None:
+def test_a_layer_that_names_no_machine_is_for_every_machine(
+    embedded_aws: EmbeddedAws, tmp_path: Path
+) -> None:
     assembly = Assembly(tmp_path / "out")
     key = assembly.asset("packages.zip", zipped("", "python/some.py"))
     name = unique("plain")
     template = layer()
-    template["Resources"]["Packages"]["Properties"]["Content"] = {"S3Bucket": BUCKET, "S3Key": key}
+    template["Resources"]["Packages"]["Properties"]["Content"] = {
+        "S3Bucket": BUCKET,
+        "S3Key": key,
+    }
     assembly.stack(name, template)
     assert deploy(assembly.folder, embedded_aws.client, print) == {name: {}}

@@ -23,8 +23,14 @@ TWO_EFFECTS = """
 def test_a_rule_skips_then_hits_then_is_used_up() -> None:
     faults = Faults()
     faults.add(FaultRule("lose", service="sqs", skip=1, times=2))
-    wanted, other = Request("sqs", "SendMessage", "launch"), Request("ec2", "CreateFleet", "launch")
-    hits = [faults.take(request) is not None for request in (wanted, other, wanted, wanted, wanted)]
+    wanted, other = (
+        Request("sqs", "SendMessage", "launch"),
+        Request("ec2", "CreateFleet", "launch"),
+    )
+    hits = [
+        faults.take(request) is not None
+        for request in (wanted, other, wanted, wanted, wanted)
+    ]
     assert hits == [False, False, True, True, False]
     assert faults.rules()[0]["hits"] == 2
 
@@ -32,7 +38,8 @@ def test_a_rule_skips_then_hits_then_is_used_up() -> None:
 def test_a_rule_names_service_operation_and_function() -> None:
     rule = FaultRule("kill", service="ec2", operation="CreateFleet", function="launch")
     assert rule.matches(Request("ec2", "CreateFleet", "launch"))
-    assert not FaultRule("kill").matches(Request("ec2", "CreateFleet", None))  # nobody to kill
+    # nobody to kill
+    assert not FaultRule("kill").matches(Request("ec2", "CreateFleet", None))
     for request in (
         Request("sqs", "CreateFleet", "launch"),
         Request("ec2", "RunInstances", "launch"),
@@ -41,7 +48,10 @@ def test_a_rule_names_service_operation_and_function() -> None:
         assert not rule.matches(request)
 
 
-@pytest.mark.parametrize("document", [{"action": "explode"}, {"action": "lose", "what": 1}, {"action": "error"}, {}])
+@pytest.mark.parametrize(
+    "document",
+    [{"action": "explode"}, {"action": "lose", "what": 1}, {"action": "error"}, {}],
+)
 def test_an_order_that_means_nothing_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"unknown|unexpected|needs|missing"):
         FaultRule.parse(document)
@@ -93,7 +103,9 @@ def test_a_delayed_request_is_executed_late(resources: Resources) -> None:
     from botocore.config import Config
 
     url, _ = resources.queue()
-    impatient = resources.aws.client("sqs", config=Config(read_timeout=0.3, retries={"total_max_attempts": 1}))
+    impatient = resources.aws.client(
+        "sqs", config=Config(read_timeout=0.3, retries={"total_max_attempts": 1})
+    )
     resources.aws.fault("delay", service="sqs", operation="SendMessage", delay_s=3_600)
     with pytest.raises(ReadTimeoutError):
         impatient.send_message(QueueUrl=url, MessageBody="late")
@@ -104,24 +116,33 @@ def test_a_delayed_request_is_executed_late(resources: Resources) -> None:
 
 
 @pytest.mark.embedded
-def test_a_function_can_be_killed_before_and_after_each_of_its_effects(resources: Resources) -> None:
+def test_a_function_can_be_killed_before_and_after_each_of_its_effects(
+    resources: Resources,
+) -> None:
     for position in range(3):
         for moment in ("before", "after"):
             table, (url, _) = resources.table(), resources.queue()
             function = resources.function(
-                TWO_EFFECTS, allow("dynamodb:PutItem", "sqs:SendMessage"), TABLE=table, QUEUE_URL=url
+                TWO_EFFECTS,
+                allow("dynamodb:PutItem", "sqs:SendMessage"),
+                TABLE=table,
+                QUEUE_URL=url,
             )
             resources.aws.fault("kill", function=function, skip=position, moment=moment)
             answer, failed = resources.invoke(function, {})
             assert failed
-            assert answer["errorMessage"].endswith("Runtime exited with error: signal: SIGKILL")
+            assert answer["errorMessage"].endswith(
+                "Runtime exited with error: signal: SIGKILL"
+            )
             done = position + (moment == "after")
             assert ("effect 1" in resources.items(table)) == (done >= 1)
-            assert len(resources.sqs.receive_message(QueueUrl=url).get("Messages", ())) == (done >= 2)
+            assert len(resources.sqs.receive_message(QueueUrl=url).get("Messages", ())) == (
+                done >= 2
+            )
             assert ("effect 3" in resources.items(table)) == (done >= 3)
-            assert [request["operation"] for request in resources.aws.requests(function)] == [
-                *["PutItem", "SendMessage", "PutItem"][: position + 1]
-            ]
+            assert [
+                request["operation"] for request in resources.aws.requests(function)
+            ] == [*["PutItem", "SendMessage", "PutItem"][: position + 1]]
             resources.aws.clear_faults()
     assert resources.invoke(function, {}) == (None, False)
 
@@ -130,9 +151,16 @@ def test_a_function_can_be_killed_before_and_after_each_of_its_effects(resources
 def test_a_killed_functions_message_is_delivered_again(resources: Resources) -> None:
     from datetime import timedelta
 
-    table, (other, _), (url, arn) = resources.table(), resources.queue(), resources.queue(VisibilityTimeout=60)
+    table, (other, _), (url, arn) = (
+        resources.table(),
+        resources.queue(),
+        resources.queue(VisibilityTimeout=60),
+    )
     function = resources.function(
-        TWO_EFFECTS, allow("dynamodb:PutItem", "sqs:SendMessage"), TABLE=table, QUEUE_URL=other
+        TWO_EFFECTS,
+        allow("dynamodb:PutItem", "sqs:SendMessage"),
+        TABLE=table,
+        QUEUE_URL=other,
     )
     resources.aws.fault("kill", function=function, skip=1)
     resources.feed(function, arn)
@@ -147,5 +175,10 @@ def test_a_killed_functions_message_is_delivered_again(resources: Resources) -> 
 
     until(moved)
     until(
-        lambda: resources.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=hidden)["Attributes"][hidden[0]] == "0"
+        lambda: (
+            resources.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=hidden)[
+                "Attributes"
+            ][hidden[0]]
+            == "0"
+        )
     )

@@ -27,7 +27,9 @@ def is_running(pid: int) -> bool:
 def test_two_run_side_by_side_and_leave_nothing(embedded_aws: EmbeddedAws) -> None:
     with EmbeddedAws() as other:
         assert other.endpoint_url != embedded_aws.endpoint_url
-        function = Resources(other).function("import os\ndef handle(event, context): return os.getpid()")
+        function = Resources(other).function(
+            "import os\ndef handle(event, context): return os.getpid()"
+        )
         worker, _ = Resources(other).invoke(function, {})
         assert is_running(worker)
         elsewhere = embedded_aws.client("lambda").list_functions()["Functions"]
@@ -73,7 +75,11 @@ def _listening_addresses(pid: int) -> set[str]:
         for line in file.read_text().splitlines()[1:]
     ]
     listening = "0A"
-    return {row[1].split(":")[0] for row in rows if row[3] == listening and f"socket:[{row[9]}]" in sockets}
+    return {
+        row[1].split(":")[0]
+        for row in rows
+        if row[3] == listening and f"socket:[{row[9]}]" in sockets
+    }
 
 
 def test_nobody_else_can_reach_it(embedded_aws: EmbeddedAws) -> None:
@@ -86,11 +92,15 @@ def test_a_host_that_cannot_start_says_why(embedded_aws: EmbeddedAws) -> None:
         EmbeddedAws(port=taken).start()
 
 
-def test_reset_makes_the_account_empty_and_keeps_the_time(embedded_aws: EmbeddedAws) -> None:
+def test_reset_makes_the_account_empty_and_keeps_the_time(
+    embedded_aws: EmbeddedAws,
+) -> None:
     before = embedded_aws.clock.advance(timedelta(hours=1))
     embedded_aws.clock.pause()
     Resources(embedded_aws).queue()
-    embedded_aws.client("ec2").create_launch_template(LaunchTemplateName="left", LaunchTemplateData={"KeyName": "key"})
+    embedded_aws.client("ec2").create_launch_template(
+        LaunchTemplateName="left", LaunchTemplateData={"KeyName": "key"}
+    )
     embedded_aws.fault("throttle")
     embedded_aws.reset()
     assert not embedded_aws.client("sqs").list_queues().get("QueueUrls")
@@ -100,11 +110,15 @@ def test_reset_makes_the_account_empty_and_keeps_the_time(embedded_aws: Embedded
     until(lambda: embedded_aws.clock.now() > before)  # it runs again
 
 
-def test_a_paused_clock_stands_still_and_a_long_poll_still_ends(embedded_aws: EmbeddedAws) -> None:
+def test_a_paused_clock_stands_still_and_a_long_poll_still_ends(
+    embedded_aws: EmbeddedAws,
+) -> None:
     url, _ = Resources(embedded_aws).queue()
     paused = embedded_aws.clock.pause()
     try:
-        assert "Messages" not in embedded_aws.client("sqs").receive_message(QueueUrl=url, WaitTimeSeconds=1)
+        assert "Messages" not in embedded_aws.client("sqs").receive_message(
+            QueueUrl=url, WaitTimeSeconds=1
+        )
         assert embedded_aws.clock.now() == paused
     finally:
         embedded_aws.clock.resume()
@@ -121,7 +135,11 @@ def test_a_paused_clock_stands_still_and_a_long_poll_still_ends(embedded_aws: Em
     ],
 )
 def test_the_control_api_says_what_it_refuses(
-    embedded_aws: EmbeddedAws, method: str, path: str, payload: dict[str, object] | None, reason: str
+    embedded_aws: EmbeddedAws,
+    method: str,
+    path: str,
+    payload: dict[str, object] | None,
+    reason: str,
 ) -> None:
     with pytest.raises(ControlError, match=reason):
         embedded_aws.control.call(method, path, payload)

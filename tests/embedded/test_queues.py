@@ -28,21 +28,29 @@ COUNT_AND_WORK = """
 """
 
 
-def test_only_the_failed_messages_of_a_batch_come_back_and_end_in_the_dead_letter_queue(resources: Resources) -> None:
+def test_only_the_failed_messages_of_a_batch_come_back_and_end_in_the_dead_letter_queue(
+    resources: Resources,
+) -> None:
     dead_url, dead_arn = resources.queue()
     redrive = {"deadLetterTargetArn": dead_arn, "maxReceiveCount": 2}
     url, arn = resources.queue(VisibilityTimeout=600, RedrivePolicy=redrive)
-    entries = [{"Id": str(n), "MessageBody": f"{'bad' if n % 3 == 0 else 'good'} {n}"} for n in range(9)]
+    entries = [
+        {"Id": str(n), "MessageBody": f"{'bad' if n % 3 == 0 else 'good'} {n}"}
+        for n in range(9)
+    ]
     resources.sqs.send_message_batch(QueueUrl=url, Entries=entries)
     resources.feed(resources.function(FAIL_BAD), arn, BatchSize=10)
 
     def counts() -> tuple[str, str]:
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        found = resources.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        found = resources.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)[
+            "Attributes"
+        ]
         return found[names[0]], found[names[1]]
 
     resources.aws.clock.settle()
-    for _ in range(2):  # each failed message is hidden for ten minutes, then tried again, then given up
+    # each failed message is hidden for ten minutes, then tried again, then given up
+    for _ in range(2):
         assert counts() == ("0", "3")
         resources.aws.clock.advance(timedelta(minutes=5))
         assert counts() == ("0", "3")
@@ -64,19 +72,25 @@ def test_a_batch_may_exceed_ten_messages(resources: Resources) -> None:
     """
     function = resources.function(source, allow("dynamodb:PutItem"), TABLE=table)
     resources.feed(function, arn, BatchSize=100, MaximumBatchingWindowInSeconds=1)
-    sizes = until(lambda: [int(item["size"]["N"]) for item in resources.items(table).values()])
+    sizes = until(
+        lambda: [int(item["size"]["N"]) for item in resources.items(table).values()]
+    )
     assert sizes == [40]
 
 
-def test_a_message_in_work_does_not_come_back_because_the_clock_was_moved(resources: Resources) -> None:
+def test_a_message_in_work_does_not_come_back_because_the_clock_was_moved(
+    resources: Resources,
+) -> None:
     table, (url, arn) = resources.table(), resources.queue(VisibilityTimeout=600)
     allowed = allow("dynamodb:UpdateItem", "dynamodb:GetItem")
     function = resources.function(COUNT_AND_WORK, allowed, timeout_s=600, TABLE=table)
     resources.feed(function, arn)
-    resources.aws.clock.govern(governed=False)  # else it would wait until the message has been worked off
+    # else it would wait until the message has been worked off
+    resources.aws.clock.govern(governed=False)
     try:
         resources.sqs.send_message(QueueUrl=url, MessageBody="once")
-        until(lambda: resources.items(table))  # the function has begun, and works until it is told to end
+        # the function has begun, and works until it is told to end
+        until(lambda: resources.items(table))
         resources.aws.clock.advance(timedelta(hours=1))
         resources.sqs.send_message(QueueUrl=url, MessageBody="marker")
         until(lambda: len(resources.items(table)) == 2)
@@ -118,9 +132,18 @@ def test_a_fifo_queue_feeds_a_function_in_order_and_once(resources: Resources) -
     resources.feed(function, arn, BatchSize=1, FunctionResponseTypes=[])
     for number in [0, 1, 2, 2, 3, 0]:  # repeats are dropped for five minutes
         resources.sqs.send_message(
-            QueueUrl=url, MessageBody=str(number), MessageGroupId="group", MessageDeduplicationId=str(number)
+            QueueUrl=url,
+            MessageBody=str(number),
+            MessageGroupId="group",
+            MessageDeduplicationId=str(number),
         )
-    seen = until(lambda: (found := resources.items(table)) and len(found["all"]["seen"]["L"]) == 4 and found)
+    seen = until(
+        lambda: (
+            (found := resources.items(table))
+            and len(found["all"]["seen"]["L"]) == 4
+            and found
+        )
+    )
     assert [each["S"] for each in seen["all"]["seen"]["L"]] == ["0", "1", "2", "3"]
 
 
@@ -136,10 +159,15 @@ def test_groups_of_a_fifo_queue_are_worked_on_side_by_side(resources: Resources)
             while table.scan(TableName=os.environ["TABLE"])["Count"] < 2:
                 time.sleep(0.05)
     """
-    function = resources.function(source, allow("dynamodb:PutItem", "dynamodb:Scan"), TABLE=table)
+    function = resources.function(
+        source, allow("dynamodb:PutItem", "dynamodb:Scan"), TABLE=table
+    )
     for number in range(4):
         resources.sqs.send_message(
-            QueueUrl=url, MessageBody="x", MessageGroupId=f"group-{number % 2}", MessageDeduplicationId=str(number)
+            QueueUrl=url,
+            MessageBody="x",
+            MessageGroupId=f"group-{number % 2}",
+            MessageDeduplicationId=str(number),
         )
     resources.feed(function, arn, BatchSize=10, FunctionResponseTypes=[])
     until(lambda: len(resources.items(table)) == 2)  # each waits for the other

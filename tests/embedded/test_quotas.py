@@ -18,11 +18,17 @@ def document(length: int, statements: int = 1) -> str:
 
     def written(padding: int) -> str:
         listed = [
-            {"Effect": "Allow", "Action": "sqs:SendMessage", "Resource": f"arn:aws:sqs:us-east-1:123456789012:q{n}"}
+            {
+                "Effect": "Allow",
+                "Action": "sqs:SendMessage",
+                "Resource": f"arn:aws:sqs:us-east-1:123456789012:q{n}",
+            }
             for n in range(statements)
         ]
         listed[0]["Resource"] += "x" * padding
-        return json.dumps({"Version": "2012-10-17", "Statement": listed}, separators=(",", ":"))
+        return json.dumps(
+            {"Version": "2012-10-17", "Statement": listed}, separators=(",", ":")
+        )
 
     return written(length - len(written(0)))
 
@@ -37,13 +43,17 @@ def created(resources: Resources, **parts: dict[str, Any]) -> dict[str, Any]:
     name = unique("stack")
     template = {"Resources": parts}
     cloudformation.create_stack(
-        StackName=name, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_NAMED_IAM"]
+        StackName=name,
+        TemplateBody=json.dumps(template),
+        Capabilities=["CAPABILITY_NAMED_IAM"],
     )
     while True:
         (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
         if not stack["StackStatus"].endswith("_IN_PROGRESS"):
             events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-            stack["reasons"] = " ".join(event.get("ResourceStatusReason", "") for event in events)
+            stack["reasons"] = " ".join(
+                event.get("ResourceStatusReason", "") for event in events
+            )
             return dict(stack)
 
 
@@ -53,11 +63,14 @@ def test_sqs_takes_policies_of_8192_bytes_and_20_statements(resources: Resources
         resources.sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": fits})
     for too_much in (document(8_193), document(5_000, 21)):
         with refused("OverLimit"):
-            resources.sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": too_much})
+            resources.sqs.set_queue_attributes(
+                QueueUrl=url, Attributes={"Policy": too_much}
+            )
 
 
 @pytest.mark.parametrize(
-    ("policy", "status"), [(document(8_192), "CREATE_COMPLETE"), (document(8_193), "ROLLBACK_COMPLETE")]
+    ("policy", "status"),
+    [(document(8_192), "CREATE_COMPLETE"), (document(8_193), "ROLLBACK_COMPLETE")],
 )
 def test_so_it_does_of_templates(resources: Resources, policy: str, status: str) -> None:
     stack = created(
@@ -65,26 +78,38 @@ def test_so_it_does_of_templates(resources: Resources, policy: str, status: str)
         Queue={"Type": "AWS::SQS::Queue", "Properties": {}},
         Policy={
             "Type": "AWS::SQS::QueuePolicy",
-            "Properties": {"Queues": [{"Ref": "Queue"}], "PolicyDocument": json.loads(policy)},
+            "Properties": {
+                "Queues": [{"Ref": "Queue"}],
+                "PolicyDocument": json.loads(policy),
+            },
         },
     )
     assert stack["StackStatus"] == status
-    assert ("Submitted policy is over max allowed size" in stack["reasons"]) == (status == "ROLLBACK_COMPLETE")
+    assert ("Submitted policy is over max allowed size" in stack["reasons"]) == (
+        status == "ROLLBACK_COMPLETE"
+    )
 
 
-def test_a_role_takes_inline_policies_of_10240_characters_together(resources: Resources) -> None:
+def test_a_role_takes_inline_policies_of_10240_characters_together(
+    resources: Resources,
+) -> None:
     iam, role = resources.aws.client("iam"), unique("role")
     iam.create_role(RoleName=role, AssumeRolePolicyDocument=TRUST)
     iam.put_role_policy(RoleName=role, PolicyName="a", PolicyDocument=document(6_000))
     spaced = json.dumps(json.loads(document(4_240)), indent=4)  # white space does not count
     iam.put_role_policy(RoleName=role, PolicyName="b", PolicyDocument=spaced)
-    iam.put_role_policy(RoleName=role, PolicyName="b", PolicyDocument=document(4_240))  # in the other's place
+    # in the other's place
+    iam.put_role_policy(RoleName=role, PolicyName="b", PolicyDocument=document(4_240))
     with refused("LimitExceeded.*Maximum policy size of 10240 bytes exceeded"):
         iam.put_role_policy(RoleName=role, PolicyName="c", PolicyDocument=document(200))
 
 
-@pytest.mark.parametrize(("length", "status"), [(5_120, "CREATE_COMPLETE"), (5_121, "ROLLBACK_COMPLETE")])
-def test_so_it_does_of_templates_with_two_policies(resources: Resources, length: int, status: str) -> None:
+@pytest.mark.parametrize(
+    ("length", "status"), [(5_120, "CREATE_COMPLETE"), (5_121, "ROLLBACK_COMPLETE")]
+)
+def test_so_it_does_of_templates_with_two_policies(
+    resources: Resources, length: int, status: str
+) -> None:
     def inline(name: str, characters: int) -> dict[str, Any]:
         properties = {
             "PolicyName": name,
@@ -93,19 +118,30 @@ def test_so_it_does_of_templates_with_two_policies(resources: Resources, length:
         }
         return {"Type": "AWS::IAM::Policy", "Properties": properties}
 
-    role = {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": json.loads(TRUST)}}
-    stack = created(resources, Role=role, First=inline("first", 5_120), Second=inline("second", length))
+    role = {
+        "Type": "AWS::IAM::Role",
+        "Properties": {"AssumeRolePolicyDocument": json.loads(TRUST)},
+    }
+    stack = created(
+        resources, Role=role, First=inline("first", 5_120), Second=inline("second", length)
+    )
     assert stack["StackStatus"] == status
-    assert ("Maximum policy size of 10240 bytes exceeded" in stack["reasons"]) == (status == "ROLLBACK_COMPLETE")
+    assert ("Maximum policy size of 10240 bytes exceeded" in stack["reasons"]) == (
+        status == "ROLLBACK_COMPLETE"
+    )
 
 
-def test_a_managed_policy_takes_6144_characters_and_a_role_10_of_them(resources: Resources) -> None:
+def test_a_managed_policy_takes_6144_characters_and_a_role_10_of_them(
+    resources: Resources,
+) -> None:
     iam, role = resources.aws.client("iam"), unique("role")
     iam.create_role(RoleName=role, AssumeRolePolicyDocument=TRUST)
     with refused("LimitExceeded.*PolicySize: 6144"):
         iam.create_policy(PolicyName=unique("policy"), PolicyDocument=document(6_145))
     arns = [
-        iam.create_policy(PolicyName=unique("policy"), PolicyDocument=document(6_144))["Policy"]["Arn"]
+        iam.create_policy(PolicyName=unique("policy"), PolicyDocument=document(6_144))[
+            "Policy"
+        ]["Arn"]
         for _ in range(11)
     ]
     for arn in arns[:10]:
@@ -119,7 +155,9 @@ def test_a_rule_takes_five_targets(resources: Resources) -> None:
     _, arn = resources.queue()
     name = unique("rule")
     resources.events.put_rule(Name=name, ScheduleExpression="rate(1 day)")
-    resources.events.put_targets(Rule=name, Targets=[{"Id": str(n), "Arn": arn} for n in range(5)])
+    resources.events.put_targets(
+        Rule=name, Targets=[{"Id": str(n), "Arn": arn} for n in range(5)]
+    )
     resources.events.put_targets(Rule=name, Targets=[{"Id": "4", "Arn": arn}])
     with refused("LimitExceededException"):
         resources.events.put_targets(Rule=name, Targets=[{"Id": "5", "Arn": arn}])
@@ -163,7 +201,10 @@ def test_a_table_makes_one_index_at_a_time(resources: Resources) -> None:
 
 
 def test_a_function_takes_4096_bytes_of_variables(resources: Resources) -> None:
-    role = {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": json.loads(TRUST)}}
+    role = {
+        "Type": "AWS::IAM::Role",
+        "Properties": {"AssumeRolePolicyDocument": json.loads(TRUST)},
+    }
     properties = {
         "Runtime": "python3.13",
         "Handler": "index.handler",
@@ -171,6 +212,10 @@ def test_a_function_takes_4096_bytes_of_variables(resources: Resources) -> None:
         "Code": {"ZipFile": "def handler(event, context): return None"},
         "Environment": {"Variables": {"TEXT": "x" * (4_096 - len('{"TEXT":""}') + 1)}},
     }
-    stack = created(resources, Role=role, Function={"Type": "AWS::Lambda::Function", "Properties": properties})
+    stack = created(
+        resources,
+        Role=role,
+        Function={"Type": "AWS::Lambda::Function", "Properties": properties},
+    )
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
     assert "exceeded the 4KB limit" in stack["reasons"]

@@ -36,18 +36,26 @@ def user(resources: Resources) -> tuple[str, Any]:
     iam.put_user_policy(UserName=name, PolicyName="send", PolicyDocument=may_send())
     key = iam.create_access_key(UserName=name)["AccessKey"]
     return user_id, resources.aws.client(
-        "sqs", aws_access_key_id=key["AccessKeyId"], aws_secret_access_key=key["SecretAccessKey"]
+        "sqs",
+        aws_access_key_id=key["AccessKeyId"],
+        aws_secret_access_key=key["SecretAccessKey"],
     )
 
 
 def role(resources: Resources, session: str) -> tuple[str, Any]:
     """Return a role's id, and the client of SQS of a session that has assumed it."""
     iam, name = resources.aws.client("iam"), unique("sender")
-    trust = {"Effect": "Allow", "Principal": {"AWS": ACCOUNT_ID}, "Action": "sts:AssumeRole"}
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"AWS": ACCOUNT_ID},
+        "Action": "sts:AssumeRole",
+    }
     document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
     made = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]
     iam.put_role_policy(RoleName=name, PolicyName="send", PolicyDocument=may_send())
-    assumed = resources.aws.client("sts").assume_role(RoleArn=made["Arn"], RoleSessionName=session)
+    assumed = resources.aws.client("sts").assume_role(
+        RoleArn=made["Arn"], RoleSessionName=session
+    )
     key = assumed["Credentials"]
     return made["RoleId"], resources.aws.client(
         "sqs",
@@ -63,21 +71,33 @@ def sender(resources: Resources, send: Callable[[str], Any]) -> str:
     send(url)
     names: Any = ["SenderId"]
     (message,) = until(
-        lambda: resources.sqs.receive_message(QueueUrl=url, MessageSystemAttributeNames=names).get("Messages")
+        lambda: resources.sqs.receive_message(
+            QueueUrl=url, MessageSystemAttributeNames=names
+        ).get("Messages")
     )
     return str(message["Attributes"]["SenderId"])
 
 
 def test_a_user_sends_as_its_id_and_root_as_the_account(resources: Resources) -> None:
     user_id, sqs = user(resources)
-    assert sender(resources, lambda url: sqs.send_message(QueueUrl=url, MessageBody="x")) == user_id
-    assert sender(resources, lambda url: resources.sqs.send_message(QueueUrl=url, MessageBody="x")) == ACCOUNT_ID
+    assert (
+        sender(resources, lambda url: sqs.send_message(QueueUrl=url, MessageBody="x"))
+        == user_id
+    )
+    assert (
+        sender(
+            resources, lambda url: resources.sqs.send_message(QueueUrl=url, MessageBody="x")
+        )
+        == ACCOUNT_ID
+    )
 
 
 def test_a_role_sends_as_its_id_with_the_name_of_the_session(resources: Resources) -> None:
     role_id, sqs = role(resources, "research-front-end")
     entries: Any = [{"Id": "1", "MessageBody": "x"}]
-    sent_as = sender(resources, lambda url: sqs.send_message_batch(QueueUrl=url, Entries=entries))
+    sent_as = sender(
+        resources, lambda url: sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    )
     assert sent_as == f"{role_id}:research-front-end"
 
 
@@ -86,7 +106,10 @@ def test_a_function_sends_as_the_role_that_it_runs_with(resources: Resources) ->
     arn = resources.lambda_.get_function_configuration(FunctionName=function)["Role"]
     name = arn.rpartition("/")[2]
     role_id = resources.aws.client("iam").get_role(RoleName=name)["Role"]["RoleId"]
-    assert sender(resources, lambda url: resources.invoke(function, {"url": url})) == f"{role_id}:{function}"
+    assert (
+        sender(resources, lambda url: resources.invoke(function, {"url": url}))
+        == f"{role_id}:{function}"
+    )
 
 
 def test_each_record_of_a_batch_names_its_own_sender(resources: Resources) -> None:
@@ -94,7 +117,11 @@ def test_each_record_of_a_batch_names_its_own_sender(resources: Resources) -> No
     people = [user(resources), role(resources, "ci")]
     for number, (_, sqs) in enumerate(people):
         sqs.send_message(QueueUrl=url, MessageBody=str(number))
-    resources.feed(resources.function(KEEP_SENDER, allow("dynamodb:PutItem"), TABLE=table), arn, BatchSize=10)
+    resources.feed(
+        resources.function(KEEP_SENDER, allow("dynamodb:PutItem"), TABLE=table),
+        arn,
+        BatchSize=10,
+    )
     items = until(lambda: len(found := resources.items(table)) == 2 and found)
     assert {key: item["sender"]["S"] for key, item in items.items()} == {
         "0": people[0][0],

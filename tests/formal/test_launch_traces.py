@@ -18,9 +18,16 @@ from tests.formal.turns import Run, Stopping
 
 PLAYS = 40
 CLAIMS = (0, 1)
-TICK_S = 290  # a replay window is shorter, and two of them are longer than the age of adoption
+# a replay window is shorter, and two of them are longer than the age of adoption
+TICK_S = 290
 TOKEN_LIFETIME_S = 400
-STATES = [None, *(ClaimState(name) for name in ("planned", "launching", "launched", "failed", "terminated"))]
+STATES = [
+    None,
+    *(
+        ClaimState(name)
+        for name in ("planned", "launching", "launched", "failed", "terminated")
+    ),
+]
 LEASES = [None, *(LeaseState(name) for name in ("held", "settled", "absorbed", "returned"))]
 
 
@@ -31,7 +38,9 @@ class Launches:
         self.world = World(token_lifetime_s=TOKEN_LIFETIME_S)
         self.world.add_reservation(total_count=1, available_count=1)
         self.world.add_workload(replicas=10)
-        self.batches = [LaunchBatch(f"b-{claim}", (f"b-{claim}-nc-0000",)) for claim in CLAIMS]
+        self.batches = [
+            LaunchBatch(f"b-{claim}", (f"b-{claim}-nc-0000",)) for claim in CLAIMS
+        ]
         self.queued = [0, 0]
         self.runs: dict[int, tuple[int, Run]] = {}
         self.observation: Run | None = None
@@ -42,7 +51,9 @@ class Launches:
     # --- planners
 
     def plan(self, number: int) -> None:
-        assert self.world.plan(1, reserved(), batch_id=f"b-{number}") == self.batches[number]
+        assert (
+            self.world.plan(1, reserved(), batch_id=f"b-{number}") == self.batches[number]
+        )
 
     def refuse(self, number: int) -> None:
         with pytest.raises(ConflictError):
@@ -58,10 +69,17 @@ class Launches:
         assert claim is not None
 
         def failed(it: NodeClaim) -> NodeClaim | None:
-            return replace(it, state=ClaimState.FAILED) if it.state is ClaimState.PLANNED else None
+            return (
+                replace(it, state=ClaimState.FAILED)
+                if it.state is ClaimState.PLANNED
+                else None
+            )
 
         now = self.world.clock.now()
-        assert return_all_replicas(self.world.state.node_claims, claim, now, failed) is not None
+        assert (
+            return_all_replicas(self.world.state.node_claims, claim, now, failed)
+            is not None
+        )
 
     # --- launches
 
@@ -102,7 +120,8 @@ class Launches:
 
     def complete(self, launcher: int) -> None:
         before = dict(self.world.state.claim_rows)
-        if self.runs[launcher][1].at == "save_many":  # of a claim that another run has settled since this one marked it
+        # of a claim that another run has settled since this one marked it
+        if self.runs[launcher][1].at == "save_many":
             self._step(launcher, "save_many")
             assert self.world.state.claim_rows == before, "its revision refuses that"
         self._step(launcher, "complete")
@@ -125,14 +144,17 @@ class Launches:
         state = self.world.state
         shown = replace(self.world.ec2.reservations["cr-1"], available_count=free)
         observer = ReservationObserver(
-            Stopping(state.reservations, {"save_observation"}), state.node_claims, MemoryBus()
+            Stopping(state.reservations, {"save_observation"}),
+            state.node_claims,
+            MemoryBus(),
         )
         before, now = state.reservations.get("cr-1"), self.world.clock.now()
         self.observation = Run(lambda: observer.observe(before, shown, now))
 
     def save(self, _: int) -> None:
         assert self.observation is not None
-        while self.observation.at is not None:  # claims that moved on are left out of the next try
+        # claims that moved on are left out of the next try
+        while self.observation.at is not None:
             self.observation.step("save_observation")
 
     # --- what else happens
@@ -150,7 +172,9 @@ class Launches:
         def ended(it: NodeClaim) -> NodeClaim:
             return replace(it, state=ClaimState.TERMINATED, terminated_at=now)
 
-        assert return_all_replicas(self.world.state.node_claims, claim, now, ended) is not None
+        assert (
+            return_all_replicas(self.world.state.node_claims, claim, now, ended) is not None
+        )
 
     def tick(self) -> None:
         self.world.clock.advance(seconds=TICK_S)
@@ -160,17 +184,30 @@ class Launches:
     def state(self) -> dict[str, tuple[int, ...]]:
         claims = [self.claim(number) for number in CLAIMS]
         attempts = [self.world.attempts.rows.get(f"b-{number}") for number in CLAIMS]
-        outcomes = [attempt.outcome if attempt is not None else None for attempt in attempts]
+        outcomes = [
+            attempt.outcome if attempt is not None else None for attempt in attempts
+        ]
         record = self.world.state.reservation_rows["cr-1"]
         live = [instance.batch_id for instance in self.world.ec2.live()]
-        leases = [None if claim is None or claim.lease is None else claim.lease.state for claim in claims]
+        leases = [
+            None if claim is None or claim.lease is None else claim.lease.state
+            for claim in claims
+        ]
         return {
-            "state": tuple(STATES.index(None if claim is None else claim.state) for claim in claims),
+            "state": tuple(
+                STATES.index(None if claim is None else claim.state) for claim in claims
+            ),
             "lease": tuple(map(LEASES.index, leases)),
             "marked": tuple(0 if claim is None else claim.attempt for claim in claims),
-            "number": tuple(0 if attempt is None else attempt.number for attempt in attempts),
-            "outcome": tuple(0 if it is None else 1 if it.instances else 2 for it in outcomes),
-            "completed": tuple(int(attempt is not None and attempt.completed) for attempt in attempts),
+            "number": tuple(
+                0 if attempt is None else attempt.number for attempt in attempts
+            ),
+            "outcome": tuple(
+                0 if it is None else 1 if it.instances else 2 for it in outcomes
+            ),
+            "completed": tuple(
+                int(attempt is not None and attempt.completed) for attempt in attempts
+            ),
             "balance": (record.balance.available_count, record.balance.outstanding_count),
             "queued": tuple(self.queued),
             "running": tuple(live.count(f"b-{number}") for number in CLAIMS),
@@ -181,10 +218,26 @@ def test_launches_leases_and_observations_are_what_the_model_says() -> None:
     names: set[str] = set()
     for seed in range(PLAYS):
         launches = Launches()
-        for number, step in enumerate(spin.play("launch.pml", ("DOUBLES=2", "DEATHS=2"), seed)):
+        for number, step in enumerate(
+            spin.play("launch.pml", ("DOUBLES=2", "DEATHS=2"), seed)
+        ):
             launches.world.clock.advance(milliseconds=1)
             getattr(launches, step.name)(*step.arguments)
-            assert launches.state() == step.state, f"seed {seed}, step {number}: {step.name} {step.arguments}"
+            assert launches.state() == step.state, (
+                f"seed {seed}, step {number}: {step.name} {step.arguments}"
+            )
             names.add(step.name)
-    effects = {"begin", "mark", "ask", "resolve", "settle", "complete", "send_again", "ack", "die", "observe", "save"}
+    effects = {
+        "begin",
+        "mark",
+        "ask",
+        "resolve",
+        "settle",
+        "complete",
+        "send_again",
+        "ack",
+        "die",
+        "observe",
+        "save",
+    }
     assert names >= {*effects, "plan", "refuse", "give_back", "deliver", "double", "tick"}

@@ -31,7 +31,9 @@ class LaggingWorkloads(MemoryWorkloads):
         self.shown: dict[str, WorkloadRecord] = {}
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
-        return tuple(record for _, record in sorted(self.shown.items()) if record.needs_planning)
+        return tuple(
+            record for _, record in sorted(self.shown.items()) if record.needs_planning
+        )
 
 
 class Wakes:
@@ -44,9 +46,13 @@ class Wakes:
         self.world.discovery().run()
         self.kernel = Kernel()
         self.sqs = Sqs(self.kernel, Chance(0), lambda: CALM)
-        self.queue = self.sqs.queues["planning"] = Queue("planning", HIDDEN_S * SECOND, 100, fifo=True)
+        self.queue = self.sqs.queues["planning"] = Queue(
+            "planning", HIDDEN_S * SECOND, 100, fifo=True
+        )
         client: Any = self.sqs
-        self.wakes = SqsWorkQueue(client, planning_url="planning", launches_url="none", ids=self.world.ids)
+        self.wakes = SqsWorkQueue(
+            client, planning_url="planning", launches_url="none", ids=self.world.ids
+        )
         self.workloads = LaggingWorkloads(self.world)
         self.runs: dict[int, Run] = {}
         self.received: dict[int, list[Message]] = {}
@@ -58,9 +64,14 @@ class Wakes:
         stored = self.world.state.workloads.get(key)
         before = 0 if stored is None else stored.generation
         made = workload_record(NAMES[number], replicas=before + 1)
-        record = made if stored is None else replace(stored, workload=made.workload, generation=before + 1)
+        record = (
+            made
+            if stored is None
+            else replace(stored, workload=made.workload, generation=before + 1)
+        )
         self.world.state.workloads.put(
-            replace(record, pending_since=None), expected_revision=None if stored is None else stored.revision
+            replace(record, pending_since=None),
+            expected_revision=None if stored is None else stored.revision,
         )
 
     def pool(self) -> None:
@@ -85,7 +96,10 @@ class Wakes:
         provision = replace(
             provision,
             gatherer=replace(provision.gatherer, workloads=self.workloads),
-            committer=replace(provision.committer, node_claims=Stopping(self.world.state.node_claims, {"commit"})),
+            committer=replace(
+                provision.committer,
+                node_claims=Stopping(self.world.state.node_claims, {"commit"}),
+            ),
         )
         self.runs[planner] = Run(lambda: provision.run(told))
 
@@ -99,7 +113,9 @@ class Wakes:
 
     def ack(self, planner: int) -> None:
         assert self.runs.pop(planner).at is None
-        self.sqs.delete(self.queue, [message.receipt for message in self.received.pop(planner)])
+        self.sqs.delete(
+            self.queue, [message.receipt for message in self.received.pop(planner)]
+        )
 
     def die(self, planner: int) -> None:
         self.runs.pop(planner).die()
@@ -112,7 +128,10 @@ class Wakes:
     def state(self) -> dict[str, tuple[int, ...]]:
         rows = [self.world.state.workload_rows.get(f"research/{name}") for name in NAMES]
         shown = [self.workloads.shown.get(f"research/{name}") for name in NAMES]
-        flying = sum(message.in_flight and message.visible_us > self.kernel.now_us for message in self.queue.messages)
+        flying = sum(
+            message.in_flight and message.visible_us > self.kernel.now_us
+            for message in self.queue.messages
+        )
         return {
             "row": tuple(0 if row is None else row.unfinished_count for row in rows),
             "placed": tuple(0 if row is None else row.placed_count for row in rows),
@@ -130,7 +149,9 @@ class Both:
         self.wake_planner = wakes.wake_planner
 
 
-@pytest.mark.parametrize("defines", [("WRITES=3",), ("WRITES=2", "POOL_LATER")], ids=["pool", "pool later"])
+@pytest.mark.parametrize(
+    "defines", [("WRITES=3",), ("WRITES=2", "POOL_LATER")], ids=["pool", "pool later"]
+)
 def test_the_planner_does_what_the_model_says(defines: tuple[str, ...]) -> None:
     steps = 0
     names: set[str] = set()
@@ -139,10 +160,21 @@ def test_the_planner_does_what_the_model_says(defines: tuple[str, ...]) -> None:
         for step in spin.play("wake.pml", defines, seed):
             getattr(wakes, step.name)(*step.arguments)
             said = {name: value for name, value in step.state.items() if name != "pool"}
-            assert wakes.state() == said, f"seed {seed}, step {steps}: {step.name} {step.arguments}"
+            assert wakes.state() == said, (
+                f"seed {seed}, step {steps}: {step.name} {step.arguments}"
+            )
             names.add(step.name)
             steps += 1
         assert not wakes.runs, "the play ended in the middle of a pass"
-    assert names >= {"write", "wake", "index", "deliver", "look", "commit", "lose", "ack", "die", "expire"} - (
-        set() if "POOL_LATER" in defines else {"look"}
-    )
+    assert names >= {
+        "write",
+        "wake",
+        "index",
+        "deliver",
+        "look",
+        "commit",
+        "lose",
+        "ack",
+        "die",
+        "expire",
+    } - (set() if "POOL_LATER" in defines else {"look"})

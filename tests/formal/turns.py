@@ -20,7 +20,9 @@ class Run:
 
     def step(self, *effects: str) -> None:
         """Let the effect happen before which it stands, and everything up to the next."""
-        assert self.at in effects, f"the code is about to {self.at}, the model to {' or '.join(effects)}"
+        assert self.at in effects, (
+            f"the code is about to {self.at}, the model to {' or '.join(effects)}"
+        )
         self._go_on()
 
     def die(self) -> None:

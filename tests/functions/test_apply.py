@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from reservoir.runtime.custom_resource import answered
-from reservoir.usecases.policy.deploy_policy import APPLIED, NOT_APPLIED, CustomResourceAnswer
+from reservoir.usecases.policy.deploy_policy import (
+    APPLIED,
+    NOT_APPLIED,
+    CustomResourceAnswer,
+)
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
@@ -51,7 +55,9 @@ class CloudFormation:
 @pytest.fixture
 def cloud_formation() -> Iterator[CloudFormation]:
     made = CloudFormation()
-    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=made.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     yield made
     made.server.shutdown()
@@ -60,7 +66,9 @@ def cloud_formation() -> Iterator[CloudFormation]:
 
 
 def test_success_is_answered(cloud_formation: CloudFormation) -> None:
-    answered(lambda _event, _context: CustomResourceAnswer(True, APPLIED))(cloud_formation.request(), None)
+    answered(lambda _event, _context: CustomResourceAnswer(True, APPLIED))(
+        cloud_formation.request(), None
+    )
     (answer,) = cloud_formation.answers
     assert answer == {
         "Status": "SUCCESS",
@@ -74,10 +82,12 @@ def test_success_is_answered(cloud_formation: CloudFormation) -> None:
     assert cloud_formation.content_types == [""]
 
 
-def test_failure_is_answered_with_its_reason_within_what_cloudformation_takes(cloud_formation: CloudFormation) -> None:
-    answered(lambda _event, _context: CustomResourceAnswer(False, NOT_APPLIED, "x" * 10_000))(
-        cloud_formation.request(), None
-    )
+def test_failure_is_answered_with_its_reason_within_what_cloudformation_takes(
+    cloud_formation: CloudFormation,
+) -> None:
+    answered(
+        lambda _event, _context: CustomResourceAnswer(False, NOT_APPLIED, "x" * 10_000)
+    )(cloud_formation.request(), None)
     (answer,) = cloud_formation.answers
     assert answer["Status"] == "FAILED"
     assert len(json.dumps(answer)) < 4096
@@ -95,5 +105,7 @@ def test_a_bug_is_answered_too(cloud_formation: CloudFormation) -> None:
 
 def test_an_answer_that_is_refused_is_given_again(cloud_formation: CloudFormation) -> None:
     cloud_formation.refusals = 2
-    answered(lambda _event, _context: CustomResourceAnswer(True, APPLIED))(cloud_formation.request(), None)
+    answered(lambda _event, _context: CustomResourceAnswer(True, APPLIED))(
+        cloud_formation.request(), None
+    )
     assert len(cloud_formation.answers) == 1

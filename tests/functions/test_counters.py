@@ -10,11 +10,22 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_counter_is_described_and_no_other() -> None:
-    files = [*(ROOT / "functions").rglob("*.py"), *(ROOT / "shared" / "reservoir" / "runtime").rglob("*.py")]
-    written = {name for file in files for name in re.findall(r'\bcount(?:_for_all)?\("(\w+)"', file.read_text())}
+    files = [
+        *(ROOT / "functions").rglob("*.py"),
+        *(ROOT / "shared" / "reservoir" / "runtime").rglob("*.py"),
+    ]
+    written = {
+        name
+        for file in files
+        for name in re.findall(r'\bcount(?:_for_all)?\("(\w+)"', file.read_text())
+    }
     assert written | {ROWS_UNREADABLE} == set(COUNTERS)
 
 
 def test_every_amount_is_described_and_no_other() -> None:
     files = (ROOT / "functions").rglob("*.py")
-    assert {name for file in files for name in re.findall(r'\bamount\("(\w+)"', file.read_text())} == set(AMOUNTS)
+    assert {
+        name
+        for file in files
+        for name in re.findall(r'\bamount\("(\w+)"', file.read_text())
+    } == set(AMOUNTS)

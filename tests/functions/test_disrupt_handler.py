@@ -15,7 +15,9 @@ def metrics(text: str) -> dict[str, float]:
     for line in text.splitlines():
         if line.startswith('{"_aws"'):
             written = json.loads(line)
-            names = [each["Name"] for each in written["_aws"]["CloudWatchMetrics"][0]["Metrics"]]
+            names = [
+                each["Name"] for each in written["_aws"]["CloudWatchMetrics"][0]["Metrics"]
+            ]
             found |= {name: sum(written[name]) for name in names}
     return found
 

@@ -10,7 +10,10 @@ import functions.disrupt.handler
 import functions.provision.handler
 from reservoir.runtime.garbage import collection_paused
 
-HANDLERS = {"provision": functions.provision.handler.handler, "disrupt": functions.disrupt.handler.handler}
+HANDLERS = {
+    "provision": functions.provision.handler.handler,
+    "disrupt": functions.disrupt.handler.handler,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +52,9 @@ class Failing:
 
 
 @pytest.mark.parametrize("verb", HANDLERS)
-def test_passes_run_without_the_collector(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_run_without_the_collector(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     handler: Callable[[dict[str, Any], Any], Any] = HANDLERS[verb]
     monkeypatch.setattr(f"functions.{verb}.handler.{verb}", Failing)
     with pytest.raises(RuntimeError, match="collecting: False"):

@@ -25,17 +25,31 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with ministack.running("dynamodb,sqs,events") as url:
         sqs = ministack.client("sqs", url)
         created = {
-            name: sqs.create_queue(QueueName=name.lower().replace("_", "-"), Attributes={})["QueueUrl"]
-            for name in (Queue.DEMAND, Queue.LAUNCHES, Queue.REACTIONS, names.DEMAND_DEAD_LETTER_QUEUE)
+            name: sqs.create_queue(QueueName=name.lower().replace("_", "-"), Attributes={})[
+                "QueueUrl"
+            ]
+            for name in (
+                Queue.DEMAND,
+                Queue.LAUNCHES,
+                Queue.REACTIONS,
+                names.DEMAND_DEAD_LETTER_QUEUE,
+            )
         }
-        created[Queue.PLANNING] = sqs.create_queue(QueueName="planning.fifo", Attributes={"FifoQueue": "true"})[
-            "QueueUrl"
-        ]
+        created[Queue.PLANNING] = sqs.create_queue(
+            QueueName="planning.fifo", Attributes={"FifoQueue": "true"}
+        )["QueueUrl"]
         ministack.client("events", url).create_event_bus(Name=ENVIRONMENT[names.EVENT_BUS])
         for table in Table:
             indexes = INDEXES.get(table.name.lower().replace("_", "-"), LISTING)
-            ministack.create_table(ministack.client("dynamodb", url), ENVIRONMENT[table], indexes=indexes)
-        for name, value in {**ENVIRONMENT, **created, REGION: "us-east-1", "AWS_ENDPOINT_URL": url}.items():
+            ministack.create_table(
+                ministack.client("dynamodb", url), ENVIRONMENT[table], indexes=indexes
+            )
+        for name, value in {
+            **ENVIRONMENT,
+            **created,
+            REGION: "us-east-1",
+            "AWS_ENDPOINT_URL": url,
+        }.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
@@ -46,7 +60,9 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def received(url: str, queue: str) -> list[dict[str, Any]]:
     sqs = ministack.client("sqs", url)
-    answer = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, MessageAttributeNames=["All"])
+    answer = sqs.receive_message(
+        QueueUrl=queue, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+    )
     return list(answer.get("Messages", []))
 
 
@@ -70,4 +86,5 @@ def test_a_batch_of_good_and_bad_messages(endpoint: str) -> None:
     reasons = [letter["MessageAttributes"]["Reason"]["StringValue"] for letter in letters]
     assert sum("is not JSON" in reason for reason in reasons) == 2
     assert sum("is not a NodePool" in reason for reason in reasons) == 2
-    assert len(received(endpoint, urls.queue_urls[Queue.PLANNING])) == 1  # nothing changed the second time
+    # nothing changed the second time
+    assert len(received(endpoint, urls.queue_urls[Queue.PLANNING])) == 1

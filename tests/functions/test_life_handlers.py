@@ -48,7 +48,12 @@ def sqs(*bodies: str, received_count: int = 1) -> dict[str, Any]:
     attributes = {"ApproximateReceiveCount": str(received_count)}
     return {
         "Records": [
-            {"messageId": f"m-{n}", "receiptHandle": f"receipt-{n}", "body": body, "attributes": attributes}
+            {
+                "messageId": f"m-{n}",
+                "receiptHandle": f"receipt-{n}",
+                "body": body,
+                "attributes": attributes,
+            }
             for n, body in enumerate(bodies)
         ]
     }
@@ -56,7 +61,9 @@ def sqs(*bodies: str, received_count: int = 1) -> dict[str, Any]:
 
 def event(name: str, **detail: Any) -> str:
     golden = json.loads((EVENTS / f"{name}.json").read_text())
-    return json.dumps(golden | {"detail": golden["detail"] | detail, "time": "2026-01-15T12:00:00Z"})
+    return json.dumps(
+        golden | {"detail": golden["detail"] | detail, "time": "2026-01-15T12:00:00Z"}
+    )
 
 
 def failures(answer: dict[str, Any]) -> list[str]:
@@ -70,17 +77,26 @@ def test_launch_messages_become_instances(world: World) -> None:
     assert len(world.ec2.live()) == 3
 
 
-@pytest.mark.parametrize("body", ["", "[" * 100_000, "{}", '{"batch_id": 7}', '{"batch_id": "b", "claim_ids": [1]}'])
-def test_a_launch_message_that_names_no_batch_is_passed_over(world: World, body: str) -> None:
+@pytest.mark.parametrize(
+    "body",
+    ["", "[" * 100_000, "{}", '{"batch_id": 7}', '{"batch_id": "b", "claim_ids": [1]}'],
+)
+def test_a_launch_message_that_names_no_batch_is_passed_over(
+    world: World, body: str
+) -> None:
     batch = world.plan(1, reserved())
     assert failures(launch(sqs(body, dumps(batch)), None)) == []
     assert len(world.ec2.live()) == 1
 
 
-def test_a_message_about_a_class_is_tried_beside_launches(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_about_a_class_is_tried_beside_launches(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     batch = world.plan(1, reserved())
     tried = dumps(ClassToValidate("default"))
-    world.dry_runs.refusals["CreateFleet"] = AccessDeniedError("UnauthorizedOperation", "CreateFleet", "a deny")
+    world.dry_runs.refusals["CreateFleet"] = AccessDeniedError(
+        "UnauthorizedOperation", "CreateFleet", "a deny"
+    )
     assert failures(launch(sqs(tried, dumps(batch)), None)) == []
     assert len(world.ec2.live()) == 1
     world.clock.advance(seconds=60)
@@ -97,16 +113,22 @@ def test_a_class_that_cannot_be_read_is_no_dead_letter(world: World) -> None:
 def test_a_lost_token_brings_the_message_back(world: World) -> None:
     batch = world.plan(1, reserved())
     world.ec2.throttle_count = 1
-    assert failures(launch(sqs(dumps(batch)), None)) == []  # it has sent itself again, with a delay
+    # it has sent itself again, with a delay
+    assert failures(launch(sqs(dumps(batch)), None)) == []
     assert world.queue.launches == [replace(batch, retry_count=1)]
 
 
-def test_quotas_and_codes_that_nobody_knows_are_counted(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quotas_and_codes_that_nobody_knows_are_counted(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     world.ec2.whole_refusals = [
         LaunchError(LaunchErrorKind.QUOTA, "VcpuLimitExceeded"),
         LaunchError(LaunchErrorKind.UNKNOWN, "SomethingNew"),
     ]
-    batches = [world.plan(1, offering, batch_id=offering.capacity_type) for offering in (spot("m5.large"), reserved())]
+    batches = [
+        world.plan(1, offering, batch_id=offering.capacity_type)
+        for offering in (spot("m5.large"), reserved())
+    ]
     launch(sqs(*map(dumps, batches)), None)
     written = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (written["QuotasReached"], written["LaunchesRefused"]) == ([1.0], [1.0, 1.0])
@@ -134,7 +156,9 @@ def test_a_batch_of_events_is_sorted_out(world: World) -> None:
     assert [c.state for c in world.claims()] == [ClaimState.DRAINING]
 
 
-def test_every_event_is_counted_also_those_that_are_dropped(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_event_is_counted_also_those_that_are_dropped(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     interrupted = instance_id(world, "b-1")
     bodies = (
         event("spot_interruption", **{"instance-id": interrupted}),
@@ -143,12 +167,16 @@ def test_every_event_is_counted_also_those_that_are_dropped(world: World, capsys
         event("unknown_ec2_kind"),
         "not json at all",
     )
-    react(sqs(event("health_issue")), None)  # writes what tests before this one counted, too
+    # writes what tests before this one counted, too
+    react(sqs(event("health_issue")), None)
     capsys.readouterr()
     react(sqs(*bodies), None)
     written = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert {
-        name: written[name] for name in (entry["Name"] for entry in written["_aws"]["CloudWatchMetrics"][0]["Metrics"])
+        name: written[name]
+        for name in (
+            entry["Name"] for entry in written["_aws"]["CloudWatchMetrics"][0]["Metrics"]
+        )
     } == {
         "SpotInterruption": [1.0],
         "InstanceRunning": [1.0],
@@ -162,27 +190,52 @@ def test_every_event_is_counted_also_those_that_are_dropped(world: World, capsys
 def test_health_events_in_pages_and_copies_drain_each_node_once(world: World) -> None:
     first, second = instance_id(world, "b-1"), instance_id(world, "b-2")
     arn = f"arn:aws:ec2:us-east-1:123456789012:instance/{second}"
-    soon = {"startTime": format_datetime(world.clock.now() + timedelta(minutes=5), usegmt=True)}
+    soon = {
+        "startTime": format_datetime(world.clock.now() + timedelta(minutes=5), usegmt=True)
+    }
     pages = [
-        event("health_scheduled_change", affectedEntities=[{"entityValue": first}], **soon, page="1", totalPages="2"),
-        event("health_scheduled_change_page_2", affectedEntities=[{"entityValue": arn}], **soon),
+        event(
+            "health_scheduled_change",
+            affectedEntities=[{"entityValue": first}],
+            **soon,
+            page="1",
+            totalPages="2",
+        ),
+        event(
+            "health_scheduled_change_page_2",
+            affectedEntities=[{"entityValue": arn}],
+            **soon,
+        ),
     ]
-    copies = [event("health_scheduled_change_backup", affectedEntities=[{"entityValue": first}], **soon)]
+    copies = [
+        event(
+            "health_scheduled_change_backup",
+            affectedEntities=[{"entityValue": first}],
+            **soon,
+        )
+    ]
     assert failures(react(sqs(*pages, *pages, *copies), None)) == []
     assert failures(react(sqs(*reversed(pages)), None)) == []
-    assert [claim.state for claim in world.claims()] == [ClaimState.DRAINING, ClaimState.DRAINING]
+    assert [claim.state for claim in world.claims()] == [
+        ClaimState.DRAINING,
+        ClaimState.DRAINING,
+    ]
     assert len(world.bus.of("Node Draining")) == 2
     assert world.placed() == 0
 
 
-@pytest.mark.parametrize(("received_count", "delay_s"), [(1, 2), (2, 4), (5, 32), (6, 60), (9, 60)])
+@pytest.mark.parametrize(
+    ("received_count", "delay_s"), [(1, 2), (2, 4), (5, 32), (6, 60), (9, 60)]
+)
 def test_a_notice_that_ec2_keeps_from_being_handled_is_tried_again_within_seconds(
     world: World, redelivery: MemoryRedelivery, received_count: int, delay_s: int
 ) -> None:
     notice = event("spot_interruption", **{"instance-id": instance_id(world, "b-1")})
     world.ec2.read_throttle_count = 1
 
-    assert failures(react(sqs(notice, "not json", received_count=received_count), None)) == ["m-0"]
+    assert failures(
+        react(sqs(notice, "not json", received_count=received_count), None)
+    ) == ["m-0"]
     assert redelivery.delays_s == {"receipt-0": delay_s}
 
     assert failures(react(sqs(notice, received_count=received_count + 1), None)) == []
@@ -201,7 +254,9 @@ def test_an_event_whose_claim_is_fought_over_comes_back_alone(
         def __getattr__(self, name: str) -> Any:
             method = getattr(world.state.node_claims, name)
             if name in ("save_many", "return_many"):
-                return lambda claims, **more: method([claim for claim in claims if claim.id != lost], **more)
+                return lambda claims, **more: method(
+                    [claim for claim in claims if claim.id != lost], **more
+                )
             if name not in ("save", "return_replicas"):
                 return method
 
@@ -212,8 +267,14 @@ def test_an_event_whose_claim_is_fought_over_comes_back_alone(
             return write
 
     outside = world.outside
-    monkeypatch.setattr(world, "outside", lambda **chosen: with_parts(outside(**chosen), node_claims=Fought()))
-    bodies = [event("spot_interruption", **{"instance-id": each}) for each in (first, second)]
+    monkeypatch.setattr(
+        world,
+        "outside",
+        lambda **chosen: with_parts(outside(**chosen), node_claims=Fought()),
+    )
+    bodies = [
+        event("spot_interruption", **{"instance-id": each}) for each in (first, second)
+    ]
     assert failures(react(sqs(*bodies), None)) == ["m-0"]
     assert redelivery.delays_s == {"receipt-0": 2}
     assert [c.state for c in world.claims()] == [ClaimState.RUNNING, ClaimState.DRAINING]
@@ -240,7 +301,10 @@ def test_an_exact_timer_says_what_time_it_is(world: World) -> None:
     world.clock.set(begins - timedelta(minutes=2))
     expire({"capacityReservationId": "cr-block", "due": begins.isoformat()}, None)
     (claim,) = world.claims()
-    assert (claim.state, claim.drain and claim.drain.deadline) == (ClaimState.DRAINING, end - timedelta(minutes=32))
+    assert (claim.state, claim.drain and claim.drain.deadline) == (
+        ClaimState.DRAINING,
+        end - timedelta(minutes=32),
+    )
     expire({"drainDeadline": (end - timedelta(minutes=37, seconds=1)).isoformat()}, None)
     assert world.claims()[0].state is ClaimState.DRAINING
     world.clock.set(end - timedelta(minutes=34))

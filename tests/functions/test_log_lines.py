@@ -42,10 +42,16 @@ def lines(written: StringIO) -> list[dict[str, Any]]:
 
 
 def batch(*bodies: str) -> dict[str, Any]:
-    return {"Records": [{"messageId": f"m-{number}", "body": body} for number, body in enumerate(bodies)]}
+    return {
+        "Records": [
+            {"messageId": f"m-{number}", "body": body} for number, body in enumerate(bodies)
+        ]
+    }
 
 
-def test_every_line_of_a_message_has_its_id_and_no_other_line_has(written: StringIO) -> None:
+def test_every_line_of_a_message_has_its_id_and_no_other_line_has(
+    written: StringIO,
+) -> None:
     def handle(message: QueueMessage) -> None:
         logger.info("handled", extra={"body": message.body})
 
@@ -105,7 +111,9 @@ def pending(name: str, message_id: str | None) -> WorkloadPending:
     )
 
 
-def test_facts_that_are_told_are_in_the_log_and_so_is_for_whom_in_later_lines(written: StringIO) -> None:
+def test_facts_that_are_told_are_in_the_log_and_so_is_for_whom_in_later_lines(
+    written: StringIO,
+) -> None:
     bus = MemoryBus()
     facts = [pending("a", "m-1"), pending("b", "m-2"), pending("old", None)]
     ToldInTheLog(bus).publish(facts)
@@ -113,15 +121,21 @@ def test_facts_that_are_told_are_in_the_log_and_so_is_for_whom_in_later_lines(wr
     forget()
     logger.info("about others")
     assert bus.events == [(each.detail_type, each.detail()) for each in facts]
-    assert [(it["message"], it.get("facts"), it.get("correlation_ids")) for it in lines(written)] == [
+    assert [
+        (it["message"], it.get("facts"), it.get("correlation_ids")) for it in lines(written)
+    ] == [
         ("facts told", {"Workload Pending": 3}, ["m-1", "m-2"]),
         ("later", None, ["m-1", "m-2"]),
         ("about others", None, None),
     ]
 
 
-def test_facts_about_many_take_several_lines_so_that_each_id_is_in_one(written: StringIO) -> None:
-    ToldInTheLog(MemoryBus()).publish([pending(f"w{number}", f"m-{number}") for number in range(NAMED_MAX + 1)])
+def test_facts_about_many_take_several_lines_so_that_each_id_is_in_one(
+    written: StringIO,
+) -> None:
+    ToldInTheLog(MemoryBus()).publish(
+        [pending(f"w{number}", f"m-{number}") for number in range(NAMED_MAX + 1)]
+    )
     forget()
     named = [it["correlation_ids"] for it in lines(written)]
     assert [len(each) for each in named] == [NAMED_MAX, 1]
@@ -140,15 +154,21 @@ def test_a_bus_that_fails_is_not_said_to_have_told(written: StringIO) -> None:
     assert lines(written) == []
 
 
-def test_launches_that_are_sent_are_in_the_log_and_so_is_for_whom_in_later_lines(written: StringIO) -> None:
+def test_launches_that_are_sent_are_in_the_log_and_so_is_for_whom_in_later_lines(
+    written: StringIO,
+) -> None:
     queue = MemoryQueue()
-    batches = [LaunchBatch("b-1", ("nc-1",), correlation_ids=("m-1",)), LaunchBatch("b-2", ("nc-2", "nc-3"))]
+    batches = [
+        LaunchBatch("b-1", ("nc-1",), correlation_ids=("m-1",)),
+        LaunchBatch("b-2", ("nc-2", "nc-3")),
+    ]
     SentInTheLog(queue).send_launches(batches, delay_s=5)
     logger.info("later")
     forget()
     assert (queue.launches, queue.delays_s) == (batches, [5, 5])
     assert [
-        (it["message"], it.get("batch_id"), it.get("claim_ids"), it.get("correlation_ids")) for it in lines(written)
+        (it["message"], it.get("batch_id"), it.get("claim_ids"), it.get("correlation_ids"))
+        for it in lines(written)
     ] == [
         ("launch sent", "b-1", ["nc-1"], ["m-1"]),
         ("launch sent", "b-2", ["nc-2", "nc-3"], []),
@@ -159,10 +179,16 @@ def test_launches_that_are_sent_are_in_the_log_and_so_is_for_whom_in_later_lines
 def test_the_planner_is_woken_as_it_was_asked(written: StringIO) -> None:
     queue = MemoryQueue()
     SentInTheLog(queue).wake_planner(reason="demand", workload_keys=["research/train"])
-    assert (queue.wake_ups, queue.named, lines(written)) == (["demand"], {"research/train"}, [])
+    assert (queue.wake_ups, queue.named, lines(written)) == (
+        ["demand"],
+        {"research/train"},
+        [],
+    )
 
 
-def test_a_reaction_that_is_to_come_again_says_for_whom(written: StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reaction_that_is_to_come_again_says_for_whom(
+    written: StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its warning names an instance, and nothing was told yet."""
 
     class Refused:
@@ -174,7 +200,13 @@ def test_a_reaction_that_is_to_come_again_says_for_whom(written: StringIO, monke
     monkeypatch.setattr("functions.react.handler.react", Refused)
     monkeypatch.setattr("functions.react.handler.redelivery", MemoryRedelivery)
     golden = json.loads((EVENTS / "spot_interruption.json").read_text())
-    body = json.dumps(golden | {"detail": golden["detail"] | {"instance-id": INSTANCE}, "time": "2026-01-15T12:00:00Z"})
+    body = json.dumps(
+        golden
+        | {
+            "detail": golden["detail"] | {"instance-id": INSTANCE},
+            "time": "2026-01-15T12:00:00Z",
+        }
+    )
     react(batch(body), None)
     (line,) = lines(written)
     assert (line["message"], line["instances"], line["correlation_ids"]) == (

@@ -38,10 +38,16 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> Strangers:
 
 @pytest.mark.parametrize("verb", Verb)
 @pytest.mark.parametrize("proof", [{}, {"authorization": "forged"}, "no mapping"])
-def test_nobody_operates_whom_aws_does_not_vouch_for(strangers: Strangers, verb: Verb, proof: object) -> None:
+def test_nobody_operates_whom_aws_does_not_vouch_for(
+    strangers: Strangers, verb: Verb, proof: object
+) -> None:
     bounds = {"count": 1, "deadline": "1h"} if verb is Verb.LIFT else {}
-    request = OperationRequest.model_validate({"verb": verb, "names": ["research/train"], "reason": "mine", **bounds})
+    request = OperationRequest.model_validate(
+        {"verb": verb, "names": ["research/train"], "reason": "mine", **bounds}
+    )
     answer = handler({"request": request.document(), "proof": proof}, None)
     assert [problem["rule"] for problem in answer["problems"]] == ["identity"]
     assert "results" not in answer
-    assert strangers.asked == [request.digest("Reservoir")], "the proof is of this request, to this deployment"
+    assert strangers.asked == [request.digest("Reservoir")], (
+        "the proof is of this request, to this deployment"
+    )

@@ -20,7 +20,8 @@ from reservoir.usecases.history.keep_events import KeepEvents
 def history(monkeypatch: pytest.MonkeyPatch) -> MemoryHistory:
     history = MemoryHistory()
     monkeypatch.setattr(
-        "functions.record.handler.keep_events", lambda: KeepEvents(history, MemoryState(ManualClock()).workloads)
+        "functions.record.handler.keep_events",
+        lambda: KeepEvents(history, MemoryState(ManualClock()).workloads),
     )
     return history
 
@@ -49,7 +50,10 @@ class Five:
     """Counts five waiting replicas."""
 
     def take(self) -> Sample:
-        return Sample(START, waiting=(WaitingSample("ReservationFull", 5, 1, START - timedelta(minutes=1)),))
+        return Sample(
+            START,
+            waiting=(WaitingSample("ReservationFull", 5, 1, START - timedelta(minutes=1)),),
+        )
 
 
 @pytest.fixture(params=[False, True], ids=["log", "log and metrics"])
@@ -71,15 +75,23 @@ def told(number: int, **changes: Any) -> str:
 
 
 def sqs(*bodies: str) -> dict[str, Any]:
-    return {"Records": [{"messageId": f"m-{number}", "body": body} for number, body in enumerate(bodies)]}
+    return {
+        "Records": [
+            {"messageId": f"m-{number}", "body": body} for number, body in enumerate(bodies)
+        ]
+    }
 
 
 def kept(history: MemoryHistory) -> list[str]:
     return [event.id for event in history.timeline(START, START + timedelta(days=1))]
 
 
-def test_meters_of_nodes_that_are_told_of_are_read(history: MemoryHistory, looked_at: list[str]) -> None:
-    handler(sqs(told(1), told(2, detail={"workload": {"namespace": "a", "name": "b"}})), None)
+def test_meters_of_nodes_that_are_told_of_are_read(
+    history: MemoryHistory, looked_at: list[str]
+) -> None:
+    handler(
+        sqs(told(1), told(2, detail={"workload": {"namespace": "a", "name": "b"}})), None
+    )
     assert (kept(history), looked_at) == (["e-1", "e-2"], ["nc-1"])
 
 
@@ -111,7 +123,9 @@ def test_what_is_no_event_is_dropped_alone(history: MemoryHistory, body: str) ->
     assert kept(history) == ["e-2"]
 
 
-def test_what_meets_a_busy_table_comes_again_alone(history: MemoryHistory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_meets_a_busy_table_comes_again_alone(
+    history: MemoryHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keep = history.keep
 
     def busy_at_first(events: Any) -> None:
@@ -120,7 +134,9 @@ def test_what_meets_a_busy_table_comes_again_alone(history: MemoryHistory, monke
         keep(events)
 
     monkeypatch.setattr(history, "keep", busy_at_first)
-    assert handler(sqs(told(1), told(2)), None) == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
+    assert handler(sqs(told(1), told(2)), None) == {
+        "batchItemFailures": [{"itemIdentifier": "m-0"}]
+    }
     assert kept(history) == ["e-2"]
 
 
@@ -129,15 +145,33 @@ def logged(caplog: pytest.LogCaptureFixture, message: str) -> list[dict[str, Any
 
 
 def test_the_schedules_message_takes_a_sample_beside_its_neighbours(
-    history: MemoryHistory, publishes: bool, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    history: MemoryHistory,
+    publishes: bool,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    minute = json.dumps({"id": "e-0", "source": "aws.events", "detail-type": "Scheduled Event", "detail": {}})
+    minute = json.dumps(
+        {
+            "id": "e-0",
+            "source": "aws.events",
+            "detail-type": "Scheduled Event",
+            "detail": {},
+        }
+    )
     assert handler(sqs(minute, told(1)), None) == {"batchItemFailures": []}
     assert kept(history) == ["e-1"]
     (line,) = logged(caplog, "waiting measured")
-    assert (line["reason"], line["replica_count"], line["longest_wait_s"]) == ("ReservationFull", 5, 60)
+    assert (line["reason"], line["replica_count"], line["longest_wait_s"]) == (
+        "ReservationFull",
+        5,
+        60,
+    )
     written = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    metrics = [(it["reason"], it["ReplicasWaiting"], it["LongestWait"]) for it in written if "ReplicasWaiting" in it]
+    metrics = [
+        (it["reason"], it["ReplicasWaiting"], it["LongestWait"])
+        for it in written
+        if "ReplicasWaiting" in it
+    ]
     assert metrics == ([("ReservationFull", [5.0], [60.0])] if publishes else [])
 
 
@@ -145,4 +179,8 @@ def test_the_schedules_message_takes_a_sample_beside_its_neighbours(
 def test_what_was_told_is_in_the_log_too(caplog: pytest.LogCaptureFixture) -> None:
     handler(sqs(told(1)), None)
     (line,) = logged(caplog, "told")
-    assert (line["type"], line["object"], line["event_id"]) == ("Node Launched", "node/nc-1", "e-1")
+    assert (line["type"], line["object"], line["event_id"]) == (
+        "Node Launched",
+        "node/nc-1",
+        "e-1",
+    )

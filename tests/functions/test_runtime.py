@@ -13,7 +13,12 @@ from infra.scheduling import planner_environment
 from lab.fakes.manifests import workload_manifest
 from lab.fakes.messaging import MemoryBus, MemoryDeadLetters
 from reservoir import names
-from reservoir.core.model.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy, SchedulingPolicy
+from reservoir.core.model.policy import (
+    MinValuesPolicy,
+    NoDurationPolicy,
+    PreferencePolicy,
+    SchedulingPolicy,
+)
 from reservoir.deployment.settings import DeploymentSettings
 from reservoir.manifests.messages import parse_demand
 from reservoir.manifests.parsing.problems import ManifestError
@@ -49,34 +54,51 @@ def test_settings_are_read_from_the_environment() -> None:
 
     assert settings.tables[Table.WORKLOADS] == "the-workloads_table"
     assert settings.queue_urls[Queue.PLANNING] == "the-planning_queue_url"
-    assert settings.vm_memory_overhead.limit_denominator(1000) == settings.vm_memory_overhead
+    assert (
+        settings.vm_memory_overhead.limit_denominator(1000) == settings.vm_memory_overhead
+    )
 
 
 def test_everything_that_is_missing_is_named_at_once() -> None:
-    incomplete = {name: value for name, value in ENVIRONMENT.items() if name not in (Table.POLICY, names.EVENT_BUS)}
+    incomplete = {
+        name: value
+        for name, value in ENVIRONMENT.items()
+        if name not in (Table.POLICY, names.EVENT_BUS)
+    }
 
     with pytest.raises(SettingsError) as caught:
         Settings.from_environment({**incomplete, Queue.DEMAND: ""})
 
-    assert all(name in str(caught.value) for name in (Table.POLICY, names.EVENT_BUS, Queue.DEMAND))
+    assert all(
+        name in str(caught.value) for name in (Table.POLICY, names.EVENT_BUS, Queue.DEMAND)
+    )
 
 
 def test_the_longest_notice_is_as_the_stack_says() -> None:
     assert Settings.from_environment(ENVIRONMENT).longest_notice == timedelta(hours=2)
     told = safety_environment(DeploymentSettings.model_validate({"longestNoticeS": 600}))
-    assert Settings.from_environment(ENVIRONMENT | told).longest_notice == timedelta(minutes=10)
+    assert Settings.from_environment(ENVIRONMENT | told).longest_notice == timedelta(
+        minutes=10
+    )
 
 
 def test_a_stack_without_a_queue_for_what_timers_could_not_deliver_can_be_read() -> None:
     assert Settings.from_environment(ENVIRONMENT).drain_schedule_dead_letters_arn is None
-    chosen = {names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN: "arn:aws:sqs:us-east-1:123456789012:Undelivered"}
+    chosen = {
+        names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN: "arn:aws:sqs:us-east-1:123456789012:Undelivered"
+    }
     settings = Settings.from_environment(ENVIRONMENT | chosen)
-    assert settings.drain_schedule_dead_letters_arn == chosen[names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN]
+    assert (
+        settings.drain_schedule_dead_letters_arn
+        == chosen[names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN]
+    )
 
 
 def test_the_tags_of_what_is_launched_are_as_the_stack_says() -> None:
     assert Settings.from_environment(ENVIRONMENT).launch_tags == {}
-    assert Settings.from_environment(ENVIRONMENT | {names.LAUNCH_TAGS: '{"team": "ml"}'}).launch_tags == {"team": "ml"}
+    assert Settings.from_environment(
+        ENVIRONMENT | {names.LAUNCH_TAGS: '{"team": "ml"}'}
+    ).launch_tags == {"team": "ml"}
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"team": 1}'])
@@ -87,10 +109,19 @@ def test_tags_that_cannot_be_read_are_refused(text: str) -> None:
 
 def test_what_rebalancing_and_failed_checks_do_is_as_the_stack_says() -> None:
     settings = Settings.from_environment(ENVIRONMENT)
-    assert (settings.rebalance_policy, settings.instance_status_policy) == ("ignore", "replace")
-    chosen = {names.REBALANCE_POLICY: "launch-before-drain", names.INSTANCE_STATUS_POLICY: "report"}
+    assert (settings.rebalance_policy, settings.instance_status_policy) == (
+        "ignore",
+        "replace",
+    )
+    chosen = {
+        names.REBALANCE_POLICY: "launch-before-drain",
+        names.INSTANCE_STATUS_POLICY: "report",
+    }
     settings = Settings.from_environment(ENVIRONMENT | chosen)
-    assert (settings.rebalance_policy, settings.instance_status_policy) == ("launch-before-drain", "report")
+    assert (settings.rebalance_policy, settings.instance_status_policy) == (
+        "launch-before-drain",
+        "report",
+    )
 
 
 @pytest.mark.parametrize("name", [names.REBALANCE_POLICY, names.INSTANCE_STATUS_POLICY])
@@ -102,7 +133,9 @@ def test_a_policy_that_nobody_offers_is_refused(name: str) -> None:
 def test_the_planner_decides_as_the_stack_says() -> None:
     untold = Settings.from_environment(ENVIRONMENT)
     assert untold.scheduling == SchedulingPolicy()
-    told = Settings.from_environment(ENVIRONMENT | planner_environment(DeploymentSettings()))
+    told = Settings.from_environment(
+        ENVIRONMENT | planner_environment(DeploymentSettings())
+    )
     assert (told.scheduling, told.solve_budget) == (untold.scheduling, untold.solve_budget)
 
     chosen = DeploymentSettings.model_validate(
@@ -144,7 +177,11 @@ def test_an_overhead_that_makes_no_sense_is_refused(text: str) -> None:
 
 
 def event(*bodies: str) -> dict[str, Any]:
-    return {"Records": [{"messageId": f"m-{index}", "body": body} for index, body in enumerate(bodies)]}
+    return {
+        "Records": [
+            {"messageId": f"m-{index}", "body": body} for index, body in enumerate(bodies)
+        ]
+    }
 
 
 def test_transient_trouble_brings_back_only_its_own_message() -> None:
@@ -159,12 +196,17 @@ def test_transient_trouble_brings_back_only_its_own_message() -> None:
 
     answer = each_message(event("a", "throttled", "b", "raced", "c"), handle)
 
-    assert answer == {"batchItemFailures": [{"itemIdentifier": "m-1"}, {"itemIdentifier": "m-3"}]}
+    assert answer == {
+        "batchItemFailures": [{"itemIdentifier": "m-1"}, {"itemIdentifier": "m-3"}]
+    }
     assert seen == ["a", "throttled", "b", "raced", "c"]
 
 
 def test_a_message_that_fails_comes_back_after_longer_and_longer() -> None:
-    received = [QueueMessage("m", "a", {"ApproximateReceiveCount": str(count)}) for count in range(1, 11)]
+    received = [
+        QueueMessage("m", "a", {"ApproximateReceiveCount": str(count)})
+        for count in range(1, 11)
+    ]
     assert [message.retry_delay_s for message in received] == [2, 4, 8, 16, 32, *[60] * 5]
 
 
@@ -176,7 +218,9 @@ def test_a_bug_brings_back_its_own_message_alone_after_the_neighbours_were_serve
         if message.body == "bug":
             raise ZeroDivisionError
 
-    assert each_message(event("bug", "a", "b"), handle) == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
+    assert each_message(event("bug", "a", "b"), handle) == {
+        "batchItemFailures": [{"itemIdentifier": "m-0"}]
+    }
     assert seen == ["bug", "a", "b"]
 
 
@@ -188,7 +232,10 @@ def test_a_bug_that_leaves_no_message_served_fails_the_invocation() -> None:
         each_message(event("one", "two"), handle)
 
 
-GOOD = {"action": "submit", "workload": workload_manifest("research/train", 1, {"cpu": "1"})}
+GOOD = {
+    "action": "submit",
+    "workload": workload_manifest("research/train", 1, {"cpu": "1"}),
+}
 
 
 def changed(path: str, value: Any) -> str:
@@ -254,7 +301,9 @@ def test_a_rejection_names_the_workload_and_the_field() -> None:
     assert rejected["problems"][0]["suggestion"] == "replicas"
 
 
-@given(st.text(max_size=300) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
+@given(
+    st.text(max_size=300) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1"))
+)
 def test_no_text_breaks_the_intake(body: str) -> None:
     try:
         parse_demand(body)
@@ -264,7 +313,9 @@ def test_no_text_breaks_the_intake(body: str) -> None:
         assert letters.letters
 
 
-def test_only_counters_that_counted_something_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_counters_that_counted_something_are_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     @observed
     def handler(event: dict[str, Any], _context: Any) -> None:
         count("Launched", event["launched"])

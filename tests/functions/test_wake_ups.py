@@ -32,10 +32,16 @@ def test_the_minute_says_that_nothing_was_written_and_asks_for_everybody() -> No
 
 
 def test_groups_of_a_batch_are_planned_by_one_pass() -> None:
-    event = batch({**X, "group": ["cpu"]}, {"reason": "demand", "workloads": [], "group": ["gpu", "tpu"]})
+    event = batch(
+        {**X, "group": ["cpu"]},
+        {"reason": "demand", "workloads": [], "group": ["gpu", "tpu"]},
+    )
     parts = frozenset({"cpu", "gpu", "tpu"})
     assert woken_by(event) == Woken(
-        frozenset({"a/x"}), names_all=True, group_keys=frozenset({"cpu", "gpu"}), parts=parts
+        frozenset({"a/x"}),
+        names_all=True,
+        group_keys=frozenset({"cpu", "gpu"}),
+        parts=parts,
     )
 
 

@@ -23,13 +23,17 @@ def assembly(make_once: MakeOnce) -> Path:
 @pytest.fixture(scope="session")
 def embedded_assembly(make_once: MakeOnce) -> Path:
     """Return the assembly whose assets are built for the Python that runs these tests."""
-    return make_once("embedded-cdk.out", lambda folder: template_app(folder, embedded=True).synth())
+    return make_once(
+        "embedded-cdk.out", lambda folder: template_app(folder, embedded=True).synth()
+    )
 
 
 @pytest.fixture(scope="session")
 def template(assembly: Path) -> Mapping[str, Any]:
     """Return the template of the default stack."""
-    result: Mapping[str, Any] = json.loads((assembly / f"{DEFAULT_STACK}.template.json").read_text())
+    result: Mapping[str, Any] = json.loads(
+        (assembly / f"{DEFAULT_STACK}.template.json").read_text()
+    )
     return result
 
 

@@ -12,7 +12,11 @@ Resources = Mapping[str, Resource]
 
 def of_type(resources: Resources, kind: str) -> dict[str, Any]:
     """Return the properties of all resources of one type, by logical id."""
-    return {name: resource["Properties"] for name, resource in resources.items() if resource["Type"] == kind}
+    return {
+        name: resource["Properties"]
+        for name, resource in resources.items()
+        if resource["Type"] == kind
+    }
 
 
 def as_list(value: Any) -> list[Any]:
@@ -39,7 +43,9 @@ class Statement:
 def policies_of_roles(resources: Resources) -> dict[str, Any]:
     """Return the properties of all policies, inline and managed, that the stack attaches to its roles."""
     managed = of_type(resources, "AWS::IAM::ManagedPolicy")
-    attached = {name: properties for name, properties in managed.items() if properties.get("Roles")}
+    attached = {
+        name: properties for name, properties in managed.items() if properties.get("Roles")
+    }
     return {**of_type(resources, "AWS::IAM::Policy"), **attached}
 
 
@@ -54,7 +60,9 @@ def policies_for_people(resources: Resources) -> dict[str, Any]:
 
 def statements(resources: Resources, *, for_people: bool = False) -> Iterator[Statement]:
     """Yield the statements of all policies attached to roles, or of those for people."""
-    policies = policies_for_people(resources) if for_people else policies_of_roles(resources)
+    policies = (
+        policies_for_people(resources) if for_people else policies_of_roles(resources)
+    )
     for name, properties in policies.items():
         for statement in properties["PolicyDocument"]["Statement"]:
             assert statement["Effect"] == "Allow"
@@ -62,6 +70,8 @@ def statements(resources: Resources, *, for_people: bool = False) -> Iterator[St
                 policy=name,
                 sid=statement.get("Sid", ""),
                 actions=tuple(as_list(statement["Action"])),
-                resources=tuple(as_reported(resource) for resource in as_list(statement["Resource"])),
+                resources=tuple(
+                    as_reported(resource) for resource in as_list(statement["Resource"])
+                ),
                 conditions=statement.get("Condition", {}),
             )

@@ -30,7 +30,11 @@ def main() -> None:
     """Synthesise and write the file."""
     with tempfile.TemporaryDirectory() as folder:
         template_app(Path(folder)).synth()
-        FILE.write_text(normalised(json.loads((Path(folder) / f"{DEFAULT_STACK}.template.json").read_text())))
+        FILE.write_text(
+            normalised(
+                json.loads((Path(folder) / f"{DEFAULT_STACK}.template.json").read_text())
+            )
+        )
 
 
 if __name__ == "__main__":

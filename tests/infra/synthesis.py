@@ -16,7 +16,11 @@ NAME: Final = "production"  # of the deployment whose template is tested
 
 
 def template_app(
-    folder: Path, settings: Mapping[str, Any] | None = None, *, is_validated: bool = False, **context: Any
+    folder: Path,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    is_validated: bool = False,
+    **context: Any,
 ) -> App:
     """Return the app whose ``synth()`` writes everything as ever but the copies of assets."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,14 @@ from infra.config import FUNCTIONS
 from infra.function import RETRY_BY_SCHEDULE_MIN
 from infra.iam.acknowledgements import as_reported
 from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S, TOLD_OTHERWISE
-from reservoir.names import DEFAULT_STACK, METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
+from reservoir.names import (
+    DEFAULT_STACK,
+    METRICS_NAMESPACE,
+    ROWS_UNREADABLE,
+    Function,
+    Queue,
+    output_name,
+)
 from reservoir.runtime.composition.parts import aws_outside
 from tests.infra.cloudwatch import MINUTE_S, Metrics, is_alarm
 from tests.infra.reading import Resources, of_type
@@ -28,7 +35,9 @@ from tests.infra.reading import Resources, of_type
 DAY_S: Final = 24 * 60 * MINUTE_S
 # Their schedules go through their queues.
 THROUGH_A_QUEUE: Final = (Function.PROVISION, Function.RECORD)
-SCHEDULED: Final = {function: s.every_min for function, s in FUNCTIONS.items() if s.every_min} | {Function.PROVISION: 1}
+SCHEDULED: Final = {
+    function: s.every_min for function, s in FUNCTIONS.items() if s.every_min
+} | {Function.PROVISION: 1}
 WRITE = """
 import sys
 from reservoir.adapters.dynamodb.table import understood
@@ -62,7 +71,9 @@ class Stack:
 
     def alarming(self, name: str, now_s: float) -> bool:
         alarm = self.alarms[name]
-        dimensions = {each["Name"]: self.named(each["Value"]) for each in alarm["Dimensions"]}
+        dimensions = {
+            each["Name"]: self.named(each["Value"]) for each in alarm["Dimensions"]
+        }
         return is_alarm(alarm, self.metrics.datapoints(alarm, dimensions, now_s))
 
     def named(self, value: Any) -> str:
@@ -78,16 +89,26 @@ class Stack:
     def of_function(self, function: Function) -> dict[str, Any]:
         """Return the properties of a function."""
         handler = f"functions.{function}.handler.handler"
-        (found,) = (f for f in of_type(self.resources, "AWS::Lambda::Function").values() if f["Handler"] == handler)
+        (found,) = (
+            f
+            for f in of_type(self.resources, "AWS::Lambda::Function").values()
+            if f["Handler"] == handler
+        )
         return dict(found)
 
     def queue(self, name: str) -> str:
-        (found,) = (key for key in of_type(self.resources, "AWS::SQS::Queue") if key[:-8] == f"Queues{name}")
+        (found,) = (
+            key
+            for key in of_type(self.resources, "AWS::SQS::Queue")
+            if key[:-8] == f"Queues{name}"
+        )
         return found
 
     def rule(self, function: Function) -> str:
         name = f"Schedules{output_name(function)}"
-        (found,) = (key for key in of_type(self.resources, "AWS::Events::Rule") if key[:-8] == name)
+        (found,) = (
+            key for key in of_type(self.resources, "AWS::Events::Rule") if key[:-8] == name
+        )
         return found
 
     def run(self, function: Function, at_s: float, *, fails: bool = False) -> None:
@@ -98,13 +119,19 @@ class Stack:
 
     def fire(self, function: Function, at_s: float) -> None:
         """EventBridge counts that a schedule has called its target; of a schedule that is off nothing is counted."""
-        self.metrics.put("AWS/Events", "Invocations", {"RuleName": self.rule(function)}, at_s, 1)
+        self.metrics.put(
+            "AWS/Events", "Invocations", {"RuleName": self.rule(function)}, at_s, 1
+        )
 
     def holds(self, queue: str, at_s: float, *, visible: int = 0, age_s: float = 0) -> None:
         """SQS counts what a queue holds once a minute."""
         dimensions = {"QueueName": self.queue(queue)}
-        self.metrics.put("AWS/SQS", "ApproximateNumberOfMessagesVisible", dimensions, at_s, visible)
-        self.metrics.put("AWS/SQS", "ApproximateAgeOfOldestMessage", dimensions, at_s, age_s)
+        self.metrics.put(
+            "AWS/SQS", "ApproximateNumberOfMessagesVisible", dimensions, at_s, visible
+        )
+        self.metrics.put(
+            "AWS/SQS", "ApproximateAgeOfOldestMessage", dimensions, at_s, age_s
+        )
 
     def be_well(self, until_s: float) -> None:
         """Let every schedule run; EventBridge fires somewhere in the minute, so that a minute may see two or none."""
@@ -135,7 +162,10 @@ def fail_always(function: Function) -> Callable[[Stack], float]:
     """Return a story: each run fails, as often as the schedule, Lambda's retries or the queue bring it back."""
     settings = FUNCTIONS[function]
     if settings.every_min is None:
-        at_min = [number * ceil(settings.timeout_s * settings.hidden_timeouts / 60) for number in range(5)]
+        at_min = [
+            number * ceil(settings.timeout_s * settings.hidden_timeouts / 60)
+            for number in range(5)
+        ]
     elif settings.every_min <= RETRY_BY_SCHEDULE_MIN:
         at_min = [number * settings.every_min for number in range(5)]
     else:  # Lambda's two retries of an asynchronous invocation, a minute and two later
@@ -181,7 +211,9 @@ def throttle(function: Function) -> Callable[[Stack], float]:
     def story(stack: Stack) -> float:
         for minute in range(2):
             dimensions = {"FunctionName": stack.of_function(function)["FunctionName"]}
-            stack.metrics.put("AWS/Lambda", "Throttles", dimensions, DAY_S + minute * MINUTE_S, 1)
+            stack.metrics.put(
+                "AWS/Lambda", "Throttles", dimensions, DAY_S + minute * MINUTE_S, 1
+            )
         return DAY_S + 2 * MINUTE_S
 
     return story
@@ -199,7 +231,12 @@ def leave_lying(queue: Queue) -> Callable[[Stack], float]:
     def story(stack: Stack) -> float:
         minutes = OLDEST_MESSAGE_S[queue] // MINUTE_S + 2
         for minute in range(minutes):
-            stack.holds(output_name(queue.name), DAY_S + minute * MINUTE_S, visible=1, age_s=minute * MINUTE_S)
+            stack.holds(
+                output_name(queue.name),
+                DAY_S + minute * MINUTE_S,
+                visible=1,
+                age_s=minute * MINUTE_S,
+            )
         return DAY_S + minutes * MINUTE_S
 
     return story
@@ -211,7 +248,10 @@ def written(service: str, name: str, whose: str) -> list[dict[str, Any]]:
     done = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-c", WRITE, name, whose],
         cwd=ROOT,
-        env={"POWERTOOLS_SERVICE_NAME": service, "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE},
+        env={
+            "POWERTOOLS_SERVICE_NAME": service,
+            "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE,
+        },
         capture_output=True,
         text=True,
         check=True,
@@ -219,12 +259,16 @@ def written(service: str, name: str, whose: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines() if '"_aws"' in line]
 
 
-def write(metric: str, function: Function, *, shared: bool = False) -> Callable[[Stack], float]:
+def write(
+    metric: str, function: Function, *, shared: bool = False
+) -> Callable[[Stack], float]:
     """Return a story: the function counts one, and CloudWatch reads what it wrote."""
 
     def story(stack: Stack) -> float:
         variables = stack.of_function(function)["Environment"]["Variables"]
-        for line in written(variables["POWERTOOLS_SERVICE_NAME"], metric, "all" if shared else "its own"):
+        for line in written(
+            variables["POWERTOOLS_SERVICE_NAME"], metric, "all" if shared else "its own"
+        ):
             for directive in line["_aws"]["CloudWatchMetrics"]:
                 for names in directive["Dimensions"]:
                     for each in directive["Metrics"]:
@@ -260,17 +304,26 @@ def stories() -> Iterator[tuple[str, str, Callable[[Stack], float]]]:
             yield f"{name}Stopped", "the schedule is off", switch_off(function)
         if function in (Function.EXPIRE, Function.DISCOVER_RESERVATIONS, *THROUGH_A_QUEUE):
             yield f"{name}Unscheduled", "the schedule is off", switch_off(function)
-    yield ROWS_UNREADABLE, "a function meets a row that it cannot read", write(A_ROW, Function.PROVISION)
+    yield (
+        ROWS_UNREADABLE,
+        "a function meets a row that it cannot read",
+        write(A_ROW, Function.PROVISION),
+    )
     for metric, (_, writers) in COUNTED.items():
         for writer in writers:
-            yield metric, f"{writer} counts one", write(metric, writer, shared=len(writers) > 1)
+            yield (
+                metric,
+                f"{writer} counts one",
+                write(metric, writer, shared=len(writers) > 1),
+            )
 
 
 STORIES: Final = list(stories())
 
 
 @pytest.mark.parametrize(
-    ("alarm", "story"), [pytest.param(alarm, story, id=f"{alarm}: {what}") for alarm, what, story in STORIES]
+    ("alarm", "story"),
+    [pytest.param(alarm, story, id=f"{alarm}: {what}") for alarm, what, story in STORIES],
 )
 def test_an_alarm_goes_off_when_what_it_is_about_happens_and_not_before(
     stack: Stack, alarm: str, story: Callable[[Stack], float]
@@ -283,33 +336,52 @@ def test_every_alarm_has_its_story(stack: Stack) -> None:
     assert set(stack.alarms) == {alarm for alarm, _, _ in STORIES}
 
 
-def test_every_schedule_is_watched_by_an_alarm_that_no_other_waker_can_keep_quiet(resources: Resources) -> None:
+def test_every_schedule_is_watched_by_an_alarm_that_no_other_waker_can_keep_quiet(
+    resources: Resources,
+) -> None:
     off = {alarm for alarm, what, _ in STORIES if what == "the schedule is off"}
-    rules = [rule for rule in of_type(resources, "AWS::Events::Rule").values() if "ScheduleExpression" in rule]
+    rules = [
+        rule
+        for rule in of_type(resources, "AWS::Events::Rule").values()
+        if "ScheduleExpression" in rule
+    ]
     assert len(rules) == len(SCHEDULED) == len(off)
 
 
 def test_no_alarm_goes_off_on_a_good_day(stack: Stack) -> None:
     every_3_min = range(DAY_S // 2 + 2 * 60 * MINUTE_S, DAY_S, 3 * MINUTE_S)
-    assert {name for name in stack.alarms for now_s in every_3_min if stack.alarming(name, now_s)} == set()
+    assert {
+        name
+        for name in stack.alarms
+        for now_s in every_3_min
+        if stack.alarming(name, now_s)
+    } == set()
 
 
-def test_a_first_deployment_raises_the_dead_mans_switches_until_their_first_runs(resources: Resources) -> None:
+def test_a_first_deployment_raises_the_dead_mans_switches_until_their_first_runs(
+    resources: Resources,
+) -> None:
     """The runbook says so; a topic hears of it once."""
     stack = Stack(resources)
     assert {name for name in stack.alarms if stack.alarming(name, 0)} == {
-        name for name, alarm in stack.alarms.items() if alarm["TreatMissingData"] == "breaching"
+        name
+        for name, alarm in stack.alarms.items()
+        if alarm["TreatMissingData"] == "breaching"
     }
 
 
 @pytest.mark.parametrize("queue", [Queue.DEMAND, Queue.LAUNCHES])
-def test_a_message_that_nobody_takes_is_old_before_sqs_stops_counting_it(resources: Resources, queue: Queue) -> None:
+def test_a_message_that_nobody_takes_is_old_before_sqs_stops_counting_it(
+    resources: Resources, queue: Queue
+) -> None:
     """Third receipts take a message out of the metric (SQS developer guide, "Available CloudWatch metrics").
 
     A FIFO queue keeps its order, and reactions have an alarm on throttles.
     """
     name = f"Queues{output_name(queue.name)}"
-    (properties,) = (p for key, p in of_type(resources, "AWS::SQS::Queue").items() if key[:-8] == name)
+    (properties,) = (
+        p for key, p in of_type(resources, "AWS::SQS::Queue").items() if key[:-8] == name
+    )
     assert OLDEST_MESSAGE_S[queue] + MINUTE_S <= 2 * properties["VisibilityTimeout"]
 
 
@@ -327,13 +399,20 @@ def test_every_counter_that_is_watched_is_counted_by_its_function() -> None:
     for name, (_, writers) in COUNTED.items():
         for function in writers:
             handler = (ROOT / "functions" / function / "handler.py").read_text()
-            anywhere = inspect.getsource(aws_outside)  # what functions count wherever they use an adapter
+            # what functions count wherever they use an adapter
+            anywhere = inspect.getsource(aws_outside)
             call = "count" if len(writers) == 1 else "count_for_all"
-            assert f'{call}("{name}"' in handler + anywhere, f"{function} does not write {name}"
+            assert f'{call}("{name}"' in handler + anywhere, (
+                f"{function} does not write {name}"
+            )
 
 
 def test_what_cannot_be_delivered_goes_where_an_alarm_looks(resources: Resources) -> None:
-    (undelivered,) = (name for name in of_type(resources, "AWS::SQS::Queue") if name.startswith("QueuesUndelivered"))
+    (undelivered,) = (
+        name
+        for name in of_type(resources, "AWS::SQS::Queue")
+        if name.startswith("QueuesUndelivered")
+    )
     rules = of_type(resources, "AWS::Events::Rule")
     for rule in rules.values():
         for target in rule["Targets"]:
@@ -343,7 +422,9 @@ def test_what_cannot_be_delivered_goes_where_an_alarm_looks(resources: Resources
         for each in of_type(resources, "AWS::SQS::QueuePolicy").values()
         if each["Queues"] == [{"Ref": undelivered}]
     )
-    (let_in,) = (statement["Condition"] for statement in policy if statement["Effect"] == "Allow")
+    (let_in,) = (
+        statement["Condition"] for statement in policy if statement["Effect"] == "Allow"
+    )
     rule = "arn:<AWS::Partition>:events:<AWS::Region>:<AWS::AccountId>:rule"
     # CloudFormation makes the names of rules of the stack's; on a bus of its own a rule's ARN has the bus's before.
     assert [as_reported(arn) for arn in let_in["ArnLike"]["aws:SourceArn"]] == [
@@ -356,13 +437,22 @@ def test_what_cannot_be_delivered_goes_where_an_alarm_looks(resources: Resources
         assert name.startswith(f"{DEFAULT_STACK}-")
 
 
-def test_a_schedule_that_could_not_be_delivered_is_not_delivered_late_beside_the_next(resources: Resources) -> None:
+def test_a_schedule_that_could_not_be_delivered_is_not_delivered_late_beside_the_next(
+    resources: Resources,
+) -> None:
     ages = {
-        rule["ScheduleExpression"]: rule["Targets"][0].get("RetryPolicy", {}).get("MaximumEventAgeInSeconds")
+        rule["ScheduleExpression"]: rule["Targets"][0]
+        .get("RetryPolicy", {})
+        .get("MaximumEventAgeInSeconds")
         for rule in of_type(resources, "AWS::Events::Rule").values()
         if "ScheduleExpression" in rule
     }
-    assert ages == {"rate(1 minute)": 60, "rate(5 minutes)": 300, "rate(10 minutes)": 600, "rate(12 hours)": None}
+    assert ages == {
+        "rate(1 minute)": 60,
+        "rate(5 minutes)": 300,
+        "rate(10 minutes)": 600,
+        "rate(12 hours)": None,
+    }
 
 
 def alarm_actions(template: Mapping[str, Any]) -> list[tuple[Any, Any]]:

@@ -57,14 +57,21 @@ def asset_folder(assembly: Path, s3_key: str) -> Path:
     (source,) = (
         file["source"]["path"]
         for file in files.values()
-        if any(destination["objectKey"] == s3_key for destination in file["destinations"].values())
+        if any(
+            destination["objectKey"] == s3_key
+            for destination in file["destinations"].values()
+        )
     )
     return assembly / str(source)
 
 
 def functions_of(assembly: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    resources = json.loads((assembly / f"{DEFAULT_STACK}.template.json").read_text())["Resources"]
-    by_handler = {f["Handler"]: f for f in of_type(resources, "AWS::Lambda::Function").values()}
+    resources = json.loads((assembly / f"{DEFAULT_STACK}.template.json").read_text())[
+        "Resources"
+    ]
+    by_handler = {
+        f["Handler"]: f for f in of_type(resources, "AWS::Lambda::Function").values()
+    }
     (layer,) = of_type(resources, "AWS::Lambda::LayerVersion").values()
     return by_handler, layer
 
@@ -87,9 +94,12 @@ def started(embedded_assembly: Path, runtime_client: Path) -> Started:
     assert all(other["Code"] == properties["Code"] for other in others)
     task_root = asset_folder(embedded_assembly, properties["Code"]["S3Key"])
     layer_root = asset_folder(embedded_assembly, layer["Content"]["S3Key"]) / "python"
-    search_path = os.pathsep.join(str(folder) for folder in (task_root, layer_root, runtime_client))
+    search_path = os.pathsep.join(
+        str(folder) for folder in (task_root, layer_root, runtime_client)
+    )
     given = {
-        name: value if isinstance(value, str) else "x" for name, value in properties["Environment"]["Variables"].items()
+        name: value if isinstance(value, str) else "x"
+        for name, value in properties["Environment"]["Variables"].items()
     }
     answer = subprocess.run(  # noqa: S603 - our own code
         # -S: without this environment's packages, so that one that the layer lacks is missed.
@@ -108,7 +118,9 @@ def started(embedded_assembly: Path, runtime_client: Path) -> Started:
         check=False,
         timeout=600,
     )
-    lines = [line.split() for line in answer.stdout.splitlines() if line.startswith("started ")]
+    lines = [
+        line.split() for line in answer.stdout.splitlines() if line.startswith("started ")
+    ]
     modules = {handler: [Path(file) for file in files] for _, handler, *files in lines}
     return Started(modules, answer.stderr, task_root, layer_root)
 
@@ -128,14 +140,20 @@ def test_the_code_asset_holds_the_product_and_nothing_else(embedded_assembly: Pa
     folder = asset_folder(embedded_assembly, key)
     assert {path.name for path in folder.iterdir()} == {"functions", "reservoir"}
     files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
-    assert {path for path in files if path.suffix not in {".py", ".pyc", ".typed", ".json"}} == set()
+    assert {
+        path for path in files if path.suffix not in {".py", ".pyc", ".typed", ".json"}
+    } == set()
     sources = {path for path in files if path.suffix == ".py"}
     # Lambda's disk is read-only: what is not compiled here is compiled at every cold start.
-    compiled = {Path(source_from_cache(str(path))) for path in files if path.suffix == ".pyc"}
+    compiled = {
+        Path(source_from_cache(str(path))) for path in files if path.suffix == ".pyc"
+    }
     assert compiled == sources
 
 
-def test_both_layers_hold_the_same_packages(assembly: Path, embedded_assembly: Path) -> None:
+def test_both_layers_hold_the_same_packages(
+    assembly: Path, embedded_assembly: Path
+) -> None:
     def packages(folder: Path) -> set[str]:
         _, layer = functions_of(folder)
         layer_root = asset_folder(folder, layer["Content"]["S3Key"]) / "python"

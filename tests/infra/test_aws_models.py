@@ -66,7 +66,12 @@ def words() -> set[str]:
 def layer_data(embedded_assembly: Path) -> Path:
     """Botocore's data in the layer as it is built."""
     _, layer = functions_of(embedded_assembly)
-    return asset_folder(embedded_assembly, layer["Content"]["S3Key"]) / "python" / "botocore" / "data"
+    return (
+        asset_folder(embedded_assembly, layer["Content"]["S3Key"])
+        / "python"
+        / "botocore"
+        / "data"
+    )
 
 
 def test_every_client_that_the_product_makes_is_in_the_layer() -> None:
@@ -85,9 +90,15 @@ def test_every_client_that_the_product_makes_is_in_the_layer() -> None:
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 def test_every_operation_that_the_adapters_call_is_in_the_layer(name: str) -> None:
     spoken = words()
-    called = {operation for operation in service(FULL, name).operation_names if xform_name(operation) in spoken}
+    called = {
+        operation
+        for operation in service(FULL, name).operation_names
+        if xform_name(operation) in spoken
+    }
     listed = set(OPERATIONS[name])
-    assert not called - listed, f"add {sorted(called - listed)} to {name} in infra/assets/aws_models.py"
+    assert not called - listed, (
+        f"add {sorted(called - listed)} to {name} in infra/assets/aws_models.py"
+    )
     assert not listed - called, (
         f"no adapter calls {sorted(listed - called)}: take them out of infra/assets/aws_models.py"
     )
@@ -100,7 +111,11 @@ def described(shape: Shape | None, above: tuple[str, ...] = ()) -> Any:
     if shape.name in above:
         return shape.name
     inner = (*above, shape.name)
-    parts: dict[str, Any] = {"type": shape.type_name, "serialization": shape.serialization, "is": shape.metadata}
+    parts: dict[str, Any] = {
+        "type": shape.type_name,
+        "serialization": shape.serialization,
+        "is": shape.metadata,
+    }
     for name, member in getattr(shape, "members", {}).items():
         parts[f"member {name}"] = described(member, inner)
     for part in ("member", "key", "value"):
@@ -118,7 +133,9 @@ def test_what_is_left_means_what_it_meant(name: str, layer_data: Path) -> None:
         ours, theirs = left.operation_model(operation), full.operation_model(operation)
         assert described(ours.input_shape) == described(theirs.input_shape)
         assert described(ours.output_shape) == described(theirs.output_shape)
-        assert [described(shape) for shape in ours.error_shapes] == [described(shape) for shape in theirs.error_shapes]
+        assert [described(shape) for shape in ours.error_shapes] == [
+            described(shape) for shape in theirs.error_shapes
+        ]
         assert (ours.http, ours.auth_type, ours.idempotent_members) == (
             theirs.http,
             theirs.auth_type,
@@ -157,7 +174,9 @@ def clients_of(packages: Path, *services: str) -> Mapping[str, Any]:
     return made
 
 
-def test_the_built_layer_makes_each_client_with_the_address_that_botocore_gives_it(layer_data: Path) -> None:
+def test_the_built_layer_makes_each_client_with_the_address_that_botocore_gives_it(
+    layer_data: Path,
+) -> None:
     ours = clients_of(layer_data.parents[1], *sorted(OPERATIONS))
     theirs = clients_of(FULL.parents[1], *sorted(OPERATIONS))
     assert ours == theirs

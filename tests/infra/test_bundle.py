@@ -21,11 +21,15 @@ def magic_numbers(folder: Path) -> set[bytes]:
 
 def assets(assembly: Path) -> list[Path]:
     by_handler, layer = functions_of(assembly)
-    keys = {properties["Code"]["S3Key"] for properties in by_handler.values()} | {layer["Content"]["S3Key"]}
+    keys = {properties["Code"]["S3Key"] for properties in by_handler.values()} | {
+        layer["Content"]["S3Key"]
+    }
     return [asset_folder(assembly, key) for key in sorted(keys)]
 
 
-def test_an_accounts_assets_are_compiled_for_its_python_whatever_this_machine_has(assembly: Path) -> None:
+def test_an_accounts_assets_are_compiled_for_its_python_whatever_this_machine_has(
+    assembly: Path,
+) -> None:
     assert LAMBDA.python_version == "3.13"
     for folder in assets(assembly):
         assert magic_numbers(folder) == {MAGIC_OF_3_13}
@@ -33,7 +37,9 @@ def test_an_accounts_assets_are_compiled_for_its_python_whatever_this_machine_ha
         assert len(list(folder.rglob("*.pyc"))) == len(sources) > 50
 
 
-def test_assets_for_this_machine_are_compiled_for_its_python(embedded_assembly: Path) -> None:
+def test_assets_for_this_machine_are_compiled_for_its_python(
+    embedded_assembly: Path,
+) -> None:
     for folder in assets(embedded_assembly):
         assert magic_numbers(folder) == {importlib.util.MAGIC_NUMBER}
 
@@ -44,7 +50,9 @@ def test_an_asset_is_known_by_its_content(assembly: Path, embedded_assembly: Pat
         hashes = {each / file["source"]["path"]: name for name, file in files.items()}
         for folder in assets(each):
             # CDK hashes what it is told is the asset's hash once more.
-            assert hashes[folder] == hashlib.sha256(content_hash(folder).encode()).hexdigest()
+            assert (
+                hashes[folder] == hashlib.sha256(content_hash(folder).encode()).hexdigest()
+            )
 
 
 def test_other_bytes_or_other_names_have_another_hash(tmp_path: Path) -> None:
@@ -61,7 +69,9 @@ def test_other_bytes_or_other_names_have_another_hash(tmp_path: Path) -> None:
     assert len(set(hashes)) == 4
 
 
-def test_what_was_compiled_here_and_what_was_compiled_for_another_python_differ(tmp_path: Path) -> None:
+def test_what_was_compiled_here_and_what_was_compiled_for_another_python_differ(
+    tmp_path: Path,
+) -> None:
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "module.py").write_text("ANSWER = 42\n")
@@ -71,13 +81,21 @@ def test_what_was_compiled_here_and_what_was_compiled_for_another_python_differ(
     assert content_hash(tmp_path / "here") != content_hash(tmp_path / "there")
 
 
-def test_without_the_compiler_nothing_is_built_and_the_way_to_get_it_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BytecodeError, match=r"compiler for Python 3\.13 is not installed in .*`make synth` installs"):
+def test_without_the_compiler_nothing_is_built_and_the_way_to_get_it_is_said(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(
+        BytecodeError,
+        match=r"compiler for Python 3\.13 is not installed in .*`make synth` installs",
+    ):
         compile_for("3.13", tmp_path, "/var/task", pyodide=tmp_path / "nowhere")
 
 
 def test_a_compiler_of_another_version_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BytecodeError, match=r"Pyodide is Python 3\.13; package\.json must name .* Python 3\.12"):
+    with pytest.raises(
+        BytecodeError,
+        match=r"Pyodide is Python 3\.13; package\.json must name .* Python 3\.12",
+    ):
         compile_for("3.12", tmp_path, "/var/task")
 
 

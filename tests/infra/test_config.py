@@ -26,30 +26,49 @@ def synthesise(folder: Path, settings: Mapping[str, Any], **context: Any) -> dic
 
 
 def test_the_planners_functions_are_told_how_to_decide(tmp_path: Path) -> None:
-    settings = {"spotPoolSharePercent": 30, "minValuesPolicy": "BestEffort", "solveBudgetS": 20}
-    functions = of_type(synthesise(tmp_path, settings, embedded=True)["Resources"], "AWS::Lambda::Function")
+    settings = {
+        "spotPoolSharePercent": 30,
+        "minValuesPolicy": "BestEffort",
+        "solveBudgetS": 20,
+    }
+    functions = of_type(
+        synthesise(tmp_path, settings, embedded=True)["Resources"], "AWS::Lambda::Function"
+    )
     planners = ("functions.provision.handler.handler", "functions.disrupt.handler.handler")
-    told = [item["Environment"]["Variables"] for item in functions.values() if item["Handler"] in planners]
+    told = [
+        item["Environment"]["Variables"]
+        for item in functions.values()
+        if item["Handler"] in planners
+    ]
     assert [variables[names.SPOT_POOL_SHARE_PERCENT] for variables in told] == ["30", "30"]
     assert [variables[names.SOLVE_BUDGET_S] for variables in told] == ["20", "20"]
 
 
 def test_functions_are_traced_only_if_the_settings_say_so(tmp_path: Path) -> None:
     resources = synthesise(tmp_path, {"tracing": True}, embedded=True)["Resources"]
-    traced = [it.get("TracingConfig") for it in of_type(resources, "AWS::Lambda::Function").values()]
+    traced = [
+        it.get("TracingConfig")
+        for it in of_type(resources, "AWS::Lambda::Function").values()
+    ]
     assert traced.count({"Mode": "Active"}) == len(Function)
     holders = {it.policy for it in statements(resources) if it.sid == "SendTraces"}
     assert len(holders) == len(Function)
 
 
 def test_nothing_is_traced_otherwise(resources: Resources) -> None:
-    assert not any("TracingConfig" in it for it in of_type(resources, "AWS::Lambda::Function").values())
-    assert not any(action.startswith("xray:") for it in statements(resources) for action in it.actions)
+    assert not any(
+        "TracingConfig" in it for it in of_type(resources, "AWS::Lambda::Function").values()
+    )
+    assert not any(
+        action.startswith("xray:") for it in statements(resources) for action in it.actions
+    )
 
 
 def test_a_setting_that_is_given_as_context_is_refused(tmp_path: Path) -> None:
     """It would hold for one deployment, and the next would undo it."""
-    with pytest.raises(ManifestError, match="stack: is a setting of the deployment, not context"):
+    with pytest.raises(
+        ManifestError, match="stack: is a setting of the deployment, not context"
+    ):
         template_app(tmp_path, stack="Staging")
 
 
@@ -58,7 +77,9 @@ def test_another_stack_shares_no_name_with_the_default(tmp_path: Path) -> None:
     resources = template["Resources"]
     chosen = {
         properties[key]
-        for properties in (resource.get("Properties", {}) for resource in resources.values())
+        for properties in (
+            resource.get("Properties", {}) for resource in resources.values()
+        )
         for key in ("FunctionName", "LogGroupName", "Name")
         if isinstance(properties.get(key), str)
     }
@@ -68,22 +89,35 @@ def test_another_stack_shares_no_name_with_the_default(tmp_path: Path) -> None:
         assert table["DeletionProtectionEnabled"] is False
 
 
-def test_a_stack_is_protected_from_deletion_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
+def test_a_stack_is_protected_from_deletion_unless_the_settings_say_otherwise(
+    tmp_path: Path,
+) -> None:
     def is_protected(settings: Mapping[str, Any]) -> bool:
         folder = tmp_path / str(len(settings))
         synthesise(folder, settings)
-        artifact = json.loads((folder / "manifest.json").read_text())["artifacts"][DEFAULT_STACK]
+        artifact = json.loads((folder / "manifest.json").read_text())["artifacts"][
+            DEFAULT_STACK
+        ]
         return bool(artifact["properties"].get("terminationProtection", False))
 
     assert is_protected({})
     assert not is_protected({"terminationProtection": False})
 
 
-def test_rebalance_recommendations_are_asked_for_only_when_they_do_something(tmp_path: Path) -> None:
+def test_rebalance_recommendations_are_asked_for_only_when_they_do_something(
+    tmp_path: Path,
+) -> None:
     def rules(settings: Mapping[str, Any]) -> list[list[str]]:
-        resources = synthesise(tmp_path / str(len(settings)), settings, embedded=True)["Resources"]
+        resources = synthesise(tmp_path / str(len(settings)), settings, embedded=True)[
+            "Resources"
+        ]
         found = of_type(resources, "AWS::Events::Rule").values()
-        return [kinds for rule in found for kinds in [rule.get("EventPattern", {}).get("detail-type")] if kinds]
+        return [
+            kinds
+            for rule in found
+            for kinds in [rule.get("EventPattern", {}).get("detail-type")]
+            if kinds
+        ]
 
     recommended = ["EC2 Instance Rebalance Recommendation"]
     assert recommended not in rules({})
@@ -93,7 +127,10 @@ def test_rebalance_recommendations_are_asked_for_only_when_they_do_something(tmp
 def test_removal_alone_reaches_the_apply_function_too(tmp_path: Path) -> None:
     template = synthesise(tmp_path, {"removed": ["NodePool/old"]})
     ((_, applied),) = of_type(template["Resources"], "Custom::ReservoirManifests").items()
-    assert (applied[names.MANIFESTS_PROPERTY], applied[names.REMOVED_PROPERTY]) == ([], ["NodePool/old"])
+    assert (applied[names.MANIFESTS_PROPERTY], applied[names.REMOVED_PROPERTY]) == (
+        [],
+        ["NodePool/old"],
+    )
 
 
 def test_staging_cannot_pass_a_role_of_production(tmp_path: Path) -> None:
@@ -112,7 +149,11 @@ def test_staging_cannot_pass_a_role_of_production(tmp_path: Path) -> None:
             for arn in statement.resources
         )
         role = passed.rpartition(":role/")[2]
-        matched = [other for other in names_of_deployments if fnmatchcase(f"reservoir-{other}-node", role)]
+        matched = [
+            other
+            for other in names_of_deployments
+            if fnmatchcase(f"reservoir-{other}-node", role)
+        ]
         assert matched == [name]
 
 
@@ -130,7 +171,9 @@ def test_manifests_reach_the_apply_function(tmp_path: Path) -> None:
         {names.MANIFEST_NAME: "gpu/b.yml", names.MANIFEST_TEXT: "kind: EC2NodeClass\n"},
         {names.MANIFEST_NAME: "gpu/c.json", names.MANIFEST_TEXT: '{"kind": "NodePool"}'},
     ]
-    function = template["Resources"][as_list(applied["ServiceToken"]["Fn::GetAtt"])[0]]["Properties"]
+    function = template["Resources"][as_list(applied["ServiceToken"]["Fn::GetAtt"])[0]][
+        "Properties"
+    ]
     assert function["Handler"] == "functions.apply.handler.handler"
 
 
@@ -139,7 +182,9 @@ def test_the_role_of_spot_never_comes_and_goes_with_a_stack(tmp_path: Path) -> N
     assert of_type(template["Resources"], "AWS::IAM::ServiceLinkedRole") == {}
 
 
-def test_cloudformation_waits_minutes_for_the_apply_function_and_not_an_hour(tmp_path: Path) -> None:
+def test_cloudformation_waits_minutes_for_the_apply_function_and_not_an_hour(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "manifests"
     folder.mkdir()
     (folder / "a.yaml").write_text("kind: NodePool\n")
@@ -157,16 +202,22 @@ TOPIC = "arn:aws:sns:us-east-1:123456789012:pages"
 UNRESERVED_LEAST = 100  # Lambda refuses to leave less for everybody else
 
 
-def test_every_alarm_tells_the_topic_when_it_goes_off_and_when_it_is_over(tmp_path: Path) -> None:
+def test_every_alarm_tells_the_topic_when_it_goes_off_and_when_it_is_over(
+    tmp_path: Path,
+) -> None:
     template = synthesise(tmp_path, {"alarmTopic": TOPIC}, embedded=True)
     alarms = of_type(template["Resources"], "AWS::CloudWatch::Alarm").values()
     assert alarms
     assert all(alarm["AlarmActions"] == alarm["OKActions"] == [TOPIC] for alarm in alarms)
 
 
-def test_concurrency_is_kept_for_the_sweeps_and_reactions_on_request(tmp_path: Path) -> None:
+def test_concurrency_is_kept_for_the_sweeps_and_reactions_on_request(
+    tmp_path: Path,
+) -> None:
     def reserved(settings: Mapping[str, Any]) -> dict[str, int]:
-        resources = synthesise(tmp_path / str(len(settings)), settings, embedded=True)["Resources"]
+        resources = synthesise(tmp_path / str(len(settings)), settings, embedded=True)[
+            "Resources"
+        ]
         return {
             function["FunctionName"]: function["ReservedConcurrentExecutions"]
             for function in of_type(resources, "AWS::Lambda::Function").values()

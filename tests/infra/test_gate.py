@@ -28,16 +28,27 @@ def test_all_validations_pass(tmp_path: Path) -> None:
 
 def test_an_unexplained_wildcard_is_stopped(tmp_path: Path) -> None:
     app = app_with_nag(tmp_path)
-    role = app.node.find_child("Reservoir").node.find_child("Intake").node.find_child("Role")
+    role = (
+        app.node.find_child("Reservoir").node.find_child("Intake").node.find_child("Role")
+    )
     assert isinstance(role, iam.Role)
-    role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=["arn:aws:sqs:us-east-1:*:any"]))
+    role.add_to_policy(
+        iam.PolicyStatement(
+            actions=["sqs:SendMessage"], resources=["arn:aws:sqs:us-east-1:*:any"]
+        )
+    )
     with pytest.raises(RuntimeError, match="wildcard permissions"):
         app.synth()
 
 
 def test_a_template_that_cloudformation_would_refuse_is_stopped(tmp_path: Path) -> None:
     app = template_app(tmp_path, is_validated=True)
-    function = app.node.find_child("Reservoir").node.find_child("Intake").node.find_child("Function").node.default_child
+    function = (
+        app.node.find_child("Reservoir")
+        .node.find_child("Intake")
+        .node.find_child("Function")
+        .node.default_child
+    )
     assert isinstance(function, lambda_.CfnFunction)
     function.add_property_override("Timeout", "soon")
     with pytest.raises(RuntimeError, match="'soon' is not of type 'integer'"):
@@ -66,12 +77,17 @@ def run_app(folder: Path, deployment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_wrong_settings_stop_the_synthesis_with_a_sentence_and_no_traceback(tmp_path: Path) -> None:
+def test_wrong_settings_stop_the_synthesis_with_a_sentence_and_no_traceback(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "production.yaml"
     path.write_text("retian: true")
     done = run_app(tmp_path, str(path))
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
-    assert f"{path}:1: error: retian: is not a known field (did you mean retain?)" in done.stderr
+    assert (
+        f"{path}:1: error: retian: is not a known field (did you mean retain?)"
+        in done.stderr
+    )
     assert not list((tmp_path / "out").glob("*.template.json"))
 
 
@@ -79,5 +95,11 @@ def test_synthesis_needs_no_account_no_network_and_no_node(tmp_path: Path) -> No
     done = run_app(tmp_path, "examples/deployments/production.yaml")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "Reservoir.template.json").is_file()
-    files = json.loads((tmp_path / "out" / "Reservoir.assets.json").read_text())["files"].values()
-    assert [file["source"]["path"] for file in files if not (tmp_path / "out" / file["source"]["path"]).exists()] == []
+    files = json.loads((tmp_path / "out" / "Reservoir.assets.json").read_text())[
+        "files"
+    ].values()
+    assert [
+        file["source"]["path"]
+        for file in files
+        if not (tmp_path / "out" / file["source"]["path"]).exists()
+    ] == []

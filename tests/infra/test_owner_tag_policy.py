@@ -13,10 +13,14 @@ POLICY = ROOT / "examples" / "iam" / "keep-owner-tag.json"
 def test_the_policy_spares_the_role_of_launch_alone(resources: Resources) -> None:
     (statement,) = json.loads(POLICY.read_text())["Statement"]
     assert statement["Effect"] == "Deny"
-    assert statement["Condition"]["ForAnyValue:StringEquals"] == {"aws:TagKeys": [OWNER_TAG, BATCH_TAG]}
+    assert statement["Condition"]["ForAnyValue:StringEquals"] == {
+        "aws:TagKeys": [OWNER_TAG, BATCH_TAG]
+    }
     spared = statement["Condition"]["ArnNotLike"]["aws:PrincipalArn"].rpartition("/")[2]
     # CloudFormation names a role after its stack and its logical id.
-    names = {f"Reservoir-{name}-ABCDEFGHIJKL" for name in of_type(resources, "AWS::IAM::Role")}
+    names = {
+        f"Reservoir-{name}-ABCDEFGHIJKL" for name in of_type(resources, "AWS::IAM::Role")
+    }
     assert [name for name in names if fnmatchcase(name, spared)] == [
         name for name in names if name.startswith("Reservoir-LaunchRole")
     ]

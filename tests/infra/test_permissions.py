@@ -38,7 +38,9 @@ OF_A_TEMPLATE = {
         ]
     }
 }
-READING = re.compile(r"[a-z0-9-]+:(Describe|Get|List|Query|BatchGet|ConditionCheck|Simulate)\w*")
+READING = re.compile(
+    r"[a-z0-9-]+:(Describe|Get|List|Query|BatchGet|ConditionCheck|Simulate)\w*"
+)
 # What a launch refers to; nothing can be launched with these alone, because the instance needs the owner tag.
 REFERRED = re.compile(
     r".*:(capacity-reservation|placement-group|security-group|spot-instances-request|subnet|image|snapshot)/\*"
@@ -50,7 +52,9 @@ def test_a_mutating_action_on_a_pattern_needs_the_owner_tag(resources: Resources
     for statement in statements(resources):
         mutating = [action for action in statement.actions if not READING.fullmatch(action)]
         patterns = [
-            resource for resource in statement.resources if "*" in resource and not REFERRED.fullmatch(resource)
+            resource
+            for resource in statement.resources
+            if "*" in resource and not REFERRED.fullmatch(resource)
         ]
         if not (mutating and patterns):
             continue
@@ -68,8 +72,12 @@ def test_a_mutating_action_on_a_pattern_needs_the_owner_tag(resources: Resources
             assert not any(resource == "*" for resource in patterns), statement
 
 
-def test_star_is_allowed_only_for_reading_and_only_in_the_region(resources: Resources) -> None:
-    starred = [statement for statement in statements(resources) if "*" in statement.resources]
+def test_star_is_allowed_only_for_reading_and_only_in_the_region(
+    resources: Resources,
+) -> None:
+    starred = [
+        statement for statement in statements(resources) if "*" in statement.resources
+    ]
     assert starred
     for statement in starred:
         assert all(READING.fullmatch(action) for action in statement.actions), statement
@@ -79,13 +87,19 @@ def test_star_is_allowed_only_for_reading_and_only_in_the_region(resources: Reso
 
 def test_no_action_is_a_pattern(resources: Resources) -> None:
     assert [
-        statement for statement in statements(resources) if any("*" in action for action in statement.actions)
+        statement
+        for statement in statements(resources)
+        if any("*" in action for action in statement.actions)
     ] == []
 
 
-def test_units_move_only_between_reservations_that_are_tagged_for_it(resources: Resources) -> None:
+def test_units_move_only_between_reservations_that_are_tagged_for_it(
+    resources: Resources,
+) -> None:
     action = "ec2:MoveCapacityReservationInstances"
-    (statement,) = [statement for statement in statements(resources) if action in statement.actions]
+    (statement,) = [
+        statement for statement in statements(resources) if action in statement.actions
+    ]
     assert statement.policy.startswith("Disrupt")
     assert statement.condition_keys == {f"aws:ResourceTag/{MOVABLE_TAG}"}
     assert all(":capacity-reservation/" in resource for resource in statement.resources)
@@ -93,37 +107,58 @@ def test_units_move_only_between_reservations_that_are_tagged_for_it(resources: 
 
 def test_only_launch_launches_and_only_with_the_tag(resources: Resources) -> None:
     for action in ("ec2:CreateFleet", "ec2:RunInstances", "ec2:CreateLaunchTemplate"):
-        holders = {statement.policy for statement in statements(resources) if action in statement.actions}
+        holders = {
+            statement.policy
+            for statement in statements(resources)
+            if action in statement.actions
+        }
         assert len(holders) == 1, action
         assert next(iter(holders)).startswith("Launch")
     on_instances = [
         statement
         for statement in statements(resources)
-        if "ec2:RunInstances" in statement.actions and any(":instance/" in resource for resource in statement.resources)
+        if "ec2:RunInstances" in statement.actions
+        and any(":instance/" in resource for resource in statement.resources)
     ]
     assert [statement.conditions for statement in on_instances] == [
         {
-            "StringEquals": {f"aws:RequestTag/{OWNER_TAG}": "Reservoir", "ec2:MetadataHttpTokens": "required"},
+            "StringEquals": {
+                f"aws:RequestTag/{OWNER_TAG}": "Reservoir",
+                "ec2:MetadataHttpTokens": "required",
+            },
             "ArnLike": OF_A_TEMPLATE,
         }
     ]
 
 
-def test_nothing_is_launched_but_from_a_launch_template_of_ours(resources: Resources) -> None:
+def test_nothing_is_launched_but_from_a_launch_template_of_ours(
+    resources: Resources,
+) -> None:
     """Without a template ``ec2:LaunchTemplate`` is absent, which no test of it passes."""
-    launching = [statement for statement in statements(resources) if "ec2:RunInstances" in statement.actions]
+    launching = [
+        statement
+        for statement in statements(resources)
+        if "ec2:RunInstances" in statement.actions
+    ]
     created = ("instance", "network-interface", "volume")
     for statement in launching:
         kinds = {resource.split(":")[-1].split("/")[0] for resource in statement.resources}
         if kinds & set(created):
             assert statement.conditions["ArnLike"] == OF_A_TEMPLATE, statement
-        if "launch-template" in kinds:  # of RunInstances; a fleet is asked for before EC2 looks at the template
-            assert statement.conditions == {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": "Reservoir"}}
+        # of RunInstances; a fleet is asked for before EC2 looks at the template
+        if "launch-template" in kinds:
+            assert statement.conditions == {
+                "StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": "Reservoir"}
+            }
         if "image" in kinds:
-            assert statement.conditions == {"Bool": {"ec2:IsLaunchTemplateResource": "true"}}
+            assert statement.conditions == {
+                "Bool": {"ec2:IsLaunchTemplateResource": "true"}
+            }
 
 
-def test_keys_are_used_for_volumes_alone_and_only_those_of_the_settings(tmp_path: Path) -> None:
+def test_keys_are_used_for_volumes_alone_and_only_those_of_the_settings(
+    tmp_path: Path,
+) -> None:
     key = "arn:aws:kms:us-east-1:123456789012:key/1234abcd"
     template_app(tmp_path, {"kmsKeys": [key]}).synth()
     template = json.loads((tmp_path / f"{DEFAULT_STACK}.template.json").read_text())
@@ -153,55 +188,93 @@ def test_keys_are_used_for_volumes_alone_and_only_those_of_the_settings(tmp_path
 
 
 def test_no_key_is_used_unless_the_settings_name_it(resources: Resources) -> None:
-    assert [s for s in statements(resources) if any(action.startswith("kms:") for action in s.actions)] == []
+    assert [
+        s
+        for s in statements(resources)
+        if any(action.startswith("kms:") for action in s.actions)
+    ] == []
 
 
 def test_a_deployment_may_let_classes_choose_how_metadata_is_read(tmp_path: Path) -> None:
     template_app(tmp_path, {"metadataHttpTokens": "optional"}).synth()
     template = json.loads((tmp_path / f"{DEFAULT_STACK}.template.json").read_text())
-    assert not any("ec2:MetadataHttpTokens" in s.condition_keys for s in statements(template["Resources"]))
+    assert not any(
+        "ec2:MetadataHttpTokens" in s.condition_keys
+        for s in statements(template["Resources"])
+    )
 
 
 def test_only_a_launch_sets_the_owner_tag(resources: Resources) -> None:
-    tagging = [statement for statement in statements(resources) if "ec2:CreateTags" in statement.actions]
+    tagging = [
+        statement
+        for statement in statements(resources)
+        if "ec2:CreateTags" in statement.actions
+    ]
     assert {statement.sid for statement in tagging} == {"TagAtLaunch", "NameTheClaim"}
     for statement in tagging:
         if statement.sid == "TagAtLaunch":
             assert statement.policy.startswith("Launch")
             assert "ec2:CreateAction" in statement.condition_keys
         else:
-            assert statement.conditions["ForAllValues:StringEquals"] == {"aws:TagKeys": [NODE_CLAIM_TAG]}
+            assert statement.conditions["ForAllValues:StringEquals"] == {
+                "aws:TagKeys": [NODE_CLAIM_TAG]
+            }
             assert statement.conditions["Null"] == {"aws:TagKeys": "false"}
 
 
 def test_nothing_ends_or_changes_instances_of_others(resources: Resources) -> None:
-    ending = [statement for statement in statements(resources) if "ec2:TerminateInstances" in statement.actions]
+    ending = [
+        statement
+        for statement in statements(resources)
+        if "ec2:TerminateInstances" in statement.actions
+    ]
     assert ending
     for statement in ending:
-        assert statement.conditions == {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": "Reservoir"}}
+        assert statement.conditions == {
+            "StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": "Reservoir"}
+        }
 
 
 def test_reservations_are_never_bought_changed_or_cancelled(resources: Resources) -> None:
-    actions = {action for statement in statements(resources) for action in statement.actions}
-    assert {action for action in actions if "CapacityReservation" in action or "CapacityBlock" in action} == {
+    actions = {
+        action for statement in statements(resources) for action in statement.actions
+    }
+    assert {
+        action
+        for action in actions
+        if "CapacityReservation" in action or "CapacityBlock" in action
+    } == {
         "ec2:DescribeCapacityBlockStatus",
         "ec2:DescribeCapacityBlocks",
         "ec2:DescribeCapacityReservations",
         "ec2:MoveCapacityReservationInstances",  # only where both are tagged for it
     }
     assert not any("Purchase" in action for action in actions)
-    of_people = {action for statement in statements(resources, for_people=True) for action in statement.actions}
-    assert not any("Purchase" in action for action in of_people), "whoever may buy has the right from somebody else"
-    assert "ec2:DeleteFleets" not in actions  # it would end the instances of an instant fleet
+    of_people = {
+        action
+        for statement in statements(resources, for_people=True)
+        for action in statement.actions
+    }
+    assert not any("Purchase" in action for action in of_people), (
+        "whoever may buy has the right from somebody else"
+    )
+    # it would end the instances of an instant fleet
+    assert "ec2:DeleteFleets" not in actions
 
 
 def test_no_function_reads_secrets(resources: Resources) -> None:
     """Neither a secret of Secrets Manager nor, without a key to decrypt it, one of SSM."""
-    actions = {action for statement in statements(resources) for action in statement.actions}
-    assert {action for action in actions if action.split(":")[0] in ("secretsmanager", "kms")} == set()
+    actions = {
+        action for statement in statements(resources) for action in statement.actions
+    }
+    assert {
+        action for action in actions if action.split(":")[0] in ("secretsmanager", "kms")
+    } == set()
 
 
-def test_each_function_has_its_own_role_without_managed_policies(resources: Resources) -> None:
+def test_each_function_has_its_own_role_without_managed_policies(
+    resources: Resources,
+) -> None:
     functions = of_type(resources, "AWS::Lambda::Function")
     roles = [properties["Role"]["Fn::GetAtt"][0] for properties in functions.values()]
     assert len(functions) == len(Function)
@@ -211,8 +284,16 @@ def test_each_function_has_its_own_role_without_managed_policies(resources: Reso
 
 
 def test_roles_are_handed_to_the_named_services_only(resources: Resources) -> None:
-    passing = [statement for statement in statements(resources) if "iam:PassRole" in statement.actions]
-    assert {service for s in passing for service in [s.conditions["StringEquals"]["iam:PassedToService"]]} == {
+    passing = [
+        statement
+        for statement in statements(resources)
+        if "iam:PassRole" in statement.actions
+    ]
+    assert {
+        service
+        for s in passing
+        for service in [s.conditions["StringEquals"]["iam:PassedToService"]]
+    } == {
         "ec2.amazonaws.com",
         "scheduler.amazonaws.com",
     }
@@ -237,9 +318,18 @@ def test_every_function_may_do_what_its_name_promises(resources: Resources) -> N
             if statement.policy.startswith(f"{function}Role"):
                 held[function] |= set(statement.actions)
     record = held.pop("Record")
-    assert all("dynamodb:GetItem" in actions and "sqs:SendMessage" in actions for actions in held.values())
-    assert {name for name, actions in held.items() if "events:PutEvents" not in actions} == {"DiscoverOfferings"}
-    assert {action for action in record if action.startswith(("dynamodb:", "events:")) and action not in READ} == {
+    assert all(
+        "dynamodb:GetItem" in actions and "sqs:SendMessage" in actions
+        for actions in held.values()
+    )
+    assert {
+        name for name, actions in held.items() if "events:PutEvents" not in actions
+    } == {"DiscoverOfferings"}
+    assert {
+        action
+        for action in record
+        if action.startswith(("dynamodb:", "events:")) and action not in READ
+    } == {
         "dynamodb:BatchWriteItem",  # the history
         *WRITE,  # the accounts
         "dynamodb:Scan",
@@ -268,7 +358,12 @@ def test_policies_for_people_name_actions_and_resources_and_change_nothing_but_w
         "Operator": {
             *("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"),
             *("events:EnableRule", "events:PutEvents", "lambda:InvokeFunction"),
-            *("sqs:CancelMessageMoveTask", "sqs:DeleteMessage", "sqs:PurgeQueue", "sqs:ReceiveMessage"),
+            *(
+                "sqs:CancelMessageMoveTask",
+                "sqs:DeleteMessage",
+                "sqs:PurgeQueue",
+                "sqs:ReceiveMessage",
+            ),
             *("sqs:SendMessage", "sqs:StartMessageMoveTask"),
         },
         "TeamOperator": {"lambda:InvokeFunction"},
@@ -276,7 +371,9 @@ def test_policies_for_people_name_actions_and_resources_and_change_nothing_but_w
     }
 
 
-def test_what_is_scanned_are_indexes_of_revisions_and_never_tables(resources: Resources) -> None:
+def test_what_is_scanned_are_indexes_of_revisions_and_never_tables(
+    resources: Resources,
+) -> None:
     scanning = [
         statement
         for for_people in (False, True)
@@ -285,14 +382,22 @@ def test_what_is_scanned_are_indexes_of_revisions_and_never_tables(resources: Re
     ]
     assert len(scanning) == len(Function) - 2 + 1, "functions that list claims, and viewers"
     for statement in scanning:
-        assert {arn.rpartition("/index/")[2] for arn in statement.resources} <= READ_WHOLE, statement
+        assert {
+            arn.rpartition("/index/")[2] for arn in statement.resources
+        } <= READ_WHOLE, statement
 
 
-def test_nodes_read_the_index_of_identities_alone_and_there_their_own_row(resources: Resources) -> None:
+def test_nodes_read_the_index_of_identities_alone_and_there_their_own_row(
+    resources: Resources,
+) -> None:
     of_nodes = [
-        statement for statement in statements(resources, for_people=True) if statement.policy.startswith("PeopleNode")
+        statement
+        for statement in statements(resources, for_people=True)
+        if statement.policy.startswith("PeopleNode")
     ]
-    (reading,) = [statement for statement in of_nodes if statement.actions == ("dynamodb:Query",)]
+    (reading,) = [
+        statement for statement in of_nodes if statement.actions == ("dynamodb:Query",)
+    ]
     assert [arn.rpartition("/")[2] for arn in reading.resources] == [IDENTITY_INDEX]
     assert reading.conditions == {
         "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["${ec2:SourceInstanceARN}"]},
@@ -300,11 +405,14 @@ def test_nodes_read_the_index_of_identities_alone_and_there_their_own_row(resour
     }
 
 
-def test_policy_is_changed_by_apply_alone_and_others_keep_to_a_kind_of_rows(resources: Resources) -> None:
+def test_policy_is_changed_by_apply_alone_and_others_keep_to_a_kind_of_rows(
+    resources: Resources,
+) -> None:
     writing = [
         statement
         for statement in statements(resources)
-        if {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"} & set(statement.actions)
+        if {"dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"}
+        & set(statement.actions)
         and any(arn.startswith("<StatePolicy") for arn in statement.resources)
     ]
     held = {(statement.sid, *_rows(statement.conditions)) for statement in writing}
@@ -317,14 +425,25 @@ def test_policy_is_changed_by_apply_alone_and_others_keep_to_a_kind_of_rows(reso
     }
     whole = [statement.policy for statement in writing if statement.sid == "WriteState"]
     assert [policy.lower().startswith("apply") for policy in whole] == [True]
-    updating = [statement for statement in writing if statement.sid in ("NoteClasses", "NotePools", "PausePools")]
+    updating = [
+        statement
+        for statement in writing
+        if statement.sid in ("NoteClasses", "NotePools", "PausePools")
+    ]
     assert all(statement.actions == ("dynamodb:UpdateItem",) for statement in updating)
-    assert all(statement.conditions["Null"] == {"dynamodb:LeadingKeys": "false"} for statement in updating)
+    assert all(
+        statement.conditions["Null"] == {"dynamodb:LeadingKeys": "false"}
+        for statement in updating
+    )
 
 
 def _rows(conditions: Mapping[str, Any]) -> list[str]:
     """Return the rows to which a statement is held."""
-    named = [each["dynamodb:LeadingKeys"] for operator, each in conditions.items() if operator.startswith("ForAll")]
+    named = [
+        each["dynamodb:LeadingKeys"]
+        for operator, each in conditions.items()
+        if operator.startswith("ForAll")
+    ]
     return [row for rows in named for row in rows]
 
 
@@ -341,25 +460,43 @@ def test_operators_write_policy_alone(resources: Resources) -> None:
 
 def test_people_publish_changes_of_policy_and_no_other_fact(resources: Resources) -> None:
     publishing = [
-        statement for statement in statements(resources, for_people=True) if "events:PutEvents" in statement.actions
+        statement
+        for statement in statements(resources, for_people=True)
+        if "events:PutEvents" in statement.actions
     ]
     (statement,) = publishing
     assert statement.conditions == {
-        "StringEquals": {"events:source": "reservoir", "events:detail-type": "Policy Changed"}
+        "StringEquals": {
+            "events:source": "reservoir",
+            "events:detail-type": "Policy Changed",
+        }
     }
 
 
 def test_the_rights_to_buy_publish_purchases_and_no_other_fact() -> None:
     """They are nobody's by themselves: an administrator attaches them (docs/buying.md)."""
-    rights = json.loads((ROOT / "examples" / "iam" / "buy-capacity.json").read_text(encoding="utf-8"))
-    publishing = [each for each in rights["Statement"] if "events:PutEvents" in each["Action"]]
+    rights = json.loads(
+        (ROOT / "examples" / "iam" / "buy-capacity.json").read_text(encoding="utf-8")
+    )
+    publishing = [
+        each for each in rights["Statement"] if "events:PutEvents" in each["Action"]
+    ]
     (statement,) = publishing
     assert statement["Condition"] == {
-        "StringEquals": {"events:source": "reservoir", "events:detail-type": "Capacity Purchased"}
+        "StringEquals": {
+            "events:source": "reservoir",
+            "events:detail-type": "Capacity Purchased",
+        }
     }
 
 
 def test_a_teams_operator_may_ask_operate_and_nothing_else(resources: Resources) -> None:
-    own = [each for each in statements(resources, for_people=True) if each.policy.startswith("PeopleTeamOperator")]
-    assert [(each.actions, len(each.resources)) for each in own] == [(("lambda:InvokeFunction",), 1)]
+    own = [
+        each
+        for each in statements(resources, for_people=True)
+        if each.policy.startswith("PeopleTeamOperator")
+    ]
+    assert [(each.actions, len(each.resources)) for each in own] == [
+        (("lambda:InvokeFunction",), 1)
+    ]
     assert "operate" in own[0].resources[0]

@@ -23,7 +23,9 @@ def queue_policies(resources: Resources) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def test_every_queue_is_encrypted_and_closed_to_plain_connections(resources: Resources) -> None:
+def test_every_queue_is_encrypted_and_closed_to_plain_connections(
+    resources: Resources,
+) -> None:
     queues = of_type(resources, "AWS::SQS::Queue")
     assert len(queues) == 2 * len(Queue) + 1  # the undelivered
     for name, properties in queues.items():
@@ -37,7 +39,9 @@ def test_every_queue_is_encrypted_and_closed_to_plain_connections(resources: Res
         } in queue_policies(resources)[name]
 
 
-def test_every_working_queue_has_dead_letters_and_hides_messages_long_enough(resources: Resources) -> None:
+def test_every_working_queue_has_dead_letters_and_hides_messages_long_enough(
+    resources: Resources,
+) -> None:
     working = {
         name: properties
         for name, properties in of_type(resources, "AWS::SQS::Queue").items()
@@ -68,7 +72,8 @@ def test_services_send_only_through_the_rules_of_this_stack(resources: Resources
     assert sending
     for statement in sending:
         assert statement["Principal"] == {"Service": "events.amazonaws.com"}
-        if "ArnLike" in statement["Condition"]:  # of what could not be delivered: test_alarms says which rules
+        # of what could not be delivered: test_alarms says which rules
+        if "ArnLike" in statement["Condition"]:
             assert as_reported(statement["Resource"]).startswith("<QueuesUndelivered")
             continue
         sources = as_list(statement["Condition"]["ArnEquals"]["aws:SourceArn"])
@@ -80,21 +85,39 @@ def test_services_send_only_through_the_rules_of_this_stack(resources: Resources
 
 def test_nobody_but_an_instance_puts_reports_into_the_queue(resources: Resources) -> None:
     (reports,) = (
-        name for name in of_type(resources, "AWS::SQS::Queue") if re.fullmatch("QueuesReports[0-9A-F]{8}", name)
+        name
+        for name in of_type(resources, "AWS::SQS::Queue")
+        if re.fullmatch("QueuesReports[0-9A-F]{8}", name)
     )
-    (denial,) = (s for s in queue_policies(resources)[reports] if s.get("Sid") == "NobodyButInstances")
-    assert (denial["Effect"], denial["Principal"], denial["Action"]) == ("Deny", {"AWS": "*"}, "sqs:SendMessage")
+    (denial,) = (
+        s
+        for s in queue_policies(resources)[reports]
+        if s.get("Sid") == "NobodyButInstances"
+    )
+    assert (denial["Effect"], denial["Principal"], denial["Action"]) == (
+        "Deny",
+        {"AWS": "*"},
+        "sqs:SendMessage",
+    )
     assert denial["Condition"] == {"Null": {"ec2:SourceInstanceARN": "true"}}
 
 
-def test_nobody_but_rules_and_two_functions_puts_reactions_into_the_queue(resources: Resources) -> None:
+def test_nobody_but_rules_and_two_functions_puts_reactions_into_the_queue(
+    resources: Resources,
+) -> None:
     """No other role with ``sqs:*`` nor an administrator: a denial of the queue's own stands above what they may."""
     (reactions,) = (
-        name for name in of_type(resources, "AWS::SQS::Queue") if re.fullmatch("QueuesReactions[0-9A-F]{8}", name)
+        name
+        for name in of_type(resources, "AWS::SQS::Queue")
+        if re.fullmatch("QueuesReactions[0-9A-F]{8}", name)
     )
     sending = queue_policies(resources)[reactions]
     (denial,) = (statement for statement in sending if statement.get("Sid") == "NobodyElse")
-    assert (denial["Effect"], denial["Principal"], denial["Action"]) == ("Deny", {"AWS": "*"}, "sqs:SendMessage")
+    assert (denial["Effect"], denial["Principal"], denial["Action"]) == (
+        "Deny",
+        {"AWS": "*"},
+        "sqs:SendMessage",
+    )
     allowed = {
         as_reported(source)
         for statement in sending
@@ -102,27 +125,48 @@ def test_nobody_but_rules_and_two_functions_puts_reactions_into_the_queue(resour
         for source in as_list(statement["Condition"]["ArnEquals"]["aws:SourceArn"])
     }
     assert denial["Condition"].keys() == {"ArnNotEquals"}
-    assert denial["Condition"]["ArnNotEquals"].keys() == {"aws:SourceArn", "aws:PrincipalArn"}
-    roles = {role["Fn::GetAtt"][0] for role in denial["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]}
-    assert sorted(re.sub("FunctionRole[0-9A-F]*|Role[0-9A-F]*", "", role) for role in roles) == ["Expire", "React"]
-    assert {as_reported(arn) for arn in denial["Condition"]["ArnNotEquals"]["aws:SourceArn"]} == allowed
+    assert denial["Condition"]["ArnNotEquals"].keys() == {
+        "aws:SourceArn",
+        "aws:PrincipalArn",
+    }
+    roles = {
+        role["Fn::GetAtt"][0]
+        for role in denial["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]
+    }
+    assert sorted(
+        re.sub("FunctionRole[0-9A-F]*|Role[0-9A-F]*", "", role) for role in roles
+    ) == ["Expire", "React"]
+    assert {
+        as_reported(arn) for arn in denial["Condition"]["ArnNotEquals"]["aws:SourceArn"]
+    } == allowed
 
 
 @pytest.mark.parametrize("table", Table)
-def test_tables_are_as_the_names_module_promises(resources: Resources, table: Table) -> None:
+def test_tables_are_as_the_names_module_promises(
+    resources: Resources, table: Table
+) -> None:
     (properties,) = (
         properties
         for name, properties in of_type(resources, "AWS::DynamoDB::Table").items()
         if name.startswith(f"State{output_name(table.name)}")
     )
-    assert [(key["AttributeName"], key["KeyType"]) for key in properties["KeySchema"]] == list(
-        zip(names.key_attributes(table), ("HASH", "RANGE"), strict=False)
-    )
-    assert properties["TimeToLiveSpecification"] == {"AttributeName": names.TTL_ATTRIBUTE, "Enabled": True}
+    assert [
+        (key["AttributeName"], key["KeyType"]) for key in properties["KeySchema"]
+    ] == list(zip(names.key_attributes(table), ("HASH", "RANGE"), strict=False))
+    assert properties["TimeToLiveSpecification"] == {
+        "AttributeName": names.TTL_ATTRIBUTE,
+        "Enabled": True,
+    }
     assert properties["BillingMode"] == "PAY_PER_REQUEST"
     assert properties["DeletionProtectionEnabled"] is True
-    assert properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"] is True
-    expected = {} if table in (Table.HISTORY, Table.ACCOUNTS) else {names.LISTING_INDEX: (names.LISTING_KEY, "ALL")}
+    assert (
+        properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"] is True
+    )
+    expected = (
+        {}
+        if table in (Table.HISTORY, Table.ACCOUNTS)
+        else {names.LISTING_INDEX: (names.LISTING_KEY, "ALL")}
+    )
     if table is Table.NODE_CLAIMS:
         expected = {
             names.INSTANCE_INDEX: (names.INSTANCE_KEY, "KEYS_ONLY"),
@@ -131,9 +175,15 @@ def test_tables_are_as_the_names_module_promises(resources: Resources, table: Ta
             names.LIVE_REVISIONS_INDEX: (names.KEY, "INCLUDE"),
         }
     if table is Table.WORKLOADS:
-        expected = dict.fromkeys((names.PLACED_REVISIONS_INDEX, names.WAITING_REVISIONS_INDEX), (names.KEY, "INCLUDE"))
+        expected = dict.fromkeys(
+            (names.PLACED_REVISIONS_INDEX, names.WAITING_REVISIONS_INDEX),
+            (names.KEY, "INCLUDE"),
+        )
     assert {
-        index["IndexName"]: (index["KeySchema"][0]["AttributeName"], index["Projection"]["ProjectionType"])
+        index["IndexName"]: (
+            index["KeySchema"][0]["AttributeName"],
+            index["Projection"]["ProjectionType"],
+        )
         for index in properties.get("GlobalSecondaryIndexes", ())
     } == expected
     indexes = properties.get("GlobalSecondaryIndexes", ())
@@ -143,16 +193,22 @@ def test_tables_are_as_the_names_module_promises(resources: Resources, table: Ta
         names.PLACED_REVISIONS_INDEX: names.PLACED_KEY,
     }
     for index in indexes:
-        assert index["KeySchema"][1]["AttributeName"] == sparse.get(index["IndexName"], names.KEY)
+        assert index["KeySchema"][1]["AttributeName"] == sparse.get(
+            index["IndexName"], names.KEY
+        )
         if index["IndexName"] in sparse:
-            assert index["Projection"]["NonKeyAttributes"] == ["revision"], "whatever else a row has is not paid for"
+            assert index["Projection"]["NonKeyAttributes"] == ["revision"], (
+                "whatever else a row has is not paid for"
+            )
 
 
 def test_state_survives_the_stack(resources: Resources) -> None:
     for kind in ("AWS::DynamoDB::Table", "AWS::S3::Bucket"):
         kept = [resource for resource in resources.values() if resource["Type"] == kind]
         assert kept
-        assert all(resource["DeletionPolicy"] == "RetainExceptOnCreate" for resource in kept)
+        assert all(
+            resource["DeletionPolicy"] == "RetainExceptOnCreate" for resource in kept
+        )
 
 
 def test_the_bucket_is_private_encrypted_and_forgets(resources: Resources) -> None:
@@ -163,7 +219,8 @@ def test_the_bucket_is_private_encrypted_and_forgets(resources: Resources) -> No
     assert bucket["LifecycleConfiguration"]["Rules"][0]["ExpirationInDays"] == 30
     ((_, policy),) = of_type(resources, "AWS::S3::BucketPolicy").items()
     assert any(
-        statement["Effect"] == "Deny" and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+        statement["Effect"] == "Deny"
+        and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
         for statement in policy["PolicyDocument"]["Statement"]
     )
 
@@ -175,10 +232,14 @@ def test_functions_run_arm_with_structured_logs_that_end(resources: Resources) -
         assert properties["LoggingConfig"]["LogFormat"] == "JSON"
         log_group = resources[properties["LoggingConfig"]["LogGroup"]["Ref"]]["Properties"]
         assert log_group["RetentionInDays"] == 30
-        assert "LogGroupName" not in log_group, "a log that is kept would be in the way of the next stack"
+        assert "LogGroupName" not in log_group, (
+            "a log that is kept would be in the way of the next stack"
+        )
 
 
-def test_functions_get_every_variable_that_the_names_module_names(resources: Resources) -> None:
+def test_functions_get_every_variable_that_the_names_module_names(
+    resources: Resources,
+) -> None:
     promised = {
         *Table,
         *Queue,
@@ -198,11 +259,17 @@ def test_functions_get_every_variable_that_the_names_module_names(resources: Res
         assert variables[names.DEPLOYMENT] == "Reservoir"
 
 
-def test_outputs_carry_the_variables_for_the_command_line(template: dict[str, Any], resources: Resources) -> None:
-    variables = next(iter(of_type(resources, "AWS::Lambda::Function").values()))["Environment"]["Variables"]
+def test_outputs_carry_the_variables_for_the_command_line(
+    template: dict[str, Any], resources: Resources
+) -> None:
+    variables = next(iter(of_type(resources, "AWS::Lambda::Function").values()))[
+        "Environment"
+    ]["Variables"]
     settings = DeploymentSettings()
     of_history = {names.HISTORY_DAYS: "14", names.PUBLISH_METRICS: "false"}
-    of_functions_alone = planner_environment(settings) | safety_environment(settings) | of_history
+    of_functions_alone = (
+        planner_environment(settings) | safety_environment(settings) | of_history
+    )
     assert template["Outputs"][names.DEPLOYMENT_NAME_OUTPUT]["Value"] == NAME
     for variable, value in variables.items():
         if not variable.startswith("POWERTOOLS_") and variable not in of_functions_alone:
@@ -210,7 +277,10 @@ def test_outputs_carry_the_variables_for_the_command_line(template: dict[str, An
 
 
 def test_one_asset_holds_all_code(resources: Resources) -> None:
-    codes = [properties["Code"]["S3Key"] for properties in of_type(resources, "AWS::Lambda::Function").values()]
+    codes = [
+        properties["Code"]["S3Key"]
+        for properties in of_type(resources, "AWS::Lambda::Function").values()
+    ]
     assert len(set(codes)) == 1
     assert UNZIPPED_LIMIT_MIB == 250
 
@@ -235,7 +305,10 @@ def test_schedules_are_those_of_the_settings(resources: Resources) -> None:
         if "ScheduleExpression" in properties
         for target in properties["Targets"]
     }
-    by_function = {_scheduled(arn.strip("<>").split(".")[0], resources): rate for arn, rate in scheduled.items()}
+    by_function = {
+        _scheduled(arn.strip("<>").split(".")[0], resources): rate
+        for arn, rate in scheduled.items()
+    }
     assert by_function == {
         "functions.discover_reservations.handler.handler": "rate(1 minute)",
         "functions.discover_offerings.handler.handler": "rate(12 hours)",
@@ -245,8 +318,12 @@ def test_schedules_are_those_of_the_settings(resources: Resources) -> None:
         "QueuesPlanning": "rate(1 minute)",
         "QueuesHistory": "rate(10 minutes)",
     }
-    assert {f for f in Function if FUNCTIONS[f].every_min and FUNCTIONS[f].queue is None} == {
-        Function(handler.split(".")[1]) for handler in by_function if handler.startswith("functions")
+    assert {
+        f for f in Function if FUNCTIONS[f].every_min and FUNCTIONS[f].queue is None
+    } == {
+        Function(handler.split(".")[1])
+        for handler in by_function
+        if handler.startswith("functions")
     }
 
 
@@ -254,7 +331,9 @@ def test_what_happens_to_reservations_wakes_discovery_which_alone_wakes_the_plan
     resources: Resources,
 ) -> None:
     woken = {
-        str(properties["EventPattern"]): {as_reported(target["Arn"]).strip("<>").split(".")[0] for target in targets}
+        str(properties["EventPattern"]): {
+            as_reported(target["Arn"]).strip("<>").split(".")[0] for target in targets
+        }
         for properties in of_type(resources, "AWS::Events::Rule").values()
         if (targets := properties["Targets"]) and "EventPattern" in properties
     }
@@ -265,7 +344,9 @@ def test_what_happens_to_reservations_wakes_discovery_which_alone_wakes_the_plan
         assert "functions.discover_reservations.handler.handler" in handlers, pattern
 
 
-def test_a_finished_deployment_discovers_what_can_be_bought_and_marks_its_tables(resources: Resources) -> None:
+def test_a_finished_deployment_discovers_what_can_be_bought_and_marks_its_tables(
+    resources: Resources,
+) -> None:
     (rule,) = (
         properties
         for properties in of_type(resources, "AWS::Events::Rule").values()
@@ -273,5 +354,11 @@ def test_a_finished_deployment_discovers_what_can_be_bought_and_marks_its_tables
     )
     (prefix,) = rule["EventPattern"]["detail"]["stack-id"]
     assert as_reported(prefix["prefix"]).endswith(":stack/Reservoir/")
-    woken = {resources[target["Arn"]["Fn::GetAtt"][0]]["Properties"]["Handler"] for target in rule["Targets"]}
-    assert woken == {"functions.discover_offerings.handler.handler", "functions.collect.handler.handler"}
+    woken = {
+        resources[target["Arn"]["Fn::GetAtt"][0]]["Properties"]["Handler"]
+        for target in rule["Targets"]
+    }
+    assert woken == {
+        "functions.discover_offerings.handler.handler",
+        "functions.collect.handler.handler",
+    }

@@ -59,14 +59,22 @@ class FakeGitHub:
     came: list[dict[str, str]] = field(default_factory=list)
     fails_with: int | None = None  # when it is asked to register a runner
 
-    def __call__(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, Any]:
+    def __call__(
+        self, method: str, path: str, body: Mapping[str, Any] | None
+    ) -> tuple[int, Any]:
         if path == "/orgs/acme/actions/runners/generate-jitconfig":
             assert method == "POST"
             assert body is not None
-            return self._register(body) if self.fails_with is None else (self.fails_with, None)
+            return (
+                self._register(body) if self.fails_with is None else (self.fails_with, None)
+            )
         if path.startswith("/orgs/acme/actions/runners?name="):
             name = path.partition("=")[2]
-            found = [self._runner(number, it, []) for it, number in self.runners.items() if it.startswith(name)]
+            found = [
+                self._runner(number, it, [])
+                for it, number in self.runners.items()
+                if it.startswith(name)
+            ]
             return 200, {"total_count": len(found), "runners": found}
         if method == "DELETE":
             number = int(path.rpartition("/")[2])
@@ -80,13 +88,18 @@ class FakeGitHub:
 
     def come(self, said: Mapping[str, str]) -> None:
         """Let a runner come with its configuration: it runs one job, and GitHub forgets it."""
-        (name,) = [it for it, number in self.runners.items() if said["jit"] == f"config-{number}"]
+        (name,) = [
+            it for it, number in self.runners.items() if said["jit"] == f"config-{number}"
+        ]
         del self.runners[name]
         self.came.append({**said, "name": name})
 
     def _register(self, body: Mapping[str, Any]) -> tuple[int, Any]:
         required = {"name", "runner_group_id", "labels"}
-        if not required <= body.keys() <= required | {"work_folder"} or not 1 <= len(body["labels"]) <= 100:
+        if (
+            not required <= body.keys() <= required | {"work_folder"}
+            or not 1 <= len(body["labels"]) <= 100
+        ):
             return 422, None
         if body["name"] in self.runners:
             return 409, None
@@ -96,7 +109,10 @@ class FakeGitHub:
         return 201, {"runner": runner, "encoded_jit_config": f"config-{number}"}
 
     def _runner(self, number: int, name: str, labels: list[str]) -> dict[str, Any]:
-        shown = [{"id": place, "name": label, "type": "custom"} for place, label in enumerate(labels)]
+        shown = [
+            {"id": place, "name": label, "type": "custom"}
+            for place, label in enumerate(labels)
+        ]
         return {
             "id": number,
             "name": name,
@@ -108,7 +124,9 @@ class FakeGitHub:
         }
 
 
-def payload(action: str, job: int, runner: str | None = None, *labels: str) -> dict[str, Any]:
+def payload(
+    action: str, job: int, runner: str | None = None, *labels: str
+) -> dict[str, Any]:
     """Return what GitHub says of a job: every field that its schema of ``workflow_job`` requires.
 
     What belongs to a runner is null until one has taken the job, and stays so for a job that is cancelled before.
@@ -143,7 +161,13 @@ def payload(action: str, job: int, runner: str | None = None, *labels: str) -> d
             "runner_group_id": 1 if runner else None,
             "runner_group_name": "Default" if runner else None,
         },
-        "repository": {"id": 1, "name": "app", "full_name": "acme/app", "private": True, "owner": {"login": "acme"}},
+        "repository": {
+            "id": 1,
+            "name": "app",
+            "full_name": "acme/app",
+            "private": True,
+            "owner": {"login": "acme"},
+        },
         "organization": {"login": "acme", "id": 2},
         "sender": {"login": "octocat", "id": 3, "type": "User"},
     }
@@ -211,11 +235,17 @@ def why_no_machine() -> str | None:
     lacking = [name for name in NEEDED if shutil.which(name) is None]
     if lacking:
         return f"start-runners.sh needs {', '.join(lacking)}"
-    return None if os.geteuid() == 0 else "start-runners.sh needs root, to run jobs as somebody else"
+    return (
+        None
+        if os.geteuid() == 0
+        else "start-runners.sh needs root, to run jobs as somebody else"
+    )
 
 
 @contextmanager
-def starting_runners(aws: EmbeddedAws, instance_id: str, table: str, api: str) -> Iterator[Callable[[], int]]:
+def starting_runners(
+    aws: EmbeddedAws, instance_id: str, table: str, api: str
+) -> Iterator[Callable[[], int]]:
     """Run ``start-runners.sh`` as an instance does, with its metadata alone; yield how often it has asked AWS."""
     folder = Path(tempfile.mkdtemp(prefix="runners"))
     folder.chmod(0o755)  # jobs run as somebody else

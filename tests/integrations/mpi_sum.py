@@ -12,7 +12,8 @@ def main(folder: str) -> None:
     """Add, and say it."""
     mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
     world, integer, plus = (
-        ctypes.byref(ctypes.c_char.in_dll(mpi, f"ompi_mpi_{name}")) for name in ("comm_world", "int", "op_sum")
+        ctypes.byref(ctypes.c_char.in_dll(mpi, f"ompi_mpi_{name}"))
+        for name in ("comm_world", "int", "op_sum")
     )
     rank, size, total = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     mpi.MPI_Init(None, None)

@@ -59,11 +59,22 @@ def docker(folder: Path) -> Iterator[str]:
     host = f"unix://{folder}/docker.sock"
     (folder / "daemon.json").write_text("{}")  # and not the machine's
     keeps = (f"--{name}={folder}/{name}" for name in ("data-root", "exec-root", "pidfile"))
-    options = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--storage-driver=vfs")
+    options = (
+        "--bridge=none",
+        "--iptables=false",
+        "--ip6tables=false",
+        "--storage-driver=vfs",
+    )
     log = folder / "docker.log"
     with log.open("wb") as output:
         daemon = subprocess.Popen(  # noqa: S603 - the engine's own
-            ["dockerd", f"--config-file={folder}/daemon.json", f"--host={host}", *keeps, *options],  # noqa: S607 - it is on the PATH
+            [  # noqa: S607 - it is on the PATH
+                "dockerd",
+                f"--config-file={folder}/daemon.json",
+                f"--host={host}",
+                *keeps,
+                *options,
+            ],
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -94,7 +105,9 @@ def require(*programs: str) -> None:
 
 
 @pytest.fixture(params=["podman", "docker"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def engine(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
     """Have one engine alone on the path, with an image; its own words say why where it cannot run one."""
     name = str(request.param)
     told = request.getfixturevalue(name)
@@ -118,7 +131,12 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 def make_image(file: Path) -> Path:
     """Make a file system of the machine's shell, ``sleep``, and what these load."""
     programs = {name: str(shutil.which(name)) for name in ("sh", "sleep")}
-    loaded = subprocess.run(["ldd", *programs.values()], capture_output=True, text=True, check=True).stdout  # noqa: S603, S607 - our own programs
+    loaded = subprocess.run(  # noqa: S603 - our own programs
+        ["ldd", *programs.values()],  # noqa: S607 - our own programs
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     with tarfile.open(file, "w", dereference=True) as image:
         for name, path in programs.items():
             image.add(path, f"bin/{name}")
@@ -154,7 +172,9 @@ def ended(work: Processes) -> tuple[int, str]:
     return status, tail
 
 
-def begin(work: Processes, script: str, variables: Mapping[str, str] = MappingProxyType({})) -> None:
+def begin(
+    work: Processes, script: str, variables: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Start a container, and wait until it has said so."""
     run = Run("*", ("sh", "-c", f"echo begins; {script}"), image=IMAGE)
     work.start(PROCESS, run, variables)
@@ -172,7 +192,11 @@ def test_a_container_is_told_what_it_is_for_hears_that_it_must_end_and_leaves_no
     died = Processes(tmp_path / "of-an-agent-that-died")
     begin(died, "while :; do sleep 0.1; done")
     assert names(engine) == [NAME]
-    begin(work, "trap 'echo saved $RANK; exit 4' TERM; while :; do sleep 0.1; done", {"RANK": "7"})
+    begin(
+        work,
+        "trap 'echo saved $RANK; exit 4' TERM; while :; do sleep 0.1; done",
+        {"RANK": "7"},
+    )
     assert ended(died)[0] != 0, "what was left is ended before it is started anew"
     work.signal(PROCESS, kill=False)
     assert ended(work) == (4, "begins\nsaved 7\n")

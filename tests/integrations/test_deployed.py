@@ -53,9 +53,13 @@ def connect(world: World) -> Iterator[Connect]:
 
     def connect_to(namespace: str) -> Client:
         made.add(namespace)
-        subscription = Subscription.create(namespace, bus, [namespace], make_client=world.aws.client)
+        subscription = Subscription.create(
+            namespace, bus, [namespace], make_client=world.aws.client
+        )
         return Client.connect(
-            world.output(Queue.DEMAND.value), subscription.events_queue_url, make_client=world.aws.client
+            world.output(Queue.DEMAND.value),
+            subscription.events_queue_url,
+            make_client=world.aws.client,
         )
 
     yield connect_to
@@ -80,7 +84,9 @@ def test_a_pool_of_workers_is_rolled(connect: Connect) -> None:
     assert client.status(pool.key(old)).withdrawn
 
 
-def test_a_pool_of_workers_follows_the_depth_of_its_queue_up_and_down(world: World, connect: Connect) -> None:
+def test_a_pool_of_workers_follows_the_depth_of_its_queue_up_and_down(
+    world: World, connect: Connect
+) -> None:
     client, sqs = connect("workers"), world.aws.client("sqs")
     pool, worker = WorkerPool(client, "workers", "followers"), template("2")
     jobs = sqs.create_queue(QueueName="jobs")["QueueUrl"]
@@ -88,12 +94,17 @@ def test_a_pool_of_workers_follows_the_depth_of_its_queue_up_and_down(world: Wor
     follower = threading.Thread(
         target=pool.follow,
         args=(worker, Scale(messages_per_worker=20, least_count=1)),
-        kwargs={"depths": lambda: None if stopped.is_set() else depth(), "now_s": lambda: world.now().timestamp()},
+        kwargs={
+            "depths": lambda: None if stopped.is_set() else depth(),
+            "now_s": lambda: world.now().timestamp(),
+        },
     )
 
     def workers() -> int:
         known = client.status(pool.key(worker))
-        return sum(node.replicas for node in known.nodes if node.instance_id and node.drain is None)
+        return sum(
+            node.replicas for node in known.nodes if node.instance_id and node.drain is None
+        )
 
     follower.start()
     try:
@@ -117,19 +128,39 @@ def deploy(world: World) -> Deploy:
 
 @pytest.fixture(scope="module")
 def function_arn(deploy: Deploy) -> str:
-    return deploy("StepFunctions", "step_functions", {"Namespace": "executions"})["FunctionArn"]
+    return deploy("StepFunctions", "step_functions", {"Namespace": "executions"})[
+        "FunctionArn"
+    ]
 
 
-def execute(world: World, function_arn: str, name: str, spec: dict[str, Any], until: str = "launched") -> str:
+def execute(
+    world: World,
+    function_arn: str,
+    name: str,
+    spec: dict[str, Any],
+    until: str = "launched",
+) -> str:
     """Start the sample state machine, waiting ``until`` that; return the execution."""
     states = world.aws.client("stepfunctions")
-    sample = (ROOT / "integrations" / "step_functions" / "state_machine.asl.json").read_text()
+    sample = (
+        ROOT / "integrations" / "step_functions" / "state_machine.asl.json"
+    ).read_text()
     assert sample.count('"until": "launched"') == 1
-    definition = sample.replace('"until": "launched"', f'"until": "{until}"').replace("${FunctionArn}", function_arn)
-    role = world.aws.client("iam").create_role(RoleName=f"execution-{name}", AssumeRolePolicyDocument="{}")["Role"]
-    machine = states.create_state_machine(name=name, definition=definition, roleArn=role["Arn"])["stateMachineArn"]
+    definition = sample.replace('"until": "launched"', f'"until": "{until}"').replace(
+        "${FunctionArn}", function_arn
+    )
+    role = world.aws.client("iam").create_role(
+        RoleName=f"execution-{name}", AssumeRolePolicyDocument="{}"
+    )["Role"]
+    machine = states.create_state_machine(
+        name=name, definition=definition, roleArn=role["Arn"]
+    )["stateMachineArn"]
     asked = {"namespace": "executions", "name": name, "spec": spec}
-    return str(states.start_execution(stateMachineArn=machine, input=json.dumps(asked))["executionArn"])
+    return str(
+        states.start_execution(stateMachineArn=machine, input=json.dumps(asked))[
+            "executionArn"
+        ]
+    )
 
 
 def end_of(world: World, execution: str) -> dict[str, Any]:
@@ -137,7 +168,9 @@ def end_of(world: World, execution: str) -> dict[str, Any]:
     ended: dict[str, Any] = {}
 
     def is_over(_: Observed) -> bool:
-        ended.update(world.aws.client("stepfunctions").describe_execution(executionArn=execution))
+        ended.update(
+            world.aws.client("stepfunctions").describe_execution(executionArn=execution)
+        )
         return str(ended["status"]) != "RUNNING"
 
     world.until(f"{execution} ends", is_over)
@@ -148,7 +181,9 @@ def end_of(world: World, execution: str) -> dict[str, Any]:
 def test_a_state_waits_for_machines_and_gives_them_back(
     world: World, connect: Connect, function_arn: str, until: str
 ) -> None:
-    ended = end_of(world, execute(world, function_arn, until, {"replicas": 2, **template("2")}, until))
+    ended = end_of(
+        world, execute(world, function_arn, until, {"replicas": 2, **template("2")}, until)
+    )
     assert ended["status"] == "SUCCEEDED", ended
     nodes = json.loads(ended["output"])["machines"]["nodes"]
     assert sum(node["replicas"] for node in nodes) == 2
@@ -157,8 +192,14 @@ def test_a_state_waits_for_machines_and_gives_them_back(
     world.until("they are given back", lambda _: known().withdrawn)
 
 
-def test_a_state_whose_workload_is_refused_fails_with_the_reason(world: World, function_arn: str) -> None:
-    spec = {"replicas": 1, "nodeSelector": {"karpenter.sh/nodepool": "nobodys"}, **template("2")}
+def test_a_state_whose_workload_is_refused_fails_with_the_reason(
+    world: World, function_arn: str
+) -> None:
+    spec = {
+        "replicas": 1,
+        "nodeSelector": {"karpenter.sh/nodepool": "nobodys"},
+        **template("2"),
+    }
     ended = end_of(world, execute(world, function_arn, "wrong", spec))
     assert ended["status"] == "FAILED"
     assert ended["error"] == "Reservoir.Rejected"
@@ -172,7 +213,13 @@ FAILED: Final = {"exitCode": 3, "nextStartInS": 40}
     ("name", "until", "reports", "too_early", "ends"),
     [
         ("runs", "ready", [("ready", {"replicas": 1})], 1, ("SUCCEEDED", None)),
-        ("ends", "finished", [("ready", {"replicas": 1}), ("finished", {"replicas": 1})], 3, ("SUCCEEDED", None)),
+        (
+            "ends",
+            "finished",
+            [("ready", {"replicas": 1}), ("finished", {"replicas": 1})],
+            3,
+            ("SUCCEEDED", None),
+        ),
         (
             *("crashes", "finished"),
             [("failed", {"restarts": 0, **FAILED}), ("failed", {"restarts": 3, **FAILED})],
@@ -193,9 +240,17 @@ def test_a_state_waits_for_what_nodes_report(
     """Two replicas have a machine each, which say each report in turn; the first ``too_early`` do not end the state."""
     let_nodes_in(world)
     known = functools.partial(connect("executions").status, f"executions/{name}")
-    a_machine_each = {"replicas": 2, "nodeSelector": {"node.kubernetes.io/instance-type": "m7i.4xlarge"}}
-    execution = execute(world, function_arn, name, {**a_machine_each, **template("9")}, until)
-    world.until("both have a machine", lambda _: sum(bool(it.instance_id) for it in known().nodes) == 2)
+    a_machine_each = {
+        "replicas": 2,
+        "nodeSelector": {"node.kubernetes.io/instance-type": "m7i.4xlarge"},
+    }
+    execution = execute(
+        world, function_arn, name, {**a_machine_each, **template("9")}, until
+    )
+    world.until(
+        "both have a machine",
+        lambda _: sum(bool(it.instance_id) for it in known().nodes) == 2,
+    )
     nodes = [Inside(world, str(node.instance_id)) for node in known().nodes]
     said = [(node, kind, fields) for kind, fields in reports for node in nodes]
     for node, kind, fields in said[:too_early]:
@@ -228,8 +283,14 @@ class Jobs:
 
     def kept(self, runner: str) -> dict[str, set[str]]:
         """Return the columns of the runner's rows, by instance."""
-        rows = self.world.aws.client("dynamodb").scan(TableName=self.stack["Configurations"])["Items"]
-        return {row["instance_arn"]["S"].rpartition("/")[2]: row.keys() for row in rows if row["runner"]["S"] == runner}
+        rows = self.world.aws.client("dynamodb").scan(
+            TableName=self.stack["Configurations"]
+        )["Items"]
+        return {
+            row["instance_arn"]["S"].rpartition("/")[2]: row.keys()
+            for row in rows
+            if row["runner"]["S"] == runner
+        }
 
 
 @pytest.fixture(scope="module")
@@ -245,58 +306,103 @@ def jobs(world: World, deploy: Deploy) -> Iterator[Jobs]:
             "WebhookSecretParameter": "/runners/secret",
             "TokenParameter": "/runners/token",
         }
-        yield Jobs(world, github, api, deploy("GitHubRunners", "github_runners", parameters))
+        yield Jobs(
+            world, github, api, deploy("GitHubRunners", "github_runners", parameters)
+        )
 
 
 def test_a_job_of_github_gets_a_runner_on_a_node_that_others_use_and_leaves_nothing(
     world: World, connect: Connect, jobs: Jobs
 ) -> None:
     client = connect("runners")
-    others = client.submit({**WORKLOAD, "metadata": {"namespace": "runners", "name": "others"}, "spec": template("2")})
+    others = client.submit(
+        {
+            **WORKLOAD,
+            "metadata": {"namespace": "runners", "name": "others"},
+            "spec": template("2"),
+        }
+    )
     client.wait_placed(others.key, launched=True)
     assert jobs.stack["WebhookUrl"].startswith("http")
     assert jobs.deliver(payload("queued", 7), b"another") == 401
     assert [jobs.deliver(payload("queued", 7)) for _ in range(2)] == [202, 202]
-    world.until("the runner has its configuration", lambda _: bool(jobs.kept("reservoir-gpu-7")))
+    world.until(
+        "the runner has its configuration", lambda _: bool(jobs.kept("reservoir-gpu-7"))
+    )
     (machine,) = client.status("runners/gpu-7").nodes
-    assert machine.node_claim in {node.node_claim for node in client.status(others.key).nodes}
+    assert machine.node_claim in {
+        node.node_claim for node in client.status(others.key).nodes
+    }
     assert jobs.github.runners.keys() == {"reservoir-gpu-7"}
-    assert own_configurations(world, jobs.stack, str(machine.instance_id)) == [("reservoir-gpu-7", "config-1")]
+    assert own_configurations(world, jobs.stack, str(machine.instance_id)) == [
+        ("reservoir-gpu-7", "config-1")
+    ]
 
     jobs.github.runners.clear()  # it has run its job, and GitHub forgets it
     assert jobs.deliver(payload("completed", 7, "reservoir-gpu-7")) == 202
-    world.until("the node is only the others'", lambda _: not client.status("runners/gpu-7").nodes)
-    assert jobs.kept("reservoir-gpu-7") == {"over": {"expires_at", "instance_arn", "runner"}}
+    world.until(
+        "the node is only the others'", lambda _: not client.status("runners/gpu-7").nodes
+    )
+    assert jobs.kept("reservoir-gpu-7") == {
+        "over": {"expires_at", "instance_arn", "runner"}
+    }
     assert machine.node_claim not in world.look().drains
 
 
 @pytest.mark.skipif(why_no_machine() is not None, reason=str(why_no_machine()))
-def test_a_machine_starts_a_runner_once_as_somebody_who_is_not_root(world: World, connect: Connect, jobs: Jobs) -> None:
+def test_a_machine_starts_a_runner_once_as_somebody_who_is_not_root(
+    world: World, connect: Connect, jobs: Jobs
+) -> None:
     assert jobs.deliver(payload("queued", 8)) == 202
-    world.until("the runner has its configuration", lambda _: bool(jobs.kept("reservoir-gpu-8")))
+    world.until(
+        "the runner has its configuration", lambda _: bool(jobs.kept("reservoir-gpu-8"))
+    )
     (machine,) = connect("runners").status("runners/gpu-8").nodes
     made, instance_id = jobs.github.runners["reservoir-gpu-8"], str(machine.instance_id)
-    with starting_runners(world.aws, instance_id, jobs.stack["Configurations"], jobs.api) as queries:
+    with starting_runners(
+        world.aws, instance_id, jobs.stack["Configurations"], jobs.api
+    ) as queries:
         world.until("the runner came", lambda _: bool(jobs.github.came), real_time=True)
         asked = queries()
-        world.until("the machine has asked again, and again", lambda _: queries() >= asked + 2, real_time=True)
-        assert jobs.github.came == [{"name": "reservoir-gpu-8", "jit": f"config-{made}", "user": USER, "arguments": ""}]
+        world.until(
+            "the machine has asked again, and again",
+            lambda _: queries() >= asked + 2,
+            real_time=True,
+        )
+        assert jobs.github.came == [
+            {
+                "name": "reservoir-gpu-8",
+                "jit": f"config-{made}",
+                "user": USER,
+                "arguments": "",
+            }
+        ]
     assert jobs.deliver(payload("completed", 8, "reservoir-gpu-8")) == 202
-    world.until("it is taken back", lambda _: instance_id not in jobs.kept("reservoir-gpu-8"))
+    world.until(
+        "it is taken back", lambda _: instance_id not in jobs.kept("reservoir-gpu-8")
+    )
 
 
-def own_configurations(world: World, stack: Mapping[str, str], instance_id: str) -> list[tuple[str, str]]:
+def own_configurations(
+    world: World, stack: Mapping[str, str], instance_id: str
+) -> list[tuple[str, str]]:
     """Return what an instance reads of the table with the template's policy; another's rows it may not."""
-    world.aws.client("iam").attach_role_policy(RoleName=NODE_ROLE, PolicyArn=stack["NodePolicyArn"])
+    world.aws.client("iam").attach_role_policy(
+        RoleName=NODE_ROLE, PolicyArn=stack["NodePolicyArn"]
+    )
     inside = world.aws.client("dynamodb", **credentials_of(world.aws, instance_id))
 
     def rows_of(instance: str) -> list[tuple[str, str]]:
         found = inside.query(
             TableName=stack["Configurations"],
             KeyConditionExpression="instance_arn = :arn",
-            ExpressionAttributeValues={":arn": {"S": world.output(INSTANCE_ARN_PREFIX) + instance}},
+            ExpressionAttributeValues={
+                ":arn": {"S": world.output(INSTANCE_ARN_PREFIX) + instance}
+            },
         )
-        return [(item["runner"]["S"], item["configuration"]["S"]) for item in found["Items"]]
+        return [
+            (item["runner"]["S"], item["configuration"]["S"]) for item in found["Items"]
+        ]
 
     with pytest.raises(ClientError, match="AccessDenied"):
         rows_of("i-0123456789abcdef0")

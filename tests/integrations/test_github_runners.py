@@ -16,8 +16,19 @@ from lab.fakes.system import START
 from reservoir.client.facts import parse_fact
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import DrainReason
-from reservoir.manifests.event_parts import Event, NodeDetail, NodePlacement, PlacedWorkload, WorkloadRef
-from reservoir.manifests.events import NodeDraining, NodeLaunched, NodeTerminated, WorkloadPlaced
+from reservoir.manifests.event_parts import (
+    Event,
+    NodeDetail,
+    NodePlacement,
+    PlacedWorkload,
+    WorkloadRef,
+)
+from reservoir.manifests.events import (
+    NodeDraining,
+    NodeLaunched,
+    NodeTerminated,
+    WorkloadPlaced,
+)
 from tests.client.world import Deployment
 from tests.integrations.github import SECRET, FakeGitHub, payload, request
 
@@ -56,11 +67,23 @@ class World:
         self.deployment = Deployment()
         self.github = FakeGitHub()
         self.configurations = MemoryConfigurations()
-        self.runners = Runners(self.deployment, GitHub(self.github, "orgs/acme"), self.configurations, "runners", POOLS)
+        self.runners = Runners(
+            self.deployment,
+            GitHub(self.github, "orgs/acme"),
+            self.configurations,
+            "runners",
+            POOLS,
+        )
 
-    def deliver(self, action: str, job: int, runner: str | None = None, *labels: str) -> int:
+    def deliver(
+        self, action: str, job: int, runner: str | None = None, *labels: str
+    ) -> int:
         """Deliver a webhook, signed; return its status."""
-        return int(answer(request(payload(action, job, runner, *labels)), SECRET, self.runners)["statusCode"])
+        return int(
+            answer(request(payload(action, job, runner, *labels)), SECRET, self.runners)[
+                "statusCode"
+            ]
+        )
 
     def wanted(self) -> set[str]:
         return {
@@ -100,7 +123,9 @@ def test_githubs_own_example_of_a_signature_is_right() -> None:
     assert answer(signed, SECRET, World().runners)["statusCode"] == 204
 
 
-@pytest.mark.parametrize("signature", [None, "", "sha256=", "sha256=00", "sha1=757107ea", "ключ"])
+@pytest.mark.parametrize(
+    "signature", [None, "", "sha256=", "sha256=00", "sha1=757107ea", "ключ"]
+)
 def test_what_is_not_signed_is_not_looked_at(signature: str | None) -> None:
     world = World()
     forged = request({"action": "queued"})
@@ -108,7 +133,12 @@ def test_what_is_not_signed_is_not_looked_at(signature: str | None) -> None:
         {} if signature is None else {"X-Hub-Signature-256": signature}
     )
     assert answer(forged, SECRET, world.runners)["statusCode"] == 401
-    assert answer(request({"action": "queued"}, b"another"), SECRET, world.runners)["statusCode"] == 401
+    assert (
+        answer(request({"action": "queued"}, b"another"), SECRET, world.runners)[
+            "statusCode"
+        ]
+        == 401
+    )
     assert world.deployment.sent == []
     with pytest.raises(ValueError, match="empty secret"):
         answer(forged, b"", world.runners)
@@ -122,7 +152,13 @@ def test_a_queued_job_is_wanted_once_and_nothing_of_its_text_is_passed_on() -> N
 
 
 @pytest.mark.parametrize(
-    "labels", [("ubuntu-latest",), ("self-hosted",), ("self-hosted", "tpu"), ("self-hosted", "gpu", "x")]
+    "labels",
+    [
+        ("ubuntu-latest",),
+        ("self-hosted",),
+        ("self-hosted", "tpu"),
+        ("self-hosted", "gpu", "x"),
+    ],
 )
 def test_jobs_for_others_are_left_to_them(labels: tuple[str, ...]) -> None:
     world = World()
@@ -133,7 +169,11 @@ def test_jobs_for_others_are_left_to_them(labels: tuple[str, ...]) -> None:
 def test_the_signature_is_of_the_bytes_that_came_and_not_of_what_they_mean() -> None:
     world = World()
     signed = request(payload("queued", 7))
-    as_bytes = {**signed, "body": base64.b64encode(signed["body"].encode()).decode(), "isBase64Encoded": True}
+    as_bytes = {
+        **signed,
+        "body": base64.b64encode(signed["body"].encode()).decode(),
+        "isBase64Encoded": True,
+    }
     spaced = {**signed, "body": signed["body"].replace(": ", ":")}
     assert answer(spaced, SECRET, world.runners)["statusCode"] == 401
     assert world.deployment.sent == []
@@ -143,7 +183,8 @@ def test_the_signature_is_of_the_bytes_that_came_and_not_of_what_they_mean() -> 
 
 def test_a_delivery_that_is_made_again_after_the_job_brings_nothing_back() -> None:
     world = World()
-    queued = request(payload("queued", 7))  # by hand or by the API: the same body, under the same id
+    # by hand or by the API: the same body, under the same id
+    queued = request(payload("queued", 7))
     for delivery in (queued, request(payload("completed", 7, "reservoir-gpu-7")), queued):
         assert answer(delivery, SECRET, world.runners)["statusCode"] == 202
     assert world.wanted() == set()
@@ -165,13 +206,19 @@ def test_actions_that_change_nothing_are_taken(action: str) -> None:
     assert world.deployment.sent == []
 
 
-@pytest.mark.parametrize("said", [{}, {"action": "queued"}, [], {"action": "queued", "workflow_job": {"id": -1}}])
+@pytest.mark.parametrize(
+    "said", [{}, {"action": "queued"}, [], {"action": "queued", "workflow_job": {"id": -1}}]
+)
 def test_what_is_no_job_is_refused(said: Any) -> None:
     assert answer(request(said), SECRET, World().runners)["statusCode"] == 400
 
 
 def test_a_job_and_its_runner_end_together_in_any_order_of_events_and_any_number() -> None:
-    events = [("queued", None), ("in_progress", "reservoir-gpu-7"), ("completed", "reservoir-gpu-7")]
+    events = [
+        ("queued", None),
+        ("in_progress", "reservoir-gpu-7"),
+        ("completed", "reservoir-gpu-7"),
+    ]
     for order in itertools.permutations([*events, events[0], events[2]]):
         world = World()
         for action, runner in order:
@@ -187,7 +234,9 @@ def test_a_job_that_is_cancelled_while_it_waits_is_withdrawn() -> None:
     assert (world.wanted(), world.github.runners) == (set(), {})
 
 
-def test_a_runner_that_took_another_job_is_not_taken_away_when_its_own_is_cancelled() -> None:
+def test_a_runner_that_took_another_job_is_not_taken_away_when_its_own_is_cancelled() -> (
+    None
+):
     world = World()
     for job in (7, 8):
         world.deliver("queued", job)
@@ -211,14 +260,22 @@ def test_two_jobs_that_swapped_their_runners_both_run_to_their_end() -> None:
     assert world.wanted() == set()
 
 
-def test_an_instance_gets_one_configuration_for_each_runner_however_often_it_is_told() -> None:
+def test_an_instance_gets_one_configuration_for_each_runner_however_often_it_is_told() -> (
+    None
+):
     world = World()
     world.deliver("queued", 7)
-    launched = NodeLaunched(node=node(), launched_at=START, workloads=[*placed(), *placed("web", "others")])
+    launched = NodeLaunched(
+        node=node(), launched_at=START, workloads=[*placed(), *placed("web", "others")]
+    )
     world.hear(launched)
     world.hear(launched)
     on = NodePlacement(**node().model_dump(by_alias=False), replicas=1)
-    world.hear(WorkloadPlaced(workload=WorkloadRef(namespace="runners", name="gpu-7"), replicas=1, nodes=[on]))
+    world.hear(
+        WorkloadPlaced(
+            workload=WorkloadRef(namespace="runners", name="gpu-7"), replicas=1, nodes=[on]
+        )
+    )
     assert world.configurations.rows == {("i-1", "reservoir-gpu-7"): "config-1"}
     (made,) = world.github.made
     assert made == {
@@ -229,11 +286,15 @@ def test_an_instance_gets_one_configuration_for_each_runner_however_often_it_is_
     }
 
 
-def test_the_configuration_of_a_job_that_ended_is_taken_back_from_a_node_that_stays() -> None:
+def test_the_configuration_of_a_job_that_ended_is_taken_back_from_a_node_that_stays() -> (
+    None
+):
     world = World()
     for job in (7, 8):
         world.deliver("queued", job)
-        world.hear(NodeLaunched(node=node(), launched_at=START, workloads=placed(f"gpu-{job}")))
+        world.hear(
+            NodeLaunched(node=node(), launched_at=START, workloads=placed(f"gpu-{job}"))
+        )
     world.deliver("completed", 7, "reservoir-gpu-7")
     assert world.configurations.rows.keys() == {("i-1", "reservoir-gpu-8")}
     world.deliver("completed", 8)  # cancelled while it waited
@@ -255,7 +316,11 @@ def test_a_machine_that_is_lost_is_followed_by_one_with_a_runner_of_the_same_nam
     world = World()
     world.deliver("queued", 7)
     world.hear(NodeLaunched(node=node("i-1"), launched_at=START, workloads=placed()))
-    world.hear(NodeTerminated(node=node("i-1"), reason="Interruption", terminated_at=START, returned=placed()))
+    world.hear(
+        NodeTerminated(
+            node=node("i-1"), reason="Interruption", terminated_at=START, returned=placed()
+        )
+    )
     world.hear(NodeLaunched(node=node("i-2"), launched_at=START, workloads=placed()))
     assert world.configurations.rows == {("i-2", "reservoir-gpu-7"): "config-2"}
 
@@ -281,13 +346,17 @@ def test_a_draining_node_is_released_unless_its_runner_runs_a_job() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404, 422, 429, 500])
-def test_a_runner_that_cannot_be_registered_is_an_error_and_its_machine_gets_nothing(status: int) -> None:
+def test_a_runner_that_cannot_be_registered_is_an_error_and_its_machine_gets_nothing(
+    status: int,
+) -> None:
     """No right, no such group, a wrong body, too many requests, or GitHub's own fault: the fact comes again."""
     world = World()
     world.deliver("queued", 7)
     launched = NodeLaunched(node=node(), launched_at=START, workloads=placed())
     world.github.fails_with = status
-    with pytest.raises(GitHubError, match=f"no configuration for reservoir-gpu-7: status {status}"):
+    with pytest.raises(
+        GitHubError, match=f"no configuration for reservoir-gpu-7: status {status}"
+    ):
         world.hear(launched)
     assert world.configurations.rows == {}
     world.github.fails_with = None
@@ -305,7 +374,10 @@ def test_a_name_that_a_busy_runner_has_is_not_taken_from_it() -> None:
 
 def test_an_answer_that_is_not_as_documented_is_an_error_without_secrets() -> None:
     github = GitHub(lambda method, path, body: (500, None), "orgs/acme")  # noqa: ARG005 - a failing GitHub
-    calls: list[Callable[[], bool]] = [lambda: github.remove("r"), lambda: github.is_over("acme/app", 7)]
+    calls: list[Callable[[], bool]] = [
+        lambda: github.remove("r"),
+        lambda: github.is_over("acme/app", 7),
+    ]
     for call in calls:
         with pytest.raises(GitHubError, match="status 500"):
             call()

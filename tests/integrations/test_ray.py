@@ -84,7 +84,11 @@ def address() -> str:
 
 
 # How every node of Ray is started; all machines are this one.
-OPTIONS: Final = ("--node-ip-address=127.0.0.1", "--object-store-memory=80000000", "--disable-usage-stats")
+OPTIONS: Final = (
+    "--node-ip-address=127.0.0.1",
+    "--object-store-memory=80000000",
+    "--disable-usage-stats",
+)
 
 
 def make_room(world: World, folder: Path, address: str) -> None:
@@ -95,7 +99,12 @@ def make_room(world: World, folder: Path, address: str) -> None:
     start = f'PATH="$PATH:{RAY}"\nexec {AGENT}'
     user_data = agent_user_data(run, log_folder=folder / "logs", start=start)
     world.buy_block("block", TYPE, "us-east-1a", 1, "ray", end_in_s=2 * 3600)
-    world.apply(write_manifests(folder, one_type_pool("ray", TYPE, ["reserved", "on-demand"], userData=user_data)))
+    world.apply(
+        write_manifests(
+            folder,
+            one_type_pool("ray", TYPE, ["reserved", "on-demand"], userData=user_data),
+        )
+    )
     world.discover()
 
 
@@ -105,7 +114,8 @@ def environment(world: World) -> dict[str, str]:
     return {
         **world.reservoir.environment(),
         "PATH": f"{RAY}:/usr/bin:/bin",
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'shared'}",  # of Ray's own Python, where nothing of ours is installed
+        # of Ray's own Python, where nothing of ours is installed
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'shared'}",
         "RAY_enable_autoscaler_v2": "1",
         "RAY_CLOUD_INSTANCE_ID": "head",
         "RAY_NODE_TYPE_NAME": "head",
@@ -134,13 +144,22 @@ def head(
     worker = cluster["available_node_types"]["gpu"]
     worker["resources"] = {"CPU": 2}
     # A machine each.
-    worker["node_config"] = {"resources": {"requests": {"cpu": "1500m"}}, "nodeSelector": {"story": "ray"}}
+    worker["node_config"] = {
+        "resources": {"requests": {"cpu": "1500m"}},
+        "nodeSelector": {"story": "ray"},
+    }
     cluster["idle_timeout_minutes"] = 0.1
     (folder / "cluster.yaml").write_text(yaml.safe_dump(cluster))
     with (folder / "head.log").open("wb") as log:
         started = subprocess.Popen(  # noqa: S603 - Ray's own program
             [
-                *(str(RAY / "ray"), "start", "--head", "--block", f"--port={address.partition(':')[2]}"),
+                *(
+                    str(RAY / "ray"),
+                    "start",
+                    "--head",
+                    "--block",
+                    f"--port={address.partition(':')[2]}",
+                ),
                 *("--num-cpus=0", "--include-dashboard=false", f"--temp-dir={folder}"),
                 *(f"--autoscaling-config={folder}/cluster.yaml", *OPTIONS),
             ],
@@ -153,12 +172,20 @@ def head(
     started.terminate()
     started.wait()
     Subscription.remove("ray", bus, make_client=world.aws.client)
-    for file in [folder / "head.log", *folder.glob("session_latest/logs/monitor*"), *folder.glob("logs/*")]:
+    for file in [
+        folder / "head.log",
+        *folder.glob("session_latest/logs/monitor*"),
+        *folder.glob("logs/*"),
+    ]:
         print(file.name, file.read_text()[-3000:])  # noqa: T201 - pytest shows it beside a failure
 
 
 def test_nodes_come_for_work_go_when_idle_and_their_work_goes_elsewhere_when_they_drain(
-    world: World, head: "subprocess.Popen[bytes]", folder: Path, address: str, environment: dict[str, str]
+    world: World,
+    head: "subprocess.Popen[bytes]",
+    folder: Path,
+    address: str,
+    environment: dict[str, str],
 ) -> None:
     def until(what: str, holds: Callable[[Observed], bool]) -> None:
         def look(seen: Observed) -> bool:
@@ -181,7 +208,9 @@ def test_nodes_come_for_work_go_when_idle_and_their_work_goes_elsewhere_when_the
     try:
         until("a node came for the first task", lambda _: bool(where("first")))
         (reserved,) = where("first")
-        assert {it.market for it in world.look().live() if it.instance_type == TYPE} == {"reserved"}
+        assert {it.market for it in world.look().live() if it.instance_type == TYPE} == {
+            "reserved"
+        }
 
         block_ends_in(world, 37 * 60)
         until("its node must go", lambda _: bool(world.events("Node Draining")))
@@ -190,18 +219,30 @@ def test_nodes_come_for_work_go_when_idle_and_their_work_goes_elsewhere_when_the
         assert where("second") != {reserved}, "there was room, but the node drained"
         assert where("first") == {reserved}, "what runs is left the time that there is"
         # A notice may be repeated, and a node that is idle meanwhile is told to go as well.
-        notices = [notice for notice in world.events("Node Draining") if "capacityReservationId" in notice["node"]]
+        notices = [
+            notice
+            for notice in world.events("Node Draining")
+            if "capacityReservationId" in notice["node"]
+        ]
         (deadline,) = {notice["deadline"] for notice in notices}
         world.aws.clock.advance(datetime.fromisoformat(deadline) - world.now())
         until("the first task began anew", lambda _: len(where("first")) == 2)
         assert where("first") - {reserved} == where("second")
-        assert {it.market for it in world.look().live() if it.instance_type == TYPE} == {"on-demand"}
+        assert {it.market for it in world.look().live() if it.instance_type == TYPE} == {
+            "on-demand"
+        }
 
         (folder / "gate").touch()
         until("both tasks ended", lambda _: (folder / "results").exists())
         assert (folder / "results").read_text() == "first second"
-        until("the idle node is gone", lambda it: not [one for one in it.live() if one.instance_type == TYPE])
-        until("both nodes are forgotten", lambda _: json.loads((folder / "nodes.json").read_text()) == {})
+        until(
+            "the idle node is gone",
+            lambda it: not [one for one in it.live() if one.instance_type == TYPE],
+        )
+        until(
+            "both nodes are forgotten",
+            lambda _: json.loads((folder / "nodes.json").read_text()) == {},
+        )
     finally:
         program.kill()
         program.wait()

@@ -32,7 +32,12 @@ class World:
 
     def started(self) -> RayNodes:
         """Return the nodes as an autoscaler that starts anew finds them."""
-        return RayNodes(self.deployment.client(), "ray", self.folder / "nodes.json", lambda: f"{next(self._ids):x}")
+        return RayNodes(
+            self.deployment.client(),
+            "ray",
+            self.folder / "nodes.json",
+            lambda: f"{next(self._ids):x}",
+        )
 
     def wanted(self) -> set[str]:
         return {
@@ -42,7 +47,9 @@ class World:
         }
 
     def hear(self, reason: DrainReason, name: str, namespace: str = "ray") -> None:
-        notice = draining("d-1", "nc-1", name, namespace=namespace).model_copy(update={"reason": reason})
+        notice = draining("d-1", "nc-1", name, namespace=namespace).model_copy(
+            update={"reason": reason}
+        )
         self.nodes.hear(Fact("event-1", START, notice), self._tell)
 
     def _tell(self, name: str, deadline: datetime, why: str) -> None:
@@ -58,7 +65,9 @@ def world(tmp_path: Path) -> World:
 def test_each_node_is_a_workload_that_is_known_until_it_is_ended(world: World) -> None:
     world.nodes.create("gpu", "request-1", SPEC, 2)
     assert world.wanted() == {"ray/gpu-1", "ray/gpu-2"}
-    assert world.nodes.all() == dict.fromkeys(["gpu-1", "gpu-2"], RayNode("gpu", "request-1"))
+    assert world.nodes.all() == dict.fromkeys(
+        ["gpu-1", "gpu-2"], RayNode("gpu", "request-1")
+    )
     world.nodes.end("gpu-1")
     assert world.wanted() == {"ray/gpu-2"}
     assert set(world.nodes.all()) == {"gpu-2"}
@@ -71,7 +80,9 @@ def test_an_autoscaler_that_starts_anew_knows_its_nodes(world: World) -> None:
     assert world.started().all() == {"gpu-1": RayNode("gpu", "request-1")}
 
 
-def test_what_dies_between_the_file_and_the_queue_is_known_and_can_be_ended(world: World) -> None:
+def test_what_dies_between_the_file_and_the_queue_is_known_and_can_be_ended(
+    world: World,
+) -> None:
     def dies(message: Mapping[str, Any]) -> str:  # noqa: ARG001 - as the queue is called
         raise ConnectionError
 
@@ -86,7 +97,11 @@ def test_what_dies_between_the_file_and_the_queue_is_known_and_can_be_ended(worl
     [
         ("GPU nodes", SPEC, ManifestError),
         ("gpu", {"resources": {"requests": {"cpu": "many"}}}, ManifestError),
-        ("gpu", {**SPEC, "nodeSelector": {"karpenter.sh/nodepool": "nobodys"}}, RejectedError),
+        (
+            "gpu",
+            {**SPEC, "nodeSelector": {"karpenter.sh/nodepool": "nobodys"}},
+            RejectedError,
+        ),
     ],
 )
 def test_what_is_refused_is_an_error_and_no_node(
@@ -97,7 +112,9 @@ def test_what_is_refused_is_an_error_and_no_node(
     assert (world.wanted(), dict(world.nodes.all())) == (set(), {})
 
 
-def test_a_machine_that_must_go_is_told_to_ray_and_its_name_is_not_placed_again(world: World) -> None:
+def test_a_machine_that_must_go_is_told_to_ray_and_its_name_is_not_placed_again(
+    world: World,
+) -> None:
     world.nodes.create("gpu", "request-1", SPEC, 2)
     world.hear(DrainReason.CAPACITY_BLOCK_ENDING, "gpu-1")
     assert world.told == [("gpu-1", "Reservoir: CapacityBlockEnding")]

@@ -34,15 +34,22 @@ MACHINE: Final = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 def has_slurm() -> bool:
     """Whether Slurm's daemons are here, and may be run as on machines of their own."""
-    if shutil.which("slurmctld") is None or shutil.which("slurmd") is None or os.geteuid() != 0:
+    if (
+        shutil.which("slurmctld") is None
+        or shutil.which("slurmd") is None
+        or os.geteuid() != 0
+    ):
         return False
-    return subprocess.run([*MACHINE, "true"], check=False, capture_output=True).returncode == 0  # noqa: S603 - no input
+    return (
+        subprocess.run([*MACHINE, "true"], check=False, capture_output=True).returncode == 0  # noqa: S603 - no input
+    )
 
 
 pytestmark = [
     pytest.mark.embedded,
     pytest.mark.skipif(
-        not has_slurm(), reason="needs root, PID namespaces, and Debian's packages slurmctld and slurmd"
+        not has_slurm(),
+        reason="needs root, PID namespaces, and Debian's packages slurmctld and slurmd",
     ),
 ]
 
@@ -91,7 +98,8 @@ class Machines(Slurm):
         super().__init__(str(conf))
         self.spools: Path  # with a folder for each node that has a machine
         object.__setattr__(self, "spools", spools)
-        self.daemons: dict[str, tuple[str, subprocess.Popen[bytes]]]  # by node: the claim, and its slurmd
+        # by node: the claim, and its slurmd
+        self.daemons: dict[str, tuple[str, subprocess.Popen[bytes]]]
         object.__setattr__(self, "daemons", {})
 
     def place(self, node: str, address: str, features: Collection[str]) -> None:
@@ -104,7 +112,10 @@ class Machines(Slurm):
         (self.spools / node).mkdir()
         command = [*MACHINE, "slurmd", "-b", "-D", "-N", node, "-f", self.conf]
         daemon = subprocess.Popen(  # noqa: S603 - Slurm's own daemon
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         self.daemons[node] = (claim, daemon)
 
@@ -148,7 +159,11 @@ def slurm(tmp_path: Path, spools: Path) -> Iterator[Machines]:
         where = f"NodeHostName=localhost NodeAddr=127.0.0.1 Port={port}"
         lines.append(f"NodeName={name} {where} CPUs=1 RealMemory=100 State=CLOUD")
     conf = folder / "slurm.conf"
-    conf.write_text(CONF.format(folder=folder, spools=spools, port=own, nodes="\n".join(lines), count=NODES))
+    conf.write_text(
+        CONF.format(
+            folder=folder, spools=spools, port=own, nodes="\n".join(lines), count=NODES
+        )
+    )
     machines = Machines(conf, spools)
     controller = subprocess.Popen(  # noqa: S603 - Slurm's own daemon
         ["slurmctld", "-D", "-c", "-f", str(conf)],  # noqa: S607 - it is on the PATH
@@ -192,7 +207,15 @@ def batch(slurm: Slurm, folder: Path, script: str, *options: str) -> str:
     """Submit a job; return its id."""
     file = folder / "job.sh"
     file.write_text("#!/bin/sh\n" + script)
-    return slurm.run("sbatch", "--parsable", "--chdir", str(folder), "--output=/dev/null", *options, str(file)).strip()
+    return slurm.run(
+        "sbatch",
+        "--parsable",
+        "--chdir",
+        str(folder),
+        "--output=/dev/null",
+        *options,
+        str(file),
+    ).strip()
 
 
 def together(folder: Path) -> str:
@@ -221,16 +244,34 @@ def test_an_array_and_a_gang_run_to_their_end_though_a_block_is_drained(
     world.apply(write_manifests(tmp_path, pool))
     world.discover()
     bus = world.output(EVENT_BUS)
-    subscription = Subscription.create("slurm", bus, ["slurm"], make_client=world.aws.client)
+    subscription = Subscription.create(
+        "slurm", bus, ["slurm"], make_client=world.aws.client
+    )
     client = Client.connect(
-        world.output(Queue.DEMAND.value), subscription.events_queue_url, make_client=world.aws.client
+        world.output(Queue.DEMAND.value),
+        subscription.events_queue_url,
+        make_client=world.aws.client,
     )
     of_story = {"story": "slurm"}
-    spec: dict[str, Any] = {"resources": {"requests": {"cpu": "1500m"}}, "nodeSelector": of_story}  # a machine each
-    pools = {"train": spec, "scarce": {**spec, "nodeSelector": {"karpenter.sh/capacity-type": "reserved", **of_story}}}
-    nodes = SlurmNodes(client, slurm, lambda _: "127.0.0.1", "slurm", pools, resume_timeout_s=150)
+    # a machine each
+    spec: dict[str, Any] = {
+        "resources": {"requests": {"cpu": "1500m"}},
+        "nodeSelector": of_story,
+    }
+    pools = {
+        "train": spec,
+        "scarce": {
+            **spec,
+            "nodeSelector": {"karpenter.sh/capacity-type": "reserved", **of_story},
+        },
+    }
+    nodes = SlurmNodes(
+        client, slurm, lambda _: "127.0.0.1", "slurm", pools, resume_timeout_s=150
+    )
     stopped = threading.Event()
-    daemon = threading.Thread(target=Daemon(nodes, tmp_path / "requests", stopped=stopped).run)
+    daemon = threading.Thread(
+        target=Daemon(nodes, tmp_path / "requests", stopped=stopped).run
+    )
     until("slurmctld answers", lambda: is_up(slurm))
     daemon.start()
     try:
@@ -239,7 +280,12 @@ def test_an_array_and_a_gang_run_to_their_end_though_a_block_is_drained(
         gate = tmp_path / "gate"
         # Each waits until the drain has begun, so that what runs then is cut short and has to begin anew.
         wait = f"touch {done}/began-$SLURM_JOB_ID-$SLURM_RESTART_COUNT; while [ ! -e {gate} ]; do sleep 0.2; done\n"
-        array = batch(slurm, tmp_path, wait + f"touch {done}/array-$SLURM_ARRAY_TASK_ID\n", "--array=1-2")
+        array = batch(
+            slurm,
+            tmp_path,
+            wait + f"touch {done}/array-$SLURM_ARRAY_TASK_ID\n",
+            "--array=1-2",
+        )
         batch(slurm, tmp_path, wait + together(done) + f"touch {done}/gang\n", "--nodes=2")
         until("all run", lambda: len(list(done.glob("began-*"))) == 3)
         until("each is told on what", lambda: comments(slurm).count("is reserved cr-") >= 3)
@@ -247,16 +293,30 @@ def test_an_array_and_a_gang_run_to_their_end_though_a_block_is_drained(
         assert markets(world) == {"reserved"}
 
         late = batch(slurm, tmp_path, "true\n", "--partition=scarce")  # the block is full
-        until("it says why it waits", lambda: "slurm/scarce-1 has no place yet" in comments(slurm))
+        until(
+            "it says why it waits",
+            lambda: "slurm/scarce-1 has no place yet" in comments(slurm),
+        )
         world.aws.clock.advance(timedelta(minutes=25))
-        until("all were requeued", lambda: len({it.name.split("-")[1] for it in done.glob("began-*-?*")}) == 3)
+        until(
+            "all were requeued",
+            lambda: len({it.name.split("-")[1] for it in done.glob("began-*-?*")}) == 3,
+        )
         until("they run on what comes after", lambda: markets(world) == {"on-demand"})
-        until("Slurm has given up on the node", lambda: client.status("slurm/scarce-1").withdrawn)
-        assert slurm.run("squeue", "--noheader", f"--jobs={late}", "--format=%T").strip() == "PENDING"
+        until(
+            "Slurm has given up on the node",
+            lambda: client.status("slurm/scarce-1").withdrawn,
+        )
+        assert (
+            slurm.run("squeue", "--noheader", f"--jobs={late}", "--format=%T").strip()
+            == "PENDING"
+        )
         slurm.run("scancel", late)
 
         gate.touch()
-        until("everything has ended", lambda: slurm.run("squeue", "--noheader").strip() == "")
+        until(
+            "everything has ended", lambda: slurm.run("squeue", "--noheader").strip() == ""
+        )
         ended = {path.name for path in done.iterdir()}
         assert {"array-1", "array-2", "gang", "0-2-1", "1-2-1"} <= ended, (array, ended)
         until("the idle nodes are gone", lambda: markets(world) == set())

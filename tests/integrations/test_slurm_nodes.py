@@ -57,14 +57,24 @@ class World:
         self.slurm = MemorySlurm()
         spec = {"resources": {"requests": {"cpu": "4"}}}
         self.nodes = SlurmNodes(
-            self.deployment.client(), self.slurm, lambda it: f"address-of-{it}", "slurm", {"train": spec}, 30
+            self.deployment.client(),
+            self.slurm,
+            lambda it: f"address-of-{it}",
+            "slurm",
+            {"train": spec},
+            30,
         )
 
     def give(self, claim_id: str = "nc-1") -> None:
         self.nodes.client.submit(workload_manifest("slurm/train-1", 1, {"cpu": "4"}))
         rows = self.deployment.state.workload_rows
         rows[KEY] = replace(rows[KEY], placed_count=1)
-        claim = node_claim(claim_id, placements=(PlacedReplicas(KEY, 1),), state=ClaimState.RUNNING, instance_id="i-1")
+        claim = node_claim(
+            claim_id,
+            placements=(PlacedReplicas(KEY, 1),),
+            state=ClaimState.RUNNING,
+            instance_id="i-1",
+        )
         self.deployment.state.claim_rows[claim.id] = claim
 
     def notice(self, claim: str) -> NodeDraining:
@@ -82,7 +92,10 @@ def test_a_node_that_slurm_wants_is_placed_with_what_it_is_made_of() -> None:
 def test_without_a_machine_in_time_the_job_says_why() -> None:
     world = World()
     assert not world.nodes.resume("train-1")
-    assert any("AdminComment=Reservoir: slurm/train-1 has no place yet" in " ".join(it) for it in world.slurm.changes)
+    assert any(
+        "AdminComment=Reservoir: slurm/train-1 has no place yet" in " ".join(it)
+        for it in world.slurm.changes
+    )
 
 
 def test_a_request_that_was_left_over_asks_for_nothing() -> None:
@@ -118,8 +131,12 @@ def test_a_drain_requeues_then_powers_down_and_wants_the_machine_no_more() -> No
     assert world.deployment.state.workload_rows[KEY].withdrawn
 
 
-@pytest.mark.parametrize(("claim", "reason"), [("nc-0", DrainReason.EXPIRED), ("nc-1", DrainReason.WITHDRAWN)])
-def test_a_machine_that_the_node_has_left_disturbs_nobody(claim: str, reason: DrainReason) -> None:
+@pytest.mark.parametrize(
+    ("claim", "reason"), [("nc-0", DrainReason.EXPIRED), ("nc-1", DrainReason.WITHDRAWN)]
+)
+def test_a_machine_that_the_node_has_left_disturbs_nobody(
+    claim: str, reason: DrainReason
+) -> None:
     world = World()
     world.give()
     world.nodes.resume("train-1")
@@ -129,9 +146,17 @@ def test_a_machine_that_the_node_has_left_disturbs_nobody(claim: str, reason: Dr
     assert not world.deployment.state.workload_rows[KEY].withdrawn
 
 
-@pytest.mark.parametrize("name", ["--help", "a b", "a,b", "a;b", "", "ключ", "a\nState=DOWN"])
+@pytest.mark.parametrize(
+    "name", ["--help", "a b", "a,b", "a;b", "", "ключ", "a\nState=DOWN"]
+)
 def test_names_never_become_options_or_lists(name: str) -> None:
     slurm = Slurm("nowhere")
-    for call in (slurm.features, slurm.jobs_on, slurm.requeue, slurm.update, slurm.is_powering_up):
+    for call in (
+        slurm.features,
+        slurm.jobs_on,
+        slurm.requeue,
+        slurm.update,
+        slurm.is_powering_up,
+    ):
         with pytest.raises(SlurmError, match="is no name"):
             call(name)

@@ -65,8 +65,13 @@ class World:
         self.answers = MemoryAnswers()
         self.tasks = Tasks(self.deployment, self.store, self.answers)
 
-    # No password.
-    def request(self, token: str = "secret-1", *, until: str = "placed", **spec: Any) -> dict[str, Any]:  # noqa: S107
+    def request(
+        self,
+        token: str = "secret-1",  # noqa: S107 - no password
+        *,
+        until: str = "placed",
+        **spec: Any,
+    ) -> dict[str, Any]:
         workload = {
             "apiVersion": "reservoir/v1",
             "kind": "Workload",
@@ -79,7 +84,9 @@ class World:
         rows = self.deployment.state.workload_rows
         rows[KEY] = replace(rows[KEY], placed_count=len(states))
         for number, state in enumerate(states):
-            claim = node_claim(f"nc-{number}", placements=(PlacedReplicas(KEY, 1),), state=state)
+            claim = node_claim(
+                f"nc-{number}", placements=(PlacedReplicas(KEY, 1),), state=state
+            )
             self.deployment.state.claim_rows[claim.id] = claim
 
     def hear(self) -> None:
@@ -113,17 +120,24 @@ def test_one_that_waits_for_instances_waits_for_all_of_them() -> None:
     assert world.answers.outputs == {}
     world.place(ClaimState.RUNNING, ClaimState.RUNNING)
     world.something_happens()
-    assert [node["nodeClaim"] for node in world.answers.outputs["secret-1"]["nodes"]] == ["nc-0", "nc-1"]
+    assert [node["nodeClaim"] for node in world.answers.outputs["secret-1"]["nodes"]] == [
+        "nc-0",
+        "nc-1",
+    ]
 
 
-def test_one_that_waits_for_its_replicas_to_run_goes_on_when_all_of_them_have_said_so() -> None:
+def test_one_that_waits_for_its_replicas_to_run_goes_on_when_all_of_them_have_said_so() -> (
+    None
+):
     world = World()
     world.tasks.begin(world.request(until="ready"))
     world.place(ClaimState.RUNNING, ClaimState.RUNNING)
     for claim_id, count in (("nc-0", 0), ("nc-0", 1), ("nc-1", 1)):
         assert world.answers.outputs == {}
         claim = world.deployment.state.claim_rows[claim_id]
-        world.deployment.state.claim_rows[claim_id] = replace(claim, ready=(PlacedReplicas(KEY, count),))
+        world.deployment.state.claim_rows[claim_id] = replace(
+            claim, ready=(PlacedReplicas(KEY, count),)
+        )
         world.something_happens()
     assert world.answers.outputs["secret-1"]["placed"] == 2
 
@@ -141,7 +155,9 @@ def test_one_that_finished_before_the_other_ran_counts_as_having_run() -> None:
     assert "secret-1" in world.answers.outputs
 
 
-def test_one_that_waits_for_the_end_of_the_work_goes_on_when_all_replicas_have_finished() -> None:
+def test_one_that_waits_for_the_end_of_the_work_goes_on_when_all_replicas_have_finished() -> (
+    None
+):
     world = World()
     world.tasks.begin(world.request(until="finished"))
     world.place(ClaimState.RUNNING)
@@ -154,8 +170,12 @@ def test_one_that_waits_for_the_end_of_the_work_goes_on_when_all_replicas_have_f
     assert world.answers.outputs["secret-1"]["placed"] == 0
 
 
-@pytest.mark.parametrize(("is_crash_loop", "errors"), [(False, {}), (True, {"secret-1": "Reservoir.CrashLoop"})])
-def test_a_crash_loop_fails_the_state_and_a_single_crash_does_not(is_crash_loop: bool, errors: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("is_crash_loop", "errors"), [(False, {}), (True, {"secret-1": "Reservoir.CrashLoop"})]
+)
+def test_a_crash_loop_fails_the_state_and_a_single_crash_does_not(
+    is_crash_loop: bool, errors: dict[str, str]
+) -> None:
     world = World()
     world.tasks.begin(world.request(until="finished"))
     world.deployment.publish(
@@ -215,8 +235,13 @@ def test_giving_back_withdraws_and_nobody_waits_any_more() -> None:
     assert world.store.rows == {}
 
 
-@pytest.mark.parametrize("change", [{"until": "soon"}, {"workload": {"kind": "Pod"}}, {"taskToken": ""}, {"more": 1}])
-def test_a_request_that_is_wrong_fails_at_once_and_shows_no_token(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [{"until": "soon"}, {"workload": {"kind": "Pod"}}, {"taskToken": ""}, {"more": 1}],
+)
+def test_a_request_that_is_wrong_fails_at_once_and_shows_no_token(
+    change: dict[str, Any],
+) -> None:
     world = World()
     with pytest.raises(ValidationError) as error:
         world.tasks.begin({**world.request("very-secret"), **change})

@@ -26,10 +26,18 @@ class Machines(Deployment):
     def send(self, message: Any) -> str:
         sent = super().send(message)
         for key, record in self.state.workload_rows.items():
-            wanted = 0 if record.withdrawn or record.workload is None else record.workload.replicas
+            wanted = (
+                0
+                if record.withdrawn or record.workload is None
+                else record.workload.replicas
+            )
             self.state.workload_rows[key] = replace(record, placed_count=wanted)
             for number in range(20):
-                claim = node_claim(f"{key}-{number}", placements=(PlacedReplicas(key, 1),), state=ClaimState.RUNNING)
+                claim = node_claim(
+                    f"{key}-{number}",
+                    placements=(PlacedReplicas(key, 1),),
+                    state=ClaimState.RUNNING,
+                )
                 self.state.claim_rows.pop(claim.id, None)
                 if number < wanted:
                     self.state.claim_rows[claim.id] = claim
@@ -43,7 +51,10 @@ def pool(world: Deployment) -> WorkerPool:
 
 
 def test_the_pool_has_under_a_hundred_lines() -> None:
-    assert len(Path(integrations.worker_pool.worker_pool.__file__).read_text().splitlines()) <= 100
+    assert (
+        len(Path(integrations.worker_pool.worker_pool.__file__).read_text().splitlines())
+        <= 100
+    )
 
 
 def test_a_number_is_kept_and_asking_again_changes_nothing() -> None:
@@ -55,7 +66,9 @@ def test_a_number_is_kept_and_asking_again_changes_nothing() -> None:
     assert record.generation == 1
 
 
-def test_a_roll_never_has_fewer_workers_than_wanted_and_never_more_than_a_step_beyond() -> None:
+def test_a_roll_never_has_fewer_workers_than_wanted_and_never_more_than_a_step_beyond() -> (
+    None
+):
     world = Machines()
     pool(world).keep(OLD, 5)
     pool(world).roll(OLD, NEW, 5, step=2)

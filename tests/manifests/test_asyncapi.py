@@ -13,7 +13,9 @@ from reservoir.manifests.events import EVENTS
 from reservoir.manifests.messages import MESSAGES
 from tests.manifests.test_events import ONE_OF_EACH
 
-DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs" / "asyncapi.yaml").read_text())
+DOCUMENT: dict[str, Any] = yaml.safe_load(
+    (Path(__file__).parents[2] / "docs" / "asyncapi.yaml").read_text()
+)
 # The fields that AsyncAPI 3.0.0 has for these objects, as far as the document uses them.
 FIELDS = {
     "channels": {"address", "description", "servers", "messages"},
@@ -69,7 +71,9 @@ def test_every_reference_names_something_and_every_schema_is_one() -> None:
 
 
 def test_every_message_and_every_event_is_in_its_channel() -> None:
-    channels = {name: set(channel["messages"]) for name, channel in DOCUMENT["channels"].items()}
+    channels = {
+        name: set(channel["messages"]) for name, channel in DOCUMENT["channels"].items()
+    }
     assert channels["demand"] == {model.__name__ for model in MESSAGES.values()}
     assert channels["facts"] == {event.__name__ for event in EVENTS}
     assert set().union(*channels.values()) == set(DOCUMENT["components"]["messages"])
@@ -78,7 +82,11 @@ def test_every_message_and_every_event_is_in_its_channel() -> None:
 @pytest.mark.parametrize("event", ONE_OF_EACH, ids=lambda event: event.detail_type)
 def test_an_event_as_the_bus_delivers_it_is_what_it_says(event: Event) -> None:
     payload = DOCUMENT["components"]["messages"][type(event).__name__]["payload"]
-    delivered = {"source": "reservoir", "detail-type": event.detail_type, "detail": event.detail()}
+    delivered = {
+        "source": "reservoir",
+        "detail-type": event.detail_type,
+        "detail": event.detail(),
+    }
     accepts(payload, delivered)
     with pytest.raises(jsonschema.ValidationError):
         accepts(payload, {**delivered, "detail": {}})
@@ -89,4 +97,7 @@ def test_a_message_is_what_it_says() -> None:
     metadata = {"namespace": "research", "name": "train", "generation": 2}
     accepts(payload, {"action": "withdraw", "workload": {"metadata": metadata}})
     with pytest.raises(jsonschema.ValidationError):
-        accepts(payload, {"action": "withdraw", "workload": {"metadata": {**metadata, "generation": 0}}})
+        accepts(
+            payload,
+            {"action": "withdraw", "workload": {"metadata": {**metadata, "generation": 0}}},
+        )

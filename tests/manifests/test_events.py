@@ -11,7 +11,12 @@ from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import ClaimState, DrainReason
 from reservoir.core.model.plan import ReasonCode
 from reservoir.core.safety.endings import EndingKind
-from reservoir.manifests.described import DrainStatus, NodeStatus, UnplacedDetail, WorkloadDescribed
+from reservoir.manifests.described import (
+    DrainStatus,
+    NodeStatus,
+    UnplacedDetail,
+    WorkloadDescribed,
+)
 from reservoir.manifests.event_parts import (
     Event,
     NodeDetail,
@@ -64,7 +69,11 @@ from reservoir.manifests.team_events import (
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas" / "events"
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
-OFFERING: dict[str, Any] = {"instance_type": "p5.48xlarge", "zone": "us-west-2a", "zone_id": "usw2-az1"}
+OFFERING: dict[str, Any] = {
+    "instance_type": "p5.48xlarge",
+    "zone": "us-west-2a",
+    "zone_id": "usw2-az1",
+}
 NODE = NodeDetail(
     **OFFERING,
     capacity_type=CapacityType.RESERVED,
@@ -86,7 +95,11 @@ RESERVATION: dict[str, Any] = {
 ON_DEMAND = OfferingDetail(**OFFERING, capacity_type=CapacityType.ON_DEMAND)
 
 ONE_OF_EACH: tuple[Event, ...] = (
-    WorkloadPlaced(workload=REF, replicas=1, nodes=[NodePlacement(**NODE.model_dump(by_alias=False), replicas=1)]),
+    WorkloadPlaced(
+        workload=REF,
+        replicas=1,
+        nodes=[NodePlacement(**NODE.model_dump(by_alias=False), replicas=1)],
+    ),
     WorkloadPending(
         workload=REF,
         replicas=3,
@@ -95,7 +108,10 @@ ONE_OF_EACH: tuple[Event, ...] = (
         nearest_offering=ON_DEMAND,
         earliest_at=AT,
     ),
-    WorkloadRejected(message_id="m-1", problems=[RejectedProblem.of(Problem("spec", "missing", "is required"))]),
+    WorkloadRejected(
+        message_id="m-1",
+        problems=[RejectedProblem.of(Problem("spec", "missing", "is required"))],
+    ),
     NodeLaunched(node=NODE, launched_at=AT, workloads=[PLACED]),
     NodeDraining(
         drain_id="d-1",
@@ -105,8 +121,16 @@ ONE_OF_EACH: tuple[Event, ...] = (
         deadline=AT,
         workloads=[PLACED],
     ),
-    NodeTerminated(node=NODE, reason="Drained", terminated_at=AT, returned=[PLACED], correlation_ids=["m-1"]),
-    NodeCapacityTypeChanged(node=NODE, previous=CapacityType.ON_DEMAND, correlation_ids=["m-1"]),
+    NodeTerminated(
+        node=NODE,
+        reason="Drained",
+        terminated_at=AT,
+        returned=[PLACED],
+        correlation_ids=["m-1"],
+    ),
+    NodeCapacityTypeChanged(
+        node=NODE, previous=CapacityType.ON_DEMAND, correlation_ids=["m-1"]
+    ),
     LaunchFailed(
         node_claims=["nc-1"],
         offering=ON_DEMAND,
@@ -115,7 +139,9 @@ ONE_OF_EACH: tuple[Event, ...] = (
         workloads=[PLACED],
         unavailable_until=AT,
     ),
-    LaunchesBlocked(node_class="gpu", reason="AccessDenied", message="ec2:RunInstances is denied"),
+    LaunchesBlocked(
+        node_class="gpu", reason="AccessDenied", message="ec2:RunInstances is denied"
+    ),
     ReservationExhausted(**RESERVATION, total_count=4),
     ReservationIdle(**RESERVATION, total_count=4, idle_count=2, idle_since=AT),
     CapacitySuspected(
@@ -126,9 +152,15 @@ ONE_OF_EACH: tuple[Event, ...] = (
         node_claims=["nc-1"],
         instance_ids=["i-1"],
         unused_until=AT,
-        block_status=BlockStatusDetail(interconnect_status="ok", total_count=4, available_count=4, unavailable_count=0),
+        block_status=BlockStatusDetail(
+            interconnect_status="ok", total_count=4, available_count=4, unavailable_count=0
+        ),
     ),
-    PolicyChanged(changes=[ChangedObject(kind="NodePool", name="gpu", change=Change.CREATED, generation=1)]),
+    PolicyChanged(
+        changes=[
+            ChangedObject(kind="NodePool", name="gpu", change=Change.CREATED, generation=1)
+        ]
+    ),
     EndingsHeld(
         kind=EndingKind.DISRUPTION,
         wanted_count=9,
@@ -138,11 +170,26 @@ ONE_OF_EACH: tuple[Event, ...] = (
         is_shut=False,
         message="9 nodes would end",
     ),
-    EnvelopeLifted(kind=EndingKind.ORPHANS, count=3, until=AT, by="arn:aws:iam::123456789012:user/ada", reason="known"),
-    TablesAdopted(generation=2, by="arn:aws:iam::123456789012:user/ada", reason="restored", adopted_at=AT),
+    EnvelopeLifted(
+        kind=EndingKind.ORPHANS,
+        count=3,
+        until=AT,
+        by="arn:aws:iam::123456789012:user/ada",
+        reason="known",
+    ),
+    TablesAdopted(
+        generation=2,
+        by="arn:aws:iam::123456789012:user/ada",
+        reason="restored",
+        adopted_at=AT,
+    ),
     WorkloadAccepted(message_id="m-1", action="submit", workload=REF),
     WorkloadIgnored(
-        message_id="m-2", action="submit", workload=REF, reason=IgnoredReason.UNCHANGED, stored_generation=1
+        message_id="m-2",
+        action="submit",
+        workload=REF,
+        reason=IgnoredReason.UNCHANGED,
+        stored_generation=1,
     ),
     WorkloadDescribed(
         request_id="r-1",
@@ -154,7 +201,10 @@ ONE_OF_EACH: tuple[Event, ...] = (
         placed=1,
         waiting=[
             UnplacedDetail(
-                replicas=2, reason=ReasonCode.RESERVATION_FULL, message="cr-1 has no free unit", earliest_at=AT
+                replicas=2,
+                reason=ReasonCode.RESERVATION_FULL,
+                message="cr-1 has no free unit",
+                earliest_at=AT,
             )
         ],
         nodes=[
@@ -178,9 +228,17 @@ ONE_OF_EACH: tuple[Event, ...] = (
     ),
     ReplicaReady(node=NODE, workload=REF, replicas=1),
     ReplicaFailed(
-        node=NODE, workload=REF, exit_code=1, restarts=3, next_start_in_s=80, is_crash_loop=True, log_tail="no disk\n"
+        node=NODE,
+        workload=REF,
+        exit_code=1,
+        restarts=3,
+        next_start_in_s=80,
+        is_crash_loop=True,
+        log_tail="no disk\n",
     ),
-    ReplicaFinished(node=NODE, workload=REF, replicas=1, finished=2, wanted=3, log_tail="done\n"),
+    ReplicaFinished(
+        node=NODE, workload=REF, replicas=1, finished=2, wanted=3, log_tail="done\n"
+    ),
     OperationRequested(
         verb="drain",
         names=["nc-1"],
@@ -191,7 +249,16 @@ ONE_OF_EACH: tuple[Event, ...] = (
     ),
     TeamShareTold(
         team="audio",
-        quotas=[QuotaShare(reservations="tag purpose training", nominal=4, used=6, borrowed=2, lent=0, total=8)],
+        quotas=[
+            QuotaShare(
+                reservations="tag purpose training",
+                nominal=4,
+                used=6,
+                borrowed=2,
+                lent=0,
+                total=8,
+            )
+        ],
         resources=[
             ResourceShare(
                 capacity_types=["spot"],

@@ -34,11 +34,29 @@ scalars = (
     | st.floats(allow_nan=False)
     | st.text(max_size=20)
     | st.sampled_from(
-        ["", "Never", "10%", "0", "*", "cr-1", "In", "Exists", "Gt", "1h", "@daily", "reserved", "\u202e"]
+        [
+            "",
+            "Never",
+            "10%",
+            "0",
+            "*",
+            "cr-1",
+            "In",
+            "Exists",
+            "Gt",
+            "1h",
+            "@daily",
+            "reserved",
+            "\u202e",
+        ]
     )
 )
 json_values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=10), inner, max_size=4)
+    ),
 )
 
 
@@ -46,7 +64,13 @@ def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
     """Every place in a manifest."""
     if place:
         yield place
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for step, member in items:
         yield from places(member, (*place, step))
 
@@ -105,18 +129,26 @@ def test_mutated_manifests(manifest: dict[str, Any]) -> None:
 @given(mutated())
 def test_mutated_messages(manifest: dict[str, Any]) -> None:
     body = json.dumps({"action": "submit", "workload": manifest})
-    assert all(str(problem).isprintable() for problem in complaints(lambda: parse_demand(body)))
+    assert all(
+        str(problem).isprintable() for problem in complaints(lambda: parse_demand(body))
+    )
 
 
 @given(json_values)
 def test_random_json(value: Any) -> None:
     well_formed(value)
-    for body in (json.dumps(value), json.dumps({"action": "release", "workload": value, "nodeClaim": value})):
+    for body in (
+        json.dumps(value),
+        json.dumps({"action": "release", "workload": value, "nodeClaim": value}),
+    ):
         with pytest.raises(ManifestError):
             parse_demand(body)
 
 
-@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode(errors="surrogatepass")))
+@given(
+    st.binary(max_size=200)
+    | st.text(max_size=200).map(lambda text: text.encode(errors="surrogatepass"))
+)
 def test_random_bytes(content: bytes) -> None:
     read_files([("file", content)])
     with pytest.raises(ManifestError):
@@ -125,7 +157,9 @@ def test_random_bytes(content: bytes) -> None:
 
 @given(st.text(alphabet="abk:-[]{}&*!|>'\"#%@`?, \n\t<~0123", max_size=60))
 def test_random_yaml(text: str) -> None:
-    assert all(str(problem).isprintable() for problem in complaints(lambda: load_documents(text)))
+    assert all(
+        str(problem).isprintable() for problem in complaints(lambda: load_documents(text))
+    )
     for read in read_files([("file", text)]).manifests:
         well_formed(read.document.value)
 
@@ -163,8 +197,16 @@ BOMBS: dict[str, Callable[[], str]] = {
         {
             "apiVersion": "reservoir/v1",
             "kind": "Workload",
-            "metadata": {"name": "a" * 200_000, "namespace": "a-" * 100_000, "labels": {"a." * 100_000: "x"}},
-            "spec": {"duration": "1h" * 100_000, "maxPricePerHour": "1" * 100_000, "x" * 100_000: 1},
+            "metadata": {
+                "name": "a" * 200_000,
+                "namespace": "a-" * 100_000,
+                "labels": {"a." * 100_000: "x"},
+            },
+            "spec": {
+                "duration": "1h" * 100_000,
+                "maxPricePerHour": "1" * 100_000,
+                "x" * 100_000: 1,
+            },
         }
     ),
 }
@@ -212,7 +254,8 @@ CROWDS: dict[str, Callable[[], str]] = {
         *(
             "apiVersion: karpenter.sh/v1\nkind: NodePool\nspec: {template: {spec: {requirements: ["
             + ", ".join(
-                f"{{key: karpenter.k8s.aws/instance-acceleratr-name{key}, operator: Exists}}" for key in range(100)
+                f"{{key: karpenter.k8s.aws/instance-acceleratr-name{key}, operator: Exists}}"
+                for key in range(100)
             )
             + "]}}}\n"
             for _ in range(100)
@@ -262,17 +305,28 @@ def test_a_mebibyte_of_objects_is_compared_with_bounded_work_and_100_mib(name: s
     assert len(text.encode()) <= MIB
 
     def compare() -> None:
-        values = [read.manifest.to_core() for read in read_files([("crowd", text)]).manifests]
+        values = [
+            read.manifest.to_core() for read in read_files([("crowd", text)]).manifests
+        ]
         pools = [value for value in values if isinstance(value, NodePool)]
         classes = [value for value in values if isinstance(value, NodeClass)]
-        cross_check(ObjectSet(pools, classes, [value for value in values if isinstance(value, Workload)]))
+        cross_check(
+            ObjectSet(
+                pools, classes, [value for value in values if isinstance(value, Workload)]
+            )
+        )
 
     call_count, peak_mib = measured(compare)
     assert call_count < CALLS_MAX
     assert peak_mib < 100
 
 
-MISSPELT = {"matchExpressions": [{"key": "karpenter.k8s.aws/instance-acceleratr-name", "operator": "Exists"}] * 90}
+MISSPELT = {
+    "matchExpressions": [
+        {"key": "karpenter.k8s.aws/instance-acceleratr-name", "operator": "Exists"}
+    ]
+    * 90
+}
 JSON_BOMBS: dict[str, Callable[[], str]] = {
     "depth": lambda: "[" * MIB,
     "objects": lambda: '{"a":' * (MIB // 5),
@@ -291,7 +345,9 @@ JSON_BOMBS: dict[str, Callable[[], str]] = {
                 "spec": {
                     "affinity": {
                         "nodeAffinity": {
-                            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [MISSPELT] * 50}
+                            "requiredDuringSchedulingIgnoredDuringExecution": {
+                                "nodeSelectorTerms": [MISSPELT] * 50
+                            }
                         }
                     }
                 }

@@ -10,10 +10,16 @@ from reservoir.manifests.known_values import of_catalogue, shipped
 from tests.core.scheduler.world import fx_type, node_class, pool, workload
 
 
-def doubts(key: str, *values: str, operator: Operator = Operator.IN) -> list[tuple[str, str | None]]:
+def doubts(
+    key: str, *values: str, operator: Operator = Operator.IN
+) -> list[tuple[str, str | None]]:
     wanted = pool("default", Requirement.new(key, operator, values))
     found = cross_check(ObjectSet([wanted], [node_class()], known=shipped()))
-    return [(doubt.message, doubt.suggestion) for doubt in found if doubt.rule == "unknown-value"]
+    return [
+        (doubt.message, doubt.suggestion)
+        for doubt in found
+        if doubt.rule == "unknown-value"
+    ]
 
 
 @pytest.mark.parametrize("operator", [Operator.IN, Operator.NOT_IN])
@@ -57,6 +63,13 @@ def test_a_catalogue_knows_its_own_values() -> None:
 
 
 def test_workloads_are_compared_too() -> None:
-    asking = workload("job", node_selector=Requirements.of(Requirement.new(labels.ZONE, Operator.IN, ("us-east-1z",))))
+    asking = workload(
+        "job",
+        node_selector=Requirements.of(
+            Requirement.new(labels.ZONE, Operator.IN, ("us-east-1z",))
+        ),
+    )
     found = cross_check(ObjectSet([pool()], [node_class()], [asking], known=shipped()))
-    assert [(doubt.kind, doubt.name, doubt.rule) for doubt in found] == [("Workload", "ns/job", "unknown-value")]
+    assert [(doubt.kind, doubt.name, doubt.rule) for doubt in found] == [
+        ("Workload", "ns/job", "unknown-value")
+    ]

@@ -96,7 +96,9 @@ def test_scalars_follow_the_core_schema(text: str, value: Any) -> None:
 
 
 def test_json_is_yaml() -> None:
-    assert value_of('{"a": [1, "x", null, true, {"b": 1.5}]}') == {"a": [1, "x", None, True, {"b": 1.5}]}
+    assert value_of('{"a": [1, "x", null, true, {"b": 1.5}]}') == {
+        "a": [1, "x", None, True, {"b": 1.5}]
+    }
 
 
 def test_aliases_repeat_what_was_anchored() -> None:
@@ -146,7 +148,8 @@ def test_what_is_refused(text: str | bytes, refused: tuple[str, str, int | None]
 def test_a_billion_laughs_are_refused_before_they_are_told() -> None:
     lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
     lines += [
-        f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]" for old, new in zip("abcdefghi", "bcdefghij", strict=True)
+        f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]"
+        for old, new in zip("abcdefghi", "bcdefghij", strict=True)
     ]
     assert refusal("\n".join(lines))[1] == "size"
 

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from reservoir.manifests.messages import ReleaseMessage, SubmitMessage, WithdrawMessage, parse_demand
+from reservoir.manifests.messages import (
+    ReleaseMessage,
+    SubmitMessage,
+    WithdrawMessage,
+    parse_demand,
+)
 from reservoir.manifests.parsing.message import load_json
 from reservoir.manifests.parsing.problems import ManifestError
 from tests.manifests.kinds import valid
@@ -19,7 +24,11 @@ def refusal(body: Any) -> tuple[str, str]:
     return caught.value.problems[0].path, caught.value.problems[0].rule
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("v*/*.json")), ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(
+    "path",
+    sorted(GOLDEN.glob("v*/*.json")),
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
 def test_every_message_that_was_ever_valid_stays_valid(path: Path) -> None:
     parse_demand(path.read_bytes())
 
@@ -35,9 +44,14 @@ def test_submit_and_update(action: str) -> None:
     assert message.workload.to_core().key == "shop/web"
 
 
-@pytest.mark.parametrize("workload", [REFERENCE, valid.workload(), {**valid.workload(), "spec": {"anything": []}}])
+@pytest.mark.parametrize(
+    "workload",
+    [REFERENCE, valid.workload(), {**valid.workload(), "spec": {"anything": []}}],
+)
 def test_withdraw_reads_the_metadata_only(workload: Any) -> None:
-    message = parse_demand(json.dumps({"schemaVersion": 1, "action": "withdraw", "workload": workload}))
+    message = parse_demand(
+        json.dumps({"schemaVersion": 1, "action": "withdraw", "workload": workload})
+    )
     assert isinstance(message, WithdrawMessage)
     assert (message.workload.key, message.workload.metadata.generation) == ("shop/web", 3)
 
@@ -45,7 +59,9 @@ def test_withdraw_reads_the_metadata_only(workload: Any) -> None:
 @pytest.mark.parametrize(("extra", "replicas"), [({}, None), ({"replicas": 2}, 2)])
 def test_release(extra: dict[str, int], replicas: int | None) -> None:
     message = parse_demand(
-        json.dumps({"action": "release", "workload": REFERENCE, "nodeClaim": "nc-000001", **extra}).encode()
+        json.dumps(
+            {"action": "release", "workload": REFERENCE, "nodeClaim": "nc-000001", **extra}
+        ).encode()
     )
     assert isinstance(message, ReleaseMessage)
     assert (message.node_claim, message.replicas) == ("nc-000001", replicas)
@@ -64,9 +80,15 @@ def test_release(extra: dict[str, int], replicas: int | None) -> None:
         ({"action": "submit"}, ("workload", "missing")),
         ({"action": "submit", "schemaVersion": 2}, ("schemaVersion", "schema-version")),
         ({"action": "submit", "schemaVersion": True}, ("schemaVersion", "schema-version")),
-        ({"action": "withdraw", "workload": {"metadata": {"name": "W"}}}, ("workload.metadata.name", "name")),
+        (
+            {"action": "withdraw", "workload": {"metadata": {"name": "W"}}},
+            ("workload.metadata.name", "name"),
+        ),
         ({"action": "release", "workload": REFERENCE}, ("nodeClaim", "missing")),
-        ({"action": "withdraw", "workload": REFERENCE, "force": True}, ("force", "unknown-field")),
+        (
+            {"action": "withdraw", "workload": REFERENCE, "force": True},
+            ("force", "unknown-field"),
+        ),
         ('{"action": "submit", "action": "withdraw"}', ("action", "duplicate")),
         ('{"action": NaN}', ("", "json")),
         ('{"action": ' + "9" * 30 + "}", ("", "integer")),
@@ -80,7 +102,9 @@ def test_release(extra: dict[str, int], replicas: int | None) -> None:
         (json.dumps({str(key): 0 for key in range(1_001)}), ("", "size")),
     ],
 )
-def test_what_is_not_a_message_is_refused_with_its_place(body: Any, problem: tuple[str, str]) -> None:
+def test_what_is_not_a_message_is_refused_with_its_place(
+    body: Any, problem: tuple[str, str]
+) -> None:
     assert refusal(body) == problem
 
 
@@ -105,24 +129,45 @@ def test_numbers_of_64_bits_are_read() -> None:
 
 
 def submitted(spec: dict[str, Any], **metadata: Any) -> str:
-    workload = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": {"name": "web", **metadata}}
+    workload = {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": {"name": "web", **metadata},
+    }
     return json.dumps({"action": "submit", "workload": {**workload, "spec": spec}})
 
 
 def tolerating(count: int) -> dict[str, Any]:
-    return {"tolerations": [{"key": f"k{index}", "operator": "Exists"} for index in range(count)]}
+    return {
+        "tolerations": [
+            {"key": f"k{index}", "operator": "Exists"} for index in range(count)
+        ]
+    }
 
 
 def excluding(count: int) -> dict[str, Any]:
     listed = [f"m{index}.large" for index in range(count)]
-    expression = {"key": "node.kubernetes.io/instance-type", "operator": "NotIn", "values": listed}
-    terms = [{"matchExpressions": [expression, {"key": "example.com/own", "operator": "Exists"}]}]
+    expression = {
+        "key": "node.kubernetes.io/instance-type",
+        "operator": "NotIn",
+        "values": listed,
+    }
+    terms = [
+        {"matchExpressions": [expression, {"key": "example.com/own", "operator": "Exists"}]}
+    ]
     return {
         "affinity": {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}},
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": terms
+                }
+            },
             "podAntiAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": [
-                    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+                    {
+                        "topologyKey": "kubernetes.io/hostname",
+                        "labelSelector": {"matchLabels": {"app": "web"}},
+                    }
                 ]
             },
         }
@@ -132,17 +177,30 @@ def excluding(count: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("body", "path", "bound"),
     [
-        (submitted({}, annotations={"note": "é" * 8_200}), "workload.metadata.annotations", "annotation bytes"),
-        (submitted({**tolerating(100), "nodeSelector": {"a": "b"}}), "workload.spec", "constraints"),
+        (
+            submitted({}, annotations={"note": "é" * 8_200}),
+            "workload.metadata.annotations",
+            "annotation bytes",
+        ),
+        (
+            submitted({**tolerating(100), "nodeSelector": {"a": "b"}}),
+            "workload.spec",
+            "constraints",
+        ),
         (submitted(excluding(2_000)), "workload.spec", "constraint values"),
         (
-            submitted({}, labels={f"{'k' * 200}.example/{index}": "v" * 60 for index in range(250)}),
+            submitted(
+                {},
+                labels={f"{'k' * 200}.example/{index}": "v" * 60 for index in range(250)},
+            ),
             "workload",
             "stored bytes",
         ),
     ],
 )
-def test_what_a_workload_may_cost_others_is_bounded_and_the_bound_named(body: str, path: str, bound: str) -> None:
+def test_what_a_workload_may_cost_others_is_bounded_and_the_bound_named(
+    body: str, path: str, bound: str
+) -> None:
     with pytest.raises(ManifestError) as caught:
         parse_demand(body)
     (problem,) = caught.value.problems

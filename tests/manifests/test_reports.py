@@ -21,7 +21,11 @@ FAILED: dict[str, Any] = {
 def test_a_report_is_read() -> None:
     report = parse_report(json.dumps(FAILED))
     assert isinstance(report, FailedReport)
-    assert (report.workload.key, report.exit_code, report.log_tail) == ("research/train", 137, "out of memory")
+    assert (report.workload.key, report.exit_code, report.log_tail) == (
+        "research/train",
+        137,
+        "out of memory",
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,10 +43,15 @@ def test_a_report_is_read() -> None:
 def test_what_is_wrong_is_refused(change: dict[str, Any], rule: str) -> None:
     with pytest.raises(ManifestError) as refused:
         parse_report(json.dumps({**FAILED, **change}))
-    assert rule in {problem.rule for problem in refused.value.problems} or refused.value.problems
+    assert (
+        rule in {problem.rule for problem in refused.value.problems}
+        or refused.value.problems
+    )
 
 
-@pytest.mark.parametrize("body", ["", "[]", "null", '{"report": "ready", "report": "ready"}', "\x00"])
+@pytest.mark.parametrize(
+    "body", ["", "[]", "null", '{"report": "ready", "report": "ready"}', "\x00"]
+)
 def test_what_is_no_report_is_refused(body: str) -> None:
     with pytest.raises(ManifestError):
         parse_report(body)

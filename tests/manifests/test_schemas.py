@@ -33,12 +33,20 @@ def accepts(name: str, value: Any) -> bool:
 
 def test_schemas_and_reference_are_what_the_models_say() -> None:
     wanted = generated()
-    stale = [path.name for path, content in wanted.items() if not path.exists() or path.read_text() != content]
+    stale = [
+        path.name
+        for path, content in wanted.items()
+        if not path.exists() or path.read_text() != content
+    ]
     assert stale == [], "run python docs/generate.py"
-    assert set(SCHEMAS.rglob("*.json")) == {path for path in wanted if path.suffix == ".json"}
+    assert set(SCHEMAS.rglob("*.json")) == {
+        path for path in wanted if path.suffix == ".json"
+    }
 
 
-@pytest.mark.parametrize("path", sorted(SCHEMAS.rglob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(SCHEMAS.rglob("*.json")), ids=lambda path: path.stem
+)
 def test_every_schema_is_one(path: Path) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text()))
 
@@ -52,7 +60,9 @@ def test_every_schema_is_one(path: Path) -> None:
         ("workload.json", valid.workload()),
     ],
 )
-def test_a_schema_accepts_what_is_valid_and_not_what_is_misspelt(name: str, manifest: dict[str, Any]) -> None:
+def test_a_schema_accepts_what_is_valid_and_not_what_is_misspelt(
+    name: str, manifest: dict[str, Any]
+) -> None:
     assert accepts(name, manifest)
     assert accepts("manifest.json", manifest)
     manifest["spec"]["misspelt"] = 1
@@ -60,7 +70,12 @@ def test_a_schema_accepts_what_is_valid_and_not_what_is_misspelt(name: str, mani
     assert not accepts("manifest.json", manifest)
 
 
-EXAMPLES = [path for path in sorted((ROOT / "examples").rglob("*.yaml")) if path.parent.name != "nodes"]  # cloud-init's
+# cloud-init's
+EXAMPLES = [
+    path
+    for path in sorted((ROOT / "examples").rglob("*.yaml"))
+    if path.parent.name != "nodes"
+]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -71,7 +86,9 @@ def test_the_examples_follow_the_schema(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "tests" / "manifests" / "golden").rglob("*.json")), ids=lambda path: path.stem
+    "path",
+    sorted((ROOT / "tests" / "manifests" / "golden").rglob("*.json")),
+    ids=lambda path: path.stem,
 )
 def test_golden_messages_follow_the_schema(path: Path) -> None:
     jsonschema.validate(json.loads(path.read_text()), schema("demand-message.json"))

@@ -13,7 +13,9 @@ from reservoir.manifests.answers.status import node_class_status
 
 
 def shown(*reservations: CapacityReservation) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = node_class_status(NodeClassStatus(), (), reservations, START)["capacityReservations"]
+    found: list[dict[str, Any]] = node_class_status(
+        NodeClassStatus(), (), reservations, START
+    )["capacityReservations"]
     return found
 
 
@@ -29,7 +31,9 @@ def shown(*reservations: CapacityReservation) -> list[dict[str, Any]]:
 def test_a_block_expires_in_time_for_its_drain_and_nothing_else_does(
     kind: ReservationKind, minutes: int, state: str
 ) -> None:
-    (found,) = shown(reservation("cr-1", kind=kind, end_at=START + timedelta(minutes=minutes)))
+    (found,) = shown(
+        reservation("cr-1", kind=kind, end_at=START + timedelta(minutes=minutes))
+    )
     assert found["state"] == state
 
 

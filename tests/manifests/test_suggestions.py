@@ -36,28 +36,68 @@ def broken(kind: str, path: str, value: Any) -> list[Problem]:
         ("pool", "spec.wieght", 1, "weight"),
         ("pool", "spec.requirements", [], "spec.template.spec.requirements"),
         ("pool", f"{POOL_SPEC}.nodeClassRef.kind", "EC2NodeClas", "EC2NodeClass"),
-        ("pool", f"{POOL_SPEC}.nodeClassRef.group", "karpenter.sh.aws", "karpenter.k8s.aws"),
+        (
+            "pool",
+            f"{POOL_SPEC}.nodeClassRef.group",
+            "karpenter.sh.aws",
+            "karpenter.k8s.aws",
+        ),
         ("pool", f"{POOL_SPEC}.requirements.0.operator", "in", "In"),
         ("pool", f"{POOL_SPEC}.requirements.0.operator", "GreaterThanOrEqual", None),
-        ("pool", f"{POOL_SPEC}.requirements.0.key", "karpenter.sh/capacity-typ", "karpenter.sh/capacity-type"),
+        (
+            "pool",
+            f"{POOL_SPEC}.requirements.0.key",
+            "karpenter.sh/capacity-typ",
+            "karpenter.sh/capacity-type",
+        ),
         ("pool", f"{POOL_SPEC}.requirements.0.values", ["ondemand"], "on-demand"),
         ("pool", f"{POOL_SPEC}.taints.0.effect", "NoShedule", "NoSchedule"),
         ("pool", "spec.template.metadata.labels", {"karpenter.sh/nodepoll": "x"}, None),
-        ("pool", "spec.disruption.consolidationPolicy", "WhenUnderutilized", "WhenEmptyOrUnderutilized"),
+        (
+            "pool",
+            "spec.disruption.consolidationPolicy",
+            "WhenUnderutilized",
+            "WhenEmptyOrUnderutilized",
+        ),
         ("pool", "spec.disruption.budgets.1.reasons", ["Drift"], "Drifted"),
         ("pool", "spec.disruption.budgets.1.timeZone", "Europe/Berlim", "Europe/Berlin"),
         ("pool", "spec.disruption.budgets.1.schedule", "@dayly", "@daily"),
-        ("pool", "spec.disruption.keepReserved", "whileReservationLast", "WhileReservationLasts"),
+        (
+            "pool",
+            "spec.disruption.keepReserved",
+            "whileReservationLast",
+            "WhileReservationLasts",
+        ),
         ("pool", "spec.limits", {"memroy": "1Gi"}, "memory"),
         ("pool", "spec.limits", {"gpu": 8}, None),
         ("class", "spec.amiSelectorTerms", [{"alias": "al2032@latest"}], "al2023@latest"),
         ("class", "spec.amiSelectorTerms", [{"alias": "AL2023"}], "al2023@latest"),
         ("class", "spec.metadataOptions.httpTokens", "require", "required"),
         ("class", "spec.fleetTargetingMode", "reserved_capacity", "reserved-capacity"),
-        ("class", "spec.capacityReservationSelectorTerms", [{"reservationGroupArn": "x"}], "reservationGroupARN"),
-        ("workload", "spec.gangTopologyKey", "topology.kubernetes.io/zones", "topology.kubernetes.io/zone"),
-        ("workload", "spec.topologySpreadConstraints.0.topologyKey", "kubernetes.io/host", "kubernetes.io/hostname"),
-        ("workload", "spec.topologySpreadConstraints.0.whenUnsatisfiable", "DoNotSchedul", "DoNotSchedule"),
+        (
+            "class",
+            "spec.capacityReservationSelectorTerms",
+            [{"reservationGroupArn": "x"}],
+            "reservationGroupARN",
+        ),
+        (
+            "workload",
+            "spec.gangTopologyKey",
+            "topology.kubernetes.io/zones",
+            "topology.kubernetes.io/zone",
+        ),
+        (
+            "workload",
+            "spec.topologySpreadConstraints.0.topologyKey",
+            "kubernetes.io/host",
+            "kubernetes.io/hostname",
+        ),
+        (
+            "workload",
+            "spec.topologySpreadConstraints.0.whenUnsatisfiable",
+            "DoNotSchedul",
+            "DoNotSchedule",
+        ),
         ("workload", "spec.fallback.0.capacityType", "ondemand", "on-demand"),
         ("workload", "spec.nodeSelector", {"kubernetes.io/arch": "amd"}, "amd64"),
         # forms of values
@@ -70,7 +110,12 @@ def broken(kind: str, path: str, value: Any) -> list[Problem]:
         ("pool", "spec.weight", 0, "1"),
         ("pool", "spec.weight", "10", "10"),
         ("pool", "spec.template.metadata.labels", {"x": True}, '"true"'),
-        ("class", "spec.instanceProfile", "arn:aws:iam::123456789012:instance-profile/nodes", "nodes"),
+        (
+            "class",
+            "spec.instanceProfile",
+            "arn:aws:iam::123456789012:instance-profile/nodes",
+            "nodes",
+        ),
         ("class", "spec.detailedMonitoring", "yes", "true"),
         ("workload", "metadata.namespace", "Team_A", "team-a"),
         ("workload", "spec.duration", "6 hours", "6h"),
@@ -80,8 +125,12 @@ def broken(kind: str, path: str, value: Any) -> list[Problem]:
         ("workload", "spec.gang", "false", "false"),
     ],
 )
-def test_the_nearest_valid_form_is_named(kind: str, path: str, value: Any, suggestion: str | None) -> None:
-    errors = [problem for problem in broken(kind, path, value) if str(problem.severity) == "error"]
+def test_the_nearest_valid_form_is_named(
+    kind: str, path: str, value: Any, suggestion: str | None
+) -> None:
+    errors = [
+        problem for problem in broken(kind, path, value) if str(problem.severity) == "error"
+    ]
     assert suggestion in {problem.suggestion for problem in errors}
 
 
@@ -107,7 +156,14 @@ def test_durations_in_other_units(text: str, written: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("text", "written"),
-    [("1000 gib", "1000Gi"), ("8K", "8k"), ("1.5TB", "1.5T"), ("16gi", "16Gi"), ("..", None), ("8 cores", None)],
+    [
+        ("1000 gib", "1000Gi"),
+        ("8K", "8k"),
+        ("1.5TB", "1.5T"),
+        ("16gi", "16Gi"),
+        ("..", None),
+        ("8 cores", None),
+    ],
 )
 def test_quantities_in_other_units(text: str, written: str | None) -> None:
     assert nearest.quantity(text) == written
@@ -121,19 +177,33 @@ def test_what_cannot_be_repaired_gets_no_suggestion() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
-        (f"{POOL_SPEC}.nodeClassRef.apiVersion", "karpenter.k8s.aws/v1beta1", "v1 names the group alone"),
+        (
+            f"{POOL_SPEC}.nodeClassRef.apiVersion",
+            "karpenter.k8s.aws/v1beta1",
+            "v1 names the group alone",
+        ),
         (f"{POOL_SPEC}.kubelet", {"maxPods": 10}, "v1 moved it to EC2NodeClass"),
         (f"{POOL_SPEC}.taints.0.operator", "Exists", "is not a known field"),
         (f"{POOL_SPEC}.nodeClassRef.group", "eks.amazonaws.com", "is of EKS Auto Mode"),
         (f"{POOL_SPEC}.nodeClassRef.kind", "NodeClass", "is of EKS Auto Mode"),
     ],
 )
-def test_a_hint_never_names_what_was_refused_or_is_elsewhere(path: str, value: Any, told: str) -> None:
-    (error,) = [problem for problem in broken("pool", path, value) if str(problem.severity) == "error"]
+def test_a_hint_never_names_what_was_refused_or_is_elsewhere(
+    path: str, value: Any, told: str
+) -> None:
+    (error,) = [
+        problem
+        for problem in broken("pool", path, value)
+        if str(problem.severity) == "error"
+    ]
     assert told in error.message
     assert error.suggestion is None
 
 
 def test_a_field_of_an_older_version_is_found_at_its_new_place() -> None:
-    (error,) = [each for each in broken("pool", "spec.disruption.expireAfter", "720h") if str(each.severity) == "error"]
+    (error,) = [
+        each
+        for each in broken("pool", "spec.disruption.expireAfter", "720h")
+        if str(each.severity) == "error"
+    ]
     assert error.suggestion == "spec.template.spec.expireAfter"

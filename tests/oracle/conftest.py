@@ -15,7 +15,11 @@ HERE = Path(__file__).resolve().parent
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the halves of the contract suites that stay in memory: the ring of the components has them."""
-    in_memory = [item for item in items if HERE in item.path.parents and not item.get_closest_marker("embedded")]
+    in_memory = [
+        item
+        for item in items
+        if HERE in item.path.parents and not item.get_closest_marker("embedded")
+    ]
     config.hook.pytest_deselected(items=in_memory)
     items[:] = [item for item in items if item not in in_memory]
 

@@ -18,15 +18,22 @@ _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 @contextlib.contextmanager
-def running(main: str, arguments: Sequence[str], *, options: Sequence[str] = ()) -> Iterator[str]:
+def running(
+    main: str, arguments: Sequence[str], *, options: Sequence[str] = ()
+) -> Iterator[str]:
     """Start a Java program on a port of its own, ``{port}`` in its words; give its endpoint, end it."""
     java = shutil.which("java")
     if java is None:
         pytest.skip("there is no Java on this machine")
     if not JARS.is_dir():
-        pytest.skip("`make test-oracle` fetches what this is compared with, where there is Java with Maven")
+        pytest.skip(
+            "`make test-oracle` fetches what this is compared with, where there is Java with Maven"
+        )
     port = ministack.free_port()
-    words = [word.replace("{port}", str(port)) for word in (*options, "-cp", f"{JARS}/*", main, *arguments)]
+    words = [
+        word.replace("{port}", str(port))
+        for word in (*options, "-cp", f"{JARS}/*", main, *arguments)
+    ]
     process = subprocess.Popen(  # noqa: S603 # programs of the ring's own list
         [java, *_QUICK, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -54,10 +61,17 @@ def elasticmq() -> contextlib.AbstractContextManager[str]:
         "rest-sqs.bind-hostname": "127.0.0.1",
         "rest-stats.enabled": "false",
     }
-    return running("org.elasticmq.server.Main", [], options=[f"-D{name}={value}" for name, value in settings.items()])
+    return running(
+        "org.elasticmq.server.Main",
+        [],
+        options=[f"-D{name}={value}" for name, value in settings.items()],
+    )
 
 
 def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2):
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), timeout=2),
+    ):
         return True
     return False

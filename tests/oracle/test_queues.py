@@ -23,13 +23,19 @@ _names = itertools.count()
 # All, since ElasticMQ delivers again what is given back of a group while other messages of the group are in flight, and
 # SQS delivers nothing of it.
 number = st.integers(0, 3)
-requests = st.lists(st.tuples(st.sampled_from(["send", "receive", "delete", "return"]), number), max_size=14)
+requests = st.lists(
+    st.tuples(st.sampled_from(["send", "receive", "delete", "return"]), number), max_size=14
+)
 
 # The same, of which much is received and given back, with or without something deleted.
 sent = number.map(lambda which: [("send", which)])
 spurned = st.just([("receive", 0), ("return", 0)])
-worked_in_part = number.map(lambda which: [("receive", 0), ("delete", which), ("return", 0)])
-spurning = st.lists(st.one_of(sent, spurned, worked_in_part), max_size=12).map(lambda parts: [*itertools.chain(*parts)])
+worked_in_part = number.map(
+    lambda which: [("receive", 0), ("delete", which), ("return", 0)]
+)
+spurning = st.lists(st.one_of(sent, spurned, worked_in_part), max_size=12).map(
+    lambda parts: [*itertools.chain(*parts)]
+)
 
 
 class Simulated:
@@ -38,13 +44,19 @@ class Simulated:
     def __init__(self, receives_max: int = RECEIVES_MAX) -> None:
         self.kernel = Kernel()
         self.sqs = Sqs(self.kernel, Chance(0), lambda: CALM)
-        self.queue = self.sqs.queues["q"] = Queue("q", HIDDEN_S * SECOND, receives_max, fifo=True)
+        self.queue = self.sqs.queues["q"] = Queue(
+            "q", HIDDEN_S * SECOND, receives_max, fifo=True
+        )
 
     def send(self, which: int) -> None:
-        self.sqs.send_message(QueueUrl="q", MessageBody=f"body {which}", MessageDeduplicationId=f"id-{which}")
+        self.sqs.send_message(
+            QueueUrl="q", MessageBody=f"body {which}", MessageDeduplicationId=f"id-{which}"
+        )
 
     def receive(self) -> list[tuple[str, str]]:
-        return [(message.body, message.receipt) for message in self.sqs.take(self.queue, 10)]
+        return [
+            (message.body, message.receipt) for message in self.sqs.take(self.queue, 10)
+        ]
 
     def delete(self, receipt: str) -> None:
         self.sqs.delete(self.queue, [receipt])
@@ -63,13 +75,17 @@ class Served:
     def __init__(self, client: Any, receives_max: int = RECEIVES_MAX) -> None:
         self.client = client
         self.dead_url = self._created({})
-        arn = client.get_queue_attributes(QueueUrl=self.dead_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        arn = client.get_queue_attributes(
+            QueueUrl=self.dead_url, AttributeNames=["QueueArn"]
+        )["Attributes"]["QueueArn"]
         redrive = {"deadLetterTargetArn": arn, "maxReceiveCount": receives_max}
         self.url = self._created({"RedrivePolicy": json.dumps(redrive)})
 
     def _created(self, attributes: dict[str, str]) -> str:
         attributes = {"FifoQueue": "true", "VisibilityTimeout": str(HIDDEN_S), **attributes}
-        url: str = self.client.create_queue(QueueName=f"q-{next(_names)}.fifo", Attributes=attributes)["QueueUrl"]
+        url: str = self.client.create_queue(
+            QueueName=f"q-{next(_names)}.fifo", Attributes=attributes
+        )["QueueUrl"]
         return url
 
     def send(self, which: int) -> None:
@@ -82,7 +98,10 @@ class Served:
 
     def receive(self) -> list[tuple[str, str]]:
         answer = self.client.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10)
-        return [(message["Body"], message["ReceiptHandle"]) for message in answer.get("Messages", [])]
+        return [
+            (message["Body"], message["ReceiptHandle"])
+            for message in answer.get("Messages", [])
+        ]
 
     def delete(self, receipt: str) -> None:
         self.client.delete_message(QueueUrl=self.url, ReceiptHandle=receipt)
@@ -92,7 +111,9 @@ class Served:
         return [message["Body"] for message in answer.get("Messages", [])]
 
     def hide(self, receipt: str) -> None:
-        self.client.change_message_visibility(QueueUrl=self.url, ReceiptHandle=receipt, VisibilityTimeout=0)
+        self.client.change_message_visibility(
+            QueueUrl=self.url, ReceiptHandle=receipt, VisibilityTimeout=0
+        )
 
 
 def played(queue: Simulated | Served, wanted: list[tuple[str, int]]) -> list[list[str]]:
@@ -117,8 +138,12 @@ def played(queue: Simulated | Served, wanted: list[tuple[str, int]]) -> list[lis
 
 @settings(max_examples=40)
 @given(wanted=requests)
-def test_the_simulated_fifo_queue_answers_as_elasticmq(elasticmq: str, wanted: list[tuple[str, int]]) -> None:
-    assert played(Simulated(), wanted) == played(Served(ministack.client("sqs", elasticmq)), wanted)
+def test_the_simulated_fifo_queue_answers_as_elasticmq(
+    elasticmq: str, wanted: list[tuple[str, int]]
+) -> None:
+    assert played(Simulated(), wanted) == played(
+        Served(ministack.client("sqs", elasticmq)), wanted
+    )
 
 
 @settings(max_examples=40)
@@ -126,7 +151,9 @@ def test_the_simulated_fifo_queue_answers_as_elasticmq(elasticmq: str, wanted: l
 def test_ministacks_fifo_queue_answers_as_elasticmq(
     elasticmq: str, aws_endpoint: str, wanted: list[tuple[str, int]]
 ) -> None:
-    served = (Served(ministack.client("sqs", endpoint)) for endpoint in (aws_endpoint, elasticmq))
+    served = (
+        Served(ministack.client("sqs", endpoint)) for endpoint in (aws_endpoint, elasticmq)
+    )
     ours, theirs = (played(queue, wanted) for queue in served)
     assert ours == theirs
 
@@ -136,6 +163,9 @@ def test_ministacks_fifo_queue_answers_as_elasticmq(
 def test_what_is_given_back_too_often_is_a_dead_letter_as_elasticmq_has_it(
     elasticmq: str, wanted: list[tuple[str, int]], receives_max: int
 ) -> None:
-    ours, theirs = Simulated(receives_max), Served(ministack.client("sqs", elasticmq), receives_max)
+    ours, theirs = (
+        Simulated(receives_max),
+        Served(ministack.client("sqs", elasticmq), receives_max),
+    )
     assert played(ours, wanted) == played(theirs, wanted)
     assert ours.dead() == theirs.dead()

@@ -41,7 +41,8 @@ class Session:
 
     stores: Stores
     move: Callable[[datetime], object]  # sets the stores' clock
-    seen: list[NodeClaim] = field(default_factory=list)  # claims as they were read, the latest last
+    # claims as they were read, the latest last
+    seen: list[NodeClaim] = field(default_factory=list)
     records: list[WorkloadRecord] = field(default_factory=list)
     commits: list[PlannedCommit] = field(default_factory=list)
 
@@ -59,9 +60,17 @@ class Session:
             return self._kept(self.stores.workloads.put(fresh, expected_revision=None))
         before = known[-1 - age % len(known)]
         generation = before.generation + 1
-        wanted = replace(fresh.workload, generation=generation) if fresh.workload is not None else None
-        after = replace(before, generation=generation, workload=wanted, withdrawn=False, expires_at=None)
-        return self._kept(self.stores.workloads.put(after, expected_revision=before.revision))
+        wanted = (
+            replace(fresh.workload, generation=generation)
+            if fresh.workload is not None
+            else None
+        )
+        after = replace(
+            before, generation=generation, workload=wanted, withdrawn=False, expires_at=None
+        )
+        return self._kept(
+            self.stores.workloads.put(after, expected_revision=before.revision)
+        )
 
     def withdraw(self, which: int, *_: int) -> Any:
         """Leave a tombstone, which is forgotten a day later where nothing of it runs, or when DynamoDB likes."""
@@ -70,7 +79,9 @@ class Session:
             return None
         expires_at = self.now + timedelta(days=1) if record.placed_count == 0 else None
         after = replace(record, withdrawn=True, expires_at=expires_at)
-        return self._kept(self.stores.workloads.put(after, expected_revision=record.revision))
+        return self._kept(
+            self.stores.workloads.put(after, expected_revision=record.revision)
+        )
 
     def _kept(self, record: WorkloadRecord) -> WorkloadRecord:
         self.records.append(record)
@@ -86,13 +97,21 @@ class Session:
         lease = None if which == 3 else Lease(RESERVATIONS[which % 3])
         placed = (PlacedReplicas(key, 1 + count // 2),)
         claims = tuple(
-            node_claim(f"nc-{number + each}", lease=lease, placements=placed, created_at=self.now)
+            node_claim(
+                f"nc-{number + each}", lease=lease, placements=placed, created_at=self.now
+            )
             for each in range(1 + count % 2)
         )
         generations = {} if record is None else {key: record.generation - (kind == 2)}
-        depends_on = {} if kind != 1 or record is None else {f"research/{WORKLOADS[1 - which % 2]}": record.generation}
+        depends_on = (
+            {}
+            if kind != 1 or record is None
+            else {f"research/{WORKLOADS[1 - which % 2]}": record.generation}
+        )
         turn = (None, self.stores.node_claims.turn(), 7)[which % 3] if kind == 1 else None
-        return self._commit(PlannedCommit(claims, generations=generations, depends_on=depends_on, turn=turn))
+        return self._commit(
+            PlannedCommit(claims, generations=generations, depends_on=depends_on, turn=turn)
+        )
 
     def join(self, which: int, count: int, age: int) -> Any:
         """Put more replicas on a claim."""
@@ -101,16 +120,24 @@ class Session:
             return None
         first = before.placements[0]
         grown = (replace(first, count=first.count + count), *before.placements[1:])
-        return self._commit(PlannedCommit(existing=((before, replace(before, placements=grown)),)))
+        return self._commit(
+            PlannedCommit(existing=((before, replace(before, placements=grown)),))
+        )
 
     def repeat(self, which: int, _: int, __: int) -> Any:
         """Commit the same once more, as who lost the answer does."""
-        return self._commit(self.commits[-1 - which % len(self.commits)]) if self.commits else None
+        return (
+            self._commit(self.commits[-1 - which % len(self.commits)])
+            if self.commits
+            else None
+        )
 
     def _commit(self, commit: PlannedCommit) -> Any:
         self.stores.node_claims.commit(commit)
         self.commits.append(commit)
-        ids = [claim.id for claim in commit.claims] + [after.id for _, after in commit.existing]
+        ids = [claim.id for claim in commit.claims] + [
+            after.id for _, after in commit.existing
+        ]
         return self._read(self.stores.node_claims.get_many(ids).values())
 
     # --- the life of claims
@@ -133,7 +160,9 @@ class Session:
         before = self._claim(which, age)
         if before is None or not before.may_become(ClaimState.FAILED):
             return None
-        return self._returned(replace(before, state=ClaimState.FAILED), before.revision, all_of(before))
+        return self._returned(
+            replace(before, state=ClaimState.FAILED), before.revision, all_of(before)
+        )
 
     def give_back(self, which: int, count: int, age: int) -> Any:
         """Take some replicas off a claim."""
@@ -141,7 +170,9 @@ class Session:
         if before is None or not before.placements:
             return None
         first = before.placements[0]
-        return self._returned(before, before.revision, {first.workload_key: min(count, first.count)})
+        return self._returned(
+            before, before.revision, {first.workload_key: min(count, first.count)}
+        )
 
     def finish(self, which: int, _: int, age: int) -> Any:
         """Let a replica be done with what it was for."""
@@ -154,7 +185,11 @@ class Session:
             return None
         left = (PlacedReplicas(key, count - 1),) if count > 1 else ()
         after = replace(before, placements=left, finished=(PlacedReplicas(key, 1),))
-        counted = replace(record, placed_count=record.placed_count - 1, finished_count=record.finished_count + 1)
+        counted = replace(
+            record,
+            placed_count=record.placed_count - 1,
+            finished_count=record.finished_count + 1,
+        )
         return self._read(
             [
                 self.stores.node_claims.finish_replicas(
@@ -168,7 +203,11 @@ class Session:
 
     def save_many(self, which: int, _: int, age: int) -> Any:
         """Take several claims a state further together, some of them as they were read before."""
-        some = [self._advanced(claim) for claim in self._several(which, age) if claim.state in NEXT]
+        some = [
+            self._advanced(claim)
+            for claim in self._several(which, age)
+            if claim.state in NEXT
+        ]
         kept = [claim for claim in some if claim.state is not ClaimState.TERMINATING]
         return self._read(self.stores.node_claims.save_many(kept).values())
 
@@ -176,14 +215,19 @@ class Session:
         """Return all replicas of several claims together."""
         ends = dict.fromkeys((ClaimState.PLANNED, ClaimState.LAUNCHING), ClaimState.FAILED)
         some = [
-            replace(claim, state=ends.get(claim.state, ClaimState.TERMINATED)) for claim in self._several(which, age)
+            replace(claim, state=ends.get(claim.state, ClaimState.TERMINATED))
+            for claim in self._several(which, age)
         ]
-        return self._read(self.stores.node_claims.return_many(some, returned_at=self.now).values())
+        return self._read(
+            self.stores.node_claims.return_many(some, returned_at=self.now).values()
+        )
 
     def _advanced(self, claim: NodeClaim) -> NodeClaim:
         state = NEXT[claim.state]
         if state is ClaimState.LAUNCHED:
-            return replace(claim, state=state, instance_id=f"i-{claim.id}", launched_at=self.now)
+            return replace(
+                claim, state=state, instance_id=f"i-{claim.id}", launched_at=self.now
+            )
         return replace(claim, state=state)
 
     def _returned(self, claim: NodeClaim, revision: int, placements: dict[str, int]) -> Any:
@@ -203,7 +247,10 @@ class Session:
     def _several(self, which: int, age: int) -> Sequence[NodeClaim]:
         """Return claims, the first of them perhaps as it was before."""
         ids = sorted({claim.id for claim in self.seen})
-        found = [self._claim(each, age if each == which else 0) for each in range(which, min(len(ids), which + 3))]
+        found = [
+            self._claim(each, age if each == which else 0)
+            for each in range(which, min(len(ids), which + 3))
+        ]
         return [claim for claim in found if claim is not None]
 
     def _read(self, claims: Any) -> list[NodeClaim]:
@@ -218,12 +265,22 @@ class Session:
         key = RESERVATIONS[which % 2]
         observed_at = self.now - timedelta(seconds=10 * early_s)
         leased = self.stores.node_claims.list_leased(key)
-        absorbed = [claim for claim in leased if claim.lease is not None and is_absorbed_by(claim.lease, observed_at)]
-        facts: ObservedReservation = reservation(key, available_count=available, state=("active", "expired")[which > 2])
+        absorbed = [
+            claim
+            for claim in leased
+            if claim.lease is not None and is_absorbed_by(claim.lease, observed_at)
+        ]
+        facts: ObservedReservation = reservation(
+            key, available_count=available, state=("active", "expired")[which > 2]
+        )
         before = self.stores.reservations.get(key)
         held = len(leased) if before is None else 0
         return self.stores.reservations.save_observation(
-            facts, observed_at=observed_at, absorbed=absorbed, expected=before, outstanding_count=held
+            facts,
+            observed_at=observed_at,
+            absorbed=absorbed,
+            expected=before,
+            outstanding_count=held,
         )
 
     def mark(self, which: int, how: int, early_s: int) -> Any:
@@ -237,9 +294,14 @@ class Session:
 
     def rest(self, which: int, minutes: int, _: int) -> Any:
         """Let a market rest."""
-        place = Market((CapacityType.SPOT, CapacityType.ON_DEMAND)[which % 2], "" if which < 2 else "Standard")
+        place = Market(
+            (CapacityType.SPOT, CapacityType.ON_DEMAND)[which % 2],
+            "" if which < 2 else "Standard",
+        )
         until = self.now + timedelta(minutes=minutes)
-        return self.stores.offerings.mark_unavailable([place], until=until, reason=f"{minutes}")
+        return self.stores.offerings.mark_unavailable(
+            [place], until=until, reason=f"{minutes}"
+        )
 
     def wait(self, minutes: int, tens: int, _: int) -> None:
         """Let time pass."""
@@ -257,9 +319,15 @@ class Session:
     def everything(self) -> dict[str, Any]:
         """Return what every way to read says."""
         stores, ids = self.stores, sorted({claim.id for claim in self.seen})
-        listed = [record for record in stores.workloads.list_needing_planning() if record.needs_planning]
+        listed = [
+            record
+            for record in stores.workloads.list_needing_planning()
+            if record.needs_planning
+        ]
         return {
-            "workloads": stores.workloads.get_many([f"research/{name}" for name in WORKLOADS]),
+            "workloads": stores.workloads.get_many(
+                [f"research/{name}" for name in WORKLOADS]
+            ),
             "listed": listed,  # DynamoDB may list others beside them
             "claims": stores.node_claims.get_many(ids),
             "live": stores.node_claims.list_live(),
@@ -285,7 +353,13 @@ def simulated() -> Session:
     def move(until: datetime) -> None:
         kernel.now_us += (until - kernel.now()) // timedelta(microseconds=1)
 
-    stores = Stores(state.workloads, state.reservations, state.node_claims, state.offerings, kernel)  # type: ignore[arg-type] # a clock
+    stores = Stores(
+        state.workloads,
+        state.reservations,
+        state.node_claims,
+        state.offerings,
+        kernel,  # type: ignore[arg-type] # a clock
+    )
     return Session(stores, move)
 
 
@@ -297,30 +371,64 @@ def served(client: Any) -> Session:
 
 FOUR = st.integers(0, 3)
 WORK = ("submit", "commit", "commit", "advance", "advance", "observe", "observe", "wait")
-OTHERS = ("withdraw", "join", "repeat", "fail", "give_back", "finish", "save_many", "return_many", "mark", "rest")
-REQUESTS = st.lists(st.tuples(st.sampled_from((*WORK, *OTHERS)), FOUR, FOUR, FOUR), max_size=30)
+OTHERS = (
+    "withdraw",
+    "join",
+    "repeat",
+    "fail",
+    "give_back",
+    "finish",
+    "save_many",
+    "return_many",
+    "mark",
+    "rest",
+)
+REQUESTS = st.lists(
+    st.tuples(st.sampled_from((*WORK, *OTHERS)), FOUR, FOUR, FOUR), max_size=30
+)
 # Something is there at first: two workloads, and reservations with units that are free.
-BEGUN = [("submit", 0, 3, 0), ("submit", 1, 3, 0), ("observe", 0, 3, 0), ("observe", 1, 2, 0)]
+BEGUN = [
+    ("submit", 0, 3, 0),
+    ("submit", 1, 3, 0),
+    ("observe", 0, 3, 0),
+    ("observe", 1, 2, 0),
+]
 
 
-def compare(ours: Session, theirs: Session, wanted: Sequence[tuple[str, int, int, int]]) -> None:
+def compare(
+    ours: Session, theirs: Session, wanted: Sequence[tuple[str, int, int, int]]
+) -> None:
     for request in [*BEGUN, *wanted]:
         assert ours.asked(*request) == theirs.asked(*request), request
     assert ours.everything() == theirs.everything()
 
 
 @settings(max_examples=40)
-@example([("commit", 0, 0, 0), ("commit", 0, 0, 0), ("return_many", 0, 0, 0)])  # of one workload, at once
+# of one workload, at once
+@example([("commit", 0, 0, 0), ("commit", 0, 0, 0), ("return_many", 0, 0, 0)])
 @given(wanted=REQUESTS)
-def test_the_simulated_tables_answer_as_dynamodb_local(dynamodb: Any, wanted: list[tuple[str, int, int, int]]) -> None:
+def test_the_simulated_tables_answer_as_dynamodb_local(
+    dynamodb: Any, wanted: list[tuple[str, int, int, int]]
+) -> None:
     compare(simulated(), served(dynamodb), wanted)
 
 
 def test_the_requests_meet_what_they_are_to_compare(dynamodb: Any) -> None:
     """Not vacuous: a play of all kinds of requests has claims that run and fail, leases that end, and races lost."""
     session = served(dynamodb)
-    story = [*BEGUN, ("commit", 0, 1, 0), ("advance", 0, 0, 0), ("advance", 0, 0, 0), ("wait", 1, 0, 0)]
-    story += [("observe", 0, 2, 0), ("fail", 1, 0, 0), ("advance", 0, 0, 3), ("commit", 1, 1, 2)]
+    story = [
+        *BEGUN,
+        ("commit", 0, 1, 0),
+        ("advance", 0, 0, 0),
+        ("advance", 0, 0, 0),
+        ("wait", 1, 0, 0),
+    ]
+    story += [
+        ("observe", 0, 2, 0),
+        ("fail", 1, 0, 0),
+        ("advance", 0, 0, 3),
+        ("commit", 1, 1, 2),
+    ]
     answers = [session.asked(*request) for request in story]
     assert answers[-2:] == [["nc-0"], ["research/serve"]]
     states = {claim.id: claim.state for claim in session.everything()["claims"].values()}

@@ -16,8 +16,16 @@ from lab.simulation.invariants.base import Violation
 from lab.simulation.invariants.reservations import NothingTakenCountsAsFree
 from lab.simulation.kernel import MINUTE, SECOND, START, Chance, Kernel
 from lab.simulation.world import World
-from reservoir.core.launching.launch_outcome import LaunchError, LaunchErrorKind, LaunchOutcome
-from reservoir.core.launching.launch_request import LaunchConfig, LaunchOverride, LaunchRequest
+from reservoir.core.launching.launch_outcome import (
+    LaunchError,
+    LaunchErrorKind,
+    LaunchOutcome,
+)
+from reservoir.core.launching.launch_request import (
+    LaunchConfig,
+    LaunchOverride,
+    LaunchRequest,
+)
 from reservoir.core.launching.launch_template import LaunchTemplate, ReservationTarget
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance import Instance
@@ -27,7 +35,12 @@ from reservoir.names import Function
 
 CLAIM: NodeClaim = node_claim("nc-1", created_at=START)
 INSTANCE = Instance(
-    id="i-1", state="running", instance_type="m5.large", zone="us-east-1a", zone_id="use1-az1", launched_at=START
+    id="i-1",
+    state="running",
+    instance_type="m5.large",
+    zone="us-east-1a",
+    zone_id="use1-az1",
+    launched_at=START,
 )
 REQUEST: Any = SimpleNamespace(target=None, offerings=("p5 in zone a",))
 
@@ -56,10 +69,14 @@ def test_a_launch_long_after_its_plan(minutes: int, *, is_late: bool) -> None:
 @pytest.mark.parametrize(("minutes", "is_late"), [(21, False), (22, True)])
 def test_a_launch_into_a_block_that_drains(minutes: int, *, is_late: bool) -> None:
     world = World(1)
-    block = reservation("cr-1", kind=ReservationKind.CAPACITY_BLOCK, end_at=START + timedelta(hours=1))
+    block = reservation(
+        "cr-1", kind=ReservationKind.CAPACITY_BLOCK, end_at=START + timedelta(hours=1)
+    )
     world.ec2.reserve(block)
     world.kernel.now_us = minutes * MINUTE
-    request = SimpleNamespace(target=ReservationTarget("cr-1", ReservationKind.CAPACITY_BLOCK), offerings=())
+    request = SimpleNamespace(
+        target=ReservationTarget("cr-1", ReservationKind.CAPACITY_BLOCK), offerings=()
+    )
     seen: Any = NothingIsAskedForTooLate(world)
     if not is_late:
         seen.called(None, "launch_attempts.begin", began(request=request))
@@ -70,13 +87,24 @@ def test_a_launch_into_a_block_that_drains(minutes: int, *, is_late: bool) -> No
 
 @pytest.mark.parametrize(
     ("began_us", "now_us", "is_too_soon"),
-    [(3 * SECOND, 4 * SECOND, True), (SECOND, 4 * SECOND, False), (3 * SECOND, 4 * MINUTE, False)],
+    [
+        (3 * SECOND, 4 * SECOND, True),
+        (SECOND, 4 * SECOND, False),
+        (3 * SECOND, 4 * MINUTE, False),
+    ],
     ids=["a launch that knows", "one that began before", "minutes later"],
 )
-def test_an_offering_that_was_short_is_asked_for_again(began_us: int, now_us: int, *, is_too_soon: bool) -> None:
+def test_an_offering_that_was_short_is_asked_for_again(
+    began_us: int, now_us: int, *, is_too_soon: bool
+) -> None:
     world = World(1)
     seen: Any = WhatWasShortRests(world)
-    short = LaunchError(LaunchErrorKind.INSUFFICIENT_CAPACITY, "InsufficientInstanceCapacity", "m5.large", "use1-az1")
+    short = LaunchError(
+        LaunchErrorKind.INSUFFICIENT_CAPACITY,
+        "InsufficientInstanceCapacity",
+        "m5.large",
+        "use1-az1",
+    )
     world.ec2.launch_calls.append(request())
     world.kernel.now_us = SECOND
     seen.called(run_of(1, 0), "ec2.launch", LaunchOutcome((), (short,), START))
@@ -96,11 +124,19 @@ def test_a_unit_that_is_used_counts_as_free() -> None:
     world.ec2.add(replace(INSTANCE, capacity_reservation_id="cr-1"))
     seen: Any = NothingTakenCountsAsFree(world)
     observed = world.state.reservations.save_observation
-    one = observed(reservation("cr-1", total_count=2, available_count=1), observed_at=START, absorbed=(), expected=None)
+    one = observed(
+        reservation("cr-1", total_count=2, available_count=1),
+        observed_at=START,
+        absorbed=(),
+        expected=None,
+    )
     seen.row_written("cr-1", None, one)
     later = START + timedelta(minutes=1)
     two = observed(reservation("cr-1", 2), observed_at=later, absorbed=(), expected=None)
-    with pytest.raises(Violation, match=r"cr-1 has 2 units, 1 are used, \[\] shall have more and 2 count as free"):
+    with pytest.raises(
+        Violation,
+        match=r"cr-1 has 2 units, 1 are used, \[\] shall have more and 2 count as free",
+    ):
         seen.row_written("cr-1", one, two)
     world.ec2.touched.add("cr-1")
     seen.row_written("cr-1", one, two)
@@ -109,7 +145,9 @@ def test_a_unit_that_is_used_counts_as_free() -> None:
 def request(count: int = 1) -> LaunchRequest:
     override = LaunchOverride("m5.large", "us-east-1a", "use1-az1", "subnet-a", 0)
     template = LaunchTemplate("template", {}, {})
-    return LaunchRequest("default", (LaunchConfig(template, (override,)),), count, CapacityType.SPOT, {})
+    return LaunchRequest(
+        "default", (LaunchConfig(template, (override,)),), count, CapacityType.SPOT, {}
+    )
 
 
 def test_a_part_is_launched_and_nothing_said_of_the_rest() -> None:
@@ -127,7 +165,9 @@ def test_capacity_runs_out_where_it_is_asked_for_and_comes_back() -> None:
     world.ec2.ensure(request().configs[0].template)
     outcome = world.ec2.launch(request(3), "token")
     assert len(outcome.instances) <= 1
-    assert [error.kind for error in outcome.errors] == [LaunchErrorKind.INSUFFICIENT_CAPACITY]
+    assert [error.kind for error in outcome.errors] == [
+        LaunchErrorKind.INSUFFICIENT_CAPACITY
+    ]
     while world.ec2.pool_sizes:
         assert world.kernel.step()
     assert world.kernel.now_us <= 15 * MINUTE
@@ -139,4 +179,9 @@ def test_a_schedule_fires_twice() -> None:
     Schedules(kernel, Chance(1), lambda: faults).begin(Function.DISRUPT, fired.append, 1)
     while kernel.now_us < 2 * MINUTE:
         kernel.step()
-    assert [event["id"] for event in fired[:4]] == ["minute-1", "minute-1", "minute-2", "minute-2"]
+    assert [event["id"] for event in fired[:4]] == [
+        "minute-1",
+        "minute-1",
+        "minute-2",
+        "minute-2",
+    ]

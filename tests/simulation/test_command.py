@@ -8,10 +8,23 @@ from lab.simulation.__main__ import code, main, pace
 
 
 def ran(done: Path, seeds: int, steps: int = 60) -> int:
-    return main(["--seeds", str(seeds), "--steps", str(steps), "--processes", "1", "--done", str(done)])
+    return main(
+        [
+            "--seeds",
+            str(seeds),
+            "--steps",
+            str(steps),
+            "--processes",
+            "1",
+            "--done",
+            str(done),
+        ]
+    )
 
 
-def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_goes_on_where_it_was_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     done = tmp_path / "seeds.txt"
     assert ran(done, 1) == 0
     with done.open("a", encoding="utf-8") as file:
@@ -19,10 +32,14 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, capsys: pytest.Captu
     done.write_text(done.read_text(encoding="utf-8") + "\n", encoding="utf-8")
     capsys.readouterr()
     assert ran(done, 3) == 0
-    assert capsys.readouterr().out.startswith("3 seeds of 60 steps (1 of them before), 0 failed\n")
-    assert [line for line in done.read_text(encoding="utf-8").splitlines() if line.endswith(code())] == [
-        f"{seed} 60 {code()}" for seed in (1, 2, 3)
-    ]
+    assert capsys.readouterr().out.startswith(
+        "3 seeds of 60 steps (1 of them before), 0 failed\n"
+    )
+    assert [
+        line
+        for line in done.read_text(encoding="utf-8").splitlines()
+        if line.endswith(code())
+    ] == [f"{seed} 60 {code()}" for seed in (1, 2, 3)]
     assert ran(done, 3) == 0
     assert capsys.readouterr().out == "3 seeds of 60 steps (3 of them before), 0 failed\n"
 

@@ -32,7 +32,14 @@ from reservoir.core.capacity.ledger import Balance
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance import Instance
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_claim import ClaimState, DisruptionMark, Drain, DrainReason, NodeClaim, Operation
+from reservoir.core.model.node_claim import (
+    ClaimState,
+    DisruptionMark,
+    Drain,
+    DrainReason,
+    NodeClaim,
+    Operation,
+)
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.model.team import Quota, ResourceQuota, Team
 from reservoir.core.safety.endings import Bound, Bounds, EndingKind
@@ -77,15 +84,21 @@ def drain(deadline: timedelta) -> Drain:
 
 
 def test_replicas_that_are_placed_and_not_counted(scene: Scene) -> None:
-    scene.world.state.workload_rows["research/train"] = replace(workload_record(), placed_count=1)
+    scene.world.state.workload_rows["research/train"] = replace(
+        workload_record(), placed_count=1
+    )
     with pytest.raises(Violation, match="counts 1 placed replicas, 0 are on claims"):
         scene.see(demand.EveryPlacedReplicaIsCounted).holds()
 
 
-@pytest.mark.parametrize("state", [ClaimState.TERMINATING, ClaimState.FAILED, ClaimState.DRAINING])
+@pytest.mark.parametrize(
+    "state", [ClaimState.TERMINATING, ClaimState.FAILED, ClaimState.DRAINING]
+)
 def test_replicas_on_an_ended_claim(scene: Scene, state: ClaimState) -> None:
     with pytest.raises(Violation):
-        scene.see(demand.EndedClaimsHoldNothing).row_written("nc-1", None, replace(CLAIM, state=state))
+        scene.see(demand.EndedClaimsHoldNothing).row_written(
+            "nc-1", None, replace(CLAIM, state=state)
+        )
 
 
 @pytest.mark.parametrize(
@@ -93,18 +106,27 @@ def test_replicas_on_an_ended_claim(scene: Scene, state: ClaimState) -> None:
     [
         ({"state": ClaimState.RUNNING}, {"state": ClaimState.LAUNCHED, "revision": 2}),
         ({}, {"revision": 3}),
-        ({"drain": drain(timedelta(0))}, {"drain": drain(timedelta(minutes=1)), "revision": 2}),
+        (
+            {"drain": drain(timedelta(0))},
+            {"drain": drain(timedelta(minutes=1)), "revision": 2},
+        ),
         ({"drain": drain(timedelta(0))}, {"drain": None, "revision": 2}),
     ],
 )
-def test_a_claim_that_moves_back(scene: Scene, before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_a_claim_that_moves_back(
+    scene: Scene, before: dict[str, Any], after: dict[str, Any]
+) -> None:
     with pytest.raises(Violation):
-        scene.see(lives.ClaimsOnlyMoveForward).row_written("nc-1", replace(CLAIM, **before), replace(CLAIM, **after))
+        scene.see(lives.ClaimsOnlyMoveForward).row_written(
+            "nc-1", replace(CLAIM, **before), replace(CLAIM, **after)
+        )
 
 
 def test_a_lease_that_nobody_counts(scene: Scene) -> None:
     state = scene.world.state
-    state.reservations.save_observation(reservation("cr-1"), observed_at=START, absorbed=(), expected=None)
+    state.reservations.save_observation(
+        reservation("cr-1"), observed_at=START, absorbed=(), expected=None
+    )
     state.claim_rows["nc-1"] = CLAIM
     with pytest.raises(Violation, match="counts 0 leases, claims hold 1"):
         scene.see(reservations.LeasesEqualWhatTheyStandFor).holds()
@@ -121,7 +143,9 @@ def test_two_promises_of_one_unit(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("total_count", "holds"), [(1, False), (2, True)])
-def test_a_unit_beside_one_that_is_handed_on(scene: Scene, total_count: int, holds: bool) -> None:
+def test_a_unit_beside_one_that_is_handed_on(
+    scene: Scene, total_count: int, holds: bool
+) -> None:
     seen = scene.see(reservations.NoUnitIsPromisedTwice)
     scene.world.ec2.reserve(reservation("cr-1", total_count=total_count))
     scene.world.ec2.add(replace(_instance(), capacity_reservation_id="cr-1"))
@@ -142,7 +166,9 @@ def test_an_instance_of_two_claims(scene: Scene) -> None:
 
 def block(scene: Scene, **times: timedelta) -> None:
     ends = {name: START + after for name, after in times.items()}
-    scene.world.ec2.reserve(reservation("cr-1", kind=ReservationKind.CAPACITY_BLOCK, **ends))
+    scene.world.ec2.reserve(
+        reservation("cr-1", kind=ReservationKind.CAPACITY_BLOCK, **ends)
+    )
 
 
 def test_replicas_in_a_block_that_drains(scene: Scene) -> None:
@@ -155,7 +181,11 @@ def test_replicas_in_a_block_that_drains(scene: Scene) -> None:
 def test_a_node_that_is_ended_too_early(scene: Scene) -> None:
     scene.world.ec2.add(_instance())
     before = replace(
-        CLAIM, state=ClaimState.DRAINING, instance_id="i-1", placements=(), drain=drain(timedelta(minutes=9))
+        CLAIM,
+        state=ClaimState.DRAINING,
+        instance_id="i-1",
+        placements=(),
+        drain=drain(timedelta(minutes=9)),
     )
     with pytest.raises(Violation, match="was to live until"):
         scene.see(lives.NobodyIsEndedBeforeItsDeadline).row_written(
@@ -166,11 +196,15 @@ def test_a_node_that_is_ended_too_early(scene: Scene) -> None:
 def test_a_drain_past_the_envelope(scene: Scene) -> None:
     drained = replace(CLAIM, state=ClaimState.DRAINING, drain=drain(timedelta(minutes=9)))
     with pytest.raises(Violation, match="is in no tally of disruption"):
-        scene.see(lives.WhatEndsByChoicePassesTheEnvelope).row_written("nc-1", CLAIM, drained)
+        scene.see(lives.WhatEndsByChoicePassesTheEnvelope).row_written(
+            "nc-1", CLAIM, drained
+        )
 
 
 def test_a_termination_that_no_claim_knows_of(scene: Scene) -> None:
-    scene.world.state.claim_rows["nc-1"] = replace(CLAIM, state=ClaimState.RUNNING, instance_id="i-1")
+    scene.world.state.claim_rows["nc-1"] = replace(
+        CLAIM, state=ClaimState.RUNNING, instance_id="i-1"
+    )
     with pytest.raises(Violation, match="was terminated while nc-1 is running"):
         scene.see(lives.NothingIsTerminatedWithoutIntent).called(
             None, "ec2.terminate", TerminationReceipt(frozenset({"i-1"}))
@@ -188,10 +222,13 @@ def test_events_that_are_not_so(scene: Scene) -> None:
 
 def test_a_block_that_was_not_drained(scene: Scene) -> None:
     block(scene, end_at=timedelta(hours=1))
-    scene.world.state.claim_rows["nc-1"] = replace(CLAIM, state=ClaimState.RUNNING, drain_at=START, launched_at=START)
+    scene.world.state.claim_rows["nc-1"] = replace(
+        CLAIM, state=ClaimState.RUNNING, drain_at=START, launched_at=START
+    )
     seen = scene.see(lives.BlocksAreDrainedInTime)
     seen.ended(Run(1, Function.EXPIRE, 20 * MINUTE, 0, outcome="done"))
-    for event in ({"drainDeadline": "then"}, {"capacityReservationId": "cr-2"}):  # not its part of a sweep
+    # not its part of a sweep
+    for event in ({"drainDeadline": "then"}, {"capacityReservationId": "cr-2"}):
         seen.ended(Run(1, Function.EXPIRE, 24 * MINUTE, 0, event, outcome="done"))
     for event in ({}, {"capacityReservationId": "cr-1"}):
         with pytest.raises(Violation, match="nc-1 is running; its block drains since"):
@@ -200,7 +237,10 @@ def test_a_block_that_was_not_drained(scene: Scene) -> None:
 
 def test_an_instance_that_nobody_has(scene: Scene) -> None:
     scene.world.ec2.add(replace(_instance(), owner="simulation"))
-    seen, run = scene.see(launches.NoInstanceStaysWithoutAClaim), Run(1, Function.COLLECT, 0, 0, outcome="done")
+    seen, run = (
+        scene.see(launches.NoInstanceStaysWithoutAClaim),
+        Run(1, Function.COLLECT, 0, 0, outcome="done"),
+    )
     seen.ended(run)
     scene.world.kernel.now_us = HOUR
     with pytest.raises(Violation, match="i-1 has had no claim"):
@@ -225,7 +265,9 @@ def _instance() -> Instance:
 def test_a_unit_that_ec2_refuses(scene: Scene) -> None:
     scene.world.ec2.refused.append("cr-1 has 0 of 1 units")
     with pytest.raises(Violation, match="cr-1 has 0 of 1 units"):
-        scene.see(reservations.UnitsThatWerePromisedAreThere).called(None, "ec2.launch", None)
+        scene.see(reservations.UnitsThatWerePromisedAreThere).called(
+            None, "ec2.launch", None
+        )
 
 
 def test_a_token_that_comes_back_with_another_request(scene: Scene) -> None:
@@ -238,7 +280,9 @@ def test_a_claim_that_waits_for_ever(scene: Scene) -> None:
     scene.world.state.claim_rows["nc-1"] = CLAIM
     scene.world.kernel.now_us = HOUR
     with pytest.raises(Violation, match="nc-1 is planned since"):
-        scene.see(launches.NoClaimWaitsForEver).ended(Run(1, Function.COLLECT, 0, 0, outcome="done"))
+        scene.see(launches.NoClaimWaitsForEver).ended(
+            Run(1, Function.COLLECT, 0, 0, outcome="done")
+        )
 
 
 def test_a_function_that_repeats_as_fast_as_it_can(scene: Scene) -> None:
@@ -259,17 +303,23 @@ def test_more_placed_than_wanted(scene: Scene) -> None:
 
 
 def test_a_plan_for_what_has_changed(scene: Scene) -> None:
-    commit = PlannedCommit(claims=(replace(CLAIM, placements=REPLICAS),), generations={"research/train": 1})
+    commit = PlannedCommit(
+        claims=(replace(CLAIM, placements=REPLICAS),), generations={"research/train": 1}
+    )
     scene.world.state.committed = (commit, {"research/train": 2})
     with pytest.raises(Violation, match="of generation 2, the plan was for 1"):
-        scene.see(demand.NothingIsPlacedThatNobodyWants).called(None, "node_claims.commit", None)
+        scene.see(demand.NothingIsPlacedThatNobodyWants).called(
+            None, "node_claims.commit", None
+        )
 
 
 def test_more_nodes_than_the_limit(scene: Scene) -> None:
     scene.world.limits = {"nodes": "1"}
     seen = scene.see(demand.LimitsAreKept)
     for name in ("nc-1", "nc-2"):
-        scene.world.state.claim_rows[name] = replace(CLAIM, id=name, node_pool_name=POOL, created_at=START)
+        scene.world.state.claim_rows[name] = replace(
+            CLAIM, id=name, node_pool_name=POOL, created_at=START
+        )
         seen.row_written(name, None, scene.world.state.claim_rows[name])
     with pytest.raises(Violation, match="the pool has 2 of 1 nodes"):
         seen.holds()
@@ -299,13 +349,17 @@ def test_two_nodes_at_once_beyond_the_budget(scene: Scene) -> None:
     staying = replace(CLAIM, id="nc-2", node_pool_name=POOL)
     scene.world.state.claim_rows["nc-1"] = replace(staying, id="nc-1", disruption=mark)
     with pytest.raises(Violation, match="nc-2 was chosen while"):
-        scene.see(lives.BudgetsAreKept).row_written("nc-2", staying, replace(staying, disruption=mark))
+        scene.see(lives.BudgetsAreKept).row_written(
+            "nc-2", staying, replace(staying, disruption=mark)
+        )
 
 
 def test_replicas_on_a_cordoned_node(scene: Scene) -> None:
     before = replace(CLAIM, cordoned=True, placements=())
     with pytest.raises(Violation, match="nc-1 is cordoned and got"):
-        scene.see(operations.CordonedNodesReceiveNothing).row_written("nc-1", before, replace(CLAIM, cordoned=True))
+        scene.see(operations.CordonedNodesReceiveNothing).row_written(
+            "nc-1", before, replace(CLAIM, cordoned=True)
+        )
 
 
 def test_a_launch_of_a_pool_that_is_paused(scene: Scene) -> None:
@@ -316,7 +370,9 @@ def test_a_launch_of_a_pool_that_is_paused(scene: Scene) -> None:
     seen.called(running(Function.OPERATE, 0), "policy.save_pause", None)
     attempt = SimpleNamespace(claim_ids=("nc-1",))
     seen.called(running(Function.LAUNCH, 0), "launch_attempts.begin", attempt)
-    with pytest.raises(Violation, match=r"launch did launch_attempts\.begin; the pool is paused"):
+    with pytest.raises(
+        Violation, match=r"launch did launch_attempts\.begin; the pool is paused"
+    ):
         seen.called(running(Function.LAUNCH, 1), "launch_attempts.begin", attempt)
 
 
@@ -338,7 +394,9 @@ def running(function: Function, began_us: int) -> Any:
 
 def test_an_operation_that_nobody_was_told_of(scene: Scene) -> None:
     seen = scene.see(operations.OperationsAreTold)
-    cordoned = replace(CLAIM, cordoned=True, operations=(Operation("cordon", "arn", "why", START),))
+    cordoned = replace(
+        CLAIM, cordoned=True, operations=(Operation("cordon", "arn", "why", START),)
+    )
     seen.heard("Operation Requested", {"verb": "cordon", "names": ["nc-2"]})
     with pytest.raises(Violation, match="cordon of nc-1 was told nobody"):
         seen.row_written("nc-1", CLAIM, cordoned)
@@ -353,10 +411,16 @@ def test_a_finished_replica_that_is_counted_twice_or_never_finished(scene: Scene
     seen.row_written("nc-1", CLAIM, done)
     scene.world.state.claim_rows["nc-1"] = done
     with pytest.raises(Violation, match="counts 2 finished replicas, its nodes 1"):
-        seen.row_written("research/train", workload_record(), replace(workload_record(), finished_count=2))
+        seen.row_written(
+            "research/train",
+            workload_record(),
+            replace(workload_record(), finished_count=2),
+        )
     told = {"workload": {"namespace": "research", "name": "train"}, "finished": 1}
     seen.heard("Replica Finished", told)
-    with pytest.raises(Violation, match="2 replicas of research/train are said to have finished, 1 have"):
+    with pytest.raises(
+        Violation, match="2 replicas of research/train are said to have finished, 1 have"
+    ):
         seen.heard("Replica Finished", {**told, "finished": 2})
 
 
@@ -365,7 +429,10 @@ def test_a_drain_that_nobody_was_told_of_or_not_in_time(scene: Scene) -> None:
     drained = replace(CLAIM, state=ClaimState.DRAINING, drain=drain(timedelta(minutes=9)))
     with pytest.raises(Violation, match="told was None"):
         seen.row_written("nc-1", CLAIM, drained)
-    told = {"node": {"nodeClaim": "nc-1"}, "deadline": (START + timedelta(minutes=15)).isoformat()}
+    told = {
+        "node": {"nodeClaim": "nc-1"},
+        "deadline": (START + timedelta(minutes=15)).isoformat(),
+    }
     seen.heard("Node Draining", told)
     with pytest.raises(Violation, match="nc-1 drains until"):
         seen.row_written("nc-1", CLAIM, drained)
@@ -382,7 +449,12 @@ def test_more_endings_than_the_bound_of_the_hour(scene: Scene) -> None:
 def scene_of_teams(scene: Scene, **limits: Any) -> Scene:
     quota = Quota((), 1, limits.get("borrowing_limit_units"))
     scene.world.teams = (
-        Team("research", ("research",), quotas=(quota,), budget_micro_usd_per_hour=limits.get("budget")),
+        Team(
+            "research",
+            ("research",),
+            quotas=(quota,),
+            budget_micro_usd_per_hour=limits.get("budget"),
+        ),
     )
     return scene
 
@@ -415,11 +487,15 @@ def test_what_runs_is_as_large_as_it_was_when_it_was_placed(scene: Scene) -> Non
     second = replace(first, placements=(PlacedReplicas(record.key, 2),))
     seen.row_written("nc-1", first, second)
     with pytest.raises(Violation, match="nc-1 has"):
-        seen.row_written("nc-1", second, replace(first, placements=(PlacedReplicas(record.key, 3),)))
+        seen.row_written(
+            "nc-1", second, replace(first, placements=(PlacedReplicas(record.key, 3),))
+        )
 
 
 @pytest.mark.parametrize(("minutes", "is_early"), [(20, False), (13, True)])
-def test_a_drain_that_a_neighbour_moved(scene: Scene, minutes: int, *, is_early: bool) -> None:
+def test_a_drain_that_a_neighbour_moved(
+    scene: Scene, minutes: int, *, is_early: bool
+) -> None:
     block(scene, end_at=timedelta(hours=1))
     seen = scene.see(placed.NeighboursMoveNoDrain)
     record = workload_record(checkpoint_period_s=14 * 60)
@@ -427,39 +503,83 @@ def test_a_drain_that_a_neighbour_moved(scene: Scene, minutes: int, *, is_early:
     running = replace(CLAIM, placements=(PlacedReplicas(record.key, 1),))
     seen.row_written("nc-1", None, running)
     at = START + timedelta(minutes=minutes)
-    begun = replace(drain(timedelta(minutes=9)), reason=DrainReason.CAPACITY_BLOCK_ENDING, notified_at=at)
-    with pytest.raises(Violation, match="its work was placed for") if is_early else nullcontext():
+    begun = replace(
+        drain(timedelta(minutes=9)),
+        reason=DrainReason.CAPACITY_BLOCK_ENDING,
+        notified_at=at,
+    )
+    with (
+        pytest.raises(Violation, match="its work was placed for")
+        if is_early
+        else nullcontext()
+    ):
         seen.row_written("nc-1", running, replace(running, placements=(), drain=begun))
 
 
-@pytest.mark.parametrize(("capacity_type", "is_over"), [(CapacityType.SPOT, True), (CapacityType.ON_DEMAND, False)])
-def test_more_of_a_resource_than_all_own(scene: Scene, capacity_type: CapacityType, *, is_over: bool) -> None:
+@pytest.mark.parametrize(
+    ("capacity_type", "is_over"),
+    [(CapacityType.SPOT, True), (CapacityType.ON_DEMAND, False)],
+)
+def test_more_of_a_resource_than_all_own(
+    scene: Scene, capacity_type: CapacityType, *, is_over: bool
+) -> None:
     """Two teams own 7 vCPUs of spot together; a replica requests 4."""
     scene.world.teams = tuple(
-        Team(name, (name,), resource_quotas=(ResourceQuota((CapacityType.SPOT,), "cpu", cpus * 1000),))
+        Team(
+            name,
+            (name,),
+            resource_quotas=(ResourceQuota((CapacityType.SPOT,), "cpu", cpus * 1000),),
+        )
         for name, cpus in (("research", 5), ("audio", 2))
     )
     seen = scene.see(teams.ResourceQuotasAreKept)
     record = workload_record(requests=Resources.of({"cpu": 4_000}))
     scene.world.state.workload_rows[record.key] = record
     offering = replace(CLAIM.offering, capacity_type=capacity_type, reservation_id=None)
-    mine = replace(CLAIM, placements=(PlacedReplicas(record.key, 1),), offering=offering, lease=None, created_at=START)
+    mine = replace(
+        CLAIM,
+        placements=(PlacedReplicas(record.key, 1),),
+        offering=offering,
+        lease=None,
+        created_at=START,
+    )
     commit(scene, seen, mine)
-    with pytest.raises(Violation, match="request 8000 millicores") if is_over else nullcontext():
+    with (
+        pytest.raises(Violation, match="request 8000 millicores")
+        if is_over
+        else nullcontext()
+    ):
         commit(scene, seen, replace(mine, id="nc-2"))
 
 
 @pytest.mark.parametrize(
     ("lent", "used", "minutes_ago", "left_is_enough"),
-    [(0, 0, 0, False), (1, 0, 0, True), (None, 0, 0, True), (0, 1, 0, True), (0, 1, 1, True), (0, 1, 4, False)],
-    ids=["keeps both", "lends one", "lends all", "uses one", "used one just now", "used one long ago"],
+    [
+        (0, 0, 0, False),
+        (1, 0, 0, True),
+        (None, 0, 0, True),
+        (0, 1, 0, True),
+        (0, 1, 1, True),
+        (0, 1, 4, False),
+    ],
+    ids=[
+        "keeps both",
+        "lends one",
+        "lends all",
+        "uses one",
+        "used one just now",
+        "used one long ago",
+    ],
 )
 def test_a_loan_of_what_its_owner_keeps(
     scene: Scene, lent: int | None, used: int, minutes_ago: int, *, left_is_enough: bool
 ) -> None:
     """Three units, of which audio owns two; research, which owns none, takes two at once."""
     owner = Team("audio", ("audio",), quotas=(Quota((), 2, None, lent),))
-    scene.world.teams = (owner, Team("research", ("research",), quotas=(Quota((), 0, None),)))
+    scene.world.teams = (
+        owner,
+        Team("research", ("research",), quotas=(Quota((), 0, None),)),
+    )
     seen = scene.see(teams.LendingLimitsAreKept)
     scene.world.state.reservations.save_observation(
         reservation("cr-1", 3), observed_at=START, absorbed=(), expected=None
@@ -470,10 +590,16 @@ def test_a_loan_of_what_its_owner_keeps(
         theirs = replace(taken, id="nc-0", placements=(PlacedReplicas("audio/train", 1),))
         commit(scene, seen, theirs)
         if minutes_ago:
-            scene.world.state.claim_rows["nc-0"] = ended = replace(theirs, state=ClaimState.TERMINATED)
+            scene.world.state.claim_rows["nc-0"] = ended = replace(
+                theirs, state=ClaimState.TERMINATED
+            )
             seen.row_written("nc-0", theirs, ended)
             scene.world.kernel.now_us += minutes_ago * MINUTE
-    with nullcontext() if left_is_enough else pytest.raises(Violation, match="research borrows and leaves 1 units"):
+    with (
+        nullcontext()
+        if left_is_enough
+        else pytest.raises(Violation, match="research borrows and leaves 1 units")
+    ):
         commit(scene, seen, taken, replace(taken, id="nc-2"))
 
 
@@ -481,11 +607,13 @@ def test_a_loan_of_a_unit_that_a_restore_set_free(scene: Scene) -> None:
     scene.world.teams = (Team("audio", ("audio",), quotas=(Quota((), 0, None),)),)
     seen = scene.see(teams.LendingLimitsAreKept)
     taken, free = (
-        ReservationRecord(reservation("cr-1"), Balance(1, outstanding_count), START) for outstanding_count in (1, 0)
+        ReservationRecord(reservation("cr-1"), Balance(1, outstanding_count), START)
+        for outstanding_count in (1, 0)
     )
     scene.world.state.reservation_rows["cr-1"] = taken
     seen.row_written("cr-1", None, taken)
-    seen.row_written("cr-1", free, taken)  # nobody had written the row that this one replaces
+    # nobody had written the row that this one replaces
+    seen.row_written("cr-1", free, taken)
     commit(scene, seen, replace(CLAIM, placements=REPLICAS, created_at=START))
 
 
@@ -493,9 +621,16 @@ def test_a_node_beyond_a_teams_budget(scene: Scene) -> None:
     scene.world.kernel.now_us = MINUTE
     seen = scene_of_teams(scene, budget=1_500_000).see(teams.TeamBudgetsAreKept)
     price = 10**18  # atto-USD: one USD an hour
-    bought = replace(CLAIM, placements=REPLICAS, created_at=START, lease=None, price_atto_usd_per_hour=price)
+    bought = replace(
+        CLAIM,
+        placements=REPLICAS,
+        created_at=START,
+        lease=None,
+        price_atto_usd_per_hour=price,
+    )
     commit(scene, seen, bought)
-    commit(scene, seen, replace(bought, id="nc-2"), environment=2)  # listings may not show it the first one yet
+    # listings may not show it the first one yet
+    commit(scene, seen, replace(bought, id="nc-2"), environment=2)
     with pytest.raises(Violation, match="research spends 2000 m"):
         commit(scene, seen, replace(bought, id="nc-3"), environment=2)
 
@@ -503,7 +638,13 @@ def test_a_node_beyond_a_teams_budget(scene: Scene) -> None:
 def test_a_clock_decides_nothing_about_what_a_pass_could_know(scene: Scene) -> None:
     scene.world.kernel.now_us = MINUTE
     seen = scene_of_teams(scene, budget=1_500_000).see(teams.TeamBudgetsAreKept)
-    slow = replace(CLAIM, placements=REPLICAS, created_at=START, lease=None, price_atto_usd_per_hour=10**18)
+    slow = replace(
+        CLAIM,
+        placements=REPLICAS,
+        created_at=START,
+        lease=None,
+        price_atto_usd_per_hour=10**18,
+    )
     commit(scene, seen, slow)  # a minute ago, by the clock of who wrote it
     commit(scene, seen, replace(slow, id="nc-2"), environment=2)
     scene.world.kernel.now_us += MINUTE
@@ -514,17 +655,24 @@ def test_a_clock_decides_nothing_about_what_a_pass_could_know(scene: Scene) -> N
 def test_an_event_of_a_replica_on_an_instance_that_never_was(scene: Scene) -> None:
     scene.world.ec2.add(_instance())
     with pytest.raises(Violation, match="i-2"):
-        scene.see(lives.EventsTellWhatIsSo).heard("Replica Ready", {"node": {"instanceId": "i-2"}})
+        scene.see(lives.EventsTellWhatIsSo).heard(
+            "Replica Ready", {"node": {"instanceId": "i-2"}}
+        )
 
 
 def test_an_event_of_a_place_that_is_none(scene: Scene) -> None:
-    placed = {"workload": {"name": "train"}, "nodes": [{"nodeClaim": "nc-9", "nodePool": "pool"}]}
+    placed = {
+        "workload": {"name": "train"},
+        "nodes": [{"nodeClaim": "nc-9", "nodePool": "pool"}],
+    }
     with pytest.raises(Violation, match="is said to be on nc-9"):
         scene.see(lives.EventsTellWhatIsSo).heard("Workload Placed", placed)
 
 
 @pytest.mark.parametrize("seed", [1, 5])
-def test_invariants_that_do_not_concern_a_world_find_nothing_there(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_invariants_that_do_not_concern_a_world_find_nothing_there(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     left_out = {each for each in INVARIANTS if not each.concerns(World(seed))}
     assert left_out
     assert left_out <= LIMITS_AND_TEAMS

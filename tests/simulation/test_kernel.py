@@ -5,7 +5,9 @@ from greenlet import greenlet
 from lab.simulation.kernel import SECOND, Chance, Kernel
 
 
-def test_the_earliest_comes_first_and_of_one_instant_the_one_that_was_asked_for_first() -> None:
+def test_the_earliest_comes_first_and_of_one_instant_the_one_that_was_asked_for_first() -> (
+    None
+):
     kernel, happened = Kernel(), list[str]()
     kernel.at(2, lambda: happened.append("late"))
     kernel.at(1, lambda: happened.append("first"))
@@ -56,7 +58,9 @@ def test_what_is_past_happens_now() -> None:
 def test_chances_of_one_kind_do_not_move_those_of_another() -> None:
     alone, together = Chance(1), Chance(1)
     [together.hits("other", 0.5) for _ in range(10)]
-    assert [alone.hits("kind", 0.5) for _ in range(20)] == [together.hits("kind", 0.5) for _ in range(20)]
+    assert [alone.hits("kind", 0.5) for _ in range(20)] == [
+        together.hits("kind", 0.5) for _ in range(20)
+    ]
 
 
 def test_a_chance_that_is_left_out_moves_no_other() -> None:
@@ -64,5 +68,7 @@ def test_a_chance_that_is_left_out_moves_no_other() -> None:
     hits = [whole.hits("kind", 0.5) for _ in range(20)]
     without = Chance(1, frozenset({("kind", 0)}))
     first = hits.index(True)
-    assert [without.hits("kind", 0.5) for _ in range(20)] == [hit and n != first for n, hit in enumerate(hits)]
+    assert [without.hits("kind", 0.5) for _ in range(20)] == [
+        hit and n != first for n, hit in enumerate(hits)
+    ]
     assert whole.came_true[1:] == without.came_true

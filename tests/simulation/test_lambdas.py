@@ -79,7 +79,9 @@ def test_runs_overlap_and_a_warm_process_is_found_again() -> None:
     ended = list[Run]()
     with hushed():
         for _ in range(2):
-            made.lambdas.invoke(Function.DISCOVER_RESERVATIONS, {"source": "aws.events"}, ended.append)
+            made.lambdas.invoke(
+                Function.DISCOVER_RESERVATIONS, {"source": "aws.events"}, ended.append
+            )
         assert len(made.lambdas.running) == 2
         while len(ended) < 2:
             made.kernel.step()
@@ -101,7 +103,11 @@ def test_a_clock_that_is_set_anew_at_each_call() -> None:
 def test_an_answer_that_comes_late_comes_after_its_effect() -> None:
     made = world(replace(NO_FAULTS, late_answer=1.0))
     written_at = list[int]()
-    made.watchers.append(Noting(lambda point: written_at.append(made.kernel.now_us) if "save" in point else None))
+    made.watchers.append(
+        Noting(
+            lambda point: written_at.append(made.kernel.now_us) if "save" in point else None
+        )
+    )
     run = ran(made, Function.DISCOVER_OFFERINGS)
     assert (run.outcome, len(written_at)) == ("done", 1)
     assert run.ended_us - written_at[0] >= SECOND
@@ -122,7 +128,9 @@ def test_a_deployment_ends_what_runs_and_leaves_nothing_warm() -> None:
     made = world()
     ended = list[Run]()
     with hushed():
-        made.lambdas.invoke(Function.DISCOVER_OFFERINGS, {"source": "aws.events"}, ended.append)
+        made.lambdas.invoke(
+            Function.DISCOVER_OFFERINGS, {"source": "aws.events"}, ended.append
+        )
         made.kernel.after(SECOND // 20, made.lambdas.deploy)
         while not ended:
             made.kernel.step()

@@ -26,11 +26,17 @@ def test_a_line_that_is_not_there_is_refused() -> None:
 def test_the_table_has_every_mutant_and_says_how_many_were_caught() -> None:
     text = TABLE.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line[:2] == "| "][1:]
-    assert [row.split("|")[1].strip() for row in rows] == [mutant.name for mutant in MUTANTS]
+    assert [row.split("|")[1].strip() for row in rows] == [
+        mutant.name for mutant in MUTANTS
+    ]
     assert text == table(rows)
     assert sum(map(is_caught, rows)) >= CAUGHT_MIN
 
 
 def test_what_is_not_caught_has_a_reason() -> None:
-    rows = [line.split("|") for line in TABLE.read_text(encoding="utf-8").splitlines() if "| not within" in line]
+    rows = [
+        line.split("|")
+        for line in TABLE.read_text(encoding="utf-8").splitlines()
+        if "| not within" in line
+    ]
     assert [row[1].strip() for row in rows if not row[5].strip()] == []

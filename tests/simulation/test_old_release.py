@@ -14,7 +14,9 @@ from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.names import Function
 from reservoir.ports.policy import Pause, PolicyKind, PolicyObject
 
-NEW_CLAIM: NodeClaim = node_claim("nc-1", finished=(PlacedReplicas("research/train", 1),), cordoned=True)
+NEW_CLAIM: NodeClaim = node_claim(
+    "nc-1", finished=(PlacedReplicas("research/train", 1),), cordoned=True
+)
 OLD_CLAIM: NodeClaim = replace(NEW_CLAIM, finished=(), cordoned=False)
 POOL = PolicyObject(PolicyKind.NODE_POOL, "pool", {}, 1, 1, pause=Pause(is_paused=True))
 RECORD = replace(workload_record(), sent_by=None, sent_at=None)
@@ -53,7 +55,9 @@ def upgrade(*, is_made: bool) -> tuple[Kernel, Upgrade, list[Function]]:
     return kernel, Upgrade(kernel, Chance(1), replaced.append, is_made), replaced
 
 
-def test_every_function_that_it_had_is_replaced_and_some_are_taken_back_for_a_while() -> None:
+def test_every_function_that_it_had_is_replaced_and_some_are_taken_back_for_a_while() -> (
+    None
+):
     kernel, release, replaced = upgrade(is_made=True)
     release.begin()
     assert Function.PROVISION in release.old

@@ -18,7 +18,10 @@ from reservoir.manifests.reports import parse_report
 from reservoir.ports.errors import AccessDeniedError
 
 RUNNING: NodeClaim = node_claim(
-    "nc-1", state=ClaimState.RUNNING, instance_id="i-1", placements=(PlacedReplicas("research/train", 2),)
+    "nc-1",
+    state=ClaimState.RUNNING,
+    instance_id="i-1",
+    placements=(PlacedReplicas("research/train", 2),),
 )
 
 
@@ -32,7 +35,14 @@ def lived(kernel: Kernel, us: int) -> None:
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_an_agent_reports_as_long_as_its_node_is_there(*, is_gone: bool) -> None:
     kernel, sent = Kernel(), list[tuple[str, str]]()
-    instance = Instance("i-1", "terminated" if is_gone else "running", "m5.large", "us-east-1a", "use1-az1", START)
+    instance = Instance(
+        "i-1",
+        "terminated" if is_gone else "running",
+        "m5.large",
+        "us-east-1a",
+        "use1-az1",
+        START,
+    )
     agents = Agents(
         kernel,
         Chance(1),
@@ -51,7 +61,9 @@ def test_an_agent_reports_as_long_as_its_node_is_there(*, is_gone: bool) -> None
 def test_operators_ask_for_what_there_is_and_take_it_back() -> None:
     kernel, asked = Kernel(), list[dict[str, Any]]()
     cordoned = replace(RUNNING, cordoned=True)
-    operators = Operators(kernel, Chance(1), lambda: {"nc-1": cordoned}, asked.append, ("pool",))
+    operators = Operators(
+        kernel, Chance(1), lambda: {"nc-1": cordoned}, asked.append, ("pool",)
+    )
     kernel.after(0, operators.act)
     lived(kernel, 4 * HOUR)
     verbs = {parse_request(request).verb.value for request in asked}
@@ -63,7 +75,9 @@ def test_operators_ask_for_what_there_is_and_take_it_back() -> None:
     ]
     count = len(asked)
     lived(kernel, 4 * HOUR)
-    assert {request["verb"] for request in asked[count:]} <= {"resume"}, "only what was paused before they left"
+    assert {request["verb"] for request in asked[count:]} <= {"resume"}, (
+        "only what was paused before they left"
+    )
 
 
 def test_aws_vouches_for_what_was_signed() -> None:

@@ -32,7 +32,9 @@ def test_rows_and_indexes_are_those_of_before_and_the_tables_are_others() -> Non
     world = restored()
     assert world.state.node_claims.get("nc-1") is None
     assert world.state.node_claims.list_live() == ()
-    assert {table.table_id for table in world.marks.read()} == {f"{role}-1-restored" for role in ROLES}
+    assert {table.table_id for table in world.marks.read()} == {
+        f"{role}-1-restored" for role in ROLES
+    }
 
 
 def test_somebody_looks_at_them_and_users_say_again_what_they_want() -> None:
@@ -65,11 +67,17 @@ def test_an_instance_of_the_time_in_between_is_forgotten() -> None:
     before = Instance("i-1", "running", "m5.large", "us-east-1a", "use1-az1", START)
     world.restores.adopt()
     assert world.is_forgotten(before)
-    assert not world.is_forgotten(replace(before, launched_at=world.kernel.now() + timedelta(seconds=1)))
+    assert not world.is_forgotten(
+        replace(before, launched_at=world.kernel.now() + timedelta(seconds=1))
+    )
 
 
-@pytest.mark.parametrize(("reason", "ends"), [(DrainReason.EMPTY, True), (DrainReason.INTERRUPTION, False)])
-def test_a_drain_by_choice_while_nobody_has_looked_is_found_out(reason: DrainReason, *, ends: bool) -> None:
+@pytest.mark.parametrize(
+    ("reason", "ends"), [(DrainReason.EMPTY, True), (DrainReason.INTERRUPTION, False)]
+)
+def test_a_drain_by_choice_while_nobody_has_looked_is_found_out(
+    reason: DrainReason, *, ends: bool
+) -> None:
     world = restored()
     claim = node_claim("nc-1")
     drain = Drain("drain-nc-1", reason, START, START + timedelta(minutes=MINUTE))

@@ -79,7 +79,11 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
 @pytest.mark.parametrize("first", range(1, SEEDS, TOGETHER))
 def test_seeds(first: int) -> None:
     verdicts = [play(seed) for seed in range(first, first + TOGETHER)]
-    assert [(verdict.seed, verdict.name, verdict.what) for verdict in verdicts if verdict.name is not None] == []
+    assert [
+        (verdict.seed, verdict.name, verdict.what)
+        for verdict in verdicts
+        if verdict.name is not None
+    ] == []
 
 
 @pytest.mark.parametrize(("seed", "steps", "aims"), FAILED_ONCE)

@@ -25,7 +25,8 @@ def failing() -> int:
     return next(
         seed
         for seed in range(1, 100)
-        if (verdict := play(seed, STEPS, invariants=INVARIANTS)).name is not None and len(verdict.came_true) > 5
+        if (verdict := play(seed, STEPS, invariants=INVARIANTS)).name is not None
+        and len(verdict.came_true) > 5
     )
 
 
@@ -34,7 +35,10 @@ def test_a_failure_is_made_short_and_fails_the_same() -> None:
     failed = play(seed, STEPS, invariants=INVARIANTS)
     short, left_out = shrunk(failed, STEPS, invariants=INVARIANTS)
     assert len(short.came_true) < 5 < len(failed.came_true)
-    assert any(kind in ("killed_before", "killed_after", "launch_dies") for kind, _ in short.came_true)
+    assert any(
+        kind in ("killed_before", "killed_after", "launch_dies")
+        for kind, _ in short.came_true
+    )
     assert play(seed, STEPS, left_out, INVARIANTS) == short
 
 
@@ -56,5 +60,8 @@ def test_a_failure_is_explained_in_a_few_lines_and_kept_as_a_test() -> None:
     assert lines[-2].startswith("NoFunctionIsEverKilled: ")
     assert " killed " in lines[-3]
     kept = f'({seed}, {STEPS}, [Aim(Function.EXPIRE, "policy.get", 1, "after")])'
-    assert lines[-1] == f"to keep it, add to FAILED_ONCE in tests/simulation/test_seeds.py: {kept}"
+    assert (
+        lines[-1]
+        == f"to keep it, add to FAILED_ONCE in tests/simulation/test_seeds.py: {kept}"
+    )
     assert play(seed, STEPS, invariants=INVARIANTS, aims=aims) == failed

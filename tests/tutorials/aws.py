@@ -18,9 +18,16 @@ def main(arguments: Sequence[str]) -> None:
     service, operation, *rest = arguments
     client: Any = boto3.session.Session().client(service)  # type: ignore[call-overload] # any service
     method = operation.replace("-", "_")
-    shape = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method]).input_shape
-    members = {xform_name(name).replace("_", "-"): (name, member.type_name) for name, member in shape.members.items()}
-    options = dict(zip((word.removeprefix("--") for word in rest[::2]), rest[1::2], strict=True))
+    shape = client.meta.service_model.operation_model(
+        client.meta.method_to_api_mapping[method]
+    ).input_shape
+    members = {
+        xform_name(name).replace("_", "-"): (name, member.type_name)
+        for name, member in shape.members.items()
+    }
+    options = dict(
+        zip((word.removeprefix("--") for word in rest[::2]), rest[1::2], strict=True)
+    )
     query, form = options.pop("query", None), options.pop("output", "json")
     given: dict[str, Any] = {}
     for option, value in options.items():
@@ -32,7 +39,12 @@ def main(arguments: Sequence[str]) -> None:
     if form == "text":
         rows = found if isinstance(found, list) else [found]
         # A command prints.
-        print("\n".join("\t".join(map(str, row)) if isinstance(row, list) else str(row) for row in rows))  # noqa: T201 - as the AWS CLI
+        print(  # noqa: T201 - as the AWS CLI
+            "\n".join(
+                "\t".join(map(str, row)) if isinstance(row, list) else str(row)
+                for row in rows
+            )
+        )
     else:
         print(json.dumps(found, indent=4, default=str))  # noqa: T201 - a command prints
 

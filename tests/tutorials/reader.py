@@ -23,7 +23,10 @@ from lab.story.world import World
 from reservoir.names import Function
 
 # Commands that only read: what they show may take some schedules to come about.
-_READING: Final = (*(f"reservoir {word}" for word in ("get", "explain", "events", "plan", "replay")), "aws ")
+_READING: Final = (
+    *(f"reservoir {word}" for word in ("get", "explain", "events", "plan", "replay")),
+    "aws ",
+)
 _LOOKS_MAX: Final = 40
 _LOOK_EVERY: Final = timedelta(seconds=20)
 _PART: Final = re.compile(
@@ -53,7 +56,9 @@ class Reader:
         programs.mkdir()
         for name, module in (("reservoir", "reservoir"), ("aws", "tests.tutorials.aws")):
             path = programs / name
-            path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m {module} "$@"\n')
+            path.write_text(
+                f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m {module} "$@"\n'
+            )
             path.chmod(0o755)
         self._environment = {
             **world.reservoir.environment(),
@@ -76,7 +81,9 @@ class Reader:
 
     def _happens(self, action: str, arguments: dict[str, object]) -> None:
         if action == "later":
-            self._world.aws.clock.advance(timedelta(minutes=float(str(arguments["minutes"]))))
+            self._world.aws.clock.advance(
+                timedelta(minutes=float(str(arguments["minutes"])))
+            )
         else:
             self._world.aws.ec2(action, **arguments)
 
@@ -90,7 +97,8 @@ class Reader:
                 cwd=self._folder,
                 env={**self._environment, **self._variables},
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if assigned is None else None,  # in the order in which a reader sees them
+                # in the order in which a reader sees them
+                stderr=subprocess.STDOUT if assigned is None else None,
                 text=True,
                 check=False,
             )
@@ -99,7 +107,9 @@ class Reader:
                 break
             self._world.aws.clock.advance(_LOOK_EVERY)
             self._world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
-        assert missing is None, f"$ {command}\n{done.stdout}\nlacks: {missing}\n{self._world.summary()}"
+        assert missing is None, (
+            f"$ {command}\n{done.stdout}\nlacks: {missing}\n{self._world.summary()}"
+        )
         if assigned is not None:
             assert done.returncode == 0, f"$ {command}\n{done.stdout}"
             self._variables[assigned[1]] = done.stdout.strip()
@@ -110,14 +120,19 @@ def commands_of(block: str) -> Iterator[Typed]:
     joined = block.replace("\\\n", " ")
     for text in re.split(r"^\$ ", joined, flags=re.MULTILINE)[1:]:
         command, *expected = text.splitlines()
-        yield Typed(re.sub(r"\s+# .*$", "", command).strip(), tuple(line for line in expected if line.strip()))
+        yield Typed(
+            re.sub(r"\s+# .*$", "", command).strip(),
+            tuple(line for line in expected if line.strip()),
+        )
 
 
 def missing_of(expected: tuple[str, ...], written: list[str]) -> str | None:
     """Return the first expected line that is not in the output after those before it; None if all are."""
     lines = iter([" ".join(line.split()) for line in written])
     for line in expected:
-        pattern = re.compile(".*".join(re.escape(" ".join(part.split())) for part in line.split("…")))
+        pattern = re.compile(
+            ".*".join(re.escape(" ".join(part.split())) for part in line.split("…"))
+        )
         # Blanks beside what stands for anything belong to it.
         loose = re.compile(pattern.pattern.replace(r"\ .*", ".*").replace(r".*\ ", ".*"))
         if not any(loose.fullmatch(item) or pattern.fullmatch(item) for item in lines):

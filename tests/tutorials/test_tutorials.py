@@ -27,4 +27,7 @@ def test_outputs_are_compared_loosely_and_in_order() -> None:
 
 def test_commands_stand_behind_a_dollar() -> None:
     block = "$ reservoir get  # all\nNAME\n\n$ aws ec2 \\\n    describe\n"
-    assert list(commands_of(block)) == [Typed("reservoir get", ("NAME",)), Typed("aws ec2      describe", ())]
+    assert list(commands_of(block)) == [
+        Typed("reservoir get", ("NAME",)),
+        Typed("aws ec2      describe", ()),
+    ]

@@ -21,7 +21,16 @@ __all__ = ["make_once"]
 STEP = Path(__file__).parent / "step.py"
 OLD_NAMES = Path(__file__).parent / "old_names.py"
 # What a release is synthesised from, and its tests.
-PARTS = ("app.py", "cdk.json", "functions", "infra", "package-lock.json", "requirements", "shared", "tests")
+PARTS = (
+    "app.py",
+    "cdk.json",
+    "functions",
+    "infra",
+    "package-lock.json",
+    "requirements",
+    "shared",
+    "tests",
+)
 PREVIOUS = (Path(__file__).parent / "PREVIOUS_RELEASE").read_text().strip()
 
 
@@ -70,7 +79,10 @@ class ReleaseProcess:
         self._process = subprocess.Popen(  # noqa: S603 - our own code, of two ages
             [sys.executable, "-B", *scripts, endpoint],
             cwd=code,
-            env={"PYTHONPATH": os.pathsep.join([str(code / "shared"), str(code)]), "PATH": ""},
+            env={
+                "PYTHONPATH": os.pathsep.join([str(code / "shared"), str(code)]),
+                "PATH": "",
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -92,7 +104,10 @@ class ReleaseProcess:
 
 @pytest.fixture(scope="session")
 def releases(previous: Path, endpoint: str) -> Iterator[dict[str, ReleaseProcess]]:
-    found = {"old": ReleaseProcess(previous, endpoint), "new": ReleaseProcess(ROOT, endpoint)}
+    found = {
+        "old": ReleaseProcess(previous, endpoint),
+        "new": ReleaseProcess(ROOT, endpoint),
+    }
     yield found
     for release in found.values():
         release.end()

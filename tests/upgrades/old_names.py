@@ -47,7 +47,8 @@ def old_name(name: str) -> str | None:
     return None
 
 
-if __name__ == "__main__":  # a script and its arguments: run it where modules have their old names
+# a script and its arguments: run it where modules have their old names
+if __name__ == "__main__":
     sys.meta_path.insert(0, OldNames())
     script, *sys.argv = sys.argv[1], *sys.argv[1:]
     runpy.run_path(script, run_name="__main__")

@@ -38,7 +38,9 @@ class Release:
     def __init__(self, endpoint: str, tables: dict[str, str]) -> None:
         dynamodb, clock = ministack.client("dynamodb", endpoint), ManualClock()
         self.workloads = DynamoDbWorkloadStore(dynamodb, tables["workloads"], clock)
-        self.reservations = DynamoDbReservationStore(dynamodb, tables["reservations"], tables["node-claims"], clock)
+        self.reservations = DynamoDbReservationStore(
+            dynamodb, tables["reservations"], tables["node-claims"], clock
+        )
         self.node_claims = DynamoDbNodeClaimStore(
             dynamodb,
             node_claims_table=tables["node-claims"],
@@ -60,11 +62,24 @@ class Release:
         """``discover_reservations``, after every launch so far has settled for long."""
         before = self.reservations.get("cr-1")
         leased = self.node_claims.list_leased("cr-1")
-        settled = tuple(claim for claim in leased if claim.lease is not None and claim.lease.settled_at is not None)
-        passed = timedelta(0) if before is None else before.observed_at - START + COUNT_LAG + timedelta(minutes=1)
-        running = sum(claim.instance_id is not None for claim in self.node_claims.list_live())
+        settled = tuple(
+            claim
+            for claim in leased
+            if claim.lease is not None and claim.lease.settled_at is not None
+        )
+        passed = (
+            timedelta(0)
+            if before is None
+            else before.observed_at - START + COUNT_LAG + timedelta(minutes=1)
+        )
+        running = sum(
+            claim.instance_id is not None for claim in self.node_claims.list_live()
+        )
         self.reservations.save_observation(
-            reservation(available_count=4 - running), observed_at=START + passed, absorbed=settled, expected=before
+            reservation(available_count=4 - running),
+            observed_at=START + passed,
+            absorbed=settled,
+            expected=before,
         )
 
     def plan(self) -> None:
@@ -79,14 +94,22 @@ class Release:
             if claim.state is ClaimState.PLANNED:
                 begun = replace(claim, state=ClaimState.LAUNCHING)
                 begun = self.node_claims.save(begun, expected_revision=claim.revision)
-                launched = replace(begun, state=ClaimState.LAUNCHED, instance_id=f"i-{claim.id}", launched_at=START)
+                launched = replace(
+                    begun,
+                    state=ClaimState.LAUNCHED,
+                    instance_id=f"i-{claim.id}",
+                    launched_at=START,
+                )
                 self.node_claims.settle(launched, expected_revision=begun.revision)
 
     def run(self) -> None:
         """``react``: launched instances run."""
         for claim in self.node_claims.list_live():
             if claim.state is ClaimState.LAUNCHED:
-                self.node_claims.save(replace(claim, state=ClaimState.RUNNING), expected_revision=claim.revision)
+                self.node_claims.save(
+                    replace(claim, state=ClaimState.RUNNING),
+                    expected_revision=claim.revision,
+                )
 
     def look(self) -> None:
         """Nothing but reading."""
@@ -95,8 +118,12 @@ class Release:
         """What there is, as far as both releases know it."""
         workload, held = self.workloads.get(KEY), self.reservations.get("cr-1")
         return {
-            "claims": {claim.id: claim.state.value for claim in self.node_claims.list_live()},
-            "instances": sorted(self.node_claims.find_by_instance([f"i-nc-{index}" for index in range(4)])),
+            "claims": {
+                claim.id: claim.state.value for claim in self.node_claims.list_live()
+            },
+            "instances": sorted(
+                self.node_claims.find_by_instance([f"i-nc-{index}" for index in range(4)])
+            ),
             "leases": len(self.node_claims.list_leased("cr-1")),
             "placed": None if workload is None else workload.placed_count,
             "waiting": [record.key for record in self.workloads.list_needing_planning()],
@@ -105,7 +132,15 @@ class Release:
         }
 
 
-STORED = (NodeClaim, WorkloadRecord, LaunchAttempt, Shortage, BootFailures, PolicyStatus, CapacityReservation)
+STORED = (
+    NodeClaim,
+    WorkloadRecord,
+    LaunchAttempt,
+    Shortage,
+    BootFailures,
+    PolicyStatus,
+    CapacityReservation,
+)
 
 
 def fields() -> dict[str, list[str]]:
@@ -116,7 +151,11 @@ def fields() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
 
     def walk(kind: Any) -> None:
-        if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind.__name__ not in found:
+        if (
+            dataclasses.is_dataclass(kind)
+            and isinstance(kind, type)
+            and kind.__name__ not in found
+        ):
             found[kind.__name__] = sorted(each.name for each in dataclasses.fields(kind))
             for hint in typing.get_type_hints(kind).values():
                 walk(hint)

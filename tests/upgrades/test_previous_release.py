@@ -20,7 +20,17 @@ from tests.upgrades.conftest import ReleaseProcess
 
 pytestmark = pytest.mark.embedded
 
-LIFE = ("submit", "observe", "plan", "launch", "plan", "run", "observe", "launch", "observe")
+LIFE = (
+    "submit",
+    "observe",
+    "plan",
+    "launch",
+    "plan",
+    "run",
+    "observe",
+    "launch",
+    "observe",
+)
 END = {
     "claims": {"nc-0": "running", "nc-1": "launched"},
     "instances": ["i-nc-0", "i-nc-1"],
@@ -40,9 +50,14 @@ class Tables:
     def __init__(self, dynamodb: Any, releases: Mapping[str, ReleaseProcess]) -> None:
         self.dynamodb, self.releases = dynamodb, releases
         number = next(_numbers)
-        self.names = {name: f"{name}-{number}" for name in ("workloads", "reservations", "node-claims")}
+        self.names = {
+            name: f"{name}-{number}"
+            for name in ("workloads", "reservations", "node-claims")
+        }
         for name, table in self.names.items():  # with the indexes of both
-            ministack.create_table(dynamodb, table, indexes={**INDEXES.get(name, {}), **LISTING})
+            ministack.create_table(
+                dynamodb, table, indexes={**INDEXES.get(name, {}), **LISTING}
+            )
 
     def play(self, release: str, step: str) -> dict[str, Any]:
         """Let a release do a step; return what it sees afterwards."""
@@ -79,15 +94,36 @@ def tables(dynamodb: Any, releases: Mapping[str, ReleaseProcess]) -> Tables:
 
 # What the previous release writes over when it writes such a row, and why nothing hangs on it.
 LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
-    ("CapacityReservation", "refusal"): "kept beside the facts until the next observation, which ends it anyway",
+    (
+        "CapacityReservation",
+        "refusal",
+    ): "kept beside the facts until the next observation, which ends it anyway",
     ("CapacityReservation", "is_launchable"): "observed anew by the next discovery",
-    ("LaunchRequest", "node_class_hash"): "empty: a refusal is then held against the class as it is now",
-    ("NodeClaim", "is_static"): "kept as it is; the older release knows no static pools and ends such a node when idle",
-    ("NodeClaim", "placed_with"): "kept as it is; replicas that the older release adds count as the oldest",
+    (
+        "LaunchRequest",
+        "node_class_hash",
+    ): "empty: a refusal is then held against the class as it is now",
+    (
+        "NodeClaim",
+        "is_static",
+    ): "kept as it is; the older release knows no static pools and ends such a node when idle",
+    (
+        "NodeClaim",
+        "placed_with",
+    ): "kept as it is; replicas that the older release adds count as the oldest",
     ("NodeClassStatus", "resting_markets"): "never stored: gathered anew for each plan",
-    ("NodeClassStatus", "launch_blocked_until"): "never stored: gathered anew for each plan",
-    ("NodeClassStatus", "validation"): "lost with the older release's next writing; this release asks EC2 again",
-    ("WorkloadRecord", "former"): "kept as it is; the older release asks what is wanted now, as it always did",
+    (
+        "NodeClassStatus",
+        "launch_blocked_until",
+    ): "never stored: gathered anew for each plan",
+    (
+        "NodeClassStatus",
+        "validation",
+    ): "lost with the older release's next writing; this release asks EC2 again",
+    (
+        "WorkloadRecord",
+        "former",
+    ): "kept as it is; the older release asks what is wanted now, as it always did",
 }
 # A row with a member that the previous release does not know cannot be read by it: it leaves the row alone.
 UNREAD_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
@@ -95,20 +131,35 @@ UNREAD_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
         "ConditionType",
         "ValidationSucceeded",
     ): "stored in an attribute of its own, which the older one does not read",
-    ("DrainReason", "ScaledDown"): "only while a static pool lets nodes go; the older release knows no static pools",
+    (
+        "DrainReason",
+        "ScaledDown",
+    ): "only while a static pool lets nodes go; the older release knows no static pools",
 }
 KEEPING = {"NodeClaim", "GangSeat", "Lease", "Drain", "WorkloadRecord", "Workload"}
 
 
-def test_what_the_previous_release_would_lose_is_known_and_harmless(releases: Mapping[str, ReleaseProcess]) -> None:
+def test_what_the_previous_release_would_lose_is_known_and_harmless(
+    releases: Mapping[str, ReleaseProcess],
+) -> None:
     """Values within values keep no fields that they do not know, but for those of ``KEEPING``.
 
     A new field that must outlive a rollback belongs to a value that keeps what it does not know.
     """
     old, new = (releases[release].play({}, "fields") for release in ("old", "new"))
-    grown = {(kind, name) for kind in new.keys() & old.keys() for name in set(new[kind]) - set(old[kind])}
-    new_members = {(kind.removesuffix(" members"), name) for kind, name in grown if kind.endswith(" members")}
-    assert {item for item in grown if not item[0].endswith(" members")} == set(LOST_ON_THE_WAY_BACK)
+    grown = {
+        (kind, name)
+        for kind in new.keys() & old.keys()
+        for name in set(new[kind]) - set(old[kind])
+    }
+    new_members = {
+        (kind.removesuffix(" members"), name)
+        for kind, name in grown
+        if kind.endswith(" members")
+    }
+    assert {item for item in grown if not item[0].endswith(" members")} == set(
+        LOST_ON_THE_WAY_BACK
+    )
     assert new_members == set(UNREAD_ON_THE_WAY_BACK)
     assert {kind for kind in new if "unknown" in new[kind]} == KEEPING
 
@@ -116,8 +167,14 @@ def test_what_the_previous_release_would_lose_is_known_and_harmless(releases: Ma
 @pytest.mark.parametrize(
     ("title", "turns"),
     [
-        ("functions are replaced one by one", ("old", "new", "old", "new", "old", "new", "old", "new", "old")),
-        ("the other way round", ("new", "old", "new", "old", "new", "old", "new", "old", "new")),
+        (
+            "functions are replaced one by one",
+            ("old", "new", "old", "new", "old", "new", "old", "new", "old"),
+        ),
+        (
+            "the other way round",
+            ("new", "old", "new", "old", "new", "old", "new", "old", "new"),
+        ),
         ("new code on old rows", ("old",) * 4 + ("new",) * 5),
         ("old code on new rows", ("new",) * 4 + ("old",) * 5),
         (
@@ -127,7 +184,9 @@ def test_what_the_previous_release_would_lose_is_known_and_harmless(releases: Ma
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
 )
-def test_two_releases_bring_one_life_to_the_same_end(title: str, turns: tuple[str, ...], tables: Tables) -> None:
+def test_two_releases_bring_one_life_to_the_same_end(
+    title: str, turns: tuple[str, ...], tables: Tables
+) -> None:
     for release, step in zip(turns, LIFE, strict=True):
         tables.play(release, step)
     assert tables.play("old", "look") == tables.play("new", "look") == END, title
@@ -136,8 +195,16 @@ def test_two_releases_bring_one_life_to_the_same_end(title: str, turns: tuple[st
 def test_this_release_keeps_what_only_the_next_understands(tables: Tables) -> None:
     for step in ("submit", "observe", "plan"):
         tables.play("new", step)
-    tables.change("node-claims", "nc-0", quota_borrowed_from="team-b", lease__paid_by="team-b")
-    drain = {"id": "d", "reason": "Interruption", "notified_at": NOW, "deadline": NOW, "asked_by": "ops"}
+    tables.change(
+        "node-claims", "nc-0", quota_borrowed_from="team-b", lease__paid_by="team-b"
+    )
+    drain = {
+        "id": "d",
+        "reason": "Interruption",
+        "notified_at": NOW,
+        "deadline": NOW,
+        "asked_by": "ops",
+    }
     tables.change("node-claims", "nc-0", drain=drain)
     tables.change("workloads", "research/train", team="a", workload__preemptible=True)
     for step in ("launch", "run", "observe", "plan"):
@@ -186,12 +253,16 @@ def test_a_row_that_cannot_be_read_is_left_alone_and_never_absent(
     assert tables.row("node-claims", "nc-0") == before
 
 
-def test_a_workload_that_cannot_be_read_is_left_alone_and_never_absent(tables: Tables) -> None:
+def test_a_workload_that_cannot_be_read_is_left_alone_and_never_absent(
+    tables: Tables,
+) -> None:
     tables.play("new", "submit")
     tables.change("workloads", "research/train", workload__replicas="many", generation="x")
     row = {**tables.row("workloads", "research/train"), "form": {"N": "99"}}
     tables.dynamodb.put_item(TableName=tables.names["workloads"], Item=row)
-    workloads = DynamoDbWorkloadStore(tables.dynamodb, tables.names["workloads"], ManualClock())
+    workloads = DynamoDbWorkloadStore(
+        tables.dynamodb, tables.names["workloads"], ManualClock()
+    )
     assert workloads.list_needing_planning() == ()
     with pytest.raises(UnreadableRowsError, match="research/train"):
         workloads.get("research/train")

@@ -39,10 +39,20 @@ class World:
 
     def __init__(self, **budget: str) -> None:
         self.clock = ManualClock()
-        self.state, self.store, self.accounts = MemoryState(self.clock), MemoryPolicyStore(), MemoryAccounts()
-        self.apply(team_manifest("audio", namespaces=["audio"], **({"budget": budget} if budget else {})))
+        self.state, self.store, self.accounts = (
+            MemoryState(self.clock),
+            MemoryPolicyStore(),
+            MemoryAccounts(),
+        )
+        self.apply(
+            team_manifest(
+                "audio", namespaces=["audio"], **({"budget": budget} if budget else {})
+            )
+        )
         self.told: list[Event] = []
-        self.keep = KeepAccounts(self.accounts, self.state.node_claims, self.store, self.clock)
+        self.keep = KeepAccounts(
+            self.accounts, self.state.node_claims, self.store, self.clock
+        )
 
     def apply(self, manifest: dict[str, Any]) -> None:
         import json
@@ -52,7 +62,9 @@ class World:
     def publish(self, events: list[Event]) -> None:
         self.told += events
 
-    def node(self, name: str = "nc-1", namespace: str = "audio", **changes: Any) -> NodeClaim:
+    def node(
+        self, name: str = "nc-1", namespace: str = "audio", **changes: Any
+    ) -> NodeClaim:
         made = node_claim(name)
         claim = replace(
             made,
@@ -70,7 +82,11 @@ class World:
     def end(self, claim: NodeClaim) -> None:
         now = self.clock.now()
         self.state.claim_rows[claim.id] = replace(
-            claim, state=ClaimState.TERMINATED, terminated_at=now, ended_at=now, placements=()
+            claim,
+            state=ClaimState.TERMINATED,
+            terminated_at=now,
+            ended_at=now,
+            placements=(),
         )
 
     def tell(self, ceiling: Ceiling | None = None) -> list[Event]:
@@ -89,7 +105,10 @@ class World:
 
     def written(self) -> dict[str, int]:
         """Return seconds by namespace."""
-        return {account.namespace: amount.seconds for account, amount in self.accounts.accounts(DAY[:7]).items()}
+        return {
+            account.namespace: amount.seconds
+            for account, amount in self.accounts.accounts(DAY[:7]).items()
+        }
 
 
 def test_facts_and_sweeps_count_a_node_once() -> None:
@@ -135,7 +154,10 @@ def test_nodes_that_are_told_of_together_are_read_together() -> None:
     world = World()
     names = [world.node(f"nc-{number}").id for number in range(10)]
     counted = Counting(world.accounts, world.state.node_claims)
-    assert KeepAccounts(counted, counted, world.store, world.clock).note([*names, *names]) == 10
+    assert (
+        KeepAccounts(counted, counted, world.store, world.clock).note([*names, *names])
+        == 10
+    )
     assert counted.calls == {"get_many": 1, "meters_of": 1, "write_many": 1}
 
 
@@ -178,7 +200,10 @@ def test_a_race_that_is_lost_counts_nothing_twice() -> None:
     world.keep.sweep()
     world.clock.advance(hours=1)
     world.end(claim)
-    write, other = world.accounts.write, KeepAccounts(world.accounts, world.state.node_claims, world.store, world.clock)
+    write, other = (
+        world.accounts.write,
+        KeepAccounts(world.accounts, world.state.node_claims, world.store, world.clock),
+    )
     calls: list[str] = []
 
     def race(claim_id: str, before: Meter | None, reading: MeterReading) -> None:
@@ -192,22 +217,39 @@ def test_a_race_that_is_lost_counts_nothing_twice() -> None:
     assert world.written() == {"audio": 3600}
 
 
-AUDIO: Final = Team("audio", ("audio",), budget_micro_usd_per_hour=5 * USD, budget_micro_usd_per_month=100 * USD)
+AUDIO: Final = Team(
+    "audio",
+    ("audio",),
+    budget_micro_usd_per_hour=5 * USD,
+    budget_micro_usd_per_month=100 * USD,
+)
 
 
-@pytest.mark.parametrize(("spent_usd", "bound_usd"), [(0, 5), (95, 5), (97, 3), (100, 0), (200, 0)])
+@pytest.mark.parametrize(
+    ("spent_usd", "bound_usd"), [(0, 5), (95, 5), (97, 3), (100, 0), (200, 0)]
+)
 def test_what_is_left_of_a_month_bounds_an_hour(spent_usd: int, bound_usd: int) -> None:
     accounts = MemoryAccounts()
     account = AccountLine(DAY, "audio", "audio", BOUGHT)
-    accounts.write("nc-1", None, MeterReading({account: Amount(3600, spent_usd * USD_AN_HOUR)}, None))
-    teams, ceiling = MonthlyBudgets(accounts, Ceiling(None, 300 * USD)).bounds([AUDIO, Team("vision")], START)
+    accounts.write(
+        "nc-1", None, MeterReading({account: Amount(3600, spent_usd * USD_AN_HOUR)}, None)
+    )
+    teams, ceiling = MonthlyBudgets(accounts, Ceiling(None, 300 * USD)).bounds(
+        [AUDIO, Team("vision")], START
+    )
     assert [team.budget_micro_usd_per_hour for team in teams] == [bound_usd * USD, None]
     assert ceiling == (300 - spent_usd) * USD
 
 
 def test_what_runs_now_counts_to_the_second() -> None:
     accounts = MemoryAccounts()
-    accounts.write("nc-1", None, MeterReading({}, Meter("nc-1", START, START, BOUGHT, 60 * USD_AN_HOUR, {"audio": 1})))
+    accounts.write(
+        "nc-1",
+        None,
+        MeterReading(
+            {}, Meter("nc-1", START, START, BOUGHT, 60 * USD_AN_HOUR, {"audio": 1})
+        ),
+    )
     monthly = replace(AUDIO, budget_micro_usd_per_hour=None)
     ((team,), _) = MonthlyBudgets(accounts).bounds([monthly], START + timedelta(seconds=90))
     assert team.budget_micro_usd_per_hour == 98_500_000
@@ -244,20 +286,39 @@ def test_a_team_is_told_what_it_spends_and_what_that_comes_to() -> None:
     assert share.forecast_micro_usd == (1 + hours_left) * USD
     assert isinstance(over, TeamOverBudget)
     assert (over.team, over.period, over.limit_micro_usd) == ("audio", "month", 300 * USD)
-    assert (over.spent_micro_usd, over.forecast_micro_usd, over.waiting_replicas) == (USD, 396 * USD, 0)
+    assert (over.spent_micro_usd, over.forecast_micro_usd, over.waiting_replicas) == (
+        USD,
+        396 * USD,
+        0,
+    )
 
 
 def test_a_team_is_told_what_it_requests_of_what_it_has_a_quota_for() -> None:
     world = World()
     quota = {"capacityTypes": [BOUGHT.value], "resource": "cpu"}
     for name, nominal in (("audio", "4"), ("vision", "8")):
-        world.apply(team_manifest(name, namespaces=[name], quotas=[{**quota, "nominalQuota": nominal}]))
-    record = workload_record(namespace="audio", name="job", requests=Resources.of({"cpu": 6_000}))
+        world.apply(
+            team_manifest(
+                name, namespaces=[name], quotas=[{**quota, "nominalQuota": nominal}]
+            )
+        )
+    record = workload_record(
+        namespace="audio", name="job", requests=Resources.of({"cpu": 6_000})
+    )
     world.state.workload_rows[record.key] = record
     world.node()
-    shares = {share.team: share.resources for share in world.tell() if isinstance(share, TeamShareTold)}
+    shares = {
+        share.team: share.resources
+        for share in world.tell()
+        if isinstance(share, TeamShareTold)
+    }
     (audio,), (vision,) = shares["audio"], shares["vision"]
-    assert (audio.capacity_types, audio.resource, audio.nominal, audio.used) == (["on-demand"], "cpu", "4", "6")
+    assert (audio.capacity_types, audio.resource, audio.nominal, audio.used) == (
+        ["on-demand"],
+        "cpu",
+        "4",
+        "6",
+    )
     assert (audio.borrowed, audio.borrowers) == ("2", {})
     assert (vision.used, vision.borrowed, vision.borrowers) == ("0", "0", {"audio": "2"})
 
@@ -266,9 +327,15 @@ def test_who_waits_for_a_budget_is_told() -> None:
     world = World(usdPerHour="1")
     record = workload_record(namespace="audio", replicas=3)
     waits = UnplacedReplicas(record.key, 3, ReasonCode.TEAM_BUDGET, "no money")
-    world.state.workload_rows[record.key] = replace(record, unplaced=(waits,), pending_since=START)
-    told = [event for event in world.tell(Ceiling(9 * USD)) if isinstance(event, TeamOverBudget)]
-    assert [(event.team, event.period, event.waiting_replicas) for event in told] == [("audio", "hour", 3)]
+    world.state.workload_rows[record.key] = replace(
+        record, unplaced=(waits,), pending_since=START
+    )
+    told = [
+        event for event in world.tell(Ceiling(9 * USD)) if isinstance(event, TeamOverBudget)
+    ]
+    assert [(event.team, event.period, event.waiting_replicas) for event in told] == [
+        ("audio", "hour", 3)
+    ]
 
 
 def test_a_ceiling_is_everybodys() -> None:
@@ -276,5 +343,11 @@ def test_a_ceiling_is_everybodys() -> None:
     for number in range(3):
         world.node(f"nc-{number}", "of-no-team")
     world.keep.sweep()
-    (over,) = [event for event in world.tell(Ceiling(2 * USD)) if isinstance(event, TeamOverBudget)]
-    assert (over.team, over.limit_micro_usd, over.spent_micro_usd) == (None, 2 * USD, 3 * USD)
+    (over,) = [
+        event for event in world.tell(Ceiling(2 * USD)) if isinstance(event, TeamOverBudget)
+    ]
+    assert (over.team, over.limit_micro_usd, over.spent_micro_usd) == (
+        None,
+        2 * USD,
+        3 * USD,
+    )

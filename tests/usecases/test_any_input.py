@@ -40,7 +40,11 @@ def test_policy(manifest: dict[str, Any]) -> None:
         return
     assert all(str(problem).isprintable() for problem in outcome.problems)
     state = MemoryState(clock)
-    printed = to_yaml(ShowPolicy(store, state.reservations, state.node_claims, state.workloads, clock).show())
+    printed = to_yaml(
+        ShowPolicy(
+            store, state.reservations, state.node_claims, state.workloads, clock
+        ).show()
+    )
     assert applier.apply([("printed", printed)]).effective == ()
 
 

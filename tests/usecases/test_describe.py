@@ -30,7 +30,9 @@ class World:
         self.describe = Describe(self.state.workloads, self.state.node_claims, self.bus)
 
     def store(self, replicas: int, **changes: Any) -> None:
-        self.state.workload_rows[KEY] = replace(workload_record(replicas=replicas), **changes)
+        self.state.workload_rows[KEY] = replace(
+            workload_record(replicas=replicas), **changes
+        )
 
     def ask(self, name: str = "train") -> list[dict[str, Any]]:
         """Ask; return the answer's parts."""
@@ -58,16 +60,31 @@ def test_what_nobody_sent_is_answered_too() -> None:
 
 def test_the_answer_tells_what_is_stored_who_sent_it_and_why_it_waits() -> None:
     world = World()
-    waits = UnplacedReplicas(KEY, 2, ReasonCode.RESERVATION_FULL, "cr-1 has no free unit", earliest_at=START)
-    world.store(3, generation=4, placed_count=1, unplaced=(waits,), sent_by="AROA:ada", sent_at=START)
+    waits = UnplacedReplicas(
+        KEY, 2, ReasonCode.RESERVATION_FULL, "cr-1 has no free unit", earliest_at=START
+    )
+    world.store(
+        3,
+        generation=4,
+        placed_count=1,
+        unplaced=(waits,),
+        sent_by="AROA:ada",
+        sent_at=START,
+    )
 
     (answer,) = world.ask()
-    assert (answer["workload"]["generation"], answer["wanted"], answer["placed"]) == (4, 3, 1)
+    assert (answer["workload"]["generation"], answer["wanted"], answer["placed"]) == (
+        4,
+        3,
+        1,
+    )
     assert answer["sentBy"] == "AROA:ada"
     assert answer["waiting"][0]["reason"] == "ReservationFull"
 
 
-def test_the_nodes_of_this_workload_alone_are_told_those_that_drain_with_their_deadline() -> None:
+def test_the_nodes_of_this_workload_alone_are_told_those_that_drain_with_their_deadline() -> (
+    None
+):
     world = World()
     world.store(2, placed_count=1)
     drain = Drain("d-1", DrainReason.EXPIRED, START, START, on(KEY, "other/secret"))
@@ -79,7 +96,9 @@ def test_the_nodes_of_this_workload_alone_are_told_those_that_drain_with_their_d
         world.state.claim_rows[claim.id] = claim
 
     (answer,) = world.ask()
-    assert [(node["nodeClaim"], node["replicas"], node["state"]) for node in answer["nodes"]] == [
+    assert [
+        (node["nodeClaim"], node["replicas"], node["state"]) for node in answer["nodes"]
+    ] == [
         ("nc-1", 1, "running"),
         ("nc-3", 0, "draining"),
     ]

@@ -32,7 +32,9 @@ WHOLE = dict.fromkeys(TABLES, Mishap.NOTHING)
 NOBODY: set[str] = set()
 
 mishaps = st.fixed_dictionaries({role: st.sampled_from(Mishap) for role in TABLES})
-one_is_noticed = mishaps.filter(lambda chosen: not NOTICED.isdisjoint(chosen[role] for role in ROLES))
+one_is_noticed = mishaps.filter(
+    lambda chosen: not NOTICED.isdisjoint(chosen[role] for role in ROLES)
+)
 answers = st.sampled_from(Answers)
 seeds = st.integers(0, 1000)
 OF_AGE_MEANWHILE = "125m"
@@ -62,11 +64,15 @@ def test_when_a_table_was_emptied_or_restored_nothing_ends_whatever_the_bounds(
 def test_whatever_befell_the_tables_no_more_ends_than_the_bounds_allow(
     chosen: Mapping[str, Mishap], answering: Answers, seed: int, age: str
 ) -> None:
-    assert len(befallen(then(age), chosen, answering, bounds=ONE_EACH, seed=seed)) <= len(EndingKind)
+    assert len(befallen(then(age), chosen, answering, bounds=ONE_EACH, seed=seed)) <= len(
+        EndingKind
+    )
 
 
 @pytest.mark.parametrize("role", TABLES)
-@pytest.mark.parametrize("mishap", [mishap for mishap in Mishap if mishap is not Mishap.NOTHING])
+@pytest.mark.parametrize(
+    "mishap", [mishap for mishap in Mishap if mishap is not Mishap.NOTHING]
+)
 def test_one_table_alone(role: str, mishap: Mishap) -> None:
     chosen = WHOLE | {role: mishap}
     if role in ROLES and mishap in NOTICED | {Mishap.NEWER_FORM}:
@@ -87,20 +93,29 @@ def test_ec2_alone(answering: Answers) -> None:
         ("NodeClaims", Mishap.REWRITTEN, Answers.WHOLE),  # every node is empty
         ("Workloads", Mishap.REWRITTEN, Answers.WHOLE),  # nobody wants anything
         ("Policy", Mishap.ROWS_DELETED, Answers.WHOLE),  # every pool was deleted
-        ("NodeClaims", Mishap.NOTHING, Answers.PARTIAL),  # what EC2 did not show comes back without a claim
+        # what EC2 did not show comes back without a claim
+        ("NodeClaims", Mishap.NOTHING, Answers.PARTIAL),
         ("NodeClaims", Mishap.NOTHING, Answers.UNWELL),  # nothing seems to be fit for work
     ],
 )
-def test_without_bounds_a_fleet_would_not_survive(role: str, mishap: Mishap, answering: Answers) -> None:
+def test_without_bounds_a_fleet_would_not_survive(
+    role: str, mishap: Mishap, answering: Answers
+) -> None:
     """The tests above can fail: what befalls the fleet would end it."""
-    assert befallen(then(), WHOLE | {role: mishap}, answering, bounds=NO_BOUNDS, seed=2) != NOBODY
+    assert (
+        befallen(then(), WHOLE | {role: mishap}, answering, bounds=NO_BOUNDS, seed=2)
+        != NOBODY
+    )
 
 
 def test_without_bounds_half_of_the_fleet_would_come_of_age() -> None:
-    assert len(befallen(then(OF_AGE_MEANWHILE), WHOLE, Answers.WHOLE, bounds=NO_BOUNDS)) >= NODES // 2
-    assert befallen(then(OF_AGE_MEANWHILE), WHOLE, Answers.WHOLE, bounds=ONE_EACH) == NOBODY, (
-        "all that is wanted, or nothing"
+    assert (
+        len(befallen(then(OF_AGE_MEANWHILE), WHOLE, Answers.WHOLE, bounds=NO_BOUNDS))
+        >= NODES // 2
     )
+    assert (
+        befallen(then(OF_AGE_MEANWHILE), WHOLE, Answers.WHOLE, bounds=ONE_EACH) == NOBODY
+    ), "all that is wanted, or nothing"
 
 
 # They end what an operator or a node names in a message, and nothing by themselves.
@@ -112,10 +127,21 @@ def test_every_function_that_can_end_something_takes_part() -> None:
     ending = {
         path.stem
         for path in (ROOT / "shared/reservoir/runtime/composition").glob("*.py")
-        if re.search(r"(terminator=|draining_from\(|node_life_from\()", path.read_text(encoding="utf-8"))
+        if re.search(
+            r"(terminator=|draining_from\(|node_life_from\()",
+            path.read_text(encoding="utf-8"),
+        )
     }
     assert ending >= ASKED
     ending -= ASKED
-    assert ending == {"collect", "disrupt", "expire", "intake", "launch", "provision", "react"}
+    assert ending == {
+        "collect",
+        "disrupt",
+        "expire",
+        "intake",
+        "launch",
+        "provision",
+        "react",
+    }
     played = inspect.getsource(FleetWorld) + inspect.getsource(DisruptWorld.plan_and_launch)
     assert {name for name in ending if f"self.{name}()" in played} == ending

@@ -33,7 +33,11 @@ BEST_EFFORT = SchedulingPolicy(min_values_policy=MinValuesPolicy.BEST_EFFORT)
 
 def with_min_values(world: DisruptWorld, least: int) -> None:
     """Let the pool ask for so many instance types."""
-    variety = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": least}
+    variety = {
+        "key": "node.kubernetes.io/instance-type",
+        "operator": "Exists",
+        "minValues": least,
+    }
     stored = world.store.get(PolicyKind.NODE_POOL, "gpu")
     assert stored is not None
     manifest: dict[str, Any] = copy.deepcopy(dict(stored.manifest))
@@ -56,7 +60,9 @@ def test_best_effort_launches_what_was_planned_and_says_what_it_gave_up() -> Non
     assert claim.relaxed == ("minValues of node.kubernetes.io/instance-type: 4 of 5",)
     assert not world.bus.of("Launch Failed")
     launched_as = {
-        override.instance_type for config in world.ec2.launch_calls[0].configs for override in config.overrides
+        override.instance_type
+        for config in world.ec2.launch_calls[0].configs
+        for override in config.overrides
     }
     assert len(launched_as) == 4
 
@@ -77,7 +83,9 @@ class _OtherImages(StoredPolicy):
         found = super().node_class(name)
         if found is None:
             return None
-        images = tuple(image for image in found.status.machine_images if image.architecture == "arm64")
+        images = tuple(
+            image for image in found.status.machine_images if image.architecture == "arm64"
+        )
         return replace(found, status=replace(found.status, machine_images=images))
 
 
@@ -99,9 +107,16 @@ def test_what_fails_before_ec2_is_asked_rests_longer_each_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [LaunchErrorKind.RESERVATION_EXHAUSTED, LaunchErrorKind.UNSUPPORTED, LaunchErrorKind.QUOTA]
+    "kind",
+    [
+        LaunchErrorKind.RESERVATION_EXHAUSTED,
+        LaunchErrorKind.UNSUPPORTED,
+        LaunchErrorKind.QUOTA,
+    ],
 )
-def test_a_reservation_that_refuses_what_it_shows_as_free_rests_longer_each_time(kind: LaunchErrorKind) -> None:
+def test_a_reservation_that_refuses_what_it_shows_as_free_rests_longer_each_time(
+    kind: LaunchErrorKind,
+) -> None:
     world = DisruptWorld("reserved")
     world.add_reservation("cr-1", total_count=4)
     world.ec2.refusals[("p5.48xlarge", "use1-az1")] = kind
@@ -132,7 +147,10 @@ def test_a_launch_that_cannot_be_asked_for_is_sent_again_after_longer_and_longer
         world.clock.advance(seconds=world.queue.delays_s[-1])
     assert world.queue.delays_s == [0, 15, 30, 60, 120, 240, 240, 240]
     (claim,) = world.claims()
-    assert (claim.state, claim.failure) == (ClaimState.FAILED, "no launch succeeded in time")
+    assert (claim.state, claim.failure) == (
+        ClaimState.FAILED,
+        "no launch succeeded in time",
+    )
     rests = world.state.offerings.list_unavailable(world.clock.now())
     assert set(rests) == {claim.offering, *claim.alternatives}
 
@@ -142,7 +160,8 @@ def test_a_launch_that_never_gets_through_is_planned_more_and_more_seldom() -> N
     world.templates.refusal = RefusedError("LaunchTemplateLimit", "CreateLaunchTemplate")
     world.submit("train", 1, cpus=1)
     world.minutes(2 * 60)
-    assert failures(world) <= 5  # each takes a quarter of an hour, and then a rest: 3, 6, 12, 24 minutes
+    # each takes a quarter of an hour, and then a rest: 3, 6, 12, 24 minutes
+    assert failures(world) <= 5
 
 
 # --- endings, races and listings
@@ -176,7 +195,9 @@ def test_the_deadline_timer_is_not_set_again_for_what_ec2_refuses_to_end() -> No
 
 
 @pytest.mark.parametrize("behind", [timedelta(), timedelta(minutes=4)])
-def test_no_timer_is_set_again_for_what_it_has_just_fired_for_by_a_clock_that_is_behind(behind: timedelta) -> None:
+def test_no_timer_is_set_again_for_what_it_has_just_fired_for_by_a_clock_that_is_behind(
+    behind: timedelta,
+) -> None:
     world = World()
     world.add_workload(replicas=10)
     end = world.clock.now() + timedelta(days=1)
@@ -224,7 +245,11 @@ def test_who_goes_on_losing_a_race_gives_up_after_six_tries() -> None:
             raise ConflictError([claim.id])
 
     with pytest.raises(ConflictError):
-        save_claim(AlwaysLost(), claim, lambda current: replace(current, unhealthy_since=world.clock.now()))
+        save_claim(
+            AlwaysLost(),
+            claim,
+            lambda current: replace(current, unhealthy_since=world.clock.now()),
+        )
     assert tries == [claim.id] * 6
 
 

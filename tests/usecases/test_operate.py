@@ -15,7 +15,12 @@ from lab.worlds.disrupt_world import DisruptWorld
 from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.safety.endings import Bound, Bounds, EndingKind
-from reservoir.manifests.answers.operations import OperationRequest, OperationResult, Verb, parse_request
+from reservoir.manifests.answers.operations import (
+    OperationRequest,
+    OperationResult,
+    Verb,
+    parse_request,
+)
 from reservoir.manifests.parsing.problems import ManifestError
 from reservoir.ports.errors import TransientError
 from reservoir.ports.policy import Pause, PolicyKind
@@ -30,12 +35,18 @@ SENDER = Sender(ADA, "AIDAADA")
 
 
 def ask(
-    world: DisruptWorld, verb: Verb, *names: str, deadline: str | None = None, sender: Sender = SENDER
+    world: DisruptWorld,
+    verb: Verb,
+    *names: str,
+    deadline: str | None = None,
+    sender: Sender = SENDER,
 ) -> dict[str, tuple[str, str]]:
     """Have a request carried out; return outcome and message of each object."""
     if verb is Verb.LIFT:
         return lift(world, *names, sender=sender)
-    request = OperationRequest(verb=verb, names=list(names), reason="OPS-7", deadline=deadline)
+    request = OperationRequest(
+        verb=verb, names=list(names), reason="OPS-7", deadline=deadline
+    )
     results: list[OperationResult] = operate_from(world.outside()).run(request, sender)
     return {result.name: (result.outcome, result.message) for result in results}
 
@@ -43,7 +54,9 @@ def ask(
 @pytest.fixture
 def world() -> DisruptWorld:
     """Two nodes with a job each, bought on demand; nothing consolidates them."""
-    world = DisruptWorld("on-demand", consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    world = DisruptWorld(
+        "on-demand", consolidationPolicy="WhenEmpty", consolidateAfter="Never"
+    )
     world.submit("train", replicas=2, cpus=1)
     world.minutes(2)
     return world
@@ -54,9 +67,13 @@ def only(world: DisruptWorld) -> NodeClaim:
     return claim
 
 
-def test_a_cordoned_node_keeps_its_replicas_and_takes_no_new_ones(world: DisruptWorld) -> None:
+def test_a_cordoned_node_keeps_its_replicas_and_takes_no_new_ones(
+    world: DisruptWorld,
+) -> None:
     claim = only(world)
-    assert ask(world, Verb.CORDON, claim.id) == {claim.id: ("done", "cordoned; takes no new replicas")}
+    assert ask(world, Verb.CORDON, claim.id) == {
+        claim.id: ("done", "cordoned; takes no new replicas")
+    }
     world.scale("train", 1)
     world.minutes(2)
     world.scale("train", 2)
@@ -64,8 +81,12 @@ def test_a_cordoned_node_keeps_its_replicas_and_takes_no_new_ones(world: Disrupt
 
     assert sum(placed.count for placed in world.now_of(claim).placements) == 1
     assert len(world.live()) == 2, "the replica went elsewhere"
-    assert ask(world, Verb.CORDON, claim.id) == {claim.id: ("unchanged", "already cordoned")}
-    assert [(it.verb, it.by, it.reason) for it in world.now_of(claim).operations] == [("cordon", ADA, "OPS-7")]
+    assert ask(world, Verb.CORDON, claim.id) == {
+        claim.id: ("unchanged", "already cordoned")
+    }
+    assert [(it.verb, it.by, it.reason) for it in world.now_of(claim).operations] == [
+        ("cordon", ADA, "OPS-7")
+    ]
 
 
 def test_an_uncordoned_node_takes_replicas_again(world: DisruptWorld) -> None:
@@ -84,7 +105,9 @@ def test_an_uncordoned_node_takes_replicas_again(world: DisruptWorld) -> None:
     assert len(world.live()) == 1
 
 
-def test_a_plan_that_was_made_before_the_cordon_is_not_carried_out_on_the_node(world: DisruptWorld) -> None:
+def test_a_plan_that_was_made_before_the_cordon_is_not_carried_out_on_the_node(
+    world: DisruptWorld,
+) -> None:
     claim = only(world)
     world.scale("train", 1)
     world.minutes(2)
@@ -102,7 +125,9 @@ def test_a_plan_that_was_made_before_the_cordon_is_not_carried_out_on_the_node(w
     assert len(world.live()) == 2
 
 
-def test_a_drain_gives_notice_and_ends_the_node_once_at_its_deadline(world: DisruptWorld) -> None:
+def test_a_drain_gives_notice_and_ends_the_node_once_at_its_deadline(
+    world: DisruptWorld,
+) -> None:
     world.holds_on = True
     claim = only(world)
     outcome, message = ask(world, Verb.DRAIN, claim.id, deadline="3m")[claim.id]
@@ -110,7 +135,10 @@ def test_a_drain_gives_notice_and_ends_the_node_once_at_its_deadline(world: Disr
     assert message.startswith("draining until ")
     (notice,) = world.bus.of("Node Draining")
     assert [(it.verb, it.by) for it in world.now_of(claim).operations] == [("drain", ADA)]
-    assert (notice["reason"], [it["replicas"] for it in notice["workloads"]]) == ("Requested", [2])
+    assert (notice["reason"], [it["replicas"] for it in notice["workloads"]]) == (
+        "Requested",
+        [2],
+    )
     again = ask(world, Verb.DRAIN, claim.id, deadline="3m")
     assert again[claim.id] == ("unchanged", message)
     world.minutes(6)
@@ -119,7 +147,9 @@ def test_a_drain_gives_notice_and_ends_the_node_once_at_its_deadline(world: Disr
     assert len(world.bus.of("Node Draining")) == 1
 
 
-def test_a_later_request_moves_the_deadline_forward_and_never_back(world: DisruptWorld) -> None:
+def test_a_later_request_moves_the_deadline_forward_and_never_back(
+    world: DisruptWorld,
+) -> None:
     world.holds_on = True
     claim = only(world)
     ask(world, Verb.DRAIN, claim.id)
@@ -129,10 +159,15 @@ def test_a_later_request_moves_the_deadline_forward_and_never_back(world: Disrup
     second = world.now_of(claim).drain
     assert first is not None
     assert second is not None
-    assert (second.id, second.deadline) == (first.id, world.clock.now() + timedelta(minutes=1))
+    assert (second.id, second.deadline) == (
+        first.id,
+        world.clock.now() + timedelta(minutes=1),
+    )
 
 
-def test_a_deleted_node_is_terminated_at_once_and_its_replicas_are_demand_again(world: DisruptWorld) -> None:
+def test_a_deleted_node_is_terminated_at_once_and_its_replicas_are_demand_again(
+    world: DisruptWorld,
+) -> None:
     claim = only(world)
     assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("done", "terminating")
     assert world.now_of(claim).state is ClaimState.TERMINATING
@@ -145,17 +180,27 @@ def test_a_deleted_node_is_terminated_at_once_and_its_replicas_are_demand_again(
 
 def test_what_cannot_be_done_is_refused_beside_what_can(world: DisruptWorld) -> None:
     claim = only(world)
-    assert ask(world, Verb.DRAIN, "nc-none", claim.id)["nc-none"] == ("refused", "it does not exist")
+    assert ask(world, Verb.DRAIN, "nc-none", claim.id)["nc-none"] == (
+        "refused",
+        "it does not exist",
+    )
     assert world.now_of(claim).state is ClaimState.DRAINING
-    assert ask(world, Verb.CORDON, claim.id)[claim.id] == ("refused", "already draining or terminating")
+    assert ask(world, Verb.CORDON, claim.id)[claim.id] == (
+        "refused",
+        "already draining or terminating",
+    )
 
     world.submit("later", cpus=16)
     world.provision().run()
     planned = next(it for it in world.live() if it.state is ClaimState.PLANNED)
-    assert ask(world, Verb.DRAIN, planned.id)[planned.id][1].startswith("it is not launched yet")
+    assert ask(world, Verb.DRAIN, planned.id)[planned.id][1].startswith(
+        "it is not launched yet"
+    )
 
 
-def test_more_than_the_envelope_allows_is_held_and_none_of_it_ends(world: DisruptWorld) -> None:
+def test_more_than_the_envelope_allows_is_held_and_none_of_it_ends(
+    world: DisruptWorld,
+) -> None:
     claim = only(world)
     world.bounds = Bounds({EndingKind.REQUESTED: Bound(0, 0, 0)})
     outcome, message = ask(world, Verb.DELETE, claim.id)[claim.id]
@@ -171,7 +216,11 @@ def test_disruption_counts_a_node_that_is_drained_by_hand(world: DisruptWorld) -
     world.minutes(2)
     first, second = world.live()
     world.change_pool(labels={"wave": "2"})
-    stored_budget = {"budgets": [{"nodes": "1"}], "consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+    stored_budget = {
+        "budgets": [{"nodes": "1"}],
+        "consolidationPolicy": "WhenEmpty",
+        "consolidateAfter": "Never",
+    }
     world.change_pool(disruption=stored_budget)
     ask(world, Verb.DRAIN, first.id, deadline="30m")
     world.disruption_pass()
@@ -181,7 +230,9 @@ def test_disruption_counts_a_node_that_is_drained_by_hand(world: DisruptWorld) -
     assert drain.reason is DrainReason.REQUESTED
 
 
-def test_a_paused_pool_launches_nothing_and_says_who_wants_that(world: DisruptWorld) -> None:
+def test_a_paused_pool_launches_nothing_and_says_who_wants_that(
+    world: DisruptWorld,
+) -> None:
     assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("done", "paused; launches no nodes")}
     assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("unchanged", "already paused")}
     world.submit("waits", replicas=1, cpus=16)
@@ -192,7 +243,9 @@ def test_a_paused_pool_launches_nothing_and_says_who_wants_that(world: DisruptWo
     assert f"NodePool gpu is paused by {ADA} since " in unplaced.message
     assert unplaced.message.endswith(": OPS-7")
 
-    assert ask(world, Verb.RESUME, "gpu") == {"gpu": ("done", "resumed; launches nodes again")}
+    assert ask(world, Verb.RESUME, "gpu") == {
+        "gpu": ("done", "resumed; launches nodes again")
+    }
     world.minutes(2)
     assert world.pending() == 0
 
@@ -230,22 +283,35 @@ def test_a_pause_that_others_keep_changing_is_given_up(world: DisruptWorld) -> N
         raise ConflictError([name])
 
     world.store.save_pause = lose  # type: ignore[method-assign] # somebody else is always faster
-    assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("refused", "it changes too fast; repeat the command")}
+    assert ask(world, Verb.PAUSE, "gpu") == {
+        "gpu": ("refused", "it changes too fast; repeat the command")
+    }
     assert len(asked) == 6
 
 
-def test_a_pool_that_does_not_exist_is_refused_with_what_was_meant(world: DisruptWorld) -> None:
-    assert ask(world, Verb.PAUSE, "gpus") == {"gpus": ("refused", "it does not exist; did you mean gpu?")}
+def test_a_pool_that_does_not_exist_is_refused_with_what_was_meant(
+    world: DisruptWorld,
+) -> None:
+    assert ask(world, Verb.PAUSE, "gpus") == {
+        "gpus": ("refused", "it does not exist; did you mean gpu?")
+    }
 
 
 def test_a_request_is_told_before_it_is_carried_out(world: DisruptWorld) -> None:
     ask(world, Verb.DRAIN, "nc-none", deadline="10m")
     (told,) = world.bus.of("Operation Requested")
-    assert (told["verb"], told["names"], told["by"], told["reason"]) == ("drain", ["nc-none"], ADA, "OPS-7")
+    assert (told["verb"], told["names"], told["by"], told["reason"]) == (
+        "drain",
+        ["nc-none"],
+        ADA,
+        "OPS-7",
+    )
     assert told["deadline"] == "10m"
 
 
-def test_a_node_that_is_named_by_its_instance_is_told_by_its_claim(world: DisruptWorld) -> None:
+def test_a_node_that_is_named_by_its_instance_is_told_by_its_claim(
+    world: DisruptWorld,
+) -> None:
     claim = only(world)
     ask(world, Verb.CORDON, str(claim.instance_id))
     (told,) = world.bus.of("Operation Requested")
@@ -254,7 +320,9 @@ def test_a_node_that_is_named_by_its_instance_is_told_by_its_claim(world: Disrup
 
 def killed_at(verb: Verb, effects: Effects) -> tuple[DisruptWorld, NodeClaim, int]:
     """Ask for something, die where ``effects`` says, ask again; return the world minutes later."""
-    world = DisruptWorld("on-demand", consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    world = DisruptWorld(
+        "on-demand", consolidationPolicy="WhenEmpty", consolidateAfter="Never"
+    )
     world.submit("train", replicas=2, cpus=1)
     world.minutes(2)
     claim = only(world)
@@ -281,31 +349,43 @@ def test_a_request_that_dies_anywhere_is_finished_by_its_repeat(verb: Verb) -> N
             assert len(world.now_of(claim).operations) == 1
             continue
         assert world.now_of(claim).state is ClaimState.TERMINATED
-        assert {told["drainId"] for told in world.bus.of("Node Draining")} == {f"drain-{claim.id}"}
+        assert {told["drainId"] for told in world.bus.of("Node Draining")} == {
+            f"drain-{claim.id}"
+        }
         assert world.pending() == 0
 
 
 def test_a_drain_that_was_begun_ends_without_a_repeat() -> None:
-    world = DisruptWorld("on-demand", consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    world = DisruptWorld(
+        "on-demand", consolidationPolicy="WhenEmpty", consolidateAfter="Never"
+    )
     world.submit("train", replicas=2, cpus=1)
     world.minutes(2)
     claim = only(world)
     world.effects = Effects(lose_answer_of=4)
     with pytest.raises((Killed, TransientError)):
         ask(world, Verb.DELETE, claim.id)
-    assert world.now_of(claim).state is ClaimState.DRAINING, "written, and not yet terminated"
+    assert world.now_of(claim).state is ClaimState.DRAINING, (
+        "written, and not yet terminated"
+    )
     world.effects = Effects()
     world.minutes(3)
     assert world.of("Node Terminated") == [claim.id]
 
 
-STEPS = st.lists(st.sampled_from(["cordon", "uncordon", "grow", "shrink", "minute"]), min_size=4, max_size=14)
+STEPS = st.lists(
+    st.sampled_from(["cordon", "uncordon", "grow", "shrink", "minute"]),
+    min_size=4,
+    max_size=14,
+)
 
 
 @dear
 @given(STEPS)
 def test_a_cordoned_node_never_receives_anything(steps: list[str]) -> None:
-    world = DisruptWorld("on-demand", consolidationPolicy="WhenEmptyOrUnderutilized", consolidateAfter="0s")
+    world = DisruptWorld(
+        "on-demand", consolidationPolicy="WhenEmptyOrUnderutilized", consolidateAfter="0s"
+    )
     world.submit("train", replicas=3, cpus=1)
     world.minutes(2)
     replicas = 3
@@ -322,28 +402,56 @@ def test_a_cordoned_node_never_receives_anything(steps: list[str]) -> None:
         world.minutes(1)
         for claim in world.claims():
             here = sum(placed.count for placed in claim.placements)
-            assert not claim.cordoned or here <= held.get(claim.id, here), f"{claim.id} received replicas"
-        held = {it.id: sum(placed.count for placed in it.placements) for it in world.claims() if it.cordoned}
+            assert not claim.cordoned or here <= held.get(claim.id, here), (
+                f"{claim.id} received replicas"
+            )
+        held = {
+            it.id: sum(placed.count for placed in it.placements)
+            for it in world.claims()
+            if it.cordoned
+        }
     world.minutes(3)
     assert world.pending() == 0
 
 
-def test_a_generation_that_nothing_can_follow_is_reset_and_nothing_else(world: DisruptWorld) -> None:
+def test_a_generation_that_nothing_can_follow_is_reset_and_nothing_else(
+    world: DisruptWorld,
+) -> None:
     (key,) = world.state.workload_rows
     record = world.state.workload_rows[key]
     assert record.workload is not None
-    poisoned = replace(record, generation=2**53 - 1, workload=replace(record.workload, generation=2**53 - 1))
+    poisoned = replace(
+        record,
+        generation=2**53 - 1,
+        workload=replace(record.workload, generation=2**53 - 1),
+    )
     world.state.workload_rows[key] = poisoned
     before = world.live()
-    done = {key: ("done", f"reset; its generation was {2**53 - 1}, and the next message may start at 1")}
+    done = {
+        key: (
+            "done",
+            f"reset; its generation was {2**53 - 1}, and the next message may start at 1",
+        )
+    }
     assert ask(world, Verb.RESET, key) == done
     after = world.state.workload_rows[key]
     assert after.workload is not None
     assert (after.generation, after.workload.generation) == (0, 0)
-    assert replace(after, generation=record.generation, workload=record.workload, revision=record.revision) == record
+    assert (
+        replace(
+            after,
+            generation=record.generation,
+            workload=record.workload,
+            revision=record.revision,
+        )
+        == record
+    )
     assert world.live() == before
     assert ask(world, Verb.RESET, key) == {key: ("unchanged", "already reset")}
-    refused = {"research/nobody": ("refused", "it does not exist"), "train": ("refused", "name it NAMESPACE/NAME")}
+    refused = {
+        "research/nobody": ("refused", "it does not exist"),
+        "train": ("refused", "name it NAMESPACE/NAME"),
+    }
     assert ask(world, Verb.RESET, *refused) == refused
     world.scale("train", 3)
     assert world.state.workload_rows[key].generation > 0, "the next message counts again"
@@ -351,7 +459,9 @@ def test_a_generation_that_nothing_can_follow_is_reset_and_nothing_else(world: D
 
 def test_a_withdrawn_name_is_free_again_after_a_reset(world: DisruptWorld) -> None:
     (key,) = world.state.workload_rows
-    withdrawn = replace(world.state.workload_rows[key], generation=2**53 - 1, withdrawn=True)
+    withdrawn = replace(
+        world.state.workload_rows[key], generation=2**53 - 1, withdrawn=True
+    )
     world.state.workload_rows[key] = withdrawn
     ask(world, Verb.RESET, key)
     wanted = replace(workload("train"), generation=1)
@@ -370,7 +480,9 @@ def test_a_generation_that_others_keep_changing_is_not_reset(world: DisruptWorld
         return put(record, expected_revision=expected_revision)
 
     world.state.workloads.put = busy  # type: ignore[method-assign] # somebody else is always faster
-    assert ask(world, Verb.RESET, key) == {key: ("refused", "it changes too fast; repeat the command")}
+    assert ask(world, Verb.RESET, key) == {
+        key: ("refused", "it changes too fast; repeat the command")
+    }
     assert len(tries) == 6
 
 
@@ -379,8 +491,12 @@ def own(world: DisruptWorld, name: str, namespace: str, *principals: str) -> Non
     world.apply(team_manifest(name, namespaces=[namespace], principals=list(principals)))
 
 
-VISION = Sender("arn:aws:sts::123456789012:assumed-role/vision/kim", "AROAVISION0000000000:kim")
-RESEARCH = Sender("arn:aws:sts::123456789012:assumed-role/research/lee", "AROARESEARCH00000000:lee")
+VISION = Sender(
+    "arn:aws:sts::123456789012:assumed-role/vision/kim", "AROAVISION0000000000:kim"
+)
+RESEARCH = Sender(
+    "arn:aws:sts::123456789012:assumed-role/research/lee", "AROARESEARCH00000000:lee"
+)
 
 
 @pytest.fixture
@@ -400,18 +516,33 @@ def object_of(world: DisruptWorld, verb: Verb) -> str:
 
 
 @pytest.mark.parametrize("verb", Verb)
-def test_a_principal_of_another_team_changes_nothing_in_any_verb(teams: DisruptWorld, verb: Verb) -> None:
-    before = dict(teams.state.claim_rows), dict(teams.state.workload_rows), teams.store.list_all()
+def test_a_principal_of_another_team_changes_nothing_in_any_verb(
+    teams: DisruptWorld, verb: Verb
+) -> None:
+    before = (
+        dict(teams.state.claim_rows),
+        dict(teams.state.workload_rows),
+        teams.store.list_all(),
+    )
     name = object_of(teams, verb)
     ((outcome, message),) = ask(teams, verb, name, sender=VISION).values()
     assert outcome == "refused"
     assert "Team vision" in message
-    assert (dict(teams.state.claim_rows), dict(teams.state.workload_rows), teams.store.list_all()) == before
+    assert (
+        dict(teams.state.claim_rows),
+        dict(teams.state.workload_rows),
+        teams.store.list_all(),
+    ) == before
 
 
-@pytest.mark.parametrize("verb", sorted({*Verb} - {Verb.PAUSE, Verb.RESUME, Verb.UNCORDON, Verb.LIFT}))
+@pytest.mark.parametrize(
+    "verb", sorted({*Verb} - {Verb.PAUSE, Verb.RESUME, Verb.UNCORDON, Verb.LIFT})
+)
 def test_a_principal_acts_for_its_own_namespaces(teams: DisruptWorld, verb: Verb) -> None:
-    assert [outcome for outcome, _ in ask(teams, verb, object_of(teams, verb), sender=RESEARCH).values()] == ["done"]
+    assert [
+        outcome
+        for outcome, _ in ask(teams, verb, object_of(teams, verb), sender=RESEARCH).values()
+    ] == ["done"]
 
 
 @pytest.mark.parametrize("verb", [Verb.PAUSE, Verb.RESUME])
@@ -441,10 +572,15 @@ def test_a_node_with_work_of_others_or_none_is_no_teams(teams: DisruptWorld) -> 
 def test_of_several_objects_those_of_others_are_refused(teams: DisruptWorld) -> None:
     node = only(teams).id
     asked = ask(teams, Verb.CORDON, node, "nc-unknown", sender=RESEARCH)
-    assert {name: outcome for name, (outcome, _) in asked.items()} == {node: "done", "nc-unknown": "refused"}
+    assert {name: outcome for name, (outcome, _) in asked.items()} == {
+        node: "done",
+        "nc-unknown": "refused",
+    }
 
 
-def test_who_may_be_a_principal_of_a_team_that_cannot_be_read_waits(teams: DisruptWorld) -> None:
+def test_who_may_be_a_principal_of_a_team_that_cannot_be_read_waits(
+    teams: DisruptWorld,
+) -> None:
     teams.store.unreadable.add((PolicyKind.TEAM, "vision"))
     node = only(teams).id
     ((outcome, message),) = ask(teams, Verb.CORDON, node, sender=VISION).values()
@@ -452,24 +588,40 @@ def test_who_may_be_a_principal_of_a_team_that_cannot_be_read_waits(teams: Disru
     assert ask(teams, Verb.CORDON, node, sender=RESEARCH)[node][0] == "done"
 
 
-def lift(world: DisruptWorld, *kinds: str, sender: Sender = SENDER) -> dict[str, tuple[str, str]]:
-    request = OperationRequest(verb=Verb.LIFT, names=list(kinds), reason="OPS-7", deadline="2h", count=5)
+def lift(
+    world: DisruptWorld, *kinds: str, sender: Sender = SENDER
+) -> dict[str, tuple[str, str]]:
+    request = OperationRequest(
+        verb=Verb.LIFT, names=list(kinds), reason="OPS-7", deadline="2h", count=5
+    )
     results = operate_from(world.outside()).run(request, sender)
     return {result.name: (result.outcome, result.message) for result in results}
 
 
-def test_a_lift_bears_the_name_of_whoever_asked_and_the_functions_time(world: DisruptWorld) -> None:
+def test_a_lift_bears_the_name_of_whoever_asked_and_the_functions_time(
+    world: DisruptWorld,
+) -> None:
     now = world.clock.now()
     until = now + timedelta(hours=2)
-    assert lift(world, "orphans") == {"orphans": ("done", f"lifted for 5 until {until:%Y-%m-%d %H:%M} UTC")}
+    assert lift(world, "orphans") == {
+        "orphans": ("done", f"lifted for 5 until {until:%Y-%m-%d %H:%M} UTC")
+    }
     given = world.tallies.get(EndingKind.ORPHANS).tally.lift
     assert given is not None
-    assert (given.count, given.by, given.reason, given.made_at, given.until) == (5, ADA, "OPS-7", now, until)
+    assert (given.count, given.by, given.reason, given.made_at, given.until) == (
+        5,
+        ADA,
+        "OPS-7",
+        now,
+        until,
+    )
     (told,) = world.bus.of("Envelope Lifted")
     assert (told["kind"], told["by"]) == ("orphans", ADA)
 
 
-def test_what_is_no_kind_of_ending_is_refused_with_those_there_are(world: DisruptWorld) -> None:
+def test_what_is_no_kind_of_ending_is_refused_with_those_there_are(
+    world: DisruptWorld,
+) -> None:
     outcome, message = lift(world, "everything")["everything"]
     assert outcome == "refused"
     assert "orphans" in message

@@ -22,14 +22,20 @@ from reservoir.usecases.policy.show_policy import ShowPolicy
 
 
 def team(name: str, nominal: int) -> dict[str, Any]:
-    quota = {"capacityReservationSelectorTerms": [{"tags": {"purpose": "training"}}], "nominalQuota": nominal}
+    quota = {
+        "capacityReservationSelectorTerms": [{"tags": {"purpose": "training"}}],
+        "nominalQuota": nominal,
+    }
     return team_manifest(name, namespaces=[name], quotas=[quota])
 
 
 def test_a_team_shows_what_it_owns_uses_borrows_and_has_lent() -> None:
     clock = ManualClock()
     state, store = MemoryState(clock), MemoryPolicyStore()
-    files = [(name, json.dumps(team(name, nominal))) for name, nominal in (("research", 1), ("vision", 3))]
+    files = [
+        (name, json.dumps(team(name, nominal)))
+        for name, nominal in (("research", 1), ("vision", 3))
+    ]
     applier(store).apply(files)
     block = reservation(tags={"purpose": "training"}, available_count=1, free_units=1)
     state.reservation_rows[block.id] = ReservationRecord(block, Balance(1, 0), START)
@@ -37,19 +43,42 @@ def test_a_team_shows_what_it_owns_uses_borrows_and_has_lent() -> None:
     state.workload_rows[record.key] = record
     placements = (PlacedReplicas(record.key, 1),)
     for number in range(3):
-        claim = replace(node_claim(f"nc-{number}"), state=ClaimState.RUNNING, placements=placements)
+        claim = replace(
+            node_claim(f"nc-{number}"), state=ClaimState.RUNNING, placements=placements
+        )
         state.claim_rows[claim.id] = claim
 
-    shown = ShowPolicy(store, state.reservations, state.node_claims, state.workloads, clock).show(PolicyKind.TEAM)
-    assert [row["status"]["quotas"][0].get("borrowers") for row in shown] == [None, [{"team": "research", "units": 2}]]
+    shown = ShowPolicy(
+        store, state.reservations, state.node_claims, state.workloads, clock
+    ).show(PolicyKind.TEAM)
+    assert [row["status"]["quotas"][0].get("borrowers") for row in shown] == [
+        None,
+        [{"team": "research", "units": 2}],
+    ]
     assert "backAt" not in shown[1]["status"]["quotas"][0], "its work says no duration"
     counts = {
-        row["metadata"]["name"]: {key: value for key, value in row["status"]["quotas"][0].items() if "Units" in key}
+        row["metadata"]["name"]: {
+            key: value
+            for key, value in row["status"]["quotas"][0].items()
+            if "Units" in key
+        }
         for row in shown
     }
     assert counts == {
-        "research": {"nominalUnits": 1, "usedUnits": 3, "borrowedUnits": 2, "lentUnits": 0, "totalUnits": 4},
-        "vision": {"nominalUnits": 3, "usedUnits": 0, "borrowedUnits": 0, "lentUnits": 2, "totalUnits": 4},
+        "research": {
+            "nominalUnits": 1,
+            "usedUnits": 3,
+            "borrowedUnits": 2,
+            "lentUnits": 0,
+            "totalUnits": 4,
+        },
+        "vision": {
+            "nominalUnits": 3,
+            "usedUnits": 0,
+            "borrowedUnits": 0,
+            "lentUnits": 2,
+            "totalUnits": 4,
+        },
     }
 
 
@@ -57,18 +86,29 @@ def test_a_team_shows_when_its_units_come_back_and_what_was_spent() -> None:
     clock = ManualClock()
     state, store, accounts = MemoryState(clock), MemoryPolicyStore(), MemoryAccounts()
     applier(store).apply(
-        [(name, json.dumps(team(name, nominal))) for name, nominal in (("research", 0), ("vision", 1))]
+        [
+            (name, json.dumps(team(name, nominal)))
+            for name, nominal in (("research", 0), ("vision", 1))
+        ]
     )
     block = reservation(tags={"purpose": "training"}, available_count=0, free_units=0)
     state.reservation_rows[block.id] = ReservationRecord(block, Balance(0, 0), START)
     record = workload_record(duration_s=7200)
     state.workload_rows[record.key] = record
-    running = replace(node_claim("nc-1"), state=ClaimState.RUNNING, placements=(PlacedReplicas(record.key, 1),))
+    running = replace(
+        node_claim("nc-1"),
+        state=ClaimState.RUNNING,
+        placements=(PlacedReplicas(record.key, 1),),
+    )
     state.claim_rows[running.id] = replace(running, running_at=START)
-    account = AccountLine(f"{START:%Y-%m-%d}", "research", "research", CapacityType.ON_DEMAND)
+    account = AccountLine(
+        f"{START:%Y-%m-%d}", "research", "research", CapacityType.ON_DEMAND
+    )
     accounts.write("nc-9", None, MeterReading({account: Amount(90, 25 * 10**17)}, None))
 
-    show = ShowPolicy(store, state.reservations, state.node_claims, state.workloads, clock, accounts)
+    show = ShowPolicy(
+        store, state.reservations, state.node_claims, state.workloads, clock, accounts
+    )
     research, vision = (row["status"] for row in show.show(PolicyKind.TEAM))
     assert vision["quotas"][0]["backAt"] == "2026-01-15T14:00:00Z"
     assert research["spending"] == {
@@ -77,7 +117,12 @@ def test_a_team_shows_when_its_units_come_back_and_what_was_spent() -> None:
         "forecast": "2.50 USD",
         "perHour": "0.00 USD",
         "namespaces": [
-            {"namespace": "research", "capacityType": "on-demand", "instanceSeconds": 90, "spent": "2.50 USD"}
+            {
+                "namespace": "research",
+                "capacityType": "on-demand",
+                "instanceSeconds": 90,
+                "spent": "2.50 USD",
+            }
         ],
     }
 
@@ -87,17 +132,32 @@ def test_a_team_shows_what_it_requests_of_its_quotas_of_resources() -> None:
     state, store = MemoryState(clock), MemoryPolicyStore()
     manifests = {name: team(name, 0) for name in ("research", "vision")}
     for manifest, amount in zip(manifests.values(), ("500m", "4"), strict=True):
-        quota = {"capacityTypes": ["on-demand", "spot"], "resource": "cpu", "nominalQuota": amount}
+        quota = {
+            "capacityTypes": ["on-demand", "spot"],
+            "resource": "cpu",
+            "nominalQuota": amount,
+        }
         manifest["spec"]["quotas"] = [quota]
-    applier(store).apply([(name, json.dumps(manifest)) for name, manifest in manifests.items()])
+    applier(store).apply(
+        [(name, json.dumps(manifest)) for name, manifest in manifests.items()]
+    )
     record = workload_record(duration_s=7200)
     state.workload_rows[record.key] = record
     made = node_claim("nc-1")
-    on_demand = replace(made.offering, capacity_type=CapacityType.ON_DEMAND, reservation_id=None)
-    running = replace(made, state=ClaimState.RUNNING, placements=(PlacedReplicas(record.key, 1),), running_at=START)
+    on_demand = replace(
+        made.offering, capacity_type=CapacityType.ON_DEMAND, reservation_id=None
+    )
+    running = replace(
+        made,
+        state=ClaimState.RUNNING,
+        placements=(PlacedReplicas(record.key, 1),),
+        running_at=START,
+    )
     state.claim_rows[made.id] = replace(running, offering=on_demand, lease=None)
 
-    shown = ShowPolicy(store, state.reservations, state.node_claims, state.workloads, clock).show(PolicyKind.TEAM)
+    shown = ShowPolicy(
+        store, state.reservations, state.node_claims, state.workloads, clock
+    ).show(PolicyKind.TEAM)
     about = {"capacityTypes": ["on-demand", "spot"], "resource": "cpu"}
     assert [row["status"]["resourceQuotas"] for row in shown] == [
         [{**about, "nominal": "500m", "used": "90", "borrowed": "89500m"}],

@@ -24,7 +24,9 @@ def resize(world: DisruptWorld, replicas: int | str, **spec: Any) -> None:
     world.apply(replicating(world, replicas, "gpu", **spec))
 
 
-def replicating(world: DisruptWorld, replicas: int | str, name: str, **spec: Any) -> dict[str, Any]:
+def replicating(
+    world: DisruptWorld, replicas: int | str, name: str, **spec: Any
+) -> dict[str, Any]:
     """Return the world's pool as a static one of that name."""
     stored = world.store.get(PolicyKind.NODE_POOL, "gpu")
     assert stored is not None
@@ -51,7 +53,11 @@ def test_free_reserved_units_come_first() -> None:
     world = static_world(3)
     world.add_reservation("cr-1", total_count=2)
     world.minutes(3)
-    assert world.types() == ["m5.large on-demand", "p5.48xlarge reserved", "p5.48xlarge reserved"]
+    assert world.types() == [
+        "m5.large on-demand",
+        "p5.48xlarge reserved",
+        "p5.48xlarge reserved",
+    ]
 
 
 def test_demand_fills_the_nodes_that_stand_and_launches_none() -> None:
@@ -137,8 +143,12 @@ def test_no_more_nodes_than_the_limit() -> None:
 
 def test_a_paused_pool_launches_nothing() -> None:
     world = static_world(2)
-    paused = Operation("pause", "arn:aws:iam::123456789012:role/ada", "too dear", world.clock.now())
-    world.store.save_pause("gpu", Pause(is_paused=True, operations=(paused,)), expected=Pause())
+    paused = Operation(
+        "pause", "arn:aws:iam::123456789012:role/ada", "too dear", world.clock.now()
+    )
+    world.store.save_pause(
+        "gpu", Pause(is_paused=True, operations=(paused,)), expected=Pause()
+    )
     world.minutes(2)
     assert world.live() == []
 
@@ -246,15 +256,21 @@ def test_nodes_of_a_block_drain_before_its_end_and_none_comes_after_that() -> No
     assert nodes_in(world, "cr-block") == 2
     world.minutes(30)
     assert world.live() == []
-    assert {claim.drain.reason for claim in world.claims() if claim.drain} == {DrainReason.CAPACITY_BLOCK_ENDING}
+    assert {claim.drain.reason for claim in world.claims() if claim.drain} == {
+        DrainReason.CAPACITY_BLOCK_ENDING
+    }
     assert len(world.ec2.all()) == 2
 
 
 def test_a_node_whose_reservation_ended_goes_instead_of_being_paid_for() -> None:
     world = following(cr_1=1, cr_2=1)
     world.minutes(2)
-    (ended,) = [claim for claim in running(world) if claim.offering.reservation_id == "cr-1"]
-    world.ec2.reservations["cr-1"] = replace(world.ec2.reservations["cr-1"], state="expired", total_count=0)
+    (ended,) = [
+        claim for claim in running(world) if claim.offering.reservation_id == "cr-1"
+    ]
+    world.ec2.reservations["cr-1"] = replace(
+        world.ec2.reservations["cr-1"], state="expired", total_count=0
+    )
     world.ec2.change(str(ended.instance_id), capacity_reservation_id=None)
     world.minutes(5)
     assert world.types() == ["p5.48xlarge reserved"]
@@ -309,7 +325,11 @@ def test_nodes_older_than_expire_after_are_renewed_in_their_unit() -> None:
     world.minutes(2)
     (old,) = running(world)
     template = replicating(world, "allReserved", "gpu")["spec"]["template"]
-    resize(world, "allReserved", template={**template, "spec": {**template["spec"], "expireAfter": "1h"}})
+    resize(
+        world,
+        "allReserved",
+        template={**template, "spec": {**template["spec"], "expireAfter": "1h"}},
+    )
     world.clock.advance(hours=2)
     world.minutes(6)
     (new,) = running(world)

@@ -44,13 +44,17 @@ def claim_in(world: DisruptWorld, pool: str) -> NodeClaim:
 # --- the planner and disruption
 
 
-def test_nodes_of_a_workload_that_cannot_be_read_are_in_no_plan_and_others_are_planned() -> None:
+def test_nodes_of_a_workload_that_cannot_be_read_are_in_no_plan_and_others_are_planned() -> (
+    None
+):
     world = two_pools()
     held = claim_in(world, "gpu")
     world.state.unreadable.add("research/mine")
     gathered = world.gatherer().gather(world.clock.now())
     assert held.id not in gathered.claims
-    assert {node.claim_id for node in gathered.snapshot.nodes} == {claim_in(world, "other").id}
+    assert {node.claim_id for node in gathered.snapshot.nodes} == {
+        claim_in(world, "other").id
+    }
     world.change_pool(labels={"everything": "drifts"})
     world.submit("more", 1, cpus=2)
     world.minutes(20)
@@ -66,7 +70,11 @@ def test_a_pool_that_cannot_be_read_is_no_deleted_one_and_stops_no_other() -> No
     world.scale("theirs", 0)
     world.minutes(20)
     assert world.state.claim_rows[held.id] == held
-    assert [claim.offering.instance_type for claim in world.live() if claim.node_pool_name == "other"] == ["m5.4xlarge"]
+    assert [
+        claim.offering.instance_type
+        for claim in world.live()
+        if claim.node_pool_name == "other"
+    ] == ["m5.4xlarge"]
     assert world.pending() == 0, "the other pool is planned for"
     world.submit("waits", 1, cpus=2, node_selector=Requirements.from_labels(OF_GPU))
     world.minutes(2)
@@ -76,17 +84,23 @@ def test_a_pool_that_cannot_be_read_is_no_deleted_one_and_stops_no_other() -> No
     assert world.pending() == 0
 
 
-def test_a_pool_that_a_lagging_list_leaves_out_and_that_cannot_be_read_is_no_deleted_one() -> None:
+def test_a_pool_that_a_lagging_list_leaves_out_and_that_cannot_be_read_is_no_deleted_one() -> (
+    None
+):
     world = two_pools()
     held = claim_in(world, "gpu")
     world.store.unreadable.add(POOL)
     listed = world.store.list_all
-    world.store.list_all = lambda: tuple(each for each in listed() if (each.kind, each.name) != POOL)  # type: ignore[method-assign] # lags
+    world.store.list_all = lambda: tuple(  # type: ignore[method-assign] # lags
+        each for each in listed() if (each.kind, each.name) != POOL
+    )
     world.minutes(5)
     assert world.state.claim_rows[held.id] == held
 
 
-def test_a_class_that_cannot_be_read_launches_nothing_says_why_and_has_not_been_deleted() -> None:
+def test_a_class_that_cannot_be_read_launches_nothing_says_why_and_has_not_been_deleted() -> (
+    None
+):
     world = two_pools()
     before = world.live()
     world.store.unreadable.add(CLASS)
@@ -106,7 +120,10 @@ def test_a_reservation_that_cannot_be_read_is_none_that_is_gone() -> None:
     world.minutes(3)
     (held,) = world.live()
     world.state.offerings.save_catalogue(
-        [replace(each, offerings=() if each.name == "p5.48xlarge" else each.offerings) for each in TYPES]
+        [
+            replace(each, offerings=() if each.name == "p5.48xlarge" else each.offerings)
+            for each in TYPES
+        ]
     )
     world.clock.advance(days=2)
     world.state.unreadable.add("cr-1")
@@ -126,7 +143,9 @@ def test_blocks_drain_and_deadlines_hold_beside_rows_that_cannot_be_read() -> No
     world.add_block(end, "cr-block")
     world.add_block(end, "cr-1")
     (readable,) = world.running(1, reserved("cr-block"), batch_id="b-1")
-    (of_unknown,) = world.running(1, reserved("cr-block"), batch_id="b-2", workload="research/unknown")
+    (of_unknown,) = world.running(
+        1, reserved("cr-block"), batch_id="b-2", workload="research/unknown"
+    )
     (lost,) = world.running(1, reserved("cr-1"), batch_id="b-3")
     world.state.unreadable |= {"cr-1", "research/unknown"}
     world.clock.set(end - timedelta(minutes=39))
@@ -146,7 +165,9 @@ def test_nothing_goes_for_its_age_while_its_pool_or_its_work_cannot_be_read() ->
         assert pool is not None
         template = {**pool.manifest["spec"]["template"]}
         template["spec"] = {**template["spec"], "expireAfter": "1h"}
-        world.apply({**pool.manifest, "spec": {**pool.manifest["spec"], "template": template}})
+        world.apply(
+            {**pool.manifest, "spec": {**pool.manifest["spec"], "template": template}}
+        )
     world.store.unreadable.add(POOL)
     world.state.unreadable.add("research/theirs")
     world.clock.advance(hours=2)
@@ -164,17 +185,26 @@ def test_a_warning_about_one_node_is_heeded_beside_one_whose_claim_cannot_be_rea
     first, second = world.running(2, spot("m5.large"))
     world.state.unreadable.add(first.id)
     ids = tuple(claim.instance_id or "" for claim in (first, second))
-    report = world.react().run([Notice(NoticeKind.SPOT_INTERRUPTION, world.clock.now(), ids)])
-    assert [claim.state for claim in world.claims()] == [ClaimState.RUNNING, ClaimState.DRAINING]
+    report = world.react().run(
+        [Notice(NoticeKind.SPOT_INTERRUPTION, world.clock.now(), ids)]
+    )
+    assert [claim.state for claim in world.claims()] == [
+        ClaimState.RUNNING,
+        ClaimState.DRAINING,
+    ]
     assert report.foreign_count == 0, "it is not known, but it is not somebody else's"
 
 
-def test_a_pools_bound_on_drains_that_cannot_be_read_keeps_no_drain_from_beginning() -> None:
+def test_a_pools_bound_on_drains_that_cannot_be_read_keeps_no_drain_from_beginning() -> (
+    None
+):
     world = World()
     world.add_workload(replicas=100)
     (claim,) = world.running(1, spot("m5.large"))
     world.policy.unreadable.add("gpu")
-    drained = world.drain(claim, DrainReason.INTERRUPTION, world.clock.now() + timedelta(minutes=2))
+    drained = world.drain(
+        claim, DrainReason.INTERRUPTION, world.clock.now() + timedelta(minutes=2)
+    )
     assert drained is not None
 
 
@@ -196,7 +226,9 @@ def test_an_instance_whose_claim_cannot_be_read_is_no_orphan_and_others_are() ->
     world = World()
     world.add_workload(replicas=100)
     held, other = world.running(2, on_demand("m5.large"))
-    world.state.claim_rows[other.id] = replace(other, state=ClaimState.TERMINATED, placements=())
+    world.state.claim_rows[other.id] = replace(
+        other, state=ClaimState.TERMINATED, placements=()
+    )
     world.state.unreadable.add(held.id)
     world.clock.advance(minutes=10)
     report = world.collect().run()
@@ -220,7 +252,8 @@ def test_discovery_goes_on_beside_what_cannot_be_read_and_names_it() -> None:
     world = FleetWorld()
     world.copy_pool("other")
     mine: list[CapacityReservation] = [
-        reservation(key, tags={"team": "research"}, available_count=1, total_count=1) for key in ("cr-1", "cr-2")
+        reservation(key, tags={"team": "research"}, available_count=1, total_count=1)
+        for key in ("cr-1", "cr-2")
     ]
     world.ec2.reservations |= {each.id: each for each in mine}
     world.discovery().run()
@@ -229,22 +262,30 @@ def test_discovery_goes_on_beside_what_cannot_be_read_and_names_it() -> None:
     conditions = [each.status.conditions for each in world.store.list_all()]
     world.state.unreadable.add("cr-1")
     world.store.unreadable |= {CLASS, OTHER_POOL}
-    world.ec2.reservations = {each.id: replace(each, total_count=2, available_count=2) for each in mine}
+    world.ec2.reservations = {
+        each.id: replace(each, total_count=2, available_count=2) for each in mine
+    }
     found = world.discovery().run()
     assert found.unreadable == ("EC2NodeClass/default", "NodePool/other")
     assert world.state.reservation_rows["cr-1"] == before
     assert world.state.reservation_rows["cr-2"].reservation.total_count == 2
     world.store.unreadable.clear()
-    assert [each.status.conditions for each in world.store.list_all()] == conditions, "what was said before stays"
+    assert [each.status.conditions for each in world.store.list_all()] == conditions, (
+        "what was said before stays"
+    )
 
 
 @pytest.mark.parametrize("kept", [POOL, CLASS])
-def test_a_manifest_that_is_not_valid_any_more_is_as_one_that_cannot_be_read(kept: tuple[PolicyKind, str]) -> None:
+def test_a_manifest_that_is_not_valid_any_more_is_as_one_that_cannot_be_read(
+    kept: tuple[PolicyKind, str],
+) -> None:
     world = two_pools()
     before = world.live()
     stored = world.store.get(*kept)
     assert stored is not None
-    world.apply({**stored.manifest, "spec": {**stored.manifest["spec"], "fieldOfTheNextRelease": 1}})
+    world.apply(
+        {**stored.manifest, "spec": {**stored.manifest["spec"], "fieldOfTheNextRelease": 1}}
+    )
     world.minutes(20)
     assert [claim for claim in world.live() if claim.node_pool_name == "gpu"] == [
         claim for claim in before if claim.node_pool_name == "gpu"

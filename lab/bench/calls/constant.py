@@ -19,7 +19,11 @@ class Constant:
 
     def __init__(self, size: int) -> None:
         self._body = bytes(size)
-        self._headers = [(b"content-type", b"text/xml"), (b"content-length", b"%d" % size), (b"x-amzn-requestid", b"1")]
+        self._headers = [
+            (b"content-type", b"text/xml"),
+            (b"content-length", b"%d" % size),
+            (b"x-amzn-requestid", b"1"),
+        ]
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Answer one request."""

@@ -40,24 +40,37 @@ def prepare(aws: EmbeddedAws) -> Account:
     dynamodb, sqs, ec2 = aws.client("dynamodb"), aws.client("sqs"), aws.client("ec2")
     dynamodb.create_table(
         TableName=NAME,
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+        KeySchema=[
+            {"AttributeName": "pk", "KeyType": "HASH"},
+            {"AttributeName": "sk", "KeyType": "RANGE"},
+        ],
+        AttributeDefinitions=[
+            {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")
+        ],
         BillingMode="PAY_PER_REQUEST",
     )
     for number in range(ITEMS):
         dynamodb.put_item(TableName=NAME, Item=_item(number))
     queue = sqs.create_queue(QueueName=NAME)["QueueUrl"]
     # Its one message is visible again at once, so the queue stays as it is.
-    filled = sqs.create_queue(QueueName=f"{NAME}-filled", Attributes={"VisibilityTimeout": "0"})["QueueUrl"]
+    filled = sqs.create_queue(
+        QueueName=f"{NAME}-filled", Attributes={"VisibilityTimeout": "0"}
+    )["QueueUrl"]
     sqs.send_message(QueueUrl=filled, MessageBody="x" * 400)
     image = ec2.describe_images()["Images"][0]["ImageId"]
     template = ec2.create_launch_template(
-        LaunchTemplateName=NAME, LaunchTemplateData={"ImageId": image, "InstanceType": "m5.large"}
+        LaunchTemplateName=NAME,
+        LaunchTemplateData={"ImageId": image, "InstanceType": "m5.large"},
     )
-    ec2.run_instances(ImageId=image, InstanceType="m5.large", MinCount=ITEMS, MaxCount=ITEMS)
+    ec2.run_instances(
+        ImageId=image, InstanceType="m5.large", MinCount=ITEMS, MaxCount=ITEMS
+    )
     for _ in range(ITEMS):
         ec2.create_capacity_reservation(
-            InstanceType="m5.xlarge", InstancePlatform="Linux/UNIX", AvailabilityZone="us-east-1a", InstanceCount=5
+            InstanceType="m5.xlarge",
+            InstancePlatform="Linux/UNIX",
+            AvailabilityZone="us-east-1a",
+            InstanceCount=5,
         )
     return Account(queue, filled, template["LaunchTemplate"]["LaunchTemplateId"])
 
@@ -67,19 +80,43 @@ def session_of_a_role(aws: EmbeddedAws, *, allowed: bool) -> Parameters:
     role = NAME if allowed else "stranger"
     statements = [
         ("dynamodb:*Item*", f"arn:aws:dynamodb:*:*:table/{role}"),
-        (["dynamodb:Query", "dynamodb:ConditionCheckItem"], f"arn:aws:dynamodb:*:*:table/{role}"),
-        (["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage"], f"arn:aws:sqs:*:*:{role}*"),
-        ("events:PutEvents", f"arn:aws:events:*:*:event-bus/{'default' if allowed else role}"),
+        (
+            ["dynamodb:Query", "dynamodb:ConditionCheckItem"],
+            f"arn:aws:dynamodb:*:*:table/{role}",
+        ),
+        (
+            ["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage"],
+            f"arn:aws:sqs:*:*:{role}*",
+        ),
+        (
+            "events:PutEvents",
+            f"arn:aws:events:*:*:event-bus/{'default' if allowed else role}",
+        ),
         (["ec2:Describe*"] if allowed else ["ec2:DescribeNothing"], "*"),
-        (["ec2:CreateFleet", "ec2:RunInstances", "ec2:CreateTags"] if allowed else ["ec2:DeleteFleets"], "*"),
-        (["logs:CreateLogStream", "logs:PutLogEvents"], f"arn:aws:logs:*:*:log-group:{role}:*"),
+        (
+            ["ec2:CreateFleet", "ec2:RunInstances", "ec2:CreateTags"]
+            if allowed
+            else ["ec2:DeleteFleets"],
+            "*",
+        ),
+        (
+            ["logs:CreateLogStream", "logs:PutLogEvents"],
+            f"arn:aws:logs:*:*:log-group:{role}:*",
+        ),
     ]
     iam = aws.client("iam")
     trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
-    arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=_document([trust]))["Role"]["Arn"]
-    granted = [{"Effect": "Allow", "Action": action, "Resource": resource} for action, resource in statements]
+    arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=_document([trust]))[
+        "Role"
+    ]["Arn"]
+    granted = [
+        {"Effect": "Allow", "Action": action, "Resource": resource}
+        for action, resource in statements
+    ]
     iam.put_role_policy(RoleName=role, PolicyName=NAME, PolicyDocument=_document(granted))
-    session = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName=NAME)["Credentials"]
+    session = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName=NAME)[
+        "Credentials"
+    ]
     return {
         "aws_access_key_id": session["AccessKeyId"],
         "aws_secret_access_key": session["SecretAccessKey"],
@@ -108,24 +145,36 @@ def _update(number: int) -> dict[str, Any]:
         "UpdateExpression": "SET n = n + :one, #data = :data",
         "ConditionExpression": "n >= :zero",
         "ExpressionAttributeNames": {"#data": "data"},
-        "ExpressionAttributeValues": {":one": {"N": "1"}, ":zero": {"N": "0"}, ":data": {"S": "y" * 400}},
+        "ExpressionAttributeValues": {
+            ":one": {"N": "1"},
+            ":zero": {"N": "0"},
+            ":data": {"S": "y" * 400},
+        },
     }
 
 
 def _transaction(number: int) -> dict[str, Any]:
-    puts = [{"Put": {"TableName": NAME, "Item": _item((number + step) % ITEMS)}} for step in (1, 2)]
+    puts = [
+        {"Put": {"TableName": NAME, "Item": _item((number + step) % ITEMS)}}
+        for step in (1, 2)
+    ]
     return {"TransactItems": [*puts, {"Update": _update(number)}]}
 
 
 def _batch_of_deletions(account: Account) -> dict[str, Any]:
     """Return what deletes ten messages that have gone: the same work, and it can be repeated."""
-    entries = [{"Id": str(number), "ReceiptHandle": f"gone-{number}-{'x' * 100}"} for number in range(ITEMS)]
+    entries = [
+        {"Id": str(number), "ReceiptHandle": f"gone-{number}-{'x' * 100}"}
+        for number in range(ITEMS)
+    ]
     return {"QueueUrl": account.queue_url, "Entries": entries}
 
 
 def _events(number: int) -> dict[str, Any]:
     detail = json.dumps({"number": number, "data": "x" * 300})
-    return {"Entries": [{"Source": NAME, "DetailType": "Node Launched", "Detail": detail}] * 3}
+    return {
+        "Entries": [{"Source": NAME, "DetailType": "Node Launched", "Detail": detail}] * 3
+    }
 
 
 def _query() -> dict[str, Any]:
@@ -142,28 +191,51 @@ def _fleet(account: Account, number: int) -> dict[str, Any]:
     return {
         "Type": "instant",
         "ClientToken": f"bench-{number}",
-        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"},
-        "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": template, "Overrides": [override]}],
-        "TagSpecifications": [{"ResourceType": "instance", "Tags": [{"Key": "claim", "Value": str(number)}]}],
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": 1,
+            "DefaultTargetCapacityType": "on-demand",
+        },
+        "LaunchTemplateConfigs": [
+            {"LaunchTemplateSpecification": template, "Overrides": [override]}
+        ],
+        "TagSpecifications": [
+            {"ResourceType": "instance", "Tags": [{"Key": "claim", "Value": str(number)}]}
+        ],
     }
 
 
 _KEY: Final = {"TableName": NAME, "Key": {"pk": {"S": "a"}, "sk": {"S": "1"}}}
 OPERATIONS: Final[Mapping[str, Operation]] = {
-    "get-item": Operation("dynamodb", "get_item", lambda _, __: {**_KEY, "ConsistentRead": True}),
-    "put-item": Operation("dynamodb", "put_item", lambda _, number: {"TableName": NAME, "Item": _item(number % ITEMS)}),
+    "get-item": Operation(
+        "dynamodb", "get_item", lambda _, __: {**_KEY, "ConsistentRead": True}
+    ),
+    "put-item": Operation(
+        "dynamodb",
+        "put_item",
+        lambda _, number: {"TableName": NAME, "Item": _item(number % ITEMS)},
+    ),
     "update-item": Operation("dynamodb", "update_item", lambda _, number: _update(number)),
-    "transact-write-items": Operation("dynamodb", "transact_write_items", lambda _, number: _transaction(number)),
+    "transact-write-items": Operation(
+        "dynamodb", "transact_write_items", lambda _, number: _transaction(number)
+    ),
     "query": Operation("dynamodb", "query", lambda _, __: _query()),
     "send-message": Operation(
-        "sqs", "send_message", lambda account, _: {"QueueUrl": account.queue_url, "MessageBody": "x" * 400}
+        "sqs",
+        "send_message",
+        lambda account, _: {"QueueUrl": account.queue_url, "MessageBody": "x" * 400},
     ),
     "receive-message": Operation(
-        "sqs", "receive_message", lambda account, _: {"QueueUrl": account.filled_queue_url, "WaitTimeSeconds": 0}
+        "sqs",
+        "receive_message",
+        lambda account, _: {"QueueUrl": account.filled_queue_url, "WaitTimeSeconds": 0},
     ),
-    "delete-message-batch": Operation("sqs", "delete_message_batch", lambda account, _: _batch_of_deletions(account)),
+    "delete-message-batch": Operation(
+        "sqs", "delete_message_batch", lambda account, _: _batch_of_deletions(account)
+    ),
     "put-events": Operation("events", "put_events", lambda _, number: _events(number)),
     "describe-instances": Operation("ec2", "describe_instances", lambda _, __: {}),
-    "describe-capacity-reservations": Operation("ec2", "describe_capacity_reservations", lambda _, __: {}),
+    "describe-capacity-reservations": Operation(
+        "ec2", "describe_capacity_reservations", lambda _, __: {}
+    ),
     "create-fleet": Operation("ec2", "create_fleet", _fleet, idempotent=True),
 }

@@ -37,7 +37,10 @@ def _as_bytes(request: Any) -> bytes:
     url = urlsplit(request.url)
     body = request.body or b""
     body = body.encode() if isinstance(body, str) else body
-    headers = {name: value.decode() if isinstance(value, bytes) else value for name, value in request.headers.items()}
+    headers = {
+        name: value.decode() if isinstance(value, bytes) else value
+        for name, value in request.headers.items()
+    }
     lines = [f"{request.method} {url.path} HTTP/1.1", f"Host: {url.netloc}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if "Content-Length" not in headers:
@@ -67,7 +70,11 @@ class Connection:
             received += self._receive()
         head, _, body = received.partition(b"\r\n\r\n")
         status, *headers = head.lower().split(b"\r\n")
-        length = next(int(line.split(b":")[1]) for line in headers if line.startswith(b"content-length"))
+        length = next(
+            int(line.split(b":")[1])
+            for line in headers
+            if line.startswith(b"content-length")
+        )
         while len(body) < length:
             body += self._receive()
         return int(status.split()[1]), body

@@ -21,7 +21,9 @@ from reservoir.names import DEPLOYMENT, Function
 RESERVATIONS: Final = 2
 NODES_IN_EACH: Final = 4
 NODES: Final = 10  # so two are bought
-ROW_WRITES: Final = frozenset({"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"})
+ROW_WRITES: Final = frozenset(
+    {"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"}
+)
 READS: Final = frozenset({"GetItem", "BatchGetItem", "Query", "Scan", "TransactGetItems"})
 
 
@@ -35,14 +37,17 @@ def run(_case: str) -> dict[str, object]:
     with DeployedReservoir(report=tell) as reservoir:
         world = World(reservoir)
         for number in range(RESERVATIONS):
-            world.reserve(f"odcr-{number}", "m7i.2xlarge", "us-east-1a", NODES_IN_EACH, "plain")
+            world.reserve(
+                f"odcr-{number}", "m7i.2xlarge", "us-east-1a", NODES_IN_EACH, "plain"
+            )
         with tempfile.TemporaryDirectory() as folder:
             pool = one_type_pool("plain", "m7i.2xlarge", ["reserved", "on-demand"])
             world.apply(write_manifests(Path(folder), pool))
         world.discover()
         world.send({"action": "submit", "workload": story_workload("plain", NODES, "6")})
         world.until("all run", lambda seen: len(seen.launched) == NODES)
-        world.aws.clock.advance(timedelta(hours=1))  # consolidation has had its time, samples are taken
+        # consolidation has had its time, samples are taken
+        world.aws.clock.advance(timedelta(hours=1))
         world.aws.clear_requests()
         world.aws.clock.advance(timedelta(hours=1))
         return {"nodes": NODES, "reservations": RESERVATIONS, **dict(_figures(world))}
@@ -51,13 +56,22 @@ def run(_case: str) -> dict[str, object]:
 def _figures(world: World) -> Iterator[tuple[str, int]]:
     for function in Function:
         calls = Counter(
-            str(each["operation"]) for each in world.aws.requests(function_name(world.output(DEPLOYMENT), function))
+            str(each["operation"])
+            for each in world.aws.requests(
+                function_name(world.output(DEPLOYMENT), function)
+            )
         )
         if not calls:
             continue
         tell(f"{function}: {dict(sorted(calls.items()))}")
         name = function.value.replace("-", "_")
-        yield f"{name}_rows_written_per_hour", sum(count for call, count in calls.items() if call in ROW_WRITES)
+        yield (
+            f"{name}_rows_written_per_hour",
+            sum(count for call, count in calls.items() if call in ROW_WRITES),
+        )
         yield f"{name}_objects_written_per_hour", calls["PutObject"]
-        yield f"{name}_reads_per_hour", sum(count for call, count in calls.items() if call in READS)
+        yield (
+            f"{name}_reads_per_hour",
+            sum(count for call, count in calls.items() if call in READS),
+        )
         yield f"{name}_calls_per_hour", calls.total()

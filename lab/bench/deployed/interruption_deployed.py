@@ -22,7 +22,14 @@ from typing import Any, Final, TypeVar
 
 from infra.config import FUNCTIONS
 from infra.naming import function_name
-from lab.bench.functions.interruption import SEED, SIZES, Warned, claim_id, mix, running_claim
+from lab.bench.functions.interruption import (
+    SEED,
+    SIZES,
+    Warned,
+    claim_id,
+    mix,
+    running_claim,
+)
 from lab.bench.harness import tell
 from lab.embedded.client import EmbeddedAws
 from lab.embedded.functions.environments import processor_s
@@ -45,7 +52,8 @@ NODES_OF_A_WORKLOAD: Final = 100
 _ROWS: Final = 90  # of a transaction, which holds 100
 _LAUNCHES: Final = 500  # of one RunInstances call
 _POLLERS: Final = FUNCTIONS[Function.REACT].max_concurrency
-_UNTAGGED: Final = 100  # one in so many: its launch died before it could tag it, or the rate of CreateTags was used up
+# one in so many: its launch died before it could tag it, or the rate of CreateTags was used up
+_UNTAGGED: Final = 100
 _LIMIT_S: Final = 3_600.0
 _STALL_S: Final = 45.0  # longer than any batch takes
 _HIDDEN: Final = timedelta(minutes=5)  # longer than a message in work is hidden
@@ -72,8 +80,12 @@ class InterruptionStorm:
         self.aws: EmbeddedAws = reservoir.aws
         self.name = function_name(self._output(DEPLOYMENT), Function.REACT)
         self.queue_url = self._output(Queue.REACTIONS.value)
-        self.sqs, self.ec2, self.lambda_ = (self.aws.client(service) for service in ("sqs", "ec2", "lambda"))
-        (mapping,) = self.lambda_.list_event_source_mappings(FunctionName=self.name)["EventSourceMappings"]
+        self.sqs, self.ec2, self.lambda_ = (
+            self.aws.client(service) for service in ("sqs", "ec2", "lambda")
+        )
+        (mapping,) = self.lambda_.list_event_source_mappings(FunctionName=self.name)[
+            "EventSourceMappings"
+        ]
         self.mapping_id = mapping["UUID"]
         self.aws.clock.pause()
         self.clock = StoppedClock(self.aws.clock.now())
@@ -114,10 +126,16 @@ class InterruptionStorm:
 
     def _used_s(self) -> float:
         """Return the processor time of the function's processes so far."""
-        pids = [int(each["pid"]) for each in self.aws.environments() if each["function"] == self.name]
+        pids = [
+            int(each["pid"])
+            for each in self.aws.environments()
+            if each["function"] == self.name
+        ]
         return sum(processor_s(pid) or 0.0 for pid in pids)
 
-    def _figures(self, handled: int, total_s: float, batch_s: Mapping[str, float]) -> dict[str, object]:
+    def _figures(
+        self, handled: int, total_s: float, batch_s: Mapping[str, float]
+    ) -> dict[str, object]:
         calls = Counter(request["operation"] for request in self.aws.requests(self.name))
         return {
             "handled": handled,
@@ -126,14 +144,25 @@ class InterruptionStorm:
             "batch_p50_s": batch_s["p50"],
             "batch_p99_s": batch_s["p99"],
             "aws_calls_per_message": round(calls.total() / handled, 3),
-            "calls": {name: round(number / handled, 3) for name, number in calls.most_common()},
+            "calls": {
+                name: round(number / handled, 3) for name, number in calls.most_common()
+            },
         }
 
     def _handled(self) -> int:
         """Return how many messages the function says that it has understood so far."""
         kinds = {kind.value for kind in NoticeKind}
-        written = (json.loads(line) for line in self.aws.function_log(self.name).splitlines() if '"_aws"' in line)
-        return sum(int(sum(numbers)) for each in written for name, numbers in each.items() if name in kinds)
+        written = (
+            json.loads(line)
+            for line in self.aws.function_log(self.name).splitlines()
+            if '"_aws"' in line
+        )
+        return sum(
+            int(sum(numbers))
+            for each in written
+            for name, numbers in each.items()
+            if name in kinds
+        )
 
     def _output(self, variable: str) -> str:
         return self.reservoir.outputs[output_name(variable)]
@@ -144,10 +173,18 @@ class InterruptionStorm:
     def _instances(self, nodes: Sequence[Warned]) -> dict[int, str]:
         """Launch one instance a node, as spot where it is to be interrupted, and bring each to its state."""
         named = [{"Name": "instance-type", "Values": [TYPE]}]
-        offered = self.ec2.describe_instance_type_offerings(LocationType="availability-zone", Filters=named)
+        offered = self.ec2.describe_instance_type_offerings(
+            LocationType="availability-zone", Filters=named
+        )
         zones = {offering["Location"] for offering in offered["InstanceTypeOfferings"]}
-        subnets = [it for it in self.ec2.describe_subnets()["Subnets"] if it["AvailabilityZone"] in zones]
-        image_id = self.ec2.describe_images(Filters=[{"Name": "architecture", "Values": ["x86_64"]}])["Images"][0]
+        subnets = [
+            it
+            for it in self.ec2.describe_subnets()["Subnets"]
+            if it["AvailabilityZone"] in zones
+        ]
+        image_id = self.ec2.describe_images(
+            Filters=[{"Name": "architecture", "Values": ["x86_64"]}]
+        )["Images"][0]
         found: dict[int, str] = {}
         for is_spot in (True, False):
             alike = [node for node in nodes if (node.kind == "spot") is is_spot]
@@ -158,11 +195,20 @@ class InterruptionStorm:
                     MinCount=len(chunk),
                     MaxCount=len(chunk),
                     SubnetId=subnets[place % len(subnets)]["SubnetId"],
-                    TagSpecifications=[{"ResourceType": "instance", "Tags": [self._owner_tag()]}],
-                    **({"InstanceMarketOptions": {"MarketType": "spot"}} if is_spot else {}),
+                    TagSpecifications=[
+                        {"ResourceType": "instance", "Tags": [self._owner_tag()]}
+                    ],
+                    **(
+                        {"InstanceMarketOptions": {"MarketType": "spot"}} if is_spot else {}
+                    ),
                 )
-                launched = sorted(instance["InstanceId"] for instance in answer["Instances"])
-                found |= {node.number: instance_id for node, instance_id in zip(chunk, launched, strict=True)}
+                launched = sorted(
+                    instance["InstanceId"] for instance in answer["Instances"]
+                )
+                found |= {
+                    node.number: instance_id
+                    for node, instance_id in zip(chunk, launched, strict=True)
+                }
                 tell(f"{len(found)} of {len(nodes)} instances launched")
         for number, instance_id in found.items():
             if number % _UNTAGGED:
@@ -172,7 +218,11 @@ class InterruptionStorm:
         for early in (("stopped", "terminated"), ("stopping", "shutting-down")):
             for state in early:
                 ids = [found[node.number] for node in nodes if node.state == state]
-                end = self.ec2.stop_instances if state.startswith("stop") else self.ec2.terminate_instances
+                end = (
+                    self.ec2.stop_instances
+                    if state.startswith("stop")
+                    else self.ec2.terminate_instances
+                )
                 for some in _chunks(ids, _LAUNCHES):
                     end(InstanceIds=some)
             if early[0] == "stopped":
@@ -186,7 +236,9 @@ class InterruptionStorm:
     def _claims(self, nodes: Sequence[Warned], instance_ids: dict[int, str]) -> None:
         """Write workloads and running claims through the product's own stores."""
         dynamodb = self.aws.client("dynamodb")
-        workloads = DynamoDbWorkloadStore(dynamodb, self._output(Table.WORKLOADS.value), self.clock)
+        workloads = DynamoDbWorkloadStore(
+            dynamodb, self._output(Table.WORKLOADS.value), self.clock
+        )
         claims = DynamoDbNodeClaimStore(
             dynamodb,
             node_claims_table=self._output(Table.NODE_CLAIMS.value),
@@ -196,7 +248,9 @@ class InterruptionStorm:
         )
         keys = []
         for number in range(0, len(nodes), NODES_OF_A_WORKLOAD):
-            wanted = workload(f"train-{number // NODES_OF_A_WORKLOAD}", replicas=NODES_OF_A_WORKLOAD)
+            wanted = workload(
+                f"train-{number // NODES_OF_A_WORKLOAD}", replicas=NODES_OF_A_WORKLOAD
+            )
             keys.append(wanted.key)
             workloads.put(WorkloadRecord(wanted.key, 1, 0, wanted), expected_revision=None)
         for chunk in _chunks(nodes, _ROWS):
@@ -221,11 +275,15 @@ class InterruptionStorm:
         random.Random(SEED).shuffle(bodies)
         envelope = {"account": ACCOUNT_ID, "region": REGION, "resources": []}
         for number, body in enumerate(bodies):
-            self.aws.ec2("emit", event={"id": f"bench-{number}", **envelope, **json.loads(body)})
+            self.aws.ec2(
+                "emit", event={"id": f"bench-{number}", **envelope, **json.loads(body)}
+            )
         limit = time.monotonic() + _STALL_S
         while (sent := self._left()) < len(bodies):
             if time.monotonic() > limit:
-                raise TimeoutError(f"rules let {sent} of {len(bodies)} events into the queue")
+                raise TimeoutError(
+                    f"rules let {sent} of {len(bodies)} events into the queue"
+                )
             time.sleep(0.05)
         tell(f"{sent} messages sent")
 
@@ -240,7 +298,9 @@ class InterruptionStorm:
                 self.aws.clock.advance(_HIDDEN)
                 moved_at = time.monotonic()
             if time.monotonic() > limit:
-                raise TimeoutError(f"{left} of {count} messages are left after {_LIMIT_S:.0f} s")
+                raise TimeoutError(
+                    f"{left} of {count} messages are left after {_LIMIT_S:.0f} s"
+                )
             if time.monotonic() - told > 5:  # seconds between two lines
                 told = time.monotonic()
                 tell(f"{count - left} of {count} messages handled")
@@ -248,7 +308,9 @@ class InterruptionStorm:
 
     def _left(self) -> int:
         asked = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        found = self.sqs.get_queue_attributes(QueueUrl=self.queue_url, AttributeNames=asked)["Attributes"]
+        found = self.sqs.get_queue_attributes(
+            QueueUrl=self.queue_url, AttributeNames=asked
+        )["Attributes"]
         return sum(int(found[name]) for name in asked)
 
     def _durations_s(self, since: datetime) -> dict[str, float]:
@@ -263,7 +325,10 @@ class InterruptionStorm:
             ExtendedStatistics=["p50", "p99"],
         )
         (point,) = answer["Datapoints"]
-        return {name: round(value / 1000, 4) for name, value in point["ExtendedStatistics"].items()}
+        return {
+            name: round(value / 1000, 4)
+            for name, value in point["ExtendedStatistics"].items()
+        }
 
     def check(self, nodes: Sequence[Warned]) -> None:
         """Every node is on its way out, and nothing was given up."""

@@ -36,11 +36,17 @@ def run(_case: str) -> dict[str, object]:
     with DeployedReservoir(report=tell) as reservoir:
         world = World(reservoir)
         with tempfile.TemporaryDirectory() as folder:
-            world.apply(write_manifests(Path(folder), one_type_pool("plain", "r7i.2xlarge", ["on-demand"])))
+            world.apply(
+                write_manifests(
+                    Path(folder), one_type_pool("plain", "r7i.2xlarge", ["on-demand"])
+                )
+            )
         world.discover()
         world.aws.clock.govern(governed=False)
         sent = [_send(world, number) for number in range(WARM_UP + MESSAGES)][WARM_UP:]
-        world.until("all run", lambda seen: len(seen.launched) == WARM_UP + MESSAGES, real_time=True)
+        world.until(
+            "all run", lambda seen: len(seen.launched) == WARM_UP + MESSAGES, real_time=True
+        )
         return {"messages": MESSAGES, **_figures(world, sent)}
 
 
@@ -56,15 +62,28 @@ def _send(world: World, number: int) -> tuple[str, datetime]:
 
 def _figures(world: World, sent: Sequence[tuple[str, datetime]]) -> dict[str, float]:
     claims, attempts = rows(world)
-    called = {claim_id: attempt.recorded_at for attempt in attempts for claim_id in attempt.claim_ids}
+    called = {
+        claim_id: attempt.recorded_at
+        for attempt in attempts
+        for claim_id in attempt.claim_ids
+    }
     found = {placed.workload_key: claim for claim in claims for placed in claim.placements}
     stored = DynamoDbWorkloadStore(
         world.aws.client("dynamodb"), world.output(Table.WORKLOADS.value), SystemClock()
     ).get_many([key for key, _ in sent])
-    in_order = [(at, stored[key].submitted_at or at, found[key].created_at, called[found[key].id]) for key, at in sent]
+    in_order = [
+        (at, stored[key].submitted_at or at, found[key].created_at, called[found[key].id])
+        for key, at in sent
+    ]
     return {
-        **percentiles("sent_to_stored", [(b - a).total_seconds() for a, b, _, _ in in_order]),
-        **percentiles("stored_to_planned", [(c - b).total_seconds() for _, b, c, _ in in_order]),
-        **percentiles("planned_to_call", [(d - c).total_seconds() for _, _, c, d in in_order]),
+        **percentiles(
+            "sent_to_stored", [(b - a).total_seconds() for a, b, _, _ in in_order]
+        ),
+        **percentiles(
+            "stored_to_planned", [(c - b).total_seconds() for _, b, c, _ in in_order]
+        ),
+        **percentiles(
+            "planned_to_call", [(d - c).total_seconds() for _, _, c, d in in_order]
+        ),
         **percentiles("sent_to_call", [(d - a).total_seconds() for a, _, _, d in in_order]),
     }

@@ -50,12 +50,22 @@ def run(case: str) -> dict[str, object]:
         world = World(reservoir)
         _prepare(world, size)
         world.aws.clear_requests()
-        world.aws.clock.govern(governed=False)  # how long the work takes is what is measured
+        # how long the work takes is what is measured
+        world.aws.clock.govern(governed=False)
         spending = Spending(world)
         sent_at = world.now()
         for name, _, _, percent, cpu in WORK:
-            world.send({"action": "submit", "workload": story_workload(name, size * percent // 100, cpu)})
-        world.until("every claim has its instance", lambda seen: len(seen.launched) == size, real_time=True)
+            world.send(
+                {
+                    "action": "submit",
+                    "workload": story_workload(name, size * percent // 100, cpu),
+                }
+            )
+        world.until(
+            "every claim has its instance",
+            lambda seen: len(seen.launched) == size,
+            real_time=True,
+        )
         spent = spending.figures(Function.PROVISION, Function.LAUNCH, Function.INTAKE)
         return {**_figures(world, size, sent_at), **spent}
 
@@ -67,7 +77,11 @@ def _prepare(world: World, size: int) -> None:
         parts = RESERVATIONS.get(name, 0)
         for number in range(parts):
             make(f"{name}-{number}", kind, ZONE, size * percent // 100 // parts, name)
-    manifests = [part for name, kind, market, _, _ in WORK for part in one_type_pool(name, kind, [market])]
+    manifests = [
+        part
+        for name, kind, market, _, _ in WORK
+        for part in one_type_pool(name, kind, [market])
+    ]
     with tempfile.TemporaryDirectory() as folder:
         world.apply(write_manifests(Path(folder), manifests))
     world.discover()
@@ -77,28 +91,55 @@ def _figures(world: World, size: int, sent_at: datetime) -> dict[str, object]:
     claims, attempts = rows(world)
     assert len(claims) == size
     assert world.seen.over_count == []
-    recorded = {claim_id: attempt.recorded_at for attempt in attempts for claim_id in attempt.claim_ids}
+    recorded = {
+        claim_id: attempt.recorded_at
+        for attempt in attempts
+        for claim_id in attempt.claim_ids
+    }
     function = function_name(world.output(DEPLOYMENT), Function.LAUNCH)
-    calls = sum(request["operation"] == "CreateFleet" for request in world.aws.requests(function))
+    calls = sum(
+        request["operation"] == "CreateFleet" for request in world.aws.requests(function)
+    )
     last = max(claim.launched_at for claim in claims if claim.launched_at is not None)
     return {
         "claims": size,
         "create_fleet_calls": calls,
         "fewest_possible_calls": sum(RESERVATIONS.values()) + 2,
         "total_s": round((last - sent_at).total_seconds(), 1),
-        **percentiles("sent_to_call", [(recorded[claim.id] - sent_at).total_seconds() for claim in claims]),
-        **percentiles("sent_to_planned", [(claim.created_at - sent_at).total_seconds() for claim in claims]),
-        **percentiles("planned_to_call", [(recorded[claim.id] - claim.created_at).total_seconds() for claim in claims]),
+        **percentiles(
+            "sent_to_call",
+            [(recorded[claim.id] - sent_at).total_seconds() for claim in claims],
+        ),
+        **percentiles(
+            "sent_to_planned",
+            [(claim.created_at - sent_at).total_seconds() for claim in claims],
+        ),
+        **percentiles(
+            "planned_to_call",
+            [(recorded[claim.id] - claim.created_at).total_seconds() for claim in claims],
+        ),
     }
 
 
 def rows(world: World) -> tuple[list[NodeClaim], list[LaunchAttempt]]:
     """Read claims and launch attempts, which share a table."""
-    pages = world.aws.client("dynamodb").get_paginator("scan").paginate(TableName=world.output(Table.NODE_CLAIMS.value))
-    rows: list[Mapping[str, Any]] = [row for page in pages for row in page["Items"] if "data" in row]
-    attempts = [row["data"]["S"] for row in rows if "client_token" in json.loads(row["data"]["S"])]
-    claims = [row["data"]["S"] for row in rows if "node_pool_name" in json.loads(row["data"]["S"])]
-    return [loads(NodeClaim, text) for text in claims], [loads(LaunchAttempt, text) for text in attempts]
+    pages = (
+        world.aws.client("dynamodb")
+        .get_paginator("scan")
+        .paginate(TableName=world.output(Table.NODE_CLAIMS.value))
+    )
+    rows: list[Mapping[str, Any]] = [
+        row for page in pages for row in page["Items"] if "data" in row
+    ]
+    attempts = [
+        row["data"]["S"] for row in rows if "client_token" in json.loads(row["data"]["S"])
+    ]
+    claims = [
+        row["data"]["S"] for row in rows if "node_pool_name" in json.loads(row["data"]["S"])
+    ]
+    return [loads(NodeClaim, text) for text in claims], [
+        loads(LaunchAttempt, text) for text in attempts
+    ]
 
 
 def percentiles(name: str, seconds: list[float]) -> dict[str, float]:

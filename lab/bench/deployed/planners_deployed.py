@@ -45,24 +45,34 @@ def run(case: str) -> dict[str, object]:
         for number in range(POOLS):
             terms = [{"tags": {"purpose": f"group-{number % count}"}}]
             manifests += one_type_pool(
-                f"pool-{number}", TYPE, ["reserved", "on-demand"], capacityReservationSelectorTerms=terms
+                f"pool-{number}",
+                TYPE,
+                ["reserved", "on-demand"],
+                capacityReservationSelectorTerms=terms,
             )
         with tempfile.TemporaryDirectory() as folder:
             world.apply(write_manifests(Path(folder), manifests))
         world.discover()
-        world.aws.clock.govern(governed=False)  # how long the work takes is what is measured
+        # how long the work takes is what is measured
+        world.aws.clock.govern(governed=False)
         spending = Spending(world)
         sent_at = world.now()
         for number in range(WORKLOADS):
             for pool in range(POOLS):
                 world.send({"action": "submit", "workload": _workload(pool, number)})
         wanted = POOLS * WORKLOADS * REPLICAS
-        world.until("every replica has a place", lambda _: _placed(world) >= wanted, real_time=True)
+        world.until(
+            "every replica has a place", lambda _: _placed(world) >= wanted, real_time=True
+        )
         placed_s = (world.now() - sent_at).total_seconds()
         spent = spending.figures(Function.PROVISION, Function.LAUNCH, Function.INTAKE)
         # A pass says what it did after its launches are on their way, so later than the last replica has its place.
         said = "every pass has said what it placed"
-        world.until(said, lambda _: sum(line["placed_count"] for line in _planned(world)) >= wanted, real_time=True)
+        world.until(
+            said,
+            lambda _: sum(line["placed_count"] for line in _planned(world)) >= wanted,
+            real_time=True,
+        )
         passes = [line for line in _planned(world) if line["placed_count"]]
         return {
             "groups": count,
@@ -70,7 +80,8 @@ def run(case: str) -> dict[str, object]:
             "placed_s": round(placed_s, 1),
             "replicas_per_s": round(wanted / placed_s),
             "passes": len(passes),
-            "over_commits": len(world.seen.over_count),  # reservations that were ever beyond their count
+            # reservations that were ever beyond their count
+            "over_commits": len(world.seen.over_count),
             "lost_races": sum(line["conflict_count"] for line in passes),
             "solve_s": round(sum(line["solve_s"] or 0 for line in passes), 1),
             **spent,
@@ -83,7 +94,11 @@ def _placed(world: World) -> int:
 
 def _planned(world: World) -> Sequence[dict[str, Any]]:
     """Return what each pass said of itself."""
-    lines = [line[line.index("{") :] for line in world.log(Function.PROVISION).splitlines() if '"planned"' in line]
+    lines = [
+        line[line.index("{") :]
+        for line in world.log(Function.PROVISION).splitlines()
+        if '"planned"' in line
+    ]
     return [json.loads(line) for line in lines]
 
 

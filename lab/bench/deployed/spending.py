@@ -21,7 +21,9 @@ class Spending:
         deployment = world.output(DEPLOYMENT)
         self._names = {function_name(deployment, each): each.value for each in Function}
         self._server_s = _used_s(self._aws.pid)
-        self._before = {int(each["pid"]): _used_s(int(each["pid"])) for each in self._aws.environments()}
+        self._before = {
+            int(each["pid"]): _used_s(int(each["pid"])) for each in self._aws.environments()
+        }
 
     def figures(self, *functions: Function) -> Mapping[str, float]:
         """Return processor seconds of AWS, of these functions and of all others.
@@ -29,7 +31,11 @@ class Spending:
         Of each function, also how many environments were started, and what that took until their first events.
         """
         told = [each.value for each in functions]
-        spent, starting, started = defaultdict[str, float](float), defaultdict[str, float](float), Counter[str]()
+        spent, starting, started = (
+            defaultdict[str, float](float),
+            defaultdict[str, float](float),
+            Counter[str](),
+        )
         for each in self._aws.environments():
             name, pid = self._names.get(each["function"], _OTHERS), int(each["pid"])
             label = name if name in told else _OTHERS
@@ -38,9 +44,14 @@ class Spending:
                 started[label] += 1
                 starting[label] += each["init_processor_s"] or 0.0
         spent[SERVER] = _used_s(self._aws.pid) - self._server_s
-        figures: dict[str, float] = {f"{name}_cpu_s": round(spent[name], 2) for name in (SERVER, *told, _OTHERS)}
+        figures: dict[str, float] = {
+            f"{name}_cpu_s": round(spent[name], 2) for name in (SERVER, *told, _OTHERS)
+        }
         for name in told:
-            figures |= {f"{name}_started": started[name], f"{name}_starts_cpu_s": round(starting[name], 2)}
+            figures |= {
+                f"{name}_started": started[name],
+                f"{name}_starts_cpu_s": round(starting[name], 2),
+            }
         return figures
 
 

@@ -22,12 +22,17 @@ from lab.demo.observer import JsonObject
 from lab.embedded.reservoir import DeployedReservoir
 from lab.story.policies import one_type_pool, story_workload, write_manifests
 from lab.story.world import World
-from reservoir.core.model.capacity_reservation import RECLAIM_LEAD, RECLAIM_MARGIN, USUAL_NOTICE
+from reservoir.core.model.capacity_reservation import (
+    RECLAIM_LEAD,
+    RECLAIM_MARGIN,
+    USUAL_NOTICE,
+)
 from reservoir.names import Function
 
 BLOCKS: Final = 40
 APART: Final = timedelta(seconds=1.5)
-AHEAD: Final = timedelta(hours=3)  # when the first of them is due, counted from its purchase
+# when the first of them is due, counted from its purchase
+AHEAD: Final = timedelta(hours=3)
 TYPE, NAME, ZONE = "p5.48xlarge", "timely", "us-east-1a"
 RATE: Final = 0.2  # seconds of the clock in a real one
 _WHOLE_SECOND: Final = timedelta(seconds=1)
@@ -37,7 +42,9 @@ _LIMIT_S: Final = 900.0
 def cases() -> Sequence[str]:
     """Return the two kinds of instants, with events and timers, with timers, and with neither."""
     return [
-        f"{what}-{fate}" for what in ("block-drain", "activation") for fate in ("events-arrive", "events-lost", "swept")
+        f"{what}-{fate}"
+        for what in ("block-drain", "activation")
+        for fate in ("events-arrive", "events-lost", "swept")
     ]
 
 
@@ -46,7 +53,9 @@ def run(case: str) -> dict[str, object]:
     with DeployedReservoir(report=tell) as reservoir:
         stage = _Stage(World(reservoir))
         measured = stage.drains if case.startswith("block-drain") else stage.starts
-        return measured(events_arrive=case.endswith("arrive"), timers_fire=not case.endswith("swept"))
+        return measured(
+            events_arrive=case.endswith("arrive"), timers_fire=not case.endswith("swept")
+        )
 
 
 class _Stage:
@@ -54,51 +63,95 @@ class _Stage:
         self.world = world
         self.due: dict[str, datetime] = {}  # by reservation
         self.timers_fire = True
-        self.told: dict[str, datetime] = {}  # by reservation: the latest instant that its first event can stand for
+        # by reservation: the latest instant that its first event can stand for
+        self.told: dict[str, datetime] = {}
         pool = one_type_pool(NAME, TYPE, ["reserved"])
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
             world.apply(write_manifests(Path(folder), pool))
 
     def drains(self, *, events_arrive: bool, timers_fire: bool) -> dict[str, object]:
         """Measure Node Draining against the instant at which each block's drain shall begin."""
-        self._buy(lambda due_in: {"end_in_s": (due_in + RECLAIM_LEAD + RECLAIM_MARGIN + USUAL_NOTICE).total_seconds()})
+        self._buy(
+            lambda due_in: {
+                "end_in_s": (
+                    due_in + RECLAIM_LEAD + RECLAIM_MARGIN + USUAL_NOTICE
+                ).total_seconds()
+            }
+        )
         self.world.discover()
-        self.world.send({"action": "submit", "workload": story_workload(NAME, BLOCKS, "100")})
-        self.world.until("all run", lambda seen: len(seen.live("running")) == BLOCKS, real_time=True)
+        self.world.send(
+            {"action": "submit", "workload": story_workload(NAME, BLOCKS, "100")}
+        )
+        self.world.until(
+            "all run", lambda seen: len(seen.live("running")) == BLOCKS, real_time=True
+        )
         self._let_come(events_arrive=events_arrive, timers_fire=timers_fire)
-        self._watch("Node Draining", lambda detail: [detail["node"]["capacityReservationId"]])
+        self._watch(
+            "Node Draining", lambda detail: [detail["node"]["capacityReservationId"]]
+        )
         instances = [instance.id for instance in self.world.seen.live()]
         # Deadlines pass 8 minutes after the drains' start; EC2 begins with the first block 59 seconds after the last.
-        self.world.aws.clock.advance(max(self.due.values()) + timedelta(minutes=8, seconds=1) - self.world.now())
+        self.world.aws.clock.advance(
+            max(self.due.values()) + timedelta(minutes=8, seconds=1) - self.world.now()
+        )
         self.world.reservoir.invoke(Function.EXPIRE)
-        return {**self._lateness(), "ended_by_us": self._ended_by_us(instances), "blocks": BLOCKS}
+        return {
+            **self._lateness(),
+            "ended_by_us": self._ended_by_us(instances),
+            "blocks": BLOCKS,
+        }
 
     def starts(self, *, events_arrive: bool, timers_fire: bool) -> dict[str, object]:
         """Measure Workload Placed against each block's start, for demand that only the blocks can serve."""
-        self._buy(lambda due_in: {"start_in_s": due_in.total_seconds(), "end_in_s": timedelta(days=2).total_seconds()})
+        self._buy(
+            lambda due_in: {
+                "start_in_s": due_in.total_seconds(),
+                "end_in_s": timedelta(days=2).total_seconds(),
+            }
+        )
         self.world.discover()
-        self.world.send({"action": "submit", "workload": story_workload(NAME, BLOCKS, "100")})
-        self.world.until("demand waits", lambda seen: f"story/{NAME}" in seen.pending, real_time=True)
+        self.world.send(
+            {"action": "submit", "workload": story_workload(NAME, BLOCKS, "100")}
+        )
+        self.world.until(
+            "demand waits", lambda seen: f"story/{NAME}" in seen.pending, real_time=True
+        )
         self._let_come(events_arrive=events_arrive, timers_fire=timers_fire)
-        self._watch("Workload Placed", lambda detail: [node["capacityReservationId"] for node in detail["nodes"]])
+        self._watch(
+            "Workload Placed",
+            lambda detail: [node["capacityReservationId"] for node in detail["nodes"]],
+        )
         self.world.aws.clock.set_rate(1)
-        self.world.until("all run", lambda seen: len(seen.live("running")) == BLOCKS, real_time=True)
+        self.world.until(
+            "all run", lambda seen: len(seen.live("running")) == BLOCKS, real_time=True
+        )
         return {**self._lateness(), "blocks": BLOCKS}
 
     def _buy(self, times: Callable[[timedelta], Mapping[str, float]]) -> None:
         for number in range(BLOCKS):
             due_in = AHEAD + number * APART
             before = self.world.now()
-            block = self.world.buy_block(f"{NAME} {number}", TYPE, ZONE, 1, NAME, **times(due_in))
-            self.due[block] = before + due_in  # a little too early: calls the product later than it is
+            block = self.world.buy_block(
+                f"{NAME} {number}", TYPE, ZONE, 1, NAME, **times(due_in)
+            )
+            # a little too early: calls the product later than it is
+            self.due[block] = before + due_in
         tell(f"{BLOCKS} blocks bought")
 
     def _let_come(self, *, events_arrive: bool, timers_fire: bool) -> None:
         if not events_arrive:
-            self.world.aws.ec2("mistreat_events", kind="drop", detail_type="Capacity Block", count=100 * BLOCKS)
+            self.world.aws.ec2(
+                "mistreat_events",
+                kind="drop",
+                detail_type="Capacity Block",
+                count=100 * BLOCKS,
+            )
         self.timers_fire = timers_fire
-        self.world.aws.clock.govern(governed=False)  # how late the work is done is what is measured
-        self.world.aws.clock.advance(min(self.due.values()) - timedelta(seconds=10) - self.world.now())
+        # how late the work is done is what is measured
+        self.world.aws.clock.govern(governed=False)
+        self.world.aws.clock.advance(
+            min(self.due.values()) - timedelta(seconds=10) - self.world.now()
+        )
         self.world.aws.clock.set_rate(RATE)
 
     def _delete_timers(self) -> None:
@@ -107,7 +160,9 @@ class _Stage:
             for timer in page["Schedules"]:
                 scheduler.delete_schedule(Name=timer["Name"], GroupName=timer["GroupName"])
 
-    def _watch(self, detail_type: str, concerned: Callable[[JsonObject], Sequence[str]]) -> None:
+    def _watch(
+        self, detail_type: str, concerned: Callable[[JsonObject], Sequence[str]]
+    ) -> None:
         limit, said = time.monotonic() + _LIMIT_S, 0.0
         while len(self.told) < BLOCKS:
             if not self.timers_fire:
@@ -118,14 +173,18 @@ class _Stage:
                     for reservation_id in concerned(event["detail"]):
                         self.told.setdefault(reservation_id, at)
             if time.monotonic() > limit:
-                raise TimeoutError(f"{len(self.told)} of {BLOCKS} were told\n{self.world.summary()}")
+                raise TimeoutError(
+                    f"{len(self.told)} of {BLOCKS} were told\n{self.world.summary()}"
+                )
             if time.monotonic() - said > 5:  # seconds between two lines
                 said = time.monotonic()
                 tell(f"{len(self.told)} of {BLOCKS}")
             time.sleep(0.5)
 
     def _lateness(self) -> dict[str, object]:
-        late_s = sorted((self.told[key] - self.due[key]).total_seconds() for key in self.due)
+        late_s = sorted(
+            (self.told[key] - self.due[key]).total_seconds() for key in self.due
+        )
         assert late_s[0] >= 0, f"told {-late_s[0]} s before the time"
         return {
             "p50_s": round(late_s[len(late_s) // 2], 1),
@@ -142,4 +201,7 @@ class _Stage:
             for reservation in page["Reservations"]
             for instance in reservation["Instances"]
         ]
-        return sum(it.get("StateReason", {}).get("Code") == "Client.UserInitiatedShutdown" for it in shown)
+        return sum(
+            it.get("StateReason", {}).get("Code") == "Client.UserInitiatedShutdown"
+            for it in shown
+        )

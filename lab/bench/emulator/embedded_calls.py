@@ -19,7 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lab.bench.calls.operations import OPERATIONS, Account, Operation, prepare, session_of_a_role
+from lab.bench.calls.operations import (
+    OPERATIONS,
+    Account,
+    Operation,
+    prepare,
+    session_of_a_role,
+)
 from lab.bench.calls.processor import processor_s
 from lab.bench.calls.replay import Connection, signed_request
 from lab.embedded.client import EmbeddedAws
@@ -50,9 +56,12 @@ class _Measurement:
         self._aws = aws
         self._operation = operation
         self._account = account
-        self._numbers = iter(range(10**9))  # no two calls are alike, where the operation can tell
+        # no two calls are alike, where the operation can tell
+        self._numbers = iter(range(10**9))
         self._caller = aws.client(operation.service, **session_of_a_role(aws, allowed=True))
-        self._stranger = aws.client(operation.service, **session_of_a_role(aws, allowed=False))
+        self._stranger = aws.client(
+            operation.service, **session_of_a_role(aws, allowed=False)
+        )
 
     def figures(self) -> dict[str, object]:
         requests = self._requests(self._caller, _CALLS)
@@ -86,7 +95,8 @@ class _Measurement:
         method, parameters = self._operation.method, self._operation.parameters
         different = count if self._operation.idempotent else min(count, _DIFFERENT)
         signed = [
-            signed_request(client, method, parameters(self._account, next(self._numbers))) for _ in range(different)
+            signed_request(client, method, parameters(self._account, next(self._numbers)))
+            for _ in range(different)
         ]
         return [signed[number % different] for number in range(count)]
 
@@ -105,7 +115,10 @@ class _Measurement:
 
     def _calls_per_s(self, callers: int) -> float:
         """Return how many calls are answered in a second of real time, by ``callers`` connections together."""
-        batches = [self._requests(self._caller, BATCHES * BATCH_SIZE // CALLERS) for _ in range(callers)]
+        batches = [
+            self._requests(self._caller, BATCHES * BATCH_SIZE // CALLERS)
+            for _ in range(callers)
+        ]
         connections = [self._connection() for _ in batches]
         ready = threading.Barrier(callers + 1)
 
@@ -114,7 +127,10 @@ class _Measurement:
             for request in requests:
                 connection.call(request)
 
-        threads = [threading.Thread(target=work, args=pair) for pair in zip(connections, batches, strict=True)]
+        threads = [
+            threading.Thread(target=work, args=pair)
+            for pair in zip(connections, batches, strict=True)
+        ]
         for thread in threads:
             thread.start()
         ready.wait()
@@ -127,7 +143,9 @@ class _Measurement:
 class _Replay:
     """Sends requests one after the other to a server."""
 
-    def __init__(self, pid: int, connection: Connection, requests: Sequence[bytes], expected: range) -> None:
+    def __init__(
+        self, pid: int, connection: Connection, requests: Sequence[bytes], expected: range
+    ) -> None:
         self._pid = pid
         self._connection = connection
         self._requests = itertools.cycle(requests)
@@ -166,9 +184,18 @@ def _lower_quartile(values: Sequence[float]) -> float:
 def _nothing(answer_bytes: int) -> Iterator[tuple[int, Connection]]:
     """Start a server that answers so many bytes and does nothing else; yield its process id and a connection."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        command = [sys.executable, "-m", "lab.bench.calls.constant", folder, str(answer_bytes)]
+        command = [
+            sys.executable,
+            "-m",
+            "lab.bench.calls.constant",
+            folder,
+            str(answer_bytes),
+        ]
         with subprocess.Popen(  # noqa: S603 - our own module
-            command, cwd=Path(__file__).parents[3], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command,
+            cwd=Path(__file__).parents[3],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         ) as server:
             assert server.stdout is not None
             assert server.stdin is not None

@@ -26,7 +26,8 @@ ROUNDS: Final = 16
 WARM_UP: Final = 20
 COLD_STARTS: Final = 3
 _NO_WORK: Final = b'{"Records": []}'
-_NEVER_SHARED: Final = {"PYTHONUTF8": "1"}  # read by the interpreter, so it needs one of its own
+# read by the interpreter, so it needs one of its own
+_NEVER_SHARED: Final = {"PYTHONUTF8": "1"}
 
 
 def cases() -> Sequence[str]:
@@ -48,39 +49,57 @@ class _Stage:
     def __init__(self, reservoir: DeployedReservoir) -> None:
         self.aws: EmbeddedAws = reservoir.aws
         self.lambda_ = reservoir.aws.client("lambda")
-        self.names = {each: function_name(reservoir.outputs[output_name(DEPLOYMENT)], each) for each in Function}
+        self.names = {
+            each: function_name(reservoir.outputs[output_name(DEPLOYMENT)], each)
+            for each in Function
+        }
         self.aws.clock.pause()
         self.aws.clock.settle()
 
     def cold_starts(self) -> dict[str, object]:
         figures: dict[str, object] = {}
-        for function in Function:  # the first event of discover_offerings reads all instance types: that is its work
+        # the first event of discover_offerings reads all instance types: that is its work
+        for function in Function:
             alone = self._cold_start(self.names[function], **_NEVER_SHARED)
             figures[f"{function}_alone_init_s"] = alone["init_s"]
             figures.update(
-                {f"{function}_{name}": value for name, value in self._cold_start(self.names[function]).items()}
+                {
+                    f"{function}_{name}": value
+                    for name, value in self._cold_start(self.names[function]).items()
+                }
             )
         return figures
 
     def _cold_start(self, name: str, **variables: str) -> dict[str, float]:
         """Return the medians of what the environment and the emulator use."""
-        own = self.lambda_.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+        own = self.lambda_.get_function_configuration(FunctionName=name)["Environment"][
+            "Variables"
+        ]
         starts: list[dict[str, float]] = []
         for number in range(COLD_STARTS):
-            changed = {**own, **variables, "START": str(number)}  # another configuration needs another environment
-            self.lambda_.update_function_configuration(FunctionName=name, Environment={"Variables": changed})
+            # another configuration needs another environment
+            changed = {**own, **variables, "START": str(number)}
+            self.lambda_.update_function_configuration(
+                FunctionName=name, Environment={"Variables": changed}
+            )
             host_s = _used(self.aws.pid)
             self.lambda_.invoke(FunctionName=name, Payload=_NO_WORK)
             environment = self._newest(name)
             starts.append(
                 {
                     "init_s": environment["init_processor_s"],
-                    "first_event_s": _used(environment["pid"]) - environment["init_processor_s"],
+                    "first_event_s": _used(environment["pid"])
+                    - environment["init_processor_s"],
                     "host_s": _used(self.aws.pid) - host_s,
                 }
             )
-        self.lambda_.update_function_configuration(FunctionName=name, Environment={"Variables": own})
-        return {each: round(statistics.median(start[each] for start in starts), 3) for each in starts[0]}
+        self.lambda_.update_function_configuration(
+            FunctionName=name, Environment={"Variables": own}
+        )
+        return {
+            each: round(statistics.median(start[each] for start in starts), 3)
+            for each in starts[0]
+        }
 
     def warm_invocations(self) -> dict[str, object]:
         self._make_idle_function()

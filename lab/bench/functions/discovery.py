@@ -96,7 +96,9 @@ def run(case: str) -> dict[str, object]:
     with ministack.running("dynamodb") as endpoint:
         dynamodb = ministack.client("dynamodb", endpoint)
         for table in _TABLES:
-            ministack.create_table(dynamodb, table, indexes=CLAIM_INDEXES if table == "claims" else LISTING)
+            ministack.create_table(
+                dynamodb, table, indexes=CLAIM_INDEXES if table == "claims" else LISTING
+            )
         return _measure(dynamodb) if case == "discovery-steady-hour" else _wobble(dynamodb)
 
 
@@ -129,7 +131,11 @@ class WobblingPrices:
 
     def spot(self) -> Mapping[tuple[str, str], int]:
         """Return the prices twelve hours later."""
-        jumping = {name for name in sorted({name for name, _ in self._spot}) if self._random.random() < 1 / 30}
+        jumping = {
+            name
+            for name in sorted({name for name, _ in self._spot})
+            if self._random.random() < 1 / 30
+        }
         for name, zone in sorted(self._spot):
             self._spot[name, zone] *= 1 + self._random.gauss(0, 0.005)
             if name in jumping:
@@ -140,11 +146,17 @@ class WobblingPrices:
 
 def _wobble(dynamodb: Any) -> dict[str, object]:
     clock = SimulatedClock()
-    emulation = install(clock=clock, emit=lambda _: None, account_id="123456789012", region=REGION)
+    emulation = install(
+        clock=clock, emit=lambda _: None, account_id="123456789012", region=REGION
+    )
     ec2 = emulation.client()
-    prices = WobblingPrices(AwsPriceReader(emulation.client("pricing"), ec2, region=REGION, clock=clock))
+    prices = WobblingPrices(
+        AwsPriceReader(emulation.client("pricing"), ec2, region=REGION, clock=clock)
+    )
     offerings = DiscoverOfferings(
-        SameTypes(Ec2InstanceTypeReader(ec2, region=REGION, vm_memory_overhead=Fraction("0.075"))),
+        SameTypes(
+            Ec2InstanceTypeReader(ec2, region=REGION, vm_memory_overhead=Fraction("0.075"))
+        ),
         prices,
         DynamoDbOfferingStore(dynamodb, "offerings", clock, InTurn()),
         MemoryQueue(),
@@ -160,13 +172,17 @@ def _wobble(dynamodb: Any) -> dict[str, object]:
         "instance_types": types,
         "rows_written_per_catalogue": round(sum(written) / _CATALOGUES, 1),
         "rows_written_at_most": max(written),
-        "dynamodb_write_units_per_hour": round(meter.write_units / _CATALOGUES / OFFERINGS_EVERY_H, 1),
+        "dynamodb_write_units_per_hour": round(
+            meter.write_units / _CATALOGUES / OFFERINGS_EVERY_H, 1
+        ),
     }
 
 
 def _measure(dynamodb: Any) -> dict[str, object]:
     clock = SimulatedClock()
-    emulation = install(clock=clock, emit=lambda _: None, account_id="123456789012", region=REGION)
+    emulation = install(
+        clock=clock, emit=lambda _: None, account_id="123456789012", region=REGION
+    )
     ec2 = emulation.client()
     _reserve(ec2)
     policy = DynamoDbPolicyStore(dynamodb, "policy", clock)
@@ -192,14 +208,17 @@ def _measure(dynamodb: Any) -> dict[str, object]:
         written += reservations.run().written_count
     for client in (dynamodb, ec2):
         halfdaily.watch(client)
-    written += offerings.run().written_count  # seen by both meters: taken off the hour's below
+    # seen by both meters: taken off the hour's below
+    written += offerings.run().written_count
     return {
         "reservations": RESERVATIONS,
         "instance_types": types,
         "rows_written_per_hour": written,
         "ec2_calls_per_hour": _calls(hourly, "ec2", minus=halfdaily),
         "ec2_calls_per_catalogue": _calls(halfdaily, "ec2"),
-        "dynamodb_read_units_per_hour": round(float(hourly.read_units - halfdaily.read_units), 1),
+        "dynamodb_read_units_per_hour": round(
+            float(hourly.read_units - halfdaily.read_units), 1
+        ),
         "dynamodb_write_units_per_hour": hourly.write_units - halfdaily.write_units,
         "dynamodb_read_units_per_catalogue": round(float(halfdaily.read_units), 1),
         "dynamodb_write_units_per_catalogue": halfdaily.write_units,
@@ -208,7 +227,12 @@ def _measure(dynamodb: Any) -> dict[str, object]:
 
 
 def _reserve(ec2: Any) -> None:
-    tags = [{"ResourceType": "capacity-reservation", "Tags": [{"Key": "team", "Value": "research"}]}]
+    tags = [
+        {
+            "ResourceType": "capacity-reservation",
+            "Tags": [{"Key": "team", "Value": "research"}],
+        }
+    ]
     for index in range(RESERVATIONS):
         ec2.create_capacity_reservation(
             InstanceType="m5.large",
@@ -225,13 +249,20 @@ def _discover_reservations(
 ) -> DiscoverReservations:
     stored = DynamoDbReservationStore(dynamodb, "reservations", "claims", clock)
     claims = DynamoDbNodeClaimStore(
-        dynamodb, node_claims_table="claims", reservations_table="reservations", workloads_table="none", clock=clock
+        dynamodb,
+        node_claims_table="claims",
+        reservations_table="reservations",
+        workloads_table="none",
+        clock=clock,
     )
     environment = Ec2LaunchEnvironment(ec2, None, None, clock)  # type: ignore[arg-type] # no alias, no role
     return DiscoverReservations(
         reader=Ec2ReservationReader(ec2, None),
         resolver=NodeClassResolver(
-            environment, policy, DynamoDbOfferingStore(dynamodb, "offerings", clock, InTurn()), MemoryBus()
+            environment,
+            policy,
+            DynamoDbOfferingStore(dynamodb, "offerings", clock, InTurn()),
+            MemoryBus(),
         ),
         policy=policy,
         reservations=stored,
@@ -246,4 +277,8 @@ def _discover_reservations(
 
 def _calls(meter: Meter, service: str, minus: Meter | None = None) -> dict[str, int]:
     counted = meter.calls - minus.calls if minus is not None else meter.calls
-    return {name.partition(".")[2]: count for name, count in sorted(counted.items()) if name.startswith(service)}
+    return {
+        name.partition(".")[2]: count
+        for name, count in sorted(counted.items())
+        if name.startswith(service)
+    }

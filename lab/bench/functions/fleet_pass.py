@@ -43,7 +43,11 @@ def passes(case: str) -> Figures:
     fleet = LargeFleet(int(size))
     outside = fleet.outside()
     solve = solve_within(_BUDGET, time.process_time)
-    made = provision_from(outside, solve) if verb == "planning" else disrupt_from(outside, solve)
+    made = (
+        provision_from(outside, solve)
+        if verb == "planning"
+        else disrupt_from(outside, solve)
+    )
     one: Callable[[], DisruptReport | ProvisionReport] = made.run
     gc.collect()
     figures: Figures = {"nodes": int(size), "before_mib": _forget_peak()}
@@ -69,7 +73,11 @@ def passes(case: str) -> Figures:
 def _told(report: DisruptReport | ProvisionReport) -> dict[str, int]:
     if isinstance(report, DisruptReport):
         return {name: count for name, count in report.counts().items() if count}
-    return {"replicas_placed": report.placed_count, "claims": report.claim_count, "rejected": len(report.rejected)}
+    return {
+        "replicas_placed": report.placed_count,
+        "claims": report.claim_count,
+        "rejected": len(report.rejected),
+    }
 
 
 def _forget_peak() -> float:

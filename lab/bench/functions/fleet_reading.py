@@ -38,12 +38,18 @@ def cases() -> Sequence[str]:
 def run(case: str) -> dict[str, object]:
     """Read the fleet twice and return figures."""
     count = int(case.rpartition("-")[2])
-    workloads = {it.key: it for it in (workload(f"job-{number}") for number in range(count // 5))}
+    workloads = {
+        it.key: it for it in (workload(f"job-{number}") for number in range(count // 5))
+    }
     keys = sorted(workloads)
     pages = Pages(count, keys)
     client: Any = pages
     store = DynamoDbNodeClaimStore(
-        client, node_claims_table="c", reservations_table="r", workloads_table="w", clock=ManualClock()
+        client,
+        node_claims_table="c",
+        reservations_table="r",
+        workloads_table="w",
+        clock=ManualClock(),
     )
     figures: dict[str, object] = {"nodes": count, "replicas": 2 * count}
     gc.disable()  # as in a planning pass
@@ -74,8 +80,13 @@ class Pages:
         self._claims = [
             replace(
                 node_claim(f"nc-{number:06}"),
-                labels={f"example.com/label-{label}": f"value-{number % 7}" for label in range(_LABELS)},
-                placements=tuple(PlacedReplicas(keys[(number + one) % len(keys)], 1) for one in range(2)),
+                labels={
+                    f"example.com/label-{label}": f"value-{number % 7}"
+                    for label in range(_LABELS)
+                },
+                placements=tuple(
+                    PlacedReplicas(keys[(number + one) % len(keys)], 1) for one in range(2)
+                ),
             )
             for number in range(count)
         ]
@@ -85,7 +96,9 @@ class Pages:
     def change(self, count: int) -> None:
         """Let so many claims move on."""
         for number in range(count):
-            claim = self._claims[number] = replace(self._claims[number], revision=self._claims[number].revision + 1)
+            claim = self._claims[number] = replace(
+                self._claims[number], revision=self._claims[number].revision + 1
+            )
             self._listed[claim.id] = self._rows.row(claim)
 
     def get_paginator(self, operation: str) -> "Pages":
@@ -99,7 +112,10 @@ class Pages:
         for start in range(0, len(rows), step):
             page = rows[start : start + step]
             self.read_units += -(-len(page) * _ENTRY_BYTES // _UNIT_BYTES)
-            entries = [{name: dict(row[name]) for name in ("id", "listing", "revision")} for row in page]
+            entries = [
+                {name: dict(row[name]) for name in ("id", "listing", "revision")}
+                for row in page
+            ]
             yield {"Items": entries, "ScannedCount": len(entries)}
 
     def batch_get_item(self, **request: Any) -> Any:
@@ -108,6 +124,8 @@ class Pages:
         found = [self._listed[key["id"]["S"]] for key in wanted["Keys"]]
         self.read_units += len(found)
         return {
-            "Responses": {table: [{name: dict(part) for name, part in row.items()} for row in found]},
+            "Responses": {
+                table: [{name: dict(part) for name, part in row.items()} for row in found]
+            },
             "UnprocessedKeys": {},
         }

@@ -42,7 +42,9 @@ def run(case: str) -> dict[str, object]:
     compiled_s = _least_cpu_s(load)
     return {
         "import_cpu_s": round(compiled_s - nothing_s, 3),
-        "import_without_bytecode_cpu_s": round(_least_cpu_s(load, *_WITHOUT_BYTECODE) - nothing_s, 3),
+        "import_without_bytecode_cpu_s": round(
+            _least_cpu_s(load, *_WITHOUT_BYTECODE) - nothing_s, 3
+        ),
         "clients_cpu_s": round(_least_cpu_s(load + _CLIENTS) - compiled_s, 3),
     }
 
@@ -65,4 +67,6 @@ def _cpu_s(program: str, options: Sequence[str]) -> float:
 
 @cache
 def _search_path() -> str:
-    return os.pathsep.join((code_asset(THIS_MACHINE).path, f"{layer_asset(THIS_MACHINE).path}/python"))
+    return os.pathsep.join(
+        (code_asset(THIS_MACHINE).path, f"{layer_asset(THIS_MACHINE).path}/python")
+    )

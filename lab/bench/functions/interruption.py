@@ -53,13 +53,18 @@ def run(case: str) -> dict[str, object]:
     vars(function).update(react=lambda: react, redelivery=lambda: redelivery)
     latencies = []
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # logs and metrics are written and not shown
+        # logs and metrics are written and not shown
+        with contextlib.redirect_stdout(io.StringIO()):
             started, used_s = time.perf_counter(), time.process_time()
             for first in range(0, count, BATCH):
                 before = time.perf_counter()
-                answer = function.handler({"Records": messages[first : first + BATCH]}, None)
+                answer = function.handler(
+                    {"Records": messages[first : first + BATCH]}, None
+                )
                 latencies.append(time.perf_counter() - before)
-                assert answer == {"batchItemFailures": []}, "nothing stands in the way of any message"
+                assert answer == {"batchItemFailures": []}, (
+                    "nothing stands in the way of any message"
+                )
             total_s, used_s = time.perf_counter() - started, time.process_time() - used_s
     finally:
         vars(function).update(original)
@@ -85,14 +90,22 @@ class _IndexedClaims(MemoryNodeClaims):
 
     def __init__(self, state: MemoryState) -> None:
         super().__init__(state)
-        self._by_instance = {claim.instance_id: claim.id for claim in state.claim_rows.values()}
+        self._by_instance = {
+            claim.instance_id: claim.id for claim in state.claim_rows.values()
+        }
         self.read_count = 0
 
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         self.read_count += len(instance_ids) + 1  # a query each, one batch read of the rows
-        found = {i: self.get(self._by_instance[i]) for i in sorted(instance_ids) if i in self._by_instance}
+        found = {
+            i: self.get(self._by_instance[i])
+            for i in sorted(instance_ids)
+            if i in self._by_instance
+        }
         self.read_count -= len(found)
-        return {instance_id: claim for instance_id, claim in found.items() if claim is not None}
+        return {
+            instance_id: claim for instance_id, claim in found.items() if claim is not None
+        }
 
     def get(self, claim_id: str) -> NodeClaim | None:
         self.read_count += 1
@@ -102,7 +115,9 @@ class _IndexedClaims(MemoryNodeClaims):
         self.read_count -= len(set(claim_ids)) - 1  # one call reads a hundred
         return super().get_many(claim_ids)
 
-    def return_many(self, claims: Sequence[NodeClaim], *, returned_at: datetime) -> Mapping[str, NodeClaim]:
+    def return_many(
+        self, claims: Sequence[NodeClaim], *, returned_at: datetime
+    ) -> Mapping[str, NodeClaim]:
         before = self._state.write_count
         returned = super().return_many(claims, returned_at=returned_at)
         self._state.write_count = before + 1  # one transaction
@@ -123,7 +138,9 @@ class Warned:
             return json.dumps(_scheduled_change(instance_id, at))
         if self.kind == "spot":
             detail_type = "EC2 Spot Instance Interruption Warning"
-            return json.dumps(_event(at, detail_type, instance_id, {"instance-action": "terminate"}))
+            return json.dumps(
+                _event(at, detail_type, instance_id, {"instance-action": "terminate"})
+            )
         detail_type = "EC2 Instance State-change Notification"
         return json.dumps(_event(at, detail_type, instance_id, {"state": self.state}))
 
@@ -133,7 +150,9 @@ def mix(count: int) -> Iterator[Warned]:
     random_numbers = random.Random(SEED)
     for number in range(count):
         kind = ("health", "spot", "state")[number % 3]
-        yield Warned(number, random_numbers.choice(STATES) if kind == "state" else "running", kind)
+        yield Warned(
+            number, random_numbers.choice(STATES) if kind == "state" else "running", kind
+        )
 
 
 def claim_id(number: int) -> str:
@@ -141,7 +160,9 @@ def claim_id(number: int) -> str:
     return f"nc-{number:06d}"
 
 
-def running_claim(number: int, instance_id: str, offering: OfferingKey, workload_key: str, at: datetime) -> NodeClaim:
+def running_claim(
+    number: int, instance_id: str, offering: OfferingKey, workload_key: str, at: datetime
+) -> NodeClaim:
     """Return the claim of a node with one replica on it."""
     return NodeClaim(
         id=claim_id(number),
@@ -172,7 +193,15 @@ def _prepare(count: int) -> tuple[World, list[dict[str, Any]]]:
         instance_id = f"i-{node.number:017x}"
         bodies.append(node.body(instance_id, now))
         claim = running_claim(node.number, instance_id, offering, "research/train", now)
-        instance = Instance(instance_id, node.state, "m5.large", *ZONES[0], now, owner="test", lifecycle="spot")
+        instance = Instance(
+            instance_id,
+            node.state,
+            "m5.large",
+            *ZONES[0],
+            now,
+            owner="test",
+            lifecycle="spot",
+        )
         world.ec2.add(replace(instance, claim_id=claim.id))
         world.state.claim_rows[claim.id] = claim
     record = world.state.workload_rows["research/train"]
@@ -183,7 +212,9 @@ def _prepare(count: int) -> tuple[World, list[dict[str, Any]]]:
     return world, messages
 
 
-def _event(at: datetime, detail_type: str, instance_id: str, detail: Mapping[str, str]) -> dict[str, Any]:
+def _event(
+    at: datetime, detail_type: str, instance_id: str, detail: Mapping[str, str]
+) -> dict[str, Any]:
     return {
         "version": "0",
         "source": "aws.ec2",
@@ -213,6 +244,8 @@ def _scheduled_change(instance_id: str, at: datetime) -> dict[str, Any]:
 def _check(world: World, count: int) -> None:
     """Every node is on its way out, and every replica is demand again exactly once."""
     states = {claim.state for claim in world.state.claim_rows.values()}
-    assert states <= {ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED}, states
+    assert states <= {ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED}, (
+        states
+    )
     assert world.placed() == 0
     assert len(world.state.claim_rows) == count

@@ -40,10 +40,16 @@ def run(case: str) -> dict[str, object]:
         for _ in range(WARM_UP + BATCHES):
             event = on_paper.received(Queue.REACTIONS, size)
             assert len(event["Records"]) == size
-            ways.append(on_paper.follow(Function.REACT, functions.react.handler.handler, event, ends_with=""))
+            ways.append(
+                on_paper.follow(
+                    Function.REACT, functions.react.handler.handler, event, ends_with=""
+                )
+            )
     aws_ms = statistics.median(way.aws_ms for way in ways[WARM_UP:])
     processor_ms = statistics.median(way.processor_ms for way in ways[WARM_UP:])
-    batch_ms = DELIVERY_MS + aws_ms + processor_ms / min(1, _SETTINGS.memory_mib / _WHOLE_CORE_MIB)
+    batch_ms = (
+        DELIVERY_MS + aws_ms + processor_ms / min(1, _SETTINGS.memory_mib / _WHOLE_CORE_MIB)
+    )
     return {
         "messages": BATCHES * size,
         "calls_in_turn": max(way.calls for way in ways[WARM_UP:]),

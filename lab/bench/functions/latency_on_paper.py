@@ -22,7 +22,12 @@ MESSAGES: Final = 9
 # Function, its handler, the queue that wakes it, and the call with which its part of the way ends.
 STAGES: Final = (
     (Function.INTAKE, functions.intake.handler.handler, Queue.DEMAND, "sqs.SendMessage"),
-    (Function.PROVISION, functions.provision.handler.handler, Queue.PLANNING, "sqs.SendMessageBatch"),
+    (
+        Function.PROVISION,
+        functions.provision.handler.handler,
+        Queue.PLANNING,
+        "sqs.SendMessageBatch",
+    ),
     (Function.LAUNCH, functions.launch.handler.handler, Queue.LAUNCHES, "ec2.CreateFleet"),
 )
 
@@ -39,10 +44,15 @@ def run(case: str) -> dict[str, object]:
         world = World(reservoir)
         world.reserve("odcr", "m7i.2xlarge", "us-east-1a", WARM_UP + MESSAGES, "plain")
         with tempfile.TemporaryDirectory() as folder:
-            world.apply(write_manifests(Path(folder), one_type_pool("plain", "m7i.2xlarge", [market])))
+            world.apply(
+                write_manifests(
+                    Path(folder), one_type_pool("plain", "m7i.2xlarge", [market])
+                )
+            )
         world.discover()
         on_paper = OnPaper(reservoir, world)
-        world.aws.clock.advance(timedelta(minutes=1))  # a catalogue that was written moments ago is read whole
+        # a catalogue that was written moments ago is read whole
+        world.aws.clock.advance(timedelta(minutes=1))
         ways = [_follow(world, on_paper, number) for number in range(WARM_UP + MESSAGES)]
         return {"messages": MESSAGES, **_figures(ways[WARM_UP:])}
 
@@ -52,7 +62,9 @@ def _follow(world: World, on_paper: OnPaper, number: int) -> Mapping[Function, O
     workload["metadata"]["name"] = f"single-{number:02}"
     world.send({"action": "submit", "workload": workload})
     return {
-        function: on_paper.follow(function, handler, on_paper.received(queue, 10), ends_with)
+        function: on_paper.follow(
+            function, handler, on_paper.received(queue, 10), ends_with
+        )
         for function, handler, queue, ends_with in STAGES
     }
 
@@ -70,4 +82,8 @@ def _figures(followed: Sequence[Mapping[Function, OnTheWay]]) -> dict[str, objec
             f"{function.value}_processor_ms": round(processor_ms, 1),
         }
         total_ms += DELIVERY_MS + aws_ms + processor_ms
-    return {**figures, "deliveries_ms": DELIVERY_MS * len(STAGES), "sent_to_call_ms": round(total_ms)}
+    return {
+        **figures,
+        "deliveries_ms": DELIVERY_MS * len(STAGES),
+        "sent_to_call_ms": round(total_ms),
+    }

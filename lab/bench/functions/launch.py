@@ -54,7 +54,9 @@ def run(case: str) -> dict[str, object]:
         "create_fleet_calls": len(fleet.called_at),
         "fewest_possible_calls": ODCR_COUNT + BLOCK_COUNT + INTERRUPTIBLE_COUNT + 2,
         "create_launch_template_calls": len(world.aws.templates.list_owned()),
-        "claims_tagged_at_once": sum(i.claim_id is not None for i in world.aws.instances.list_owned()),
+        "claims_tagged_at_once": sum(
+            i.claim_id is not None for i in world.aws.instances.list_owned()
+        ),
         "total_s": round(total_s, 3),
         "handling_to_call_p50_s": round(handling[len(handling) // 2], 4),
         "handling_to_call_p99_s": round(handling[int(len(handling) * 0.99)], 4),
@@ -89,12 +91,28 @@ def _plan(world: LiveWorld) -> list[LaunchBatch]:
             reservations.append((made["capacity_reservation_id"], units))
     world.discover(*(reservation_id for reservation_id, _ in reservations))
     batches = [
-        world.plan(units, world.aws.reserved(reservation_id), batch_id=reservation_id, workload="research/many")
+        world.plan(
+            units,
+            world.aws.reserved(reservation_id),
+            batch_id=reservation_id,
+            workload="research/many",
+        )
         for reservation_id, units in reservations
     ]
-    for count, capacity_type in ((SPOT_COUNT, CapacityType.SPOT), (ON_DEMAND_COUNT, CapacityType.ON_DEMAND)):
+    for count, capacity_type in (
+        (SPOT_COUNT, CapacityType.SPOT),
+        (ON_DEMAND_COUNT, CapacityType.ON_DEMAND),
+    ):
         first, *others = _alternatives(world, capacity_type)
-        batches.append(world.plan(count, first, *others, batch_id=f"b-{capacity_type.value}", workload="research/many"))
+        batches.append(
+            world.plan(
+                count,
+                first,
+                *others,
+                batch_id=f"b-{capacity_type.value}",
+                workload="research/many",
+            )
+        )
     return batches
 
 

@@ -46,7 +46,9 @@ def run(case: str) -> dict[str, object]:
     if kind == "karpenter":
         return _karpenter(int(count))
     if kind == "dynamodb":
-        return _threads(int(count), OPERATIONS if "long" in variant else THREADED_OPERATIONS)
+        return _threads(
+            int(count), OPERATIONS if "long" in variant else THREADED_OPERATIONS
+        )
     chaos = Chaos()
     if "churn" in variant:
         chaos = Chaos(lifetime_s=400)
@@ -81,7 +83,11 @@ def _memory(planners: int, chaos: Chaos, operations: int) -> dict[str, object]:
 def _threads(planners: int, operations: int) -> dict[str, object]:
     with ministack.running("dynamodb") as endpoint:
         dynamodb = ministack.client("dynamodb", endpoint)
-        for name, indexes in (("workloads", WORKLOAD_INDEXES), ("reservations", LISTING), ("claims", CLAIM_INDEXES)):
+        for name, indexes in (
+            ("workloads", WORKLOAD_INDEXES),
+            ("reservations", LISTING),
+            ("claims", CLAIM_INDEXES),
+        ):
             ministack.create_table(dynamodb, name, indexes=indexes)
         clock = FastClock()
         stores = (
@@ -116,4 +122,6 @@ def _karpenter(controllers: int) -> dict[str, object]:
 
 def _counts(figures: Any) -> dict[str, object]:
     shown = ("operations", "commits", "conflicts", "launches", "refused", "deaths")
-    return {name: value for name, value in dataclasses.asdict(figures).items() if name in shown}
+    return {
+        name: value for name, value in dataclasses.asdict(figures).items() if name in shown
+    }

@@ -25,7 +25,10 @@ def run(case: str) -> dict[str, object]:
 
 def measured() -> Figures:
     """Return the time of each message, the least of several, and the longest of all."""
-    times = {name.replace(" ", "_") + "_s": _refusal_s(body) for name, body in hostile_messages().items()}
+    times = {
+        name.replace(" ", "_") + "_s": _refusal_s(body)
+        for name, body in hostile_messages().items()
+    }
     return {**times, "longest_s": max(times.values())}
 
 

@@ -46,7 +46,9 @@ class Index:
         self._reserved: dict[int, tuple[PortOffering, ...]] = {}
         self._by_amount: dict[str, tuple[list[int], list[int]]] = {}
         self._groups = _grouped(self.offerings)
-        self._by_reservation = [item for item in self.offerings if item.reservation_id is not None]
+        self._by_reservation = [
+            item for item in self.offerings if item.reservation_id is not None
+        ]
         self._markets: dict[int, tuple[_Market, ...]] = {}
 
     def new_loop(self) -> None:
@@ -105,14 +107,22 @@ class Index:
         """Return the cheapest spot or on-demand offering of these types that meets the (interned) requirements."""
         found = []
         for market in self._compatible(requirements):
-            found.extend(next(([item] for item in market.by_price if types >> item.type_index & 1), []))
+            found.extend(
+                next(
+                    ([item] for item in market.by_price if types >> item.type_index & 1), []
+                )
+            )
         return min(found, key=_price_order)
 
     def cheapest_held(self, held: Iterable[str], types: int) -> PortOffering:
         """Return the cheapest offering among held reservations."""
         wanted = frozenset(held)
         return min(
-            (item for item in self._by_reservation if item.reservation_id in wanted and types >> item.type_index & 1),
+            (
+                item
+                for item in self._by_reservation
+                if item.reservation_id in wanted and types >> item.type_index & 1
+            ),
             key=_price_order,
         )
 
@@ -125,7 +135,8 @@ class Index:
                 for offering in self._by_reservation
                 if offering.reservation_id is not None
                 and self.counts[offering.reservation_id] > 0
-                and requirements.compatible(offering.requirements, labels.WELL_KNOWN) is None
+                and requirements.compatible(offering.requirements, labels.WELL_KNOWN)
+                is None
             )
             self._reserved[id(requirements)] = known
         return known
@@ -141,7 +152,10 @@ class Index:
     def _with_at_least(self, name: str, amount: int) -> int:
         known = self._by_amount.get(name)
         if known is None:
-            order = sorted(range(len(self.types)), key=lambda index: self.types[index].allocatable[name])
+            order = sorted(
+                range(len(self.types)),
+                key=lambda index: self.types[index].allocatable[name],
+            )
             masks, mask = [0], 0
             for index in reversed(order):
                 mask |= 1 << index
@@ -170,7 +184,10 @@ class Index:
 
 
 def _offerings(snapshot: Snapshot, now: datetime) -> Iterable[PortOffering]:
-    reservation_labels = [Requirement.new(key, Operator.DOES_NOT_EXIST) for key in sorted(labels.RESERVATION_LABELS)]
+    reservation_labels = [
+        Requirement.new(key, Operator.DOES_NOT_EXIST)
+        for key in sorted(labels.RESERVATION_LABELS)
+    ]
     by_name = {item.name: index for index, item in enumerate(snapshot.instance_types)}
     for index, item in enumerate(snapshot.instance_types):
         for offering in item.offerings:
@@ -186,18 +203,33 @@ def _offerings(snapshot: Snapshot, now: datetime) -> Iterable[PortOffering]:
                     where.add(*reservation_labels),
                 )
     for reservation in snapshot.reservations:
-        if not reservation.is_active(now) or not _is_selected(reservation.id, snapshot.node_classes):
+        if not reservation.is_active(now) or not _is_selected(
+            reservation.id, snapshot.node_classes
+        ):
             continue
         index = by_name[reservation.instance_type]
-        kind = "capacity-block" if reservation.kind is ReservationKind.CAPACITY_BLOCK else "default"
-        where = _described(reservation.zone, reservation.zone_id, CapacityType.RESERVED).add(
+        kind = (
+            "capacity-block"
+            if reservation.kind is ReservationKind.CAPACITY_BLOCK
+            else "default"
+        )
+        where = _described(
+            reservation.zone, reservation.zone_id, CapacityType.RESERVED
+        ).add(
             Requirement.new(labels.CAPACITY_RESERVATION_ID, Operator.IN, (reservation.id,)),
             Requirement.new(labels.CAPACITY_RESERVATION_TYPE, Operator.IN, (kind,)),
         )
         on_demand = snapshot.instance_types[index].on_demand_price_micro_usd_per_hour or 0
-        price = on_demand * ATTO_USD_PER_MICRO_USD // 10_000_000  # Karpenter's constant divisor (R-97)
+        # Karpenter's constant divisor (R-97)
+        price = on_demand * ATTO_USD_PER_MICRO_USD // 10_000_000
         yield PortOffering(
-            index, reservation.zone, reservation.zone_id, CapacityType.RESERVED, price, where, reservation.id
+            index,
+            reservation.zone,
+            reservation.zone_id,
+            CapacityType.RESERVED,
+            price,
+            where,
+            reservation.id,
         )
 
 
@@ -206,7 +238,11 @@ def _is_selected(reservation_id: str, node_classes: Iterable[NodeClass]) -> bool
 
 
 def _described(zone: str, zone_id: str, capacity_type: CapacityType) -> Requirements:
-    facts = {labels.ZONE: zone, labels.ZONE_ID: zone_id, labels.CAPACITY_TYPE: str(capacity_type)}
+    facts = {
+        labels.ZONE: zone,
+        labels.ZONE_ID: zone_id,
+        labels.CAPACITY_TYPE: str(capacity_type),
+    }
     return Requirements.from_labels(facts)
 
 
@@ -229,6 +265,10 @@ def _grouped(offerings: Iterable[PortOffering]) -> list[_Market]:
         if offering.reservation_id is None:
             found.setdefault(offering.requirements, []).append(offering)
     return [
-        _Market(requirements, sum(1 << item.type_index for item in items), tuple(sorted(items, key=_price_order)))
+        _Market(
+            requirements,
+            sum(1 << item.type_index for item in items),
+            tuple(sorted(items, key=_price_order)),
+        )
         for requirements, items in found.items()
     ]

@@ -30,7 +30,8 @@ class Claim:
     refused: set[int] = field(default_factory=set)
     deferred: dict[int, tuple[int, int]] = field(default_factory=dict)
     free: Resources | None = None  # of an existing node
-    came: list[str] = field(default_factory=list)  # the workloads of the pods that this loop put there
+    # the workloads of the pods that this loop put there
+    came: list[str] = field(default_factory=list)
 
 
 class _ReservedOfferingError(Exception):
@@ -104,7 +105,9 @@ class Loop:
                 continue
             free = node.free
             assert free is not None
-            if any(amount > free[name] for name, amount in size) or not self._node_allows(node, shape):
+            if any(amount > free[name] for name, amount in size) or not self._node_allows(
+                node, shape
+            ):
                 node.refused.add(id(shape))
                 continue
             requirements = self._bound(node.requirements, shape)
@@ -130,7 +133,10 @@ class Loop:
         dead: set[int] = set()
         key = id(shape)
         for position, claim in enumerate(self._claims):
-            if key in claim.refused or claim.deferred.get(key) == (self._holdings, claim.count):
+            if key in claim.refused or claim.deferred.get(key) == (
+                self._holdings,
+                claim.count,
+            ):
                 continue
             try:
                 if self._add(claim, shape, dead=dead):
@@ -138,7 +144,8 @@ class Loop:
                     insort(self._claims, claim, key=lambda item: item.count)
                     return True
             except _ReservedOfferingError:
-                claim.deferred[key] = (self._holdings, claim.count)  # another claim may take it (R-78)
+                # another claim may take it (R-78)
+                claim.deferred[key] = (self._holdings, claim.count)
         return False
 
     def _on_new_claim(self, shape: Shape) -> bool:
@@ -150,7 +157,10 @@ class Loop:
                 if limits.get(NODES, 1) < 1:
                     continue
                 types = self._within(types, limits)
-            if not types or tolerates_all(pool.taints, shape.workload.tolerations) is not None:
+            if (
+                not types
+                or tolerates_all(pool.taints, shape.workload.tolerations) is not None
+            ):
                 continue
             name = next(self._names)
             hostname = Requirement.new(labels.HOSTNAME, Operator.IN, (name,))
@@ -164,14 +174,20 @@ class Loop:
 
     def _template(self, pool: NodePool) -> tuple[Requirements, int]:
         requirements = self._index.interned(pool.requirements)
-        return requirements, self._index.matching(requirements) & self._index.offered(requirements)
+        return requirements, self._index.matching(requirements) & self._index.offered(
+            requirements
+        )
 
     def _within(self, types: int, limits: dict[str, int]) -> int:
         """Drop the types that exceed what remains of the pool's limits (R-57)."""
         return sum(
             1 << index
             for index in self._index.members(types)
-            if all(self._index.types[index].capacity[name] <= left for name, left in limits.items() if name != NODES)
+            if all(
+                self._index.types[index].capacity[name] <= left
+                for name, left in limits.items()
+                if name != NODES
+            )
         )
 
     def _charge(self, limits: dict[str, int], claim: Claim) -> None:
@@ -181,7 +197,11 @@ class Loop:
             limits[name] -= 1 if name == NODES else largest[name]
 
     def _add(
-        self, claim: Claim, shape: Shape, template: Requirements | None = None, dead: set[int] | None = None
+        self,
+        claim: Claim,
+        shape: Shape,
+        template: Requirements | None = None,
+        dead: set[int] | None = None,
     ) -> bool:
         """Add one pod to a claim if requirements, topology, types and reservations allow it (R-49).
 
@@ -189,7 +209,10 @@ class Loop:
         has them.
         """
         is_new = template is not None
-        if not is_new and tolerates_all(claim.pool.taints, shape.workload.tolerations) is not None:
+        if (
+            not is_new
+            and tolerates_all(claim.pool.taints, shape.workload.tolerations) is not None
+        ):
             claim.refused.add(id(shape))
             return False
         requirements = self._index.merged(self._known(claim), shape.requirements)
@@ -200,9 +223,14 @@ class Loop:
             load[name] = load.get(name, 0) + amount
         types = 0
         if requirements is not None:
-            types = claim.types & self._index.matching(requirements) & self._index.holding(load.items())
+            types = (
+                claim.types
+                & self._index.matching(requirements)
+                & self._index.holding(load.items())
+            )
         if requirements is None or not types or not self._host_allows(claim, shape):
-            claim.refused.add(id(shape))  # requirements only narrow, the load and the counts of a host only grow
+            # requirements only narrow, the load and the counts of a host only grow
+            claim.refused.add(id(shape))
             return False
         bound = self._bound(requirements, shape, claim.name)
         if bound is None:
@@ -224,19 +252,25 @@ class Loop:
     def _known(self, claim: Claim) -> Requirements:
         """Return the claim's requirements without its host name, which would make every claim a memo of its own."""
         if labels.HOSTNAME in claim.requirements:
-            claim.requirements = self._index.interned(claim.requirements.without({labels.HOSTNAME}))
+            claim.requirements = self._index.interned(
+                claim.requirements.without({labels.HOSTNAME})
+            )
         return claim.requirements
 
     # -- reservations
 
-    def _reservable(self, claim: Claim, requirements: Requirements, types: int) -> frozenset[str]:
+    def _reservable(
+        self, claim: Claim, requirements: Requirements, types: int
+    ) -> frozenset[str]:
         """Return every compatible reservation that this host can hold, or defer (R-75, R-77, R-78)."""
         compatible = [
             offering.reservation_id
             for offering in self._index.reserved(requirements)
             if types >> offering.type_index & 1 and offering.reservation_id is not None
         ]
-        held = frozenset(item for item in compatible if item in claim.held or self._remaining[item] > 0)
+        held = frozenset(
+            item for item in compatible if item in claim.held or self._remaining[item] > 0
+        )
         if not held and (compatible or claim.held):
             raise _ReservedOfferingError
         return held
@@ -252,16 +286,24 @@ class Loop:
 
     # -- topology
 
-    def _bound(self, requirements: Requirements, shape: Shape, hostname: str | None = None) -> Requirements | None:
+    def _bound(
+        self, requirements: Requirements, shape: Shape, hostname: str | None = None
+    ) -> Requirements | None:
         """Narrow the requirements to the domains that every topology group allows, or None."""
         for group in (*shape.groups, *shape.against):
             key = group.key.topology_key
             offered = requirements[key]
             if key == labels.HOSTNAME and hostname is not None:
                 offered = Requirement.new(key, Operator.IN, (hostname,))
-            if key == labels.HOSTNAME and hostname is not None and group.key.kind is not Kind.AFFINITY:
+            if (
+                key == labels.HOSTNAME
+                and hostname is not None
+                and group.key.kind is not Kind.AFFINITY
+            ):
                 continue  # asked before, by _host_allows
-            found = self._topology.domains(group, shape.workload, shape.strict[key], offered)
+            found = self._topology.domains(
+                group, shape.workload, shape.strict[key], offered
+            )
             if found is None:
                 return None
             if key != labels.HOSTNAME:
@@ -270,14 +312,19 @@ class Loop:
 
     def _host_allows(self, claim: Claim, shape: Shape) -> bool:
         """Whether the rules by host name let the pod join the claim."""
-        offered = Requirement(labels.HOSTNAME, complement=False, values=frozenset({claim.name}))
+        offered = Requirement(
+            labels.HOSTNAME, complement=False, values=frozenset({claim.name})
+        )
         return all(
             group.next_domains(shape.workload, shape.strict[labels.HOSTNAME], offered, ())
             for group in (*shape.groups, *shape.against)
-            if group.key.topology_key == labels.HOSTNAME and group.key.kind is not Kind.AFFINITY
+            if group.key.topology_key == labels.HOSTNAME
+            and group.key.kind is not Kind.AFFINITY
         )
 
-    def _record(self, shape: Shape, requirements: Requirements, hostname: str | None = None) -> None:
+    def _record(
+        self, shape: Shape, requirements: Requirements, hostname: str | None = None
+    ) -> None:
         for group in (*shape.counting, *shape.own_inverse):
             key = group.key.topology_key
             if key == labels.HOSTNAME and hostname is not None:

@@ -45,21 +45,32 @@ class Outcome:
 class Port:
     """One cluster over as many loops as it takes."""
 
-    def __init__(self, snapshot: Snapshot, now: datetime, pools: Sequence[NodePool] | None = None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, now: datetime, pools: Sequence[NodePool] | None = None
+    ) -> None:
         self._snapshot = snapshot
         self._index = Index(snapshot, now)
         # Weight first, then the name backwards (R-39).
-        named = sorted(pools if pools is not None else snapshot.node_pools, key=lambda pool: pool.name, reverse=True)
+        named = sorted(
+            pools if pools is not None else snapshot.node_pools,
+            key=lambda pool: pool.name,
+            reverse=True,
+        )
         self._pools = sorted(named, key=lambda pool: -pool.weight)
-        self._limits = {pool.name: dict(pool.limits) for pool in self._pools if pool.limits is not None}
+        self._limits = {
+            pool.name: dict(pool.limits) for pool in self._pools if pool.limits is not None
+        }
         self._nodes: list[Claim] = []
         self._launched: list[PortOffering] = []
         self._over_commitments = 0
-        self._names = (f"node-{number:06d}" for number in count(1))  # of claims, over all loops
+        # of claims, over all loops
+        self._names = (f"node-{number:06d}" for number in count(1))
         self._add_existing()
         universes = {
             labels.ZONE: {offering.zone for offering in self._index.offerings},
-            labels.CAPACITY_TYPE: {str(offering.capacity_type) for offering in self._index.offerings},
+            labels.CAPACITY_TYPE: {
+                str(offering.capacity_type) for offering in self._index.offerings
+            },
         }
         self._topology = Topology(universes)
         self._shapes = all_shapes(snapshot.demands, self._index, self._topology)
@@ -69,11 +80,20 @@ class Port:
         started = time.perf_counter()
         queue = [shape for shape, number in self._shapes for _ in range(number)]
         # CPU, then memory, descending; then creation order (R-41).
-        queue.sort(key=lambda shape: (-dict(shape.size)["cpu"], -dict(shape.size).get("memory", 0)))
+        queue.sort(
+            key=lambda shape: (-dict(shape.size)["cpu"], -dict(shape.size).get("memory", 0))
+        )
         loops = 0
         while queue and loops < _MOST_LOOPS:
             loops += 1
-            loop = Loop(self._names, self._index, self._topology, self._nodes, self._pools, self._limits)
+            loop = Loop(
+                self._names,
+                self._index,
+                self._topology,
+                self._nodes,
+                self._pools,
+                self._limits,
+            )
             left = loop.run(queue)
             self._launch(loop.claims)
             if len(left) == len(queue):
@@ -83,7 +103,11 @@ class Port:
         return Outcome(
             nodes=len(self._launched),
             price_atto_usd=sum(offering.price_atto_usd for offering in self._launched),
-            bought_atto_usd=sum(item.price_atto_usd for item in self._launched if item.reservation_id is None),
+            bought_atto_usd=sum(
+                item.price_atto_usd
+                for item in self._launched
+                if item.reservation_id is None
+            ),
             loops=loops,
             unplaced=len(queue),
             reserved_units=markets[str(CapacityType.RESERVED)],
@@ -97,11 +121,17 @@ class Port:
     def _add_existing(self) -> None:
         pools = {pool.name: pool for pool in self._pools}
         # Initialised nodes first, then by name (R-45).
-        for node in sorted(self._snapshot.nodes, key=lambda node: (not node.initialized, node.claim_id)):
+        for node in sorted(
+            self._snapshot.nodes, key=lambda node: (not node.initialized, node.claim_id)
+        ):
             pool = pools.get(node.node_pool_name, self._pools[0])
             described = {**node.labels, labels.HOSTNAME: node.claim_id}
             requirements = self._index.interned(Requirements.from_labels(described))
-            self._nodes.append(Claim(node.claim_id, pool, requirements, 0, free=node.allocatable - node.used))
+            self._nodes.append(
+                Claim(
+                    node.claim_id, pool, requirements, 0, free=node.allocatable - node.used
+                )
+            )
 
     # -- launching
 
@@ -112,14 +142,18 @@ class Port:
             offering = (
                 self._index.cheapest_held(claim.held, claim.types)
                 if claim.held
-                else self._index.cheapest(self._index.interned(claim.requirements), claim.types)
+                else self._index.cheapest(
+                    self._index.interned(claim.requirements), claim.types
+                )
             )
             if offering.reservation_id is not None:
                 self._index.counts[offering.reservation_id] -= 1
                 self._over_commitments += self._index.counts[offering.reservation_id] < 0
             self._launched.append(offering)
             instance_type = self._index.types[offering.type_index]
-            described = claim.requirements.merged(instance_type.requirements).merged(offering.requirements)
+            described = claim.requirements.merged(instance_type.requirements).merged(
+                offering.requirements
+            )
             self._nodes.append(
                 Claim(
                     claim.name,
@@ -133,6 +167,8 @@ class Port:
         self._index.new_loop()
 
 
-def provision(snapshot: Snapshot, now: datetime, pools: Sequence[NodePool] | None = None) -> Outcome:
+def provision(
+    snapshot: Snapshot, now: datetime, pools: Sequence[NodePool] | None = None
+) -> Outcome:
     """Run the port on a snapshot, with its own pools or with others."""
     return Port(snapshot, now, pools).run()

@@ -30,9 +30,14 @@ class Shape:
         return bool(self.groups or self.against)
 
 
-def all_shapes(demands: Iterable[Demand], index: Index, topology: Topology) -> list[tuple[Shape, int]]:
+def all_shapes(
+    demands: Iterable[Demand], index: Index, topology: Topology
+) -> list[tuple[Shape, int]]:
     """Return a shape and its number of pods for each demand; afterwards each shape knows the groups that count it."""
-    found = [(_shape(demand.workload, index, topology), demand.pending_count) for demand in demands]
+    found = [
+        (_shape(demand.workload, index, topology), demand.pending_count)
+        for demand in demands
+    ]
     for shape, _ in found:
         current: Shape | None = shape
         while current is not None:
@@ -77,7 +82,10 @@ def _group_keys(workload: Workload, *, only_required: bool = False) -> Iterator[
             constraint.max_skew,
             constraint.min_domains,
         )
-    for kind, terms in ((Kind.AFFINITY, workload.affinity), (Kind.ANTI_AFFINITY, workload.anti_affinity)):
+    for kind, terms in (
+        (Kind.AFFINITY, workload.affinity),
+        (Kind.ANTI_AFFINITY, workload.anti_affinity),
+    ):
         for term in terms:
             if term.weight is None or not only_required:
                 yield GroupKey(kind, term.topology_key, workload.namespace, term.selector)
@@ -105,9 +113,16 @@ def _relaxed(workload: Workload) -> Workload | None:
         heaviest = max(workload.preferred_node_terms, key=lambda term: term.weight)
         kept = tuple(term for term in workload.preferred_node_terms if term is not heaviest)
         return replace(workload, preferred_node_terms=kept)
-    soft = [item for item in workload.topology_spread if item.when_unsatisfiable is WhenUnsatisfiable.SCHEDULE_ANYWAY]
+    soft = [
+        item
+        for item in workload.topology_spread
+        if item.when_unsatisfiable is WhenUnsatisfiable.SCHEDULE_ANYWAY
+    ]
     if soft:
         return replace(
-            workload, topology_spread=tuple(item for item in workload.topology_spread if item is not soft[0])
+            workload,
+            topology_spread=tuple(
+                item for item in workload.topology_spread if item is not soft[0]
+            ),
         )
     return None

@@ -40,7 +40,9 @@ class Group:
 
     def selects(self, workload: Workload) -> bool:
         """Whether the constraint is about the workload."""
-        return workload.namespace == self.key.namespace and self.key.selector.matches(workload.labels)
+        return workload.namespace == self.key.namespace and self.key.selector.matches(
+            workload.labels
+        )
 
     def record(self, domains: Requirement) -> None:
         """Count a replica: in every possible domain for anti-affinity (R-64), else where it is known to be."""
@@ -50,14 +52,22 @@ class Group:
             self.counts.update(sorted(domains.values))
 
     def next_domains(
-        self, workload: Workload, wanted: Requirement, offered: Requirement, universe: Iterable[str]
+        self,
+        workload: Workload,
+        wanted: Requirement,
+        offered: Requirement,
+        universe: Iterable[str],
     ) -> list[str]:
         """Return where the workload may go: wanted by it, offered by the node, allowed by the rule."""
         if self.key.topology_key == labels.HOSTNAME:
             universe = sorted(offered.values)
-        possible = [domain for domain in universe if wanted.has(domain) and offered.has(domain)]
+        possible = [
+            domain for domain in universe if wanted.has(domain) and offered.has(domain)
+        ]
         if self.key.kind is Kind.SPREAD:
-            return self._least(workload, possible, [domain for domain in universe if wanted.has(domain)])
+            return self._least(
+                workload, possible, [domain for domain in universe if wanted.has(domain)]
+            )
         if self.key.kind is Kind.ANTI_AFFINITY:
             return [domain for domain in possible if not self.counts[domain]]
         populated = [domain for domain in possible if self.counts[domain]]
@@ -65,14 +75,20 @@ class Group:
             return populated
         return possible[:1]
 
-    def _least(self, workload: Workload, possible: list[str], eligible: list[str]) -> list[str]:
+    def _least(
+        self, workload: Workload, possible: list[str], eligible: list[str]
+    ) -> list[str]:
         """Return the emptiest domain within the skew; hosts have a minimum of 0 (R-60, R-61)."""
         is_own = self.selects(workload)
         least = 0
         is_short = self.key.min_domains is not None and len(eligible) < self.key.min_domains
         if self.key.topology_key != labels.HOSTNAME and not is_short:
             least = min((self.counts[domain] for domain in eligible), default=0)
-        within = [domain for domain in possible if self.counts[domain] + is_own - least <= self.key.max_skew]
+        within = [
+            domain
+            for domain in possible
+            if self.counts[domain] + is_own - least <= self.key.max_skew
+        ]
         return [min(within, key=lambda domain: self.counts[domain])] if within else []
 
 
@@ -89,11 +105,19 @@ class Topology:
 
     def counting(self, workload: Workload) -> tuple[Group, ...]:
         """Return the plain groups that count this workload."""
-        return tuple(group for group in self._groups.values() if not group.key.is_inverse and group.selects(workload))
+        return tuple(
+            group
+            for group in self._groups.values()
+            if not group.key.is_inverse and group.selects(workload)
+        )
 
     def against(self, workload: Workload) -> tuple[Group, ...]:
         """Return the inverse groups whose carriers do not want to be beside this workload."""
-        return tuple(group for group in self._groups.values() if group.key.is_inverse and group.selects(workload))
+        return tuple(
+            group
+            for group in self._groups.values()
+            if group.key.is_inverse and group.selects(workload)
+        )
 
     def domains(
         self, group: Group, workload: Workload, wanted: Requirement, offered: Requirement

@@ -22,7 +22,11 @@ from lab.bench.harness import tell
 
 SETTLED_AFTER_S: Final = 15.0  # it has asked, started the command and told that it is ready
 MEASURED_S: Final = 180.0
-_ARN: Final = {"region": "us-east-1", "accountId": "123456789012", "instanceId": "i-0123456789abcdef0"}
+_ARN: Final = {
+    "region": "us-east-1",
+    "accountId": "123456789012",
+    "instanceId": "i-0123456789abcdef0",
+}
 _METADATA: Final = {
     "dynamic/instance-identity/document": json.dumps(_ARN),
     "meta-data/iam/security-credentials/": "node",
@@ -80,14 +84,20 @@ def figures(folder: Path, settled_after_s: float, measured_s: float) -> dict[str
     agent = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)  # noqa: S603 - ours
     try:
         time.sleep(settled_after_s)
-        calls, transferred, cpu_s = outside.calls.total(), outside.transferred_bytes, _cpu_s(agent.pid)
+        calls, transferred, cpu_s = (
+            outside.calls.total(),
+            outside.transferred_bytes,
+            _cpu_s(agent.pid),
+        )
         told = outside.calls["AmazonSQS.SendMessage"]
         time.sleep(measured_s)
         minutes = measured_s / 60
         return {
             "rss_mib": round(_rss_mib(agent.pid), 1),
             "calls_per_minute": round((outside.calls.total() - calls) / minutes, 2),
-            "bodies_bytes_per_minute": round((outside.transferred_bytes - transferred) / minutes),
+            "bodies_bytes_per_minute": round(
+                (outside.transferred_bytes - transferred) / minutes
+            ),
             "cpu_ms_per_minute": round(1_000 * (_cpu_s(agent.pid) - cpu_s) / minutes, 1),
             "reports_before": told,
             "measured_s": measured_s,
@@ -119,7 +129,9 @@ class _Outside:
                 self.rfile.read(length)
                 target = str(self.headers["X-Amz-Target"])
                 item = {"identity": {"S": _IDENTITY}}
-                answer = json.dumps({"Items": [item]} if target.endswith("Query") else {"MessageId": "m"})
+                answer = json.dumps(
+                    {"Items": [item]} if target.endswith("Query") else {"MessageId": "m"}
+                )
                 outside.calls[target] += 1
                 outside.transferred_bytes += length + len(answer)
                 self._answer(200, answer)
@@ -144,7 +156,9 @@ class _Outside:
 
 
 def _rss_mib(pid: int) -> float:
-    (resident_kib,) = re.findall(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    (resident_kib,) = re.findall(
+        r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE
+    )
     return int(resident_kib) / 1024
 
 

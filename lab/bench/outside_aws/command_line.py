@@ -26,7 +26,10 @@ _ALONE: Final = {
 _MORE: Final = {"workloads": ("-A",), "blocks": ("p5.48xlarge",)}
 _CONNECTED: Final = {
     "get": ("get",),
-    **{f"get_{noun.plural}": ("get", noun.plural, *_MORE.get(noun.plural, ())) for noun in NOUNS},
+    **{
+        f"get_{noun.plural}": ("get", noun.plural, *_MORE.get(noun.plural, ()))
+        for noun in NOUNS
+    },
     "status": ("status",),
 }
 
@@ -42,18 +45,24 @@ def run(case: str) -> dict[str, object]:
         return figures(_ALONE, {})
     with DeployedReservoir(report=tell) as reservoir:
         apply = _command(("apply", "-f", "examples/policy"))
-        subprocess.run(apply, cwd=ROOT, env=reservoir.environment(), check=True, capture_output=True)  # noqa: S603 - ours
+        subprocess.run(  # noqa: S603 - ours
+            apply, cwd=ROOT, env=reservoir.environment(), check=True, capture_output=True
+        )
         reservoir.aws.clock.pause()
         reservoir.aws.clock.settle()
         return figures(_CONNECTED, reservoir.environment())
 
 
-def figures(commands: Mapping[str, Sequence[str]], environment: Mapping[str, str]) -> dict[str, object]:
+def figures(
+    commands: Mapping[str, Sequence[str]], environment: Mapping[str, str]
+) -> dict[str, object]:
     """Measure commands."""
     found: dict[str, object] = {}
     for name, arguments in commands.items():
         _call(arguments, environment)  # writes bytecode, which an installed package has
-        walls_s, cpus_s = zip(*(_call(arguments, environment) for _ in range(RUNS)), strict=True)
+        walls_s, cpus_s = zip(
+            *(_call(arguments, environment) for _ in range(RUNS)), strict=True
+        )
         found[f"{name}_least_s"] = round(min(walls_s), 3)
         found[f"{name}_median_s"] = round(statistics.median(walls_s), 3)
         found[f"{name}_least_cpu_s"] = round(min(cpus_s), 3)
@@ -71,5 +80,8 @@ def _call(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[flo
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = _command(arguments)
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)  # noqa: S603 - our own program
-    wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall_s, after = (
+        time.perf_counter() - began,
+        resource.getrusage(resource.RUSAGE_CHILDREN),
+    )
     return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

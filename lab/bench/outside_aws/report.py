@@ -39,7 +39,10 @@ def run(case: str) -> Figures:
     del case
     started = time.process_time()
     text = page(make_report("bench", _UNTIL - _WEEK, _UNTIL, list(_samples()), _events()))
-    made: Figures = {"make_cpu_s": round(time.process_time() - started, 2), "page_bytes": len(text.encode())}
+    made: Figures = {
+        "make_cpu_s": round(time.process_time() - started, 2),
+        "page_bytes": len(text.encode()),
+    }
     chromium = shutil.which("chromium")
     if chromium is None:
         return made
@@ -49,12 +52,25 @@ def run(case: str) -> Figures:
 
 def _load_s(chromium: str, text: str) -> float:
     """Open the page in a fresh browser; the policy that keeps scripts out would keep the one that measures out, too."""
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace("</body>", _TELL)
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace(
+        "</body>", _TELL
+    )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.html"
         file.write_text(text, encoding="utf-8")
-        options = ("--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile")
-        command = [chromium, *options, "--virtual-time-budget=10000", "--dump-dom", file.as_uri()]
+        options = (
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={folder}/profile",
+        )
+        command = [
+            chromium,
+            *options,
+            "--virtual-time-budget=10000",
+            "--dump-dom",
+            file.as_uri(),
+        ]
         shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - a browser
     loaded = re.search(r"<title>loaded ([\d.]+)</title>", shown)
     assert loaded is not None, shown[:200]
@@ -69,7 +85,16 @@ def _samples() -> Iterator[Sample]:
         reservations = []
         for number in range(RESERVATIONS):
             ours = (hour + number) % 8
-            facts = ("p5.48xlarge", "us-east-1a", ReservationKind.DEFAULT, "active", 8, ours, 0, 8 - ours)
+            facts = (
+                "p5.48xlarge",
+                "us-east-1a",
+                ReservationKind.DEFAULT,
+                "active",
+                8,
+                ours,
+                0,
+                8 - ours,
+            )
             reservations.append(ReservationSample(f"cr-{number:017}", *facts, 55_040_000))
         markets = (MarketSample(CapacityType.SPOT, hour % 12, 3_000_000, 6_000_000),)
         yield Sample(at, tuple(reservations), markets)
@@ -81,11 +106,31 @@ def _events() -> list[PastEvent]:
     step = _WEEK / EVENTS
     found: list[PastEvent] = []
     for number in range(EVENTS):
-        node = {"nodeClaim": f"nc-{number}", "instanceType": "m5.large", "capacityType": "spot", "zone": "us-east-1a"}
+        node = {
+            "nodeClaim": f"nc-{number}",
+            "instanceType": "m5.large",
+            "capacityType": "spot",
+            "zone": "us-east-1a",
+        }
         workload = {"namespace": "bench", "name": f"job-{number}"}
         kinds: tuple[tuple[str, dict[str, Any]], ...] = (
-            ("Node Draining", {"node": node, "reason": "Interruption", "deadline": "2026-01-16T12:00:00Z"}),
-            ("Workload Pending", {"workload": workload, "replicas": 1, "reason": "ReservationFull", "message": ""}),
+            (
+                "Node Draining",
+                {
+                    "node": node,
+                    "reason": "Interruption",
+                    "deadline": "2026-01-16T12:00:00Z",
+                },
+            ),
+            (
+                "Workload Pending",
+                {
+                    "workload": workload,
+                    "replicas": 1,
+                    "reason": "ReservationFull",
+                    "message": "",
+                },
+            ),
         )
         kind, detail = kinds[number % 2]
         found.append(PastEvent(f"e-{number}", _UNTIL - _WEEK + number * step, kind, detail))

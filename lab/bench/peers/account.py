@@ -15,7 +15,11 @@ from lab.simulation.kernel import HOUR, MINUTE, SECOND, Chance, Kernel
 from reservoir.core.capacity.catalogue import Discovered, DiscoveredType, compose
 from reservoir.core.launching.launch_outcome import LaunchedInstance
 from reservoir.core.launching.launch_request import LaunchOverride, LaunchRequest
-from reservoir.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    CapacityReservation,
+    ReservationKind,
+)
 from reservoir.core.model.instance import RUNNING, SPOT_LIFECYCLE, Instance
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.ports.discovery import ZoneOfferings
@@ -38,7 +42,9 @@ class Market:
 
     def composed(self) -> tuple[InstanceType, ...]:
         """Return the types with their offerings, put together as discovery does."""
-        found = Discovered(self.types, self.offered.zone_ids, _ZONE_NAMES, self.on_demand, self.spot)
+        found = Discovered(
+            self.types, self.offered.zone_ids, _ZONE_NAMES, self.on_demand, self.spot
+        )
         return compose(found, ()).instance_types
 
     def price(self, instance: Instance) -> int:
@@ -70,7 +76,9 @@ def market() -> Market:
 class Account(SimulatedEc2):
     """EC2 without mishaps, but that it takes spot instances back; the n-th launch has the same fate for both."""
 
-    def __init__(self, kernel: Kernel, chance: Chance, faults: Any, emit: Callable[[str, Any], None]) -> None:
+    def __init__(
+        self, kernel: Kernel, chance: Chance, faults: Any, emit: Callable[[str, Any], None]
+    ) -> None:
         super().__init__(kernel, chance, faults, emit)
         self.spot_life_s = float(HOUR)
         self.version = 0  # of what instances are
@@ -94,7 +102,9 @@ class Account(SimulatedEc2):
                 free_units=units.count,
                 tags=TEAM,
             )
-            self._kernel.at(round(units.from_s * SECOND), _calling(self.reserve, reservation))
+            self._kernel.at(
+                round(units.from_s * SECOND), _calling(self.reserve, reservation)
+            )
             if units.until_s is not None:
                 self._kernel.at(round(units.until_s * SECOND), _cancelling(self, key))
 
@@ -132,9 +142,14 @@ class Account(SimulatedEc2):
             self._kernel.after(round(life_s * SECOND), lambda: self._take_back(instance_id))
 
     def _take_back(self, instance_id: str) -> None:
-        if instance_id in self._launched and not self._launched[instance_id].instance.is_gone:
+        if (
+            instance_id in self._launched
+            and not self._launched[instance_id].instance.is_gone
+        ):
             self.tell_of_interruption(instance_id)
-            self._kernel.after(_NOTICE_US, lambda: self.end(instance_id, "Server.SpotInstanceTermination"))
+            self._kernel.after(
+                _NOTICE_US, lambda: self.end(instance_id, "Server.SpotInstanceTermination")
+            )
 
     def change(self, instance_id: str, **changes: object) -> None:
         """Change an instance."""
@@ -180,7 +195,8 @@ class Meter:
     player: Player
     jobs: Mapping[str, Job]
     until_us: int
-    waits_s: list[float] = field(default_factory=list)  # of each replica, until it ran first
+    # of each replica, until it ran first
+    waits_s: list[float] = field(default_factory=list)
     bought_usd: float = 0.0
     used_unit_h: float = 0.0
     unit_h: float = 0.0
@@ -228,14 +244,28 @@ class Meter:
             count = min(wanted, running[key])
             lacking += wanted - count
             if count > self._most[key]:
-                self.waits_s += [now / SECOND - self.jobs[key].at_s] * (count - self._most[key])
+                self.waits_s += [now / SECOND - self.jobs[key].at_s] * (
+                    count - self._most[key]
+                )
                 self._most[key] = count
         live = self.player.ec2.live()
         empty = {each.id for each in live if each.state == RUNNING and each.id not in busy}
         return _State(
-            usd_per_hour=sum(market().price(each) for each in live if each.capacity_reservation_id is None) / 10**6,
-            used_units=sum(each.capacity_reservation_id is not None and each.id not in empty for each in live),
-            units=sum(each.total_count for each in self.player.ec2.reservations.values() if each.state == ACTIVE),
+            usd_per_hour=sum(
+                market().price(each)
+                for each in live
+                if each.capacity_reservation_id is None
+            )
+            / 10**6,
+            used_units=sum(
+                each.capacity_reservation_id is not None and each.id not in empty
+                for each in live
+            ),
+            units=sum(
+                each.total_count
+                for each in self.player.ec2.reservations.values()
+                if each.state == ACTIVE
+            ),
             nodes=len(live),
             empty_nodes=len(empty),
             lacking=lacking,
@@ -254,13 +284,17 @@ class _State:
     lacking: int = 0
 
 
-def quiet_account(trace: Trace, emit: Callable[[str, Any], None]) -> tuple[Kernel, Chance, Account]:
+def quiet_account(
+    trace: Trace, emit: Callable[[str, Any], None]
+) -> tuple[Kernel, Chance, Account]:
     """Return an account of its own for the trace."""
     kernel, chance = Kernel(), Chance(trace.seed)
     return kernel, chance, Account(kernel, chance, lambda: NO_FAULTS, emit)
 
 
-def play(player: Player, trace: Trace, submit: Callable[[Job], None], end: Callable[[Job], None]) -> Meter:
+def play(
+    player: Player, trace: Trace, submit: Callable[[Job], None], end: Callable[[Job], None]
+) -> Meter:
     """Let everything in the trace happen, to its last second."""
     until = round(trace.hours * HOUR)
     meter = Meter(player, {job.name: job for job in trace.jobs}, until)
@@ -276,7 +310,9 @@ def play(player: Player, trace: Trace, submit: Callable[[Job], None], end: Calla
     return meter
 
 
-def _both(first: Callable[[Job], None], then: Callable[[Job], None], job: Job) -> Callable[[], None]:
+def _both(
+    first: Callable[[Job], None], then: Callable[[Job], None], job: Job
+) -> Callable[[], None]:
     def act() -> None:
         first(job)
         then(job)
@@ -284,7 +320,9 @@ def _both(first: Callable[[Job], None], then: Callable[[Job], None], job: Job) -
     return act
 
 
-def _calling(act: Callable[[CapacityReservation], None], what: CapacityReservation) -> Callable[[], None]:
+def _calling(
+    act: Callable[[CapacityReservation], None], what: CapacityReservation
+) -> Callable[[], None]:
     return lambda: act(what)
 
 

@@ -70,7 +70,13 @@ class Placed:
 class Cluster:
     """All of it."""
 
-    def __init__(self, kernel: Kernel, types: Sequence[InstanceType], pool: NodePool, template: Snapshot) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        types: Sequence[InstanceType],
+        pool: NodePool,
+        template: Snapshot,
+    ) -> None:
         self.kernel = kernel
         self.types = {each.name: each for each in types}
         self.nodes: dict[str, Node] = {}
@@ -87,7 +93,9 @@ class Cluster:
     def create(self, workload: Workload) -> None:
         """Create the pods of a workload."""
         size = Resources.of({**workload.requests, PODS: 1})
-        self.pods[workload.key] = [Pod(workload, next(self._pod_numbers), size) for _ in range(workload.replicas)]
+        self.pods[workload.key] = [
+            Pod(workload, next(self._pod_numbers), size) for _ in range(workload.replicas)
+        ]
         self.waiting += self.pods[workload.key]
         self.bind()
 
@@ -116,7 +124,11 @@ class Cluster:
         """Let kube-scheduler put pods on nodes that run: each on the one with the largest share left (its default)."""
         left = []
         for pod in self.waiting:
-            fitting = [node for node in self.nodes.values() if _takes(node) and pod.size.fits_in(node.free())]
+            fitting = [
+                node
+                for node in self.nodes.values()
+                if _takes(node) and pod.size.fits_in(node.free())
+            ]
             if not fitting:
                 left.append(pod)
                 continue
@@ -135,7 +147,12 @@ class Cluster:
 
     def running(self) -> Counter[str]:
         """Count pods on nodes that run."""
-        return Counter(pod.workload.name for node in self.nodes.values() if node.runs for pod in node.pods)
+        return Counter(
+            pod.workload.name
+            for node in self.nodes.values()
+            if node.runs
+            for pod in node.pods
+        )
 
     # --- loops
 
@@ -162,15 +179,29 @@ class Cluster:
     def simulate(self, without: Collection[Node] = ()) -> Placed:
         """Run one scheduling loop for whoever waits, whoever is on nodes that go, and the pods of ``without``."""
         index = self._seen()
-        pods = [*self.waiting, *self.leaving(), *(pod for node in without for pod in node.pods)]
+        pods = [
+            *self.waiting,
+            *self.leaving(),
+            *(pod for node in without for pod in node.pods),
+        ]
         topology = Topology({})
         wanted = Counter(pod.workload.key for pod in pods)
         first = {pod.workload.key: pod for pod in reversed(pods)}
         order = sorted(wanted, key=lambda key: first[key].number)
-        demands = [Demand(replace(first[key].workload), wanted[key], self.kernel.now()) for key in order]
-        queue = [shape for shape, number in all_shapes(demands, index, topology) for _ in range(number)]
-        queue.sort(key=_size_order)  # CPU, then memory, descending; then creation order (R-41)
-        stay = [node for node in self.nodes.values() if not node.tainted and node not in without]
+        demands = [
+            Demand(replace(first[key].workload), wanted[key], self.kernel.now())
+            for key in order
+        ]
+        queue = [
+            shape
+            for shape, number in all_shapes(demands, index, topology)
+            for _ in range(number)
+        ]
+        # CPU, then memory, descending; then creation order (R-41)
+        queue.sort(key=_size_order)
+        stay = [
+            node for node in self.nodes.values() if not node.tainted and node not in without
+        ]
         # Nodes that run first, then by name (R-45).
         stay.sort(key=lambda node: (not node.runs, node.name))
         nodes = [self._as_claim(node, index) for node in stay]
@@ -181,7 +212,9 @@ class Cluster:
         return Placed(loop.claims, onto, len(left), index)
 
     def _as_claim(self, node: Node, index: Index) -> Claim:
-        return Claim(node.name, self._pool, index.interned(node.requirements), 0, free=node.free())
+        return Claim(
+            node.name, self._pool, index.interned(node.requirements), 0, free=node.free()
+        )
 
     def described(self, claim: Claim, place: Place) -> Requirements:
         """Return the labels that a claim's node will have."""
@@ -192,7 +225,11 @@ class Cluster:
         }
         hostname = Requirement.new(labels.HOSTNAME, Operator.IN, (claim.name,))
         types = self.types[place.instance_type].requirements
-        return claim.requirements.merged(types).merged(Requirements.from_labels(offering)).add(hostname)
+        return (
+            claim.requirements.merged(types)
+            .merged(Requirements.from_labels(offering))
+            .add(hostname)
+        )
 
 
 def _takes(node: Node) -> bool:
@@ -201,7 +238,9 @@ def _takes(node: Node) -> bool:
 
 def _share_left(node: Node, pod: Pod) -> float:
     left = node.free() - pod.size
-    return left["cpu"] / node.allocatable["cpu"] + left["memory"] / node.allocatable["memory"]
+    return (
+        left["cpu"] / node.allocatable["cpu"] + left["memory"] / node.allocatable["memory"]
+    )
 
 
 def _size_order(shape: Shape) -> tuple[int, int]:

@@ -34,8 +34,11 @@ def decide(cluster: Cluster, candidates: Sequence[Node], allowed: int) -> Comman
     empty = tuple(node for node in candidates if not node.pods)[:allowed]
     if empty:
         return Command(empty)
-    ordered = sorted(candidates, key=lambda node: (len(node.pods), node.name))  # every pod costs the same to evict
-    return _together(cluster, ordered[: min(allowed, _MOST_TOGETHER)]) or _singly(cluster, ordered, allowed)
+    # every pod costs the same to evict
+    ordered = sorted(candidates, key=lambda node: (len(node.pods), node.name))
+    return _together(cluster, ordered[: min(allowed, _MOST_TOGETHER)]) or _singly(
+        cluster, ordered, allowed
+    )
 
 
 def _together(cluster: Cluster, ordered: Sequence[Node]) -> Command | None:
@@ -53,7 +56,14 @@ def _together(cluster: Cluster, ordered: Sequence[Node]) -> Command | None:
 def _singly(cluster: Cluster, ordered: Sequence[Node], allowed: int) -> Command | None:
     if allowed < 1:
         return None
-    return next((command for node in ordered if (command := consolidated(cluster, (node,))) is not None), None)
+    return next(
+        (
+            command
+            for node in ordered
+            if (command := consolidated(cluster, (node,))) is not None
+        ),
+        None,
+    )
 
 
 def consolidated(cluster: Cluster, nodes: Sequence[Node]) -> Command | None:
@@ -68,7 +78,8 @@ def consolidated(cluster: Cluster, nodes: Sequence[Node]) -> Command | None:
         return Command(tuple(nodes))
     claim = placed.claims[0]
     limit = sum(node.price_atto_usd for node in nodes)
-    if len(nodes) > 1:  # not by a node of a type that goes, unless that one alone is cheaper
+    # not by a node of a type that goes, unless that one alone is cheaper
+    if len(nodes) > 1:
         same = [node.price_atto_usd for node in nodes if _is_among(cluster, node, claim)]
         limit = min([limit, *same])
     offering = _cheaper(claim, limit, nodes, placed.index)
@@ -80,7 +91,9 @@ def _is_among(cluster: Cluster, node: Node, claim: Claim) -> bool:
     return bool(claim.types >> position & 1)
 
 
-def _cheaper(claim: Claim, limit: int, nodes: Sequence[Node], index: Index) -> PortOffering | None:
+def _cheaper(
+    claim: Claim, limit: int, nodes: Sequence[Node], index: Index
+) -> PortOffering | None:
     if claim.held:
         offering = index.cheapest_held(claim.held, claim.types)
         return offering if offering.price_atto_usd < limit else None
@@ -90,10 +103,16 @@ def _cheaper(claim: Claim, limit: int, nodes: Sequence[Node], index: Index) -> P
         return None  # spot to spot is behind a feature gate that is off
     wanted = claim.requirements
     if with_spot:  # from on demand to spot and nothing else, or it would cost as much again
-        wanted = wanted.add(Requirement.new(labels.CAPACITY_TYPE, Operator.IN, (str(CapacityType.SPOT),)))
+        wanted = wanted.add(
+            Requirement.new(labels.CAPACITY_TYPE, Operator.IN, (str(CapacityType.SPOT),))
+        )
     wanted = index.interned(wanted)
     types = claim.types & index.offered(wanted)
-    cheaper = [position for position in index.members(types) if _worst(index, position, wanted) < limit]
+    cheaper = [
+        position
+        for position in index.members(types)
+        if _worst(index, position, wanted) < limit
+    ]
     if not cheaper:
         return None
     return index.cheapest(wanted, sum(1 << position for position in cheaper))

@@ -56,12 +56,15 @@ class Karpenter:
         self._by_instance: dict[str, Node] = {}
         self.ec2.open(trace)
         self.moves = Moves()
-        self._pool = node_pool("default", capacity_types=tuple(CapacityType(each) for each in trace.markets))
+        self._pool = node_pool(
+            "default", capacity_types=tuple(CapacityType(each) for each in trace.markets)
+        )
         self._types = market().composed()
         self.cluster = Cluster(self.kernel, self._types, self._pool, self._snapshot(()))
         self._batch_began_us: int | None = None
         self._last_pod_us = 0
-        self._looked_at: tuple[int, frozenset[str]] | None = None  # of a pass that found nothing
+        # of a pass that found nothing
+        self._looked_at: tuple[int, frozenset[str]] | None = None
         self._validates = False
         self.kernel.at(0, self._describe)
         self.kernel.after(_AGAIN_US, self._look_again)
@@ -86,7 +89,9 @@ class Karpenter:
 
     def submit(self, job: Job) -> None:
         """Create a job's pods."""
-        self.cluster.create(Workload(NAMESPACE, job.name, 1, job.replicas, Resources.parse(job.requests)))
+        self.cluster.create(
+            Workload(NAMESPACE, job.name, 1, job.replicas, Resources.parse(job.requests))
+        )
         self._trigger()
 
     def withdraw(self, job: Job) -> None:
@@ -127,17 +132,28 @@ class Karpenter:
             offering = (
                 placed.index.cheapest_held(claim.held, claim.types)
                 if claim.held
-                else placed.index.cheapest(placed.index.interned(claim.requirements), claim.types)
+                else placed.index.cheapest(
+                    placed.index.interned(claim.requirements), claim.types
+                )
             )
             self._launch(claim, offering)
 
     def _launch(self, claim: Claim, offering: PortOffering) -> Node | None:
         """Launch a claim as one offering; a reservation that turns out full counts as empty from then on."""
         name = self._types[offering.type_index].name
-        place = Place(name, offering.zone, offering.zone_id, offering.capacity_type, offering.reservation_id)
+        place = Place(
+            name,
+            offering.zone,
+            offering.zone_id,
+            offering.capacity_type,
+            offering.reservation_id,
+        )
         instance_id = self.ec2.run(place)
         if instance_id is None:
-            self.cluster.moved(place.reservation_id or "", -self.cluster.counts()[place.reservation_id or ""])
+            self.cluster.moved(
+                place.reservation_id or "",
+                -self.cluster.counts()[place.reservation_id or ""],
+            )
             self._trigger()  # its pods wait for the next batch
             return None
         if place.reservation_id is not None:
@@ -191,12 +207,19 @@ class Karpenter:
             lost = truth is not None and truth.capacity_reservation_id is None
             if lost and node.place.reservation_id is not None:
                 place = node.place
-                node.place = Place(place.instance_type, place.zone, place.zone_id, CapacityType.ON_DEMAND)
-                node.price_atto_usd = market().on_demand[place.instance_type] * ATTO_USD_PER_MICRO_USD
+                node.place = Place(
+                    place.instance_type, place.zone, place.zone_id, CapacityType.ON_DEMAND
+                )
+                node.price_atto_usd = (
+                    market().on_demand[place.instance_type] * ATTO_USD_PER_MICRO_USD
+                )
         self.kernel.after(MINUTE, self._describe)
 
     def _snapshot(self, reservations: Collection[CapacityReservation]) -> Snapshot:
-        shown = tuple(CapacityReservation.of(each, free_units=each.available_count) for each in reservations)
+        shown = tuple(
+            CapacityReservation.of(each, free_units=each.available_count)
+            for each in reservations
+        )
         chosen = node_class(ZONES, [each.id for each in shown])
         return Snapshot(self._types, shown, (self._pool,), (chosen,))
 
@@ -232,7 +255,9 @@ class Karpenter:
         """Carry a command out if it is still right."""
         self._validates = False
         nodes = command.nodes
-        if not all(self._may_go(node) and node.name in self.cluster.nodes for node in nodes):
+        if not all(
+            self._may_go(node) and node.name in self.cluster.nodes for node in nodes
+        ):
             return
         if len(nodes) > self._allowed():
             return
@@ -252,7 +277,8 @@ class Karpenter:
             for node in command.nodes:
                 node.tainted = False
             return
-        replacement.nominated_until_us = self.kernel.now_us + 10 * MINUTE  # until its pods are there
+        # until its pods are there
+        replacement.nominated_until_us = self.kernel.now_us + 10 * MINUTE
         self._await(replacement, lambda: self._let_go(command))
 
     def _await(self, replacement: Node, then: Callable[[], None]) -> None:
@@ -277,7 +303,9 @@ class Karpenter:
             self.moves.interrupted += len(node.pods)
         self._trigger()
         pods = list(node.pods)
-        self.kernel.after(LEAVES_AFTER_S * SECOND if pods else 0, partial(self._drained, node, pods))
+        self.kernel.after(
+            LEAVES_AFTER_S * SECOND if pods else 0, partial(self._drained, node, pods)
+        )
 
     def _drained(self, node: Node, pods: list[Pod]) -> None:
         for pod in pods:

@@ -62,7 +62,11 @@ class _Systems(Users):
             return
         for workload in detail["workloads"]:
             metadata = {"namespace": workload["namespace"], "name": workload["name"]}
-            body = {"action": "release", "workload": {"metadata": metadata}, "nodeClaim": detail["node"]["nodeClaim"]}
+            body = {
+                "action": "release",
+                "workload": {"metadata": metadata},
+                "nodeClaim": detail["node"]["nodeClaim"],
+            }
             self.kernel.after(LEAVES_AFTER_S * SECOND, partial(self.send, json.dumps(body)))
 
 
@@ -83,7 +87,9 @@ class Ours(World):
         self.users.resting = True  # what chance would have them do
         self.agents.are_there = False
         self.keeps_history = False
-        owners = _Owners(self.kernel, self.chance, self.faults, self.ec2, self.change_policy)
+        owners = _Owners(
+            self.kernel, self.chance, self.faults, self.ec2, self.change_policy
+        )
         owners.opens = partial(self.ec2.open, trace)
         self.outsiders = owners
 
@@ -99,7 +105,8 @@ class Ours(World):
         }
 
     def _settings(self) -> Settings:
-        return replace(SETTINGS, solve_budget=timedelta(hours=1))  # in looks at the clock: there is time enough
+        # in looks at the clock: there is time enough
+        return replace(SETTINGS, solve_budget=timedelta(hours=1))
 
     def _pool_manifest(self) -> dict[str, Any]:
         self.limits, self.budget, self.markets = {}, BUDGET, tuple(self._trace.markets)
@@ -146,7 +153,11 @@ class Ours(World):
     def _row_written(self, key: str, before: Any, after: Any) -> None:
         super()._row_written(key, before, after)
         self.version += 1
-        if not isinstance(after, NodeClaim) or after.state is not ClaimState.DRAINING or after.drain is None:
+        if (
+            not isinstance(after, NodeClaim)
+            or after.state is not ClaimState.DRAINING
+            or after.drain is None
+        ):
             return
         if isinstance(before, NodeClaim) and before.state is not ClaimState.DRAINING:
             wanted = self.users.wanted

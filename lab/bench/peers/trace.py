@@ -62,7 +62,10 @@ def services(seed: int, hours: float = 6.0, scale: float = 1.0) -> Trace:
     rng = Random(f"{seed}/services")
     standing = round(40 * scale)
     stay_s = 3 * HOUR_S
-    jobs = [_service(rng, number, rng.uniform(MINUTE_S, 2 * MINUTE_S), stay_s) for number in range(standing)]
+    jobs = [
+        _service(rng, number, rng.uniform(MINUTE_S, 2 * MINUTE_S), stay_s)
+        for number in range(standing)
+    ]
     at_s = 2 * MINUTE_S
     while (at_s := at_s + rng.expovariate(standing / stay_s)) < hours * HOUR_S:
         jobs.append(_service(rng, len(jobs), at_s, stay_s))
@@ -83,7 +86,16 @@ def batch(seed: int, hours: float = 6.0, scale: float = 1.0) -> Trace:
         over_s = rng.uniform(3, 40)
         for _ in range(max(1, round(rng.randint(20, 80) * scale))):
             begins_s = at_s + rng.uniform(0, over_s)
-            jobs.append(_job(rng, len(jobs), begins_s, 1, rng.uniform(5, 40) * MINUTE_S, rng.choice(_JOB_MILLICORES)))
+            jobs.append(
+                _job(
+                    rng,
+                    len(jobs),
+                    begins_s,
+                    1,
+                    rng.uniform(5, 40) * MINUTE_S,
+                    rng.choice(_JOB_MILLICORES),
+                )
+            )
     types = [f"{family}6i.{size}" for family in "cmr" for size in ("xlarge", "4xlarge")]
     reservations = [Units(name, rng.randint(0, 1), rng.randint(1, 3)) for name in types]
     return Trace(seed, hours, jobs, reservations, _ANY, 3 * HOUR_S)
@@ -98,7 +110,17 @@ def contended(seed: int, hours: float = 6.0, scale: float = 1.0) -> Trace:
         is_large = rng.random() < 0.4
         cores = 14_000 if is_large else rng.choice(_SERVICE_MILLICORES)
         stay_s = rng.expovariate(1 / (1.5 * HOUR_S)) + 5 * MINUTE_S
-        jobs.append(_job(rng, len(jobs), at_s, rng.randint(1, 3 if is_large else 6), stay_s, cores, gib_a_cpu=4))
+        jobs.append(
+            _job(
+                rng,
+                len(jobs),
+                at_s,
+                rng.randint(1, 3 if is_large else 6),
+                stay_s,
+                cores,
+                gib_a_cpu=4,
+            )
+        )
     units = max(1, round(8 * scale))
     reservations = [
         Units("m6i.4xlarge", 0, units),
@@ -110,11 +132,19 @@ def contended(seed: int, hours: float = 6.0, scale: float = 1.0) -> Trace:
 
 def _service(rng: Random, number: int, at_s: float, stay_s: float) -> Job:
     cores = rng.choice(_SERVICE_MILLICORES)
-    return _job(rng, number, at_s, rng.randint(1, 12), rng.expovariate(1 / stay_s) + MINUTE_S, cores)
+    return _job(
+        rng, number, at_s, rng.randint(1, 12), rng.expovariate(1 / stay_s) + MINUTE_S, cores
+    )
 
 
 def _job(
-    rng: Random, number: int, at_s: float, replicas: int, stay_s: float, millicores: int, gib_a_cpu: int | None = None
+    rng: Random,
+    number: int,
+    at_s: float,
+    replicas: int,
+    stay_s: float,
+    millicores: int,
+    gib_a_cpu: int | None = None,
 ) -> Job:
     gib = rng.choice(_GIB_A_CPU) if gib_a_cpu is None else gib_a_cpu
     # Four fifths of what the family has for a core: a node's own processes take the rest.

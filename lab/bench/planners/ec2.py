@@ -42,7 +42,8 @@ class Ec2Reservation:
     instances: dict[str, datetime] = field(default_factory=dict)  # claim id -> launched at
     outsiders: int = 0
     scrubbing: int = 0
-    history: list[tuple[datetime, int]] = field(default_factory=list)  # available count since when
+    # available count since when
+    history: list[tuple[datetime, int]] = field(default_factory=list)
 
     @property
     def available(self) -> int:
@@ -56,7 +57,10 @@ class Ec2Reservation:
 
     def described(self, instant: datetime) -> int:
         """Return the count as it was at ``instant``, as EC2's lagging answer has it."""
-        return next((count for at, count in reversed(self.history) if at <= instant), self.history[0][1])
+        return next(
+            (count for at, count in reversed(self.history) if at <= instant),
+            self.history[0][1],
+        )
 
 
 @dataclass
@@ -71,19 +75,29 @@ class Figures:
     deaths: int = 0
     twice: int = 0
     capacity_s: float = 0.0  # unit-seconds that there were
-    hidden_s: float = 0.0  # of them free, shown by an observation, and held back by the ledger's caution
-    avoidable_s: float = 0.0  # of the hidden ones, those that a ledger could have offered without knowing EC2's lag
+    # of them free, shown by an observation, and held back by the ledger's caution
+    hidden_s: float = 0.0
+    # of the hidden ones, those that a ledger could have offered without knowing EC2's lag
+    avoidable_s: float = 0.0
     waiting_s: float = 0.0  # of them offered by the ledger, until some planner took them
 
     @property
     def ledger_utilisation_percent(self) -> float:
         """Units in use, promised or offered, of what an all-knowing ledger could offer on the same observations."""
-        return round(100 * (1 - self.hidden_s / self.capacity_s), 3) if self.capacity_s else 0.0
+        return (
+            round(100 * (1 - self.hidden_s / self.capacity_s), 3)
+            if self.capacity_s
+            else 0.0
+        )
 
     @property
     def utilisation_percent(self) -> float:
         """Units in use or promised; the planners' pace counts too."""
-        return round(100 * (1 - (self.hidden_s + self.waiting_s) / self.capacity_s), 3) if self.capacity_s else 0.0
+        return (
+            round(100 * (1 - (self.hidden_s + self.waiting_s) / self.capacity_s), 3)
+            if self.capacity_s
+            else 0.0
+        )
 
     @property
     def of_feasible_percent(self) -> float:

@@ -27,12 +27,17 @@ class Controller:
 class KarpenterWorld:
     """Controllers that launch into the same reservations."""
 
-    def __init__(self, *, seed: int, controllers: int, totals: tuple[int, ...], chaos: Chaos) -> None:
+    def __init__(
+        self, *, seed: int, controllers: int, totals: tuple[int, ...], chaos: Chaos
+    ) -> None:
         self.random = random.Random(seed)
         self.chaos = chaos
         self.now = START
         self.figures = Figures()
-        self.ec2 = {f"cr-{i}": Ec2Reservation(f"cr-{i}", total, i % 2 == 1) for i, total in enumerate(totals)}
+        self.ec2 = {
+            f"cr-{i}": Ec2Reservation(f"cr-{i}", total, i % 2 == 1)
+            for i, total in enumerate(totals)
+        }
         self.controllers = [Controller() for _ in range(controllers)]
         self._queue: list[tuple[datetime, int, Callable[[], None]]] = []
         self._sequence = 0
@@ -45,7 +50,9 @@ class KarpenterWorld:
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         self._sequence += 1
-        heapq.heappush(self._queue, (self.now + timedelta(seconds=seconds), self._sequence, action))
+        heapq.heappush(
+            self._queue, (self.now + timedelta(seconds=seconds), self._sequence, action)
+        )
 
     def run(self, operations: int) -> Figures:
         """Run until so many operations were done."""
@@ -61,7 +68,9 @@ class KarpenterWorld:
 
     def _describe(self, controller: Controller) -> None:
         for reservation in self.ec2.values():
-            instant = self.now - timedelta(seconds=self.random.uniform(0, COUNT_LAG.total_seconds()))
+            instant = self.now - timedelta(
+                seconds=self.random.uniform(0, COUNT_LAG.total_seconds())
+            )
             controller.count[reservation.id] = reservation.described(instant)
             self.figures.operations += 1
         self._after(60, lambda: self._describe(controller))
@@ -70,7 +79,10 @@ class KarpenterWorld:
         """Claim every unit that is believed free, as saturating demand makes a scheduling loop do."""
         for reservation_id, count in controller.count.items():
             for _ in range(count):
-                self._after(self.random.uniform(0.5, 3), partial(self._launch, controller, reservation_id))
+                self._after(
+                    self.random.uniform(0.5, 3),
+                    partial(self._launch, controller, reservation_id),
+                )
         self._after(10, lambda: self._loop(controller))
 
     def _launch(self, controller: Controller, reservation_id: str) -> None:
@@ -89,7 +101,9 @@ class KarpenterWorld:
         lifetime_s = self.random.expovariate(1 / self.chaos.lifetime_s)
         self._after(lifetime_s, lambda: self._terminate(controller, reservation, claim_id))
 
-    def _terminate(self, controller: Controller, reservation: Ec2Reservation, claim_id: str) -> None:
+    def _terminate(
+        self, controller: Controller, reservation: Ec2Reservation, claim_id: str
+    ) -> None:
         self.figures.operations += 1
         reservation.instances.pop(claim_id)
         reservation.scrubbing += 1
@@ -98,5 +112,10 @@ class KarpenterWorld:
             reservation.scrubbing -= 1
             reservation.changed(self.now)
 
-        self._after(self.random.uniform(60, 300) if reservation.is_block else self.random.uniform(0, 20), scrubbed)
+        self._after(
+            self.random.uniform(60, 300)
+            if reservation.is_block
+            else self.random.uniform(0, 20),
+            scrubbed,
+        )
         controller.count[reservation.id] += 1

@@ -51,7 +51,9 @@ class Account:
         self._lock = threading.Lock()
         self._instances: set[str] = set()
         self._launched: set[str] = set()  # ever: a claim's id is its client token
-        self._history: list[tuple[datetime, int]] = [(clock.now() - timedelta(hours=1), total)]
+        self._history: list[tuple[datetime, int]] = [
+            (clock.now() - timedelta(hours=1), total)
+        ]
 
     def launch(self, claim_id: str) -> bool:
         """Launch, unless it was launched before."""
@@ -75,7 +77,10 @@ class Account:
     def described(self, instant: datetime) -> int:
         """Return the count as it was at ``instant``, as EC2's lagging answer has it."""
         with self._lock:
-            return next((count for at, count in reversed(self._history) if at <= instant), self._history[0][1])
+            return next(
+                (count for at, count in reversed(self._history) if at <= instant),
+                self._history[0][1],
+            )
 
     def _changed(self) -> None:
         self._history.append((self._clock.now(), self.total - len(self._instances)))
@@ -102,31 +107,47 @@ class ThreadedLedger:
     """
 
     def __init__(
-        self, stores: Stores, clock: FastClock, *, totals: tuple[int, ...], seed: int, death: float = 0.01
+        self,
+        stores: Stores,
+        clock: FastClock,
+        *,
+        totals: tuple[int, ...],
+        seed: int,
+        death: float = 0.01,
     ) -> None:
         self.workloads, self.reservations, self.claims = stores
         self.clock = clock
         self.seed = seed
         self.death = death
-        self.accounts = {f"cr-{index}": Account(total, clock) for index, total in enumerate(totals)}
+        self.accounts = {
+            f"cr-{index}": Account(total, clock) for index, total in enumerate(totals)
+        }
         self.observer = ReservationObserver(self.reservations, self.claims, MemoryBus())
         self.figures = ThreadedFigures()
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._again: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # claims to deliver again; None: the last
+        # claims to deliver again; None: the last
+        self._again: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._number = 0
         self._errors: list[BaseException] = []
         self._began = time.monotonic()
         self.workloads.put(demand(), expected_revision=None)
         for key, account in self.accounts.items():
             self.reservations.save_observation(
-                self._facts(key, account.total), observed_at=clock.now(), absorbed=(), expected=None
+                self._facts(key, account.total),
+                observed_at=clock.now(),
+                absorbed=(),
+                expected=None,
             )
 
     def run(self, planners: int, operations: int) -> ThreadedFigures:
         """Run until so many operations were done, let everything come to rest, and count leaks."""
-        working = [self._thread(self._plan, number, operations) for number in range(planners)]
-        discovering = [self._thread(self._discover, number) for number in range(_DISCOVERIES)]
+        working = [
+            self._thread(self._plan, number, operations) for number in range(planners)
+        ]
+        discovering = [
+            self._thread(self._discover, number) for number in range(_DISCOVERIES)
+        ]
         redelivering = self._thread(self._redeliver)
         for thread in (*working, *discovering):
             thread.join()
@@ -163,7 +184,8 @@ class ThreadedLedger:
                 for _ in range(min(record.reservation.free_units, chance.randint(1, 4)))
             ]
             if not claims:
-                time.sleep(chance.uniform(0.1, 0.4))  # polls of many threads would be most of the load
+                # polls of many threads would be most of the load
+                time.sleep(chance.uniform(0.1, 0.4))
                 continue
             for claim in self._commit(claims, chance):
                 if chance.random() < _DUPLICATE:
@@ -195,7 +217,11 @@ class ThreadedLedger:
     def _begin(self, claim_id: str, _chance: random.Random) -> None:
         claim = self.claims.get(claim_id)
         if claim is not None and claim.state is ClaimState.PLANNED:
-            self._move(lambda: self.claims.save(_in(claim, ClaimState.LAUNCHING), expected_revision=claim.revision))
+            self._move(
+                lambda: self.claims.save(
+                    _in(claim, ClaimState.LAUNCHING), expected_revision=claim.revision
+                )
+            )
 
     def _launch(self, claim_id: str, _chance: random.Random) -> None:
         claim = self.claims.get(claim_id)
@@ -204,12 +230,19 @@ class ThreadedLedger:
         if not self.accounts[str(claim.offering.reservation_id)].launch(claim_id):
             self._move(lambda: self._return(claim, ClaimState.FAILED))
             return
-        launched = replace(_in(claim, ClaimState.LAUNCHED), launched_at=self.clock.now(), instance_id=f"i-{claim_id}")
+        launched = replace(
+            _in(claim, ClaimState.LAUNCHED),
+            launched_at=self.clock.now(),
+            instance_id=f"i-{claim_id}",
+        )
         self._move(lambda: self.claims.settle(launched, expected_revision=claim.revision))
 
     def _end(self, claim_id: str, chance: random.Random) -> None:
-        time.sleep(chance.choice((0, 0, 0.02)))  # some leases are absorbed while the instance runs, most after it
-        while (claim := self.claims.get(claim_id)) is not None and claim.state is ClaimState.LAUNCHED:
+        # some leases are absorbed while the instance runs, most after it
+        time.sleep(chance.choice((0, 0, 0.02)))
+        while (
+            claim := self.claims.get(claim_id)
+        ) is not None and claim.state is ClaimState.LAUNCHED:
             self.accounts[str(claim.offering.reservation_id)].terminate(claim_id)
             if self._move(partial(self._return, claim, ClaimState.TERMINATED)):
                 return
@@ -234,7 +267,11 @@ class ThreadedLedger:
         chance = random.Random(self.seed)
         while (claim_id := self._again.get()) is not None:
             claim = self.claims.get(claim_id)
-            if claim is not None and claim.state is ClaimState.PLANNED and chance.random() < _GIVEN_UP:
+            if (
+                claim is not None
+                and claim.state is ClaimState.PLANNED
+                and chance.random() < _GIVEN_UP
+            ):
                 self._move(partial(self._return, claim, ClaimState.FAILED))
             else:
                 self._live(claim_id, chance, self.death)
@@ -250,7 +287,9 @@ class ThreadedLedger:
     def _observe_all(self, chance: random.Random) -> None:
         """Describe and save; what is described may be as old as the lag, and come late."""
         began = self.clock.now()
-        records = {record.reservation.id: record for record in self.reservations.list_current()}
+        records = {
+            record.reservation.id: record for record in self.reservations.list_current()
+        }
         shown = {
             key: self._facts(key, account.described(began - COUNT_LAG * chance.random()))
             for key, account in self.accounts.items()

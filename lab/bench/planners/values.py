@@ -10,7 +10,12 @@ from reservoir.core.model.plan import OfferingKey
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.resources import Resources
-from reservoir.ports.state import NodeClaimStore, ReservationStore, WorkloadRecord, WorkloadStore
+from reservoir.ports.state import (
+    NodeClaimStore,
+    ReservationStore,
+    WorkloadRecord,
+    WorkloadStore,
+)
 
 START: Final = datetime(2026, 1, 15, tzinfo=UTC)
 KEY: Final = "bench/demand"
@@ -24,10 +29,16 @@ def demand() -> WorkloadRecord:
     return WorkloadRecord(KEY, 1, 0, workload, submitted_at=START, pending_since=START)
 
 
-def planned_claim(number: int, reservation: CapacityReservation, now: datetime) -> NodeClaim:
+def planned_claim(
+    number: int, reservation: CapacityReservation, now: datetime
+) -> NodeClaim:
     """Return a claim on one unit of the reservation, with one replica."""
     key = OfferingKey(
-        reservation.instance_type, reservation.zone, reservation.zone_id, CapacityType.RESERVED, reservation.id
+        reservation.instance_type,
+        reservation.zone,
+        reservation.zone_id,
+        CapacityType.RESERVED,
+        reservation.id,
     )
     return NodeClaim(
         id=f"nc-{number:07}",
@@ -46,7 +57,9 @@ def planned_claim(number: int, reservation: CapacityReservation, now: datetime) 
     )
 
 
-def facts(reservation_id: str, total: int, available: int, *, is_block: bool = False) -> CapacityReservation:
+def facts(
+    reservation_id: str, total: int, available: int, *, is_block: bool = False
+) -> CapacityReservation:
     """Return what EC2 says of a reservation."""
     return CapacityReservation(
         id=reservation_id,

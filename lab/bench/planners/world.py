@@ -47,19 +47,25 @@ class LedgerWorld:
         self.random = random.Random(seed)
         self.chaos = chaos
         self.figures = Figures()
-        self.ec2 = {f"cr-{i}": Ec2Reservation(f"cr-{i}", total, i % 2 == 1) for i, total in enumerate(totals)}
+        self.ec2 = {
+            f"cr-{i}": Ec2Reservation(f"cr-{i}", total, i % 2 == 1)
+            for i, total in enumerate(totals)
+        }
         self.observer = ReservationObserver(self.reservations, self.claims, MemoryBus())
         # The last saved observation: instant of its data, when it began, count.
         self.oracle: dict[str, tuple[datetime, datetime, int]] = {}
-        self.effects: dict[str, dict[str, datetime | None]] = {key: {} for key in self.ec2}  # open promises by claim
-        self.ended: dict[str, list[datetime]] = {key: [] for key in self.ec2}  # launches of instances that are gone
+        # open promises by claim
+        self.effects: dict[str, dict[str, datetime | None]] = {key: {} for key in self.ec2}
+        # launches of instances that are gone
+        self.ended: dict[str, list[datetime]] = {key: [] for key in self.ec2}
         self._forget = forget
         self._queue: list[tuple[datetime, int, Callable[[], None]]] = []
         self._sequence = 0
         self._claim_number = 0
         self._measured_at = START
         self._stopping = False
-        self._pace = max(1.0, planners / 4)  # more planners pass more rarely: they meet in their commits, not in reads
+        # more planners pass more rarely: they meet in their commits, not in reads
+        self._pace = max(1.0, planners / 4)
         self.workloads.put(demand(), expected_revision=None)
         for reservation in self.ec2.values():
             reservation.changed(START - timedelta(hours=1))
@@ -75,7 +81,10 @@ class LedgerWorld:
 
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         self._sequence += 1
-        heapq.heappush(self._queue, (self.clock.at + timedelta(seconds=seconds), self._sequence, action))
+        heapq.heappush(
+            self._queue,
+            (self.clock.at + timedelta(seconds=seconds), self._sequence, action),
+        )
 
     def run(self, operations: int) -> Figures:
         """Run until so many operations were done, then let everything come to rest."""
@@ -93,7 +102,9 @@ class LedgerWorld:
         self.clock.at = at
         action()
         for reservation in self.ec2.values():
-            promised = len(self.effects[reservation.id].keys() | reservation.instances.keys())
+            promised = len(
+                self.effects[reservation.id].keys() | reservation.instances.keys()
+            )
             if promised + reservation.scrubbing > reservation.total:
                 self.figures.twice += 1
 
@@ -113,7 +124,10 @@ class LedgerWorld:
             promises = self.effects[reservation.id].values()
             later = sum(at is None or at > instant for at in promises)
             # The unit of an instance that is gone may be missing from the count, or free in it and being scrubbed.
-            uncertain = sum(at is None or at > began - COUNT_LAG for at in (*promises, *self.ended[reservation.id]))
+            uncertain = sum(
+                at is None or at > began - COUNT_LAG
+                for at in (*promises, *self.ended[reservation.id])
+            )
             free = min(max(0, count - later), max(0, reservation.available))
             provable = min(max(0, count - uncertain), free)
             self.figures.capacity_s += (reservation.total - reservation.outsiders) * seconds
@@ -129,7 +143,8 @@ class LedgerWorld:
         if self._stopping:
             return
         seen = self.reservations.list_current()
-        self._after(self.random.uniform(0.05, 2), lambda: self._commit(seen))  # while others do the same
+        # while others do the same
+        self._after(self.random.uniform(0.05, 2), lambda: self._commit(seen))
         self._after(self.random.uniform(1, 5) * self._pace, lambda: self._plan(planner))
 
     def _commit(self, seen: tuple[ReservationRecord, ...]) -> None:
@@ -170,7 +185,10 @@ class LedgerWorld:
             return
         if claim.state is ClaimState.PLANNED:
             try:
-                self.claims.save(replace(claim, state=ClaimState.LAUNCHING), expected_revision=claim.revision)
+                self.claims.save(
+                    replace(claim, state=ClaimState.LAUNCHING),
+                    expected_revision=claim.revision,
+                )
             except ConflictError:
                 return
         if not self._dies():
@@ -183,32 +201,46 @@ class LedgerWorld:
             return
         self.figures.operations += 1
         reservation = self.ec2[str(claim.offering.reservation_id)]
-        launched_at = reservation.instances.get(claim_id)  # set: adopted, as EC2 says when it was launched
+        # set: adopted, as EC2 says when it was launched
+        launched_at = reservation.instances.get(claim_id)
         if launched_at is None:
             if reservation.available <= 0:
                 self.figures.refused += 1
                 refused_at = self.clock.at
-                self._after(self.random.uniform(0.05, 1), lambda: self._refused(claim_id, refused_at))
+                self._after(
+                    self.random.uniform(0.05, 1),
+                    lambda: self._refused(claim_id, refused_at),
+                )
                 return
             reservation.instances[claim_id] = self.clock.at
             reservation.changed(self.clock.at)
             self.effects[reservation.id][claim_id] = self.clock.at
             self.figures.launches += 1
         if not self._dies():
-            self._after(self.random.uniform(0.05, 1), lambda: self._settle(claim_id, launched_at))
+            self._after(
+                self.random.uniform(0.05, 1), lambda: self._settle(claim_id, launched_at)
+            )
 
     def _settle(self, claim_id: str, launched_at: datetime | None) -> None:
         claim = self.claims.get(claim_id)
         if claim is None or claim.state is not ClaimState.LAUNCHING:
             return
         settled_at = launched_at or self.clock.at
-        launched = replace(claim, state=ClaimState.LAUNCHED, launched_at=settled_at, instance_id=f"i-{claim_id}")
+        launched = replace(
+            claim,
+            state=ClaimState.LAUNCHED,
+            launched_at=settled_at,
+            instance_id=f"i-{claim_id}",
+        )
         try:
             self.claims.settle(launched, expected_revision=claim.revision)
         except ConflictError:
             return
         self.figures.operations += 1
-        self._after(self.random.expovariate(1 / self.chaos.lifetime_s), lambda: self._terminate(claim_id))
+        self._after(
+            self.random.expovariate(1 / self.chaos.lifetime_s),
+            lambda: self._terminate(claim_id),
+        )
 
     def _refused(self, claim_id: str, refused_at: datetime) -> None:
         claim = self.claims.get(claim_id)
@@ -216,7 +248,8 @@ class LedgerWorld:
             return
         reservation_id = str(claim.offering.reservation_id)
         if claim_id in self.ec2[reservation_id].instances:
-            return  # a duplicate of this call came after and got a unit that was freed meanwhile
+            # a duplicate of this call came after and got a unit that was freed meanwhile
+            return
         self.reservations.mark_exhausted(reservation_id, refused_at=refused_at)
         self._end(claim, ClaimState.FAILED)
 
@@ -224,7 +257,10 @@ class LedgerWorld:
         ended = replace(claim, state=state, terminated_at=self.clock.at)
         try:
             written = self.claims.return_replicas(
-                ended, expected_revision=claim.revision, placements={KEY: 1}, returned_at=self.clock.at
+                ended,
+                expected_revision=claim.revision,
+                placements={KEY: 1},
+                returned_at=self.clock.at,
             )
         except ConflictError:
             self._after(1, lambda: self._end_again(claim.id, state))
@@ -249,7 +285,11 @@ class LedgerWorld:
         reservation = self.ec2[str(claim.offering.reservation_id)]
         self.ended[reservation.id].append(reservation.instances.pop(claim_id))
         self.effects[reservation.id].pop(claim_id, None)
-        scrub_s = self.random.uniform(60, 300) if reservation.is_block else self.random.uniform(0, 20)
+        scrub_s = (
+            self.random.uniform(60, 300)
+            if reservation.is_block
+            else self.random.uniform(0, 20)
+        )
         reservation.scrubbing += 1
 
         def scrubbed() -> None:
@@ -262,14 +302,20 @@ class LedgerWorld:
     # --- discovery, collection, outsiders
 
     def _discover(self) -> None:
-        records = {record.reservation.id: record for record in self.reservations.list_current()}
+        records = {
+            record.reservation.id: record for record in self.reservations.list_current()
+        }
         began = self.clock.at
         for reservation in self.ec2.values():
-            instant = began - timedelta(seconds=self.random.uniform(0, COUNT_LAG.total_seconds()))
+            instant = began - timedelta(
+                seconds=self.random.uniform(0, COUNT_LAG.total_seconds())
+            )
             count = reservation.described(instant)
             late = self.random.random() < self.chaos.late_answer
             delay_s = self.random.uniform(60, 150) if late else self.random.uniform(0.1, 5)
-            save = self._saving(reservation, records.get(reservation.id), count, began, instant)
+            save = self._saving(
+                reservation, records.get(reservation.id), count, began, instant
+            )
             if not self._dies():
                 self._after(delay_s, save)
         self._after(OBSERVE_EVERY_S * self.random.uniform(0.5, 1), self._discover)
@@ -288,7 +334,9 @@ class LedgerWorld:
             self.observer.observe(before, self._facts(reservation, count), began)
             if instant > self.oracle[reservation.id][0]:
                 self.oracle[reservation.id] = (instant, began, count)
-                self.ended[reservation.id] = [at for at in self.ended[reservation.id] if at > began - COUNT_LAG]
+                self.ended[reservation.id] = [
+                    at for at in self.ended[reservation.id] if at > began - COUNT_LAG
+                ]
             for claim_id in leased:
                 claim = self.claims.get(claim_id)
                 if claim is not None and not claim.is_live and not holds_open_lease(claim):
@@ -298,11 +346,19 @@ class LedgerWorld:
 
     def _observe_now(self, reservation: Ec2Reservation) -> None:
         facts = self._facts(reservation, reservation.total)
-        self.reservations.save_observation(facts, observed_at=START - timedelta(seconds=1), absorbed=(), expected=None)
-        self.oracle[reservation.id] = (START - timedelta(seconds=1), START, reservation.total)
+        self.reservations.save_observation(
+            facts, observed_at=START - timedelta(seconds=1), absorbed=(), expected=None
+        )
+        self.oracle[reservation.id] = (
+            START - timedelta(seconds=1),
+            START,
+            reservation.total,
+        )
 
     def _facts(self, reservation: Ec2Reservation, available: int) -> CapacityReservation:
-        return facts(reservation.id, reservation.total, available, is_block=reservation.is_block)
+        return facts(
+            reservation.id, reservation.total, available, is_block=reservation.is_block
+        )
 
     def _collect(self) -> None:
         for claim in self.claims.list_live():
@@ -321,7 +377,9 @@ class LedgerWorld:
         elif reservation.outsiders:
             reservation.outsiders -= 1
         reservation.changed(self.clock.at)
-        self._after(self.chaos.outsider_every_s * self.random.uniform(0.5, 1.5), self._outsider)
+        self._after(
+            self.chaos.outsider_every_s * self.random.uniform(0.5, 1.5), self._outsider
+        )
 
     # --- the end
 
@@ -339,7 +397,10 @@ class LedgerWorld:
                 len(reservation.instances),
             )
             if actual != expected:
-                found[reservation.id] = {"free, outstanding, open leases, instances": actual, "expected": expected}
+                found[reservation.id] = {
+                    "free, outstanding, open leases, instances": actual,
+                    "expected": expected,
+                }
         wanted = self.workloads.get(KEY)
         if wanted is None or wanted.placed_count != 0:
             found[KEY] = {"placed": wanted and wanted.placed_count}

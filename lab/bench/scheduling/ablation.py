@@ -70,8 +70,16 @@ WORLDS: Final[dict[str, Sequence[Callable[[], Snapshot]]]] = {
     "mix": [partial(_mix, 10_000, 200, seed) for seed in range(200, 208)],
     "small_mix": [partial(_mix, 1000, 100, seed, 15) for seed in range(208, 220)],
     "bought": [partial(_bought, seed) for seed in range(220, 226)],
-    "ladder": [partial(_diverse, count, seed) for count in (500, 1000, 2000) for seed in range(226, 229)],
-    "hosts": [partial(_hosts, percent, seed) for percent in (1, 2, 3, 5) for seed in range(229, 232)],
+    "ladder": [
+        partial(_diverse, count, seed)
+        for count in (500, 1000, 2000)
+        for seed in range(226, 229)
+    ],
+    "hosts": [
+        partial(_hosts, percent, seed)
+        for percent in (1, 2, 3, 5)
+        for seed in range(229, 232)
+    ],
     "few": [partial(_mix, 200, 20, seed, 10) for seed in range(232, 244)],
     "tight": [partial(_tight, seed) for seed in range(244, 268)],
 }
@@ -119,7 +127,9 @@ def _only_used_patterns() -> None:
     improve = _module("column_generation.improve")
     original = improve.improved
 
-    def improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: bool) -> Packing | None:
+    def improved(
+        base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: bool
+    ) -> Packing | None:
         greedy.filled.clear()
         found: Packing | None = original(base, greedy, bin_types, is_quick=is_quick)
         return found
@@ -148,31 +158,44 @@ MECHANISMS: Final = {
         (_IMPROVE, _MASTER, "column_generation.pricing"),
     ),
     "column-generation-in-first-plans": Mechanism(
-        lambda: _set("pattern_packing", _are_units_short=_nothing), ("pattern_packing:_are_units_short",)
+        lambda: _set("pattern_packing", _are_units_short=_nothing),
+        ("pattern_packing:_are_units_short",),
     ),
     "unused-patterns-as-columns": Mechanism(_only_used_patterns, ()),
     "units-spared": Mechanism(
-        lambda: _set("pattern_packing", with_units_spared=_as_it_is), ("packing.spared_units", "packing.unit_worth")
+        lambda: _set("pattern_packing", with_units_spared=_as_it_is),
+        ("packing.spared_units", "packing.unit_worth"),
     ),
     "exact-when-small": Mechanism(
-        lambda: _set(_IMPROVE, packed_exactly=_nothing), ("column_generation.whole_program",)
+        lambda: _set(_IMPROVE, packed_exactly=_nothing),
+        ("column_generation.whole_program",),
     ),
-    "ruin-and-recreate": Mechanism(lambda: _set(_IMPROVE, _TURNS=0), (f"{_IMPROVE}:_rebuilt", f"{_IMPROVE}:_part")),
+    "ruin-and-recreate": Mechanism(
+        lambda: _set(_IMPROVE, _TURNS=0), (f"{_IMPROVE}:_rebuilt", f"{_IMPROVE}:_part")
+    ),
     "parts-of-patterns-in-dives": Mechanism(
         lambda: _set("packing.packing", **{"Packing.repeat_in_part": _nothing}),
         ("packing.packing:Packing.repeat_in_part",),
     ),
-    "topping-up": Mechanism(lambda: _set("packing.buying", top_up=_nothing), ("packing.filling:top_up",)),
+    "topping-up": Mechanism(
+        lambda: _set("packing.buying", top_up=_nothing), ("packing.filling:top_up",)
+    ),
     "thinning-sizes": Mechanism(
-        lambda: _set("packing.item_types", _thinned=partial(sorted, key=attrgetter("option.index"))),
+        lambda: _set(
+            "packing.item_types", _thinned=partial(sorted, key=attrgetter("option.index"))
+        ),
         ("packing.item_types:_thinned",),
     ),
     "price-bias": Mechanism(
-        lambda: _set("packing.reserved_units", _PRICE_BIAS=0.0), ("packing.reserved_units:_preferring",)
+        lambda: _set("packing.reserved_units", _PRICE_BIAS=0.0),
+        ("packing.reserved_units:_preferring",),
     ),
     "buying-first-for-one-per-node": Mechanism(
         lambda: _set("packing.buying", open_one_per_node=_nothing),
-        tuple(f"packing.one_per_node:{name}" for name in ("open_one_per_node", "_company", "_best", "_families")),
+        tuple(
+            f"packing.one_per_node:{name}"
+            for name in ("open_one_per_node", "_company", "_best", "_families")
+        ),
     ),
     "reserved-units-for-one-per-node": Mechanism(
         lambda: _set("packing.reserved_units", reserve_one_per_node=_nothing),
@@ -183,18 +206,26 @@ MECHANISMS: Final = {
     "size-in-score": Mechanism(partial(_weights, own_size=0.0), ()),
     "averaged-rates": Mechanism(lambda: _set("packing.item_values", _NEARLY=1.0), ()),
     "value-of-a-slot": Mechanism(
-        lambda: _set("packing.item_values", _add_slot_value=_nothing), ("packing.item_values:_add_slot_value",)
+        lambda: _set("packing.item_values", _add_slot_value=_nothing),
+        ("packing.item_values:_add_slot_value",),
     ),
-    "node-elimination": Mechanism(lambda: _set(_PLACEMENT, empty_paid_nodes=_nothing), ("insertion.node_elimination",)),
-    "rightsizing": Mechanism(lambda: _set(_PLACEMENT, rightsize_paid_nodes=_nothing), ("insertion.rightsizing",)),
+    "node-elimination": Mechanism(
+        lambda: _set(_PLACEMENT, empty_paid_nodes=_nothing), ("insertion.node_elimination",)
+    ),
+    "rightsizing": Mechanism(
+        lambda: _set(_PLACEMENT, rightsize_paid_nodes=_nothing), ("insertion.rightsizing",)
+    ),
     "neighbourhood-search": Mechanism(
-        lambda: _set(_PLACEMENT, NeighbourhoodSearch=_NoSearch), ("insertion.neighbourhood_search",)
+        lambda: _set(_PLACEMENT, NeighbourhoodSearch=_NoSearch),
+        ("insertion.neighbourhood_search",),
     ),
     "other-strategies": Mechanism(
         lambda: _set(_PLACEMENT, _STRATEGIES=_module(_PLACEMENT)._STRATEGIES[:1]),
         (f"{_PLACEMENT}:_best_of_strategies",),
     ),
-    "whole-nodes-in-bound": Mechanism(lambda: _set("column_generation.lower_bound", _WHOLE_UNIT_MAX=0), ()),
+    "whole-nodes-in-bound": Mechanism(
+        lambda: _set("column_generation.lower_bound", _WHOLE_UNIT_MAX=0), ()
+    ),
 }
 
 
@@ -248,7 +279,10 @@ def halve(constant: str) -> None:
 
 def cases() -> Sequence[str]:
     """Name the mechanisms, then the constants."""
-    return [*(f"without-{name}" for name in MECHANISMS), *(f"half-{constant}" for constant in CONSTANTS)]
+    return [
+        *(f"without-{name}" for name in MECHANISMS),
+        *(f"half-{constant}" for constant in CONSTANTS),
+    ]
 
 
 def run(case: str) -> Figures:
@@ -257,17 +291,28 @@ def run(case: str) -> Figures:
     if case.startswith("without-"):
         found["lines"] = lines(case.removeprefix("without-"))
     for world in WORLDS:
-        whole, less = _measured("", world), fresh("lab.bench.scheduling.ablation:measure", case, world)
+        whole, less = (
+            _measured("", world),
+            fresh("lab.bench.scheduling.ablation:measure", case, world),
+        )
         for form in ("first", "certified"):
             changes = _changes(less[f"{form}_cost"], whole[f"{form}_cost"])
-            found[f"{world}_{form}_cost_change_percent"] = round(statistics.mean(changes), 2)
+            found[f"{world}_{form}_cost_change_percent"] = round(
+                statistics.mean(changes), 2
+            )
             error = statistics.stdev(changes) / math.sqrt(len(changes))
             found[f"{world}_{form}_cost_change_standard_error_percent"] = round(error, 2)
             found[f"{world}_{form}_cost_change_worst_percent"] = round(max(changes), 2)
             figure = f"{form}_cpu_in_calibrations"
-            found[f"{world}_{figure}_ratio"] = round(sum(_numbers(less[figure])) / sum(_numbers(whole[figure])), 2)
-        found[f"{world}_bound_change_percent"] = round(statistics.mean(_changes(less["bound"], whole["bound"])), 2)
-        found[f"{world}_unplaced_change"] = sum(_numbers(less["unplaced"])) - sum(_numbers(whole["unplaced"]))
+            found[f"{world}_{figure}_ratio"] = round(
+                sum(_numbers(less[figure])) / sum(_numbers(whole[figure])), 2
+            )
+        found[f"{world}_bound_change_percent"] = round(
+            statistics.mean(_changes(less["bound"], whole["bound"])), 2
+        )
+        found[f"{world}_unplaced_change"] = sum(_numbers(less["unplaced"])) - sum(
+            _numbers(whole["unplaced"])
+        )
     return found
 
 
@@ -288,13 +333,21 @@ def measure(case: str, world: str) -> Figures:
         unplaced = 0
         for form in ("first", "certified"):
             started = time.process_time()
-            plan = solve(snapshot, now=NOW, policy=SchedulingPolicy(with_certificate=form == "certified"))
+            plan = solve(
+                snapshot,
+                now=NOW,
+                policy=SchedulingPolicy(with_certificate=form == "certified"),
+            )
             cpu_s = time.process_time() - started
             found.setdefault(f"{form}_cpu_in_calibrations", []).append(cpu_s / calibration)
-            found.setdefault(f"{form}_cost", []).append(plan.cost_atto_usd_per_hour / 10**18)
+            found.setdefault(f"{form}_cost", []).append(
+                plan.cost_atto_usd_per_hour / 10**18
+            )
             unplaced += sum(item.count for item in plan.unplaced)
         found.setdefault("unplaced", []).append(unplaced)
-        found.setdefault("bound", []).append((plan.lower_bound_atto_usd_per_hour or 0) / 10**18)
+        found.setdefault("bound", []).append(
+            (plan.lower_bound_atto_usd_per_hour or 0) / 10**18
+        )
     return dict(found)
 
 
@@ -320,7 +373,10 @@ def _changes(less: object, whole: object) -> list[float]:
 
 def lines(name: str) -> int:
     """Count the lines that a mechanism takes, as far as they are apart from others."""
-    return sum(len(inspect.getsource(_found(place)).splitlines()) for place in MECHANISMS[name].code)
+    return sum(
+        len(inspect.getsource(_found(place)).splitlines())
+        for place in MECHANISMS[name].code
+    )
 
 
 def _found(place: str) -> Any:

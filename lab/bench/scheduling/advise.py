@@ -11,7 +11,15 @@ from typing import Final
 
 from lab.bench.harness import fresh
 from lab.calibration import Figures
-from lab.worlds.demand_traces import JUDGING, SINCE, WEEK, Trace, lives_of, many_reservations, snapshot_of
+from lab.worlds.demand_traces import (
+    JUDGING,
+    SINCE,
+    WEEK,
+    Trace,
+    lives_of,
+    many_reservations,
+    snapshot_of,
+)
 from reservoir.core import scheduler
 from reservoir.core.advice.advise import Advice, Question
 from reservoir.core.advice.count import Cost, Counted
@@ -45,7 +53,11 @@ def answer(case: str) -> Figures:
     """Advise once; what a month takes is measured with 20 reservations."""
     if case == MONTH:
         trace = many_reservations(20)
-        lives = [life for life in lives_of(trace, SEED) if life.arrived_at < SINCE + timedelta(days=30)]
+        lives = [
+            life
+            for life in lives_of(trace, SEED)
+            if life.arrived_at < SINCE + timedelta(days=30)
+        ]
         began = time.process_time()
         advice = _advised(trace, lives, SINCE, SINCE + timedelta(days=30))
         return {
@@ -69,7 +81,10 @@ def walked(trace: Trace, seed: int) -> Figures:
     saved = before - _cost(counted, advised)
     best = _least(counted, held)
     predicted = advice.before.cost.micro_usd - advice.after.cost.micro_usd
-    losing = sum(_cost(counted, {**advised, it.kind.id: it.kind.held}) < before - saved for it in advice.changes)
+    losing = sum(
+        _cost(counted, {**advised, it.kind.id: it.kind.held}) < before - saved
+        for it in advice.changes
+    )
     return {
         "is_stationary": trace.is_stationary,
         "saved_usd": saved // _MICRO,
@@ -94,7 +109,9 @@ def halves(lives: Sequence[Life]) -> tuple[list[Life], list[Life]]:
             past.append(life)
         else:
             past.append(replace(life, ran_s=None))
-            future.append(replace(life, arrived_at=HALF, ran_s=max(1, (end - HALF) // _SECOND)))
+            future.append(
+                replace(life, arrived_at=HALF, ran_s=max(1, (end - HALF) // _SECOND))
+            )
     return past, future
 
 
@@ -103,7 +120,9 @@ def solve(snapshot: Snapshot, now: datetime) -> Plan:
     return scheduler.solve(snapshot, now=now, policy=_POLICY)
 
 
-def _advised(trace: Trace, lives: Sequence[Life], since: datetime, until: datetime) -> Advice:
+def _advised(
+    trace: Trace, lives: Sequence[Life], since: datetime, until: datetime
+) -> Advice:
     ground = ground_of(snapshot_of(trace), lives, solve, until)
     return Question(ground, lives, solve, since, until, _WORTH_PERCENT).advise()
 
@@ -118,5 +137,7 @@ def _least(counted: Counted, held: Mapping[str, int]) -> int:
     best = dict(held)
     for kind in sorted(held):
         numbers = range(2 * held[kind] + 9)
-        best[kind] = min(numbers, key=lambda count: (_cost(counted, {**best, kind: count}), count))
+        best[kind] = min(
+            numbers, key=lambda count: (_cost(counted, {**best, kind: count}), count)
+        )
     return _cost(counted, best)

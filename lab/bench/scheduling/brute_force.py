@@ -32,7 +32,11 @@ def cases() -> Sequence[str]:
 
 def run(case: str) -> Figures:
     """Compare a family's worlds in a process of their own."""
-    return fresh("lab.bench.scheduling.brute_force:measure", case.removeprefix("brute-force-"), str(_WORLDS))
+    return fresh(
+        "lab.bench.scheduling.brute_force:measure",
+        case.removeprefix("brute-force-"),
+        str(_WORLDS),
+    )
 
 
 def measure(family: str, worlds: str) -> Figures:
@@ -41,7 +45,9 @@ def measure(family: str, worlds: str) -> Figures:
     for seed in range(_FIRST_SEED, _FIRST_SEED + int(worlds)):
         world = instance(seed, _FAMILIES[family])
         # A pool of more weight goes before a cheaper one by rule; brute force only knows money.
-        snapshot = replace(world, node_pools=tuple(replace(pool, weight=0) for pool in world.node_pools))
+        snapshot = replace(
+            world, node_pools=tuple(replace(pool, weight=0) for pool in world.node_pools)
+        )
         plan = solve(snapshot, now=NOW, policy=POLICY)
         vector = placed_vector(snapshot, plan)
         costs.append(plan.cost_atto_usd_per_hour)
@@ -50,6 +56,8 @@ def measure(family: str, worlds: str) -> Figures:
     return {
         "worlds": len(costs),
         "cost_over_least": round(sum(costs) / sum(leasts), 4),
-        "dearer_worlds": sum(cost > least for cost, least in zip(costs, leasts, strict=True)),
+        "dearer_worlds": sum(
+            cost > least for cost, least in zip(costs, leasts, strict=True)
+        ),
         "worlds_that_leave_more": leave_more,
     }

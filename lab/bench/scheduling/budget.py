@@ -21,7 +21,13 @@ from lab.bench.worlds.mix import Mix, mix_snapshot
 from lab.calibration import Figures
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
-from reservoir.core.model.workload import Demand, Gang, LabelSelector, TopologySpreadConstraint, Workload
+from reservoir.core.model.workload import (
+    Demand,
+    Gang,
+    LabelSelector,
+    TopologySpreadConstraint,
+    Workload,
+)
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.runtime.composition.parts.planning import solve_within
@@ -35,9 +41,19 @@ _POLICY: Final = SchedulingPolicy(with_certificate=True)
 
 def cases() -> Sequence[str]:
     """Return one case a kind, size and budget."""
-    sizes = {"plain": (3_000, 20_000), "accelerated": (3_000,), "spread": (3_000,), "gangs": (1_000,)}
+    sizes = {
+        "plain": (3_000, 20_000),
+        "accelerated": (3_000,),
+        "spread": (3_000,),
+        "gangs": (1_000,),
+    }
     sizes |= {"flexible": (3_000,), "pools": (3_000,), "impossible": (3_000,)}
-    return [f"budget-{kind}-{size}-{seconds}s" for kind in sizes for size in sizes[kind] for seconds in (1, 5, 10)]
+    return [
+        f"budget-{kind}-{size}-{seconds}s"
+        for kind in sizes
+        for size in sizes[kind]
+        for seconds in (1, 5, 10)
+    ]
 
 
 def run(case: str) -> Figures:
@@ -50,7 +66,8 @@ def measure(case: str) -> Figures:
     _, kind, size, seconds = case.split("-")
     budget_s = int(seconds.removesuffix("s"))
     snapshot = world(kind, int(size))
-    import_module("reservoir.core.solver.column_generation.improve")  # a process imports it once, not in each pass
+    # a process imports it once, not in each pass
+    import_module("reservoir.core.solver.column_generation.improve")
     solve = solve_within(timedelta(seconds=budget_s), time.process_time)
     with collection_paused():
         started_s = time.process_time()
@@ -81,14 +98,18 @@ def _plain(size: int) -> Snapshot:
 def _accelerated(size: int) -> Snapshot:
     """Draw until a third of the workloads ask for GPUs."""
     snapshot = _plain(8 * size)
-    on_gpus = [demand for demand in snapshot.demands if demand.workload.requests[GPU]][: size // 3]
+    on_gpus = [demand for demand in snapshot.demands if demand.workload.requests[GPU]][
+        : size // 3
+    ]
     others = [demand for demand in snapshot.demands if not demand.workload.requests[GPU]]
     return replace(snapshot, demands=(*on_gpus, *others[: size - len(on_gpus)]))
 
 
 def _spread(size: int) -> Snapshot:
     def with_rule(workload: Workload) -> Workload:
-        rule = TopologySpreadConstraint(labels.ZONE, 1, LabelSelector((("app", workload.name),)))
+        rule = TopologySpreadConstraint(
+            labels.ZONE, 1, LabelSelector((("app", workload.name),))
+        )
         return replace(workload, labels={"app": workload.name}, topology_spread=(rule,))
 
     return _each(_plain(size), with_rule)
@@ -125,13 +146,22 @@ def _pools(size: int) -> Snapshot:
     narrow = []
     for family, zone in places:
         where = (one_of(labels.INSTANCE_FAMILY, family), one_of(labels.ZONE, zone))
-        narrow.append(replace(plain, name=f"{family}-{zone}", requirements=plain.requirements.add(*where)))
+        narrow.append(
+            replace(
+                plain, name=f"{family}-{zone}", requirements=plain.requirements.add(*where)
+            )
+        )
     return replace(snapshot, node_pools=(plain, *narrow, *others))
 
 
 def _impossible(size: int) -> Snapshot:
     def grown(workload: Workload) -> Workload:
-        requests = Resources.of({**dict(workload.requests.items()), "memory": 2**50 + workload.requests["memory"]})
+        requests = Resources.of(
+            {
+                **dict(workload.requests.items()),
+                "memory": 2**50 + workload.requests["memory"],
+            }
+        )
         return replace(workload, requests=requests)
 
     return _each(_plain(size), grown)

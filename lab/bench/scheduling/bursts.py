@@ -55,7 +55,9 @@ def run(case: str) -> dict[str, object]:
     }
 
 
-def _made(case: str, seed: int) -> tuple[Sequence[InstanceType], Sequence[tuple[str, str]], list[Workload]]:
+def _made(
+    case: str, seed: int
+) -> tuple[Sequence[InstanceType], Sequence[tuple[str, str]], list[Workload]]:
     if case == "burst-diverse":
         return ladder(), ZONES, _singles(diverse(REPLICAS, seed))
     catalogue = ec2_catalogue()
@@ -65,12 +67,17 @@ def _made(case: str, seed: int) -> tuple[Sequence[InstanceType], Sequence[tuple[
 
 
 def _singles(templates: Iterable[Workload]) -> list[Workload]:
-    return [replace(it, name=f"single-{number:03}", replicas=1) for number, it in enumerate(templates)]
+    return [
+        replace(it, name=f"single-{number:03}", replicas=1)
+        for number, it in enumerate(templates)
+    ]
 
 
 def _spread(workloads: Sequence[Workload], seed: int) -> list[tuple[float, Workload]]:
     numbers = random.Random(seed)
-    return sorted(((numbers.uniform(0, BURST_S), it) for it in workloads), key=lambda each: each[0])
+    return sorted(
+        ((numbers.uniform(0, BURST_S), it) for it in workloads), key=lambda each: each[0]
+    )
 
 
 class _World(PlanningWorld):
@@ -83,11 +90,16 @@ class _World(PlanningWorld):
         arrivals: Sequence[tuple[float, Workload]],
     ) -> None:
         super().__init__()
-        self.environment.found_subnets = tuple(Subnet(f"subnet-{zone}", zone, key, 60_000) for zone, key in zones)
+        self.environment.found_subnets = tuple(
+            Subnet(f"subnet-{zone}", zone, key, 60_000) for zone, key in zones
+        )
         self.ready(pool=node_pool_manifest(capacity_types=_MARKETS))
         self.state.offerings.save_catalogue(types)
         self.passes = 0
-        self._coming = [(self.clock.now() + timedelta(seconds=at - arrivals[0][0]), it) for at, it in arrivals]
+        self._coming = [
+            (self.clock.now() + timedelta(seconds=at - arrivals[0][0]), it)
+            for at, it in arrivals
+        ]
         self._woken: list[str] = []
 
     def pause(self, seconds: float) -> None:
@@ -98,7 +110,9 @@ class _World(PlanningWorld):
     def _arrive(self, now: datetime) -> None:
         while self._coming and self._coming[0][0] <= now:
             at, workload = self._coming.pop(0)
-            record = WorkloadRecord(workload.key, 1, 0, workload, submitted_at=at, pending_since=at)
+            record = WorkloadRecord(
+                workload.key, 1, 0, workload, submitted_at=at, pending_since=at
+            )
             self.state.workloads.put(record, expected_revision=None)
             self._woken.append(workload.key)
 
@@ -114,6 +128,8 @@ class _World(PlanningWorld):
                 self.passes += bool(report.plan_ids)
             self.pause(PASS_S)
         claims = self.state.node_claims.list_live()
-        assert sum(placed.count for claim in claims for placed in claim.placements) == REPLICAS
+        assert (
+            sum(placed.count for claim in claims for placed in claim.placements) == REPLICAS
+        )
         prices = sum(claim.price_atto_usd_per_hour for claim in claims) / 10**18
         return prices + len(claims) * _POLICY.node_overhead_micro_usd_per_hour / 10**6

@@ -27,10 +27,13 @@ from reservoir.core.solver.problem.catalogue import OptionCatalogue
 from reservoir.core.solver.problem.groups import SchedulingProblem
 from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 
-_NEAR: Final = 2e-3  # so near to the program's optimum, more rounds are not worth their time
+# so near to the program's optimum, more rounds are not worth their time
+_NEAR: Final = 2e-3
 _ROUNDS_MAX: Final = 12  # of pricing all nodes: as much work on every machine
-_TOLERANCE: Final = 1e-3  # a node that is worth no more than this beyond its cost is good enough
-_SLOW: Final = 3e-4  # a round among a few nodes that gained no more than this part is the last before all are priced
+# a node that is worth no more than this beyond its cost is good enough
+_TOLERANCE: Final = 1e-3
+# a round among a few nodes that gained no more than this part is the last before all are priced
+_SLOW: Final = 3e-4
 _TREE_NODES_MAX: Final = 20  # of a knapsack; its bound hardly falls after the first
 _SAFETY: Final = 1 - 1e-6  # rounding in the final sums
 _MIB: Final = 2**20
@@ -58,21 +61,29 @@ def bound_usd_per_hour(snapshot: Snapshot) -> float:
     ]
     reserved, bought = _bin_types(catalogue, item_types)
     units = ResidualCapacity.of(catalogue).units
-    return _Program(item_types, reserved, [units[item.option.unit_key] for item in reserved], bought).bound()
+    return _Program(
+        item_types, reserved, [units[item.option.unit_key] for item in reserved], bought
+    ).bound()
 
 
-def _bin_types(catalogue: OptionCatalogue, item_types: Sequence[ItemType]) -> tuple[list[BinType], list[BinType]]:
+def _bin_types(
+    catalogue: OptionCatalogue, item_types: Sequence[ItemType]
+) -> tuple[list[BinType], list[BinType]]:
     """Return one bin type a reservation, and those that can be bought, with the items of which one replica fits."""
     eligibility = Eligibility(item_types)
     overhead = catalogue.policy.overhead_atto_usd
     reserved: dict[str, BinType] = {}
     bought: list[BinType] = []
     for option in catalogue.options:
-        eligible = eligibility.accepting(option.requirement_sets, {}) & eligibility.fitting(option.allocatable)
+        eligible = eligibility.accepting(option.requirement_sets, {}) & eligibility.fitting(
+            option.allocatable
+        )
         price = (option.price + overhead) / 1e18
         if option.reservation is not None and eligible:
             known = reserved.get(option.unit_key)
-            reserved[option.unit_key] = BinType(option, eligible | (known.eligible if known else 0), price)
+            reserved[option.unit_key] = BinType(
+                option, eligible | (known.eligible if known else 0), price
+            )
         elif eligible:
             bought.append(BinType(option, eligible, price))
     return list(reserved.values()), _undominated(bought)
@@ -82,10 +93,18 @@ def _undominated(bin_types: Iterable[BinType]) -> list[BinType]:
     """Leave out who holds no more of no more items than another, and is no cheaper."""
     kept: list[BinType] = []
     # The larger first: then nobody is dominated by who comes later.
-    for item in sorted(bin_types, key=lambda item: (item.price, [-size for size in item.option.allocatable])):
+    for item in sorted(
+        bin_types,
+        key=lambda item: (item.price, [-size for size in item.option.allocatable]),
+    ):
         if not any(
             not item.eligible & ~other.eligible
-            and all(a <= b for a, b in zip(item.option.allocatable, other.option.allocatable, strict=True))
+            and all(
+                a <= b
+                for a, b in zip(
+                    item.option.allocatable, other.option.allocatable, strict=True
+                )
+            )
             for other in kept
         ):
             kept.append(item)
@@ -106,7 +125,9 @@ class _Program:
         self._units = np.array(units, dtype=float)
         self._prices = np.array([bin_type.price for bin_type in (*reserved, *bought)])
         self._knapsacks = Knapsacks(item_types, [*reserved, *bought])
-        rows = [(float(count), INFINITY) for count in self._counts] + [(-INFINITY, count) for count in self._units]
+        rows = [(float(count), INFINITY) for count in self._counts] + [
+            (-INFINITY, count) for count in self._units
+        ]
         self._program = LinearProgram(rows)
         self._known: set[tuple[int, Pattern]] = set()
         for index in range(len(item_types)):
@@ -138,7 +159,11 @@ class _Program:
         """Add the node on which a replica costs least among its like."""
         fills = self._knapsacks
         asked = fills.requests[index]
-        copies = (fills.sizes[:, asked > 0] // asked[asked > 0]).min(axis=1).clip(max=self._counts[index])
+        copies = (
+            (fills.sizes[:, asked > 0] // asked[asked > 0])
+            .min(axis=1)
+            .clip(max=self._counts[index])
+        )
         copies[: len(self._units)] = 0  # there may be no unit
         row = int(np.where(fills.eligible[:, index], copies / self._prices, 0.0).argmax())
         assert copies[row] > 0, "nothing that can be bought holds a replica"
@@ -162,15 +187,22 @@ class _Program:
         before, new = self._values, 1
         while new:
             assert self._program.solve()
-            self._optimum, duals = self._program.objective(), np.array(self._program.duals())
+            self._optimum, duals = (
+                self._program.objective(),
+                np.array(self._program.duals()),
+            )
             self._values = np.maximum(0.0, duals[: len(self._counts)])
             self._costs = self._prices.copy()
             self._costs[: len(self._units)] += np.maximum(0.0, -duals[len(self._counts) :])
-            found = self._knapsacks.fill(self._values.tolist(), self._costs.tolist(), self._counts.tolist())
+            found = self._knapsacks.fill(
+                self._values.tolist(), self._costs.tolist(), self._counts.tolist()
+            )
             new = sum(self._add(*each) for each in found if self._is_worthwhile(*each))
         # A pattern is worth no more than it was, and what it gained.
         gained = self._knapsacks.bounds(np.maximum(0.0, self._values - before).tolist())[0]
-        self._most = np.minimum(self._knapsacks.bounds(self._values.tolist())[0], self._most + gained)
+        self._most = np.minimum(
+            self._knapsacks.bounds(self._values.tolist())[0], self._most + gained
+        )
 
     def _price(self, rows: Iterable[int]) -> list[int]:
         """Price what may be worth more than it costs, add what is, and return where."""
@@ -197,21 +229,40 @@ class _Program:
         for name, value in _OPTIONS.items():
             highs.setOptionValue(name, value)
         for column, index in enumerate(items):
-            highs.addCol(-self._values[index] / self._costs[row], 0.0, float(self._counts[index]), 0, [], [])
+            highs.addCol(
+                -self._values[index] / self._costs[row],
+                0.0,
+                float(self._counts[index]),
+                0,
+                [],
+                [],
+            )
             highs.changeColIntegrality(column, highspy.HighsVarType.kInteger)
         for resource in size.nonzero()[0]:
             (takers,) = asked[:, resource].nonzero()
             unit = _MIB if resource == 1 else 1
             amounts = asked[takers, resource] / unit
-            highs.addRow(-INFINITY, size[resource] / unit, len(takers), takers.astype(np.int32), amounts)
+            highs.addRow(
+                -INFINITY,
+                size[resource] / unit,
+                len(takers),
+                takers.astype(np.int32),
+                amounts,
+            )
         highs.run()
         found = np.rint(highs.getSolution().col_value).astype(int)
-        pattern = tuple((int(index), int(count)) for index, count in zip(items, found, strict=True) if count)
+        pattern = tuple(
+            (int(index), int(count))
+            for index, count in zip(items, found, strict=True)
+            if count
+        )
         return -float(highs.getInfo().mip_dual_bound) * self._costs[row], pattern
 
     def _proven(self) -> float:
         """Return what the last prices prove, scaled so that no node that is bought is worth more than it costs."""
         reserved = len(self._units)
-        scale = 1 / max(1.0, (self._most[reserved:] / self._prices[reserved:]).max(initial=0.0))
+        scale = 1 / max(
+            1.0, (self._most[reserved:] / self._prices[reserved:]).max(initial=0.0)
+        )
         beyond = np.maximum(0.0, self._most[:reserved] * scale - self._prices[:reserved])
         return float(scale * (self._values @ self._counts) - self._units @ beyond)

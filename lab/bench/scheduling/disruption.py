@@ -86,7 +86,9 @@ def first_pass(case: str) -> Figures:
         "simulations": len(simulated),
         "commands": len(decision.commands),
         "nodes_removed": sum(len(command.claim_ids) for command in decision.commands),
-        "nodes_launched": sum(nodes.count for command in decision.commands for nodes in command.replacements),
+        "nodes_launched": sum(
+            nodes.count for command in decision.commands for nodes in command.replacements
+        ),
     }
 
 
@@ -103,7 +105,9 @@ def until_quiet(case: str) -> Figures:
     for _ in range(_PASSES_MAX):
         given, cost = it.given(), it.cost()
         started = time.process_time()
-        decision = decide_disruption(given, partial(solve, now=it.now, policy=SchedulingPolicy()), now=it.now)
+        decision = decide_disruption(
+            given, partial(solve, now=it.now, policy=SchedulingPolicy()), now=it.now
+        )
         slowest_s = max(slowest_s, time.process_time() - started)
         it.apply(decision, SchedulingPolicy())
         assert it.replicas() == replicas
@@ -112,7 +116,9 @@ def until_quiet(case: str) -> Figures:
             working, quiet = working + 1, 0
         else:
             quiet += 1
-            if quiet == _QUIET_PASSES or not any("later pass" in refusal.reason for refusal in decision.refusals):
+            if quiet == _QUIET_PASSES or not any(
+                "later pass" in refusal.reason for refusal in decision.refusals
+            ):
                 break
     return {
         "slowest_pass_cpu_s": round(slowest_s, 4),
@@ -125,7 +131,9 @@ def until_quiet(case: str) -> Figures:
         "replica_moves": it.moved,
         "cost_before_usd_per_hour": _usd(before),
         "cost_after_usd_per_hour": _usd(it.cost()),
-        "packed_anew_usd_per_hour": None if anew is None else _usd(anew.cost_atto_usd_per_hour),
+        "packed_anew_usd_per_hour": None
+        if anew is None
+        else _usd(anew.cost_atto_usd_per_hour),
         "bound_usd_per_hour": _usd(bound),
         "saved_share_of_possible": round((before - it.cost()) / (before - bound), 4),
     }
@@ -137,7 +145,10 @@ def _usd(atto: int) -> float:
 
 def packed_anew(it: Fleet) -> Plan:
     """Plan for all replicas of the fleet as if no node stood and all units of the reservations were free; certified."""
-    demands = tuple(Demand(it.workloads[key], count, it.now) for key, count in sorted(it.replicas().items()))
+    demands = tuple(
+        Demand(it.workloads[key], count, it.now)
+        for key, count in sorted(it.replicas().items())
+    )
     free = tuple(replace(each, free_units=each.total_count) for each in it.reservations)
     anew = replace(it.snapshot(demands), nodes=(), reservations=free)
     plan = solve(anew, now=it.now, policy=replace(_BARE, with_certificate=True))
@@ -155,11 +166,18 @@ def _bound_by_totals(it: Fleet) -> int:
 
 
 def _by_one_resource(it: Fleet, name: str) -> int:
-    left = sum(it.workloads[key].requests[name] * count for key, count in it.replicas().items())
-    new = [(_price(kind, CapacityType.ON_DEMAND), kind.allocatable[name]) for kind in it.types]
+    left = sum(
+        it.workloads[key].requests[name] * count for key, count in it.replicas().items()
+    )
+    new = [
+        (_price(kind, CapacityType.ON_DEMAND), kind.allocatable[name]) for kind in it.types
+    ]
     new_price, new_size = min(new, key=lambda offer: offer[0] / offer[1])
     total = 0
-    for claim in sorted(it.claims.values(), key=lambda claim: claim.price_atto_usd_per_hour / claim.allocatable[name]):
+    for claim in sorted(
+        it.claims.values(),
+        key=lambda claim: claim.price_atto_usd_per_hour / claim.allocatable[name],
+    ):
         price, size = claim.price_atto_usd_per_hour, claim.allocatable[name]
         if left <= 0 or price * new_size > new_price * size:
             break
@@ -170,7 +188,9 @@ def _by_one_resource(it: Fleet, name: str) -> int:
 
 
 def _price(kind: InstanceType, market: CapacityType) -> int:
-    prices = [it.price_micro_usd_per_hour for it in kind.offerings if it.capacity_type is market]
+    prices = [
+        it.price_micro_usd_per_hour for it in kind.offerings if it.capacity_type is market
+    ]
     return min(prices) * ATTO_USD_PER_MICRO_USD
 
 
@@ -186,14 +206,26 @@ def _karpenters(size: int) -> Fleet:
         workloads.update({workload.key: workload for workload in alone})
         offering = OfferingKey(kind.name, *zone, CapacityType.ON_DEMAND)
         placed = dict.fromkeys((workload.key for workload in alone), 1)
-        it.add(f"nc-{index:05d}", offering, _price(kind, CapacityType.ON_DEMAND), _ALLOCATABLE, placed)
+        it.add(
+            f"nc-{index:05d}",
+            offering,
+            _price(kind, CapacityType.ON_DEMAND),
+            _ALLOCATABLE,
+            placed,
+        )
     return it
 
 
 def _replica(index: int, position: int, rng: random.Random) -> Workload:
-    requests = {"cpu": rng.randrange(100, 500), "memory": rng.randrange(128, 640) * _MIB, "pods": 1}
+    requests = {
+        "cpu": rng.randrange(100, 500),
+        "memory": rng.randrange(128, 640) * _MIB,
+        "pods": 1,
+    }
     app = {"app": f"bench-{position % 5}"}
-    return Workload(NAMESPACE, f"w-{index}-{position}", 1, 1, Resources.of(requests), labels=app)
+    return Workload(
+        NAMESPACE, f"w-{index}-{position}", 1, 1, Resources.of(requests), labels=app
+    )
 
 
 def _mixed(size: int) -> Fleet:
@@ -202,15 +234,23 @@ def _mixed(size: int) -> Fleet:
     usual = [
         kind
         for kind in catalogue.instance_types
-        if kind.requirements.labels()[INSTANCE_CATEGORY] in "cmr" and 4_000 <= kind.capacity["cpu"] <= 32_000
+        if kind.requirements.labels()[INSTANCE_CATEGORY] in "cmr"
+        and 4_000 <= kind.capacity["cpu"] <= 32_000
     ]
     kinds = rng.sample(usual, _NODE_TYPES)
-    workloads = {workload.key: workload for workload in (_workload(index, rng) for index in range(_WORKLOADS))}
+    workloads = {
+        workload.key: workload
+        for workload in (_workload(index, rng) for index in range(_WORKLOADS))
+    }
     chosen = [_choice(kinds, rng) for _ in range(size)]
-    reservations = tuple(_reservation(kind, chosen, max(1, size // 100)) for kind in kinds[:_RESERVED_TYPES])
+    reservations = tuple(
+        _reservation(kind, chosen, max(1, size // 100)) for kind in kinds[:_RESERVED_TYPES]
+    )
     prices = ReservedPrices.of(catalogue.instance_types)
     classes = node_class(catalogue.zones, (it.id for it in reservations))
-    it = Fleet(catalogue.instance_types, node_pool("pool-0"), classes, workloads, reservations)
+    it = Fleet(
+        catalogue.instance_types, node_pool("pool-0"), classes, workloads, reservations
+    )
     for index, (kind, offering) in enumerate(chosen):
         if offering.capacity_type is CapacityType.RESERVED:
             price = prices.atto_usd_per_hour(kind)
@@ -218,26 +258,45 @@ def _mixed(size: int) -> Fleet:
             price = next(
                 each.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
                 for each in kind.offerings
-                if (each.zone, each.capacity_type) == (offering.zone, offering.capacity_type)
+                if (each.zone, each.capacity_type)
+                == (offering.zone, offering.capacity_type)
             )
-        it.add(f"nc-{rng.randrange(10**6):06d}-{index:05d}", offering, price, kind.allocatable, _content(kind, it, rng))
+        it.add(
+            f"nc-{rng.randrange(10**6):06d}-{index:05d}",
+            offering,
+            price,
+            kind.allocatable,
+            _content(kind, it, rng),
+        )
     return it
 
 
 def _workload(index: int, rng: random.Random) -> Workload:
     cpu = rng.choice(_CPUS)
-    requests = {"cpu": cpu, "memory": cpu * rng.choice(_GIB_PER_CPU) * 1024 * _MIB // 1000, "pods": 1}
+    requests = {
+        "cpu": cpu,
+        "memory": cpu * rng.choice(_GIB_PER_CPU) * 1024 * _MIB // 1000,
+        "pods": 1,
+    }
     return Workload(NAMESPACE, f"w-{index:02d}", 1, 1, Resources.of(requests))
 
 
-def _choice(kinds: Sequence[InstanceType], rng: random.Random) -> tuple[InstanceType, OfferingKey]:
+def _choice(
+    kinds: Sequence[InstanceType], rng: random.Random
+) -> tuple[InstanceType, OfferingKey]:
     """Choose a type and an offering: half on demand, three tenths spot, two tenths reserved (in the first zone)."""
-    market = rng.choices((CapacityType.ON_DEMAND, CapacityType.SPOT, CapacityType.RESERVED), (5, 3, 2))[0]
+    market = rng.choices(
+        (CapacityType.ON_DEMAND, CapacityType.SPOT, CapacityType.RESERVED), (5, 3, 2)
+    )[0]
     if market is CapacityType.RESERVED:
         kind = rng.choice(kinds[:_RESERVED_TYPES])
         first = kind.offerings[0]
-        return kind, OfferingKey(kind.name, first.zone, first.zone_id, market, f"cr-{kind.name}")
-    kind = rng.choice([kind for kind in kinds if any(it.capacity_type is market for it in kind.offerings)])
+        return kind, OfferingKey(
+            kind.name, first.zone, first.zone_id, market, f"cr-{kind.name}"
+        )
+    kind = rng.choice(
+        [kind for kind in kinds if any(it.capacity_type is market for it in kind.offerings)]
+    )
     offering = rng.choice([it for it in kind.offerings if it.capacity_type is market])
     return kind, OfferingKey(kind.name, offering.zone, offering.zone_id, market)
 

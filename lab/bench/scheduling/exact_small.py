@@ -27,7 +27,8 @@ _FIRST_SEED: Final = 500_000
 _WORLDS: Final = 1_000
 _UNPLACED_USD: Final = 1e4  # more than all nodes of a world
 _SAME_USD: Final = 1e-6
-_CONTENTS_MAX: Final = 60_000  # of one world: beyond it the world is not judged, and counted as such
+# of one world: beyond it the world is not judged, and counted as such
+_CONTENTS_MAX: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,9 @@ def cases() -> Sequence[str]:
 def run(case: str) -> Figures:
     """Compare so many worlds in a process of their own."""
     form = case.rpartition("-")[2]
-    return fresh("lab.bench.scheduling.exact_small:measure", form, str(_FIRST_SEED), str(_WORLDS))
+    return fresh(
+        "lab.bench.scheduling.exact_small:measure", form, str(_FIRST_SEED), str(_WORLDS)
+    )
 
 
 def measure(form: str, first_seed: str, worlds: str) -> Figures:
@@ -92,14 +95,24 @@ def measure(form: str, first_seed: str, worlds: str) -> Figures:
 
 def used_units(plan: Plan) -> int:
     """Return how many reserved units a plan launches on."""
-    return sum(launch.count for launch in plan.launches if launch.offering.reservation_id is not None)
+    return sum(
+        launch.count
+        for launch in plan.launches
+        if launch.offering.reservation_id is not None
+    )
 
 
 def bought_usd_per_hour(snapshot: Snapshot, plan: Plan) -> float:
     """Return the prices of all nodes that are not on reserved units."""
-    prices = {(place.instance_type.name, place.market): place.price_usd for place in _places(snapshot)}
+    prices = {
+        (place.instance_type.name, place.market): place.price_usd
+        for place in _places(snapshot)
+    }
     bought = [launch for launch in plan.launches if launch.offering.reservation_id is None]
-    return sum(prices[it.offering.instance_type, it.offering.capacity_type] * it.count for it in bought)
+    return sum(
+        prices[it.offering.instance_type, it.offering.capacity_type] * it.count
+        for it in bought
+    )
 
 
 def best_plan(snapshot: Snapshot) -> Best | None:
@@ -117,7 +130,11 @@ def best_plan(snapshot: Snapshot) -> Best | None:
     bought = sum(price * count for price, count in zip(prices, counts, strict=True))
     on_units = [0.0 if places[number].units is None else 1.0 for number, _ in columns]
     _, fewest = _chosen(snapshot, places, columns, on_units, (prices, money + _SAME_USD))
-    return Best(left, bought, round(sum(unit * count for unit, count in zip(on_units, fewest, strict=True))))
+    return Best(
+        left,
+        bought,
+        round(sum(unit * count for unit, count in zip(on_units, fewest, strict=True))),
+    )
 
 
 def _places(snapshot: Snapshot) -> Iterator[Place]:
@@ -125,23 +142,42 @@ def _places(snapshot: Snapshot) -> Iterator[Place]:
     for item in snapshot.instance_types:
         for offering in item.offerings:
             if offering.zone == ZONE:
-                yield Place(item, offering.capacity_type, offering.price_micro_usd_per_hour / 1e6)
+                yield Place(
+                    item, offering.capacity_type, offering.price_micro_usd_per_hour / 1e6
+                )
     for reservation in snapshot.reservations:
-        yield Place(types[reservation.instance_type], CapacityType.RESERVED, 0.0, reservation.free_units)
+        yield Place(
+            types[reservation.instance_type],
+            CapacityType.RESERVED,
+            0.0,
+            reservation.free_units,
+        )
 
 
 def _contents(snapshot: Snapshot, place: Place) -> Iterator[tuple[int, ...]]:
     """Yield all that a node can hold beside which no further replica fits: a count for each demand."""
-    names = sorted({name for demand in snapshot.demands for name in demand.workload.requests})
-    asked = [[demand.workload.requests[name] for name in names] for demand in snapshot.demands]
-    most = [demand.pending_count if _accepts(demand.workload, place) else 0 for demand in snapshot.demands]
+    names = sorted(
+        {name for demand in snapshot.demands for name in demand.workload.requests}
+    )
+    asked = [
+        [demand.workload.requests[name] for name in names] for demand in snapshot.demands
+    ]
+    most = [
+        demand.pending_count if _accepts(demand.workload, place) else 0
+        for demand in snapshot.demands
+    ]
 
     def fits(index: int, room: list[int]) -> bool:
         return all(need <= free for need, free in zip(asked[index], room, strict=True))
 
-    def fill(index: int, room: list[int], held: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def fill(
+        index: int, room: list[int], held: tuple[int, ...]
+    ) -> Iterator[tuple[int, ...]]:
         if index == len(most):
-            is_full = not any(held[other] < most[other] and fits(other, room) for other in range(len(most)))
+            is_full = not any(
+                held[other] < most[other] and fits(other, room)
+                for other in range(len(most))
+            )
             if any(held) and is_full:
                 yield held
             return
@@ -157,8 +193,13 @@ def _contents(snapshot: Snapshot, place: Place) -> Iterator[tuple[int, ...]]:
 
 
 def _accepts(workload: Any, place: Place) -> bool:
-    market, arch = workload.node_selector[labels.CAPACITY_TYPE], workload.node_selector[labels.ARCH]
-    is_right = market.has(place.market) and arch.has_intersection(place.instance_type.requirements[labels.ARCH])
+    market, arch = (
+        workload.node_selector[labels.CAPACITY_TYPE],
+        workload.node_selector[labels.ARCH],
+    )
+    is_right = market.has(place.market) and arch.has_intersection(
+        place.instance_type.requirements[labels.ARCH]
+    )
     return bool(is_right)
 
 
@@ -171,16 +212,33 @@ def _chosen(
 ) -> tuple[float, list[float]]:
     """Minimise a cost over whole uses of contents; ``at_most`` bounds another cost, with who is left over in both."""
     highs: Any = highspy.Highs()  # type: ignore[no-untyped-call] # has no type information
-    for option, value in {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 1e-9}.items():
+    for option, value in {
+        "output_flag": False,
+        "threads": 1,
+        "mip_rel_gap": 0.0,
+        "mip_abs_gap": 1e-9,
+    }.items():
         highs.setOptionValue(option, value)
     demands = [float(demand.pending_count) for demand in snapshot.demands]
-    units = [(number, place.units) for number, place in enumerate(places) if place.units is not None]
+    units = [
+        (number, place.units)
+        for number, place in enumerate(places)
+        if place.units is not None
+    ]
     unit_row = {number: len(demands) + row for row, (number, _) in enumerate(units)}
     lower = [*demands, *(0.0 for _ in units)]
     upper = [*(highspy.kHighsInf for _ in demands), *(float(most) for _, most in units)]
     if at_most is not None:
         lower, upper = [*lower, -highspy.kHighsInf], [*upper, at_most[1]]
-    highs.addRows(len(lower), np.array(lower), np.array(upper), 0, np.zeros(0), np.zeros(0), np.zeros(0))
+    highs.addRows(
+        len(lower),
+        np.array(lower),
+        np.array(upper),
+        0,
+        np.zeros(0),
+        np.zeros(0),
+        np.zeros(0),
+    )
     last = len(lower) - 1
     for index in range(len(demands)):  # who is left over
         entries = {index: 1.0, **({last: _UNPLACED_USD} if at_most is not None else {})}
@@ -201,13 +259,22 @@ def _chosen(
 def _add(highs: Any, cost: float, entries: dict[int, float]) -> None:
     rows = sorted(entries)
     values = np.array([entries[row] for row in rows])
-    highs.addCol(cost, 0.0, highspy.kHighsInf, len(rows), np.array(rows, dtype=np.int32), values)
+    highs.addCol(
+        cost, 0.0, highspy.kHighsInf, len(rows), np.array(rows, dtype=np.int32), values
+    )
     highs.changeColIntegrality(highs.getNumCol() - 1, highspy.HighsVarType.kInteger)
 
 
-def _left_over(snapshot: Snapshot, columns: Sequence[tuple[int, tuple[int, ...]]], counts: Sequence[float]) -> int:
+def _left_over(
+    snapshot: Snapshot,
+    columns: Sequence[tuple[int, tuple[int, ...]]],
+    counts: Sequence[float],
+) -> int:
     left = 0
     for index, demand in enumerate(snapshot.demands):
-        held = sum(content[index] * count for (_, content), count in zip(columns, counts, strict=True))
+        held = sum(
+            content[index] * count
+            for (_, content), count in zip(columns, counts, strict=True)
+        )
         left += max(0, round(demand.pending_count - held))
     return left

@@ -25,7 +25,11 @@ from reservoir.core.disruption.decide import DisruptionInput, decide_disruption
 from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_claim import ClaimState, NodeClaim
-from reservoir.core.model.node_class import CapacityReservationSelectorTerm, NodeClass, NodeClassStatus
+from reservoir.core.model.node_class import (
+    CapacityReservationSelectorTerm,
+    NodeClass,
+    NodeClassStatus,
+)
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.model.policy import SchedulingPolicy
@@ -92,7 +96,8 @@ class Trace:
     minute: int = 0
     waiting: dict[str, deque[_Job]] = field(default_factory=dict)
     running: dict[str, tuple[str, _Job]] = field(default_factory=dict)  # by claim
-    leaving: dict[str, int] = field(default_factory=dict)  # claims that drain, until which minute
+    # claims that drain, until which minute
+    leaving: dict[str, int] = field(default_factory=dict)
     claim_count: int = 0
     moves: int = 0
 
@@ -123,10 +128,14 @@ class Trace:
 
     def _take_back(self) -> None:
         snapshot = self.snapshot()
-        claims = {node.claim_id: self._claim(node) for node in snapshot.nodes if not node.deleting}
+        claims = {
+            node.claim_id: self._claim(node) for node in snapshot.nodes if not node.deleting
+        }
         allowed = {("default", reason): UNITS for reason in DisruptionReason}
         ask = partial(solve, now=self.now(), policy=_POLICY)
-        for command in decide_disruption(DisruptionInput(snapshot, claims, allowed), ask, now=self.now()).commands:
+        for command in decide_disruption(
+            DisruptionInput(snapshot, claims, allowed), ask, now=self.now()
+        ).commands:
             for claim_id in command.claim_ids:
                 self.leaving[claim_id] = self.minute + _NOTICE_MINUTES
                 self.moves += 1
@@ -141,22 +150,36 @@ class Trace:
 
     def used(self) -> Counter[str]:
         """Count the units that each team uses and keeps."""
-        return Counter(name for claim_id, (name, _) in self.running.items() if claim_id not in self.leaving)
+        return Counter(
+            name
+            for claim_id, (name, _) in self.running.items()
+            if claim_id not in self.leaving
+        )
 
     def wanted(self) -> Counter[str]:
         """Count what each team uses and what it waits for."""
-        return self.used() + Counter({name: len(jobs) for name, jobs in self.waiting.items()})
+        return self.used() + Counter(
+            {name: len(jobs) for name, jobs in self.waiting.items()}
+        )
 
     def short(self, team: Team) -> int:
         """Return how many units a team owns, waits for and does not use."""
-        return max(0, min(len(self.waiting[team.name]), team.quotas[0].nominal_units - self.used()[team.name]))
+        return max(
+            0,
+            min(
+                len(self.waiting[team.name]),
+                team.quotas[0].nominal_units - self.used()[team.name],
+            ),
+        )
 
     def snapshot(self) -> Snapshot:
         """Return what the planner sees."""
         workloads = {f"{team.name}/job": _workload(team.name) for team in self.teams}
         reservation = _reservation(self.free())
         demands = [
-            Demand(replace(workloads[f"{name}/job"], replicas=len(jobs)), len(jobs), self.now())
+            Demand(
+                replace(workloads[f"{name}/job"], replicas=len(jobs)), len(jobs), self.now()
+            )
             for name, jobs in sorted(self.waiting.items())
             if jobs
         ]
@@ -164,14 +187,23 @@ class Trace:
             instance_types=(_TYPE,),
             reservations=(reservation,),
             node_pools=(node_pool("default", capacity_types=(CapacityType.RESERVED,)),),
-            node_classes=(NodeClass("default", status=NodeClassStatus(reservation_ids=(reservation.id,))),),
-            nodes=tuple(self._node(claim_id, name, reservation) for claim_id, (name, _) in self.running.items()),
+            node_classes=(
+                NodeClass(
+                    "default", status=NodeClassStatus(reservation_ids=(reservation.id,))
+                ),
+            ),
+            nodes=tuple(
+                self._node(claim_id, name, reservation)
+                for claim_id, (name, _) in self.running.items()
+            ),
             demands=tuple(demands),
             workloads=workloads,
             teams=self.teams,
         )
 
-    def _node(self, claim_id: str, team_name: str, reservation: CapacityReservation) -> Node:
+    def _node(
+        self, claim_id: str, team_name: str, reservation: CapacityReservation
+    ) -> Node:
         return Node(
             claim_id=claim_id,
             node_pool_name="default",
@@ -180,7 +212,11 @@ class Trace:
             zone=reservation.zone,
             zone_id=reservation.zone_id,
             capacity_type=CapacityType.RESERVED,
-            labels={labels.NODE_POOL: "default", labels.HOSTNAME: claim_id, **reservation_labels(reservation)},
+            labels={
+                labels.NODE_POOL: "default",
+                labels.HOSTNAME: claim_id,
+                **reservation_labels(reservation),
+            },
             allocatable=_TYPE.allocatable,
             used=_workload(team_name).requests,
             placements=(PlacedReplicas(f"{team_name}/job", 1),),
@@ -190,7 +226,13 @@ class Trace:
 
     def _claim(self, node: Node) -> NodeClaim:
         started = _START + self.running[node.claim_id][1].started * _MINUTE
-        place = OfferingKey(node.instance_type, node.zone, node.zone_id, node.capacity_type, node.reservation_id)
+        place = OfferingKey(
+            node.instance_type,
+            node.zone,
+            node.zone_id,
+            node.capacity_type,
+            node.reservation_id,
+        )
         return NodeClaim(
             node.claim_id,
             ClaimState.RUNNING,
@@ -223,7 +265,11 @@ def make(case: str, arrivals: int = _ARRIVALS) -> Trace:
         )
         for number in range(count)
     )
-    return Trace(teams, _arrivals([team.name for team in teams], arrivals), waiting={it.name: deque() for it in teams})
+    return Trace(
+        teams,
+        _arrivals([team.name for team in teams], arrivals),
+        waiting={it.name: deque() for it in teams},
+    )
 
 
 def _arrivals(names: Sequence[str], count: int) -> Mapping[int, list[tuple[str, int]]]:
@@ -241,7 +287,9 @@ def _arrivals(names: Sequence[str], count: int) -> Mapping[int, list[tuple[str, 
             expected = rate * (1.9 if bursts[name] else 0.1)
             jobs = int(expected) + (rng.random() < expected % 1)
             for _ in range(jobs):
-                found.setdefault(minute, []).append((name, 1 + int(rng.expovariate(1 / _MEAN_MINUTES))))
+                found.setdefault(minute, []).append(
+                    (name, 1 + int(rng.expovariate(1 / _MEAN_MINUTES)))
+                )
                 made += 1
     return found
 
@@ -251,7 +299,8 @@ def measure(case: str, arrivals: str = str(_ARRIVALS)) -> Figures:
     trace = make(case, int(arrivals))
     jain: list[float] = []
     use: list[float] = []
-    owed: dict[str, deque[int]] = {team.name: deque() for team in trace.teams}  # since when, unit by unit
+    # since when, unit by unit
+    owed: dict[str, deque[int]] = {team.name: deque() for team in trace.teams}
     waits: list[int] = []
     below_quota = 0
     last = max(trace.arrivals)
@@ -273,7 +322,9 @@ def measure(case: str, arrivals: str = str(_ARRIVALS)) -> Figures:
         "jains_index_mean": round(sum(jain) / len(jain), 4),
         "reserved_use_while_wanted": round(sum(use) / len(use), 4),
         "team_minutes_below_quota_with_units_free": below_quota,
-        "units_back_p99_s": 60 * waits[min(len(waits) - 1, len(waits) * 99 // 100)] if waits else 0,
+        "units_back_p99_s": 60 * waits[min(len(waits) - 1, len(waits) * 99 // 100)]
+        if waits
+        else 0,
         "notice_s": 60 * _NOTICE_MINUTES,
         "planning_ratio": round(planning_ratio(trace.teams), 2),
         "jobs_started": trace.claim_count,
@@ -286,12 +337,18 @@ def planning_ratio(teams: Sequence[Team]) -> float:
     market = ec2_catalogue()
     reserved = next(it for it in market.instance_types if it.name == "m6i.4xlarge")
     zone, zone_id = market.zones[0]
-    reservation = replace(_reservation(40), instance_type=reserved.name, zone=zone, zone_id=zone_id)
+    reservation = replace(
+        _reservation(40), instance_type=reserved.name, zone=zone, zone_id=zone_id
+    )
     rng = random.Random(_SEED)
     demands = []
     for number in range(_WORKLOADS):
-        requests = Resources.of({"cpu": rng.randrange(250, 4_000, 50), "memory": rng.randrange(1, 17) << 29})
-        workload = Workload(teams[number % len(teams)].name, f"w-{number}", 1, _REPLICAS, requests)
+        requests = Resources.of(
+            {"cpu": rng.randrange(250, 4_000, 50), "memory": rng.randrange(1, 17) << 29}
+        )
+        workload = Workload(
+            teams[number % len(teams)].name, f"w-{number}", 1, _REPLICAS, requests
+        )
         demands.append(Demand(workload, _REPLICAS, _START))
     snapshot = Snapshot(
         instance_types=market.instance_types,
@@ -311,28 +368,42 @@ def planning_ratio(teams: Sequence[Team]) -> float:
     return min(times[True]) / min(times[False])
 
 
-def jains_index(teams: Sequence[Team], used: Mapping[str, int], wanted: Mapping[str, int]) -> float:
+def jains_index(
+    teams: Sequence[Team], used: Mapping[str, int], wanted: Mapping[str, int]
+) -> float:
     """Return Jain's index of what each team has against its water level; 1 is perfectly fair."""
     level = water_level(teams, wanted)
     parts = [used[team.name] / level[team.name] for team in teams if level[team.name] > 0]
-    return sum(parts) ** 2 / (len(parts) * sum(part * part for part in parts)) if any(parts) else 1.0
+    return (
+        sum(parts) ** 2 / (len(parts) * sum(part * part for part in parts))
+        if any(parts)
+        else 1.0
+    )
 
 
 def water_level(teams: Sequence[Team], wanted: Mapping[str, int]) -> Mapping[str, float]:
     """Return what each team would have if units could be divided: its own first, then loans up to one level."""
-    owned = {team.name: float(min(wanted[team.name], team.quotas[0].nominal_units)) for team in teams}
+    owned = {
+        team.name: float(min(wanted[team.name], team.quotas[0].nominal_units))
+        for team in teams
+    }
     left, loans = UNITS - sum(owned.values()), dict.fromkeys(owned, 0.0)
     hungry = [team for team in teams if wanted[team.name] > owned[team.name]]
     while hungry and left > 1e-9:
         weight = sum(team.weight for team in hungry)
         lift = min(
             left / weight,
-            min((wanted[it.name] - owned[it.name] - loans[it.name]) / it.weight for it in hungry),
+            min(
+                (wanted[it.name] - owned[it.name] - loans[it.name]) / it.weight
+                for it in hungry
+            ),
         )
         for team in hungry:
             loans[team.name] += lift * team.weight
         left -= lift * weight
-        hungry = [it for it in hungry if wanted[it.name] - owned[it.name] - loans[it.name] > 1e-9]
+        hungry = [
+            it for it in hungry if wanted[it.name] - owned[it.name] - loans[it.name] > 1e-9
+        ]
     return {name: owned[name] + loans[name] for name in owned}
 
 

@@ -22,7 +22,11 @@ from lab.bench.peers.trace import Trace
 from lab.calibration import Figures
 
 SEEDS: Final = (101, 102, 103)
-WORLDS: Final = {"services": trace.services, "batch": trace.batch, "contended": trace.contended}
+WORLDS: Final = {
+    "services": trace.services,
+    "batch": trace.batch,
+    "contended": trace.contended,
+}
 _Player = Callable[[Trace], tuple[Meter, Moves]]
 _PLAYERS: Final[dict[str, _Player]] = {"ours": ours.played, "karpenter": karpenter.played}
 
@@ -41,7 +45,10 @@ def measure(case: str) -> Figures:
     """Let both play each seed."""
     make = WORLDS[case.removeprefix("peers-")]
     traces = [make(seed) for seed in SEEDS]
-    figures: Figures = {"seeds": len(SEEDS), "replicas": sum(job.replicas for each in traces for job in each.jobs)}
+    figures: Figures = {
+        "seeds": len(SEEDS),
+        "replicas": sum(job.replicas for each in traces for job in each.jobs),
+    }
     for name, play in _PLAYERS.items():
         played = [play(each) for each in traces]
         figures |= {f"{name}_{what}": value for what, value in compared(played).items()}
@@ -55,8 +62,12 @@ def compared(played: Sequence[tuple[Meter, Moves]]) -> Figures:
     return {
         "time_to_capacity_p50_s": round(waits_s[len(waits_s) // 2], 1),
         "time_to_capacity_p99_s": round(waits_s[len(waits_s) * 99 // 100], 1),
-        "lacking_share": round(sum(it.lacking_h for it in meters) / sum(it.wanted_h for it in meters), 5),
-        "reserved_use": round(sum(it.used_unit_h for it in meters) / sum(it.unit_h for it in meters), 3),
+        "lacking_share": round(
+            sum(it.lacking_h for it in meters) / sum(it.wanted_h for it in meters), 5
+        ),
+        "reserved_use": round(
+            sum(it.used_unit_h for it in meters) / sum(it.unit_h for it in meters), 3
+        ),
         "bought_usd": round(sum(it.bought_usd for it in meters), 2),
         "bought_usd_by_seed": [round(it.bought_usd, 2) for it in meters],
         "moves_by_choice": sum(moves.by_choice for _, moves in played),

@@ -26,11 +26,15 @@ from reservoir.core.serialisation.json_codec import dumps, loads
 from reservoir.runtime.garbage import collection_paused
 
 RUNS = 3
-CERTIFIED_WITHIN_S = 10.0  # the deadline of one pass; of processor time, so that a busy machine changes no plan
+# the deadline of one pass; of processor time, so that a busy machine changes no plan
+CERTIFIED_WITHIN_S = 10.0
 _USD_ATTO = 10**18
 _REPLICAS = (1000, 10_000, 100_000)
 _SHAPES = (100, 300, 1000)
-_BOUNDS = {"ladder": ladder_bound.bound_usd_per_hour, "catalogue": catalogue_bound.bound_usd_per_hour}
+_BOUNDS = {
+    "ladder": ladder_bound.bound_usd_per_hour,
+    "catalogue": catalogue_bound.bound_usd_per_hour,
+}
 
 
 def cases() -> Sequence[str]:
@@ -58,24 +62,33 @@ def prepare(case: str, seed: str, path: str) -> Figures:
     """Write the snapshot of a case as JSON, so that what is measured starts from text, as in production."""
     snapshot = WORLDS[case].make(int(seed))
     Path(path).write_text(dumps(snapshot))
-    return {"prices": ec2_catalogue().prices if WORLDS[case].markets else "Karpenter's made-up prices"}
+    return {
+        "prices": ec2_catalogue().prices
+        if WORLDS[case].markets
+        else "Karpenter's made-up prices"
+    }
 
 
 def prepare_mix(replicas: str, shapes: str, path: str) -> Figures:
     """Write the snapshot of a mix as JSON."""
-    Path(path).write_text(dumps(mix_snapshot(Mix(int(replicas), int(shapes), reserved_percent=300))))
+    Path(path).write_text(
+        dumps(mix_snapshot(Mix(int(replicas), int(shapes), reserved_percent=300)))
+    )
     return {}
 
 
 def ours(path: str, preferences: str, form: str) -> Figures:
     """Parse, solve, check and write one snapshot, without the collector of cyclic garbage, as the planner does."""
-    import_module("reservoir.core.solver.column_generation.improve")  # as a warm planner has
+    # as a warm planner has
+    import_module("reservoir.core.solver.column_generation.improve")
     text = Path(path).read_text()
     before_s = calibration_python_s()
     with collection_paused():
         figures = _pass(text, preferences, is_certified=form == "certified")
     # Right before and after: what slows a machine down for a while slows both.
-    return in_calibrations(figures, {"calibration_python_s": min(before_s, calibration_python_s())})
+    return in_calibrations(
+        figures, {"calibration_python_s": min(before_s, calibration_python_s())}
+    )
 
 
 def _pass(text: str, preferences: str, *, is_certified: bool) -> Figures:
@@ -140,12 +153,20 @@ def bound(path: str, name: str) -> Figures:
 
 
 def _reserved(plan: Plan) -> int:
-    return sum(launch.count for launch in plan.launches if launch.offering.reservation_id is not None)
+    return sum(
+        launch.count
+        for launch in plan.launches
+        if launch.offering.reservation_id is not None
+    )
 
 
 def _bought(plan: Plan) -> int:
     """Sum what is paid to EC2 beside reservations, without the overhead of nodes."""
-    return sum(item.price_atto_usd_per_hour * item.count for item in plan.launches if not item.offering.reservation_id)
+    return sum(
+        item.price_atto_usd_per_hour * item.count
+        for item in plan.launches
+        if not item.offering.reservation_id
+    )
 
 
 def _port_cost(outcome: Outcome) -> int:
@@ -159,14 +180,27 @@ def _one(case: str, seed: int, folder: str) -> Figures:
     path = str(Path(folder) / f"{seed}.json")
     figures = fresh("lab.bench.scheduling.scheduler:prepare", case, str(seed), path)
     first = medians(
-        [fresh("lab.bench.scheduling.scheduler:ours", path, world.preferences, "first") for _ in range(RUNS)]
+        [
+            fresh("lab.bench.scheduling.scheduler:ours", path, world.preferences, "first")
+            for _ in range(RUNS)
+        ]
     )
     units = ("s", "cpu_s", "cpu_in_calibrations")
-    renamed = {f"{name}_{unit}": f"first_{name}_{unit}" for name in ("plan", "solve") for unit in units}
-    figures |= {renamed.get(name, name): value for name, value in first.items() if name != "bound_usd_per_hour"}
+    renamed = {
+        f"{name}_{unit}": f"first_{name}_{unit}"
+        for name in ("plan", "solve")
+        for unit in units
+    }
+    figures |= {
+        renamed.get(name, name): value
+        for name, value in first.items()
+        if name != "bound_usd_per_hour"
+    }
     least = _number(first["bound_usd_per_hour"])
     if world.is_certified:
-        certified = fresh("lab.bench.scheduling.scheduler:ours", path, world.preferences, "certified")
+        certified = fresh(
+            "lab.bench.scheduling.scheduler:ours", path, world.preferences, "certified"
+        )
         least = _number(certified["bound_usd_per_hour"])
         figures |= {
             "certified_plan_s": certified["plan_s"],
@@ -178,9 +212,14 @@ def _one(case: str, seed: int, folder: str) -> Figures:
             "certified_violations": certified["violations"],
         }
     if world.bound != "certificate":
-        found = _number(fresh("lab.bench.scheduling.scheduler:bound", path, world.bound)["bound_usd_per_hour"])
+        found = _number(
+            fresh("lab.bench.scheduling.scheduler:bound", path, world.bound)[
+                "bound_usd_per_hour"
+            ]
+        )
         figures |= {} if least is None else {"certificate_usd_per_hour": least}
-        least = max(found or 0.0, least or 0.0)  # few whole nodes for accelerated work can count for more than patterns
+        # few whole nodes for accelerated work can count for more than patterns
+        least = max(found or 0.0, least or 0.0)
     figures["bound_usd_per_hour"] = least
     for form in ("default", "tuned") if world.tuned() else ("default",):
         prefix = "port" if form == "default" else "port_tuned"
@@ -195,7 +234,11 @@ def _number(value: object) -> float | None:
 
 def _told(seed: int, figures: Figures) -> Figures:
     """Say how one seed went; the case's figures are of all."""
-    told = {name: value for name, value in figures.items() if name.endswith(("cost_over_bound", "_over_certificate"))}
+    told = {
+        name: value
+        for name, value in figures.items()
+        if name.endswith(("cost_over_bound", "_over_certificate"))
+    }
     tell(f"seed {seed}: {', '.join(f'{name} {value}' for name, value in told.items())}")
     return figures
 
@@ -205,7 +248,11 @@ def _ratios(figures: Figures) -> Figures:
     found: Figures = {}
     for below in ("bound", "certificate"):
         least = _number(figures.get(f"{below}_usd_per_hour"))
-        for prefix in ("", "certified_", "port_", "port_tuned_") if below == "bound" else ("", "certified_"):
+        for prefix in (
+            ("", "certified_", "port_", "port_tuned_")
+            if below == "bound"
+            else ("", "certified_")
+        ):
             cost = _number(figures.get(f"{prefix}cost_usd_per_hour"))
             if cost is not None and least:
                 found[f"{prefix}cost_over_{below}"] = cost / least
@@ -218,7 +265,10 @@ def _ratios(figures: Figures) -> Figures:
 
 
 def _rounded(figures: Figures) -> Figures:
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+    return {
+        name: round(value, 4) if isinstance(value, float) else value
+        for name, value in figures.items()
+    }
 
 
 def _over_seeds(runs: Sequence[Figures]) -> Figures:
@@ -231,7 +281,15 @@ def _over_seeds(runs: Sequence[Figures]) -> Figures:
             continue
         found[name] = statistics.median(values)
         if name.endswith(
-            ("_s", "_mib", "_in_calibrations", "_over_bound", "_over_certificate", "violations", "unplaced")
+            (
+                "_s",
+                "_mib",
+                "_in_calibrations",
+                "_over_bound",
+                "_over_certificate",
+                "violations",
+                "unplaced",
+            )
         ):
             found[f"{name}_worst"] = max(values)
         if len(values) < len(runs):
@@ -248,11 +306,21 @@ def _scaling() -> Figures:
             times = []
             for size in sizes:
                 replicas, shapes = (size, 200) if name == "replicas" else (10_000, size)
-                fresh("lab.bench.scheduling.scheduler:prepare_mix", str(replicas), str(shapes), path)
-                runs = [fresh("lab.bench.scheduling.scheduler:ours", path, "Respect", "first") for _ in range(RUNS)]
+                fresh(
+                    "lab.bench.scheduling.scheduler:prepare_mix",
+                    str(replicas),
+                    str(shapes),
+                    path,
+                )
+                runs = [
+                    fresh("lab.bench.scheduling.scheduler:ours", path, "Respect", "first")
+                    for _ in range(RUNS)
+                ]
                 times.append(float(str(medians(runs)["solve_cpu_s"])))
                 found[f"solve_cpu_{size}_{name}_s"] = times[-1]
-            found[f"exponent_in_{name}"] = math.log(times[-1] / times[0]) / math.log(sizes[-1] / sizes[0])
+            found[f"exponent_in_{name}"] = math.log(times[-1] / times[0]) / math.log(
+                sizes[-1] / sizes[0]
+            )
     return _rounded(found)
 
 
@@ -265,10 +333,23 @@ def _cold_start() -> Figures:
         for name in ("with_bytecode", "without_bytecode"):
             runs = []
             for index in range(RUNS + 1):
-                cache = Path(folder) / (name if name == "with_bytecode" else f"{name}-{index}")
-                environment = {"PYTHONPYCACHEPREFIX": str(cache), "PYTHONDONTWRITEBYTECODE": ""}
-                runs.append(fresh("lab.bench.scheduling.cold:import_and_solve", path, environment=environment))
+                cache = Path(folder) / (
+                    name if name == "with_bytecode" else f"{name}-{index}"
+                )
+                environment = {
+                    "PYTHONPYCACHEPREFIX": str(cache),
+                    "PYTHONDONTWRITEBYTECODE": "",
+                }
+                runs.append(
+                    fresh(
+                        "lab.bench.scheduling.cold:import_and_solve",
+                        path,
+                        environment=environment,
+                    )
+                )
             # The first run wrote the bytecode that the others then have.
             for key, value in medians(runs[1:]).items():
-                found[f"{key.removesuffix('_s')}_{name}_s" if key.endswith("_s") else key] = value
+                found[
+                    f"{key.removesuffix('_s')}_{name}_s" if key.endswith("_s") else key
+                ] = value
     return found

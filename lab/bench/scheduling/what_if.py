@@ -57,19 +57,33 @@ def answer(case: str) -> Figures:
     _, _, form = case.partition("what-if-")
     replicas, _, is_edited = form.partition("-")
     made = mix_snapshot(Mix(int(replicas), _SHAPES, reserved_percent=300))
-    workloads = [replace(item.workload, replicas=item.pending_count) for item in made.demands]
+    workloads = [
+        replace(item.workload, replicas=item.pending_count) for item in made.demands
+    ]
     world = _World(replace(made, demands=(), workloads={}))
     kind = made.instance_types[0]
-    more = AddedCapacity(100, kind.name, kind.offerings[0].zone, node_class_name=made.node_classes[0].name)
+    more = AddedCapacity(
+        100, kind.name, kind.offerings[0].zone, node_class_name=made.node_classes[0].name
+    )
     edits = WorldEdits(added=(more,)) if is_edited else WorldEdits()
-    question = PlanDemand(world, world, Solver(SchedulingPolicy(with_certificate=True), _solve, check), side_by_side)
+    question = PlanDemand(
+        world,
+        world,
+        Solver(SchedulingPolicy(with_certificate=True), _solve, check),
+        side_by_side,
+    )
     if is_edited:
         _use_all_cores()
     started_s, before = time.perf_counter(), os.times()
     text = described(question.plan(workloads, edits)).model_dump_json()
     answer_s, after = time.perf_counter() - started_s, os.times()
     own_s = after.user + after.system - before.user - before.system
-    copies_s = after.children_user + after.children_system - before.children_user - before.children_system
+    copies_s = (
+        after.children_user
+        + after.children_system
+        - before.children_user
+        - before.children_system
+    )
     return {
         "answer_s": round(answer_s, 2),
         "answer_cpu_s": round(own_s + copies_s, 2),

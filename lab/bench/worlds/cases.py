@@ -31,9 +31,11 @@ class World:
 
     make: Callable[[int], Snapshot]
     seeds: Sequence[int] = (0,)
-    markets: tuple[CapacityType, ...] = ()  # set: the tuned form of the port has pools for these
+    # set: the tuned form of the port has pools for these
+    markets: tuple[CapacityType, ...] = ()
     preferences: PreferencePolicy = PreferencePolicy.RESPECT
-    bound: Literal["certificate", "ladder", "catalogue"] = "certificate"  # the last two are of whole nodes
+    # the last two are of whole nodes
+    bound: Literal["certificate", "ladder", "catalogue"] = "certificate"
     is_certified: bool = True
 
     def tuned(self) -> tuple[NodePool, ...] | None:
@@ -55,8 +57,12 @@ def _single(count: int, _seed: int) -> Snapshot:
 
 def half_limited(world: Snapshot) -> Snapshot:
     """Limit each pool to half of the CPU that the whole demand asks for."""
-    asked = sum(item.workload.requests["cpu"] * item.pending_count for item in world.demands)
-    pools = tuple(replace(pool, limits=Resources.of({"cpu": asked // 2})) for pool in world.node_pools)
+    asked = sum(
+        item.workload.requests["cpu"] * item.pending_count for item in world.demands
+    )
+    pools = tuple(
+        replace(pool, limits=Resources.of({"cpu": asked // 2})) for pool in world.node_pools
+    )
     return replace(world, node_pools=pools)
 
 
@@ -92,7 +98,9 @@ def reserving(world: Snapshot, percent: int, rng: random.Random) -> Snapshot:
     return _with_reservations(world, reservations)
 
 
-def _reservation(name: str, item: InstanceType, zone: tuple[str, str], units: int) -> CapacityReservation:
+def _reservation(
+    name: str, item: InstanceType, zone: tuple[str, str], units: int
+) -> CapacityReservation:
     return CapacityReservation(
         id=name,
         owner_id="111122223333",
@@ -107,7 +115,9 @@ def _reservation(name: str, item: InstanceType, zone: tuple[str, str], units: in
     )
 
 
-def _with_reservations(world: Snapshot, reservations: list[CapacityReservation]) -> Snapshot:
+def _with_reservations(
+    world: Snapshot, reservations: list[CapacityReservation]
+) -> Snapshot:
     selecting = node_class(ladder.ZONES, (item.id for item in reservations))
     return replace(world, reservations=tuple(reservations), node_classes=(selecting,))
 
@@ -115,7 +125,9 @@ def _with_reservations(world: Snapshot, reservations: list[CapacityReservation])
 def _anti_affine(count: int) -> Snapshot:
     term = AffinityTerm(labels.HOSTNAME, LabelSelector((("app", "alone"),)))
     requests = Resources.of({"cpu": 500, "memory": 2**29, "pods": 1})
-    pod = Workload(NAMESPACE, "", 1, 1, requests, labels={"app": "alone"}, anti_affinity=(term,))
+    pod = Workload(
+        NAMESPACE, "", 1, 1, requests, labels={"app": "alone"}, anti_affinity=(term,)
+    )
     return ladder.snapshot(counted([pod] * count, "alone"))
 
 
@@ -133,7 +145,9 @@ def _two_pools(count: int, _seed: int) -> Snapshot:
     """Give a reserved-only pool more weight than an on-demand one, with half of the need reserved in three zones."""
     world = _anti_affine(count)
     item = world.instance_types[3]
-    reservations = [_reservation(f"cr-{zone[0]}", item, zone, count // 6) for zone in ladder.ZONES]
+    reservations = [
+        _reservation(f"cr-{zone[0]}", item, zone, count // 6) for zone in ladder.ZONES
+    ]
     pools = (
         node_pool("reserved", capacity_types=(CapacityType.RESERVED,), weight=100),
         node_pool("on-demand", capacity_types=(CapacityType.ON_DEMAND,), weight=99),
@@ -147,10 +161,14 @@ def _worlds() -> Mapping[str, World]:
     found = {f"diverse-{count}": on_ladder(partial(_diverse, count)) for count in sizes}
     found["diverse-10000-single"] = on_ladder(partial(_single, 10_000))
     for count in (500, 1000, 2000):
-        found[f"karpenter-{count}"] = on_ladder(partial(_karpenter, count), seeds=range(len(SEEDS)))
+        found[f"karpenter-{count}"] = on_ladder(
+            partial(_karpenter, count), seeds=range(len(SEEDS))
+        )
     found["limited-10000"] = World(partial(_limited, 10_000), is_certified=False)
     found["preference-4000"] = World(_preference, is_certified=False)
-    found["preference-4000-ignore"] = World(_preference, preferences=PreferencePolicy.IGNORE, is_certified=False)
+    found["preference-4000-ignore"] = World(
+        _preference, preferences=PreferencePolicy.IGNORE, is_certified=False
+    )
     found["catalogue-10000"] = replace(_mixed(Mix(10_000), seeds=6), bound="catalogue")
     found["catalogue-10000-held-out"] = replace(found["catalogue-10000"], seeds=_HELD_OUT)
     found["catalogue-100000"] = _mixed(Mix(100_000, reserved_percent=300), seeds=3)
@@ -159,8 +177,12 @@ def _worlds() -> Mapping[str, World]:
     found["no-reservations-10000"] = _mixed(Mix(10_000, markets=_BOUGHT))
     found["on-demand-10000"] = _mixed(Mix(10_000, markets=_ON_DEMAND))
     for percent in (1, 10):
-        found[f"reserved-{percent}-percent-5000"] = World(partial(reserved_ladder, percent, 5000), is_certified=False)
-    found["reserved-one-unit-each-400"] = World(partial(_one_unit_each, 400), is_certified=False)
+        found[f"reserved-{percent}-percent-5000"] = World(
+            partial(reserved_ladder, percent, 5000), is_certified=False
+        )
+    found["reserved-one-unit-each-400"] = World(
+        partial(_one_unit_each, 400), is_certified=False
+    )
     found["reserved-two-pools-300"] = World(partial(_two_pools, 300), is_certified=False)
     found["existing-5000"] = _mixed(Mix(1000, existing=5000))
     return found

@@ -27,7 +27,12 @@ _NAME: Final = re.compile(r"([a-z]+)(\d+)([a-z0-9-]*)\.(.+)")
 _USUAL_CATEGORIES: Final = frozenset({"c", "m", "r"})
 _GPU_CATEGORIES: Final = frozenset({"g", "gr", "p"})
 # Kubelet's usual reservation of CPU: this many percent of each slice of millicores.
-_CPU_RESERVED: Final = ((0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (4000, 10**9, 25))
+_CPU_RESERVED: Final = (
+    (0, 1000, 600),
+    (1000, 2000, 100),
+    (2000, 4000, 50),
+    (4000, 10**9, 25),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +64,40 @@ def offered_zones() -> dict[str, set[str]]:
 
 def _gpus(description: Mapping[str, Any]) -> tuple[str, int]:
     """Return name and number of the NVIDIA GPUs; ("", 0) without."""
-    gpus = [gpu for gpu in description.get("GpuInfo", {}).get("Gpus", ()) if gpu["Manufacturer"] == "NVIDIA"]
-    return (gpus[0]["Name"], sum(int(gpu.get("Count") or 0) for gpu in gpus)) if gpus else ("", 0)
+    gpus = [
+        gpu
+        for gpu in description.get("GpuInfo", {}).get("Gpus", ())
+        if gpu["Manufacturer"] == "NVIDIA"
+    ]
+    return (
+        (gpus[0]["Name"], sum(int(gpu.get("Count") or 0) for gpu in gpus))
+        if gpus
+        else ("", 0)
+    )
 
 
-def _modelled_price(name: str, description: Mapping[str, Any], model: Mapping[str, Any]) -> int:
+def _modelled_price(
+    name: str, description: Mapping[str, Any], model: Mapping[str, Any]
+) -> int:
     """Price one type by the formula of ``worlds/data/price_model.json``, in micro-USD an hour."""
     match = _NAME.fullmatch(name)
     assert match is not None
     generation, variant = int(match[2]), match[3]
     gib = description["MemoryInfo"]["SizeInMiB"] / 1024
-    price = model["per_vcpu"] * description["VCpuInfo"]["DefaultVCpus"] + model["per_gib"] * gib
-    price *= model["manufacturer_percent"].get(description["ProcessorInfo"].get("Manufacturer"), 100) / 100
+    price = (
+        model["per_vcpu"] * description["VCpuInfo"]["DefaultVCpus"] + model["per_gib"] * gib
+    )
+    price *= (
+        model["manufacturer_percent"].get(
+            description["ProcessorInfo"].get("Manufacturer"), 100
+        )
+        / 100
+    )
     price *= 1 + model["percent_per_generation_after_5"] / 100 * max(0, generation - 5)
     price *= model["network_variant_percent"] / 100 if "n" in variant else 1
-    price += model["per_nvme_gb"] * description.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)
+    price += model["per_nvme_gb"] * description.get("InstanceStorageInfo", {}).get(
+        "TotalSizeInGB", 0
+    )
     gpu, count = _gpus(description)
     price += count * model["per_gpu"].get(gpu, model["per_gpu_otherwise"])
     return int(price)
@@ -84,11 +108,17 @@ def listed_prices(descriptions: Mapping[str, Any]) -> tuple[dict[str, int], str]
     path = os.environ.get(PRICES_VARIABLE)
     if path:
         listed = json.loads(Path(path).read_text())
-        known = {name: round(price * 10**6) for name, price in listed.items() if name in descriptions}
+        known = {
+            name: round(price * 10**6)
+            for name, price in listed.items()
+            if name in descriptions
+        }
         return known, f"on-demand from {Path(path).name}, spot synthetic"
     model = json.loads(_PRICE_MODEL.read_text())
     wanted = [name for name in descriptions if _NAME.fullmatch(name)]
-    return {name: _modelled_price(name, descriptions[name], model) for name in wanted}, "modelled, spot synthetic"
+    return {
+        name: _modelled_price(name, descriptions[name], model) for name in wanted
+    }, "modelled, spot synthetic"
 
 
 def _is_wanted(name: str, description: Mapping[str, Any]) -> bool:
@@ -114,7 +144,10 @@ def _capacity(description: Mapping[str, Any]) -> tuple[Resources, Resources]:
     cpu = description["VCpuInfo"]["DefaultVCpus"] * 1000
     memory = description["MemoryInfo"]["SizeInMiB"] * _MIB * 925 // 1000
     pods, gpus = _pods(description), _gpus(description)[1]
-    reserved_cpu = sum(max(0, min(high, cpu) - low) * per_myriad // 10_000 for low, high, per_myriad in _CPU_RESERVED)
+    reserved_cpu = sum(
+        max(0, min(high, cpu) - low) * per_myriad // 10_000
+        for low, high, per_myriad in _CPU_RESERVED
+    )
     capacity = {"cpu": cpu, "memory": memory, "pods": pods} | ({GPU: gpus} if gpus else {})
     overhead = {"cpu": reserved_cpu, "memory": (11 * pods + 255 + 100) * _MIB}
     return Resources.of(capacity), Resources.of(overhead)
@@ -138,7 +171,10 @@ def _requirements(name: str, description: Mapping[str, Any]) -> Requirements:
         labels.INSTANCE_MEMORY: str(description["MemoryInfo"]["SizeInMiB"]),
     }
     if gpus:
-        facts |= {labels.INSTANCE_GPU_NAME: gpu.lower().replace(" ", "-"), labels.INSTANCE_GPU_COUNT: str(gpus)}
+        facts |= {
+            labels.INSTANCE_GPU_NAME: gpu.lower().replace(" ", "-"),
+            labels.INSTANCE_GPU_COUNT: str(gpus),
+        }
     absent = () if gpus else (labels.INSTANCE_GPU_NAME, labels.INSTANCE_GPU_COUNT)
     return Requirements.of(
         *(Requirement.new(key, Operator.IN, (value,)) for key, value in facts.items()),
@@ -150,7 +186,9 @@ def _offerings(
     price: int, zones: Sequence[tuple[str, str]], discount: float, rng: random.Random
 ) -> tuple[Offering, ...]:
     """Offer a type on demand in each of its zones and, in nearly all, on the spot market at a synthetic price."""
-    offerings = [Offering(zone, zone_id, CapacityType.ON_DEMAND, price) for zone, zone_id in zones]
+    offerings = [
+        Offering(zone, zone_id, CapacityType.ON_DEMAND, price) for zone, zone_id in zones
+    ]
     for zone, zone_id in zones:
         if rng.random() < 0.92:
             spot = max(1, round(price * min(0.9, discount * rng.uniform(0.88, 1.15))))
@@ -188,12 +226,20 @@ def ec2_catalogue(seed: int = 7, largest: int = 850) -> Catalogue:
     return Catalogue(tuple(kept), tuple(sorted(zone_ids.items())), source)
 
 
-def _thinned(instance_types: Sequence[InstanceType], largest: int, rng: random.Random) -> list[InstanceType]:
+def _thinned(
+    instance_types: Sequence[InstanceType], largest: int, rng: random.Random
+) -> list[InstanceType]:
     """Drop whole families without accelerators, drawn at random, until at most ``largest`` types are left."""
-    families = sorted({name.name.split(".")[0] for name in instance_types if not name.capacity[GPU]})
+    families = sorted(
+        {name.name.split(".")[0] for name in instance_types if not name.capacity[GPU]}
+    )
     rng.shuffle(families)
     kept = list(instance_types)
     while len(kept) > largest:
         dropped = families.pop()
-        kept = [instance_type for instance_type in kept if instance_type.name.split(".")[0] != dropped]
+        kept = [
+            instance_type
+            for instance_type in kept
+            if instance_type.name.split(".")[0] != dropped
+        ]
     return kept

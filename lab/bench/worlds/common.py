@@ -19,7 +19,11 @@ from reservoir.core.scheduling_terms.taint import Taint
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE: Final = "bench"
 NODE_CLASS: Final = "default"
-ALL_CAPACITY_TYPES: Final = (CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND)
+ALL_CAPACITY_TYPES: Final = (
+    CapacityType.RESERVED,
+    CapacityType.SPOT,
+    CapacityType.ON_DEMAND,
+)
 
 
 def one_of(key: str, *values: str) -> Requirement:
@@ -27,13 +31,20 @@ def one_of(key: str, *values: str) -> Requirement:
     return Requirement.new(key, Operator.IN, values)
 
 
-def node_class(zones: Iterable[tuple[str, str]], reservation_ids: Iterable[str] = ()) -> NodeClass:
+def node_class(
+    zones: Iterable[tuple[str, str]], reservation_ids: Iterable[str] = ()
+) -> NodeClass:
     """Return a class that is ready in all zones and has selected the reservations."""
     status = NodeClassStatus(
         reservation_ids=tuple(sorted(reservation_ids)),
-        subnets=tuple(Subnet(f"subnet-{zone}", zone, zone_id, 60_000) for zone, zone_id in zones),
+        subnets=tuple(
+            Subnet(f"subnet-{zone}", zone, zone_id, 60_000) for zone, zone_id in zones
+        ),
         security_group_ids=("sg-1",),
-        machine_images=(MachineImage("ami-amd64", "amd64"), MachineImage("ami-arm64", "arm64")),
+        machine_images=(
+            MachineImage("ami-amd64", "amd64"),
+            MachineImage("ami-arm64", "arm64"),
+        ),
         instance_profile="bench",
     )
     return NodeClass(name=NODE_CLASS, role="bench", status=status)
@@ -49,10 +60,17 @@ def node_pool(
 ) -> NodePool:
     """Return a pool of class ``default`` with these requirements."""
     wanted = Requirements.of(
-        one_of(labels.NODE_POOL, name), one_of(labels.CAPACITY_TYPE, *capacity_types), *requirements
+        one_of(labels.NODE_POOL, name),
+        one_of(labels.CAPACITY_TYPE, *capacity_types),
+        *requirements,
     )
     return NodePool(
-        name=name, node_class_name=NODE_CLASS, requirements=wanted, weight=weight, taints=taints, limits=limits
+        name=name,
+        node_class_name=NODE_CLASS,
+        requirements=wanted,
+        weight=weight,
+        taints=taints,
+        limits=limits,
     )
 
 
@@ -62,7 +80,9 @@ def counted(templates: Iterable[Workload], prefix: str) -> tuple[Demand, ...]:
     first: Mapping[object, Workload] = dict(reversed(keyed))
     counts = Counter(key for key, _ in keyed)
     return tuple(
-        Demand(replace(first[key], name=f"{prefix}-{index:05d}", replicas=count), count, NOW)
+        Demand(
+            replace(first[key], name=f"{prefix}-{index:05d}", replicas=count), count, NOW
+        )
         for index, (key, count) in enumerate(counts.items())
     )
 

@@ -40,7 +40,12 @@ class Fleet:
     moved: int = 0
 
     def add(
-        self, name: str, offering: OfferingKey, price: int, allocatable: Resources, placed: Mapping[str, int]
+        self,
+        name: str,
+        offering: OfferingKey,
+        price: int,
+        allocatable: Resources,
+        placed: Mapping[str, int],
     ) -> None:
         """Add a running node."""
         kind = next(kind for kind in self.types if kind.name == offering.instance_type)
@@ -51,7 +56,9 @@ class Fleet:
             labels.CAPACITY_TYPE: offering.capacity_type.value,
         }
         if offering.reservation_id is not None:
-            own |= reservation_labels(next(it for it in self.reservations if it.id == offering.reservation_id))
+            own |= reservation_labels(
+                next(it for it in self.reservations if it.id == offering.reservation_id)
+            )
         self.claims[name] = NodeClaim(
             id=name,
             state=ClaimState.RUNNING,
@@ -62,7 +69,9 @@ class Fleet:
             attempt=0,
             offering=offering,
             price_atto_usd_per_hour=price,
-            placements=tuple(PlacedReplicas(key, count) for key, count in sorted(placed.items()) if count),
+            placements=tuple(
+                PlacedReplicas(key, count) for key, count in sorted(placed.items()) if count
+            ),
             allocatable=allocatable,
             created_at=self.now - timedelta(days=1),
             running_at=self.now - timedelta(days=1),
@@ -76,14 +85,18 @@ class Fleet:
             reservations=self.reservations,
             node_pools=(self.pool,),
             node_classes=(self.node_class,),
-            nodes=tuple(node_of(claim, self.workloads) for _, claim in sorted(self.claims.items())),
+            nodes=tuple(
+                node_of(claim, self.workloads) for _, claim in sorted(self.claims.items())
+            ),
             demands=demands,
             workloads=self.workloads,
         )
 
     def given(self) -> DisruptionInput:
         """Return the input of a pass, with budgets of 100 %."""
-        allowed = {(self.pool.name, reason): len(self.claims) for reason in DisruptionReason}
+        allowed = {
+            (self.pool.name, reason): len(self.claims) for reason in DisruptionReason
+        }
         return DisruptionInput(self.snapshot(), self.claims, allowed)
 
     def cost(self) -> int:
@@ -109,16 +122,22 @@ class Fleet:
                 for placed in planned.placements:
                     homeless[placed.workload_key] -= placed.count * planned.count
         demands = tuple(
-            Demand(self.workloads[key], count, self.now) for key, count in sorted(homeless.items()) if count
+            Demand(self.workloads[key], count, self.now)
+            for key, count in sorted(homeless.items())
+            if count
         )
         plan = solve(self.snapshot(demands), now=self.now, policy=policy)
         assert not plan.unplaced, "a decision left replicas without a place"
         for placement in plan.existing:
             claim = self.claims[placement.claim_id]
-            counts = Counter({placed.workload_key: placed.count for placed in claim.placements})
+            counts = Counter(
+                {placed.workload_key: placed.count for placed in claim.placements}
+            )
             for placed in placement.placements:
                 counts[placed.workload_key] += placed.count
-            placements = tuple(PlacedReplicas(key, count) for key, count in sorted(counts.items()))
+            placements = tuple(
+                PlacedReplicas(key, count) for key, count in sorted(counts.items())
+            )
             self.claims[claim.id] = replace(claim, placements=placements)
         self._launch(plan.launches)
         self.now += timedelta(minutes=1)
@@ -139,16 +158,30 @@ class Fleet:
         for planned in launches:
             for _ in range(planned.count):
                 self.started += 1
-                placed = {placed.workload_key: placed.count for placed in planned.placements}
+                placed = {
+                    placed.workload_key: placed.count for placed in planned.placements
+                }
                 size = sizes[planned.offering.instance_type]
-                self.add(f"new-{self.started:05d}", planned.offering, planned.price_atto_usd_per_hour, size, placed)
+                self.add(
+                    f"new-{self.started:05d}",
+                    planned.offering,
+                    planned.price_atto_usd_per_hour,
+                    size,
+                    placed,
+                )
             self._change_free(planned.offering.reservation_id, -planned.count)
 
     def _change_free(self, reservation_id: str | None, change: int) -> None:
         self.reservations = tuple(
-            replace(it, free_units=it.free_units + change, available_count=it.available_count + change)
+            replace(
+                it,
+                free_units=it.free_units + change,
+                available_count=it.available_count + change,
+            )
             if it.id == reservation_id
             else it
             for it in self.reservations
         )
-        assert all(0 <= it.free_units <= it.total_count for it in self.reservations), "a reservation is over-committed"
+        assert all(0 <= it.free_units <= it.total_count for it in self.reservations), (
+            "a reservation is over-committed"
+        )

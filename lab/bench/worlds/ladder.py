@@ -4,7 +4,15 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
-from lab.bench.worlds.common import NAMESPACE, NOW, counted, node_class, node_pool, one_of, single
+from lab.bench.worlds.common import (
+    NAMESPACE,
+    NOW,
+    counted,
+    node_class,
+    node_pool,
+    one_of,
+    single,
+)
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import (
@@ -55,7 +63,9 @@ def _rung(index: int) -> InstanceType:
     return InstanceType(
         name=name,
         requirements=Requirements.of(
-            one_of(labels.INSTANCE_TYPE, name), one_of(labels.ARCH, "amd64"), one_of(labels.OS, "linux")
+            one_of(labels.INSTANCE_TYPE, name),
+            one_of(labels.ARCH, "amd64"),
+            one_of(labels.OS, "linux"),
         ),
         capacity=Resources.of({"cpu": cpus * 1000, "memory": memory, "pods": 10 * cpus}),
         overhead=Resources.of({"cpu": 100, "memory": 10 * _MIB}),
@@ -65,7 +75,13 @@ def _rung(index: int) -> InstanceType:
 
 
 def _requests(rng: Draws) -> Resources:
-    return Resources.of({"cpu": rng.choice(_CPU_MILLIS), "memory": rng.choice(_MEMORY_MIB) * _MIB, "pods": 1})
+    return Resources.of(
+        {
+            "cpu": rng.choice(_CPU_MILLIS),
+            "memory": rng.choice(_MEMORY_MIB) * _MIB,
+            "pods": 1,
+        }
+    )
 
 
 def _selecting(key: str, value: str) -> LabelSelector:
@@ -83,7 +99,9 @@ def _generic(rng: Draws) -> Workload:
 def _spread(rng: Draws, key: str) -> Workload:
     pod_labels = {"my-label": rng.choice(_LETTERS)}
     # Drawn apart from the pod's own letter, as upstream does: such a pod often does not count for itself.
-    constraint = TopologySpreadConstraint(key, 1, _selecting("my-label", rng.choice(_LETTERS)))
+    constraint = TopologySpreadConstraint(
+        key, 1, _selecting("my-label", rng.choice(_LETTERS))
+    )
     return _pod(rng, pod_labels, topology_spread=(constraint,))
 
 
@@ -126,8 +144,13 @@ def preferring(count: int, seed: int = _SEED) -> Iterator[Workload]:
     pod = _pod(
         rng,
         {"app": "nginx"},
-        preferred_node_terms=(PreferredNodeTerm(1, Requirements.of(one_of(labels.ZONE, ZONES[0][0]))),),
-        anti_affinity=(AffinityTerm(labels.ZONE, app, weight=10), AffinityTerm(labels.HOSTNAME, app, weight=1)),
+        preferred_node_terms=(
+            PreferredNodeTerm(1, Requirements.of(one_of(labels.ZONE, ZONES[0][0]))),
+        ),
+        anti_affinity=(
+            AffinityTerm(labels.ZONE, app, weight=10),
+            AffinityTerm(labels.HOSTNAME, app, weight=1),
+        ),
     )
     for _ in range(count):
         yield pod
@@ -154,4 +177,12 @@ def preference_snapshot(count: int) -> Snapshot:
     return snapshot(counted(preferring(count), "pod"))
 
 
-__all__ = ["NOW", "ZONES", "diverse_snapshot", "ladder", "preference_snapshot", "price_micro_usd", "snapshot"]
+__all__ = [
+    "NOW",
+    "ZONES",
+    "diverse_snapshot",
+    "ladder",
+    "preference_snapshot",
+    "price_micro_usd",
+    "snapshot",
+]

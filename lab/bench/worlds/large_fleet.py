@@ -56,7 +56,8 @@ _TYPES: Final = 24
 _RESERVED_TYPES: Final = 6
 _PAGE_BYTES: Final = 1 << 20
 _UNIT_BYTES: Final = 4 << 10
-_ENTRY_BYTES: Final = 64  # of an index of revisions, as DynamoDB counts: names and values of key, attribute, revision
+# of an index of revisions, as DynamoDB counts: names and values of key, attribute, revision
+_ENTRY_BYTES: Final = 64
 _WAITING: Final = 20  # workloads with ten replicas each that want a place
 _LISTED_NAMES: Final = ("id", "form", "data", "revision", "expires_at_s")
 # Passes end as much as budgets let them: what the safety envelope holds back costs less.
@@ -79,7 +80,9 @@ class Tables:
         self._rows: dict[str, dict[str, bytes]] = {}
         self._narrow: dict[str, bytes] = {}  # claims, as far as a listing asks for them
         self._lists: dict[tuple[str, str, str], set[str]] = {}
-        self._revisions: dict[str, dict[str, tuple[Any, bytes]]] = {index: {} for index in _REVISIONS}
+        self._revisions: dict[str, dict[str, tuple[Any, bytes]]] = {
+            index: {} for index in _REVISIONS
+        }
         self._model = botocore.session.get_session().get_service_model("dynamodb")
         self._parser = create_parser("json")
 
@@ -92,13 +95,16 @@ class Tables:
             self._lists.setdefault((table, "listing", row["listing"]["S"]), set()).add(key)
         for index, (of_table, attribute) in _REVISIONS.items():
             if of_table == table and attribute in row:
-                entry = {name: row[name] for name in ("id", "revision")}  # what is asked for
+                # what is asked for
+                entry = {name: row[name] for name in ("id", "revision")}
                 self._revisions[index][key] = (row[attribute], json.dumps(entry).encode())
             elif of_table == table:
                 self._revisions[index].pop(key, None)
         self._rows.setdefault(table, {})[key] = json.dumps(row).encode()
         if table == _CLAIMS:
-            self._narrow[key] = json.dumps({name: row[name] for name in _LISTED_NAMES if name in row}).encode()
+            self._narrow[key] = json.dumps(
+                {name: row[name] for name in _LISTED_NAMES if name in row}
+            ).encode()
 
     def row(self, table: str, key: str) -> bytes | None:
         """Return what is stored of a row."""
@@ -117,7 +123,11 @@ class Tables:
 
     def paginate(self, **request: Any) -> Iterator[dict[str, Sequence[Attributes]]]:
         """Yield the pages of a partition, or of a part of an index."""
-        return self._partition(**request) if "KeyConditionExpression" in request else self._part(**request)
+        return (
+            self._partition(**request)
+            if "KeyConditionExpression" in request
+            else self._part(**request)
+        )
 
     def _part(self, **scan: Any) -> Iterator[dict[str, Sequence[Attributes]]]:
         entries = list(self._revisions[scan["IndexName"]].values())[
@@ -126,11 +136,17 @@ class Tables:
         step = _PAGE_BYTES // _ENTRY_BYTES
         for start in range(0, max(1, len(entries)), step):
             page = entries[start : start + step]
-            shown = [entry for value, entry in page if value == scan["ExpressionAttributeValues"][":v0"]]
+            shown = [
+                entry
+                for value, entry in page
+                if value == scan["ExpressionAttributeValues"][":v0"]
+            ]
             yield self._page(shown, len(page) * _ENTRY_BYTES, "Scan", len(page))
 
     def _partition(self, **query: Any) -> Iterator[dict[str, Sequence[Attributes]]]:
-        name = query["ExpressionAttributeNames"][query["KeyConditionExpression"].partition(" ")[0]]
+        name = query["ExpressionAttributeNames"][
+            query["KeyConditionExpression"].partition(" ")[0]
+        ]
         value = query["ExpressionAttributeValues"][":v0"]
         rows = self._rows.get(query["TableName"], {})
         told = self._narrow if "ProjectionExpression" in query else rows
@@ -144,22 +160,38 @@ class Tables:
             size += len(rows[key])
         yield self._page(page, size)
 
-    def _page(self, rows: Sequence[bytes], size: int, operation: str = "Query", scanned: int = 0) -> Any:
+    def _page(
+        self, rows: Sequence[bytes], size: int, operation: str = "Query", scanned: int = 0
+    ) -> Any:
         body = b'{"Items":[' + b",".join(rows) + b'],"ScannedCount":%d}' % scanned
         return self._answer(operation, body, -(-size // _UNIT_BYTES) / 2)
 
     def get_item(self, **request: Any) -> Any:
         """Return a row."""
         found = self.row(request["TableName"], request["Key"][KEY]["S"])
-        return self._answer("GetItem", b"{}" if found is None else b'{"Item":' + found + b"}", _units(found or b""))
+        return self._answer(
+            "GetItem",
+            b"{}" if found is None else b'{"Item":' + found + b"}",
+            _units(found or b""),
+        )
 
     def batch_get_item(self, **request: Any) -> Any:
         """Return rows."""
         ((table, wanted),) = request["RequestItems"].items()
         keys = [key[KEY]["S"] for key in wanted["Keys"]]
         found = [row for key in keys if (row := self.row(table, key)) is not None]
-        told = [self._narrow[key] for key in keys] if "ProjectionExpression" in wanted else found
-        body = b'{"Responses":{"' + table.encode() + b'":[' + b",".join(told) + b']},"UnprocessedKeys":{}}'
+        told = (
+            [self._narrow[key] for key in keys]
+            if "ProjectionExpression" in wanted
+            else found
+        )
+        body = (
+            b'{"Responses":{"'
+            + table.encode()
+            + b'":['
+            + b",".join(told)
+            + b']},"UnprocessedKeys":{}}'
+        )
         return self._answer("BatchGetItem", body, sum(map(_units, found)))
 
     def put_item(self, **request: Any) -> None:
@@ -202,16 +234,23 @@ class LargeFleet:
         usual = [
             kind
             for kind in catalogue.instance_types
-            if kind.requirements.labels()[INSTANCE_CATEGORY] in "cmr" and 4_000 <= kind.capacity["cpu"] <= 32_000
+            if kind.requirements.labels()[INSTANCE_CATEGORY] in "cmr"
+            and 4_000 <= kind.capacity["cpu"] <= 32_000
         ]
         self.kinds = rng.sample(usual, _TYPES)
         self._workloads = [
-            [_workload(kind, f"job-{at}-{n}", rng) for n in range(max(2, size // 5 // _TYPES))]
+            [
+                _workload(kind, f"job-{at}-{n}", rng)
+                for n in range(max(2, size // 5 // _TYPES))
+            ]
             for at, kind in enumerate(self.kinds)
         ]
         self._standing: Counter[str] = Counter()
         self._placed: Counter[str] = Counter()
-        self._rows = ClaimRows(DynamoDbTable(self._client, _CLAIMS), "arn:aws:ec2:us-east-1:111122223333:instance/")
+        self._rows = ClaimRows(
+            DynamoDbTable(self._client, _CLAIMS),
+            "arn:aws:ec2:us-east-1:111122223333:instance/",
+        )
         reserved = [f"cr-{at:017x}" for at in range(_RESERVED_TYPES)]
         self.policy = _policy(catalogue.zones, reserved)
         known = policy_of(self.policy.list_all())
@@ -267,13 +306,17 @@ class LargeFleet:
     def change(self, count: int) -> None:
         """Let so many claims move on, as agents' reports do."""
         for number in range(count):
-            claim = self.claims[number] = replace(self.claims[number], revision=self.claims[number].revision + 1)
+            claim = self.claims[number] = replace(
+                self.claims[number], revision=self.claims[number].revision + 1
+            )
             self.tables.put(_CLAIMS, self._rows.row(claim))
 
     def _claim(self, number: int, rng: random.Random) -> NodeClaim:
         at = rng.randrange(_TYPES)
         kind = self.kinds[at]
-        market = rng.choices((CapacityType.ON_DEMAND, CapacityType.SPOT, CapacityType.RESERVED), (5, 3, 2))[0]
+        market = rng.choices(
+            (CapacityType.ON_DEMAND, CapacityType.SPOT, CapacityType.RESERVED), (5, 3, 2)
+        )[0]
         offers = [it for it in kind.offerings if it.capacity_type is market]
         if market is CapacityType.RESERVED and at < _RESERVED_TYPES:
             first = kind.offerings[0]
@@ -303,7 +346,9 @@ class LargeFleet:
             attempt=1,
             offering=key,
             price_atto_usd_per_hour=price * ATTO_USD_PER_MICRO_USD,
-            placements=tuple(PlacedReplicas(name, count) for name, count in sorted(placed.items())),
+            placements=tuple(
+                PlacedReplicas(name, count) for name, count in sorted(placed.items())
+            ),
             allocatable=kind.allocatable,
             created_at=since,
             running_at=since,
@@ -315,9 +360,13 @@ class LargeFleet:
 
     def _store_workloads(self, rng: random.Random) -> None:
         for workload in (each for group in self._workloads for each in group):
-            self._store_workload(workload, self._placed[workload.key], self._placed[workload.key])
+            self._store_workload(
+                workload, self._placed[workload.key], self._placed[workload.key]
+            )
         for number in range(_WAITING):
-            self._store_workload(_workload(rng.choice(self.kinds), f"waiting-{number}", rng), 0, 10)
+            self._store_workload(
+                _workload(rng.choice(self.kinds), f"waiting-{number}", rng), 0, 10
+            )
 
     def _store_workload(self, workload: Workload, placed: int, wanted: int) -> None:
         record = WorkloadRecord(
@@ -347,19 +396,29 @@ class LargeFleet:
                 free,
                 free_units=free,
             )
-            self.state.reservation_rows[key] = ReservationRecord(reservation, Balance(free, 0), NOW)
+            self.state.reservation_rows[key] = ReservationRecord(
+                reservation, Balance(free, 0), NOW
+            )
 
 
 def _workload(kind: InstanceType, name: str, rng: random.Random) -> Workload:
     """Return a workload of which two replicas fill a third to nine tenths of a node of this type."""
     share = rng.uniform(0.17, 0.45)
-    requests = {resource: int(kind.allocatable[resource] * share) for resource in ("cpu", "memory")}
+    requests = {
+        resource: int(kind.allocatable[resource] * share) for resource in ("cpu", "memory")
+    }
     return Workload("bench", name, 1, 1, Resources.of(requests | {"pods": 1}))
 
 
-def _policy(zones: Sequence[tuple[str, str]], reservations: Sequence[str]) -> MemoryPolicyStore:
+def _policy(
+    zones: Sequence[tuple[str, str]], reservations: Sequence[str]
+) -> MemoryPolicyStore:
     store = MemoryPolicyStore()
-    name = {"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": NODE_CLASS}}
+    name = {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": NODE_CLASS},
+    }
     spec = {
         "instanceProfile": "bench",
         "amiSelectorTerms": [{"alias": "al2023@latest"}],
@@ -375,15 +434,25 @@ def _policy(zones: Sequence[tuple[str, str]], reservations: Sequence[str]) -> Me
             "template": {
                 "spec": {
                     "expireAfter": "Never",
-                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": NODE_CLASS},
+                    "nodeClassRef": {
+                        "group": "karpenter.k8s.aws",
+                        "kind": "EC2NodeClass",
+                        "name": NODE_CLASS,
+                    },
                     "requirements": [
-                        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["reserved", "spot", "on-demand"]}
+                        {
+                            "key": labels.CAPACITY_TYPE,
+                            "operator": "In",
+                            "values": ["reserved", "spot", "on-demand"],
+                        }
                     ],
                 }
             },
         },
     }
-    store.commit([PutPolicy(PolicyKind.NODE_CLASS, NODE_CLASS, {**name, "spec": spec}, 1, None)])
+    store.commit(
+        [PutPolicy(PolicyKind.NODE_CLASS, NODE_CLASS, {**name, "spec": spec}, 1, None)]
+    )
     store.commit([PutPolicy(PolicyKind.NODE_POOL, POOL, pool, 1, None)])
     status = node_class(zones, reservations).status
     store.save_status(PolicyKind.NODE_CLASS, NODE_CLASS, PolicyStatus(node_class=status))

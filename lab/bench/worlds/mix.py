@@ -47,7 +47,11 @@ def mix_snapshot(mix: Mix) -> Snapshot:
     """Return the whole world of a mix: catalogue, two pools (plain and GPU), reservations, nodes, demand."""
     catalogue = ec2_catalogue()
     rng = random.Random(1000 + mix.seed)
-    reservations = _reservations(catalogue.instance_types, mix, rng) if _RESERVED in mix.markets else ()
+    reservations = (
+        _reservations(catalogue.instance_types, mix, rng)
+        if _RESERVED in mix.markets
+        else ()
+    )
     demands = _demands(catalogue, mix, random.Random(11 + mix.seed))
     return Snapshot(
         instance_types=catalogue.instance_types,
@@ -74,8 +78,18 @@ def tuned_pools(markets: Sequence[CapacityType]) -> tuple[NodePool, ...]:
     for market, weight in ((_SPOT, 20), (_ON_DEMAND, 10)):
         if market in markets:
             wanted = [item for item in (_RESERVED, market) if item in markets]
-            pools.append(node_pool(f"general-{market}", _PLAIN, cap, capacity_types=wanted, weight=weight))
-            gpu = node_pool(f"gpu-{market}", _WITH_GPU, capacity_types=wanted, weight=weight, taints=(_GPU_TAINT,))
+            pools.append(
+                node_pool(
+                    f"general-{market}", _PLAIN, cap, capacity_types=wanted, weight=weight
+                )
+            )
+            gpu = node_pool(
+                f"gpu-{market}",
+                _WITH_GPU,
+                capacity_types=wanted,
+                weight=weight,
+                taints=(_GPU_TAINT,),
+            )
             pools.append(gpu)
     return tuple(pools)
 
@@ -84,14 +98,26 @@ def _reservations(
     instance_types: Sequence[InstanceType], mix: Mix, rng: random.Random, number: int = 60
 ) -> tuple[CapacityReservation, ...]:
     """Reserve mid-sized machines, and a sixth of the time accelerators."""
-    plain = [item for item in instance_types if not item.capacity[GPU] and 4000 <= item.capacity["cpu"] <= 96_000]
+    plain = [
+        item
+        for item in instance_types
+        if not item.capacity[GPU] and 4000 <= item.capacity["cpu"] <= 96_000
+    ]
     accelerated = [item for item in instance_types if item.capacity[GPU]]
     found = []
     for index in range(number if mix.reserved_percent else 0):
         item = rng.choice(accelerated if index % 6 == 0 else plain)
-        count = rng.choice((1, 2, 4) if item.capacity[GPU] else (1, 2, 3, 4, 5, 8, 10, 15, 20))
+        count = rng.choice(
+            (1, 2, 4) if item.capacity[GPU] else (1, 2, 3, 4, 5, 8, 10, 15, 20)
+        )
         units = max(1, count * mix.reserved_percent // 100)
-        where = rng.choice([offering for offering in item.offerings if offering.capacity_type is _ON_DEMAND])
+        where = rng.choice(
+            [
+                offering
+                for offering in item.offerings
+                if offering.capacity_type is _ON_DEMAND
+            ]
+        )
         found.append(
             CapacityReservation(
                 id=f"cr-{index:017x}",
@@ -129,7 +155,8 @@ def _demands(catalogue: Catalogue, mix: Mix, rng: random.Random) -> tuple[Demand
     for index in range(mix.replicas - sum(counts)):
         counts[index % mix.shapes] += 1
     return tuple(
-        Demand(replace(shape, replicas=count), count, NOW) for shape, count in zip(shapes, counts, strict=True)
+        Demand(replace(shape, replicas=count), count, NOW)
+        for shape, count in zip(shapes, counts, strict=True)
     )
 
 
@@ -143,9 +170,13 @@ def _shape(catalogue: Catalogue, mix: Mix, rng: random.Random) -> Workload:
         requests |= {"cpu": gpus * rng.choice((1000, 2000, 3000)), GPU: gpus}
         requests["memory"] = gpus * rng.choice((4096, 8192, 12_288)) * _MIB
     else:
-        requests["cpu"] = round(math.exp(rng.uniform(math.log(100), math.log(12_000))) / 10) * 10
+        requests["cpu"] = (
+            round(math.exp(rng.uniform(math.log(100), math.log(12_000))) / 10) * 10
+        )
         ratio = math.exp(rng.uniform(math.log(0.8), math.log(10)))
-        requests["memory"] = max(64, int(requests["cpu"] / 1000 * ratio * 1024) // 16 * 16) * _MIB
+        requests["memory"] = (
+            max(64, int(requests["cpu"] / 1000 * ratio * 1024) // 16 * 16) * _MIB
+        )
     drawn = rng.random()
     if not is_accelerated and drawn < 0.6:
         wanted.append(one_of(labels.ARCH, "amd64" if drawn < 0.5 else "arm64"))
@@ -177,23 +208,32 @@ def _markets(drawn: float) -> tuple[CapacityType, ...]:
     return (_SPOT,) if drawn < 0.42 else ()
 
 
-def _is_possible(shape: Workload, instance_types: Sequence[InstanceType], markets: Sequence[CapacityType]) -> bool:
+def _is_possible(
+    shape: Workload, instance_types: Sequence[InstanceType], markets: Sequence[CapacityType]
+) -> bool:
     """Whether some offering that can be bought runs the shape."""
-    zone, market = shape.node_selector[labels.ZONE], shape.node_selector[labels.CAPACITY_TYPE]
+    zone, market = (
+        shape.node_selector[labels.ZONE],
+        shape.node_selector[labels.CAPACITY_TYPE],
+    )
     arch = shape.node_selector[labels.ARCH]
     return any(
         shape.requests.fits_in(item.allocatable)
         and arch.has_intersection(item.requirements[labels.ARCH])
         and bool(item.capacity[GPU]) == bool(shape.requests[GPU])
         and any(
-            zone.has(offering.zone) and market.has(offering.capacity_type) and offering.capacity_type in markets
+            zone.has(offering.zone)
+            and market.has(offering.capacity_type)
+            and offering.capacity_type in markets
             for offering in item.offerings
         )
         for item in instance_types
     )
 
 
-def _nodes(instance_types: Sequence[InstanceType], number: int, rng: random.Random) -> tuple[Node, ...]:
+def _nodes(
+    instance_types: Sequence[InstanceType], number: int, rng: random.Random
+) -> tuple[Node, ...]:
     """Return nodes that run already, each with a random part of its resources still free."""
     plain = [item for item in instance_types if not item.capacity[GPU]]
     return tuple(_node(rng.choice(plain), index, rng) for index in range(number))
@@ -202,7 +242,10 @@ def _nodes(instance_types: Sequence[InstanceType], number: int, rng: random.Rand
 def _node(item: InstanceType, index: int, rng: random.Random) -> Node:
     offering = rng.choice(item.offerings)
     free = rng.random() ** 2
-    used = {name: int(amount * (1 - free * rng.uniform(0.5, 1))) for name, amount in item.allocatable.items()}
+    used = {
+        name: int(amount * (1 - free * rng.uniform(0.5, 1)))
+        for name, amount in item.allocatable.items()
+    }
     facts = {
         **item.requirements.labels(),
         labels.NODE_POOL: "general",

@@ -9,7 +9,13 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, Final
 
-from lab.bench.worlds.catalogue import ZONES, Catalogue, listed_prices, offered_zones, resource
+from lab.bench.worlds.catalogue import (
+    ZONES,
+    Catalogue,
+    listed_prices,
+    offered_zones,
+    resource,
+)
 from reservoir.adapters.ec2.instance_types import parse
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
 from reservoir.core.scheduling_terms import labels
@@ -27,7 +33,10 @@ def whole_region(seed: int = 7) -> Catalogue:
     """Return every type of the region with its offerings; spot at 25 to 60 % of the price on demand, drawn."""
     prices, source = listed_prices(resource("instance_types.json.gz"))
     rng = random.Random(seed)
-    found = tuple(_priced(instance_type, markets, prices, rng) for instance_type, markets in _described())
+    found = tuple(
+        _priced(instance_type, markets, prices, rng)
+        for instance_type, markets in _described()
+    )
     return Catalogue(found, tuple((zone, _zone_id(zone)) for zone in _ALL_ZONES), source)
 
 
@@ -35,7 +44,9 @@ def _described() -> Iterator[tuple[InstanceType, frozenset[CapacityType]]]:
     descriptions: dict[str, dict[str, Any]] = resource("instance_types.json.gz")
     for name in sorted(descriptions):
         info = descriptions[name]
-        if _ARCHITECTURES.isdisjoint(info["ProcessorInfo"]["SupportedArchitectures"]) or not _zones_of(name):
+        if _ARCHITECTURES.isdisjoint(
+            info["ProcessorInfo"]["SupportedArchitectures"]
+        ) or not _zones_of(name):
             continue
         if "hvm" in info.get("SupportedVirtualizationTypes", ()):
             discovered = parse(info, _REGION, _OVERHEAD)
@@ -47,7 +58,10 @@ def _zones_of(name: str) -> list[str]:
 
 
 def _priced(
-    kind: InstanceType, markets: frozenset[CapacityType], prices: dict[str, int], rng: random.Random
+    kind: InstanceType,
+    markets: frozenset[CapacityType],
+    prices: dict[str, int],
+    rng: random.Random,
 ) -> InstanceType:
     cpus = int(kind.requirements.labels()[labels.INSTANCE_CPU])
     price = prices.get(kind.name, _PRICE_PER_VCPU * cpus)
@@ -70,7 +84,11 @@ def _priced(
 
 
 def _price_in(market: CapacityType, price: int, rng: random.Random) -> int:
-    return price if market is CapacityType.ON_DEMAND else max(1, round(price * rng.uniform(0.25, 0.6)))
+    return (
+        price
+        if market is CapacityType.ON_DEMAND
+        else max(1, round(price * rng.uniform(0.25, 0.6)))
+    )
 
 
 def _zone_id(zone: str) -> str:

@@ -26,7 +26,10 @@ def small_snapshot(seed: int) -> Snapshot:
     known = [item for item in catalogue.instance_types if _is_candidate(item)]
     types = rng.sample(known, rng.randint(3, 6))
     zone_ids = dict(catalogue.zones)
-    reservations = tuple(_reservation(number, rng, types, zone_ids[ZONE]) for number in range(rng.randint(1, 4)))
+    reservations = tuple(
+        _reservation(number, rng, types, zone_ids[ZONE])
+        for number in range(rng.randint(1, 4))
+    )
     replicas = rng.randint(5, 25)
     demands: list[Demand] = []
     while replicas:
@@ -45,10 +48,15 @@ def small_snapshot(seed: int) -> Snapshot:
 def _is_candidate(item: InstanceType) -> bool:
     """Whether a type of a usual size is sold in the zone, on demand and as spot."""
     here = {offering.capacity_type for offering in item.offerings if offering.zone == ZONE}
-    return here >= {CapacityType.SPOT, _ON_DEMAND} and 2_000 <= item.capacity["cpu"] <= _LARGEST_VCPUS * 1_000
+    return (
+        here >= {CapacityType.SPOT, _ON_DEMAND}
+        and 2_000 <= item.capacity["cpu"] <= _LARGEST_VCPUS * 1_000
+    )
 
 
-def _reservation(number: int, rng: random.Random, types: list[InstanceType], zone_id: str) -> CapacityReservation:
+def _reservation(
+    number: int, rng: random.Random, types: list[InstanceType], zone_id: str
+) -> CapacityReservation:
     units = rng.randint(1, 4)
     return CapacityReservation(
         id=f"cr-{number:017x}",
@@ -64,14 +72,22 @@ def _reservation(number: int, rng: random.Random, types: list[InstanceType], zon
     )
 
 
-def _workload(number: int, count: int, rng: random.Random, types: list[InstanceType]) -> Workload:
+def _workload(
+    number: int, count: int, rng: random.Random, types: list[InstanceType]
+) -> Workload:
     """Draw a workload that one of the types holds; a third of those on accelerators ask for some."""
     host = rng.choice(types)
     part = rng.uniform(0.08, 0.7)
     requests = {
         "pods": 1,
-        "cpu": max(50, int(host.allocatable["cpu"] * part * rng.uniform(0.4, 1)) // 50 * 50),
-        "memory": max(64, int(host.allocatable["memory"] / _MIB * part * rng.uniform(0.4, 1)) // 64 * 64) * _MIB,
+        "cpu": max(
+            50, int(host.allocatable["cpu"] * part * rng.uniform(0.4, 1)) // 50 * 50
+        ),
+        "memory": max(
+            64,
+            int(host.allocatable["memory"] / _MIB * part * rng.uniform(0.4, 1)) // 64 * 64,
+        )
+        * _MIB,
     }
     if host.capacity[GPU] and rng.random() < 1 / 3:
         requests[GPU] = rng.randint(1, host.capacity[GPU])
@@ -79,4 +95,6 @@ def _workload(number: int, count: int, rng: random.Random, types: list[InstanceT
     selector = Requirements.of(one_of(labels.ARCH, *host.requirements[labels.ARCH].values))
     if markets:
         selector = selector.add(one_of(labels.CAPACITY_TYPE, *markets))
-    return Workload(NAMESPACE, f"w-{number}", 1, count, Resources.of(requests), node_selector=selector)
+    return Workload(
+        NAMESPACE, f"w-{number}", 1, count, Resources.of(requests), node_selector=selector
+    )

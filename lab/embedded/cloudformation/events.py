@@ -36,8 +36,18 @@ def _telling(add_event: Callable[..., None], clock: EmulatedClock) -> Callable[.
         physical_id: str = "",
         detailed_status: str = "",
     ) -> None:
-        add_event(stack_id, stack_name, logical_id, kind, status, reason, physical_id, detailed_status)
-        if kind == _OF_STACK and physical_id == stack_id:  # not a stack that is a resource of this one
+        add_event(
+            stack_id,
+            stack_name,
+            logical_id,
+            kind,
+            status,
+            reason,
+            physical_id,
+            detailed_status,
+        )
+        # not a stack that is a resource of this one
+        if kind == _OF_STACK and physical_id == stack_id:
             services.put_service_event(_event(stack_id, status, reason, clock))
 
     return tell

@@ -36,7 +36,11 @@ def _accept_metric_math() -> None:
         if not metrics:
             return make_record(name, properties)
         plain = {key: value for key, value in properties.items() if key != "Metrics"}
-        stand_in = {"MetricName": metrics[0]["Id"], "Namespace": NOT_EVALUATED, "TreatMissingData": "missing"}
+        stand_in = {
+            "MetricName": metrics[0]["Id"],
+            "Namespace": NOT_EVALUATED,
+            "TreatMissingData": "missing",
+        }
         return {**make_record(name, {**plain, **stand_in}), "Metrics": metrics}
 
     provisioners._cw_metric_alarm_record = record
@@ -52,7 +56,9 @@ def _name_by_stack_id() -> None:
         stack = cloudformation._stacks.get(stack_name)
         if stack is None:
             return name
-        suffix = hashlib.sha256(f"{stack['StackId']} {name}".encode()).hexdigest()[:_SUFFIX_LENGTH]
+        suffix = hashlib.sha256(f"{stack['StackId']} {name}".encode()).hexdigest()[
+            :_SUFFIX_LENGTH
+        ]
         return name[:-_SUFFIX_LENGTH] + (suffix if name.islower() else suffix.upper())
 
     provisioners._physical_name = named
@@ -65,9 +71,13 @@ def _complete_tables() -> None:
     create, update = handlers["create"], handlers["update"]
 
     def finished(made: Provisioned, properties: Properties) -> Provisioned:
-        recovery = properties.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled", False)
+        recovery = properties.get("PointInTimeRecoverySpecification", {}).get(
+            "PointInTimeRecoveryEnabled", False
+        )
         specification = {"PointInTimeRecoveryEnabled": _typed(recovery)}
-        dynamodb._update_continuous_backups({"TableName": made[0], "PointInTimeRecoverySpecification": specification})
+        dynamodb._update_continuous_backups(
+            {"TableName": made[0], "PointInTimeRecoverySpecification": specification}
+        )
         if "TimeToLiveSpecification" in properties:
             expiry = _typed(properties["TimeToLiveSpecification"])
             dynamodb._update_ttl({"TableName": made[0], "TimeToLiveSpecification": expiry})
@@ -75,7 +85,9 @@ def _complete_tables() -> None:
 
     def updated(name: str, old: Properties, new: Properties, *rest: Any) -> Provisioned:
         if len(_index_names(old) ^ _index_names(new)) > 1:
-            raise ValueError("Cannot perform more than one GSI creation or deletion in a single update")
+            raise ValueError(
+                "Cannot perform more than one GSI creation or deletion in a single update"
+            )
         return finished(update(name, old, new, *rest), new)
 
     def delete(name: str, _properties: Properties) -> None:
@@ -85,7 +97,9 @@ def _complete_tables() -> None:
 
     provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"] = {
         **handlers,
-        "create": lambda logical_id, properties, stack: finished(create(logical_id, properties, stack), properties),
+        "create": lambda logical_id, properties, stack: finished(
+            create(logical_id, properties, stack), properties
+        ),
         "update": updated,
         "delete": delete,
     }
@@ -105,15 +119,21 @@ def _reserve_concurrency() -> None:
         if wanted is None:
             lambda_svc._delete_function_concurrency(made[0])
             return made
-        status, _, body = lambda_svc._put_function_concurrency(made[0], {"ReservedConcurrentExecutions": int(wanted)})
+        status, _, body = lambda_svc._put_function_concurrency(
+            made[0], {"ReservedConcurrentExecutions": int(wanted)}
+        )
         if status != 200:
             raise ValueError(json.loads(body)["message"])
         return made
 
     provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"] = {
         **handlers,
-        "create": lambda logical_id, properties, stack: reserved(create(logical_id, properties, stack), properties),
-        "update": lambda name, old, new, *rest: reserved(update(name, old, new, *rest), new),
+        "create": lambda logical_id, properties, stack: reserved(
+            create(logical_id, properties, stack), properties
+        ),
+        "update": lambda name, old, new, *rest: reserved(
+            update(name, old, new, *rest), new
+        ),
     }
 
 
@@ -121,7 +141,9 @@ def _launch_template(ec2: Ec2Emulation) -> dict[str, Any]:
     """Return the handlers for launch templates, which MiniStack would put into its own EC2, where nobody launches."""
 
     def described(template_id: str) -> Provisioned:
-        found = ec2.client().describe_launch_templates(LaunchTemplateIds=[template_id])["LaunchTemplates"][0]
+        found = ec2.client().describe_launch_templates(LaunchTemplateIds=[template_id])[
+            "LaunchTemplates"
+        ][0]
         return template_id, {
             "LaunchTemplateId": template_id,
             "DefaultVersionNumber": str(found["DefaultVersionNumber"]),
@@ -129,8 +151,13 @@ def _launch_template(ec2: Ec2Emulation) -> dict[str, Any]:
         }
 
     def create(logical_id: str, properties: Properties, stack_name: str) -> Provisioned:
-        name = properties.get("LaunchTemplateName") or provisioners._physical_name(stack_name, logical_id)
-        request = {"LaunchTemplateName": name, "LaunchTemplateData": _typed(properties["LaunchTemplateData"])}
+        name = properties.get("LaunchTemplateName") or provisioners._physical_name(
+            stack_name, logical_id
+        )
+        request = {
+            "LaunchTemplateName": name,
+            "LaunchTemplateData": _typed(properties["LaunchTemplateData"]),
+        }
         if "TagSpecifications" in properties:
             request["TagSpecifications"] = properties["TagSpecifications"]
         made = ec2.client().create_launch_template(**request)
@@ -138,7 +165,9 @@ def _launch_template(ec2: Ec2Emulation) -> dict[str, Any]:
 
     def update(physical_id: str, _old: Properties, new: Properties, *_: str) -> Provisioned:
         data = _typed(new["LaunchTemplateData"])
-        ec2.client().create_launch_template_version(LaunchTemplateId=physical_id, LaunchTemplateData=data)
+        ec2.client().create_launch_template_version(
+            LaunchTemplateId=physical_id, LaunchTemplateData=data
+        )
         return described(physical_id)
 
     def delete(physical_id: str, _properties: Properties) -> None:
@@ -153,4 +182,8 @@ def _typed(value: Any) -> Any:
         return {name: _typed(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_typed(each) for each in value]
-    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+    return (
+        {"true": True, "false": False}.get(value, value)
+        if isinstance(value, str)
+        else value
+    )

@@ -37,7 +37,9 @@ _IDEMPOTENT: Final = frozenset(
 class Ec2Emulation:
     """One account's EC2 in one region; thread-safe, with one lock that is not held while an event is delivered."""
 
-    def __init__(self, clock: Clock, emit: Callable[[Event], None], account_id: str, region: str) -> None:
+    def __init__(
+        self, clock: Clock, emit: Callable[[Event], None], account_id: str, region: str
+    ) -> None:
         self._lock = threading.RLock()
         self._protocol = Ec2Protocol()
         self._tokens: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {}
@@ -126,7 +128,11 @@ class Ec2Emulation:
     def instances(self) -> list[Instance]:
         """Return the account's own instances that are still to be seen."""
         with self._lock:
-            return [each for each in self.world.instances.values() if each.owner_id == self.world.account_id]
+            return [
+                each
+                for each in self.world.instances.values()
+                if each.owner_id == self.world.account_id
+            ]
 
     def state(self) -> dict[str, Any]:
         """Return all that there is; for :meth:`restore`, in this or in another process."""
@@ -171,7 +177,11 @@ class Ec2Emulation:
             check = DRY_RUNS.get(call.operation)
             if check is not None:
                 check(self.world, call.parameters)
-            raise Ec2Error("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
+            raise Ec2Error(
+                "DryRunOperation",
+                "Request would have succeeded, but DryRun flag is set.",
+                412,
+            )
         token = call.parameters.get("ClientToken")
         if token is None or call.operation not in _IDEMPOTENT:
             result = operation(self.world, call.parameters)
@@ -183,7 +193,10 @@ class Ec2Emulation:
         """Perform a call with a client token the first time; later answer as then, or refuse other parameters."""
         key = (call.operation, token)
         if key not in self._tokens:
-            self._tokens[key] = (call.parameters, OPERATIONS[call.operation](self.world, call.parameters))
+            self._tokens[key] = (
+                call.parameters,
+                OPERATIONS[call.operation](self.world, call.parameters),
+            )
         parameters, result = self._tokens[key]
         if parameters != call.parameters:
             raise Ec2Error(
@@ -193,7 +206,9 @@ class Ec2Emulation:
         return result
 
 
-def install(*, clock: Clock, emit: Callable[[Event], None], account_id: str, region: str) -> Ec2Emulation:
+def install(
+    *, clock: Clock, emit: Callable[[Event], None], account_id: str, region: str
+) -> Ec2Emulation:
     """Return a fresh EC2 for one account and region.
 
     Parameters

@@ -22,8 +22,12 @@ def create_tags(world: World, parameters: Parameters) -> dict[str, Any]:
     """
     resources = parameters["Resources"]
     if len(resources) > TAGGED_RESOURCES_LIMIT:
-        raise invalid_value(f"You can tag at most {TAGGED_RESOURCES_LIMIT} resources in one request.")
-    new = tags.from_specifications([{"ResourceType": "any", "Tags": parameters["Tags"]}], ["any"])["any"]
+        raise invalid_value(
+            f"You can tag at most {TAGGED_RESOURCES_LIMIT} resources in one request."
+        )
+    new = tags.from_specifications(
+        [{"ResourceType": "any", "Tags": parameters["Tags"]}], ["any"]
+    )["any"]
     for resource_id in resources:
         _refuse_unknown(world, resource_id)
     for resource_id in resources:
@@ -34,7 +38,9 @@ def create_tags(world: World, parameters: Parameters) -> dict[str, Any]:
 def delete_tags(world: World, parameters: Parameters) -> dict[str, Any]:
     """Answer DeleteTags; without tags it removes all that are not AWS's own."""
     for resource_id in parameters["Resources"]:
-        own = [{"Key": key} for key in world.tags.of(resource_id) if not key.startswith("aws:")]
+        own = [
+            {"Key": key} for key in world.tags.of(resource_id) if not key.startswith("aws:")
+        ]
         world.tags.remove(resource_id, parameters.get("Tags") or own)
     return {}
 
@@ -61,10 +67,17 @@ def create_placement_group(world: World, parameters: Parameters) -> dict[str, An
     """
     name = parameters.get("GroupName", "")
     if not name:
-        raise Ec2Error("MissingParameter", "The request must contain the parameter groupName")
+        raise Ec2Error(
+            "MissingParameter", "The request must contain the parameter groupName"
+        )
     if name in world.placement_groups:
-        raise Ec2Error("InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists.")
-    group_tags = tags.from_specifications(parameters.get("TagSpecifications"), ["placement-group"])
+        raise Ec2Error(
+            "InvalidPlacementGroup.Duplicate",
+            f"The placement group '{name}' already exists.",
+        )
+    group_tags = tags.from_specifications(
+        parameters.get("TagSpecifications"), ["placement-group"]
+    )
     group_id = world.ids.resource("pg")
     world.placement_groups[name] = {
         "GroupName": name,
@@ -90,7 +103,10 @@ def describe_placement_groups(world: World, parameters: Parameters) -> dict[str,
         wanted = parameters.get(parameter)
         missing = set(wanted or ()) - {g[member] for g in world.placement_groups.values()}
         if missing:
-            raise Ec2Error("InvalidPlacementGroup.Unknown", f"The placement group '{min(missing)}' is unknown.")
+            raise Ec2Error(
+                "InvalidPlacementGroup.Unknown",
+                f"The placement group '{min(missing)}' is unknown.",
+            )
         chosen = [g for g in chosen if wanted is None or g[member] in wanted]
     readers: Readers[dict[str, Any]] = {
         "group-name": lambda g: g["GroupName"],
@@ -98,7 +114,9 @@ def describe_placement_groups(world: World, parameters: Parameters) -> dict[str,
         "state": lambda g: g["State"],
         "strategy": lambda g: g["Strategy"],
     }
-    found = select(chosen, parameters.get("Filters"), readers, lambda g: world.tags.of(g["GroupId"]))
+    found = select(
+        chosen, parameters.get("Filters"), readers, lambda g: world.tags.of(g["GroupId"])
+    )
     return {"PlacementGroups": [_rendered_group(world, g) for g in found]}
 
 
@@ -111,7 +129,10 @@ def delete_placement_group(world: World, parameters: Parameters) -> dict[str, An
         ``InvalidPlacementGroup.Unknown``.
     """
     if world.placement_groups.pop(parameters["GroupName"], None) is None:
-        raise Ec2Error("InvalidPlacementGroup.Unknown", f"The placement group '{parameters['GroupName']}' is unknown.")
+        raise Ec2Error(
+            "InvalidPlacementGroup.Unknown",
+            f"The placement group '{parameters['GroupName']}' is unknown.",
+        )
     return {}
 
 

@@ -37,7 +37,11 @@ class EmulatedClock:
         it the clock runs from the real time.
     """
 
-    def __init__(self, monotonic_ns: Callable[[], int] = time.monotonic_ns, start_us: int | None = None) -> None:
+    def __init__(
+        self,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        start_us: int | None = None,
+    ) -> None:
         self._monotonic_ns = monotonic_ns
         self._lock = threading.Lock()
         self._anchor_monotonic_ns = monotonic_ns()
@@ -106,7 +110,9 @@ class EmulatedClock:
             ``factor`` is not a positive finite number.
         """
         if not 0 < factor < float("inf"):
-            raise ValueError("the rate is a positive finite number; use pause() to stop the clock")
+            raise ValueError(
+                "the rate is a positive finite number; use pause() to stop the clock"
+            )
         with self._lock:
             self._anchor()
             self._rate = factor
@@ -143,7 +149,11 @@ class EmulatedClock:
             if instant_us <= now_us:
                 return 0.0
             speed = self._speed()
-            return (instant_us - now_us) / speed / 1e6 if speed and instant_us <= self._limit_us else float("inf")
+            return (
+                (instant_us - now_us) / speed / 1e6
+                if speed and instant_us <= self._limit_us
+                else float("inf")
+            )
 
     def publish_to(self, path: Path) -> None:
         """Keep the clock's state in the file ``path`` from now on, for processes that map it."""
@@ -156,7 +166,9 @@ class EmulatedClock:
         return 0.0 if self._paused else min(self._rate, self._top_speed)
 
     def _unbounded_us(self, monotonic_ns: int) -> int:
-        return self._anchor_us + int((monotonic_ns - self._anchor_monotonic_ns) * self._speed() / 1000)
+        return self._anchor_us + int(
+            (monotonic_ns - self._anchor_monotonic_ns) * self._speed() / 1000
+        )
 
     def _epoch_us(self) -> int:
         return min(self._unbounded_us(self._monotonic_ns()), self._limit_us)

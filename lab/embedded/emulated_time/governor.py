@@ -26,7 +26,8 @@ from typing import Final, Protocol
 from lab.embedded.emulated_time.clock import NEVER_US, NO_TOP_SPEED, EmulatedClock
 
 LATENESS_LIMIT: Final = timedelta(seconds=1)
-FINISHED_PER_LIMIT: Final = 1_000  # things that a busy period finishes for each further LATENESS_LIMIT that it may last
+# things that a busy period finishes for each further LATENESS_LIMIT that it may last
+FINISHED_PER_LIMIT: Final = 1_000
 _LIMIT_US: Final = LATENESS_LIMIT // timedelta(microseconds=1)
 _REAL_SPEED: Final = 1.0
 # Real seconds. How often the governor looks by itself, and how long it leaves a clock of real speed alone after work.
@@ -70,11 +71,13 @@ class Governor:
         self._changed = threading.Condition()
         self._looking = threading.Lock()
         self._governed = True
-        self._wanted = self._wanted_soon = False  # a look at once, or when things have settled
+        # a look at once, or when things have settled
+        self._wanted = self._wanted_soon = False
         self._under_way = 0
         self._begun = 0  # ever: tells a look whether something began beside it
         self._finished = 0  # in this busy period
-        self._busy_since_us: int | None = clock.epoch_us()  # busy until a look has shown that it is not
+        # busy until a look has shown that it is not
+        self._busy_since_us: int | None = clock.epoch_us()
         self._target_us: int | None = None  # of an advance that is under way
         self._recurring = True
         self._next_us = NEVER_US  # what the last look found to be due next
@@ -109,7 +112,9 @@ class Governor:
         It is the longest busy period, which nothing that it finished can have exceeded.
         """
         with self._changed:
-            return max(self._worst_lateness_us, self._busy_for_us(self.clock.epoch_us())) / 1e6
+            return (
+                max(self._worst_lateness_us, self._busy_for_us(self.clock.epoch_us())) / 1e6
+            )
 
     def watch(self, *sources: Source) -> None:
         """Ask these, too, what is due."""
@@ -138,7 +143,8 @@ class Governor:
             self._begun += 1
             if self._busy_since_us is None:
                 self._begin_period(self.clock.epoch_us())
-                if self.clock.rate > _REAL_SPEED:  # else the last look has set a limit that is near enough
+                # else the last look has set a limit that is near enough
+                if self.clock.rate > _REAL_SPEED:
                     self._bound_while_busy()
 
     def end_work(self, *, finishes: bool = True) -> None:
@@ -220,10 +226,16 @@ class Governor:
             for source in self._sources:
                 source.begin_due(recurring=recurring)
             now_us = self.clock.epoch_us()
-            outlooks = [source.due_work(now_us, recurring=recurring) for source in self._sources]
+            outlooks = [
+                source.due_work(now_us, recurring=recurring) for source in self._sources
+            ]
             next_us = min((each.next_us for each in outlooks), default=NEVER_US)
             with self._changed:
-                is_quiet = not self._under_way and self._begun == begun and not any(each.ready for each in outlooks)
+                is_quiet = (
+                    not self._under_way
+                    and self._begun == begun
+                    and not any(each.ready for each in outlooks)
+                )
                 if is_quiet:
                     self._end_period(now_us)
                 else:
@@ -238,14 +250,16 @@ class Governor:
         if self._target_us is not None:
             if now_us < self._target_us:
                 self._jump_to(min(next_us, self._target_us))
-                self.clock.bound(top_speed=_REAL_SPEED, limit_us=self.clock.epoch_us())  # until it has been looked at
+                # until it has been looked at
+                self.clock.bound(top_speed=_REAL_SPEED, limit_us=self.clock.epoch_us())
             elif self._recurring:
                 self._arrive()
             else:
                 self._recurring = True  # now what was left out on the way
             return 0.0
         if self.clock.rate <= _REAL_SPEED:
-            next_us = min(next_us, now_us + _LIMIT_US)  # so near that work which begins meanwhile needs no other limit
+            # so near that work which begins meanwhile needs no other limit
+            next_us = min(next_us, now_us + _LIMIT_US)
         self.clock.bound(top_speed=NO_TOP_SPEED, limit_us=next_us)
         return min(self.clock.real_s_until(next_us), IDLE_LOOK_S)
 
@@ -256,7 +270,9 @@ class Governor:
     def _bound_while_busy(self) -> None:
         if not self._governed or self._busy_since_us is None:
             return
-        limit_us = self._busy_since_us + _LIMIT_US * (1 + self._finished // FINISHED_PER_LIMIT)
+        limit_us = self._busy_since_us + _LIMIT_US * (
+            1 + self._finished // FINISHED_PER_LIMIT
+        )
         self.clock.bound(top_speed=_REAL_SPEED, limit_us=min(limit_us, self._next_us))
 
     def _begin_period(self, now_us: int) -> None:
@@ -272,7 +288,9 @@ class Governor:
         return 0 if self._busy_since_us is None else max(0, now_us - self._busy_since_us)
 
     def _jump_to(self, instant_us: int) -> None:
-        self.clock.advance(timedelta(microseconds=max(0, instant_us - self.clock.epoch_us())))
+        self.clock.advance(
+            timedelta(microseconds=max(0, instant_us - self.clock.epoch_us()))
+        )
 
     def _arrive(self) -> None:
         self._target_us = None
@@ -286,7 +304,8 @@ class Governor:
     def _look_soon(self) -> None:
         if self._target_us is not None or self.clock.rate > _REAL_SPEED:
             self._look_now()
-        else:  # a clock that runs at most at real speed may do so for a moment longer: looks cost more than requests
+        else:
+            # a clock that runs at most at real speed may do so for a moment longer: looks cost more than requests
             self._wanted_soon = True
             self._changed.notify_all()
 

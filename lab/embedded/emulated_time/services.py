@@ -46,7 +46,8 @@ def install(clock: EmulatedClock, backoff: MutableMapping[str, float]) -> None:
         service.time = emulated
     # Their own sweeps run every 10 real seconds; the governor takes their place.
     eventbridge.start_scheduler = scheduler.start_scheduler = lambda: None
-    lambda_svc._ESM_IDLE_WAKE_GAP_SECONDS = 0.005  # the governor wakes the pollers only when there is something to take
+    # the governor wakes the pollers only when there is something to take
+    lambda_svc._ESM_IDLE_WAKE_GAP_SECONDS = 0.005
     _bound_long_polls()
     _keep_messages_in_work(clock)
     _rest_after_failures(clock, backoff)
@@ -68,7 +69,9 @@ def count_work(governor: Governor) -> None:
 def _count_requests(governor: Governor) -> None:
     dispatch: Callable[..., Awaitable[Any]] = app._dispatch_service_request
 
-    async def counted(method: str, path: str, headers: dict[str, str], body: bytes, *rest: Any) -> Any:
+    async def counted(
+        method: str, path: str, headers: dict[str, str], body: bytes, *rest: Any
+    ) -> Any:
         if _is_receive(headers, body):  # may wait for emulated time
             try:
                 return await dispatch(method, path, headers, body, *rest)
@@ -81,7 +84,10 @@ def _count_requests(governor: Governor) -> None:
 
 
 def _is_receive(headers: dict[str, str], body: bytes) -> bool:
-    return headers.get("x-amz-target") == "AmazonSQS.ReceiveMessage" or b"Action=ReceiveMessage" in body[:4096]
+    return (
+        headers.get("x-amz-target") == "AmazonSQS.ReceiveMessage"
+        or b"Action=ReceiveMessage" in body[:4096]
+    )
 
 
 def _count_batches(governor: Governor) -> None:
@@ -119,7 +125,9 @@ def _rest_after_failures(clock: EmulatedClock, backoff: MutableMapping[str, floa
     run_batch = lambda_svc._run_sqs_batch
     receive = sqs._receive_messages_for_esm
 
-    def run(mapping: Any, function: Any, event: Any, batch: Any, url: str, name: str) -> None:
+    def run(
+        mapping: Any, function: Any, event: Any, batch: Any, url: str, name: str
+    ) -> None:
         run_batch(mapping, function, event, batch, url, name)
         if lambda_svc._esm_backoff_until.pop(mapping["UUID"], None) is not None:
             backoff[url] = clock.epoch_s() + BACKOFF_S
@@ -137,7 +145,9 @@ def _bound_long_polls() -> None:
     async def bounded(data: MutableMapping[str, Any], queue_url: str) -> Any:
         wait_s = data.get("WaitTimeSeconds")
         try:
-            return await asyncio.wait_for(receive(data, queue_url), 20 if wait_s is None else int(wait_s) + 0.1)
+            return await asyncio.wait_for(
+                receive(data, queue_url), 20 if wait_s is None else int(wait_s) + 0.1
+            )
         except TimeoutError:
             return await receive({**data, "WaitTimeSeconds": 0}, queue_url)
 
@@ -147,7 +157,13 @@ def _bound_long_polls() -> None:
 def _keep_messages_in_work(clock: EmulatedClock) -> None:
     run_batch = lambda_svc._run_sqs_batch
 
-    def run(mapping: Any, function: Any, event: Any, batch: Iterable[dict[str, Any]], *queue: str) -> None:
+    def run(
+        mapping: Any,
+        function: Any,
+        event: Any,
+        batch: Iterable[dict[str, Any]],
+        *queue: str,
+    ) -> None:
         visible_at = {id(message): message["visible_at"] for message in batch}
         started_s = time.monotonic()
         for message in batch:
@@ -158,7 +174,9 @@ def _keep_messages_in_work(clock: EmulatedClock) -> None:
             # MiniStack keeps this metric for direct invocations only.
             dimensions = {"FunctionName": mapping["FunctionName"]}
             duration_ms = (time.monotonic() - started_s) * 1000
-            cloudwatch.record_metric("AWS/Lambda", "Duration", duration_ms, "Milliseconds", dimensions)
+            cloudwatch.record_metric(
+                "AWS/Lambda", "Duration", duration_ms, "Milliseconds", dimensions
+            )
             for message in batch:
                 if message["visible_at"] == IN_WORK:  # else the function itself changed it
                     message["visible_at"] = max(visible_at[id(message)], clock.epoch_s())

@@ -43,7 +43,11 @@ class Ec2Agenda:
         """Return when the agenda goes on."""
         del recurring
         due = self._ec2.next_due()
-        return DueWork() if due is None else _at((due - EPOCH) // timedelta(microseconds=1), now_us)
+        return (
+            DueWork()
+            if due is None
+            else _at((due - EPOCH) // timedelta(microseconds=1), now_us)
+        )
 
 
 class Schedules:
@@ -79,7 +83,9 @@ def _timers() -> Iterator[float | None]:
         if at_s is not None:
             yield None if key in fired else at_s
             continue
-        next_s = _next_s(schedule["ScheduleExpression"], fired.get(key, schedule.get("CreationDate")))
+        next_s = _next_s(
+            schedule["ScheduleExpression"], fired.get(key, schedule.get("CreationDate"))
+        )
         if next_s is None:
             continue
         end_s = scheduler._to_epoch(schedule.get("EndDate"))
@@ -94,7 +100,11 @@ def _next_s(expression: str, fired_s: float | None) -> float | None:
     if period_s is not None:
         return fired_s + float(period_s)
     fields = eventbridge._parse_cron_fields(expression)
-    due = None if fields is None else eventbridge._cron_next_fire(fields, datetime.fromtimestamp(fired_s, tz=UTC))
+    due = (
+        None
+        if fields is None
+        else eventbridge._cron_next_fire(fields, datetime.fromtimestamp(fired_s, tz=UTC))
+    )
     return None if due is None else float(due.timestamp())
 
 
@@ -115,7 +125,9 @@ class QueuedMessages:
             rests_s = self._backoff.get(url, 0.0)
             takeable_s = [max(visible_s, rests_s) for visible_s in _takeable(queue, now_s)]
             ready = ready or any(when_s <= now_s for when_s in takeable_s)
-            next_us = min([next_us, *(_after_us(when_s) for when_s in takeable_s if when_s > now_s)])
+            next_us = min(
+                [next_us, *(_after_us(when_s) for when_s in takeable_s if when_s > now_s)]
+            )
         if ready:
             lambda_svc.esm_wake.set()
         return DueWork(ready, next_us)
@@ -126,11 +138,18 @@ def _fed_queues() -> Iterator[tuple[str, dict[str, Any]]]:
         arn = mapping.get("EventSourceArn", "")
         if not mapping.get("Enabled", True) or ":sqs:" not in arn:
             continue
-        function = lambda_svc._functions.get_scoped(account_id, region, mapping["FunctionName"])
+        function = lambda_svc._functions.get_scoped(
+            account_id, region, mapping["FunctionName"]
+        )
         queue = sqs._queue_by_arn(arn)
         if function is None or queue is None:
             continue
-        if lambda_svc._sqs_esm_concurrency(mapping, function, function.get("config") or {}, queue) > 0:
+        if (
+            lambda_svc._sqs_esm_concurrency(
+                mapping, function, function.get("config") or {}, queue
+            )
+            > 0
+        ):
             yield queue["url"], queue
 
 
@@ -141,7 +160,9 @@ def _takeable(queue: dict[str, Any], now_s: float) -> Iterator[float]:
         yield from (message["visible_at"] for message in messages)
         return
     held_up = {
-        message["group_id"] for message in messages if message["visible_at"] > now_s and message["receive_count"] > 0
+        message["group_id"]
+        for message in messages
+        if message["visible_at"] > now_s and message["receive_count"] > 0
     }
     for message in messages:
         if message["group_id"] not in held_up or message["receive_count"] > 0:

@@ -39,7 +39,9 @@ def _simulate(request: Mapping[str, Any]) -> Any:
     account_id = responses.get_account_id()
     policies = iam_evaluator._gather_role_policies(role.rpartition("/")[2], account_id)
     keys = {
-        name.lower(): iam._p(request, f"ContextEntries.member.{number}.ContextKeyValues.member.1")
+        name.lower(): iam._p(
+            request, f"ContextEntries.member.{number}.ContextKeyValues.member.1"
+        )
         for number, name in _members(request, "ContextEntries.member.{}.ContextKeyName")
     }
     results = []
@@ -54,7 +56,9 @@ def _simulate(request: Mapping[str, Any]) -> Any:
                 region=keys.get("aws:requestedregion", ""),
                 service_context=keys,
             )
-            decision = _DECISIONS.get(iam_evaluator.evaluate(context, policies).decision, "implicitDeny")
+            decision = _DECISIONS.get(
+                iam_evaluator.evaluate(context, policies).decision, "implicitDeny"
+            )
             results.append(
                 f"<member><EvalActionName>{action}</EvalActionName><EvalResourceName>{resource}</EvalResourceName>"
                 f"<EvalDecision>{decision}</EvalDecision></member>"
@@ -69,18 +73,35 @@ def _simulate(request: Mapping[str, Any]) -> Any:
 
 
 def _members(request: Mapping[str, Any], form: str) -> list[tuple[int, str]]:
-    found = [(number, iam._p(request, form.format(number))) for number in range(1, _MEMBERS_MAX)]
+    found = [
+        (number, iam._p(request, form.format(number))) for number in range(1, _MEMBERS_MAX)
+    ]
     return [(number, value) for number, value in found if value]
 
 
 async def _quotas(
-    method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    body: bytes,
+    query: dict[str, list[str]],
 ) -> Response:
     del method, path, query  # JSON protocol
     asked = json.loads(body or b"{}")
     kind = {"Content-Type": "application/x-amz-json-1.1"}
-    if not headers.get("x-amz-target", "").endswith(".GetServiceQuota") or asked.get("ServiceCode") != "ec2":
-        missing = {"__type": "NoSuchResourceException", "message": "there is no such quota here"}
+    if (
+        not headers.get("x-amz-target", "").endswith(".GetServiceQuota")
+        or asked.get("ServiceCode") != "ec2"
+    ):
+        missing = {
+            "__type": "NoSuchResourceException",
+            "message": "there is no such quota here",
+        }
         return 400, kind, json.dumps(missing).encode()
-    quota = {"ServiceCode": "ec2", "QuotaCode": asked["QuotaCode"], "Value": VCPUS, "Adjustable": True}
+    quota = {
+        "ServiceCode": "ec2",
+        "QuotaCode": asked["QuotaCode"],
+        "Value": VCPUS,
+        "Adjustable": True,
+    }
     return 200, kind, json.dumps({"Quota": quota}).encode()

@@ -24,10 +24,14 @@ Json = Mapping[str, Any]
 
 def install() -> None:
     """Let policies see the keys."""
-    iam_actions.dynamodb_service_context = _with_leading_keys(iam_actions.dynamodb_service_context)
+    iam_actions.dynamodb_service_context = _with_leading_keys(
+        iam_actions.dynamodb_service_context
+    )
 
 
-def _with_leading_keys(context_of: Callable[[bytes], dict[str, Any]]) -> Callable[[bytes], dict[str, Any]]:
+def _with_leading_keys(
+    context_of: Callable[[bytes], dict[str, Any]],
+) -> Callable[[bytes], dict[str, Any]]:
     def context(body: bytes) -> dict[str, Any]:
         keys = context_of(body)
         try:
@@ -62,8 +66,14 @@ def _of_one(table: str, request: Json) -> Iterator[str]:
     yield from _value(table, index, request.get("Key", {}))
     yield from _value(table, index, request.get("Item", {}))
     if (condition := request.get("KeyConditionExpression")) is not None:
-        names, values = request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {})
-        compared = {names.get(name, name): values.get(value, {}) for name, value in _EQUALS.findall(condition)}
+        names, values = (
+            request.get("ExpressionAttributeNames", {}),
+            request.get("ExpressionAttributeValues", {}),
+        )
+        compared = {
+            names.get(name, name): values.get(value, {})
+            for name, value in _EQUALS.findall(condition)
+        }
         yield from _value(table, index, compared)
 
 
@@ -79,6 +89,17 @@ def _partition_key(table: str, index: str | None) -> str | None:
         return None  # the service refuses it
     schemas = [found["KeySchema"]]
     if index is not None:
-        indexes = (*(found.get("GlobalSecondaryIndexes") or ()), *(found.get("LocalSecondaryIndexes") or ()))
+        indexes = (
+            *(found.get("GlobalSecondaryIndexes") or ()),
+            *(found.get("LocalSecondaryIndexes") or ()),
+        )
         schemas = [each["KeySchema"] for each in indexes if each["IndexName"] == index]
-    return next((key["AttributeName"] for schema in schemas for key in schema if key["KeyType"] == "HASH"), None)
+    return next(
+        (
+            key["AttributeName"]
+            for schema in schemas
+            for key in schema
+            if key["KeyType"] == "HASH"
+        ),
+        None,
+    )

@@ -29,7 +29,9 @@ class Lane:
         self._running_count = 0  # read and written in the home loop's thread only
         threading.Thread(target=self._run, name=f"lane-{name}", daemon=True).start()
 
-    async def call(self, handler: Handler, arguments: tuple[Any, ...], *, short: bool) -> Any:
+    async def call(
+        self, handler: Handler, arguments: tuple[Any, ...], *, short: bool
+    ) -> Any:
         """Run ``handler`` in this lane, in a copy of the caller's context, and return what it returns.
 
         A ``short`` handler must never wait: it may run in the home loop's thread instead.
@@ -38,7 +40,9 @@ class Lane:
         if caller is self._loop:
             return await handler(*arguments)
         if caller is not self._home:
-            at_home = asyncio.run_coroutine_threadsafe(self.call(handler, arguments, short=short), self._home)
+            at_home = asyncio.run_coroutine_threadsafe(
+                self.call(handler, arguments, short=short), self._home
+            )
             return await asyncio.wrap_future(at_home)
         self._running_count += 1
         try:
@@ -56,7 +60,9 @@ class Lane:
             self._home.call_soon_threadsafe(_settle, answer, task)
 
         def start() -> None:
-            self._loop.create_task(handler(*arguments), context=context).add_done_callback(deliver)
+            self._loop.create_task(handler(*arguments), context=context).add_done_callback(
+                deliver
+            )
 
         self._loop.call_soon_threadsafe(start)
         return await answer
@@ -74,14 +80,18 @@ class Lanes:
         self._home: Loop | None = None
         self._making = threading.Lock()
 
-    def bound(self, service: str, handler: Handler, is_short: Callable[..., bool]) -> Handler:
+    def bound(
+        self, service: str, handler: Handler, is_short: Callable[..., bool]
+    ) -> Handler:
         """Return ``handler`` as it is to be called from any event loop: it runs in the lane of ``service``.
 
         ``is_short`` says of a call's arguments that it is over at once, and never waits.
         """
 
         async def call(*arguments: Any) -> Any:
-            return await self._lane(service).call(handler, arguments, short=is_short(*arguments))
+            return await self._lane(service).call(
+                handler, arguments, short=is_short(*arguments)
+            )
 
         return call
 

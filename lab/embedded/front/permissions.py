@@ -17,7 +17,9 @@ Response = tuple[int, dict[str, str], bytes]
 Check = tuple[str, str, dict[str, Any] | None]  # action, resource, condition keys
 
 
-def refusal(call: PlainCall, headers: dict[str, str], body: bytes, request_id: str) -> Response | None:
+def refusal(
+    call: PlainCall, headers: dict[str, str], body: bytes, request_id: str
+) -> Response | None:
     """Return the answer to a call that its caller may not make, or None; EC2 checks its permissions itself."""
     iam_evaluator.pin_request_caller(headers)
     account_id = responses.get_account_id()
@@ -28,7 +30,12 @@ def refusal(call: PlainCall, headers: dict[str, str], body: bytes, request_id: s
         )
     for action, arn, context in _checks(call, body, resource_arn, account_id):
         denied = iam_evaluator.enforce(
-            call.access_key_id, action, call.service, call.region, resource_arn=arn, service_context=context
+            call.access_key_id,
+            action,
+            call.service,
+            call.region,
+            resource_arn=arn,
+            service_context=context,
         )
         if isinstance(denied, iam_evaluator.AuthError):
             failure: Response = app._credential_failure(  # noqa: SLF001 - MiniStack's version is pinned
@@ -50,14 +57,18 @@ def refusal(call: PlainCall, headers: dict[str, str], body: bytes, request_id: s
     return None
 
 
-def _checks(call: PlainCall, body: bytes, resource_arn: str, account_id: str) -> Iterator[Check]:
+def _checks(
+    call: PlainCall, body: bytes, resource_arn: str, account_id: str
+) -> Iterator[Check]:
     if call.service == "ec2":  # only who calls is checked here
         yield call.action, resource_arn, None
         return
     context = iam_actions.request_tag_context(call.service, call.action, body, {})
     if call.service == "dynamodb":
         context = {**context, **iam_actions.dynamodb_service_context(body)}
-        items = iam_actions.dynamodb_transaction_checks(call.action, body, call.region, account_id)
+        items = iam_actions.dynamodb_transaction_checks(
+            call.action, body, call.region, account_id
+        )
         if items:
             context["dynamodb:EnclosingOperation"] = [call.action.partition(":")[2]]
             yield from ((action, arn, context) for action, arn in items)
@@ -71,12 +82,17 @@ def _checks(call: PlainCall, body: bytes, resource_arn: str, account_id: str) ->
             yield call.action, arn, context
 
 
-def _checks_of_events(call: PlainCall, body: bytes, context: dict[str, Any], account_id: str) -> Iterator[Check]:
+def _checks_of_events(
+    call: PlainCall, body: bytes, context: dict[str, Any], account_id: str
+) -> Iterator[Check]:
     """Ask of each entry, with its bus, source and detail-type, as the service authorization reference has it."""
     for entry in json.loads(body)["Entries"]:
         one = json.dumps({"Entries": [entry]}).encode()
         (arn,) = iam_actions.eventbridge_resource_arns(one, call.region, account_id)
-        about = {"events:source": entry.get("Source", ""), "events:detail-type": entry.get("DetailType", "")}
+        about = {
+            "events:source": entry.get("Source", ""),
+            "events:detail-type": entry.get("DetailType", ""),
+        }
         yield call.action, arn, {**context, **about}
 
 
@@ -87,4 +103,8 @@ def _has_entries(body: bytes) -> bool:
     except (UnicodeDecodeError, json.JSONDecodeError):
         return False
     entries = request.get("Entries") if isinstance(request, dict) else None
-    return isinstance(entries, list) and bool(entries) and all(isinstance(entry, dict) for entry in entries)
+    return (
+        isinstance(entries, list)
+        and bool(entries)
+        and all(isinstance(entry, dict) for entry in entries)
+    )

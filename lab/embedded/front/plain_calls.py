@@ -44,7 +44,9 @@ class PlainCalls:
     def __init__(self, application: Application) -> None:
         self._application = application
 
-    async def __call__(self, scope: dict[str, Any], receive: Application, send: Application) -> None:
+    async def __call__(
+        self, scope: dict[str, Any], receive: Application, send: Application
+    ) -> None:
         """Answer one request."""
         request = plain_request(scope)
         if request is None or not _begin(request, scope["client"][0]):
@@ -59,9 +61,21 @@ class PlainCalls:
             return
         _pin_signature(request, body)
         status, headers, answer = await app._dispatch_service_request(  # noqa: SLF001 - MiniStack's version is pinned
-            "POST", "/", {**request.headers, "x-forwarded-proto": "https"}, body, {}, str(uuid.uuid4()), call
+            "POST",
+            "/",
+            {**request.headers, "x-forwarded-proto": "https"},
+            body,
+            {},
+            str(uuid.uuid4()),
+            call,
         )
-        await send({"type": "http.response.start", "status": status, "headers": _listed(headers, len(answer))})
+        await send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": _listed(headers, len(answer)),
+            }
+        )
         await send({"type": "http.response.body", "body": answer})
 
 
@@ -108,14 +122,23 @@ def _call(request: PlainRequest, body: bytes) -> PlainCall | None:
         service, action = _named_by_target(target, request.scope)
     elif not target and kind.startswith(_FORM) and (asked := _ACTION.match(body)):
         service, action = _named_by_parameter(asked[1].decode("ascii"), request.scope)
-    return PlainCall(service, action, request.access_key_id, request.region) if service in SERVICES and action else None
+    return (
+        PlainCall(service, action, request.access_key_id, request.region)
+        if service in SERVICES and action
+        else None
+    )
 
 
 @lru_cache(REMEMBERED_NAMES)
 def _named_by_target(target: str, scope: str) -> tuple[str, str]:
-    headers = {"x-amz-target": target, "authorization": f"Credential=key/day/region/{scope}/aws4_request"}
+    headers = {
+        "x-amz-target": target,
+        "authorization": f"Credential=key/day/region/{scope}/aws4_request",
+    }
     service = detect_service("POST", "/", headers, {})
-    return service, iam_actions.extract_iam_action(service, "POST", "/", headers, b"", {}) or ""
+    return service, iam_actions.extract_iam_action(
+        service, "POST", "/", headers, b"", {}
+    ) or ""
 
 
 @lru_cache(REMEMBERED_NAMES)
@@ -123,14 +146,18 @@ def _named_by_parameter(action: str, scope: str) -> tuple[str, str]:
     headers = {"authorization": f"Credential=key/day/region/{scope}/aws4_request"}
     parameters = {"Action": [action]}
     service = detect_service("POST", "/", headers, parameters)
-    return service, iam_actions.extract_iam_action(service, "POST", "/", headers, b"", parameters) or ""
+    return service, iam_actions.extract_iam_action(
+        service, "POST", "/", headers, b"", parameters
+    ) or ""
 
 
 def _pin_signature(request: PlainRequest, body: bytes) -> None:
     """Keep what was signed, for the check of the signature; MiniStack does not check the root's."""
     signed = None
     if not iam_evaluator.is_root_access_key(request.access_key_id):
-        signed = iam_evaluator.SignedRequest(request.access_key_id, "POST", "/", {}, request.headers, body)
+        signed = iam_evaluator.SignedRequest(
+            request.access_key_id, "POST", "/", {}, request.headers, body
+        )
     iam_evaluator._verified_key.set("")  # noqa: SLF001 - as above
     iam_evaluator._anonymous.set(False)  # noqa: SLF001 - as above
     iam_evaluator._signed_request.set(signed)  # noqa: SLF001 - as above

@@ -12,7 +12,12 @@ _AUTHORIZATION: Final = re.compile(
 )
 # Headers that say that the body is not what it is, or that somebody stands in between.
 _NOT_PLAIN: Final = frozenset(
-    {"content-encoding", "transfer-encoding", "x-amz-content-sha256", "x-amz-decoded-content-length"}
+    {
+        "content-encoding",
+        "transfer-encoding",
+        "x-amz-content-sha256",
+        "x-amz-decoded-content-length",
+    }
     | {"x-forwarded-proto", "expect"}
 )
 
@@ -29,10 +34,17 @@ class PlainRequest:
 
 def plain_request(scope: Mapping[str, Any]) -> PlainRequest | None:
     """Return the head of an ASGI request that is plain, or None."""
-    if scope["type"] != "http" or scope["method"] != "POST" or scope["raw_path"] != b"/" or scope["query_string"]:
+    if (
+        scope["type"] != "http"
+        or scope["method"] != "POST"
+        or scope["raw_path"] != b"/"
+        or scope["query_string"]
+    ):
         return None
     try:
-        headers = {name.decode("ascii"): value.decode("ascii") for name, value in scope["headers"]}
+        headers = {
+            name.decode("ascii"): value.decode("ascii") for name, value in scope["headers"]
+        }
     except UnicodeDecodeError:
         return None
     signed = _AUTHORIZATION.fullmatch(headers.get("authorization", ""))

@@ -18,7 +18,9 @@ from ministack.core.router import extract_access_key_id
 
 REMEMBERED_POLICIES: Final = 4_096
 REMEMBERED_MATCHES: Final = 65_536
-_caller: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar("caller of this request", default=None)
+_caller: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar(
+    "caller of this request", default=None
+)
 
 
 def install() -> None:
@@ -27,7 +29,9 @@ def install() -> None:
     iam_evaluator.fnmatch_iam = lru_cache(REMEMBERED_MATCHES)(iam_evaluator.fnmatch_iam)
     iam_evaluator.parse_policy_document = _remembering(iam_evaluator.parse_policy_document)
     iam_evaluator.request_caller_arn = _caller_arn
-    iam_evaluator.resolve_principal = _remembering_the_caller(iam_evaluator.resolve_principal)
+    iam_evaluator.resolve_principal = _remembering_the_caller(
+        iam_evaluator.resolve_principal
+    )
 
 
 @contextlib.contextmanager
@@ -80,13 +84,18 @@ def _remembering_the_caller(resolve: Callable[..., Any]) -> Callable[..., Any]:
     return resolve_principal
 
 
-def _caller_arn(headers: Mapping[str, str] | None, query: Mapping[str, Any] | None = None) -> str:
+def _caller_arn(
+    headers: Mapping[str, str] | None, query: Mapping[str, Any] | None = None
+) -> str:
     """Return who signed a request, or the account's root when nobody known did."""
     account_id = responses.get_account_id()
     access_key = extract_access_key_id(headers or {}, query or {})
     if access_key:
         of_session = responses._account_from_sts_session(access_key)  # noqa: SLF001 - MiniStack's version is pinned
         credential = iam_evaluator.resolve_credential(access_key, of_session or account_id)
-        if isinstance(credential, iam_evaluator.ResolvedCredential) and credential.principal_arn:
+        if (
+            isinstance(credential, iam_evaluator.ResolvedCredential)
+            and credential.principal_arn
+        ):
             return str(credential.principal_arn)
     return f"arn:aws:iam::{account_id}:root"

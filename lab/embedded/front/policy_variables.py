@@ -28,7 +28,9 @@ def install() -> None:
     met: Callable[[Conditions, Any], bool] = iam_evaluator._conditions_met
 
     def conditions_met(conditions: Conditions, context: Any) -> bool:
-        found = resolved(conditions, lambda key: iam_evaluator._resolve_condition_key(key, context))
+        found = resolved(
+            conditions, lambda key: iam_evaluator._resolve_condition_key(key, context)
+        )
         return found is not None and met(found, context)
 
     iam_evaluator._conditions_met = conditions_met

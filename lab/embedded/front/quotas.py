@@ -50,7 +50,9 @@ def _checked(kind: str, check: Callable[[Properties], None]) -> None:
         check(properties)
         return create(logical_id, properties, stack)
 
-    def updating(physical_id: str, old: Properties, new: Properties, *rest: Any, **more: Any) -> Any:
+    def updating(
+        physical_id: str, old: Properties, new: Properties, *rest: Any, **more: Any
+    ) -> Any:
         check(new)
         return update(physical_id, old, new, *rest, **more)
 
@@ -65,7 +67,11 @@ def _checked(kind: str, check: Callable[[Properties], None]) -> None:
 
 def refusal_of_queue_policy(document: Any) -> str | None:
     """Say why SQS takes no such policy."""
-    text = document if isinstance(document, str) else json.dumps(document, separators=(",", ":"))
+    text = (
+        document
+        if isinstance(document, str)
+        else json.dumps(document, separators=(",", ":"))
+    )
     if len(text.encode()) > QUEUE_POLICY_BYTES:
         return "Submitted policy is over max allowed size."
     if len(_statements(text)) > QUEUE_POLICY_STATEMENTS:
@@ -109,21 +115,34 @@ def _with_checked_policy(operation: Handler) -> Handler:
 
 def _characters(document: Any) -> int:
     """Count as IAM does: white space does not count."""
-    text = document if isinstance(document, str) else json.dumps(document, separators=(",", ":"))
+    text = (
+        document
+        if isinstance(document, str)
+        else json.dumps(document, separators=(",", ":"))
+    )
     return len(re.sub(r"\s", "", text))
 
 
 def _too_long_inline(role: str, name: str, document: Any) -> bool:
     found = iam._roles.get(role)
-    others = {} if found is None else {key: text for key, text in found["InlinePolicies"].items() if key != name}
-    return sum(map(_characters, others.values())) + _characters(document) > INLINE_POLICIES_CHARACTERS
+    others = (
+        {}
+        if found is None
+        else {key: text for key, text in found["InlinePolicies"].items() if key != name}
+    )
+    return (
+        sum(map(_characters, others.values())) + _characters(document)
+        > INLINE_POLICIES_CHARACTERS
+    )
 
 
 def _limit_inline_policies() -> None:
     put = iam._IAM_HANDLERS["PutRolePolicy"]
 
     def checked_put(parameters: Any) -> Any:
-        role, name, document = (iam._p(parameters, it) for it in ("RoleName", "PolicyName", "PolicyDocument"))
+        role, name, document = (
+            iam._p(parameters, it) for it in ("RoleName", "PolicyName", "PolicyDocument")
+        )
         if role in iam._roles and _too_long_inline(role, name, document):
             return iam._error(409, "LimitExceeded", _inline_message(role), ns="iam")
         return put(parameters)
@@ -132,7 +151,9 @@ def _limit_inline_policies() -> None:
 
     def check(properties: Properties) -> None:
         for role in properties.get("Roles", ()):
-            if _too_long_inline(role, properties.get("PolicyName", ""), properties["PolicyDocument"]):
+            if _too_long_inline(
+                role, properties.get("PolicyName", ""), properties["PolicyDocument"]
+            ):
                 raise QuotaError(_inline_message(role))
 
     _checked("AWS::IAM::Policy", check)
@@ -145,7 +166,9 @@ def _inline_message(role: str) -> str:
 def _limit_managed_policies() -> None:
     message = f"Cannot exceed quota for PolicySize: {MANAGED_POLICY_CHARACTERS}"
     for action in ("CreatePolicy", "CreatePolicyVersion"):
-        iam._IAM_HANDLERS[action] = _with_limited_document(iam._IAM_HANDLERS[action], message)
+        iam._IAM_HANDLERS[action] = _with_limited_document(
+            iam._IAM_HANDLERS[action], message
+        )
     attach = iam._IAM_HANDLERS["AttachRolePolicy"]
 
     def checked_attach(parameters: Any) -> Any:
@@ -168,7 +191,10 @@ def _limit_managed_policies() -> None:
 
 def _with_limited_document(operation: Handler, message: str) -> Handler:
     def checked(parameters: Any) -> Any:
-        if _characters(iam._p(parameters, "PolicyDocument") or "") > MANAGED_POLICY_CHARACTERS:
+        if (
+            _characters(iam._p(parameters, "PolicyDocument") or "")
+            > MANAGED_POLICY_CHARACTERS
+        ):
             return iam._error(409, "LimitExceeded", message, ns="iam")
         return operation(parameters)
 
@@ -222,7 +248,9 @@ def _limit_rule_targets() -> None:
         wanted = known | {target["Id"] for target in data.get("Targets", ())}
         if len(wanted) > RULE_TARGETS:
             return responses.error_response_json(
-                "LimitExceededException", "The requested resource exceeds the maximum number allowed.", 400
+                "LimitExceededException",
+                "The requested resource exceeds the maximum number allowed.",
+                400,
             )
         return put(data)
 

@@ -15,7 +15,9 @@ from ministack.core import iam_evaluator, responses
 from ministack.services import lambda_svc, sqs
 
 # The key that signed the request under way; empty for what AWS's own services send.
-caller_key: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("access key of this request", default="")
+caller_key: Final[contextvars.ContextVar[str]] = contextvars.ContextVar(
+    "access key of this request", default=""
+)
 
 
 def install() -> None:
@@ -24,7 +26,9 @@ def install() -> None:
     lambda_svc._run_sqs_batch = _with_senders_of_batch(lambda_svc._run_sqs_batch)
 
 
-def _with_sender(build: Callable[[float, Any], dict[str, Any]]) -> Callable[[float, Any], dict[str, Any]]:
+def _with_sender(
+    build: Callable[[float, Any], dict[str, Any]],
+) -> Callable[[float, Any], dict[str, Any]]:
     def attributes(now: float, asked: Any) -> dict[str, Any]:
         return {**build(now, asked), "SenderId": _sender_id()}
 
@@ -35,12 +39,20 @@ def _sender_id() -> str:
     account_id = str(responses.get_account_id())
     key = caller_key.get()
     caller = iam_evaluator.resolve_credential(key, account_id) if key else None
-    return caller.principal_id if isinstance(caller, iam_evaluator.ResolvedCredential) else account_id
+    return (
+        caller.principal_id
+        if isinstance(caller, iam_evaluator.ResolvedCredential)
+        else account_id
+    )
 
 
 def _with_senders_of_batch(run: Callable[..., Any]) -> Callable[..., Any]:
     def run_batch(
-        mapping: Any, function: Any, event: Mapping[str, Any], batch: Sequence[Mapping[str, Any]], *rest: Any
+        mapping: Any,
+        function: Any,
+        event: Mapping[str, Any],
+        batch: Sequence[Mapping[str, Any]],
+        *rest: Any,
     ) -> Any:
         senders = {message["id"]: message["sys"]["SenderId"] for message in batch}
         for record in event["Records"]:

@@ -17,17 +17,25 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 Application = Callable[..., Any]
 
-KEEP_ALIVE_S: Final = 600  # a warm function's idle connection must not race with its next call
-TURN_S: Final = 0.001  # how long one service computes before another thread may: a fifth of Python's default
+# a warm function's idle connection must not race with its next call
+KEEP_ALIVE_S: Final = 600
+# how long one service computes before another thread may: a fifth of Python's default
+TURN_S: Final = 0.001
 OBJECTS_BEFORE_COLLECTION: Final = 20_000  # Python has 700, less than one request makes
-_CLOSE: Final = "embedded.close"  # in an ASGI scope: what closes the request's connection at once
+# in an ASGI scope: what closes the request's connection at once
+_CLOSE: Final = "embedded.close"
 
 
 class ConnectionDropped(Exception):  # noqa: N818 - an outcome, not an error of this program
     """The request's connection is to be closed without an answer."""
 
 
-def serve(application: Application, listener: socket.socket, folder: Path, on_ready: Callable[[], None]) -> None:
+def serve(
+    application: Application,
+    listener: socket.socket,
+    folder: Path,
+    on_ready: Callable[[], None],
+) -> None:
     """Answer HTTPS on ``listener`` for ever; an ``application`` that raises ConnectionDropped gives no answer.
 
     Parameters
@@ -95,7 +103,8 @@ def _dropping(application: Application) -> Application:
             await application(scope, receive, send)
         except ConnectionDropped:
             scope[_CLOSE]()
-            while (await receive())["type"] != "http.disconnect":  # uvicorn would answer 500 before it knows
+            # uvicorn would answer 500 before it knows
+            while (await receive())["type"] != "http.disconnect":
                 pass
 
     return run

@@ -44,7 +44,9 @@ def _acquire(function: Function, config: Function) -> tuple[str | None, str | No
     key = lambda_svc._inflight_key(config)
     with lambda_svc._inflight_lock:
         if _free(function, config) < 1:
-            return None, "account" if lambda_svc._reserved_concurrency(function, config) is None else "function"
+            return None, "account" if lambda_svc._reserved_concurrency(
+                function, config
+            ) is None else "function"
         lambda_svc._inflight[key] = lambda_svc._inflight.get(key, 0) + 1
         lambda_svc._inflight_total += 1
     return key, None
@@ -54,9 +56,13 @@ def _free(function: Function, config: Function) -> int:
     """Return how many more invocations of a function there may be."""
     reserved = lambda_svc._reserved_concurrency(function, config)
     if reserved is not None:
-        return int(reserved) - int(lambda_svc._inflight.get(lambda_svc._inflight_key(config), 0))
+        return int(reserved) - int(
+            lambda_svc._inflight.get(lambda_svc._inflight_key(config), 0)
+        )
     reserving = _reserving()
-    in_use = sum(count for key, count in lambda_svc._inflight.items() if key not in reserving)
+    in_use = sum(
+        count for key, count in lambda_svc._inflight.items() if key not in reserving
+    )
     limit: int = lambda_svc._ACCOUNT_CONCURRENCY_CAP
     return limit - sum(reserving.values()) - int(in_use)
 
@@ -72,7 +78,9 @@ def _reserving() -> dict[str, int]:
 def _let_pollers_wait() -> None:
     batches_at_once: Callable[..., int] = lambda_svc._sqs_esm_concurrency
 
-    def while_there_is_room(mapping: Any, function: Function, config: Function, queue: Any = None) -> int:
+    def while_there_is_room(
+        mapping: Any, function: Function, config: Function, queue: Any = None
+    ) -> int:
         with lambda_svc._inflight_lock:
             if _free(function, config) < 1:
                 return 0
@@ -91,7 +99,11 @@ def _keep_an_unreserved_minimum() -> None:
         wanted = int(data.get("ReservedConcurrentExecutions", 0))
         if function is not None:
             others = sum(_reserving().values()) - int(function.get("concurrency") or 0)
-            if wanted and lambda_svc._ACCOUNT_CONCURRENCY_CAP - others - wanted < UNRESERVED_MINIMUM:
+            if (
+                wanted
+                and lambda_svc._ACCOUNT_CONCURRENCY_CAP - others - wanted
+                < UNRESERVED_MINIMUM
+            ):
                 return responses.error_response_json(
                     "InvalidParameterValueException",
                     "Specified ReservedConcurrentExecutions for function decreases account's "

@@ -58,7 +58,8 @@ def processor_s(pid: int) -> float | None:
     """Return the processor time that a process has used, user and system; None where the system does not tell."""
     if not hasattr(os, "pidfd_open"):
         return None  # not Linux
-    return time.clock_gettime((~pid << 3) | 2)  # the kernel's number for the clock of another process
+    # the kernel's number for the clock of another process
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def _error(kind: str, message: str) -> dict[str, str]:
@@ -74,14 +75,16 @@ class Environment:
 
     def __init__(self, spec: EnvironmentSpec, start: Start) -> None:
         self.spec = spec
-        self._events: SimpleQueue[tuple[Invocation, int] | None] = SimpleQueue()  # None: the environment is closed
+        # None: the environment is closed
+        self._events: SimpleQueue[tuple[Invocation, int] | None] = SimpleQueue()
         self._results: SimpleQueue[tuple[str, str, bytes]] = SimpleQueue()
         self._ready = threading.Event()
         self._log_offset = 0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._request_handler())
         self._server.daemon_threads = True
         address = f"127.0.0.1:{self._server.server_port}"
-        self.init_processor_s: float | None = None  # until it asked for its first event; None: not yet, or not known
+        # until it asked for its first event; None: not yet, or not known
+        self.init_processor_s: float | None = None
         # Never written to: its end tells the process that the host is gone.
         stdin, self._held_open = os.pipe()
         variables = {**spec.variables, "AWS_LAMBDA_RUNTIME_API": address}
@@ -89,7 +92,12 @@ class Environment:
             self._process = start(spec.handler, variables, spec.task_root, stdin, log)
         os.close(stdin)
         # A forked process may ask for its first event before ``start`` has returned; the port lets it wait until now.
-        threading.Thread(target=self._server.serve_forever, args=(0.1,), name="lambda-runtime-api", daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever,
+            args=(0.1,),
+            name="lambda-runtime-api",
+            daemon=True,
+        ).start()
         threading.Thread(target=self._watch, name="lambda-exit", daemon=True).start()
 
     @property
@@ -108,17 +116,24 @@ class Environment:
             self.kill()
         timeout_s = self.spec.timeout_s
         deadline_ms = int((time.time() + timeout_s) * 1000)
-        if self._results.empty():  # else the process has already failed to start, or has ended since its last event
+        # else the process has already failed to start, or has ended since its last event
+        if self._results.empty():
             self._events.put((invocation, deadline_ms))
         try:
             kind, request_id, body = self._results.get(timeout=timeout_s)
         except Empty:
             self.kill()
             message = f"RequestId: {invocation.request_id} Error: Task timed out after {timeout_s}.00 seconds"
-            return Outcome(_error("Sandbox.Timedout", message), failed=True, log=self._new_log(message))
+            return Outcome(
+                _error("Sandbox.Timedout", message), failed=True, log=self._new_log(message)
+            )
         if kind == "exit":
             message = f"RequestId: {invocation.request_id} Error: Runtime exited with error: {body.decode()}"
-            return Outcome(_error("Runtime.ExitError", message), failed=True, log=self._new_log(message))
+            return Outcome(
+                _error("Runtime.ExitError", message),
+                failed=True,
+                log=self._new_log(message),
+            )
         if kind == "response" and request_id == invocation.request_id:
             return Outcome(json.loads(body or b"null"), failed=False, log=self._new_log())
         return Outcome(json.loads(body or b"null"), failed=True, log=self._new_log())
@@ -139,7 +154,9 @@ class Environment:
 
     def _watch(self) -> None:
         code = self._process.wait()
-        reason = f"signal: {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        reason = (
+            f"signal: {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        )
         self._results.put(("exit", "", reason.encode()))
         self._ready.set()
 
@@ -166,7 +183,8 @@ class Environment:
             """The part of the Lambda Runtime API (2018-06-01) that the runtime client calls."""
 
             protocol_version = "HTTP/1.1"
-            wbufsize = -1  # one segment a response: 88 ms become 3 ms, since Nagle waits for a delayed ACK
+            # one segment a response: 88 ms become 3 ms, since Nagle waits for a delayed ACK
+            wbufsize = -1
             disable_nagle_algorithm = True
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
@@ -190,7 +208,9 @@ class Environment:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 request_id, kind = self.path.split("/")[-2:]
-                environment._results.put(("init" if request_id == "init" else kind, request_id, body))
+                environment._results.put(
+                    ("init" if request_id == "init" else kind, request_id, body)
+                )
                 self._answer(202, b'{"status":"OK"}', {})
 
             def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:

@@ -62,20 +62,25 @@ class AsynchronousInvocations:
 
     def put(self, function: Mapping[str, Any], event: Any) -> None:
         """Accept an event; it is handed to the function at once."""
-        self._start(_Waiting(function, event, contextvars.copy_context(), self._clock.epoch_us()))
+        self._start(
+            _Waiting(function, event, contextvars.copy_context(), self._clock.epoch_us())
+        )
 
     def waiting(self) -> list[dict[str, Any]]:
         """Return the events that wait for their next try; for :meth:`put_back`, in this or in another process."""
         with self._lock:
             return [
-                {"due_us": due_us, **{name: getattr(it, name) for name in _KEPT}} for due_us, _, it in sorted(self._due)
+                {"due_us": due_us, **{name: getattr(it, name) for name in _KEPT}}
+                for due_us, _, it in sorted(self._due)
             ]
 
     def put_back(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Go on with what :meth:`waiting` returned."""
         for event in events:
             kept = {name: event[name] for name in _KEPT}
-            self._push(event["due_us"], _Waiting(context=contextvars.copy_context(), **kept))
+            self._push(
+                event["due_us"], _Waiting(context=contextvars.copy_context(), **kept)
+            )
 
     def clear(self) -> None:
         """Forget all events that wait."""
@@ -102,7 +107,9 @@ class AsynchronousInvocations:
 
     def _start(self, waiting: _Waiting) -> None:
         self._governor.begin_work()
-        threading.Thread(target=waiting.context.run, args=(self._attempt, waiting), daemon=True).start()
+        threading.Thread(
+            target=waiting.context.run, args=(self._attempt, waiting), daemon=True
+        ).start()
 
     def _attempt(self, waiting: _Waiting) -> None:
         try:
@@ -114,7 +121,10 @@ class AsynchronousInvocations:
             result = lambda_svc._execute_function(waiting.function, waiting.event)
             if result.get("throttle"):
                 waiting.throttles += 1
-                self._later(waiting, min(FIRST_THROTTLE_S << (waiting.throttles - 1), LAST_THROTTLE_S))
+                self._later(
+                    waiting,
+                    min(FIRST_THROTTLE_S << (waiting.throttles - 1), LAST_THROTTLE_S),
+                )
             elif result.get("error"):
                 waiting.errors, waiting.last = waiting.errors + 1, result
                 self._again_or_give_up(waiting)
@@ -130,7 +140,9 @@ class AsynchronousInvocations:
 
     def _later(self, waiting: _Waiting, wait_s: int) -> None:
         due_us = self._clock.epoch_us() + wait_s * _SECOND_US
-        max_age_s = int(_settings(waiting.function).get("MaximumEventAgeInSeconds") or MAX_AGE_S)
+        max_age_s = int(
+            _settings(waiting.function).get("MaximumEventAgeInSeconds") or MAX_AGE_S
+        )
         if due_us - waiting.accepted_us > max_age_s * _SECOND_US:
             _give_up(waiting)
             return
@@ -143,20 +155,31 @@ class AsynchronousInvocations:
 
 
 def _settings(function: Mapping[str, Any]) -> Mapping[str, Any]:
-    settings = function.get("event_invoke_config") or (function.get("event_invoke_configs") or {}).get("$LATEST")
+    settings = function.get("event_invoke_config") or (
+        function.get("event_invoke_configs") or {}
+    ).get("$LATEST")
     return settings or {}
 
 
 def _give_up(waiting: _Waiting) -> None:
     config = waiting.function.get("config") or waiting.function
-    destination = (_settings(waiting.function).get("DestinationConfig") or {}).get("OnFailure", {}).get("Destination")
+    destination = (
+        (_settings(waiting.function).get("DestinationConfig") or {})
+        .get("OnFailure", {})
+        .get("Destination")
+    )
     dead_letters = (config.get("DeadLetterConfig") or {}).get("TargetArn")
-    for target, body in ((destination, _record(config, waiting)), (dead_letters, waiting.event)):
+    for target, body in (
+        (destination, _record(config, waiting)),
+        (dead_letters, waiting.event),
+    ):
         if target and parse_arn(target).service == "sqs":
             # Not by MiniStack's Lambda, whose messages bear the real time: a queue would take them for too old.
             eventbridge._dispatch_to_sqs(parse_arn(target), json.dumps(body), {})
         elif target:
-            lambda_svc._route_async_failure(target, config["FunctionName"], waiting.event, dict(waiting.last))
+            lambda_svc._route_async_failure(
+                target, config["FunctionName"], waiting.event, dict(waiting.last)
+            )
 
 
 def _record(config: Mapping[str, Any], waiting: _Waiting) -> dict[str, Any]:
@@ -169,6 +192,9 @@ def _record(config: Mapping[str, Any], waiting: _Waiting) -> dict[str, Any]:
             "approximateInvokeCount": waiting.errors,
         },
         "requestPayload": waiting.event,
-        "responseContext": {"statusCode": 200, "functionError": waiting.last.get("function_error", "Unhandled")},
+        "responseContext": {
+            "statusCode": 200,
+            "functionError": waiting.last.get("function_error", "Unhandled"),
+        },
         "responsePayload": waiting.last.get("body"),
     }

@@ -22,18 +22,46 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
-from lab.embedded.functions.environments import Environment, EnvironmentSpec, Invocation, Start
+from lab.embedded.functions.environments import (
+    Environment,
+    EnvironmentSpec,
+    Invocation,
+    Start,
+)
 from lab.embedded.functions.zygote import Process, Zygote, start_alone
 
 # What the managed runtime brings: the runtime client and, last on the path, an SDK.
-RUNTIME_PACKAGES: Final = ("awslambdaric", "runtime_client", "simplejson", "snapshot_restore_py")
-COMMON_VARIABLES: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": ":UTC"}
-SDK_PACKAGES: Final = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3")
+RUNTIME_PACKAGES: Final = (
+    "awslambdaric",
+    "runtime_client",
+    "simplejson",
+    "snapshot_restore_py",
+)
+COMMON_VARIABLES: Final = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "TZ": ":UTC",
+}
+SDK_PACKAGES: Final = (
+    "boto3",
+    "botocore",
+    "s3transfer",
+    "jmespath",
+    "dateutil",
+    "six",
+    "urllib3",
+)
 # Invocations that are worked on at once; others wait for their turn, and the clock waits with them
 # (`lab.embedded.emulated_time.governor`). More than a few a core would only take the time from each other.
-PLACES: Final = 2 + 2 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+PLACES: Final = 2 + 2 * (
+    len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity")
+    else os.cpu_count() or 1
+)
 # Whether the request that is being answered is a function's: what it invokes must not wait for its own place.
-called_by_function: contextvars.ContextVar[bool] = contextvars.ContextVar("called_by_function", default=False)
+called_by_function: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "called_by_function", default=False
+)
 MAX_IDLE_ENVIRONMENTS: Final = 12  # each holds about 100 MB once the SDK is imported
 
 
@@ -89,16 +117,23 @@ class LambdaRuntime:
         self._places = threading.BoundedSemaphore(PLACES)
         self._unpacking = threading.Lock()
         self._preparing = threading.Lock()
-        self._zygotes: dict[tuple[tuple[Path, ...], str], Zygote] = {}  # by layers and runtime
+        # by layers and runtime
+        self._zygotes: dict[tuple[tuple[Path, ...], str], Zygote] = {}
         self._layers: dict[str, Path] = {}  # by ARN
-        self._idle: list[tuple[str, Environment]] = []  # (fingerprint, environment), longest idle first
+        # (fingerprint, environment), longest idle first
+        self._idle: list[tuple[str, Environment]] = []
         self._by_access_key: dict[str, Environment] = {}
         self._busy: set[Environment] = set()
         self._runtime_path = self._link_packages("runtime", RUNTIME_PACKAGES)
         self._sdk_path = self._link_packages("sdk", SDK_PACKAGES)
 
     def invoke(
-        self, config: Mapping[str, Any], code: bytes, event: Any, invocation: str, trace_id: str
+        self,
+        config: Mapping[str, Any],
+        code: bytes,
+        event: Any,
+        invocation: str,
+        trace_id: str,
     ) -> dict[str, Any]:
         """Run one invocation; the answer has MiniStack's executor shape (``body``, ``log``, ``error``).
 
@@ -111,13 +146,24 @@ class LambdaRuntime:
             return self._invoke(config, code, event, invocation, trace_id)
 
     def _invoke(
-        self, config: Mapping[str, Any], code: bytes, event: Any, invocation: str, trace_id: str
+        self,
+        config: Mapping[str, Any],
+        code: bytes,
+        event: Any,
+        invocation: str,
+        trace_id: str,
     ) -> dict[str, Any]:
         environment, fingerprint = self._acquire(config, code)
-        outcome = environment.invoke(Invocation(invocation, json.dumps(event).encode(), trace_id))
+        outcome = environment.invoke(
+            Invocation(invocation, json.dumps(event).encode(), trace_id)
+        )
         self._release(environment, fingerprint)
         answer = {"body": outcome.body, "log": outcome.log}
-        return {**answer, "error": True, "function_error": "Unhandled"} if outcome.failed else answer
+        return (
+            {**answer, "error": True, "function_error": "Unhandled"}
+            if outcome.failed
+            else answer
+        )
 
     def environment_of(self, access_key_id: str) -> Environment | None:
         """Return the environment that signs with this access key."""
@@ -129,7 +175,8 @@ class LambdaRuntime:
         with self._lock:
             busy, idle = list(self._busy), [environment for _, environment in self._idle]
             self._idle.clear()
-            self._layers.clear()  # an account that is made empty counts its layers' versions anew
+            # an account that is made empty counts its layers' versions anew
+            self._layers.clear()
         for environment in (*busy, *idle):
             environment.kill()  # who waits for a busy one closes it
         for environment in idle:
@@ -144,7 +191,11 @@ class LambdaRuntime:
         with self._lock:
             known = list(self._by_access_key.values())
         return [
-            {"function": each.spec.function_name, "pid": each.pid, "init_processor_s": each.init_processor_s}
+            {
+                "function": each.spec.function_name,
+                "pid": each.pid,
+                "init_processor_s": each.init_processor_s,
+            }
             for each in known
         ]
 
@@ -191,14 +242,22 @@ class LambdaRuntime:
     def _start(self, config: Mapping[str, Any], code: bytes) -> Environment:
         task_root = self._unpack("code", _in_a_path(config["CodeSha256"]), code)
         layers = [
-            self._layer(layer if isinstance(layer, str) else layer["Arn"]) for layer in config.get("Layers") or ()
+            self._layer(layer if isinstance(layer, str) else layer["Arn"])
+            for layer in config.get("Layers") or ()
         ]
         identity = uuid.uuid4().hex
-        credentials = Credentials(f"ASIA{identity[:16].upper()}", uuid.uuid4().hex, uuid.uuid4().hex)
+        credentials = Credentials(
+            f"ASIA{identity[:16].upper()}", uuid.uuid4().hex, uuid.uuid4().hex
+        )
         self._register_session(credentials, config)
         logs = self._folder / "logs" / config["FunctionName"]
         logs.mkdir(parents=True, exist_ok=True)
-        python_path = [task_root, *(layer / "python" for layer in layers), self._runtime_path, self._sdk_path]
+        python_path = [
+            task_root,
+            *(layer / "python" for layer in layers),
+            self._runtime_path,
+            self._sdk_path,
+        ]
         spec = EnvironmentSpec(
             function_name=config["FunctionName"],
             function_arn=config["FunctionArn"],
@@ -218,11 +277,25 @@ class LambdaRuntime:
         with self._preparing:
             zygote = self._zygotes.get((layers, runtime))
             if zygote is None:
-                path = [*(layer / "python" for layer in layers), self._runtime_path, self._sdk_path]
-                variables = {**COMMON_VARIABLES, **self._fixed_variables(runtime), "PYTHONPATH": _joined(path)}
+                path = [
+                    *(layer / "python" for layer in layers),
+                    self._runtime_path,
+                    self._sdk_path,
+                ]
+                variables = {
+                    **COMMON_VARIABLES,
+                    **self._fixed_variables(runtime),
+                    "PYTHONPATH": _joined(path),
+                }
                 zygote = self._zygotes[layers, runtime] = Zygote(variables, self._folder)
 
-        def start(handler: str, variables: Mapping[str, str], folder: Path, stdin: int, log: IO[bytes]) -> Process:
+        def start(
+            handler: str,
+            variables: Mapping[str, str],
+            folder: Path,
+            stdin: int,
+            log: IO[bytes],
+        ) -> Process:
             forked = zygote.fork(handler, variables, folder, stdin, log)
             return forked or start_alone(handler, variables, folder, stdin, log)
 
@@ -241,12 +314,17 @@ class LambdaRuntime:
             # No function can reach the real AWS by a setting of its own.
             "AWS_ENDPOINT_URL": self._endpoint.url,
             "AWS_CA_BUNDLE": str(self._endpoint.ca_bundle),
-            "SSL_CERT_FILE": str(self._endpoint.ca_bundle),  # for what is not boto3: a custom resource's response
+            # for what is not boto3: a custom resource's response
+            "SSL_CERT_FILE": str(self._endpoint.ca_bundle),
             "EMBEDDED_CLOCK_FILE": str(self._clock_file),
         }
 
     def _variables(
-        self, config: Mapping[str, Any], credentials: Credentials, task_root: Path, python_path: list[Path]
+        self,
+        config: Mapping[str, Any],
+        credentials: Credentials,
+        task_root: Path,
+        python_path: list[Path],
     ) -> dict[str, str]:
         name = config["FunctionName"]
         logging = config.get("LoggingConfig") or {}
@@ -261,7 +339,11 @@ class LambdaRuntime:
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(config.get("MemorySize", 128)),
             "AWS_LAMBDA_LOG_GROUP_NAME": logging.get("LogGroup") or f"/aws/lambda/{name}",
             "AWS_LAMBDA_LOG_FORMAT": logging.get("LogFormat") or "Text",
-            **({"AWS_LAMBDA_LOG_LEVEL": level} if (level := logging.get("ApplicationLogLevel")) else {}),
+            **(
+                {"AWS_LAMBDA_LOG_LEVEL": level}
+                if (level := logging.get("ApplicationLogLevel"))
+                else {}
+            ),
             "AWS_LAMBDA_LOG_STREAM_NAME": uuid.uuid4().hex,
             "AWS_ACCESS_KEY_ID": credentials.access_key_id,
             "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
@@ -321,5 +403,15 @@ def _in_a_path(code_sha256: str) -> str:
 
 def _fingerprint(config: Mapping[str, Any]) -> str:
     """Return what an environment may serve: Lambda starts another when code or configuration change."""
-    relevant = ("FunctionArn", "CodeSha256", "Handler", "Role", "Layers", "Environment", "Timeout")
-    return json.dumps({name: config.get(name) for name in relevant}, sort_keys=True, default=str)
+    relevant = (
+        "FunctionArn",
+        "CodeSha256",
+        "Handler",
+        "Role",
+        "Layers",
+        "Environment",
+        "Timeout",
+    )
+    return json.dumps(
+        {name: config.get(name) for name in relevant}, sort_keys=True, default=str
+    )

@@ -37,7 +37,20 @@ from typing import Any
 
 STATE = struct.Struct("<Qqqdq")  # embedded.emulated_time.clock.PUBLISHED_STATE
 # How variables begin that are read in C, where nobody sees it: by the interpreter, the C library, linear algebra.
-UNSEEN = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_", "GLIBC_", "OPENBLAS_", "GOTO_", "OMP_", "MKL_", "NPY_")
+UNSEEN = (
+    "PYTHON",
+    "LD_",
+    "LC_",
+    "LANG",
+    "TZ",
+    "MALLOC_",
+    "GLIBC_",
+    "OPENBLAS_",
+    "GOTO_",
+    "OMP_",
+    "MKL_",
+    "NPY_",
+)
 # The runtime client reads variables while it is loaded, partly in C.
 NOT_SHARED = ("__main__", "awslambdaric", "runtime_client")
 LARGEST_REPORT = 1 << 20
@@ -50,7 +63,9 @@ def emulated_time(path: str) -> Callable[[], int]:
 
     def now_us() -> int:
         while True:
-            sequence, anchor_monotonic_ns, anchor_us, speed, limit_us = STATE.unpack(state[:])
+            sequence, anchor_monotonic_ns, anchor_us, speed, limit_us = STATE.unpack(
+                state[:]
+            )
             if sequence % 2 == 0 and STATE.unpack(state[:])[0] == sequence:
                 passed_us = int((time.monotonic_ns() - anchor_monotonic_ns) * speed / 1000)
                 return int(min(anchor_us + passed_us, limit_us))
@@ -79,7 +94,9 @@ def shift_clock(now_us: Callable[[], int]) -> None:
     real_gmtime, real_localtime = time.gmtime, time.localtime
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
-    def now(cls: type[datetime.datetime], tz: datetime.tzinfo | None = None) -> datetime.datetime:
+    def now(
+        cls: type[datetime.datetime], tz: datetime.tzinfo | None = None
+    ) -> datetime.datetime:
         moment = epoch + datetime.timedelta(microseconds=now_us())
         moment = moment.astimezone(tz) if tz else moment.astimezone().replace(tzinfo=None)
         return cls.combine(moment.date(), moment.timetz())
@@ -95,8 +112,12 @@ def shift_clock(now_us: Callable[[], int]) -> None:
     _replace(datetime.date, "today", classmethod(today))
     time.time = _Builtin(lambda: now_us() / 1e6)
     time.time_ns = _Builtin(lambda: now_us() * 1000)
-    time.gmtime = _Builtin(lambda seconds=None: real_gmtime(now_us() / 1e6 if seconds is None else seconds))
-    time.localtime = _Builtin(lambda seconds=None: real_localtime(now_us() / 1e6 if seconds is None else seconds))
+    time.gmtime = _Builtin(
+        lambda seconds=None: real_gmtime(now_us() / 1e6 if seconds is None else seconds)
+    )
+    time.localtime = _Builtin(
+        lambda seconds=None: real_localtime(now_us() / 1e6 if seconds is None else seconds)
+    )
 
 
 def _end_with_host() -> None:
@@ -132,7 +153,9 @@ def run_function(real_time: Callable[[], float], when_ready: Callable[[], None])
 class Prepared:
     """The process from which environments are forked. It has one thread: no other would live on in a fork."""
 
-    def __init__(self, connection: socket.socket, real_time: Callable[[], float], bare: set[str]) -> None:
+    def __init__(
+        self, connection: socket.socket, real_time: Callable[[], float], bare: set[str]
+    ) -> None:
         self._connection = connection
         self._real_time = real_time
         self._bare = bare  # what every interpreter has loaded before it sees any path
@@ -141,7 +164,9 @@ class Prepared:
         self._variables = dict(os.environ)
         self._read: set[str] = set()  # variables that were read while something was loaded
         self._read_all = False
-        self._reports, self._reporting = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._reports, self._reporting = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_DGRAM
+        )
         for end in (self._reports, self._reporting):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LARGEST_REPORT)
         self._ended, self._wake = socket.socketpair()
@@ -186,14 +211,19 @@ class Prepared:
     def _refusal(self, order: dict[str, Any]) -> str | None:
         """Return why a function must not share what is loaded here, or None."""
         wanted = order["variables"]
-        unseen = {name for name in (*wanted, *self._variables) if name.startswith(UNSEEN)} - {"PYTHONPATH"}
+        unseen = {
+            name for name in (*wanted, *self._variables) if name.startswith(UNSEEN)
+        } - {"PYTHONPATH"}
         for name in sorted(unseen | self._read):
             if wanted.get(name) != self._variables.get(name):
                 return f"its {name} differs"
         if self._read_all:
             return "what is loaded has read all variables"
         loaded = {name.partition(".")[0] for name in sys.modules} - self._bare
-        shadowed = loaded & {entry.partition(".")[0] for entry in os.listdir(order["folder"])}  # noqa: PTH208 - as above
+        shadowed = loaded & {
+            entry.partition(".")[0]
+            for entry in os.listdir(order["folder"])  # noqa: PTH208 - as above
+        }
         return f"it brings its own {', '.join(sorted(shadowed))}" if shadowed else None
 
     def _become(self, order: dict[str, Any], stdin: int, log: int) -> None:
@@ -216,7 +246,8 @@ class Prepared:
             sys.path[:] = [*os.environ["PYTHONPATH"].split(":"), *self._system_path]
             sys.argv[1:] = [order["handler"]]
             if "numpy.random" in sys.modules:
-                sys.modules["numpy.random"].seed()  # else all environments would draw the same numbers
+                # else all environments would draw the same numbers
+                sys.modules["numpy.random"].seed()
             run_function(self._real_time, lambda: self._report(order["folder"]))
             status = 0
         except SystemExit as end:
@@ -233,7 +264,8 @@ class Prepared:
         names = [
             name
             for name, module in sys.modules.items()
-            if (origin := getattr(getattr(module, "__spec__", None), "origin", None)) is not None
+            if (origin := getattr(getattr(module, "__spec__", None), "origin", None))
+            is not None
             and not origin.startswith(task_root)
             and name.partition(".")[0] not in NOT_SHARED
         ]

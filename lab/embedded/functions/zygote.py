@@ -39,7 +39,9 @@ class Process(Protocol):
         ...
 
 
-def start_alone(handler: str, variables: Mapping[str, str], folder: Path, stdin: int, log: IO[bytes]) -> Process:
+def start_alone(
+    handler: str, variables: Mapping[str, str], folder: Path, stdin: int, log: IO[bytes]
+) -> Process:
     """Start an interpreter of its own for one environment."""
     return subprocess.Popen(  # noqa: S603 - our own interpreter and script
         [sys.executable, "-P", "-S", "-s", str(WORKER), handler],
@@ -83,12 +85,21 @@ class Zygote:
     def __init__(self, variables: Mapping[str, str], folder: Path) -> None:
         self._closing = False
         self._asking = threading.Lock()
-        self._answers: SimpleQueue[_Forked | str | None] = SimpleQueue()  # a reason: refused; None: the end
+        # a reason: refused; None: the end
+        self._answers: SimpleQueue[_Forked | str | None] = SimpleQueue()
         self._children: dict[int, _Forked] = {}
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs, (folder / "prepared.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and script
-                [sys.executable, "-P", "-S", "-s", str(WORKER), "--prepared", str(theirs.fileno())],
+                [
+                    sys.executable,
+                    "-P",
+                    "-S",
+                    "-s",
+                    str(WORKER),
+                    "--prepared",
+                    str(theirs.fileno()),
+                ],
                 env=dict(variables),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
@@ -100,7 +111,12 @@ class Zygote:
         threading.Thread(target=self._listen, name="lambda-prepared", daemon=True).start()
 
     def fork(
-        self, handler: str, variables: Mapping[str, str], folder: Path, stdin: int, log: IO[bytes]
+        self,
+        handler: str,
+        variables: Mapping[str, str],
+        folder: Path,
+        stdin: int,
+        log: IO[bytes],
     ) -> Process | None:
         """Fork an environment; None when it must not share what is loaded, or when the prepared process is gone."""
         order = {"handler": handler, "variables": dict(variables), "folder": str(folder)}
@@ -132,9 +148,12 @@ class Zygote:
             for line in lines:
                 self._hear(json.loads(line))
         if not self._closing:
-            logger.error("the prepared process has ended by itself; environments are started without it from now on")
+            logger.error(
+                "the prepared process has ended by itself; environments are started without it from now on"
+            )
         self._answers.put(None)
-        for child in self._children.values():  # nobody can tell; they end when their prepared process does
+        # nobody can tell; they end when their prepared process does
+        for child in self._children.values():
             child.status = -signal.SIGKILL
             child.ended.set()
 

@@ -61,10 +61,14 @@ class KeepFolder:
         if index is None:
             raise KeptStateError(f"nothing is kept in {self._path}")
         try:
-            content = _at_port((self._path / index["state"]).read_bytes(), index["port"], port)
+            content = _at_port(
+                (self._path / index["state"]).read_bytes(), index["port"], port
+            )
             return _Unpickler(BytesIO(content), self._path, self._known).load()
         except FileNotFoundError as error:
-            raise KeptStateError(f"{self._path} is not whole, {error.filename} is missing: delete it") from error
+            raise KeptStateError(
+                f"{self._path} is not whole, {error.filename} is missing: delete it"
+            ) from error
 
     def save(self, state: object, *, port: int, now_us: int) -> None:
         """Keep a state instead of what was kept before.
@@ -92,14 +96,23 @@ class KeepFolder:
         name = STATE.format(hashlib.sha256(content.getvalue()).hexdigest()[:16])
         _write(self._path / name, content.getvalue())
         _sync(self._path)
-        index = {"version": emulator_version(), "state": name, "port": port, "now_us": now_us}
+        index = {
+            "version": emulator_version(),
+            "state": name,
+            "port": port,
+            "now_us": now_us,
+        }
         _write(self._path / INDEX, json.dumps(index).encode())
         _sync(self._path)
         self._delete_all_but(name, pickler.blobs)
 
     def _delete_all_but(self, state: str, blobs: set[str]) -> None:
-        outdated = [path for path in self._path.glob(STATE.format("*")) if path.name != state]
-        outdated += [path for path in (self._path / BLOBS).iterdir() if path.name not in blobs]
+        outdated = [
+            path for path in self._path.glob(STATE.format("*")) if path.name != state
+        ]
+        outdated += [
+            path for path in (self._path / BLOBS).iterdir() if path.name not in blobs
+        ]
         for path in outdated:
             path.unlink()
 
@@ -114,7 +127,9 @@ def read_index(path: Path, user_id: int | None = None) -> Mapping[str, Any] | No
     """
     if not (path / INDEX).is_file():
         if path.is_dir() and any(path.iterdir()) and not (path / BLOBS).is_dir():
-            raise KeptStateError(f"{path} holds something else: give an empty folder, or one that does not exist")
+            raise KeptStateError(
+                f"{path} holds something else: give an empty folder, or one that does not exist"
+            )
         return None
     _require_owner(path, user_id)
     index: Mapping[str, Any] = json.loads((path / INDEX).read_text())
@@ -128,7 +143,9 @@ def read_index(path: Path, user_id: int | None = None) -> Mapping[str, Any] | No
 
 def emulator_version() -> str:
     """Return the hash of everything that decides what a kept state means."""
-    found = hashlib.sha256(repr((sys.version_info[:2], [version(name) for name in _PACKAGES])).encode())
+    found = hashlib.sha256(
+        repr((sys.version_info[:2], [version(name) for name in _PACKAGES])).encode()
+    )
     for path in sorted(_EMULATOR.rglob("*.py")):
         found.update(f"\0{path.relative_to(_EMULATOR)}\0".encode())
         found.update(path.read_bytes())
@@ -204,4 +221,6 @@ def _sync(folder: Path) -> None:
 
 def _require_owner(path: Path, user_id: int | None = None) -> None:
     if path.stat().st_uid != (os.getuid() if user_id is None else user_id):
-        raise KeptStateError(f"{path} belongs to somebody else, who could let you execute anything")
+        raise KeptStateError(
+            f"{path} belongs to somebody else, who could let you execute anything"
+        )

@@ -47,7 +47,9 @@ class Gate:
         try:
             with self._changed:
                 if not self._changed.wait_for(lambda: not self._inside_count, limit_s):
-                    raise TimeoutError(f"{self._inside_count} requests have been under way for {limit_s:.0f} s")
+                    raise TimeoutError(
+                        f"{self._inside_count} requests have been under way for {limit_s:.0f} s"
+                    )
             yield
         finally:
             with self._changed:

@@ -26,7 +26,11 @@ _PLAIN: Final = {
 def gather() -> Mapping[str, Any]:
     """Return the content of all stores by name; nothing may change them until it is written."""
     content = {name: store._data for name, store in _stores() if store._data}
-    return {"scoped": content, "plain": dict(_PLAIN), "stream_records": dynamodb._stream_seq_counter}
+    return {
+        "scoped": content,
+        "plain": dict(_PLAIN),
+        "stream_records": dynamodb._stream_seq_counter,
+    }
 
 
 def restore(content: Mapping[str, Any]) -> None:
@@ -38,7 +42,8 @@ def restore(content: Mapping[str, Any]) -> None:
         When a store of that name does not exist.
     """
     for name in content["scoped"]:
-        importlib.import_module(_SERVICES + name.rpartition(".")[0])  # MiniStack imports a service at its first request
+        # MiniStack imports a service at its first request
+        importlib.import_module(_SERVICES + name.rpartition(".")[0])
     stores = dict(_stores())
     unknown = content["scoped"].keys() - stores.keys()
     if unknown:
@@ -65,6 +70,9 @@ def _stores() -> Iterator[tuple[str, Any]]:
         if not name.startswith(_SERVICES):
             continue
         for attribute, value in sorted(vars(module).items()):
-            if isinstance(value, AccountRegionScopedDict | AccountScopedDict) and id(value) not in seen:
+            if (
+                isinstance(value, AccountRegionScopedDict | AccountScopedDict)
+                and id(value) not in seen
+            ):
                 seen.add(id(value))
                 yield f"{name.removeprefix(_SERVICES)}.{attribute}", value

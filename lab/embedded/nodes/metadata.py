@@ -52,7 +52,9 @@ class MetadataService:
         Where they are.
     """
 
-    def __init__(self, ec2: Ec2Emulation, now: Callable[[], datetime], account_id: str, region: str) -> None:
+    def __init__(
+        self, ec2: Ec2Emulation, now: Callable[[], datetime], account_id: str, region: str
+    ) -> None:
         self._ec2 = ec2
         self._now = now
         self._account_id = account_id
@@ -81,10 +83,16 @@ class MetadataService:
         if options.get("HttpEndpoint") == "disabled":
             return 403, "Forbidden"
         if rest == _TOKEN_PATH:
-            return self._token(instance_id, headers) if method == "PUT" else (405, "Not Allowed")
+            return (
+                self._token(instance_id, headers)
+                if method == "PUT"
+                else (405, "Not Allowed")
+            )
         if method != "GET":
             return 405, "Not Allowed"
-        if not self._is_let_in(instance_id, options, headers.get("x-aws-ec2-metadata-token")):
+        if not self._is_let_in(
+            instance_id, options, headers.get("x-aws-ec2-metadata-token")
+        ):
             return 401, "Unauthorized"
         return self._read(instance, options, rest)
 
@@ -103,7 +111,9 @@ class MetadataService:
             self._tokens[token] = (instance_id, self._now() + timedelta(seconds=int(ttl_s)))
         return 200, token
 
-    def _is_let_in(self, instance_id: str, options: Mapping[str, Any], token: str | None) -> bool:
+    def _is_let_in(
+        self, instance_id: str, options: Mapping[str, Any], token: str | None
+    ) -> bool:
         if token is None:
             return options.get("HttpTokens") != "required"
         with self._lock:
@@ -121,7 +131,9 @@ class MetadataService:
         if name.startswith(_CREDENTIALS):
             return self._credentials(instance, name.removeprefix(_CREDENTIALS))
         if name.startswith("tags/instance"):
-            return self._tags(instance, options, name.removeprefix("tags/instance").lstrip("/"))
+            return self._tags(
+                instance, options, name.removeprefix("tags/instance").lstrip("/")
+            )
         values = _values(instance, self._region)
         return (200, values[name]) if name in values else NOT_FOUND
 
@@ -166,8 +178,12 @@ class MetadataService:
         with self._lock:
             issued = self._issued.get((instance_id, role))
             if issued is None or issued.at + VALID - _RENEWED <= now:
-                arn = f"arn:aws:ec2:{self._region}:{self._account_id}:instance/{instance_id}"
-                issued = self._issued[instance_id, role] = _Issued(new_credentials(role, arn), now)
+                arn = (
+                    f"arn:aws:ec2:{self._region}:{self._account_id}:instance/{instance_id}"
+                )
+                issued = self._issued[instance_id, role] = _Issued(
+                    new_credentials(role, arn), now
+                )
         return issued
 
     def _tags(self, instance: Instance, options: Mapping[str, Any], key: str) -> Answer:
@@ -190,7 +206,9 @@ def _values(instance: Instance, region: str) -> Mapping[str, str]:
         "placement/region": region,
     }
     if instance.interrupted_at is not None:
-        values["spot/instance-action"] = json.dumps({"action": "terminate", "time": _time(instance.interrupted_at)})
+        values["spot/instance-action"] = json.dumps(
+            {"action": "terminate", "time": _time(instance.interrupted_at)}
+        )
     return values
 
 

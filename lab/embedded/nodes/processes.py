@@ -25,7 +25,8 @@ from lab.embedded.functions.runtime import Endpoint
 LOOK_S: Final = 0.2
 # How long an instance that is ending has to end by itself, in real seconds, before it is switched off.
 GRACE_S: Final = 5.0
-_METADATA: Final = "AWS_EC2_METADATA_SERVICE_ENDPOINT"  # of an instance's own: all of its processes carry it
+# of an instance's own: all of its processes carry it
+_METADATA: Final = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
 # Read by every Python that user data starts, before anything else.
 _SITE: Final = """\
 import importlib.util
@@ -53,7 +54,14 @@ class InstanceProcesses:
         Where the metadata service answers.
     """
 
-    def __init__(self, ec2: Ec2Emulation, folder: Path, clock: Path, endpoint: Endpoint, metadata_url: str) -> None:
+    def __init__(
+        self,
+        ec2: Ec2Emulation,
+        folder: Path,
+        clock: Path,
+        endpoint: Endpoint,
+        metadata_url: str,
+    ) -> None:
         self._ec2 = ec2
         self._folder = folder / "nodes"
         self._endpoint = endpoint
@@ -69,7 +77,9 @@ class InstanceProcesses:
     def run(self) -> None:
         """Follow EC2 until ``stop``."""
         while not self._stopped.wait(LOOK_S):
-            self._follow({instance.instance_id: instance for instance in self._ec2.instances()})
+            self._follow(
+                {instance.instance_id: instance for instance in self._ec2.instances()}
+            )
 
     def stop(self) -> None:
         """Switch everything off."""

@@ -37,7 +37,10 @@ def install() -> None:
         session = sts._sessions.get(credential.access_key_id) or {}
         keys = keys_of(credential)
         if _SOURCE_INSTANCE in session:
-            keys |= {"ec2:sourceinstancearn": session[_SOURCE_INSTANCE], "ec2:roledelivery": _ROLE_DELIVERY}
+            keys |= {
+                "ec2:sourceinstancearn": session[_SOURCE_INSTANCE],
+                "ec2:roledelivery": _ROLE_DELIVERY,
+            }
         return keys
 
     iam_evaluator._principal_keys = principal_keys
@@ -45,7 +48,9 @@ def install() -> None:
 
 def role_of(instance_profile: dict[str, str]) -> str | None:
     """Return the name of the role of an instance profile (``Arn`` or ``Name``), None when it has none."""
-    found = iam._lookup_instance_profile(instance_profile.get("Name", ""), instance_profile.get("Arn", ""))
+    found = iam._lookup_instance_profile(
+        instance_profile.get("Name", ""), instance_profile.get("Arn", "")
+    )
     for role in (found or {}).get("Roles") or ():
         return role if isinstance(role, str) else str(role["RoleName"])
     return None

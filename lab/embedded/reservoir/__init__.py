@@ -5,7 +5,12 @@ emulator: the template is ``app.py``'s, the assets are the built ones, and what 
 """
 
 from lab.embedded.reservoir.assembly import KEPT, LEAVE_ASSETS, ROOT, Settings, Synthesis
-from lab.embedded.reservoir.network import IMAGE_PARAMETER, NETWORK_TAG, NODE_ROLE, make_network
+from lab.embedded.reservoir.network import (
+    IMAGE_PARAMETER,
+    NETWORK_TAG,
+    NODE_ROLE,
+    make_network,
+)
 from lab.embedded.reservoir.stack import DeployedReservoir, Report
 
 __all__ = [

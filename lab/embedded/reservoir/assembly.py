@@ -105,7 +105,9 @@ def write_settings(folder: Path, settings: Settings) -> Path:
 def key_of(settings: Settings, root: Path = ROOT) -> str:
     """Return the hash of everything that an assembly of the repository at ``root`` is made from."""
     interpreter = (sys.version, sys.platform, platform.machine(), sys.prefix)
-    found = hashlib.sha256(json.dumps([interpreter, {**EPHEMERAL, **settings}], sort_keys=True).encode())
+    found = hashlib.sha256(
+        json.dumps([interpreter, {**EPHEMERAL, **settings}], sort_keys=True).encode()
+    )
     for path in _sources(settings, root):
         content = path.read_bytes()
         found.update(f"\0{path}\0{len(content)}\0".encode())
@@ -128,7 +130,11 @@ def _is_whole(folder: Path) -> bool:
     if not (folder / "manifest.json").is_file():
         return False
     manifests = [json.loads(path.read_text()) for path in folder.glob("*.assets.json")]
-    paths = [folder / asset["source"]["path"] for it in manifests for asset in it["files"].values()]
+    paths = [
+        folder / asset["source"]["path"]
+        for it in manifests
+        for asset in it["files"].values()
+    ]
     return all(path.exists() for path in paths)
 
 
@@ -140,7 +146,9 @@ def _keep(unfinished: Path, folder: Path) -> None:
     except OSError:
         if not _is_whole(folder):  # not another process that was faster
             raise
-    for outdated in sorted(folder.parent.glob("assembly-*"), key=lambda it: it.stat().st_mtime)[:-KEPT_ASSEMBLIES]:
+    for outdated in sorted(
+        folder.parent.glob("assembly-*"), key=lambda it: it.stat().st_mtime
+    )[:-KEPT_ASSEMBLIES]:
         shutil.rmtree(outdated, ignore_errors=True)  # another process may do the same
 
 
@@ -155,11 +163,16 @@ def _start(folder: Path, settings: Settings, root: Path) -> "subprocess.Popen[st
     """Start ``app.py``; a process of its own, because the CDK's runtime is slow to start and not needed afterwards."""
     path = write_settings(folder, settings)
     context = {DEPLOYMENT_CONTEXT: str(path), EMBEDDED_CONTEXT: "true", **LEAVE_ASSETS}
-    environment = {**os.environ, "CDK_OUTDIR": str(folder), "CDK_CONTEXT_JSON": json.dumps(context)}
+    environment = {
+        **os.environ,
+        "CDK_OUTDIR": str(folder),
+        "CDK_CONTEXT_JSON": json.dumps(context),
+    }
     return subprocess.Popen(
         [sys.executable, "app.py"],
         cwd=root,
-        env={**environment, "CDK_VALIDATION": "false"},  # the validator takes ten seconds; a test runs it
+        # the validator takes ten seconds; a test runs it
+        env={**environment, "CDK_VALIDATION": "false"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

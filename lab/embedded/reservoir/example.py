@@ -28,7 +28,11 @@ class Titles:
 
 
 def set_up(
-    reservoir: DeployedReservoir, report: Report, block_ends_in: timedelta, *more_policy: Path, block_count: int = 4
+    reservoir: DeployedReservoir,
+    report: Report,
+    block_ends_in: timedelta,
+    *more_policy: Path,
+    block_count: int = 4,
 ) -> Titles:
     """Make the reservations, apply the policy with the command line, and discover what it selects.
 
@@ -41,7 +45,13 @@ def set_up(
     titles = make_reservations(reservoir.aws, block_ends_in, block_count)
     report("applying the policy; discovering reservations")
     applied = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-m", "reservoir", "apply", *_files(EXAMPLES / "policy.yaml", *more_policy)],
+        [
+            sys.executable,
+            "-m",
+            "reservoir",
+            "apply",
+            *_files(EXAMPLES / "policy.yaml", *more_policy),
+        ],
         cwd=ROOT,
         env=reservoir.environment(),
         stdout=subprocess.PIPE,
@@ -60,13 +70,17 @@ def _files(*paths: Path) -> list[str]:
     return [word for path in paths for word in ("-f", str(path))]
 
 
-def make_reservations(aws: EmbeddedAws, block_ends_in: timedelta, block_count: int) -> Titles:
+def make_reservations(
+    aws: EmbeddedAws, block_ends_in: timedelta, block_count: int
+) -> Titles:
     """Buy on-demand reservations, a Capacity Block, and an interruptible reservation."""
     ec2 = aws.client("ec2")
 
     def reserve(instance_type: str, zone: str, count: int, purpose: str | None) -> str:
         tags = [{"Key": "purpose", "Value": purpose}] if purpose else []
-        specification = [{"ResourceType": "capacity-reservation", "Tags": tags}] if tags else []
+        specification = (
+            [{"ResourceType": "capacity-reservation", "Tags": tags}] if tags else []
+        )
         answer = ec2.create_capacity_reservation(
             InstanceType=instance_type,
             InstancePlatform="Linux/UNIX",
@@ -86,7 +100,9 @@ def make_reservations(aws: EmbeddedAws, block_ends_in: timedelta, block_count: i
         tags={"purpose": "gpu"},
     )["capacity_reservation_id"]
     lender = reserve("c7i.8xlarge", "us-east-1c", 3, None)
-    lent = aws.ec2("create_interruptible", source_reservation_id=lender, count=3)["capacity_reservation_id"]
+    lent = aws.ec2("create_interruptible", source_reservation_id=lender, count=3)[
+        "capacity_reservation_id"
+    ]
     ec2.create_tags(Resources=[lent], Tags=[{"Key": "purpose", "Value": "general"}])
     return Titles(
         {

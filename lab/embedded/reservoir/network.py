@@ -5,12 +5,20 @@ from typing import Any, Final
 
 from lab.embedded.client import EmbeddedAws
 
-NETWORK_TAG: Final = {"Key": "network", "Value": "private"}  # what the examples' classes select
+# what the examples' classes select
+NETWORK_TAG: Final = {"Key": "network", "Value": "private"}
 NODE_ROLE: Final = "reservoir-node"
-IMAGE_PARAMETER: Final = "/images/node/{}"  # as teams publish their own images; what examples/demo selects
+# as teams publish their own images; what examples/demo selects
+IMAGE_PARAMETER: Final = "/images/node/{}"
 _TRUST_EC2: Final = {
     "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "ec2.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        }
+    ],
 }
 
 
@@ -18,11 +26,16 @@ def make_network(aws: EmbeddedAws) -> None:
     """Tag the default subnets and security group, publish an image, and make a role that nodes may use."""
     ec2, iam, ssm = aws.client("ec2"), aws.client("iam"), aws.client("ssm")
     subnets = [subnet["SubnetId"] for subnet in ec2.describe_subnets()["Subnets"]]
-    group = ec2.describe_security_groups(Filters=[{"Name": "group-name", "Values": ["default"]}])["SecurityGroups"][0]
+    group = ec2.describe_security_groups(
+        Filters=[{"Name": "group-name", "Values": ["default"]}]
+    )["SecurityGroups"][0]
     ec2.create_tags(Resources=[*subnets, group["GroupId"]], Tags=[NETWORK_TAG])
     for architecture in ("x86_64", "arm64"):
         ssm.put_parameter(
-            Name=IMAGE_PARAMETER.format(architecture), Value=_image(ec2, architecture), Type="String", Overwrite=True
+            Name=IMAGE_PARAMETER.format(architecture),
+            Value=_image(ec2, architecture),
+            Type="String",
+            Overwrite=True,
         )
     iam.create_role(RoleName=NODE_ROLE, AssumeRolePolicyDocument=json.dumps(_TRUST_EC2))
     iam.create_instance_profile(InstanceProfileName=NODE_ROLE)
@@ -34,4 +47,8 @@ def _image(ec2: Any, architecture: str) -> str:
     found = ec2.describe_images(Filters=filters)["Images"]
     if found:
         return str(found[0]["ImageId"])
-    return str(ec2.register_image(Name=f"al2023-{architecture}", Architecture=architecture)["ImageId"])
+    return str(
+        ec2.register_image(Name=f"al2023-{architecture}", Architecture=architecture)[
+            "ImageId"
+        ]
+    )

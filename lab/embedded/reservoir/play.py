@@ -21,7 +21,11 @@ BLOCK_ENDS_IN: Final = timedelta(days=3)  # time enough to try things
 FIRST: Final = EXAMPLES / "first.yaml"
 
 
-def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout, progress: TextIO = sys.stderr) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    out: TextIO = sys.stdout,
+    progress: TextIO = sys.stderr,
+) -> int:
     """Deploy, say where everything is, and wait for Ctrl-C or SIGTERM."""
     options = _parse(arguments)
     started = time.monotonic()
@@ -44,9 +48,14 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout, progr
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m lab.embedded.reservoir", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.embedded.reservoir", description=__doc__
+    )
     parser.add_argument(
-        "--keep", type=Path, metavar="FOLDER", help="go on with what is kept there; keep everything there at the end"
+        "--keep",
+        type=Path,
+        metavar="FOLDER",
+        help="go on with what is kept there; keep everything there at the end",
     )
     return parser.parse_args(arguments)
 
@@ -75,7 +84,10 @@ def _play(keep: Path | None, report: Report, out: TextIO) -> None:
 
 def guide(reservoir: DeployedReservoir) -> str:
     """Return the settings for other terminals, and what to try with them."""
-    exports = "\n".join(f"  export {name}={shlex.quote(value)}" for name, value in reservoir.variables().items())
+    exports = "\n".join(
+        f"  export {name}={shlex.quote(value)}"
+        for name, value in reservoir.variables().items()
+    )
     return f"""
 Reservoir runs on an embedded AWS. In another terminal, in {ROOT}:
 

@@ -65,7 +65,10 @@ class DeployedReservoir:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -80,7 +83,11 @@ class DeployedReservoir:
             return self._assembly
         synthesis = Synthesis(self._settings)
         try:
-            self._report("nothing changed since the last synthesis" if synthesis.is_kept else "synthesising the stack")
+            self._report(
+                "nothing changed since the last synthesis"
+                if synthesis.is_kept
+                else "synthesising the stack"
+            )
             self._report("starting the embedded AWS")
             self.aws.start()
             return synthesis.finish()
@@ -96,7 +103,9 @@ class DeployedReservoir:
         # CloudFormation's event has woken those that a new deployment waits for: the catalogue and the tables' marks.
         self.aws.clock.settle()
 
-    def invoke(self, function: Function, event: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def invoke(
+        self, function: Function, event: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         """Call a function as its schedule would, or with an event.
 
         Raises
@@ -105,13 +114,20 @@ class DeployedReservoir:
             It failed; what it wrote is in the error.
         """
         name = function_name(self.outputs[output_name(DEPLOYMENT)], function)
-        answer = self.aws.client("lambda", config=PATIENT).invoke(FunctionName=name, Payload=json.dumps(dict(event)))
+        answer = self.aws.client("lambda", config=PATIENT).invoke(
+            FunctionName=name, Payload=json.dumps(dict(event))
+        )
         if "FunctionError" in answer:
-            raise RuntimeError(f"{name} failed: {answer['Payload'].read().decode()}\n{self.aws.function_log(name)}")
+            raise RuntimeError(
+                f"{name} failed: {answer['Payload'].read().decode()}\n{self.aws.function_log(name)}"
+            )
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables with which the command line speaks to this deployment."""
-        return {**self.aws.environment(), "RESERVOIR_STACK": self.outputs[output_name(DEPLOYMENT)]}
+        return {
+            **self.aws.environment(),
+            "RESERVOIR_STACK": self.outputs[output_name(DEPLOYMENT)],
+        }
 
     def environment(self) -> dict[str, str]:
         """Return this process's environment with those variables."""

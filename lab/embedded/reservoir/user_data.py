@@ -8,7 +8,9 @@ from lab.embedded.reservoir.assembly import ROOT
 AGENT: Final = "python -m reservoir.agent agent.toml"
 
 
-def agent_user_data(runs: str, *, log_folder: str | Path, poll_s: int = 2, start: str = f"exec {AGENT}") -> str:
+def agent_user_data(
+    runs: str, *, log_folder: str | Path, poll_s: int = 2, start: str = f"exec {AGENT}"
+) -> str:
     """Return user data that starts the agent.
 
     Parameters

@@ -14,10 +14,13 @@ class MemoryAccounts:
         self._running: dict[str, Meter] = {}
         self._ended: set[str] = set()
         self._accounts: dict[AccountLine, Amount] = {}
-        self.unreadable: set[str] = set()  # claims whose meters a newer release wrote, or that were damaged
+        # claims whose meters a newer release wrote, or that were damaged
+        self.unreadable: set[str] = set()
 
     def meters(self) -> Mapping[str, Meter]:
-        return {key: meter for key, meter in self._running.items() if key not in self.unreadable}
+        return {
+            key: meter for key, meter in self._running.items() if key not in self.unreadable
+        }
 
     def meter(self, claim_id: str) -> Meter | None:
         return self.meters_of([claim_id]).get(claim_id)
@@ -39,7 +42,9 @@ class MemoryAccounts:
         else:
             self._running[claim_id] = reading.meter
 
-    def write_many(self, before: Mapping[str, Meter | None], readings: Mapping[str, MeterReading]) -> Collection[str]:
+    def write_many(
+        self, before: Mapping[str, Meter | None], readings: Mapping[str, MeterReading]
+    ) -> Collection[str]:
         moved = set()
         for claim_id, reading in readings.items():
             with suppress(ConflictError):
@@ -48,4 +53,8 @@ class MemoryAccounts:
         return moved
 
     def accounts(self, month: str) -> Mapping[AccountLine, Amount]:
-        return {account: amount for account, amount in self._accounts.items() if account.day.startswith(month)}
+        return {
+            account: amount
+            for account, amount in self._accounts.items()
+            if account.day.startswith(month)
+        }

@@ -23,7 +23,11 @@ class MemoryBootFailures:
 
     def list_remembered(self) -> Mapping[str, BootFailures]:
         now = self._clock.now()
-        return {key: self._rows[key] for key in sorted(self._rows) if now <= forgotten_at(self._rows[key])}
+        return {
+            key: self._rows[key]
+            for key in sorted(self._rows)
+            if now <= forgotten_at(self._rows[key])
+        }
 
 
 class MemoryBlocks:

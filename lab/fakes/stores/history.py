@@ -21,7 +21,11 @@ class MemoryHistory:
             self._kept.setdefault(event.id, event)
 
     def of_object(self, name: str, since: datetime, until: datetime) -> Iterator[PastEvent]:
-        return (event.about(name) for event in self.timeline(since, until) if name in event.objects())
+        return (
+            event.about(name)
+            for event in self.timeline(since, until)
+            if name in event.objects()
+        )
 
     def timeline(self, since: datetime, until: datetime) -> Iterator[PastEvent]:
         kept = sorted(self._kept.values(), key=lambda event: event.order)
@@ -38,4 +42,6 @@ class MemoryHistory:
         self._samples[sample.taken_at.replace(microsecond=0)] = sample
 
     def samples(self, since: datetime, until: datetime) -> Iterator[Sample]:
-        return (sample for at, sample in sorted(self._samples.items()) if since <= at < until)
+        return (
+            sample for at, sample in sorted(self._samples.items()) if since <= at < until
+        )

@@ -4,7 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from reservoir.core.capacity.shortage import Shortage, is_probed_by_other, needs_probe, probed
+from reservoir.core.capacity.shortage import (
+    Shortage,
+    is_probed_by_other,
+    needs_probe,
+    probed,
+)
 from reservoir.core.capacity.unavailable_offerings import Remembered
 from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchOutcome
 from reservoir.core.model.node_class import NodeClass, Validation
@@ -50,15 +55,29 @@ class MemoryShortageHistory:
         self.rows: dict[Remembered, Shortage] = {}
 
     def get_many(self, offerings: Collection[Remembered]) -> Mapping[Remembered, Shortage]:
-        return {offering: self.rows[offering] for offering in offerings if offering in self.rows}
+        return {
+            offering: self.rows[offering] for offering in offerings if offering in self.rows
+        }
 
     def put(self, shortages: Mapping[Remembered, Shortage]) -> None:
         self.rows.update(shortages)
 
-    def begin_probes(self, offerings: Collection[R], batch_id: str, now: datetime) -> frozenset[R]:
-        known = {offering: self.rows[offering] for offering in offerings if offering in self.rows}
-        short = {offering: shortage for offering, shortage in known.items() if needs_probe(shortage, now)}
-        taken = {offering for offering, shortage in short.items() if is_probed_by_other(shortage, batch_id, now)}
+    def begin_probes(
+        self, offerings: Collection[R], batch_id: str, now: datetime
+    ) -> frozenset[R]:
+        known = {
+            offering: self.rows[offering] for offering in offerings if offering in self.rows
+        }
+        short = {
+            offering: shortage
+            for offering, shortage in known.items()
+            if needs_probe(shortage, now)
+        }
+        taken = {
+            offering
+            for offering, shortage in short.items()
+            if is_probed_by_other(shortage, batch_id, now)
+        }
         for offering in short.keys() - taken:
             if short[offering].probe_batch_id != batch_id:
                 self.rows[offering] = probed(short[offering], batch_id, now)
@@ -72,7 +91,9 @@ class MemoryShortageHistory:
 class MemoryPolicy:
     """Implements ``LaunchPolicy``."""
 
-    def __init__(self, pools: Collection[NodePool] = (), classes: Collection[NodeClass] = ()) -> None:
+    def __init__(
+        self, pools: Collection[NodePool] = (), classes: Collection[NodeClass] = ()
+    ) -> None:
         self.pools = {pool.name: pool for pool in pools}
         self.classes = {node_class.name: node_class for node_class in classes}
         self.unreadable: set[str] = set()  # names of pools and classes
@@ -94,7 +115,9 @@ class MemoryPolicy:
         return tuple(self.classes[name] for name in sorted(self.classes))
 
     def node_pools_of(self, node_class_name: str) -> tuple[NodePool, ...]:
-        found = [pool for pool in self.pools.values() if pool.node_class_name == node_class_name]
+        found = [
+            pool for pool in self.pools.values() if pool.node_class_name == node_class_name
+        ]
         return tuple(sorted(found, key=lambda pool: pool.name))
 
     def save_validation(self, node_class_name: str, validation: Validation) -> None:

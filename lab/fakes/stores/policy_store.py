@@ -24,8 +24,10 @@ class MemoryPolicyStore:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._rows: dict[tuple[PolicyKind, str], PolicyObject] = {}
-        self._revisions: dict[tuple[PolicyKind, str], int] = {}  # the last of each, of deleted objects too
-        self.unreadable: set[tuple[PolicyKind, str]] = set()  # what a newer release wrote, or what was damaged
+        # the last of each, of deleted objects too
+        self._revisions: dict[tuple[PolicyKind, str], int] = {}
+        # what a newer release wrote, or what was damaged
+        self.unreadable: set[tuple[PolicyKind, str]] = set()
         self.before_commit: Callable[[], None] = lambda: None
         self.commit_count = 0
 
@@ -49,7 +51,9 @@ class MemoryPolicyStore:
         self.before_commit()
         with self._lock:
             moved = [
-                f"{write.kind}/{write.name}" for write in writes if self._revision(write) != write.expected_revision
+                f"{write.kind}/{write.name}"
+                for write in writes
+                if self._revision(write) != write.expected_revision
             ]
             if moved:
                 raise ConflictError(moved)
@@ -71,7 +75,8 @@ class MemoryPolicyStore:
         self._rows[key] = PolicyObject(
             kind=write.kind,
             name=write.name,
-            manifest=json.loads(json.dumps(write.manifest, sort_keys=True)),  # as a table would give it back
+            # as a table would give it back
+            manifest=json.loads(json.dumps(write.manifest, sort_keys=True)),
             generation=write.generation,
             revision=self._revisions[key],
             status=write.status or (PolicyStatus() if row is None else row.status),

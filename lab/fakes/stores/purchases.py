@@ -19,7 +19,14 @@ class MemoryPurchases:
     def get(self, purchase_id: str) -> Purchase | None:
         return self.rows.get(purchase_id)
 
-    def commit(self, purchase: Purchase, book: Book, *, over: Purchase | None, expected_revision: int | None) -> None:
+    def commit(
+        self,
+        purchase: Purchase,
+        book: Book,
+        *,
+        over: Purchase | None,
+        expected_revision: int | None,
+    ) -> None:
         moved = [purchase.id] if self.rows.get(purchase.id) != over else []
         if self.stored.revision != expected_revision:
             moved.append("book")
@@ -29,4 +36,6 @@ class MemoryPurchases:
         self.stored = StoredBook(book, (expected_revision or 0) + 1)
 
     def list_all(self) -> list[Purchase]:
-        return sorted(self.rows.values(), key=lambda each: (each.intended_at, each.id), reverse=True)
+        return sorted(
+            self.rows.values(), key=lambda each: (each.intended_at, each.id), reverse=True
+        )

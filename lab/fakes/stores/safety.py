@@ -60,4 +60,6 @@ class MemoryTableMarks:
 
     def restore(self, role: str) -> None:
         """The table is restored to a point in time: DynamoDB makes a new one, with the old rows."""
-        self.tables[role] = replace(self.tables[role], table_id=f"{self.tables[role].table_id}-restored")
+        self.tables[role] = replace(
+            self.tables[role], table_id=f"{self.tables[role].table_id}-restored"
+        )

@@ -6,11 +6,27 @@ from dataclasses import replace
 from datetime import datetime
 
 from reservoir.core.capacity.idle import idle_since
-from reservoir.core.capacity.ledger import Balance, exhausted, holds_open_lease, is_moving, observed, relieved
+from reservoir.core.capacity.ledger import (
+    Balance,
+    exhausted,
+    holds_open_lease,
+    is_moving,
+    observed,
+    relieved,
+)
 from reservoir.core.capacity.ledger import absorbed as lease_absorbed
 from reservoir.core.capacity.ledger import settled as lease_settled
-from reservoir.core.capacity.unavailable_offerings import Place, Rests, Unavailable, with_shortages
-from reservoir.core.model.capacity_reservation import CapacityReservation, ObservedReservation, RefusedUnits
+from reservoir.core.capacity.unavailable_offerings import (
+    Place,
+    Rests,
+    Unavailable,
+    with_shortages,
+)
+from reservoir.core.model.capacity_reservation import (
+    CapacityReservation,
+    ObservedReservation,
+    RefusedUnits,
+)
 from reservoir.core.model.decision_summary import DecisionSummary
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_claim import NodeClaim
@@ -41,7 +57,8 @@ class MemoryState:
         self.workload_rows: dict[str, WorkloadRecord] = {}
         self.reservation_rows: dict[str, ReservationRecord] = {}
         self.claim_rows: dict[str, NodeClaim] = {}
-        self.unreadable: set[str] = set()  # keys of rows that a newer release wrote, or that were damaged
+        # keys of rows that a newer release wrote, or that were damaged
+        self.unreadable: set[str] = set()
         self.turn = 0
         self.planning_turns: dict[str, PlanningTurn] = {}
         self.write_count = 0
@@ -74,28 +91,44 @@ class MemoryWorkloads:
         with self._state.lock:
             self._state.require_readable(key)
             record = self._state.workload_rows.get(key)
-        expired = record is not None and record.expires_at is not None and record.expires_at <= self._state.clock.now()
+        expired = (
+            record is not None
+            and record.expires_at is not None
+            and record.expires_at <= self._state.clock.now()
+        )
         return None if expired else record
 
     def get_many(self, keys: Collection[str]) -> Mapping[str, WorkloadRecord]:
         self._state.require_readable(*keys)
-        return {key: record for key in sorted(set(keys)) if (record := self.get(key)) is not None}
+        return {
+            key: record
+            for key in sorted(set(keys))
+            if (record := self.get(key)) is not None
+        }
 
     def placed_revisions(self) -> Mapping[str, int]:
         with self._state.lock:
             rows = self._state.workload_rows.items()
             return {key: record.revision for key, record in rows if record.placed_count > 0}
 
-    def get_placed(self, keys: Collection[str], revisions: Mapping[str, int]) -> Mapping[str, WorkloadRecord]:
+    def get_placed(
+        self, keys: Collection[str], revisions: Mapping[str, int]
+    ) -> Mapping[str, WorkloadRecord]:
         del revisions  # nothing is remembered here
         return self.get_many(keys)
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
         with self._state.lock:
             keys = sorted(self._state.workload_rows.keys() - self._state.unreadable)
-        return tuple(record for key in keys if (record := self.get(key)) is not None and record.needs_planning)
+        return tuple(
+            record
+            for key in keys
+            if (record := self.get(key)) is not None and record.needs_planning
+        )
 
-    def put(self, record: WorkloadRecord, *, expected_revision: int | None) -> WorkloadRecord:
+    def put(
+        self, record: WorkloadRecord, *, expected_revision: int | None
+    ) -> WorkloadRecord:
         with self._state.lock:
             stored = self.get(record.key)
             if (None if stored is None else stored.revision) != expected_revision:
@@ -139,45 +172,71 @@ class MemoryReservations:
             stored = self.get(reservation.id)
             if stored is not None and observed_at <= stored.observed_at:
                 return stored
-            moved = [claim.id for claim in absorbed if self._state.claim_rows.get(claim.id) != claim]
+            moved = [
+                claim.id
+                for claim in absorbed
+                if self._state.claim_rows.get(claim.id) != claim
+            ]
             if moved:
                 raise ConflictError(moved)
             before = Balance(0, outstanding_count) if stored is None else stored.balance
-            balance = observed(before, min(reservation.available_count, reservation.total_count), len(absorbed))
-            previous, said_at = (None, None) if stored is None else (stored.idle_since, stored.idle_said_at)
+            balance = observed(
+                before,
+                min(reservation.available_count, reservation.total_count),
+                len(absorbed),
+            )
+            previous, said_at = (
+                (None, None) if stored is None else (stored.idle_since, stored.idle_said_at)
+            )
             since = idle_since(previous, reservation, balance.free_units, observed_at)
-            if isinstance(reservation, CapacityReservation):  # as it was known before: refusals are over
+            # as it was known before: refusals are over
+            if isinstance(reservation, CapacityReservation):
                 reservation = replace(reservation, refusal=None)
             shown = _with_balance(reservation, balance)
             ending_said = None if stored is None else stored.ending_said
-            record = ReservationRecord(shown, balance, observed_at, since, said_at, ending_said)
-            if stored is not None and replace(record, observed_at=stored.observed_at) == stored:
+            record = ReservationRecord(
+                shown, balance, observed_at, since, said_at, ending_said
+            )
+            if (
+                stored is not None
+                and replace(record, observed_at=stored.observed_at) == stored
+            ):
                 return stored
             self._state.wrote()
             for claim in absorbed:
-                self._state.claim_rows[claim.id] = replace(lease_absorbed(claim), revision=claim.revision + 1)
+                self._state.claim_rows[claim.id] = replace(
+                    lease_absorbed(claim), revision=claim.revision + 1
+                )
             self._state.reservation_rows[reservation.id] = record
             return record
 
-    def mark_exhausted(self, reservation_id: str, *, refused_at: datetime, refusal: str = "") -> None:
+    def mark_exhausted(
+        self, reservation_id: str, *, refused_at: datetime, refusal: str = ""
+    ) -> None:
         with self._state.lock:
             stored = self.get(reservation_id)
             if stored is None or refused_at <= stored.observed_at:
                 return
             self._state.wrote()
             before = stored.reservation.refusal
-            shown_count = stored.balance.available_count if before is None else before.shown_count
+            shown_count = (
+                stored.balance.available_count if before is None else before.shown_count
+            )
             said = RefusedUnits(refusal, shown_count) if refusal else None
             refused = replace(stored, reservation=replace(stored.reservation, refusal=said))
             self.rebalance(refused, exhausted(stored.balance), refused_at)
 
-    def mark_idle_said(self, reservation_ids: Collection[str], *, said_at: datetime) -> None:
+    def mark_idle_said(
+        self, reservation_ids: Collection[str], *, said_at: datetime
+    ) -> None:
         with self._state.lock:
             for reservation_id in sorted(set(reservation_ids)):
                 stored = self.get(reservation_id)
                 if stored is not None:
                     self._state.wrote()
-                    self._state.reservation_rows[reservation_id] = replace(stored, idle_said_at=said_at)
+                    self._state.reservation_rows[reservation_id] = replace(
+                        stored, idle_said_at=said_at
+                    )
 
     def mark_ending_said(self, said: Mapping[str, str]) -> None:
         with self._state.lock:
@@ -185,7 +244,9 @@ class MemoryReservations:
                 stored = self.get(reservation_id)
                 if stored is not None:
                     self._state.wrote()
-                    self._state.reservation_rows[reservation_id] = replace(stored, ending_said=said[reservation_id])
+                    self._state.reservation_rows[reservation_id] = replace(
+                        stored, ending_said=said[reservation_id]
+                    )
 
     def mark_stale(self, reservation_ids: Collection[str]) -> int:
         with self._state.lock:
@@ -201,7 +262,9 @@ class MemoryReservations:
                 written += 1
             return written
 
-    def rebalance(self, stored: ReservationRecord, balance: Balance, observed_at: datetime) -> None:
+    def rebalance(
+        self, stored: ReservationRecord, balance: Balance, observed_at: datetime
+    ) -> None:
         """Write a new balance (the caller holds the lock)."""
         reservation = _with_balance(stored.reservation, balance)
         self._state.reservation_rows[reservation.id] = replace(
@@ -209,7 +272,9 @@ class MemoryReservations:
         )
 
 
-def _with_balance(reservation: ObservedReservation, balance: Balance) -> CapacityReservation:
+def _with_balance(
+    reservation: ObservedReservation, balance: Balance
+) -> CapacityReservation:
     facts = replace(reservation, available_count=balance.available_count)
     return CapacityReservation.of(facts, free_units=max(0, balance.free_units))
 
@@ -228,7 +293,11 @@ class MemoryNodeClaims:
 
     def get_many(self, claim_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         self._state.require_readable(*claim_ids)
-        return {claim_id: claim for claim_id in sorted(set(claim_ids)) if (claim := self.get(claim_id)) is not None}
+        return {
+            claim_id: claim
+            for claim_id in sorted(set(claim_ids))
+            if (claim := self.get(claim_id)) is not None
+        }
 
     def list_live(self) -> tuple[NodeClaim, ...]:
         return self._where(lambda claim: claim.is_live)
@@ -239,20 +308,30 @@ class MemoryNodeClaims:
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         wanted = frozenset(instance_ids)
         rows = self._state.claim_rows.items()
-        self._state.require_readable(*(key for key, claim in rows if claim.instance_id in wanted))
+        self._state.require_readable(
+            *(key for key, claim in rows if claim.instance_id in wanted)
+        )
         found = self._where(lambda claim: claim.instance_id in wanted)
-        return {claim.instance_id: claim for claim in found if claim.instance_id is not None}
+        return {
+            claim.instance_id: claim for claim in found if claim.instance_id is not None
+        }
 
     def list_leased(self, reservation_id: str) -> tuple[NodeClaim, ...]:
         return self._where(
             lambda claim: (
-                holds_open_lease(claim) and claim.lease is not None and claim.lease.reservation_id == reservation_id
+                holds_open_lease(claim)
+                and claim.lease is not None
+                and claim.lease.reservation_id == reservation_id
             )
         )
 
     def _where(self, wanted: Callable[[NodeClaim], bool]) -> tuple[NodeClaim, ...]:
         with self._state.lock:
-            rows = [row for row in sorted(self._state.claim_rows.items()) if row[0] not in self._state.unreadable]
+            rows = [
+                row
+                for row in sorted(self._state.claim_rows.items())
+                if row[0] not in self._state.unreadable
+            ]
             return tuple(claim for _, claim in rows if wanted(claim))
 
     def turn(self) -> int:
@@ -261,13 +340,18 @@ class MemoryNodeClaims:
 
     def planning_turns(self, group_keys: Collection[str]) -> Mapping[str, PlanningTurn]:
         with self._state.lock:
-            return {key: self._state.planning_turns.get(key, PlanningTurn()) for key in group_keys}
+            return {
+                key: self._state.planning_turns.get(key, PlanningTurn())
+                for key in group_keys
+            }
 
     def commit(self, commit: PlannedCommit) -> None:
         with self._state.lock:
             if commit in self._commits[-100:]:
                 return
-            assert commit.item_count() <= COMMIT_ITEMS_MAX, "one transaction holds 100 items"
+            assert commit.item_count() <= COMMIT_ITEMS_MAX, (
+                "one transaction holds 100 items"
+            )
             lost = self._lost(commit)
             if lost:
                 raise ConflictError(lost)
@@ -277,10 +361,15 @@ class MemoryNodeClaims:
             for claim in commit.claims:
                 self._state.claim_rows[claim.id] = claim
             for before, after in commit.existing:
-                self._state.claim_rows[after.id] = replace(after, revision=before.revision + 1)
+                self._state.claim_rows[after.id] = replace(
+                    after, revision=before.revision + 1
+                )
             for reservation_id, count in commit.leased_by_reservation().items():
                 stored = self._state.reservation_rows[reservation_id]
-                balance = replace(stored.balance, outstanding_count=stored.balance.outstanding_count + count)
+                balance = replace(
+                    stored.balance,
+                    outstanding_count=stored.balance.outstanding_count + count,
+                )
                 self._state.reservations.rebalance(stored, balance, stored.observed_at)
             for key, count in commit.placed_by_workload().items():
                 self._move_placed(key, count)
@@ -301,8 +390,14 @@ class MemoryNodeClaims:
                 lost.append(reservation_id)
         for key, count in commit.placed_by_workload().items():
             record = self._state.workload_rows.get(key)
-            generation = None if record is None else commit.generations.get(key, record.generation)
-            if record is None or record.open_count < count or record.generation != generation:
+            generation = (
+                None if record is None else commit.generations.get(key, record.generation)
+            )
+            if (
+                record is None
+                or record.open_count < count
+                or record.generation != generation
+            ):
                 lost.append(key)
         for key, generation in commit.depends_on.items():
             record = self._state.workload_rows.get(key)
@@ -313,9 +408,13 @@ class MemoryNodeClaims:
                 lost.append(planning_turn_row(key))
         return lost + ([] if commit.turn in (None, self._state.turn) else [TURN_ROW])
 
-    def _move_placed(self, key: str, count: int, returned_at: datetime | None = None) -> None:
+    def _move_placed(
+        self, key: str, count: int, returned_at: datetime | None = None
+    ) -> None:
         record = self._state.workload_rows[key]
-        record = replace(record, placed_count=record.placed_count + count, revision=record.revision + 1)
+        record = replace(
+            record, placed_count=record.placed_count + count, revision=record.revision + 1
+        )
         if returned_at is not None and record.pending_since is None:
             record = replace(record, pending_since=returned_at)
         self._state.workload_rows[key] = record
@@ -327,7 +426,11 @@ class MemoryNodeClaims:
     def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
         with self._state.lock:
             rows = self._state.claim_rows
-            current = [claim for claim in claims if claim.id in rows and rows[claim.id].revision == claim.revision]
+            current = [
+                claim
+                for claim in claims
+                if claim.id in rows and rows[claim.id].revision == claim.revision
+            ]
             return {claim.id: self._write(claim, claim.revision) for claim in current}
 
     def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
@@ -347,7 +450,12 @@ class MemoryNodeClaims:
         return stored is None or stored.revision != expected_revision
 
     def return_replicas(
-        self, claim: NodeClaim, *, expected_revision: int, placements: Mapping[str, int], returned_at: datetime
+        self,
+        claim: NodeClaim,
+        *,
+        expected_revision: int,
+        placements: Mapping[str, int],
+        returned_at: datetime,
     ) -> NodeClaim:
         with self._state.lock:
             after = relieved(claim, placements)
@@ -355,9 +463,15 @@ class MemoryNodeClaims:
             lost = [claim.id] if self._moved_on(claim, expected_revision) else []
             records = self._state.workload_rows
             lost += [
-                key for key, count in placements.items() if key not in records or records[key].placed_count < count
+                key
+                for key, count in placements.items()
+                if key not in records or records[key].placed_count < count
             ]
-            stored = self._state.reservation_rows[claim.lease.reservation_id] if claim.lease is not None else None
+            stored = (
+                self._state.reservation_rows[claim.lease.reservation_id]
+                if claim.lease is not None
+                else None
+            )
             if gives_back and stored is not None and stored.balance.outstanding_count < 1:
                 lost.append(stored.reservation.id)
             if lost:
@@ -366,18 +480,30 @@ class MemoryNodeClaims:
             for key, count in sorted(placements.items()):
                 self._move_placed(key, -count, returned_at)
             if gives_back and stored is not None:
-                balance = replace(stored.balance, outstanding_count=stored.balance.outstanding_count - 1)
+                balance = replace(
+                    stored.balance, outstanding_count=stored.balance.outstanding_count - 1
+                )
                 self._state.reservations.rebalance(stored, balance, stored.observed_at)
             return written
 
-    def return_many(self, claims: Sequence[NodeClaim], *, returned_at: datetime) -> Mapping[str, NodeClaim]:
+    def return_many(
+        self, claims: Sequence[NodeClaim], *, returned_at: datetime
+    ) -> Mapping[str, NodeClaim]:
         with self._state.lock:
             rows = self._state.claim_rows
-            current = [claim for claim in claims if claim.id in rows and rows[claim.id].revision == claim.revision]
-            before = {key: record.revision for key, record in self._state.workload_rows.items()}
+            current = [
+                claim
+                for claim in claims
+                if claim.id in rows and rows[claim.id].revision == claim.revision
+            ]
+            before = {
+                key: record.revision for key, record in self._state.workload_rows.items()
+            }
             returned = {claim.id: self._returned(claim, returned_at) for claim in current}
             # A workload's row is written once, however many of the claims had replicas of it.
-            for key in {placed.workload_key for claim in current for placed in claim.placements}:
+            for key in {
+                placed.workload_key for claim in current for placed in claim.placements
+            }:
                 record = self._state.workload_rows[key]
                 self._state.workload_rows[key] = replace(record, revision=before[key] + 1)
             return returned
@@ -385,10 +511,17 @@ class MemoryNodeClaims:
     def _returned(self, claim: NodeClaim, returned_at: datetime) -> NodeClaim:
         placed = {placed.workload_key: placed.count for placed in claim.placements}
         revision = claim.revision
-        return self.return_replicas(claim, expected_revision=revision, placements=placed, returned_at=returned_at)
+        return self.return_replicas(
+            claim, expected_revision=revision, placements=placed, returned_at=returned_at
+        )
 
     def finish_replicas(
-        self, claim: NodeClaim, *, expected_revision: int, record: WorkloadRecord, expected_record_revision: int
+        self,
+        claim: NodeClaim,
+        *,
+        expected_revision: int,
+        record: WorkloadRecord,
+        expected_record_revision: int,
     ) -> NodeClaim:
         with self._state.lock:
             stored = self._state.workload_rows.get(record.key)
@@ -398,7 +531,9 @@ class MemoryNodeClaims:
             if lost:
                 raise ConflictError(lost)
             written = self._write(claim, expected_revision)
-            self._state.workload_rows[record.key] = replace(record, revision=expected_record_revision + 1)
+            self._state.workload_rows[record.key] = replace(
+                record, revision=expected_record_revision + 1
+            )
             return written
 
 
@@ -413,15 +548,23 @@ class MemoryOfferings:
     def load_catalogue(self) -> tuple[InstanceType, ...]:
         return self.load_with_rests()[0]
 
-    def load_with_rests(self, only: Collection[str] | None = None) -> tuple[tuple[InstanceType, ...], Rests]:
+    def load_with_rests(
+        self, only: Collection[str] | None = None
+    ) -> tuple[tuple[InstanceType, ...], Rests]:
         with self._state.lock:
-            named = self._catalogue.keys() if only is None else self._catalogue.keys() & only
+            named = (
+                self._catalogue.keys() if only is None else self._catalogue.keys() & only
+            )
             known = tuple(self._catalogue[name] for name in sorted(named))
             rests = self.list_unavailable(self._state.clock.now())
             return with_shortages(known, rests), rests
 
     def on_demand_prices(self, instance_types: Collection[str]) -> Mapping[str, int]:
-        found = {name: self._catalogue[name] for name in instance_types if name in self._catalogue}
+        found = {
+            name: self._catalogue[name]
+            for name in instance_types
+            if name in self._catalogue
+        }
         prices = {name: it.on_demand_price_micro_usd_per_hour for name, it in found.items()}
         return {name: price for name, price in prices.items() if price is not None}
 
@@ -435,7 +578,9 @@ class MemoryOfferings:
                 self._catalogue = wanted
             return len(changed) + len(gone)
 
-    def mark_unavailable(self, places: Collection[Place], *, until: datetime, reason: str = "") -> None:
+    def mark_unavailable(
+        self, places: Collection[Place], *, until: datetime, reason: str = ""
+    ) -> None:
         with self._state.lock:
             for key in places:
                 known = self._shortages.get(key)
@@ -445,7 +590,11 @@ class MemoryOfferings:
 
     def list_unavailable(self, now: datetime) -> Mapping[Place, Unavailable]:
         with self._state.lock:
-            return {key: shortage for key, shortage in self._shortages.items() if shortage.until > now}
+            return {
+                key: shortage
+                for key, shortage in self._shortages.items()
+                if shortage.until > now
+            }
 
 
 class MemoryDecisions:
@@ -462,7 +611,10 @@ class MemoryDecisions:
 
     def save_if_changed(self, decision: Decision, snapshot_json: str) -> None:
         known = self.rows.get(decision.plan_id)
-        if known is None or (known[0].plan_json, known[1]) != (decision.plan_json, snapshot_json):
+        if known is None or (known[0].plan_json, known[1]) != (
+            decision.plan_json,
+            snapshot_json,
+        ):
             self.save(decision, snapshot_json)
 
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
@@ -470,4 +622,7 @@ class MemoryDecisions:
 
     def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
         found = [self.rows[each][0] for each in sorted(set(plan_ids)) if each in self.rows]
-        return {each.plan_id: DecisionSummary(each.plan_id, each.made_at, each.summary) for each in found}
+        return {
+            each.plan_id: DecisionSummary(each.plan_id, each.made_at, each.summary)
+            for each in found
+        }

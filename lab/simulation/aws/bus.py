@@ -14,7 +14,8 @@ _ABOUT_RESERVATIONS: Final = ("EC2 Capacity Reservation", "Capacity Block")
 
 def told_at(now: datetime) -> str:
     """Return a time as events have it."""
-    return now.isoformat(timespec="seconds").replace("+00:00", "Z")  # a tenth of strftime's time
+    # a tenth of strftime's time
+    return now.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 class EventsIn:
@@ -49,7 +50,9 @@ class EventsIn:
         faults = self._faults()
         if self._chance.hits("event_lost", faults.event_lost):
             return
-        for _ in range(2 if self._chance.hits("event_doubled", faults.event_doubled) else 1):
+        for _ in range(
+            2 if self._chance.hits("event_doubled", faults.event_doubled) else 1
+        ):
             late = self._chance.between("event", SECOND // 10, 2 * SECOND)
             if self._chance.hits("event_late", faults.event_late):
                 late = self._chance.between("event", SECOND, 10 * MINUTE)
@@ -57,7 +60,10 @@ class EventsIn:
 
     def _deliver(self, event: dict[str, Any]) -> None:
         self._react(json.dumps(event))
-        if event["detail-type"].startswith(_ABOUT_RESERVATIONS) and "instance-id" not in event["detail"]:
+        if (
+            event["detail-type"].startswith(_ABOUT_RESERVATIONS)
+            and "instance-id" not in event["detail"]
+        ):
             self._discover(event)
 
 
@@ -67,7 +73,12 @@ class EventsOut:
     ``keep`` gets it as EventBridge delivers it, for the history.
     """
 
-    def __init__(self, kernel: Kernel, heard: Callable[[str, Detail], None], keep: Callable[[Detail], None]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        heard: Callable[[str, Detail], None],
+        keep: Callable[[Detail], None],
+    ) -> None:
         self._kernel = kernel
         self._heard = heard
         self._keep = keep

@@ -27,7 +27,8 @@ HANDLERS: Final[Mapping[Function, Callable[[dict[str, Any], Any], Any]]] = {
     for function in Function
     if function is not Function.APPLY  # operators' changes of policy come from the world
 }
-for _module in ("improve", "lower_bound"):  # a plan loads them when it first needs them; here before workers are forked
+# a plan loads them when it first needs them; here before workers are forked
+for _module in ("improve", "lower_bound"):
     import_module(f"reservoir.core.solver.column_generation.{_module}")
 # The SDK repeats what it got no answer to. The repeat of a conditional write then meets what the first has written.
 _CONDITIONAL: Final = frozenset(
@@ -44,11 +45,13 @@ _CONDITIONAL: Final = frozenset(
 )
 _SLOW_S: Final = 10.0  # as much as the longest budget of a plan without teams
 _SLOW_MOST_S: Final = 50.0  # less than what a planner remembers its own commits for
-GLANCE_S: Final = 0.4  # what looking at the clock takes: with the usual budget, 25 looks end column generation
+# what looking at the clock takes: with the usual budget, 25 looks end column generation
+GLANCE_S: Final = 0.4
 CLOCK_OFF_MAX: Final = 2 * SECOND
 CLOCK_WRONG_MAX: Final = 4 * MINUTE  # AWS refuses what is signed five minutes off
 _ANSWER_LATE_MAX: Final = 15 * SECOND
-_PAGED: Final = frozenset({"ec2.list_visible", "ec2.list_owned"})  # listings of many pages, throttled in between
+# listings of many pages, throttled in between
+_PAGED: Final = frozenset({"ec2.list_visible", "ec2.list_owned"})
 _LISTING_SLOW_MAX: Final = 50 * SECOND
 _RESERVED: Final = 5  # concurrency of functions for which none is kept
 
@@ -86,7 +89,9 @@ class Run:
 class Environment:
     """An execution environment: one process with a clock of its own, frozen between its runs."""
 
-    def __init__(self, lambdas: "Lambdas", function: Function, number: int, off_us: int) -> None:
+    def __init__(
+        self, lambdas: "Lambdas", function: Function, number: int, off_us: int
+    ) -> None:
         self.lambdas = lambdas
         self.function = function
         self.number = number
@@ -95,7 +100,8 @@ class Environment:
         self.is_old = lambdas.is_old(function)
         self.is_last_run = False  # its code is replaced
         self._glances = 0
-        self._lost_s = 0.0  # while something was computed, since the last call to the outside
+        # while something was computed, since the last call to the outside
+        self._lost_s = 0.0
         self.process: Process = lambdas.make_process(self)
 
     # --- what its process has of its own
@@ -125,14 +131,18 @@ class Environment:
         chance = lambdas.chance
         latency = chance.between("latency", SECOND // 500, SECOND // 20) * run.pace
         if chance.hits("clock_jumps", faults.clock_jumps):
-            self.off_us = chance.between("clock", -lambdas.clock_off_max_us, lambdas.clock_off_max_us)
+            self.off_us = chance.between(
+                "clock", -lambdas.clock_off_max_us, lambdas.clock_off_max_us
+            )
         if chance.hits("slow_call", faults.slow_call):
             latency += chance.between("latency", SECOND, 8 * SECOND)
         self._wait(latency)
         place = (self.function, point)
         lambdas.calls[place] += 1
         number = lambdas.calls[place]
-        if chance.hits("killed_before", faults.killed_before) or lambdas.aims_at(place, number, "before"):
+        if chance.hits("killed_before", faults.killed_before) or lambdas.aims_at(
+            place, number, "before"
+        ):
             lambdas.kills_before[place] += 1
             self._die("killed", f"before {point}")
         if chance.hits("throttled", faults.throttled):
@@ -140,17 +150,26 @@ class Environment:
         try:
             answer = effect()
         except Exception:
-            if lambdas.aims_at(place, number, "after"):  # what was refused may be the last thing, too
+            # what was refused may be the last thing, too
+            if lambdas.aims_at(place, number, "after"):
                 lambdas.kills_after[place] += 1
                 self._die("killed", f"after {point}")
             raise
         lambdas.told(self, point, answer)
         dies = point == "ec2.launch" and chance.hits("launch_dies", faults.launch_dies)
-        if dies or chance.hits("killed_after", faults.killed_after) or lambdas.aims_at(place, number, "after"):
+        if (
+            dies
+            or chance.hits("killed_after", faults.killed_after)
+            or lambdas.aims_at(place, number, "after")
+        ):
             lambdas.kills_after[place] += 1
             self._die("killed", f"after {point}")
         if chance.hits("answer_lost", faults.answer_lost):
-            raise ConflictError([point]) if point in _CONDITIONAL else UnknownOutcomeError("ReadTimeout", point)
+            raise (
+                ConflictError([point])
+                if point in _CONDITIONAL
+                else UnknownOutcomeError("ReadTimeout", point)
+            )
         self._wait_for_answer(point)
         return answer
 
@@ -216,7 +235,8 @@ class Lambdas:
     make_process: Callable[[Environment], Process]
     told: Callable[[Environment, str, Any], None]
     ended: Callable[[Run], None]
-    is_old: Callable[[Function], bool]  # whether new processes of it are of the release before
+    # whether new processes of it are of the release before
+    is_old: Callable[[Function], bool]
     keeps_concurrency: bool = True
     aims: frozenset[Aim] = frozenset()
     clock_off_max_us: int = CLOCK_OFF_MAX
@@ -246,7 +266,9 @@ class Lambdas:
 
     def has_room(self, function: Function) -> bool:
         """Whether one more may run at once."""
-        return [environment.function for environment in self.running].count(function) < self._most(function)
+        return [environment.function for environment in self.running].count(
+            function
+        ) < self._most(function)
 
     def invoke_async(self, function: Function, event: dict[str, Any]) -> None:
         """Invoke as EventBridge does: tried again for a minute while too many run, and not at all after a failure."""
@@ -264,7 +286,10 @@ class Lambdas:
 
     def set_clocks(self) -> None:
         """Let every clock be right."""
-        for environment in [*self.running, *(each for idle in self._idle.values() for each in idle)]:
+        for environment in [
+            *self.running,
+            *(each for idle in self._idle.values() for each in idle),
+        ]:
             environment.off_us = 0
 
     def deploy(self) -> None:
@@ -279,14 +304,19 @@ class Lambdas:
             environment.is_last_run |= environment.function is function
 
     def _try(self, function: Function, event: dict[str, Any], until_us: int) -> None:
-        if not self.invoke(function, event, _nothing_more) and self.kernel.now_us < until_us:
+        if (
+            not self.invoke(function, event, _nothing_more)
+            and self.kernel.now_us < until_us
+        ):
             self.kernel.after(5 * SECOND, lambda: self._try(function, event, until_us))
 
     def _most(self, function: Function) -> int:
         settings = FUNCTIONS[function]
         if settings.queue is not None:
             return settings.max_concurrency
-        return (settings.reserved_concurrency if self.keeps_concurrency else None) or _RESERVED
+        return (
+            settings.reserved_concurrency if self.keeps_concurrency else None
+        ) or _RESERVED
 
     def _environment(self, function: Function) -> Environment:
         idle = self._idle.setdefault(function, [])
@@ -295,10 +325,14 @@ class Lambdas:
         self._environment_count += 1
         off_us = 0
         if self.chance.hits("clock_off", self.faults().clock_off):
-            off_us = self.chance.between("clock", -self.clock_off_max_us, self.clock_off_max_us)
+            off_us = self.chance.between(
+                "clock", -self.clock_off_max_us, self.clock_off_max_us
+            )
         return Environment(self, function, self._environment_count, off_us)
 
-    def _body(self, environment: Environment, run: Run, event: dict[str, Any], done: Done) -> None:
+    def _body(
+        self, environment: Environment, run: Run, event: dict[str, Any], done: Done
+    ) -> None:
         try:
             with running_in(environment.process):
                 run.answer = HANDLERS[run.function](event, None)

@@ -18,7 +18,11 @@ class Scheduler:
     """The schedules, and as much of boto3's client as the adapter uses. ``fire`` gets the target's input."""
 
     def __init__(
-        self, kernel: Kernel, chance: Chance, faults: Callable[[], Faults], fire: Callable[[str], None]
+        self,
+        kernel: Kernel,
+        chance: Chance,
+        faults: Callable[[], Faults],
+        fire: Callable[[str], None],
     ) -> None:
         self._kernel = kernel
         self._chance = chance
@@ -60,18 +64,24 @@ class Schedules:
     stopped_until: dict[Function, int] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    def begin(self, function: Function, fire: Callable[[dict[str, Any]], None], every_min: int) -> None:
+    def begin(
+        self, function: Function, fire: Callable[[dict[str, Any]], None], every_min: int
+    ) -> None:
         """Let a function's schedule begin within its first period."""
 
         def tick() -> None:
             now, faults = self.kernel.now_us, self.faults()
             if self.chance.hits("schedule_stops", faults.schedule_stops):
-                self.stopped_until[function] = now + self.chance.between("schedule", MINUTE, 15 * MINUTE)
+                self.stopped_until[function] = now + self.chance.between(
+                    "schedule", MINUTE, 15 * MINUTE
+                )
             if self.stopped_until.get(function, 0) <= now:
                 event = {"source": "aws.events", "id": f"minute-{next(self._numbers)}"}
                 fire(event)
                 if self.chance.hits("schedule_doubled", faults.schedule_doubled):
-                    self.kernel.after(self.chance.between("doubled", 0, 2 * SECOND), lambda: fire(event))
+                    self.kernel.after(
+                        self.chance.between("doubled", 0, 2 * SECOND), lambda: fire(event)
+                    )
             self.kernel.after(every_us, tick)
 
         every_us = every_min * MINUTE

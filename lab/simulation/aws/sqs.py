@@ -29,7 +29,10 @@ class Message:
             "messageId": self.id,
             "receiptHandle": self.receipt,
             "body": self.body,
-            "attributes": {"ApproximateReceiveCount": str(self.received_count), "SenderId": self.sender},
+            "attributes": {
+                "ApproximateReceiveCount": str(self.received_count),
+                "SenderId": self.sender,
+            },
         }
 
 
@@ -44,7 +47,8 @@ class Queue:
     fifo: bool = False
     messages: list[Message] = field(default_factory=list)
     dead: list[Message] = field(default_factory=list)
-    seen: dict[str, int] = field(default_factory=dict)  # deduplication id -> when it was sent
+    # deduplication id -> when it was sent
+    seen: dict[str, int] = field(default_factory=dict)
     sent_count: int = 0
     look: Callable[[], None] = lambda: None
 
@@ -52,7 +56,9 @@ class Queue:
 class Sqs:
     """The queues, and as much of boto3's client as the adapters use; a queue's URL is its name."""
 
-    def __init__(self, kernel: Kernel, chance: Chance, faults: Callable[[], Faults]) -> None:
+    def __init__(
+        self, kernel: Kernel, chance: Chance, faults: Callable[[], Faults]
+    ) -> None:
         self._kernel = kernel
         self._chance = chance
         self._faults = faults
@@ -75,12 +81,19 @@ class Sqs:
     def send_message_batch(self, **request: Any) -> Mapping[str, Any]:
         """SendMessageBatch."""
         for entry in request["Entries"]:
-            self.put(self.queues[request["QueueUrl"]], entry["MessageBody"], delay_s=entry["DelaySeconds"])
+            self.put(
+                self.queues[request["QueueUrl"]],
+                entry["MessageBody"],
+                delay_s=entry["DelaySeconds"],
+            )
         return {}
 
     def change_message_visibility_batch(self, **request: Any) -> Mapping[str, Any]:
         """ChangeMessageVisibilityBatch; receipts that are not the latest are refused one by one."""
-        delays = {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entry in request["Entries"]}
+        delays = {
+            entry["ReceiptHandle"]: entry["VisibilityTimeout"]
+            for entry in request["Entries"]
+        }
         queue = self.queues[request["QueueUrl"]]
         for message in queue.messages:
             if message.in_flight and message.receipt in delays:
@@ -108,14 +121,20 @@ class Sqs:
                 return
             queue.seen[key] = now
         times = 1
-        if not queue.fifo and self._chance.hits("message_doubled", self._faults().message_doubled):
+        if not queue.fifo and self._chance.hits(
+            "message_doubled", self._faults().message_doubled
+        ):
             times = 2
         for _ in range(times):
             late = 0
-            if not queue.fifo and self._chance.hits("message_late", self._faults().message_late):
+            if not queue.fifo and self._chance.hits(
+                "message_late", self._faults().message_late
+            ):
                 late = self._chance.between("message_late", SECOND, 3 * MINUTE)
             queue.sent_count += 1
-            message = Message(f"m-{queue.name}-{queue.sent_count}", body, 0, sender=sender, group=group)
+            message = Message(
+                f"m-{queue.name}-{queue.sent_count}", body, 0, sender=sender, group=group
+            )
             queue.messages.append(message)
             self._hide(queue, message, max(queue.delay_us, delay_s * SECOND) + late)
 
@@ -126,14 +145,19 @@ class Sqs:
         if not visible:
             return []
         if queue.fifo:
-            flying = {message.group for message in queue.messages if message.in_flight and message.visible_us > now}
+            flying = {
+                message.group
+                for message in queue.messages
+                if message.in_flight and message.visible_us > now
+            }
             visible = [message for message in visible if message.group not in flying]
         if not queue.fifo:
             self._chance.stream("order").shuffle(visible)
         taken: list[Message] = []
         hidden_us = queue.hidden_us
         if visible and self._chance.hits("hidden_short", self._faults().hidden_short):
-            hidden_us = self._chance.between("hidden", SECOND, hidden_us)  # the poller held them for the rest of it
+            # the poller held them for the rest of it
+            hidden_us = self._chance.between("hidden", SECOND, hidden_us)
         for message in visible:
             if message.received_count >= queue.receives_max:
                 queue.messages.remove(message)

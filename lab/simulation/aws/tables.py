@@ -5,7 +5,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from lab.fakes.stores.state import MemoryNodeClaims, MemoryReservations, MemoryState, MemoryWorkloads
+from lab.fakes.stores.state import (
+    MemoryNodeClaims,
+    MemoryReservations,
+    MemoryState,
+    MemoryWorkloads,
+)
 from lab.simulation.faults import Faults
 from lab.simulation.kernel import SECOND, Chance, Kernel
 from reservoir.adapters.dynamodb.revisions import KnownRows
@@ -14,7 +19,8 @@ from reservoir.core.model.node_claim import NodeClaim
 from reservoir.ports.state import PlannedCommit, ReservationRecord, WorkloadRecord
 
 Row = TypeVar("Row")
-LAG_MAX: Final = 20 * SECOND  # AWS says: usually within a fraction of a second, and promises nothing
+# AWS says: usually within a fraction of a second, and promises nothing
+LAG_MAX: Final = 20 * SECOND
 
 
 class Rows(dict[str, Row]):
@@ -38,7 +44,9 @@ class Rows(dict[str, Row]):
 class Index:
     """A secondary index: changes come in the order of their writes, most at once, some after seconds."""
 
-    def __init__(self, kernel: Kernel, chance: Chance, faults: Callable[[], Faults]) -> None:
+    def __init__(
+        self, kernel: Kernel, chance: Chance, faults: Callable[[], Faults]
+    ) -> None:
         self._kernel = kernel
         self._chance = chance
         self._faults = faults
@@ -79,7 +87,11 @@ class IndexedNodeClaims(MemoryNodeClaims):
         self._simulated = state
 
     def _where(self, wanted: Callable[[NodeClaim], bool]) -> tuple[NodeClaim, ...]:
-        return tuple(claim for _, claim in sorted(self._simulated.claim_index.rows().items()) if wanted(claim))
+        return tuple(
+            claim
+            for _, claim in sorted(self._simulated.claim_index.rows().items())
+            if wanted(claim)
+        )
 
     def list_live(self) -> tuple[NodeClaim, ...]:
         """Return live claims: those known at their revision in the index as they are known, others as they are."""
@@ -87,7 +99,9 @@ class IndexedNodeClaims(MemoryNodeClaims):
         revisions = {key: claim.revision for key, claim in rows.items() if claim.is_live}
         live = self._simulated.known_claims.at(revisions)
         unreadable = self._simulated.unreadable
-        read = self.get_many([key for key in revisions if key not in live and key not in unreadable])
+        read = self.get_many(
+            [key for key in revisions if key not in live and key not in unreadable]
+        )
         live.update((key, claim) for key, claim in read.items() if claim.is_live)
         self._simulated.known_claims.keep(live)
         return tuple(live[key] for key in sorted(live))
@@ -99,8 +113,14 @@ class IndexedNodeClaims(MemoryNodeClaims):
 
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         """Return claims by EC2 instance id."""
-        found = self.get_many([claim.id for claim in super().find_by_instance(instance_ids).values()])
-        return {claim.instance_id: claim for claim in found.values() if claim.instance_id is not None}
+        found = self.get_many(
+            [claim.id for claim in super().find_by_instance(instance_ids).values()]
+        )
+        return {
+            claim.instance_id: claim
+            for claim in found.values()
+            if claim.instance_id is not None
+        }
 
     def list_leased(self, reservation_id: str) -> tuple[NodeClaim, ...]:
         """Return claims with an open lease."""
@@ -110,15 +130,21 @@ class IndexedNodeClaims(MemoryNodeClaims):
     def commit(self, commit: PlannedCommit) -> None:
         """Commit, and remember of which generations the workloads were."""
         rows = self._simulated.workload_rows
-        generations = {key: rows[key].generation for key in commit.placed_by_workload() if key in rows}
+        generations = {
+            key: rows[key].generation for key in commit.placed_by_workload() if key in rows
+        }
         super().commit(commit)
         self._simulated.committed = (commit, generations)
 
     def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
         """Write claims, some of them perhaps not."""
-        return super().save_many([claim for claim in claims if not self._simulated.leaves_out()])
+        return super().save_many(
+            [claim for claim in claims if not self._simulated.leaves_out()]
+        )
 
-    def return_many(self, claims: Sequence[NodeClaim], *, returned_at: datetime) -> Mapping[str, NodeClaim]:
+    def return_many(
+        self, claims: Sequence[NodeClaim], *, returned_at: datetime
+    ) -> Mapping[str, NodeClaim]:
         """Write claims and return their replicas, of some of them perhaps not."""
         written = [claim for claim in claims if not self._simulated.leaves_out()]
         return super().return_many(written, returned_at=returned_at)
@@ -134,12 +160,20 @@ class IndexedWorkloads(MemoryWorkloads):
     def placed_revisions(self) -> Mapping[str, int]:
         """Return the revisions that the index shows."""
         rows = self._simulated.workload_index.rows()
-        return {key: record.revision for key, record in rows.items() if record.placed_count > 0}
+        return {
+            key: record.revision for key, record in rows.items() if record.placed_count > 0
+        }
 
-    def get_placed(self, keys: Collection[str], revisions: Mapping[str, int]) -> Mapping[str, WorkloadRecord]:
+    def get_placed(
+        self, keys: Collection[str], revisions: Mapping[str, int]
+    ) -> Mapping[str, WorkloadRecord]:
         """Return the records that exist: those that are known, and were settled, as they are known."""
-        known = self._simulated.known_workloads.at({key: revisions[key] for key in keys if key in revisions})
-        settled = {key: record for key, record in known.items() if not record.needs_planning}
+        known = self._simulated.known_workloads.at(
+            {key: revisions[key] for key in keys if key in revisions}
+        )
+        settled = {
+            key: record for key, record in known.items() if not record.needs_planning
+        }
         found = {**settled, **self.get_many([key for key in keys if key not in settled])}
         self._simulated.known_workloads.keep(found)
         return dict(sorted(found.items()))
@@ -147,10 +181,14 @@ class IndexedWorkloads(MemoryWorkloads):
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
         """Return listed records: those known at their revision in the index as they are known, others as they are."""
         rows = self._simulated.workload_index.rows()
-        revisions = {key: record.revision for key, record in rows.items() if record.needs_planning}
+        revisions = {
+            key: record.revision for key, record in rows.items() if record.needs_planning
+        }
         waiting = self._simulated.known_waiting.at(revisions)
         read = self.get_many(revisions.keys() - waiting.keys() - self._simulated.unreadable)
-        waiting.update((key, record) for key, record in read.items() if record.needs_planning)
+        waiting.update(
+            (key, record) for key, record in read.items() if record.needs_planning
+        )
         self._simulated.known_waiting.keep(waiting)
         return tuple(waiting[key] for key in sorted(waiting))
 
@@ -181,7 +219,10 @@ class SimulatedState(MemoryState):
         super().__init__(kernel)
         self._chance = chance
         self._faults = faults
-        self.known_claims, self.known_workloads = KnownRows[NodeClaim](), KnownRows[WorkloadRecord]()
+        self.known_claims, self.known_workloads = (
+            KnownRows[NodeClaim](),
+            KnownRows[WorkloadRecord](),
+        )
         self.known_waiting = KnownRows[WorkloadRecord]()
         self.committed: tuple[PlannedCommit, Mapping[str, int]] = (PlannedCommit(), {})
         self.claim_index, self.workload_index, self.reservation_index = (

@@ -27,10 +27,18 @@ class NothingIsAskedForTooLate(Invariant):
         for claim_id in answer.claim_ids:
             claim = self.world.state.claim_rows.get(claim_id)
             if claim is not None and looked_at - claim.created_at > self.DEADLINE:
-                self.refute(f"{claim_id} was planned at {claim.created_at}, and EC2 shall be asked for it now")
-        drain_at = None if target is None else drain_start(self.world.ec2.reservations[target.reservation_id])
+                self.refute(
+                    f"{claim_id} was planned at {claim.created_at}, and EC2 shall be asked for it now"
+                )
+        drain_at = (
+            None
+            if target is None
+            else drain_start(self.world.ec2.reservations[target.reservation_id])
+        )
         if drain_at is not None and looked_at > drain_at:
-            self.refute(f"{target.reservation_id} drains since {drain_at}, and EC2 shall be asked for a unit of it now")
+            self.refute(
+                f"{target.reservation_id} drains since {drain_at}, and EC2 shall be asked for a unit of it now"
+            )
 
 
 class WhatWasShortRests(Invariant):
@@ -43,15 +51,19 @@ class WhatWasShortRests(Invariant):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._asked_count = 0
-        self._refused: dict[int, dict[OfferingKey, int]] = {}  # when, by the run that was told so
-        self._noted: dict[OfferingKey, tuple[int, int]] = {}  # when EC2 said so, and when all of that was noted
+        # when, by the run that was told so
+        self._refused: dict[int, dict[OfferingKey, int]] = {}
+        # when EC2 said so, and when all of that was noted
+        self._noted: dict[OfferingKey, tuple[int, int]] = {}
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
         run, now = environment.run, self.world.kernel.now_us
         if run is None:
             return
         if point == "ec2.launch":
-            self._refused.setdefault(run.number, {}).update(dict.fromkeys(self._short(answer), now))
+            self._refused.setdefault(run.number, {}).update(
+                dict.fromkeys(self._short(answer), now)
+            )
         elif point == "launch_attempts.complete":
             for offering, refused_us in self._refused.pop(run.number, {}).items():
                 self._noted[offering] = (refused_us, now)
@@ -74,4 +86,8 @@ class WhatWasShortRests(Invariant):
             for error in outcome.errors
             if error.kind is LaunchErrorKind.INSUFFICIENT_CAPACITY
         }
-        return {each for each in request.offerings if (each.instance_type, each.zone_id) in short}
+        return {
+            each
+            for each in request.offerings
+            if (each.instance_type, each.zone_id) in short
+        }

@@ -28,7 +28,8 @@ class Violation(BaseException):
 class Invariant:
     """One of them; the first line of its docstring is its sentence."""
 
-    of_this_release = False  # it is about what the release before did not know, and wrote away
+    # it is about what the release before did not know, and wrote away
+    of_this_release = False
     by_the_clock = False  # it cannot hold where the clocks of functions are minutes apart
     points: frozenset[str] | None = None  # the calls that it looks at; None: all
 
@@ -74,12 +75,15 @@ class Invariant:
 class OfCommits(Invariant):
     """Looks at commits of plans, with what their pass could know: its listing of claims is older than its commit."""
 
-    points: frozenset[str] | None = frozenset({"node_claims.list_live", "node_claims.commit"})
+    points: frozenset[str] | None = frozenset(
+        {"node_claims.list_live", "node_claims.commit"}
+    )
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._listed_us: dict[int, int] = {}  # by environment
-        self._known_us: int | None = None  # when the pass that committed last had listed claims
+        # when the pass that committed last had listed claims
+        self._known_us: int | None = None
         self.committer = 0  # the environment of that pass
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
@@ -91,7 +95,9 @@ class OfCommits(Invariant):
 
     def shown_since_us(self) -> int:
         """Return the instant whose changes the last pass knew, however far an index lagged behind."""
-        return (self.world.kernel.now_us if self._known_us is None else self._known_us) - LAG_MAX
+        return (
+            self.world.kernel.now_us if self._known_us is None else self._known_us
+        ) - LAG_MAX
 
 
 def replica_count(claim: NodeClaim | None) -> int:

@@ -23,7 +23,9 @@ class EveryPlacedReplicaIsCounted(Invariant):
                 placed[placement.workload_key] += placement.count
         for key, record in self.world.state.workload_rows.items():
             if record.placed_count != placed[key]:
-                self.refute(f"{key} counts {record.placed_count} placed replicas, {placed[key]} are on claims")
+                self.refute(
+                    f"{key} counts {record.placed_count} placed replicas, {placed[key]} are on claims"
+                )
 
 
 class PlansKeepTheRules(Invariant):
@@ -40,9 +42,14 @@ class EndedClaimsHoldNothing(Invariant):
     """A claim that is being terminated or has ended holds no replicas, nor does one that drains and is not replaced."""
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
-        if not isinstance(after, NodeClaim) or not after.placements or after.state in WAITING | STEADY:
+        if (
+            not isinstance(after, NodeClaim)
+            or not after.placements
+            or after.state in WAITING | STEADY
+        ):
             return
-        if after.state is not ClaimState.DRAINING or after.disruption is None:  # else it is about to hand them over
+        # else it is about to hand them over
+        if after.state is not ClaimState.DRAINING or after.disruption is None:
             self.refute(f"{key} is {after.state} and holds {after.placements}")
 
 
@@ -61,14 +68,18 @@ class LimitsAreKept(OfCommits):
         super().__init__(world)
         self._committed_us = -1
         self._plan_ids: set[str | None] = set()  # of what was committed at that instant
-        self._written_us: dict[str, int] = {}  # when claims were, which is later than they were decided
-        self._made_by: dict[str, int] = {}  # the environment that committed a claim, by its id
+        # when claims were, which is later than they were decided
+        self._written_us: dict[str, int] = {}
+        # the environment that committed a claim, by its id
+        self._made_by: dict[str, int] = {}
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
         super().called(environment, point, answer)
         if point == "node_claims.commit":
             commit, _ = self.world.state.committed
-            self._made_by |= dict.fromkeys([claim.id for claim in commit.claims], environment.number)
+            self._made_by |= dict.fromkeys(
+                [claim.id for claim in commit.claims], environment.number
+            )
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if isinstance(after, NodeClaim) and before is None and after.node_pool_name == POOL:
@@ -87,7 +98,12 @@ class LimitsAreKept(OfCommits):
                     was_shown = self._written_us.get(claim.id, 0) < shown_since_us
                     is_own = self._made_by.get(claim.id) == self.committer
                     counts = was_shown or is_own or claim.plan_id in self._plan_ids
-                    if claim.node_pool_name == POOL and claim.is_live and claim.disruption is None and counts:
+                    if (
+                        claim.node_pool_name == POOL
+                        and claim.is_live
+                        and claim.disruption is None
+                        and counts
+                    ):
                         used += 1 if name == "nodes" else CPUS[claim.offering.instance_type]
                 if used > int(limit):
                     self.refute(f"the pool has {used} of {limit} {name}")
@@ -101,7 +117,9 @@ class NothingIsPlacedThatNobodyWants(Invariant):
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if not isinstance(after, WorkloadRecord) or not isinstance(before, WorkloadRecord):
             return
-        if after.placed_count > max(before.placed_count, before.placed_count + before.open_count):
+        if after.placed_count > max(
+            before.placed_count, before.placed_count + before.open_count
+        ):
             self.refute(
                 f"{key} wants {before.placed_count + before.open_count} replicas, {after.placed_count} are placed"
             )
@@ -110,4 +128,6 @@ class NothingIsPlacedThatNobodyWants(Invariant):
         commit, generations = self.world.state.committed
         for key in commit.placed_by_workload():
             if commit.generations.get(key, generations[key]) != generations[key]:
-                self.refute(f"{key} is of generation {generations[key]}, the plan was for {commit.generations[key]}")
+                self.refute(
+                    f"{key} is of generation {generations[key]}, the plan was for {commit.generations[key]}"
+                )

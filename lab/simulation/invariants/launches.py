@@ -18,12 +18,18 @@ class NothingIsLaunchedTwice(Invariant):
     points = frozenset({"ec2.launch"})
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
-        alive = Counter(each.batch_id for each in self.world.ec2.live() if each.batch_id is not None)
+        alive = Counter(
+            each.batch_id for each in self.world.ec2.live() if each.batch_id is not None
+        )
         claims = Counter(claim.batch_id for claim in self.world.state.claim_rows.values())
-        forgotten = {each.batch_id for each in self.world.ec2.live() if self.world.is_forgotten(each)} - claims.keys()
+        forgotten = {
+            each.batch_id for each in self.world.ec2.live() if self.world.is_forgotten(each)
+        } - claims.keys()
         for batch_id, count in alive.items():
             if count > claims[batch_id] and batch_id not in forgotten:
-                self.refute(f"{batch_id} has {claims[batch_id]} claims and {count} instances")
+                self.refute(
+                    f"{batch_id} has {claims[batch_id]} claims and {count} instances"
+                )
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if (
@@ -51,16 +57,24 @@ class NoInstanceStaysWithoutAClaim(Invariant):
     def ended(self, run: Run) -> None:
         if run.function is not Function.COLLECT or run.outcome != "done":
             return
-        claimed = {claim.instance_id for claim in self.world.state.claim_rows.values() if claim.is_live}
+        claimed = {
+            claim.instance_id
+            for claim in self.world.state.claim_rows.values()
+            if claim.is_live
+        }
         now = self.world.kernel.now_us
         loose = {
             each.id
             for each in self.world.ec2.live()
-            if each.owner is not None and each.id not in claimed and not self.world.is_forgotten(each)
+            if each.owner is not None
+            and each.id not in claimed
+            and not self.world.is_forgotten(each)
         }
         self._since = {key: self._since.get(key, now) for key in sorted(loose)}
         for key, since in self._since.items():
-            if now - since > self.GRACE and not any(tally.is_shut for tally, _ in self.world.tallies.rows.values()):
+            if now - since > self.GRACE and not any(
+                tally.is_shut for tally, _ in self.world.tallies.rows.values()
+            ):
                 self.refute(f"{key} has had no claim for {(now - since) // SECOND} s")
 
 
@@ -80,7 +94,11 @@ class NoClaimWaitsForEver(Invariant):
             return
         late = self.world.kernel.now() - timedelta(minutes=45)
         for claim in self.world.state.claim_rows.values():
-            if claim.state in WAITING and not claim.waits_for_slot and claim.created_at < late:
+            if (
+                claim.state in WAITING
+                and not claim.waits_for_slot
+                and claim.created_at < late
+            ):
                 self.refute(f"{claim.id} is {claim.state} since {claim.created_at}")
 
 

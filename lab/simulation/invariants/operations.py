@@ -22,7 +22,11 @@ class CordonedNodesReceiveNothing(Invariant):
     of_this_release = True
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
-        if isinstance(before, NodeClaim) and before.cordoned and replica_count(after) > replica_count(before):
+        if (
+            isinstance(before, NodeClaim)
+            and before.cordoned
+            and replica_count(after) > replica_count(before)
+        ):
             self.refute(f"{key} is cordoned and got {after.placements}")
 
 
@@ -48,10 +52,16 @@ class PausedPoolsLaunchNothing(Invariant):
         if point == "policy.save_pause":
             self._paused_us = self.world.kernel.now_us if self._is_paused() else None
         run = environment.run
-        began_later = run is not None and self._paused_us is not None and run.began_us > self._paused_us
+        began_later = (
+            run is not None
+            and self._paused_us is not None
+            and run.began_us > self._paused_us
+        )
         asks = point == "launch_attempts.begin" and self._is_of_pool(answer.claim_ids)
         if began_later and self._is_paused() and (planned or asks):
-            self.refute(f"{environment.function} did {point}; the pool is paused since {self._paused_us} us")
+            self.refute(
+                f"{environment.function} did {point}; the pool is paused since {self._paused_us} us"
+            )
 
     def _is_of_pool(self, claim_ids: Iterable[str]) -> bool:
         claims = (self.world.state.claim_rows.get(claim_id) for claim_id in claim_ids)
@@ -93,14 +103,18 @@ class FinishedIsCountedOnce(Invariant):
             key = f"{detail['workload']['namespace']}/{detail['workload']['name']}"
             true = self.world.agents.finished_of(key)
             if detail["finished"] > true:
-                self.refute(f"{detail['finished']} replicas of {key} are said to have finished, {true} have")
+                self.refute(
+                    f"{detail['finished']} replicas of {key} are said to have finished, {true} have"
+                )
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if isinstance(after, NodeClaim) and after.finished:
             for done in after.finished:
                 true = self.world.agents.finished[key, done.workload_key]
                 if done.count > true:
-                    self.refute(f"{done.count} of {done.workload_key} are said to have finished on {key}, {true} have")
+                    self.refute(
+                        f"{done.count} of {done.workload_key} are said to have finished on {key}, {true} have"
+                    )
         if isinstance(after, WorkloadRecord) and after.finished_count:
             counted = sum(
                 done.count
@@ -109,4 +123,6 @@ class FinishedIsCountedOnce(Invariant):
                 if done.workload_key == key
             )
             if after.finished_count != counted:
-                self.refute(f"{key} counts {after.finished_count} finished replicas, its nodes {counted}")
+                self.refute(
+                    f"{key} counts {after.finished_count} finished replicas, its nodes {counted}"
+                )

@@ -20,8 +20,10 @@ class PlacedSpecs:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._specs: dict[str, dict[str, list[Workload]]] = {}  # by claim and workload, the newest last
-        self._expected: dict[str, Mapping[str, Workload]] = {}  # with what a replacement was planned
+        # by claim and workload, the newest last
+        self._specs: dict[str, dict[str, list[Workload]]] = {}
+        # with what a replacement was planned
+        self._expected: dict[str, Mapping[str, Workload]] = {}
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         """Look at a row that was written."""
@@ -37,8 +39,14 @@ class PlacedSpecs:
             del specs[workload_key]
         for workload_key, count in counts.items():
             known = specs.setdefault(workload_key, [])
-            planned = self._expected.get(key, {}).get(workload_key) if handed[workload_key] > 0 else None
-            known += ([planned] if planned else [*self._now(workload_key)]) * (count - len(known))
+            planned = (
+                self._expected.get(key, {}).get(workload_key)
+                if handed[workload_key] > 0
+                else None
+            )
+            known += ([planned] if planned else [*self._now(workload_key)]) * (
+                count - len(known)
+            )
             del known[: len(known) - count]
 
     def of(self, claim_id: str) -> Iterator[Workload]:
@@ -53,7 +61,11 @@ class PlacedSpecs:
 
 
 def _counts(claim: NodeClaim | None, name: str) -> Counter[str]:
-    return Counter() if claim is None else Counter({it.workload_key: it.count for it in getattr(claim, name)})
+    return (
+        Counter()
+        if claim is None
+        else Counter({it.workload_key: it.count for it in getattr(claim, name)})
+    )
 
 
 class _OfWhatRuns(Invariant):
@@ -88,7 +100,11 @@ class NodesHoldWhatRuns(_OfWhatRuns):
         used = Resources.of({})
         for spec in self.specs.of(after.id):
             used = used + spec.requests
-        over = {name: amount for name, amount in used.items() if amount > after.allocatable[name]}
+        over = {
+            name: amount
+            for name, amount in used.items()
+            if amount > after.allocatable[name]
+        }
         if over:
             self.refute(f"{after.id} has {after.allocatable} and runs {over}")
 
@@ -99,15 +115,23 @@ class NeighboursMoveNoDrain(_OfWhatRuns):
     by_the_clock = True
 
     def look(self, before: NodeClaim | None, after: NodeClaim) -> None:
-        if after.drain is None or after.drain.reason is not DrainReason.CAPACITY_BLOCK_ENDING:
+        if (
+            after.drain is None
+            or after.drain.reason is not DrainReason.CAPACITY_BLOCK_ENDING
+        ):
             return
         block_id = after.offering.reservation_id
         if block_id is None or (before is not None and before.drain is not None):
             return
-        row, shown = self.world.state.reservation_rows.get(block_id), self.world.ec2.reservations[block_id]
+        row, shown = (
+            self.world.state.reservation_rows.get(block_id),
+            self.world.ec2.reservations[block_id],
+        )
         known = [shown] if row is None else [shown, row.reservation]
         usual = min((at for at in map(drain_start, known) if at is not None), default=None)
         longest = max((spec.checkpoint_period_s or 0 for spec in self.ran), default=0)
         early = max(timedelta(), timedelta(seconds=longest) - _USUAL_NOTICE)
         if usual is not None and after.drain.notified_at < usual - early - CLOCKS_APART:
-            self.refute(f"{after.id} drains at {after.drain.notified_at}, its work was placed for {usual - early}")
+            self.refute(
+                f"{after.id} drains at {after.drain.notified_at}, its work was placed for {usual - early}"
+            )

@@ -16,11 +16,15 @@ class DrainsAreAnnounced(Invariant):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._told: dict[str, datetime] = {}  # the earliest deadline that was told, by claim
+        # the earliest deadline that was told, by claim
+        self._told: dict[str, datetime] = {}
 
     def heard(self, detail_type: str, detail: Detail) -> None:
         if detail_type == "Node Draining":
-            claim_id, deadline = detail["node"]["nodeClaim"], datetime.fromisoformat(detail["deadline"])
+            claim_id, deadline = (
+                detail["node"]["nodeClaim"],
+                datetime.fromisoformat(detail["deadline"]),
+            )
             self._told[claim_id] = min(deadline, self._told.get(claim_id, deadline))
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
@@ -40,7 +44,12 @@ class EndingsStayWithinBounds(Invariant):
     def called(self, environment: Environment, point: str, answer: Any) -> None:
         since = self.world.kernel.now() - WINDOW + CLOCKS_APART
         for kind, (tally, _) in self.world.tallies.rows.items():
-            passed = [key for each in tally.passed if each.at > since and not each.lifted for key in each.ids]
+            passed = [
+                key
+                for each in tally.passed
+                if each.at > since and not each.lifted
+                for key in each.ids
+            ]
             if len(passed) > self.world.bounds.of(EndingKind(kind)).most_count:
                 self.refute(f"{sorted(passed)} passed as {kind} within an hour")
 
@@ -49,8 +58,14 @@ class UnknownTablesEndNothing(Invariant):
     """Nothing begins to go by choice while nobody has looked at tables that were restored."""
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
-        if not isinstance(after, NodeClaim) or after.drain is None or not self.world.restores.is_unknown:
+        if (
+            not isinstance(after, NodeClaim)
+            or after.drain is None
+            or not self.world.restores.is_unknown
+        ):
             return
         is_new = before is None or before.drain is None
         if is_new and kind_of(after.drain.reason) is not None:
-            self.refute(f"{key} drains ({after.drain.reason}); the tables are those of before")
+            self.refute(
+                f"{key} drains ({after.drain.reason}); the tables are those of before"
+            )

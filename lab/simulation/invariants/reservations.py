@@ -22,7 +22,9 @@ class LeasesEqualWhatTheyStandFor(Invariant):
                 leased[claim.lease.reservation_id] += 1
         for key, record in self.world.state.reservation_rows.items():
             if record.balance.outstanding_count != leased[key]:
-                self.refute(f"{key} counts {record.balance.outstanding_count} leases, claims hold {leased[key]}")
+                self.refute(
+                    f"{key} counts {record.balance.outstanding_count} leases, claims hold {leased[key]}"
+                )
 
 
 class NoUnitIsPromisedTwice(Invariant):
@@ -31,7 +33,12 @@ class NoUnitIsPromisedTwice(Invariant):
     by_the_clock = True
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
-        if isinstance(after, NodeClaim) and before is None and after.lease is not None and not after.waits_for_slot:
+        if (
+            isinstance(after, NodeClaim)
+            and before is None
+            and after.lease is not None
+            and not after.waits_for_slot
+        ):
             self._check(after.lease.reservation_id)
 
     def _check(self, reservation_id: str) -> None:
@@ -39,11 +46,18 @@ class NoUnitIsPromisedTwice(Invariant):
             return
         promised = _promised(self.world, reservation_id)
         ec2 = self.world.ec2
-        used, total = ec2.used_units(reservation_id), ec2.reservations[reservation_id].total_count
+        used, total = (
+            ec2.used_units(reservation_id),
+            ec2.reservations[reservation_id].total_count,
+        )
         # Who replaces a node is promised the unit that the node uses.
-        handed_on = min(used, sum(self.world.state.claim_rows[each].waits_for_slot for each in promised))
+        handed_on = min(
+            used, sum(self.world.state.claim_rows[each].waits_for_slot for each in promised)
+        )
         if used + len(promised) - handed_on > total:
-            self.refute(f"{reservation_id} has {total} units, {used} are used and {promised} shall have more")
+            self.refute(
+                f"{reservation_id} has {total} units, {used} are used and {promised} shall have more"
+            )
 
 
 class NothingTakenCountsAsFree(Invariant):
@@ -55,8 +69,16 @@ class NothingTakenCountsAsFree(Invariant):
         if not isinstance(after, ReservationRecord) or not _is_ours_alone(self.world, key):
             return
         ec2 = self.world.ec2
-        used, total, free = ec2.used_units(key), ec2.reservations[key].total_count, after.balance.free_units
-        promised = [each for each in _promised(self.world, key) if not self.world.state.claim_rows[each].waits_for_slot]
+        used, total, free = (
+            ec2.used_units(key),
+            ec2.reservations[key].total_count,
+            after.balance.free_units,
+        )
+        promised = [
+            each
+            for each in _promised(self.world, key)
+            if not self.world.state.claim_rows[each].waits_for_slot
+        ]
         if free > 0 and free + used + len(promised) > total:
             self.refute(
                 f"{key} has {total} units, {used} are used, {promised} shall have more and {free} count as free"
@@ -66,13 +88,25 @@ class NothingTakenCountsAsFree(Invariant):
 def _is_ours_alone(world: World, reservation_id: str) -> bool:
     """Whether a reservation can be used, and nobody else ever took something from it."""
     found = world.ec2.reservations.get(reservation_id)
-    return found is not None and found.state == ACTIVE and reservation_id not in world.ec2.touched
+    return (
+        found is not None
+        and found.state == ACTIVE
+        and reservation_id not in world.ec2.touched
+    )
 
 
 def _promised(world: World, reservation_id: str) -> list[str]:
     """Return the claims that shall have a unit of a reservation, and for which EC2 was not asked yet."""
-    waiting = (claim for claim in world.state.claim_rows.values() if claim.state in WAITING and claim.lease is not None)
-    ids = [each.id for each in waiting if each.lease is not None and each.lease.reservation_id == reservation_id]
+    waiting = (
+        claim
+        for claim in world.state.claim_rows.values()
+        if claim.state in WAITING and claim.lease is not None
+    )
+    ids = [
+        each.id
+        for each in waiting
+        if each.lease is not None and each.lease.reservation_id == reservation_id
+    ]
     return sorted(key for key in ids if not world.is_launched(key))
 
 

@@ -24,13 +24,23 @@ class StaticPoolsAreNeverTooLarge(Invariant):
         if not self.world.standing.follows:
             most = self.world.standing.most_wanted
             if len(staying) > most:
-                self.refute(f"{most} nodes were wanted at most, and there are {sorted(each.id for each in staying)}")
+                self.refute(
+                    f"{most} nodes were wanted at most, and there are {sorted(each.id for each in staying)}"
+                )
             return
-        counts = Counter(each.offering.reservation_id for each in staying if each.lease is not None)
+        counts = Counter(
+            each.offering.reservation_id for each in staying if each.lease is not None
+        )
         for reservation_id, count in counts.items():
             found = self.world.ec2.reservations.get(reservation_id or "")
-            if found is not None and found.id not in self.world.ec2.touched and count > found.total_count:
-                self.refute(f"{found.id} has {found.total_count} units, and {count} nodes shall stand in it")
+            if (
+                found is not None
+                and found.id not in self.world.ec2.touched
+                and count > found.total_count
+            ):
+                self.refute(
+                    f"{found.id} has {found.total_count} units, and {count} nodes shall stand in it"
+                )
 
     def _stays(self, claim: NodeClaim) -> bool:
         """Whether it is a node of the pool that goes on, or comes; of a node and its replacement one counts."""
@@ -39,4 +49,7 @@ class StaticPoolsAreNeverTooLarge(Invariant):
         if claim.drain is not None or claim.disruption is not None:
             return False
         replaced = [self.world.state.claim_rows.get(key) for key in claim.replaces]
-        return not any(old is not None and old.state in STEADY and old.disruption is None for old in replaced)
+        return not any(
+            old is not None and old.state in STEADY and old.disruption is None
+            for old in replaced
+        )

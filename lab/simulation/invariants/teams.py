@@ -22,7 +22,8 @@ class _OfTeams(OfCommits):
     """Looks at what a commit has brought about, once it is whole."""
 
     of_this_release = True
-    points = None  # what was written before another call than a commit is not of that commit
+    # what was written before another call than a commit is not of that commit
+    points = None
 
     @classmethod
     def concerns(cls, world: World) -> bool:
@@ -32,7 +33,8 @@ class _OfTeams(OfCommits):
         super().__init__(world)
         self._teams = by_namespace(world.teams)
         self._new: list[NodeClaim] = []
-        self._placed_us: dict[str, int] = {}  # when what is on a claim changed last, by no function's clock
+        # when what is on a claim changed last, by no function's clock
+        self._placed_us: dict[str, int] = {}
         self._placed_by: dict[str, int] = {}  # the environment that committed this
         self._written: list[str] = []
 
@@ -62,12 +64,17 @@ class _OfTeams(OfCommits):
 
     def shown(self) -> Iterator[NodeClaim]:
         """Yield the claims that stay and that listings can show, with those that the same process just committed."""
-        shown_since_us, since_us = self.shown_since_us(), self.world.kernel.now_us - 2 * SECOND
+        shown_since_us, since_us = (
+            self.shown_since_us(),
+            self.world.kernel.now_us - 2 * SECOND,
+        )
         for claim in self.world.state.claim_rows.values():
             if not claim.is_live or claim.disruption is not None or claim.drain is not None:
                 continue
             placed_us = self._placed_us.get(claim.id, 0)
-            is_own = placed_us > since_us and self._placed_by.get(claim.id) == self.committer
+            is_own = (
+                placed_us > since_us and self._placed_by.get(claim.id) == self.committer
+            )
             if placed_us < shown_since_us or is_own:
                 yield claim
 
@@ -87,10 +94,14 @@ class BorrowingLimitsAreKept(_OfTeams):
     def look(self, new: list[NodeClaim]) -> None:
         for team in self.each_of([self._only_user(claim) for claim in new]):
             (quota,) = team.quotas
-            used = [claim.id for claim in self.shown() if self._only_user(claim) == team.name]
+            used = [
+                claim.id for claim in self.shown() if self._only_user(claim) == team.name
+            ]
             limit = quota.borrowing_limit_units
             if limit is not None and len(used) > quota.nominal_units + limit:
-                self.refute(f"{team.name} owns {quota.nominal_units}, may borrow {limit} and has {sorted(used)}")
+                self.refute(
+                    f"{team.name} owns {quota.nominal_units}, may borrow {limit} and has {sorted(used)}"
+                )
 
     def _only_user(self, claim: NodeClaim) -> str:
         users = {self.team_of(placed.workload_key) for placed in claim.placements}
@@ -118,23 +129,50 @@ class LendingLimitsAreKept(_OfTeams):
     def look(self, new: list[NodeClaim]) -> None:
         leased = [claim for claim in new if claim.lease is not None]
         for name in sorted({team for claim in leased for team in self._users(claim)}):
-            nominal = sum(quota.nominal_units for team in self.each_of([name]) for quota in team.quotas)
-            if len([claim for claim in self.shown() if self._users(claim) == {name}]) > nominal:
-                kept = sum(self._kept_by(team) for team in self.world.teams if team.name != name)
+            nominal = sum(
+                quota.nominal_units
+                for team in self.each_of([name])
+                for quota in team.quotas
+            )
+            if (
+                len([claim for claim in self.shown() if self._users(claim) == {name}])
+                > nominal
+            ):
+                kept = sum(
+                    self._kept_by(team) for team in self.world.teams if team.name != name
+                )
                 left = self._most_free() - len(leased)
                 if left < kept:
-                    self.refute(f"{name or 'no team'} borrows and leaves {left} units free of {kept} that are not lent")
+                    self.refute(
+                        f"{name or 'no team'} borrows and leaves {left} units free of {kept} that are not lent"
+                    )
 
     def _users(self, claim: NodeClaim) -> set[str]:
-        return {self.team_of(placed.workload_key) for placed in claim.placements} if _has_unit(claim) else set()
+        return (
+            {self.team_of(placed.workload_key) for placed in claim.placements}
+            if _has_unit(claim)
+            else set()
+        )
 
     def _kept_by(self, owner: Team) -> int:
         """Return how many units an owner keeps for itself beside all that it used while somebody may have planned."""
         (quota,) = owner.quotas
         now, claims = self.world.kernel.now_us, self.world.state.claim_rows.values()
-        used = {claim.id for claim in claims if claim.is_live and owner.name in self._users(claim)}
-        used |= {key for (name, key), us in self._used_until_us.items() if name == owner.name and us > now - _PLANNED}
-        lent = quota.nominal_units if quota.lending_limit_units is None else quota.lending_limit_units
+        used = {
+            claim.id
+            for claim in claims
+            if claim.is_live and owner.name in self._users(claim)
+        }
+        used |= {
+            key
+            for (name, key), us in self._used_until_us.items()
+            if name == owner.name and us > now - _PLANNED
+        }
+        lent = (
+            quota.nominal_units
+            if quota.lending_limit_units is None
+            else quota.lending_limit_units
+        )
         return max(0, quota.nominal_units - lent - len(used))
 
     def _most_free(self) -> int:
@@ -159,8 +197,17 @@ class ResourceQuotasAreKept(_OfTeams):
         self._specs.row_written(key, before, after)
 
     def look(self, new: list[NodeClaim]) -> None:
-        owned = {team.name: quota.nominal for team in self.world.teams for quota in team.resource_quotas}
-        asked = {self.team_of(it.workload_key) for claim in new if _is_spot(claim) for it in claim.placements}
+        owned = {
+            team.name: quota.nominal
+            for team in self.world.teams
+            for quota in team.resource_quotas
+        }
+        asked = {
+            self.team_of(it.workload_key)
+            for claim in new
+            if _is_spot(claim)
+            for it in claim.placements
+        }
         if asked.isdisjoint(owned):
             return
         used = sum(
@@ -171,7 +218,9 @@ class ResourceQuotasAreKept(_OfTeams):
             if self.team_of(spec.key) in owned
         )
         if used > sum(owned.values()):
-            self.refute(f"{sorted(owned)} request {used} millicores of spot and own {sum(owned.values())}")
+            self.refute(
+                f"{sorted(owned)} request {used} millicores of spot and own {sum(owned.values())}"
+            )
 
 
 def _is_spot(claim: NodeClaim) -> bool:
@@ -182,14 +231,22 @@ class TeamBudgetsAreKept(_OfTeams):
     """No plan buys a node for a team whose nodes then cost more an hour than its budget."""
 
     def look(self, new: list[NodeClaim]) -> None:
-        bought = [claim for claim in new if claim.lease is None and claim.price_atto_usd_per_hour]
+        bought = [
+            claim for claim in new if claim.lease is None and claim.price_atto_usd_per_hour
+        ]
         for team in self.each_of(
-            [self.team_of(placed.workload_key) for claim in bought for placed in claim.placements]
+            [
+                self.team_of(placed.workload_key)
+                for claim in bought
+                for placed in claim.placements
+            ]
         ):
             budget = team.budget_micro_usd_per_hour
             spent = spent_atto_usd(self.shown(), team)
             if budget is not None and spent > budget * ATTO_USD_PER_MICRO_USD:
-                self.refute(f"{team.name} spends {spent // 10**15} m$ an hour of {budget // 1000}")
+                self.refute(
+                    f"{team.name} spends {spent // 10**15} m$ an hour of {budget // 1000}"
+                )
 
 
 def _has_unit(claim: NodeClaim) -> bool:

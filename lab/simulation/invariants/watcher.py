@@ -38,7 +38,11 @@ from lab.simulation.invariants.operations import (
     PausedPoolsLaunchNothing,
 )
 from lab.simulation.invariants.placed import NeighboursMoveNoDrain, NodesHoldWhatRuns
-from lab.simulation.invariants.promises import DrainsAreAnnounced, EndingsStayWithinBounds, UnknownTablesEndNothing
+from lab.simulation.invariants.promises import (
+    DrainsAreAnnounced,
+    EndingsStayWithinBounds,
+    UnknownTablesEndNothing,
+)
 from lab.simulation.invariants.reservations import (
     LeasesEqualWhatTheyStandFor,
     NothingTakenCountsAsFree,
@@ -99,7 +103,9 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
 class Watcher:
     """Lets all invariants look at a world."""
 
-    def __init__(self, world: World, invariants: Sequence[type[Invariant]] = INVARIANTS) -> None:
+    def __init__(
+        self, world: World, invariants: Sequence[type[Invariant]] = INVARIANTS
+    ) -> None:
         is_mixed, is_wrong = world.upgrade.is_made, world.has_wrong_clocks
         self._all = [
             invariant(world)
@@ -109,7 +115,11 @@ class Watcher:
             and not (is_wrong and invariant.by_the_clock)
         ]
         self._by_hook = {
-            hook: [each for each in self._all if getattr(type(each), hook) is not getattr(Invariant, hook)]
+            hook: [
+                each
+                for each in self._all
+                if getattr(type(each), hook) is not getattr(Invariant, hook)
+            ]
             for hook in ("row_written", "called", "heard", "ended", "holds")
         }
         self._by_point: dict[str, list[Invariant]] = {}
@@ -125,7 +135,11 @@ class Watcher:
         """Pass on."""
         looking = self._by_point.get(point)
         if looking is None:
-            looking = [each for each in self._by_hook["called"] if each.points is None or point in each.points]
+            looking = [
+                each
+                for each in self._by_hook["called"]
+                if each.points is None or point in each.points
+            ]
             self._by_point[point] = looking
         for each in looking:
             each.called(environment, point, answer)

@@ -23,7 +23,8 @@ class _Agent:
 
     ready: set[str] = field(default_factory=set)
     released: set[str] = field(default_factory=set)
-    ends: set[str] = field(default_factory=set)  # workloads whose next end on the node is on its way
+    # workloads whose next end on the node is on its way
+    ends: set[str] = field(default_factory=set)
     finished: Counter[str] = field(default_factory=Counter)
     is_about_to_look: bool = False
 
@@ -39,7 +40,8 @@ class Agents:
     send: Callable[[str, str], None]
     are_there: bool = False
     resting: bool = False  # what runs goes on running from now on
-    finished: Counter[tuple[str, str]] = field(default_factory=Counter)  # by claim and workload, as it is
+    # by claim and workload, as it is
+    finished: Counter[tuple[str, str]] = field(default_factory=Counter)
     _agents: dict[str, _Agent] = field(default_factory=dict)
 
     def row_written(self, claim: NodeClaim) -> None:
@@ -49,7 +51,9 @@ class Agents:
         agent = self._agents.setdefault(claim.id, _Agent())
         if not agent.is_about_to_look:
             agent.is_about_to_look = True
-            self.kernel.after(self.chance.between("agent", SECOND, MINUTE), lambda: self._look(claim.id))
+            self.kernel.after(
+                self.chance.between("agent", SECOND, MINUTE), lambda: self._look(claim.id)
+            )
 
     def finished_of(self, key: str) -> int:
         """Return how many replicas of a workload have finished, on whichever node."""
@@ -68,7 +72,11 @@ class Agents:
                 agent.ends.add(key)
                 worked = self.chance.between("agent", 30 * SECOND, 12 * MINUTE)
                 self.kernel.after(worked, lambda key=key: self._end(claim_id, key))  # type: ignore[misc] # binds the key
-            if claim.drain is not None and key not in agent.released and self.chance.between("agent", 0, 9) > 0:
+            if (
+                claim.drain is not None
+                and key not in agent.released
+                and self.chance.between("agent", 0, 9) > 0
+            ):
                 agent.released.add(key)
                 left_after = self.chance.between("agent", SECOND, 3 * MINUTE)
                 # The default binds the key of this round; the checker cannot tell its type.
@@ -83,7 +91,9 @@ class Agents:
         if key not in _hosted(claim) or key in agent.released:
             return
         if self.chance.between("agent", 0, 3) == 0:
-            self._report(claim, key, report="failed", exitCode=1, restarts=0, nextStartInS=10)
+            self._report(
+                claim, key, report="failed", exitCode=1, restarts=0, nextStartInS=10
+            )
             self.row_written(claim)  # it is started again
         else:
             agent.finished[key] += 1

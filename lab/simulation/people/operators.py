@@ -48,7 +48,11 @@ class Operators:
             names = self.chance.stream("operators").sample(live, count)
             known_as_instances = [self.claims()[name].instance_id or name for name in names]
             verb = _NODE_VERBS[self.chance.between("operators", 0, len(_NODE_VERBS) - 1)]
-            asked = {"verb": verb, "names": names if choice % 2 else known_as_instances, "reason": "OPS-1: looks odd"}
+            asked = {
+                "verb": verb,
+                "names": names if choice % 2 else known_as_instances,
+                "reason": "OPS-1: looks odd",
+            }
             if verb == "drain" and choice > 3:
                 asked["deadline"] = "90s"
             self._say(asked)
@@ -58,14 +62,27 @@ class Operators:
         """Let every pool launch again, and every node take replicas."""
         self.resting = True
         self._say({"verb": "resume", "names": list(self.pools), "reason": "OPS-2: done"})
-        cordoned = [key for key, claim in sorted(self.claims().items()) if claim.cordoned and claim.is_live]
+        cordoned = [
+            key
+            for key, claim in sorted(self.claims().items())
+            if claim.cordoned and claim.is_live
+        ]
         if cordoned:
             self._say({"verb": "uncordon", "names": cordoned, "reason": "OPS-2: done"})
 
     def _pause(self) -> None:
-        self._say({"verb": "pause", "names": list(self.pools), "reason": "OPS-3: wrong image"})
-        resumed = {"verb": "resume", "names": list(self.pools), "reason": "OPS-3: it was not"}
-        self.kernel.after(self.chance.between("operators", 20 * SECOND, 6 * MINUTE), lambda: self._say(resumed))
+        self._say(
+            {"verb": "pause", "names": list(self.pools), "reason": "OPS-3: wrong image"}
+        )
+        resumed = {
+            "verb": "resume",
+            "names": list(self.pools),
+            "reason": "OPS-3: it was not",
+        }
+        self.kernel.after(
+            self.chance.between("operators", 20 * SECOND, 6 * MINUTE),
+            lambda: self._say(resumed),
+        )
 
     def _say(self, request: dict[str, Any]) -> None:
         self.ask(request)

@@ -9,7 +9,11 @@ from lab.simulation.catalogue import TEAM, TYPES, ZONES
 from lab.simulation.faults import Faults
 from lab.simulation.kernel import MINUTE, SECOND, Chance, Kernel
 from reservoir.core.launching.launch_outcome import LaunchErrorKind
-from reservoir.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    CapacityReservation,
+    ReservationKind,
+)
 from reservoir.core.model.instance import Instance
 from reservoir.core.model.instance_type import CapacityType
 
@@ -31,7 +35,8 @@ class Outsiders:
     faults: Callable[[], Faults]
     ec2: SimulatedEc2
     change_policy: Callable[[], None]
-    types: Sequence[str] = tuple(each.instance_type.name for each in TYPES)  # of which reservations are made
+    # of which reservations are made
+    types: Sequence[str] = tuple(each.instance_type.name for each in TYPES)
     reservation_count: int = 0
     outsider_count: int = 0
     outage_count: int = 0
@@ -93,14 +98,19 @@ class Outsiders:
         return replace(reservation, start_at=start_at, end_at=end_at, state=state)
 
     def _change_reservation(self) -> None:
-        names = sorted(key for key, each in self.ec2.reservations.items() if each.state == ACTIVE)
+        names = sorted(
+            key for key, each in self.ec2.reservations.items() if each.state == ACTIVE
+        )
         choice = self.chance.between("owner", 0, 4)
         if choice == 0 or not names:
             self._reserve()
             return
-        chosen = self.ec2.reservations[names[self.chance.between("owner", 0, len(names) - 1)]]
+        chosen = self.ec2.reservations[
+            names[self.chance.between("owner", 0, len(names) - 1)]
+        ]
         if chosen.kind is ReservationKind.CAPACITY_BLOCK:
-            if choice == 1 and chosen.end_at is not None:  # an extension comes without an event
+            # an extension comes without an event
+            if choice == 1 and chosen.end_at is not None:
                 self.ec2.alter(chosen.id, end_at=chosen.end_at + timedelta(minutes=60))
             return
         self.ec2.touched.add(chosen.id)
@@ -116,10 +126,17 @@ class Outsiders:
 
     def _take_back(self, lent: CapacityReservation) -> None:
         """Let its owner take a lent unit back: a free one at once, or one whose instance is warned."""
-        inside = [each.id for each in self.ec2.live() if each.capacity_reservation_id == lent.id]
+        inside = [
+            each.id for each in self.ec2.live() if each.capacity_reservation_id == lent.id
+        ]
         if self.ec2.free_units(lent.id) <= 0 and inside:
-            self.ec2.tell_of_reclamation(inside[0], self.kernel.now() + timedelta(minutes=2))
-            self.kernel.after(2 * MINUTE, lambda: self.ec2.end(inside[0], "Server.CapacityReservationInterrupted"))
+            self.ec2.tell_of_reclamation(
+                inside[0], self.kernel.now() + timedelta(minutes=2)
+            )
+            self.kernel.after(
+                2 * MINUTE,
+                lambda: self.ec2.end(inside[0], "Server.CapacityReservationInterrupted"),
+            )
             self.kernel.after(2 * MINUTE, lambda: self._shrink(lent.id))
         else:
             self._shrink(lent.id)
@@ -135,7 +152,9 @@ class Outsiders:
         names = sorted(key for key in self.ec2.reservations if self.ec2.free_units(key) > 0)
         if not names:
             return
-        reservation = self.ec2.reservations[names[self.chance.between("outsider", 0, len(names) - 1)]]
+        reservation = self.ec2.reservations[
+            names[self.chance.between("outsider", 0, len(names) - 1)]
+        ]
         self.outsider_count += 1
         instance = Instance(
             id=f"i-0ff{self.outsider_count:014x}",
@@ -150,7 +169,9 @@ class Outsiders:
         self.ec2.add(instance)
         self.ec2.note_counts()
         stay = self.chance.between("outsider", 30 * SECOND, 15 * MINUTE)
-        self.kernel.after(stay, lambda: self.ec2.end(instance.id, "Client.UserInitiatedShutdown"))
+        self.kernel.after(
+            stay, lambda: self.ec2.end(instance.id, "Client.UserInitiatedShutdown")
+        )
 
     # --- EC2's own troubles
 
@@ -158,27 +179,39 @@ class Outsiders:
         """Let a pool be empty for a while, on a market."""
         found = TYPES[self.chance.between("market", 0, len(TYPES) - 1)].instance_type.name
         zone_id = ZONES[self.chance.between("market", 0, 1)][1]
-        market = (CapacityType.ON_DEMAND, CapacityType.SPOT)[self.chance.between("market", 0, 1)]
+        market = (CapacityType.ON_DEMAND, CapacityType.SPOT)[
+            self.chance.between("market", 0, 1)
+        ]
         place = (found, zone_id, market)
-        self.ec2.pool_sizes[place] = self.ec2.bought(place) + self.chance.between("market", 0, 1)
-        self.kernel.after(self.chance.between("market", MINUTE, 15 * MINUTE), lambda: self._refill(place))
+        self.ec2.pool_sizes[place] = self.ec2.bought(place) + self.chance.between(
+            "market", 0, 1
+        )
+        self.kernel.after(
+            self.chance.between("market", MINUTE, 15 * MINUTE), lambda: self._refill(place)
+        )
 
     def _fill_subnet(self) -> None:
         """Let others take nearly all addresses of a subnet for a while."""
         subnet = sorted(SUBNETS)[self.chance.between("market", 0, 1)]
         used = sum(each.subnet_id == subnet for each in self.ec2.live())
         self.ec2.subnet_sizes[subnet] = used + self.chance.between("market", 0, 1)
-        self.kernel.after(self.chance.between("market", MINUTE, 15 * MINUTE), self.ec2.subnet_sizes.clear)
+        self.kernel.after(
+            self.chance.between("market", MINUTE, 15 * MINUTE), self.ec2.subnet_sizes.clear
+        )
 
     def _throttle(self) -> None:
         """Let EC2 refuse all launches for a while: the account makes too many calls."""
-        self.ec2.throttled_until = self.kernel.now_us + self.chance.between("market", MINUTE, 40 * MINUTE)
+        self.ec2.throttled_until = self.kernel.now_us + self.chance.between(
+            "market", MINUTE, 40 * MINUTE
+        )
 
     def _stop_launches(self) -> None:
         """Let EC2 refuse all launches for long, once."""
         if self.outage_count == 0:
             self.outage_count += 1
-            self.ec2.throttled_until = self.kernel.now_us + self.chance.between("outage", 20 * MINUTE, 40 * MINUTE)
+            self.ec2.throttled_until = self.kernel.now_us + self.chance.between(
+                "outage", 20 * MINUTE, 40 * MINUTE
+            )
 
     def _refill(self, place: tuple[str, str, CapacityType]) -> None:
         self.ec2.pool_sizes.pop(place, None)
@@ -189,18 +222,26 @@ class Outsiders:
         if spot:
             chosen = spot[self.chance.between("market", 0, len(spot) - 1)]
             self.ec2.tell_of_interruption(chosen)
-            self.kernel.after(2 * MINUTE, lambda: self.ec2.end(chosen, "Server.SpotInstanceTermination"))
+            self.kernel.after(
+                2 * MINUTE, lambda: self.ec2.end(chosen, "Server.SpotInstanceTermination")
+            )
 
     def _deny(self) -> None:
         """Let a change of permissions deny all launches for a while."""
         for instance_type in TYPES:
             for _, zone_id in ZONES:
-                self.ec2.refusals[instance_type.instance_type.name, zone_id] = LaunchErrorKind.PERMISSION
-        self.kernel.after(self.chance.between("owner", MINUTE, 6 * MINUTE), self.ec2.refusals.clear)
+                self.ec2.refusals[instance_type.instance_type.name, zone_id] = (
+                    LaunchErrorKind.PERMISSION
+                )
+        self.kernel.after(
+            self.chance.between("owner", MINUTE, 6 * MINUTE), self.ec2.refusals.clear
+        )
 
     def _deny_key(self) -> None:
         """Let nobody use the key of the volumes for a while: what is launched ends before it runs."""
-        self.ec2.key_denied_until = self.kernel.now_us + self.chance.between("owner", MINUTE, 10 * MINUTE)
+        self.ec2.key_denied_until = self.kernel.now_us + self.chance.between(
+            "owner", MINUTE, 10 * MINUTE
+        )
 
     def rest(self) -> None:
         """Give capacity and permissions back; those who took units keep them for their while."""

@@ -25,7 +25,9 @@ def team_manifests(chance: Chance) -> Sequence[Mapping[str, Any]]:
     for manifest in manifests:
         cpus = _SPOT_CPUS[chance.between("quotas of resources", 0, len(_SPOT_CPUS) - 1)]
         if cpus is not None:
-            manifest["spec"]["quotas"].append({"capacityTypes": ["spot"], "resource": "cpu", "nominalQuota": cpus})
+            manifest["spec"]["quotas"].append(
+                {"capacityTypes": ["spot"], "resource": "cpu", "nominalQuota": cpus}
+            )
     return manifests
 
 
@@ -41,7 +43,11 @@ def spent_atto_usd(claims: Iterable[NodeClaim], team: Team) -> int:
         notes = generations_of(claim.placed_with, claim.placements)
         are_known = all(note.share for note in notes)  # an earlier release notes none
         taken = {note: note.count * (note.share if are_known else 1) for note in notes}
-        own = sum(part for note, part in taken.items() if note.workload_key.partition("/")[0] in team.namespaces)
+        own = sum(
+            part
+            for note, part in taken.items()
+            if note.workload_key.partition("/")[0] in team.namespaces
+        )
         if claim.is_live and claim.lease is None and own:
             total += claim.price_atto_usd_per_hour * own // sum(taken.values())
     return total
@@ -65,4 +71,9 @@ def _manifest(name: str, chance: Chance) -> dict[str, Any]:
         "fairSharing": {"weight": chance.between("teams", 1, 2)},
         **({} if budget is None else {"budget": {"usdPerHour": budget}}),
     }
-    return {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "reservoir/v1",
+        "kind": "Team",
+        "metadata": {"name": name},
+        "spec": spec,
+    }

@@ -29,7 +29,13 @@ KINDS: Final[tuple[Mapping[str, Any], ...]] = (
     {"resources": _GPU},
     {"resources": _GPU, "nodeSelector": _RESERVED_ONLY},
     {"resources": _GPU, "duration": "30m"},
-    {"resources": _SMALL, "fallback": [{"capacityType": "reserved", "for": "3m"}, {"capacityType": "on-demand"}]},
+    {
+        "resources": _SMALL,
+        "fallback": [
+            {"capacityType": "reserved", "for": "3m"},
+            {"capacityType": "on-demand"},
+        ],
+    },
     {"resources": _LARGE, "nodeSelector": _RESERVED_ONLY},
 )
 
@@ -39,7 +45,8 @@ BOUND: Final[tuple[Mapping[str, Any], ...]] = tuple(
     for pool in (POOL, ASIDE)
     for resources, more in ((_SMALL, {}), (_LARGE, {}), (_LARGE, {"gang": True}))
 )
-CONTENDED: Final = tuple(kind for kind in KINDS if kind["resources"] is _LARGE)  # for the same reserved units
+# for the same reserved units
+CONTENDED: Final = tuple(kind for kind in KINDS if kind["resources"] is _LARGE)
 
 
 # What may be said of workloads that run, by those who would have more, or others less.
@@ -61,7 +68,8 @@ class Wanted:
     generation: int = 1
     withdrawn: bool = False
     namespace: str = NAMESPACE
-    changes: int = 0  # of the spec: more than are kept beside replicas that run would be refused
+    # of the spec: more than are kept beside replicas that run would be refused
+    changes: int = 0
 
     @property
     def key(self) -> str:
@@ -75,8 +83,16 @@ class Wanted:
 
     def message(self) -> str:
         """Return the message that says so."""
-        metadata = {"namespace": self.namespace, "name": self.name, "generation": self.generation}
-        workload: dict[str, Any] = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata}
+        metadata = {
+            "namespace": self.namespace,
+            "name": self.name,
+            "generation": self.generation,
+        }
+        workload: dict[str, Any] = {
+            "apiVersion": "reservoir/v1",
+            "kind": "Workload",
+            "metadata": metadata,
+        }
         if self.withdrawn:
             return json.dumps({"action": "withdraw", "workload": workload})
         workload["spec"] = {**self.spec, "replicas": self.replicas}
@@ -95,9 +111,11 @@ class Users:
     kinds: Sequence[Mapping[str, Any]] = KINDS
     namespaces: Sequence[str] = (NAMESPACE,)
     busy: bool = False  # something every few seconds, and often several messages at once
-    changing: bool = False  # what is wanted of workloads that run is changed, beside how many
+    # what is wanted of workloads that run is changed, beside how many
+    changing: bool = False
     resting: bool = False  # nothing new is wanted from now on
-    takes_back: Callable[[], bool] = lambda: False  # whether who has just submitted something changes their mind
+    # whether who has just submitted something changes their mind
+    takes_back: Callable[[], bool] = lambda: False
 
     def act(self) -> None:
         """Do something now, and again after a while."""
@@ -115,7 +133,8 @@ class Users:
         elif choice < 8:
             self._withdraw(live[self.chance.between("users", 0, len(live) - 1)])
         elif self.sent:
-            self.send(self.sent[self.chance.between("users", 0, len(self.sent) - 1)])  # an old message again
+            # an old message again
+            self.send(self.sent[self.chance.between("users", 0, len(self.sent) - 1)])
         if self.busy and self.chance.between("users", 0, 2) == 0:
             self._resize(live[0]) if live else self._submit()
         longest = 40 * SECOND if self.busy else 5 * MINUTE
@@ -145,12 +164,17 @@ class Users:
         most = 2 if spec["resources"] is _GPU else 6
         namespace = self.namespaces[0]
         if len(self.namespaces) > 1:
-            namespace = self.namespaces[self.chance.between("teams", 0, len(self.namespaces) - 1)]
-        workload = Wanted(name, spec, self.chance.between("users", 1, most), namespace=namespace)
+            namespace = self.namespaces[
+                self.chance.between("teams", 0, len(self.namespaces) - 1)
+            ]
+        workload = Wanted(
+            name, spec, self.chance.between("users", 1, most), namespace=namespace
+        )
         self._say(workload)
         if self.takes_back():
             self.kernel.after(
-                self.chance.between("taken_back", SECOND // 5, 4 * SECOND), partial(self._take_back, workload)
+                self.chance.between("taken_back", SECOND // 5, 4 * SECOND),
+                partial(self._take_back, workload),
             )
 
     def _resize(self, workload: Wanted) -> None:
@@ -165,10 +189,13 @@ class Users:
     def _change(self, workload: Wanted) -> Mapping[str, Any]:
         """Return what else is said of a workload from now on; one of GPUs keeps to them."""
         choice = _CHANGES[self.chance.between("changes", 0, len(_CHANGES) - 1)]
-        return {} if "resources" in choice and workload.spec["resources"] is _GPU else choice
+        return (
+            {} if "resources" in choice and workload.spec["resources"] is _GPU else choice
+        )
 
     def _withdraw(self, workload: Wanted) -> None:
-        workload.generation += self.chance.between("users", 0, 1)  # the same generation withdraws, too
+        # the same generation withdraws, too
+        workload.generation += self.chance.between("users", 0, 1)
         workload.withdrawn = True
         self._say(workload)
 
@@ -189,6 +216,10 @@ class Users:
             return
         for workload in detail["workloads"]:
             metadata = {"namespace": workload["namespace"], "name": workload["name"]}
-            body = {"action": "release", "workload": {"metadata": metadata}, "nodeClaim": detail["node"]["nodeClaim"]}
+            body = {
+                "action": "release",
+                "workload": {"metadata": metadata},
+                "nodeClaim": detail["node"]["nodeClaim"],
+            }
             answered_after = self.chance.between("release", SECOND, 4 * MINUTE)
             self.kernel.after(answered_after, partial(self.send, json.dumps(body)))

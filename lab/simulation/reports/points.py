@@ -11,17 +11,32 @@ from reservoir.names import Function
 from reservoir.runtime.outside import Outside
 
 SIDES: Final = ("before", "after")
-_ONE_EC2: Final = frozenset({"reservation_reader", "instances", "fleet", "launch_templates"})
+_ONE_EC2: Final = frozenset(
+    {"reservation_reader", "instances", "fleet", "launch_templates"}
+)
 # What is outside and makes no call that could be lost.
-_NO_PORTS: Final = frozenset({"settings", "clock", "ids", "monotonic_s", "pause", "executor"})
+_NO_PORTS: Final = frozenset(
+    {"settings", "clock", "ids", "monotonic_s", "pause", "executor"}
+)
 # These are played with their real adapters, over clients whose calls are the points.
 _REAL: Final = frozenset(
-    {"queue", "demand", "dead_letters", "reactions", "start_messages", "publisher", "timers", "launch_policy"}
+    {
+        "queue",
+        "demand",
+        "dead_letters",
+        "reactions",
+        "start_messages",
+        "publisher",
+        "timers",
+        "launch_policy",
+    }
 )
 
 
 _COMMANDS: Final = "the command line asks, no function does"
-_OPERATORS: Final = "the function `apply` alone; the simulation's operators write policy themselves"
+_OPERATORS: Final = (
+    "the function `apply` alone; the simulation's operators write policy themselves"
+)
 _COUNTED: Final = "counted without mishaps: what is lost or late moves a bound by one"
 _MEMORY: Final = "no call to the outside: a process's own memory"
 # Why no function makes a call that its adapter offers.
@@ -73,7 +88,11 @@ def targets(verdicts: Sequence[Verdict]) -> Iterator[tuple[int, Aims]]:
     call is throttled before it takes effect: the next play aims with another seed.
     """
     for (function, call), killed in sorted(summed(verdicts).items()):
-        met = [verdict for verdict in verdicts if verdict.name is None and (function, call) in verdict.points]
+        met = [
+            verdict
+            for verdict in verdicts
+            if verdict.name is None and (function, call) in verdict.points
+        ]
         for side, count in zip(SIDES, killed[1:], strict=True):
             if count == 0 and met:
                 tried = Counter(
@@ -82,9 +101,14 @@ def targets(verdicts: Sequence[Verdict]) -> Iterator[tuple[int, Aims]]:
                     for aim in verdict.aims
                     if (aim.function, aim.point, aim.side) == (function, call, side)
                 )
-                chosen = min(met, key=lambda verdict: (tried[verdict.seed], len(verdict.aims)))
+                chosen = min(
+                    met, key=lambda verdict: (tried[verdict.seed], len(verdict.aims))
+                )
                 number = (chosen.points[function, call][0] + 1) // 2
-                yield chosen.seed, chosen.aims | {Aim(Function(function), call, number, side)}
+                yield (
+                    chosen.seed,
+                    chosen.aims | {Aim(Function(function), call, number, side)},
+                )
 
 
 def possible() -> dict[str, frozenset[str]]:
@@ -99,7 +123,11 @@ def possible() -> dict[str, frozenset[str]]:
     return found
 
 
-def table(verdicts: Sequence[Verdict], aimed: Sequence[Verdict], possible: Mapping[str, frozenset[str]]) -> str:
+def table(
+    verdicts: Sequence[Verdict],
+    aimed: Sequence[Verdict],
+    possible: Mapping[str, frozenset[str]],
+) -> str:
     """Return the table of all points in Markdown, those first at which no function died.
 
     ``possible`` are the calls that adapters offer, by the name of their port; of those, the ones that nothing made are
@@ -109,7 +137,10 @@ def table(verdicts: Sequence[Verdict], aimed: Sequence[Verdict], possible: Mappi
     rows = sorted(found.items(), key=lambda item: (_both(item[1]), item[0]))
     made = {call for _, call in found}
     never = sorted(
-        f"{port}.{method}" for port, methods in possible.items() for method in methods if f"{port}.{method}" not in made
+        f"{port}.{method}"
+        for port, methods in possible.items()
+        for method in methods
+        if f"{port}.{method}" not in made
     )
     lines = [
         "# Fault points",
@@ -121,7 +152,10 @@ def table(verdicts: Sequence[Verdict], aimed: Sequence[Verdict], possible: Mappi
         "",
         "| function | call | made | died before | died after |",
         "|---|---|---|---|---|",
-        *(f"| {name} | `{call}` | {calls} | {before} | {after} |" for (name, call), (calls, before, after) in rows),
+        *(
+            f"| {name} | `{call}` | {calls} | {before} | {after} |"
+            for (name, call), (calls, before, after) in rows
+        ),
         "",
         f"Calls that adapters offer and no function made: {len(never)}.",
         "",

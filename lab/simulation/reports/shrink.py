@@ -12,7 +12,11 @@ _DRAWN_LINES: Final = 60
 
 
 def shrunk(
-    failed: Verdict, steps: int, *, plays: int = _PLAYS_MAX, invariants: Sequence[type[Invariant]] = INVARIANTS
+    failed: Verdict,
+    steps: int,
+    *,
+    plays: int = _PLAYS_MAX,
+    invariants: Sequence[type[Invariant]] = INVARIANTS,
 ) -> tuple[Verdict, frozenset[Mishap]]:
     """Return the shortest failure that was found in so many plays, and the mishaps to leave out for it.
 
@@ -23,7 +27,13 @@ def shrunk(
     while plays > 0:
         for mishaps in _parts(best.came_true, part):
             plays -= 1
-            verdict = play(failed.seed, min(steps, best.steps), left_out | frozenset(mishaps), invariants, failed.aims)
+            verdict = play(
+                failed.seed,
+                min(steps, best.steps),
+                left_out | frozenset(mishaps),
+                invariants,
+                failed.aims,
+            )
             if verdict.name == failed.name and len(verdict.came_true) < len(best.came_true):
                 best, left_out = verdict, left_out | frozenset(mishaps)
                 break
@@ -42,7 +52,9 @@ def _parts(mishaps: Sequence[Mishap], size: int) -> Iterator[Sequence[Mishap]]:
         yield mishaps[max(0, start) : start + size]
 
 
-def explained(failed: Verdict, steps: int, invariants: Sequence[type[Invariant]] = INVARIANTS) -> list[str]:
+def explained(
+    failed: Verdict, steps: int, invariants: Sequence[type[Invariant]] = INVARIANTS
+) -> list[str]:
     """Make a failure short, draw its end, and say how to keep it."""
     short, left_out = shrunk(failed, steps, invariants=invariants)
     lines = drawn(short.seed, short.steps, left_out, invariants, short.aims)

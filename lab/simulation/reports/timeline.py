@@ -32,14 +32,23 @@ class Timeline(Invariant):
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
         if environment.run is not None:
-            self._write("o", f"{environment.function} {environment.run.number}: {point}", environment.run)
+            self._write(
+                "o",
+                f"{environment.function} {environment.run.number}: {point}",
+                environment.run,
+            )
 
     def heard(self, detail_type: str, detail: Detail) -> None:
         node = detail.get("node", {})
-        self._write(">", f"{detail_type} {node.get('nodeClaim', '')} {detail.get('reason', '')}".rstrip())
+        self._write(
+            ">",
+            f"{detail_type} {node.get('nodeClaim', '')} {detail.get('reason', '')}".rstrip(),
+        )
 
     def ended(self, run: Run) -> None:
-        self._write("#", f"{run.function} {run.number} {run.outcome} {run.error}".rstrip(), run)
+        self._write(
+            "#", f"{run.function} {run.number} {run.outcome} {run.error}".rstrip(), run
+        )
         self._lanes = [None if number == run.number else number for number in self._lanes]
 
     def _write(self, mark: str, text: str, run: Run | None = None) -> None:
@@ -51,10 +60,13 @@ class Timeline(Invariant):
     def _line(self, mark: str, text: str, run: Run | None) -> None:
         lane = None if run is None else self._lane(run.number)
         lanes = "".join(
-            mark if number == lane else "|" if busy is not None else " " for number, busy in enumerate(self._lanes)
+            mark if number == lane else "|" if busy is not None else " "
+            for number, busy in enumerate(self._lanes)
         )
         outside = mark if lane is None else " "
-        self._lines.append(f"{self.world.kernel.now():%H:%M:%S.%f}"[:-3] + f" {outside} {lanes} {text}")
+        self._lines.append(
+            f"{self.world.kernel.now():%H:%M:%S.%f}"[:-3] + f" {outside} {lanes} {text}"
+        )
 
     def _lane(self, number: int) -> int | None:
         if number not in self._lanes and None in self._lanes:
@@ -66,8 +78,17 @@ def _told(key: str, before: Any, after: Any) -> Iterator[str]:
     """Say what changed in a row."""
     if isinstance(after, NodeClaim):
         was = "new" if before is None else before.state
-        lease = "" if after.lease is None else f", lease {after.lease.state} on {after.lease.reservation_id[-4:]}"
-        placed = ", ".join(f"{placed.count} of {placed.workload_key}" for placed in after.placements) or "empty"
+        lease = (
+            ""
+            if after.lease is None
+            else f", lease {after.lease.state} on {after.lease.reservation_id[-4:]}"
+        )
+        placed = (
+            ", ".join(
+                f"{placed.count} of {placed.workload_key}" for placed in after.placements
+            )
+            or "empty"
+        )
         yield f"{key} {was} -> {after.state}, {after.offering.capacity_type} {after.instance_id or ''} {placed}{lease}"
     elif isinstance(after, WorkloadRecord):
         wanted = 0 if after.workload is None or after.withdrawn else after.workload.replicas

@@ -17,13 +17,18 @@ from lab.simulation.process import SETTINGS
 from lab.simulation.world import World
 from reservoir.core.launching.launch_outcome import LaunchedInstance
 from reservoir.core.launching.launch_request import LaunchOverride, LaunchRequest
-from reservoir.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    CapacityReservation,
+    ReservationKind,
+)
 from reservoir.core.model.instance import Instance
 from reservoir.runtime.settings import Settings
 
 TYPE: Final = "m5.4xlarge"
 COARSENESS: Final = 100
-_SPEC: Final = {"resources": {"requests": {"cpu": "14", "memory": "48Gi"}}}  # one replica a node
+# one replica a node
+_SPEC: Final = {"resources": {"requests": {"cpu": "14", "memory": "48Gi"}}}
 _DAY: Final = 24 * HOUR
 
 
@@ -73,7 +78,9 @@ class Owners(Outsiders):
 
     def begin(self) -> None:
         """Make them."""
-        units = self.size.nodes * self.size.reserved_percent // 100 // self.size.reservations
+        units = (
+            self.size.nodes * self.size.reserved_percent // 100 // self.size.reservations
+        )
         for number in range(self.size.reservations):
             zone, zone_id = ZONES[number % len(ZONES)]
             self.ec2.reserve(
@@ -117,7 +124,9 @@ class Tenants(Users):
     def _come(self) -> None:
         wanted = Wanted(f"job-{len(self.wanted) + 1}", _SPEC, self.size.replicas)
         self._say(wanted)
-        self.kernel.after(int(self._drawn(self.size.stay_days * _DAY)), lambda: self._withdraw(wanted))
+        self.kernel.after(
+            int(self._drawn(self.size.stay_days * _DAY)), lambda: self._withdraw(wanted)
+        )
 
     def _drawn(self, mean_us: float) -> float:
         return self.chance.stream("tenants").expovariate(1 / mean_us)
@@ -150,7 +159,8 @@ class Fleet(World):
         return node_pool_manifest(POOL, ("reserved", "spot", "on-demand"), disruption, {})
 
     def _settings(self) -> Settings:
-        return replace(SETTINGS, solve_budget=timedelta(hours=1))  # in looks at the clock: there is time enough
+        # in looks at the clock: there is time enough
+        return replace(SETTINGS, solve_budget=timedelta(hours=1))
 
     def live(self) -> None:
         """Let everything begin."""

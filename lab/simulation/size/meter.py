@@ -25,10 +25,29 @@ from reservoir.names import Function
 from reservoir.ports.state import WorkloadRecord
 
 EVENTS_USD_A_MILLION: Final = 1.0
-_CLIENTS: Final = {"sqs": "SQS", "events": "EventBridge", "scheduler": "Scheduler", "ec2": "EC2"}
-_OF_EC2: Final = frozenset({"launch_environment", "instance_types", "unit_mover", "capacity_blocks"})
-_READS: Final = ("get", "list", "load", "find", "read", "turn", "latest", "begin_probes", "meter", "accounts")
-_ROWS_A_READ_UNIT: Final = 8  # a unit is 4 KB twice where consistency is eventual; a row is 1 KB at most
+_CLIENTS: Final = {
+    "sqs": "SQS",
+    "events": "EventBridge",
+    "scheduler": "Scheduler",
+    "ec2": "EC2",
+}
+_OF_EC2: Final = frozenset(
+    {"launch_environment", "instance_types", "unit_mover", "capacity_blocks"}
+)
+_READS: Final = (
+    "get",
+    "list",
+    "load",
+    "find",
+    "read",
+    "turn",
+    "latest",
+    "begin_probes",
+    "meter",
+    "accounts",
+)
+# a unit is 4 KB twice where consistency is eventual; a row is 1 KB at most
+_ROWS_A_READ_UNIT: Final = 8
 
 
 @dataclass(slots=True)
@@ -81,7 +100,11 @@ class Meter(Invariant):
         if port in _CLIENTS or port in _OF_EC2:
             self.tally.calls[_CLIENTS.get(port, "EC2")] += weight
         elif port != "prices":
-            rows = len(answer) if isinstance(answer, Sized) and not isinstance(answer, str) else 1
+            rows = (
+                len(answer)
+                if isinstance(answer, Sized) and not isinstance(answer, str)
+                else 1
+            )
             self.tally.calls["DynamoDB"] += weight
             if method.startswith(_READS):
                 self.tally.read_units += weight * max(1, -(-rows // _ROWS_A_READ_UNIT))
@@ -94,7 +117,9 @@ class Meter(Invariant):
         self._compute(run)
         weight = _weight(run)
         self.tally.runs[run.function] += weight
-        took_s = (run.ended_us - run.began_us) / SECOND + self._computed_s.pop(run.number, 0)
+        took_s = (run.ended_us - run.began_us) / SECOND + self._computed_s.pop(
+            run.number, 0
+        )
         self.tally.seconds[run.function] += weight * took_s
 
     def _compute(self, run: Run) -> None:
@@ -106,12 +131,18 @@ class Meter(Invariant):
     def _sample(self) -> None:
         hours = SAMPLED_EVERY / HOUR
         for instance in self.fleet.ec2.live():
-            market = "reserved" if instance.capacity_reservation_id else instance.lifecycle or "on-demand"
+            market = (
+                "reserved"
+                if instance.capacity_reservation_id
+                else instance.lifecycle or "on-demand"
+            )
             self.node_hours[market] += hours
         self.wanted_hours += hours * sum(
             each.replicas for each in self.fleet.users.wanted.values() if not each.withdrawn
         )
-        self.reserved_hours += hours * sum(each.total_count for each in self.fleet.ec2.reservations.values())
+        self.reserved_hours += hours * sum(
+            each.total_count for each in self.fleet.ec2.reservations.values()
+        )
 
     # --- what it comes to
 
@@ -128,7 +159,10 @@ class Meter(Invariant):
     def bill(self) -> Iterator[tuple[str, str, float]]:
         """Yield what the scheduler itself costs: what, how much, USD."""
         tally = self.tally
-        gb_s = sum(FUNCTIONS[each].memory_mib / 1024 * seconds for each, seconds in tally.seconds.items())
+        gb_s = sum(
+            FUNCTIONS[each].memory_mib / 1024 * seconds
+            for each, seconds in tally.seconds.items()
+        )
         runs = sum(tally.runs.values())
         usd = gb_s * LAMBDA_USD_A_GB_S + runs * LAMBDA_USD_A_MILLION / MILLION
         yield "Lambda", f"{runs:,} runs, {gb_s:,.0f} GB-s", usd
@@ -136,9 +170,17 @@ class Meter(Invariant):
         stored_usd = (reads * READS_USD_A_MILLION + writes * WRITES_USD_A_MILLION) / MILLION
         yield "DynamoDB", f"{reads:,.0f} read units, {writes:,} rows written", stored_usd
         # A message is sent, received and deleted; the pollers of idle queues are in what a deployment costs idle.
-        yield "SQS", f"{tally.calls['SQS']:,} calls", 3 * tally.calls["SQS"] * SQS_USD_A_MILLION / MILLION
+        yield (
+            "SQS",
+            f"{tally.calls['SQS']:,} calls",
+            3 * tally.calls["SQS"] * SQS_USD_A_MILLION / MILLION,
+        )
         events = tally.calls["EventBridge"] + tally.calls["Scheduler"]
-        yield "EventBridge, Scheduler", f"{events:,} calls", events * EVENTS_USD_A_MILLION / MILLION
+        yield (
+            "EventBridge, Scheduler",
+            f"{events:,} calls",
+            events * EVENTS_USD_A_MILLION / MILLION,
+        )
         yield "EC2", f"{tally.calls['EC2']:,} calls", 0.0
 
 

@@ -81,7 +81,8 @@ RESERVATION_UNUSABLE_CODES: Final = frozenset(
 )
 # The account's quota for a group of families in a market: their other types and zones would refuse as well.
 QUOTA_CODES: Final = frozenset({"MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"})
-TYPE_QUOTA_CODES: Final = frozenset({"InstanceLimitExceeded"})  # the account's limit for one type
+# the account's limit for one type
+TYPE_QUOTA_CODES: Final = frozenset({"InstanceLimitExceeded"})
 SUBNET_FULL_CODES: Final = frozenset({"InsufficientFreeAddressesInSubnet"})
 UNSUPPORTED_CODES: Final = frozenset({"Unsupported", "UnsupportedOperation"})
 
@@ -138,7 +139,9 @@ CONFIGURATION_CODES: Final = frozenset(
         "VolumeTypeNotAvailableInZone",
     }
 )
-SPOT_NOT_PERMITTED_CODES: Final = frozenset({"AuthFailure.ServiceLinkedRoleCreationNotPermitted"})
+SPOT_NOT_PERMITTED_CODES: Final = frozenset(
+    {"AuthFailure.ServiceLinkedRoleCreationNotPermitted"}
+)
 # We may not: stop and raise the alarm. UnauthorizedOperation's text is encoded, so nobody could match it anyway.
 PERMISSION_CODES: Final = frozenset(
     {
@@ -161,9 +164,13 @@ TEMPLATE_MISSING_CODES: Final = frozenset(
         "InvalidLaunchTemplateName.NotFoundException",
     }
 )
-TEMPLATE_EXISTS_CODES: Final = frozenset({"InvalidLaunchTemplateName.AlreadyExistsException"})
+TEMPLATE_EXISTS_CODES: Final = frozenset(
+    {"InvalidLaunchTemplateName.AlreadyExistsException"}
+)
 # Just after a launch this means "not visible yet" as well; age tells the two apart.
-INSTANCE_MISSING_CODES: Final = frozenset({"InvalidInstanceID.Malformed", "InvalidInstanceID.NotFound"})
+INSTANCE_MISSING_CODES: Final = frozenset(
+    {"InvalidInstanceID.Malformed", "InvalidInstanceID.NotFound"}
+)
 PRINCIPAL_MISSING_CODES: Final = frozenset({"NoSuchEntity"})  # of IAM
 IDEMPOTENCY_CODES: Final = frozenset({"IdempotentParameterMismatch"})
 DRY_RUN_CODES: Final = frozenset({"DryRunOperation"})  # it would have succeeded
@@ -175,7 +182,10 @@ _TYPED: Final[tuple[tuple[frozenset[str], type[AwsError]], ...]] = (
     (THROTTLE_CODES, ThrottledError),
     (SERVICE_TROUBLE_CODES, UnknownOutcomeError),
     (IDEMPOTENCY_CODES, IdempotencyMismatchError),
-    (TEMPLATE_MISSING_CODES | INSTANCE_MISSING_CODES | PRINCIPAL_MISSING_CODES, NotFoundError),
+    (
+        TEMPLATE_MISSING_CODES | INSTANCE_MISSING_CODES | PRINCIPAL_MISSING_CODES,
+        NotFoundError,
+    ),
     (TEMPLATE_EXISTS_CODES, AlreadyExistsError),
     (PERMISSION_CODES | SPOT_NOT_PERMITTED_CODES, AccessDeniedError),
     (CONFIGURATION_CODES, ConfigurationError),
@@ -199,7 +209,9 @@ _LAUNCH_KINDS: Final[tuple[tuple[frozenset[str], LaunchErrorKind], ...]] = (
 
 def launch_error_kind(code: str) -> LaunchErrorKind:
     """Return what a code means for a launch."""
-    return next((kind for codes, kind in _LAUNCH_KINDS if code in codes), LaunchErrorKind.UNKNOWN)
+    return next(
+        (kind for codes, kind in _LAUNCH_KINDS if code in codes), LaunchErrorKind.UNKNOWN
+    )
 
 
 def error_code(error: ClientError) -> str:
@@ -228,7 +240,11 @@ def _typed(error: ClientError) -> AwsError:
         if code in codes:
             return kind(code, operation, detail)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return UnknownOutcomeError(code, operation, detail) if status >= 500 else RefusedError(code, operation, detail)
+    return (
+        UnknownOutcomeError(code, operation, detail)
+        if status >= 500
+        else RefusedError(code, operation, detail)
+    )
 
 
 def _for_people(message: str) -> str:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _SIGNED: Final = re.compile(r"\bSignedHeaders=([a-z0-9;-]+)")
 _OPERATION: Final = "GetCallerIdentity"
-_OUR_OWN: Final = ("authorization", "x-amz-date", "x-amz-security-token")  # of the function's own signature
+# of the function's own signature
+_OUR_OWN: Final = ("authorization", "x-amz-date", "x-amz-security-token")
 _LONGEST: Final = 8_192  # characters of a header; a session's token has some 2,000
 
 
@@ -51,7 +52,8 @@ class StsIdentities:
             return Sender(answer["Arn"], answer["UserId"])
         except TransientError:
             raise
-        except AwsError as error:  # whatever STS has against it: an unknown key, a signature that is wrong or old
+        except AwsError as error:
+            # whatever STS has against it: an unknown key, a signature that is wrong or old
             raise AccessDeniedError(error.code, _OPERATION) from error
 
     def _replace(self, request: Any, **_: object) -> None:

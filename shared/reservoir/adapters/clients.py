@@ -18,7 +18,11 @@ _CONNECT_TIMEOUT_S: Final = 3
 _READ_TIMEOUT_S: Final = 20
 
 # The price list is served from a few regions; the nearest by prefix (R-200).
-_PRICING_REGIONS: Final = (("eu-", "eu-central-1"), ("ap-", "ap-south-1"), ("cn-", "cn-northwest-1"))
+_PRICING_REGIONS: Final = (
+    ("eu-", "eu-central-1"),
+    ("ap-", "ap-south-1"),
+    ("cn-", "cn-northwest-1"),
+)
 _PRICING_REGION_ELSEWHERE: Final = "us-east-1"
 
 
@@ -56,12 +60,16 @@ ONE_LONG_WAIT: Final = Patience(attempts_max=1, read_timeout_s=45)
 ONE_PURCHASE: Final = Patience(attempts_max=1, read_timeout_s=60)
 
 
-def lazy_client(service: str, region: str | None = None, patience: Patience = Patience()) -> Any:
+def lazy_client(
+    service: str, region: str | None = None, patience: Patience = Patience()
+) -> Any:
     """Return a client that is made at its first call, so that a process pays only for the services that it asks."""
     return _LazyClient(service, region, patience)
 
 
-def make_client(service: str, region: str | None = None, patience: Patience = Patience()) -> Any:
+def make_client(
+    service: str, region: str | None = None, patience: Patience = Patience()
+) -> Any:
     """Return a client of ``service``; the region defaults to the function's own."""
     return _session().create_client(service, region_name=region, config=_config(patience))
 
@@ -83,7 +91,10 @@ def _session() -> botocore.session.Session:
 
 def pricing_region(region: str) -> str:
     """Return the region whose price list endpoint serves ``region``."""
-    return next((home for prefix, home in _PRICING_REGIONS if region.startswith(prefix)), _PRICING_REGION_ELSEWHERE)
+    return next(
+        (home for prefix, home in _PRICING_REGIONS if region.startswith(prefix)),
+        _PRICING_REGION_ELSEWHERE,
+    )
 
 
 def is_served(service: str, region: str) -> bool:
@@ -96,7 +107,9 @@ def client_of(profile: str | None, service: str, region: str | None) -> Any:
     """Return a client with the credentials of a profile; None: those of this process."""
     if profile is None:
         return make_client(service, region)
-    return _session_of(profile).create_client(service, region_name=region, config=_config(Patience()))
+    return _session_of(profile).create_client(
+        service, region_name=region, config=_config(Patience())
+    )
 
 
 def region_of(profile: str | None) -> str | None:

@@ -14,7 +14,12 @@ _LONGEST_REASON: Final = 2_000  # CloudFormation takes 4 KiB in all
 
 
 def respond(
-    request: Mapping[str, Any], *, succeeded: bool, physical_id: str, reason: str, data: Mapping[str, str]
+    request: Mapping[str, Any],
+    *,
+    succeeded: bool,
+    physical_id: str,
+    reason: str,
+    data: Mapping[str, str],
 ) -> None:
     """Tell CloudFormation how a request ended; without an answer a deployment waits for an hour.
 
@@ -34,7 +39,10 @@ def respond(
     }
     # The URL is presigned for an empty content type.
     answer = urllib.request.Request(  # noqa: S310 # CloudFormation's own URL, and only the account can invoke us
-        request["ResponseURL"], data=json.dumps(body).encode(), method="PUT", headers={"Content-Type": ""}
+        request["ResponseURL"],
+        data=json.dumps(body).encode(),
+        method="PUT",
+        headers={"Content-Type": ""},
     )
     for attempt in range(1, _ATTEMPTS_MAX + 1):
         try:
@@ -42,4 +50,6 @@ def respond(
                 return
         except (URLError, TimeoutError) as error:
             if attempt == _ATTEMPTS_MAX:
-                raise UnknownOutcomeError(type(error).__name__, "CustomResourceResponse") from error
+                raise UnknownOutcomeError(
+                    type(error).__name__, "CustomResourceResponse"
+                ) from error

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
 
 _ENTRIES_MAX: Final = 10  # of one PutEvents
-_REQUEST_BYTES_MAX: Final = 200_000  # all entries together; AWS took 256 KB for years and 1 MB now
+# all entries together; AWS took 256 KB for years and 1 MB now
+_REQUEST_BYTES_MAX: Final = 200_000
 _ATTEMPTS_MAX: Final = 4
 _TEXT: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 
@@ -23,7 +24,9 @@ _TEXT: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 class EventBridgePublisher:
     """Implements ``reservoir.ports.messaging.EventPublisher``."""
 
-    def __init__(self, client: "EventBridgeClient", bus: str, parts: Executor | None = None) -> None:
+    def __init__(
+        self, client: "EventBridgeClient", bus: str, parts: Executor | None = None
+    ) -> None:
         """``parts`` runs the requests of one publication side by side (None: in turn); EventBridge keeps no order."""
         self._client = client
         self._bus = bus
@@ -54,7 +57,11 @@ def _put(put_events: Callable[..., Any], entries: list[dict[str, Any]]) -> None:
         if not answer["FailedEntryCount"]:
             return
         # PutEvents accepts some entries and refuses others; answers stand in the order of the entries.
-        pending = [entry for entry, result in zip(pending, answer["Entries"], strict=True) if result.get("ErrorCode")]
+        pending = [
+            entry
+            for entry, result in zip(pending, answer["Entries"], strict=True)
+            if result.get("ErrorCode")
+        ]
         pause_with_jitter(attempt)
     raise TransientError("FailedEntries", "PutEvents")
 
@@ -65,7 +72,9 @@ def _packed(entries: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]
     size = 0
     for entry in entries:
         entry_size = len(entry["Detail"].encode()) + 500  # the envelope
-        if packed and (len(packed) == _ENTRIES_MAX or size + entry_size > _REQUEST_BYTES_MAX):
+        if packed and (
+            len(packed) == _ENTRIES_MAX or size + entry_size > _REQUEST_BYTES_MAX
+        ):
             yield packed
             packed, size = [], 0
         packed.append(entry)

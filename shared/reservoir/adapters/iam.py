@@ -21,7 +21,9 @@ class IamPrincipals:
         name = path.rpartition("/")[2]
         try:
             with map_client_errors():
-                found_arn, found_id = self._role(name) if kind == "role" else self._user(name)
+                found_arn, found_id = (
+                    self._role(name) if kind == "role" else self._user(name)
+                )
         except NotFoundError:
             return None
         return found_id if found_arn == arn else None  # of another account or path

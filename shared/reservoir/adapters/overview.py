@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _COUNT: Final = "ApproximateNumberOfMessages"
 _AGE: Final = "ApproximateAgeOfOldestMessage"
-_LOOK_BACK: Final = timedelta(minutes=10)  # SQS tells CloudWatch once a minute, some minutes late
+# SQS tells CloudWatch once a minute, some minutes late
+_LOOK_BACK: Final = timedelta(minutes=10)
 _LOOK_BACK_FOR_PASSES: Final = timedelta(minutes=30)
 _MINUTE_S: Final = 60
 
@@ -22,7 +23,9 @@ _MINUTE_S: Final = 60
 class AwsQueues:
     """Implements ``reservoir.ports.overview.QueueReader``."""
 
-    def __init__(self, sqs: "SQSClient", cloudwatch: Any, urls: Mapping[Queue, str], clock: Clock) -> None:
+    def __init__(
+        self, sqs: "SQSClient", cloudwatch: Any, urls: Mapping[Queue, str], clock: Clock
+    ) -> None:
         self._sqs = sqs
         self._cloudwatch = cloudwatch
         self._urls = urls
@@ -31,7 +34,10 @@ class AwsQueues:
     def depths(self) -> Mapping[Queue, QueueDepth]:
         """Return how full each queue is; its age where CloudWatch has one."""
         ages = self._ages()
-        return {queue: QueueDepth(self._count(url), ages.get(queue)) for queue, url in self._urls.items()}
+        return {
+            queue: QueueDepth(self._count(url), ages.get(queue))
+            for queue, url in self._urls.items()
+        }
 
     def _count(self, url: str) -> int:
         with map_client_errors():
@@ -43,12 +49,18 @@ class AwsQueues:
         now = self._clock.now()
         with map_client_errors():
             answer = self._cloudwatch.get_metric_data(
-                MetricDataQueries=[_age(name, self._urls[queue]) for name, queue in ids.items()],
+                MetricDataQueries=[
+                    _age(name, self._urls[queue]) for name, queue in ids.items()
+                ],
                 StartTime=now - _LOOK_BACK,
                 EndTime=now,
                 ScanBy="TimestampDescending",
             )
-        return {ids[it["Id"]]: int(it["Values"][0]) for it in answer["MetricDataResults"] if it["Values"]}
+        return {
+            ids[it["Id"]]: int(it["Values"][0])
+            for it in answer["MetricDataResults"]
+            if it["Values"]
+        }
 
 
 class AwsPasses:
@@ -67,15 +79,23 @@ class AwsPasses:
         with map_client_errors():
             answer = self._cloudwatch.get_metric_data(
                 MetricDataQueries=[
-                    _of_minutes(name, "AWS/Lambda", metric, whose, "Sum") for name, metric in names.items()
+                    _of_minutes(name, "AWS/Lambda", metric, whose, "Sum")
+                    for name, metric in names.items()
                 ],
                 StartTime=now - _LOOK_BACK_FOR_PASSES,
                 EndTime=now,
                 ScanBy="TimestampDescending",
             )
-        found = {it["Id"]: dict(zip(it["Timestamps"], it["Values"], strict=True)) for it in answer["MetricDataResults"]}
+        found = {
+            it["Id"]: dict(zip(it["Timestamps"], it["Values"], strict=True))
+            for it in answer["MetricDataResults"]
+        }
         failed = found.get("failed", {})
-        well = [begins for begins, count in found.get("ran", {}).items() if count > failed.get(begins, 0)]
+        well = [
+            begins
+            for begins, count in found.get("ran", {}).items()
+            if count > failed.get(begins, 0)
+        ]
         return max(well) + timedelta(seconds=_MINUTE_S) if well else None
 
 
@@ -96,7 +116,9 @@ class AwsAlarms:
 
 
 def _age(name: str, url: str) -> dict[str, Any]:
-    return _of_minutes(name, "AWS/SQS", _AGE, {"QueueName": url.rpartition("/")[2]}, "Maximum")
+    return _of_minutes(
+        name, "AWS/SQS", _AGE, {"QueueName": url.rpartition("/")[2]}, "Maximum"
+    )
 
 
 def _of_minutes(
@@ -108,7 +130,9 @@ def _of_minutes(
             "Metric": {
                 "Namespace": namespace,
                 "MetricName": metric,
-                "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
+                "Dimensions": [
+                    {"Name": key, "Value": value} for key, value in dimensions.items()
+                ],
             },
             "Period": _MINUTE_S,
             "Stat": statistic,

@@ -32,7 +32,9 @@ _SPOT_PRODUCTS: Final = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
 class AwsPriceReader:
     """Implements ``reservoir.ports.discovery.PriceReader``."""
 
-    def __init__(self, pricing: "PricingClient", ec2: "EC2Client", *, region: str, clock: Clock) -> None:
+    def __init__(
+        self, pricing: "PricingClient", ec2: "EC2Client", *, region: str, clock: Clock
+    ) -> None:
         self._pricing = pricing
         self._ec2 = ec2
         self._region = region
@@ -44,10 +46,16 @@ class AwsPriceReader:
         for product in _PRODUCTS:
             filters: list[Any] = [
                 {"Type": "TERM_MATCH", "Field": name, "Value": value}
-                for name, value in {**_COMMON_FILTERS, **product, "regionCode": self._region}.items()
+                for name, value in {
+                    **_COMMON_FILTERS,
+                    **product,
+                    "regionCode": self._region,
+                }.items()
             ]
             with map_client_errors():
-                pages = self._pricing.get_paginator("get_products").paginate(ServiceCode="AmazonEC2", Filters=filters)
+                pages = self._pricing.get_paginator("get_products").paginate(
+                    ServiceCode="AmazonEC2", Filters=filters
+                )
                 for page in pages:
                     for item in page["PriceList"]:
                         prices.update(parse_product(json.loads(item)))

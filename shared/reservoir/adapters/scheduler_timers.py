@@ -43,7 +43,11 @@ class SchedulerDrainTimers:
         """
         self._client = client
         self._group = group
-        self._target: Any = {"RoleArn": role_arn, "Arn": target_arn, "RetryPolicy": _RETRIES}
+        self._target: Any = {
+            "RoleArn": role_arn,
+            "Arn": target_arn,
+            "RetryPolicy": _RETRIES,
+        }
         if dead_letters_arn is not None:
             self._target["DeadLetterConfig"] = {"Arn": dead_letters_arn}
         self._clock = clock
@@ -63,7 +67,9 @@ class SchedulerDrainTimers:
         self._set("deadline", {"drainDeadline": at.isoformat()}, at)
 
     def _set_for(self, name: str, reservation_id: str, at: datetime) -> None:
-        self._set(name, {"capacityReservationId": reservation_id, "due": at.isoformat()}, at)
+        self._set(
+            name, {"capacityReservationId": reservation_id, "due": at.isoformat()}, at
+        )
 
     def _set(self, name: str, asked: Mapping[str, str], at: datetime) -> None:
         """Fire at ``at`` (Scheduler: within the minute that follows) and delete the schedule afterwards.

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 _ENTRIES_MAX: Final = 10  # of one SendMessageBatch
-_KEYS_MAX: Final = 1_000  # of at most 320 characters each: below half of what a message may hold
+# of at most 320 characters each: below half of what a message may hold
+_KEYS_MAX: Final = 1_000
 _MESSAGE_BYTES_MAX: Final = 1 << 20  # body and attributes together
 _ATTRIBUTE_CHARS_MAX: Final = 2_000
 _DELAY_MAX_S: Final = 900  # of a message
@@ -28,13 +29,17 @@ _DELAY_MAX_S: Final = 900  # of a message
 class SqsWorkQueue:
     """Implements ``reservoir.ports.messaging.WorkQueue``."""
 
-    def __init__(self, client: "SQSClient", *, planning_url: str, launches_url: str, ids: IdFactory) -> None:
+    def __init__(
+        self, client: "SQSClient", *, planning_url: str, launches_url: str, ids: IdFactory
+    ) -> None:
         self._client = client
         self._planning_url = planning_url
         self._launches_url = launches_url
         self._ids = ids
 
-    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
+    def wake_planner(
+        self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()
+    ) -> None:
         """Ask for a planning pass.
 
         No two wake-ups share a deduplication id: SQS would drop the second although the pass that the first began may
@@ -47,7 +52,13 @@ class SqsWorkQueue:
             with map_client_errors():
                 self._client.send_message(
                     QueueUrl=self._planning_url,
-                    MessageBody=json.dumps({"reason": reason, "workloads": keys[start : start + _KEYS_MAX], **told}),
+                    MessageBody=json.dumps(
+                        {
+                            "reason": reason,
+                            "workloads": keys[start : start + _KEYS_MAX],
+                            **told,
+                        }
+                    ),
                     MessageGroupId=_message_group(group),
                     MessageDeduplicationId=self._ids.new_id("wake"),
                 )
@@ -58,7 +69,9 @@ class SqsWorkQueue:
 
     def send_validations(self, node_class_names: Sequence[str]) -> None:
         """Enqueue dry runs of classes; raises when any was not accepted."""
-        self._send_to_launcher([dumps(ClassToValidate(name)) for name in node_class_names], 0)
+        self._send_to_launcher(
+            [dumps(ClassToValidate(name)) for name in node_class_names], 0
+        )
 
     def _send_to_launcher(self, bodies: Sequence[str], delay_s: int) -> None:
         for start in range(0, len(bodies), _ENTRIES_MAX):
@@ -67,7 +80,9 @@ class SqsWorkQueue:
                 for index, body in enumerate(bodies[start : start + _ENTRIES_MAX])
             ]
             with map_client_errors():
-                answer = self._client.send_message_batch(QueueUrl=self._launches_url, Entries=entries)
+                answer = self._client.send_message_batch(
+                    QueueUrl=self._launches_url, Entries=entries
+                )
             if answer.get("Failed"):
                 raise TransientError(answer["Failed"][0]["Code"], "SendMessageBatch")
 
@@ -89,7 +104,9 @@ class SqsDemandQueue:
     def send(self, body: str) -> str:
         """Send a message; SQS itself notes who sent it."""
         with map_client_errors():
-            return self._client.send_message(QueueUrl=self._url, MessageBody=body)["MessageId"]
+            return self._client.send_message(QueueUrl=self._url, MessageBody=body)[
+                "MessageId"
+            ]
 
 
 class SqsRedelivery:
@@ -107,11 +124,17 @@ class SqsRedelivery:
         receipts = sorted(delays_s)
         for start in range(0, len(receipts), _ENTRIES_MAX):
             entries: list[Any] = [
-                {"Id": str(index), "ReceiptHandle": receipt, "VisibilityTimeout": delays_s[receipt]}
+                {
+                    "Id": str(index),
+                    "ReceiptHandle": receipt,
+                    "VisibilityTimeout": delays_s[receipt],
+                }
                 for index, receipt in enumerate(receipts[start : start + _ENTRIES_MAX])
             ]
             with map_client_errors():
-                self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
+                self._client.change_message_visibility_batch(
+                    QueueUrl=self._url, Entries=entries
+                )
 
 
 class SqsStartMessages:
@@ -137,7 +160,9 @@ class SqsStartMessages:
         }
         delay_s = min(max(0, ceil((at - now).total_seconds())), _DELAY_MAX_S)
         with map_client_errors():
-            self._client.send_message(QueueUrl=self._url, MessageBody=json.dumps(told), DelaySeconds=delay_s)
+            self._client.send_message(
+                QueueUrl=self._url, MessageBody=json.dumps(told), DelaySeconds=delay_s
+            )
 
 
 class SqsDeadLetters:
@@ -149,13 +174,22 @@ class SqsDeadLetters:
 
     def put(self, body: str, attributes: Mapping[str, str]) -> None:
         """Keep a message that was refused; a body that would not fit beside its attributes is cut."""
-        shortened = {name: value[:_ATTRIBUTE_CHARS_MAX] for name, value in attributes.items()}
-        room = _MESSAGE_BYTES_MAX - sum(len(name) + len(value.encode()) + 10 for name, value in shortened.items())
+        shortened = {
+            name: value[:_ATTRIBUTE_CHARS_MAX] for name, value in attributes.items()
+        }
+        room = _MESSAGE_BYTES_MAX - sum(
+            len(name) + len(value.encode()) + 10 for name, value in shortened.items()
+        )
         encoded = body.encode()
         if len(encoded) > room:
             body = encoded[:room].decode(errors="ignore")
             shortened["Truncated"] = "true"
             body = body[: len(body) - len("TruncatedtrueString")]
-        values: Any = {name: {"DataType": "String", "StringValue": value} for name, value in shortened.items()}
+        values: Any = {
+            name: {"DataType": "String", "StringValue": value}
+            for name, value in shortened.items()
+        }
         with map_client_errors():
-            self._client.send_message(QueueUrl=self._url, MessageBody=body or "(empty)", MessageAttributes=values)
+            self._client.send_message(
+                QueueUrl=self._url, MessageBody=body or "(empty)", MessageAttributes=values
+            )

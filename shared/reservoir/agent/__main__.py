@@ -21,15 +21,24 @@ from reservoir.agent.processes import Processes
 
 FILE: Final = Path("/etc/reservoir/agent.toml")
 STEP_S: Final = 1.0
-STOP_S: Final = 100.0  # that commands get to end when the agent is stopped; less than the unit's TimeoutStopSec
+# that commands get to end when the agent is stopped; less than the unit's TimeoutStopSec
+STOP_S: Final = 100.0
 BAD_CONFIGURATION: Final = 78  # EX_CONFIG: systemd is told not to start it again
 
 
 def run() -> None:
     """Run the agent."""
-    parser = argparse.ArgumentParser("reservoir-agent", description="Run what Reservoir places on this node.")
-    parser.add_argument("file", type=Path, nargs="?", default=FILE, help="what is run for which workload")
-    parser.add_argument("--identity", action="store_true", help="print what the node is for once it is known, and end")
+    parser = argparse.ArgumentParser(
+        "reservoir-agent", description="Run what Reservoir places on this node."
+    )
+    parser.add_argument(
+        "file", type=Path, nargs="?", default=FILE, help="what is run for which workload"
+    )
+    parser.add_argument(
+        "--identity",
+        action="store_true",
+        help="print what the node is for once it is known, and end",
+    )
     asked = parser.parse_args()
     logging.basicConfig(level="INFO", format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
@@ -37,9 +46,14 @@ def run() -> None:
     except ConfigurationError as error:
         sys.stderr.write(f"reservoir-agent: {error}\n")
         sys.exit(BAD_CONFIGURATION)
-    instance = Instance(os.environ.get("AWS_ENDPOINT_URL"), os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT"))
+    instance = Instance(
+        os.environ.get("AWS_ENDPOINT_URL"),
+        os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT"),
+    )
     if asked.identity:
-        sys.stdout.write(f"{json.dumps(_identity(instance, configuration.node_claims_table))}\n")
+        sys.stdout.write(
+            f"{json.dumps(_identity(instance, configuration.node_claims_table))}\n"
+        )
         return
     stopped: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):

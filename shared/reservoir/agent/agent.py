@@ -7,7 +7,17 @@ from typing import Any, Final, Protocol
 
 from reservoir.agent.aws import UnreachableError
 from reservoir.agent.configuration import Configuration, Run
-from reservoir.agent.machine import Action, Arrive, Checkpoint, NodeMachine, ProcessId, Report, Signal, Start, report
+from reservoir.agent.machine import (
+    Action,
+    Arrive,
+    Checkpoint,
+    NodeMachine,
+    ProcessId,
+    Report,
+    Signal,
+    Start,
+    report,
+)
 
 SOON_S: Final = 5.0  # until the next question while something is about to change
 NOTICE_S: Final = 5.0  # between two looks at the instance's own metadata
@@ -42,7 +52,9 @@ class Work(Protocol):
         """Start one."""
         ...
 
-    def start_hook(self, workload_key: str, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    def start_hook(
+        self, workload_key: str, command: tuple[str, ...], environment: Mapping[str, str]
+    ) -> None:
         """Start a checkpoint hook."""
         ...
 
@@ -62,7 +74,13 @@ class Work(Protocol):
 class Agent:
     """One node's agent; ``now_s`` gives seconds since 1970."""
 
-    def __init__(self, configuration: Configuration, aws: Outside, work: Work, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        aws: Outside,
+        work: Work,
+        now_s: Callable[[], float],
+    ) -> None:
         self._configuration = configuration
         self._aws = aws
         self._work = work
@@ -76,7 +94,12 @@ class Agent:
     def step(self) -> None:
         """Do everything that is due now."""
         now_s = self._now_s()
-        for action in [*self._noticed(now_s), *self._learned(now_s), *self._ended(now_s), *self._machine.tick(now_s)]:
+        for action in [
+            *self._noticed(now_s),
+            *self._learned(now_s),
+            *self._ended(now_s),
+            *self._machine.tick(now_s),
+        ]:
             self._do(action)
         self._send(now_s)
 
@@ -86,11 +109,17 @@ class Agent:
         try:
             identity = self._aws.identity(self._configuration.node_claims_table)
         except UnreachableError as error:
-            log.warning("what this node is for cannot be read, everything goes on: %s", error)
+            log.warning(
+                "what this node is for cannot be read, everything goes on: %s", error
+            )
             self._ask_at_s = now_s + self._configuration.poll_s
             return []
         actions = [] if identity is None else self._machine.learned(identity, now_s)
-        pause_s = self._configuration.poll_s if self._machine.is_idle else min(SOON_S, self._configuration.poll_s)
+        pause_s = (
+            self._configuration.poll_s
+            if self._machine.is_idle
+            else min(SOON_S, self._configuration.poll_s)
+        )
         self._ask_at_s = now_s + pause_s
         return actions
 
@@ -107,7 +136,9 @@ class Agent:
 
     def _ended(self, now_s: float) -> Iterator[Action]:
         for process, status, tail in self._work.ended():
-            log.info("%s-%d ended with status %d", process.workload_key, process.number, status)
+            log.info(
+                "%s-%d ended with status %d", process.workload_key, process.number, status
+            )
             yield from self._machine.ended(process, status, tail, now_s)
         for key in self._work.ended_hooks():
             yield from self._machine.checkpointed(key, now_s)
@@ -116,23 +147,36 @@ class Agent:
         match action:
             case Start(process, run, environment):
                 followed_by = environment["RESERVOIR_CORRELATION_ID"]
-                log.info("starts %s-%d, correlation_id %s", process.workload_key, process.number, followed_by)
+                log.info(
+                    "starts %s-%d, correlation_id %s",
+                    process.workload_key,
+                    process.number,
+                    followed_by,
+                )
                 self._work.start(process, run, environment)
             case Arrive(key):
                 self._arrive(key)
             case Signal(process, kill):
                 self._work.signal(process, kill=kill)
             case Checkpoint(key, command, environment):
-                log.info("checkpoint of %s, correlation_id %s", key, environment["RESERVOIR_CORRELATION_ID"])
+                log.info(
+                    "checkpoint of %s, correlation_id %s",
+                    key,
+                    environment["RESERVOIR_CORRELATION_ID"],
+                )
                 self._work.start_hook(key, command, environment)
             case Report(body):
                 self._reports.append(body)
 
     def _arrive(self, workload_key: str) -> None:
         try:
-            self._reports.append(report("arrived", workload_key, address=self._aws.address()))
+            self._reports.append(
+                report("arrived", workload_key, address=self._aws.address())
+            )
         except UnreachableError as error:
-            log.warning("the address of this node cannot be read, it is told later: %s", error)
+            log.warning(
+                "the address of this node cannot be read, it is told later: %s", error
+            )
 
     def _send(self, now_s: float) -> None:
         """Send what waits, in order; after a failure not before the next question is due."""

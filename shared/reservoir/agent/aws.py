@@ -24,7 +24,10 @@ METADATA: Final = "http://169.254.169.254"
 METADATA_TIMEOUT_S: Final = 2
 # Kept here, because the agent imports nothing of the rest of the product.
 IDENTITY_INDEX: Final = "node-identity"
-_JSON: Final[Mapping[str, str]] = {"dynamodb": "application/x-amz-json-1.0", "sqs": "application/x-amz-json-1.0"}
+_JSON: Final[Mapping[str, str]] = {
+    "dynamodb": "application/x-amz-json-1.0",
+    "sqs": "application/x-amz-json-1.0",
+}
 
 
 class UnreachableError(Exception):
@@ -36,12 +39,15 @@ class _Metadata:
 
     def __init__(self, endpoint: str) -> None:
         self._base = f"{endpoint.rstrip('/')}/latest/"
-        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # never through a proxy
+        # never through a proxy
+        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
     def read(self, path: str) -> str | None:
         """Return a value, None when there is none; raises UnreachableError."""
         try:
-            token = self._ask("api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+            token = self._ask(
+                "api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+            )
             return self._ask(path, "GET", {"X-aws-ec2-metadata-token": token})
         except urllib.error.HTTPError as error:
             with error:
@@ -52,7 +58,9 @@ class _Metadata:
             raise UnreachableError(f"metadata {path}: {error}") from error
 
     def _ask(self, path: str, method: str, headers: Mapping[str, str]) -> str:
-        request = urllib.request.Request(self._base + path, headers=dict(headers), method=method)  # noqa: S310 - http
+        request = urllib.request.Request(  # noqa: S310 - http
+            self._base + path, headers=dict(headers), method=method
+        )
         with self._open(request, timeout=METADATA_TIMEOUT_S) as answer:
             text: str = answer.read().decode()
             return text
@@ -89,24 +97,38 @@ class Instance:
                 "TableName": table,
                 "IndexName": IDENTITY_INDEX,
                 "KeyConditionExpression": "instance_arn = :arn",
-                "ExpressionAttributeValues": {":arn": {"S": f"{arn}:instance/{document['instanceId']}"}},
+                "ExpressionAttributeValues": {
+                    ":arn": {"S": f"{arn}:instance/{document['instanceId']}"}
+                },
             },
         )
         if not answer.get("Items"):
             return None
         found: dict[str, Any] = json.loads(answer["Items"][0]["identity"]["S"])
-        for part, moment in (("drain", "deadline"), ("blockDrain", "startsAt"), ("blockDrain", "deadline")):
+        for part, moment in (
+            ("drain", "deadline"),
+            ("blockDrain", "startsAt"),
+            ("blockDrain", "deadline"),
+        ):
             if part in found:
-                found[part][f"{moment}S"] = datetime.fromisoformat(found[part][moment]).timestamp()
+                found[part][f"{moment}S"] = datetime.fromisoformat(
+                    found[part][moment]
+                ).timestamp()
         return found
 
     def report(self, queue_url: str, body: Mapping[str, Any]) -> None:
         """Send a report; raises UnreachableError."""
-        self._call("sqs", "AmazonSQS.SendMessage", {"QueueUrl": queue_url, "MessageBody": json.dumps(body)})
+        self._call(
+            "sqs",
+            "AmazonSQS.SendMessage",
+            {"QueueUrl": queue_url, "MessageBody": json.dumps(body)},
+        )
 
     def address(self) -> str:
         """Return the instance's private address; raises UnreachableError. No call leaves the machine."""
-        found = self._metadata.read("meta-data/local-ipv4") or self._metadata.read("meta-data/ipv6")
+        found = self._metadata.read("meta-data/local-ipv4") or self._metadata.read(
+            "meta-data/ipv6"
+        )
         if found is None:
             raise UnreachableError("the instance's metadata have no address")
         return found
@@ -114,7 +136,11 @@ class Instance:
     def interrupted_at_s(self) -> float | None:
         """Return when EC2 ends the instance, if it has said so to the instance; no call leaves the machine."""
         text = self._metadata.read("meta-data/spot/instance-action")
-        return None if text is None else datetime.fromisoformat(json.loads(text)["time"]).timestamp()
+        return (
+            None
+            if text is None
+            else datetime.fromisoformat(json.loads(text)["time"]).timestamp()
+        )
 
     def _who(self) -> Mapping[str, str]:
         if not self._document:
@@ -124,7 +150,9 @@ class Instance:
             self._document = json.loads(text)
         return self._document
 
-    def _call(self, service: str, target: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def _call(
+        self, service: str, target: str, parameters: Mapping[str, Any]
+    ) -> dict[str, Any]:
         region = self._who()["region"]
         if self._credentials is None:
             self._credentials = self._provider.load()
@@ -154,7 +182,9 @@ def _answer(request: urllib.request.Request) -> dict[str, Any]:
             found = json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
-            raise UnreachableError(f"{request.get_header('X-amz-target')}: {error.code} {error.read(500)!r}") from error
+            raise UnreachableError(
+                f"{request.get_header('X-amz-target')}: {error.code} {error.read(500)!r}"
+            ) from error
     if not isinstance(found, dict):
         raise ValueError("the answer is no object")
     return found
@@ -165,7 +195,13 @@ def _text(value: Any) -> str:
 
 
 def _partition(region: str) -> str:
-    return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if region.startswith("us-gov-") else "aws"
+    return (
+        "aws-cn"
+        if region.startswith("cn-")
+        else "aws-us-gov"
+        if region.startswith("us-gov-")
+        else "aws"
+    )
 
 
 def _domain(region: str) -> str:

@@ -45,7 +45,9 @@ class Configuration:
 
     def run_for(self, workload_key: str) -> Run | None:
         """Return the first that fits a workload."""
-        return next((run for run in self.runs if fnmatchcase(workload_key, run.workload)), None)
+        return next(
+            (run for run in self.runs if fnmatchcase(workload_key, run.workload)), None
+        )
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -83,6 +85,12 @@ def _run(table: Any) -> Run:
 
 
 def _words(key: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
-        raise ValueError(f"{key} must be a list of words, such as {key} = ['/opt/run', '--fast']")
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(isinstance(word, str) for word in value)
+    ):
+        raise ValueError(
+            f"{key} must be a list of words, such as {key} = ['/opt/run', '--fast']"
+        )
     return tuple(value)

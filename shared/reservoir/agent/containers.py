@@ -11,7 +11,8 @@ from typing import Final
 from reservoir.agent.configuration import Run
 from reservoir.agent.machine import ProcessId
 
-ENGINES: Final = ("docker", "podman", "nerdctl")  # of which the first that the node has is used
+# of which the first that the node has is used
+ENGINES: Final = ("docker", "podman", "nerdctl")
 
 
 def find_engine() -> str:
@@ -28,7 +29,9 @@ def container_name(process: ProcessId) -> str:
     return f"reservoir_{process.workload_key.replace('/', '_')}_{process.number}"
 
 
-def run_command(engine: str, process: ProcessId, run: Run, variables: Iterable[str]) -> tuple[str, ...]:
+def run_command(
+    engine: str, process: ProcessId, run: Run, variables: Iterable[str]
+) -> tuple[str, ...]:
     """Return what runs a container in the foreground; the values of ``variables`` are those of our environment."""
     passed = (f"--env={name}" for name in sorted(variables))
     return (

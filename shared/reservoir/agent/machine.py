@@ -171,7 +171,10 @@ class NodeMachine:
         """Whether nothing is about to change: the identity need not be asked for sooner than usual."""
         return (
             bool(self._node_claim)
-            and not any(process.phase in (Phase.WAITING, Phase.STOPPING) for _, _, process in self._all())
+            and not any(
+                process.phase in (Phase.WAITING, Phase.STOPPING)
+                for _, _, process in self._all()
+            )
             and not any(task.is_gathering for task in self._tasks.values())
         )
 
@@ -182,7 +185,9 @@ class NodeMachine:
         drain = identity.get("drain")
         if self._drain is not None and self._drain.is_own:
             self._check_own_drain(self._drain, now_s, is_told=drain is not None)
-        wanted = {f"{each['namespace']}/{each['name']}": each for each in identity["workloads"]}
+        wanted = {
+            f"{each['namespace']}/{each['name']}": each for each in identity["workloads"]
+        }
         actions: list[Action] = []
         for key, each in wanted.items():
             task = self._task(key)
@@ -194,11 +199,17 @@ class NodeMachine:
             task = self._task(key)
             if task is not None:
                 task.gang = _gang(each.get("gang"))
-                task.is_gathering = bool(task.run.gang and each["replicas"] and task.gang is None)
+                task.is_gathering = bool(
+                    task.run.gang and each["replicas"] and task.gang is None
+                )
                 if not task.is_gathering:
                     _grow(task, each["replicas"], each.get("finished", 0), now_s)
         for key, task in self._tasks.items():
-            left = wanted[key]["replicas"] + wanted[key].get("finished", 0) if key in wanted else 0
+            left = (
+                wanted[key]["replicas"] + wanted[key].get("finished", 0)
+                if key in wanted
+                else 0
+            )
             task.is_gathering = task.is_gathering and key in wanted
             actions += self._shrink(task, key, left)
         return [*actions, *self.tick(now_s)]
@@ -209,7 +220,9 @@ class NodeMachine:
             self._drain = _Drain(deadline_s, reason)
         return self.tick(now_s)
 
-    def ended(self, process_id: ProcessId, exit_code: int, log_tail: str, now_s: float) -> list[Action]:
+    def ended(
+        self, process_id: ProcessId, exit_code: int, log_tail: str, now_s: float
+    ) -> list[Action]:
         """Note that a process has ended."""
         task = self._tasks[process_id.workload_key]
         process = task.processes[process_id.number]
@@ -217,8 +230,17 @@ class NodeMachine:
         if exit_code == 0 and not was_asked:
             process.phase = Phase.ENDED
             task.finished += process.replicas
-            done = report("finished", process_id.workload_key, replicas=task.finished, logTail=log_tail)
-            return [*_tell_ready(task, process_id.workload_key, [process]), Report(done), *self.tick(now_s)]
+            done = report(
+                "finished",
+                process_id.workload_key,
+                replicas=task.finished,
+                logTail=log_tail,
+            )
+            return [
+                *_tell_ready(task, process_id.workload_key, [process]),
+                Report(done),
+                *self.tick(now_s),
+            ]
         if was_asked or self._drain is not None:
             process.phase = Phase.ENDED
             return self.tick(now_s)
@@ -245,7 +267,11 @@ class NodeMachine:
 
     def tick(self, now_s: float) -> list[Action]:
         """Do what is due."""
-        if self._drain is None and self._block_drain is not None and self._block_drain.is_due(now_s):
+        if (
+            self._drain is None
+            and self._block_drain is not None
+            and self._block_drain.is_due(now_s)
+        ):
             self._drain = _Drain(self._block_drain.deadline_s, BLOCK_ENDING, is_own=True)
         if self._drain is not None:
             return list(self._go(self._drain, now_s))
@@ -257,13 +283,20 @@ class NodeMachine:
             self._drain = replace(own, is_own=False)
             for task in self._tasks.values():
                 task.released = False  # it was said before anybody awaited it
-        elif (self._block_drain is None or not self._block_drain.is_due(now_s)) and not self._is_ending_anything():
+        elif (
+            self._block_drain is None or not self._block_drain.is_due(now_s)
+        ) and not self._is_ending_anything():
             self._drain, self._killed = None, False
             self._tasks.clear()
 
     def _is_ending_anything(self) -> bool:
-        is_running = any(process.phase in (Phase.RUNNING, Phase.STOPPING) for _, _, process in self._all())
-        return is_running or any(task.checkpoint == "running" for task in self._tasks.values())
+        is_running = any(
+            process.phase in (Phase.RUNNING, Phase.STOPPING)
+            for _, _, process in self._all()
+        )
+        return is_running or any(
+            task.checkpoint == "running" for task in self._tasks.values()
+        )
 
     def _task(self, key: str) -> _Task | None:
         if key not in self._tasks:
@@ -298,22 +331,36 @@ class NodeMachine:
             if process.phase is Phase.WAITING and process.at_s <= now_s:
                 process.phase, process.at_s = Phase.RUNNING, now_s
                 task = self._tasks[key]
-                yield Start(ProcessId(key, number), task.run, self._environment(key, number, process))
+                yield Start(
+                    ProcessId(key, number),
+                    task.run,
+                    self._environment(key, number, process),
+                )
 
     def _tell_ready(self, now_s: float) -> Iterator[Action]:
         for key, task in self._tasks.items():
             ready = [
                 process
                 for process in task.processes.values()
-                if process.phase is Phase.RUNNING and now_s - process.at_s >= task.run.ready_after_s
+                if process.phase is Phase.RUNNING
+                and now_s - process.at_s >= task.run.ready_after_s
             ]
             yield from _tell_ready(task, key, ready)
 
     def _go(self, drain: _Drain, now_s: float) -> Iterator[Action]:
         is_over = now_s >= drain.deadline_s - KILL_MARGIN_S
         for key, task in self._tasks.items():
-            running = {n: p for n, p in task.processes.items() if p.phase in (Phase.RUNNING, Phase.STOPPING)}
-            if running and task.checkpoint == "none" and task.run.checkpoint and not is_over:
+            running = {
+                n: p
+                for n, p in task.processes.items()
+                if p.phase in (Phase.RUNNING, Phase.STOPPING)
+            }
+            if (
+                running
+                and task.checkpoint == "none"
+                and task.run.checkpoint
+                and not is_over
+            ):
                 task.checkpoint = "running"
                 yield Checkpoint(key, task.run.checkpoint, self._environment(key))
             if is_over or task.checkpoint != "running":
@@ -321,7 +368,9 @@ class NodeMachine:
                     yield from self._stop(ProcessId(key, number), process)
             if is_over and not self._killed:
                 yield from (Signal(ProcessId(key, number), kill=True) for number in running)
-            if not any(p.phase in (Phase.RUNNING, Phase.STOPPING) for p in task.processes.values()):
+            if not any(
+                p.phase in (Phase.RUNNING, Phase.STOPPING) for p in task.processes.values()
+            ):
                 yield from self._release(key, task)
         self._killed = self._killed or is_over
 
@@ -330,7 +379,9 @@ class NodeMachine:
             task.released = True
             yield Report(report("released", key))
 
-    def _environment(self, key: str, number: int | None = None, process: _Process | None = None) -> dict[str, str]:
+    def _environment(
+        self, key: str, number: int | None = None, process: _Process | None = None
+    ) -> dict[str, str]:
         namespace, _, name = key.partition("/")
         found = {
             "RESERVOIR_NODE_CLAIM": self._node_claim,
@@ -340,7 +391,10 @@ class NodeMachine:
             "RESERVOIR_CORRELATION_ID": self._tasks[key].correlation_id,
         }
         if number is not None and process is not None:
-            found |= {"RESERVOIR_REPLICA": str(number), "RESERVOIR_REPLICAS": str(process.replicas)}
+            found |= {
+                "RESERVOIR_REPLICA": str(number),
+                "RESERVOIR_REPLICAS": str(process.replicas),
+            }
             task = self._tasks[key]
             if task.gang is not None:
                 found |= task.gang.environment(task.run, number - task.finished_before)
@@ -376,7 +430,9 @@ def _block_drain(told: Mapping[str, Any] | None) -> _BlockDrain | None:
 def _gang(told: Mapping[str, Any] | None) -> _Gang | None:
     if told is None:
         return None
-    return _Gang(told["nodeRank"], told["firstRank"], told["worldSize"], tuple(told["addresses"]))
+    return _Gang(
+        told["nodeRank"], told["firstRank"], told["worldSize"], tuple(told["addresses"])
+    )
 
 
 def _tell_ready(task: _Task, key: str, ready: Sequence[_Process]) -> Iterator[Report]:
@@ -385,11 +441,18 @@ def _tell_ready(task: _Task, key: str, ready: Sequence[_Process]) -> Iterator[Re
         return
     for process in ready:
         process.told_ready = True
-    told = sum(process.replicas for process in task.processes.values() if process.told_ready)
+    told = sum(
+        process.replicas for process in task.processes.values() if process.told_ready
+    )
     yield Report(report("ready", key, replicas=task.finished_before + told))
 
 
 def report(kind: str, workload_key: str, **fields: Any) -> dict[str, Any]:
     """Return the body of a report."""
     namespace, _, name = workload_key.partition("/")
-    return {"schemaVersion": 1, "report": kind, "workload": {"namespace": namespace, "name": name}, **fields}
+    return {
+        "schemaVersion": 1,
+        "report": kind,
+        "workload": {"namespace": namespace, "name": name},
+        **fields,
+    }

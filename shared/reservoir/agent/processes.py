@@ -33,12 +33,16 @@ class Processes:
     def start(self, process: ProcessId, run: Run, environment: Mapping[str, str]) -> None:
         """Start a process; one that cannot be started ends at once with status 127."""
         try:
-            command = self._in_container(process, run, environment) if run.image else run.command
+            command = (
+                self._in_container(process, run, environment) if run.image else run.command
+            )
             self._running[process] = self._begin(self.log_of(process), command, environment)
         except OSError as error:
             self._failed[process] = f"{error}\n"
 
-    def start_hook(self, workload_key: str, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    def start_hook(
+        self, workload_key: str, command: tuple[str, ...], environment: Mapping[str, str]
+    ) -> None:
         """Start a checkpoint hook; one that cannot be started is over."""
         log = self._log_folder / f"{workload_key.replace('/', '_')}-checkpoint.log"
         try:
@@ -50,7 +54,9 @@ class Processes:
     def signal(self, process: ProcessId, *, kill: bool) -> None:
         """Signal a process and all that it has started."""
         if process in self._running and self._running[process].poll() is None:
-            os.killpg(self._running[process].pid, signal.SIGKILL if kill else signal.SIGTERM)
+            os.killpg(
+                self._running[process].pid, signal.SIGKILL if kill else signal.SIGTERM
+            )
             if kill and process in self._engines:
                 self._end_container(process)
 
@@ -82,7 +88,9 @@ class Processes:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(max(0.0, until_s - time.monotonic()))
 
-    def _in_container(self, process: ProcessId, run: Run, environment: Mapping[str, str]) -> tuple[str, ...]:
+    def _in_container(
+        self, process: ProcessId, run: Run, environment: Mapping[str, str]
+    ) -> tuple[str, ...]:
         self._engines[process] = find_engine()
         self._end_container(process)  # which an agent before us may have left
         return run_command(self._engines[process], process, run, environment)
@@ -92,9 +100,16 @@ class Processes:
         try:
             subprocess.run(command, capture_output=True, check=False, timeout=ENGINE_S)  # noqa: S603 - as below
         except (OSError, subprocess.TimeoutExpired) as error:
-            log.warning("the container of %s-%d may go on: %s", process.workload_key, process.number, error)
+            log.warning(
+                "the container of %s-%d may go on: %s",
+                process.workload_key,
+                process.number,
+                error,
+            )
 
-    def _begin(self, log: Path, command: tuple[str, ...], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    def _begin(
+        self, log: Path, command: tuple[str, ...], environment: Mapping[str, str]
+    ) -> "subprocess.Popen[bytes]":
         self._log_folder.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             return subprocess.Popen(  # noqa: S603 - what whoever made the node has configured
@@ -108,7 +123,10 @@ class Processes:
 
     def log_of(self, process: ProcessId) -> Path:
         """Return where what a process writes is kept."""
-        return self._log_folder / f"{process.workload_key.replace('/', '_')}-{process.number}.log"
+        return (
+            self._log_folder
+            / f"{process.workload_key.replace('/', '_')}-{process.number}.log"
+        )
 
 
 def _tail(log: Path) -> str:
@@ -117,4 +135,6 @@ def _tail(log: Path) -> str:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - TAIL_CHARACTERS))
         text = file.read().decode("utf-8", "replace")
-    return "".join(character for character in text if character.isprintable() or character in "\n\t")
+    return "".join(
+        character for character in text if character.isprintable() or character in "\n\t"
+    )

@@ -15,28 +15,82 @@ _ROOMS: Final = "reservoir.cli.commands"
 
 # In the order of --help. What a command needs is imported when it is called (tests/cli/test_lazy.py).
 COMMANDS: Final = (
-    Listed("apply", f"{_ROOMS}.policy.apply", "Create or change NodePools, EC2NodeClasses and Teams."),
+    Listed(
+        "apply",
+        f"{_ROOMS}.policy.apply",
+        "Create or change NodePools, EC2NodeClasses and Teams.",
+    ),
     Listed("diff", f"{_ROOMS}.policy.diff", "Show what `apply` would change."),
-    Listed("delete", f"{_ROOMS}.policy.delete", "Delete NodePools, EC2NodeClasses and Teams."),
-    Listed("validate", f"{_ROOMS}.policy.validate", "Check manifests, without an AWS account."),
-    Listed("get", f"{_ROOMS}.see.get", "List workloads, nodes, reservations, offerings, policy."),
+    Listed(
+        "delete", f"{_ROOMS}.policy.delete", "Delete NodePools, EC2NodeClasses and Teams."
+    ),
+    Listed(
+        "validate", f"{_ROOMS}.policy.validate", "Check manifests, without an AWS account."
+    ),
+    Listed(
+        "get",
+        f"{_ROOMS}.see.get",
+        "List workloads, nodes, reservations, offerings, policy.",
+    ),
     Listed("describe", f"{_ROOMS}.see.describe", "Show everything about objects."),
-    Listed("explain", f"{_ROOMS}.see.explain", "Say why a node exists or stays, or why a workload waits."),
-    Listed("wait", f"{_ROOMS}.see.wait", "Wait until objects are ready, in a state, or gone."),
-    Listed("status", f"{_ROOMS}.see.status", "Show the state of the deployment on one screen."),
-    Listed("top", f"{_ROOMS}.see.top", "Show the status, and keep it up to date until Ctrl-C."),
-    Listed("ui", f"{_ROOMS}.see.ui", "Serve a page of how things are to browsers of this machine."),
-    Listed("metrics", f"{_ROOMS}.see.metrics", "Print what `status` knows for Prometheus, as OpenMetrics."),
-    Listed("events", f"{_ROOMS}.see.events", "List what happened, to everything or to one object."),
+    Listed(
+        "explain",
+        f"{_ROOMS}.see.explain",
+        "Say why a node exists or stays, or why a workload waits.",
+    ),
+    Listed(
+        "wait", f"{_ROOMS}.see.wait", "Wait until objects are ready, in a state, or gone."
+    ),
+    Listed(
+        "status", f"{_ROOMS}.see.status", "Show the state of the deployment on one screen."
+    ),
+    Listed(
+        "top", f"{_ROOMS}.see.top", "Show the status, and keep it up to date until Ctrl-C."
+    ),
+    Listed(
+        "ui",
+        f"{_ROOMS}.see.ui",
+        "Serve a page of how things are to browsers of this machine.",
+    ),
+    Listed(
+        "metrics",
+        f"{_ROOMS}.see.metrics",
+        "Print what `status` knows for Prometheus, as OpenMetrics.",
+    ),
+    Listed(
+        "events",
+        f"{_ROOMS}.see.events",
+        "List what happened, to everything or to one object.",
+    ),
     Listed("finished", f"{_ROOMS}.see.finished", "List workloads that are over."),
     Listed("plan", f"{_ROOMS}.ask.plan", "Show what would happen to demand now."),
     Listed("replay", f"{_ROOMS}.ask.replay", "Run a stored plan again."),
-    Listed("advise", f"{_ROOMS}.ask.advise", "Show what to reserve, and what that would have saved."),
-    Listed("assess", f"{_ROOMS}.ask.assess", "Look at reservations before anything is deployed."),
-    Listed("report", f"{_ROOMS}.ask.report", "Write a report on reservations, money and demand."),
+    Listed(
+        "advise",
+        f"{_ROOMS}.ask.advise",
+        "Show what to reserve, and what that would have saved.",
+    ),
+    Listed(
+        "assess",
+        f"{_ROOMS}.ask.assess",
+        "Look at reservations before anything is deployed.",
+    ),
+    Listed(
+        "report",
+        f"{_ROOMS}.ask.report",
+        "Write a report on reservations, money and demand.",
+    ),
     Listed("submit", f"{_ROOMS}.act.submit", "Send workloads, new or changed."),
-    Listed("withdraw", f"{_ROOMS}.act.withdraw", "Withdraw workloads that are no longer wanted."),
-    Listed("release", f"{_ROOMS}.act.release", "Report that replicas have left a draining node."),
+    Listed(
+        "withdraw",
+        f"{_ROOMS}.act.withdraw",
+        "Withdraw workloads that are no longer wanted.",
+    ),
+    Listed(
+        "release",
+        f"{_ROOMS}.act.release",
+        "Report that replicas have left a draining node.",
+    ),
     Listed("cordon", f"{_ROOMS}.act.switches", "Stop nodes from taking new replicas."),
     Listed("uncordon", f"{_ROOMS}.act.switches", "Let nodes take new replicas again."),
     Listed("drain", f"{_ROOMS}.act.drain", "Drain nodes, then terminate them."),
@@ -45,10 +99,22 @@ COMMANDS: Final = (
     Listed("reset", f"{_ROOMS}.act.switches", "Let workloads start at generation 1 again."),
     Listed("dlq", f"{_ROOMS}.act.dlq", "Inspect messages that failed too often."),
     Listed("doctor", f"{_ROOMS}.ask.doctor", "Check a deployment for problems."),
-    Listed("envelope", f"{_ROOMS}.operate.envelope", "Show what the safety envelope holds, or lift it once."),
+    Listed(
+        "envelope",
+        f"{_ROOMS}.operate.envelope",
+        "Show what the safety envelope holds, or lift it once.",
+    ),
     Listed("blocks", f"{_ROOMS}.operate.blocks", "Buy and extend Capacity Blocks."),
-    Listed("tables", f"{_ROOMS}.operate.tables", "Show whether the tables are whole, or adopt them."),
-    Listed("deployment", f"{_ROOMS}.operate.deployment", "Deploy, compare and destroy a deployment."),
+    Listed(
+        "tables",
+        f"{_ROOMS}.operate.tables",
+        "Show whether the tables are whole, or adopt them.",
+    ),
+    Listed(
+        "deployment",
+        f"{_ROOMS}.operate.deployment",
+        "Deploy, compare and destroy a deployment.",
+    ),
 )
 
 # How a command ends; typer.Exit has the numbers where they are meant.
@@ -60,7 +126,9 @@ EXIT_CODES: Final = {
 
 app = typer.Typer(
     name="reservoir",
-    epilog="Exit codes: " + ". ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
+    epilog="Exit codes: "
+    + ". ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items())
+    + ".",
     cls=lazy_group(COMMANDS),
     help="Put workload demand onto EC2 capacity that is already paid for, first.",
     no_args_is_help=True,
@@ -81,21 +149,40 @@ def main(
     chosen: Annotated[
         str | None,
         typer.Option(
-            "--deployment", help="Deployment: name or path of its settings file. Default: the only one in deployments/."
+            "--deployment",
+            help="Deployment: name or path of its settings file. Default: the only one in deployments/.",
         ),
     ] = None,
     stack: Annotated[
-        str | None, typer.Option(help="Name of the deployed stack, instead of a deployment.", envvar=STACK_VARIABLE)
+        str | None,
+        typer.Option(
+            help="Name of the deployed stack, instead of a deployment.",
+            envvar=STACK_VARIABLE,
+        ),
     ] = None,
     region: Annotated[
-        str | None, typer.Option(help="AWS region; default: the deployment's, else that of your AWS settings.")
+        str | None,
+        typer.Option(
+            help="AWS region; default: the deployment's, else that of your AWS settings."
+        ),
     ] = None,
-    profile: Annotated[str | None, typer.Option(help="AWS profile; default: that of AWS_PROFILE.")] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="AWS profile; default: that of AWS_PROFILE.")
+    ] = None,
     endpoint_url: Annotated[
-        str | None, typer.Option(help="Where to reach AWS; default: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_SQS ...")
+        str | None,
+        typer.Option(
+            help="Where to reach AWS; default: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_SQS ..."
+        ),
     ] = None,
     _version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
+        bool,
+        typer.Option(
+            "--version",
+            help="Show the version and exit.",
+            is_eager=True,
+            callback=_tell_version,
+        ),
     ] = False,
 ) -> None:
     """Keep the options until a command connects; commands that need no account never do."""

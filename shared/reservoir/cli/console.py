@@ -14,7 +14,11 @@ from reservoir.manifests.parsing.problems import Problem, Severity
 DIFFERENT: Final = 1
 FAILED: Final = 2
 
-_STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.IGNORED: "dim"}
+_STYLES: Final = {
+    Severity.ERROR: "bold red",
+    Severity.WARNING: "yellow",
+    Severity.IGNORED: "dim",
+}
 
 
 def _said(reason: str) -> str:
@@ -24,7 +28,9 @@ def _said(reason: str) -> str:
 
 
 # What commands have that let something end.
-Reason = Annotated[str, typer.Option(help="Why; it is kept, and published on the bus.", callback=_said)]
+Reason = Annotated[
+    str, typer.Option(help="Why; it is kept, and published on the bus.", callback=_said)
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
@@ -42,7 +48,9 @@ def add_group(
     ``first`` is called before any of them, and may end the command.
     """
     # help is plain text
-    group = typer.Typer(help=purpose, callback=first, no_args_is_help=True, rich_markup_mode=None)
+    group = typer.Typer(
+        help=purpose, callback=first, no_args_is_help=True, rich_markup_mode=None
+    )
     for command in commands:
         group.command(command.__name__.removesuffix("_"))(command)
     app.add_typer(group, name=name)
@@ -53,7 +61,9 @@ class SafeConsole(Console):
 
     def print(self, *objects: Any, **how: Any) -> None:
         """Print; in strings, all but new lines is made printable."""
-        super().print(*(_safe(each) if isinstance(each, str) else each for each in objects), **how)
+        super().print(
+            *(_safe(each) if isinstance(each, str) else each for each in objects), **how
+        )
 
 
 def _safe(text: str) -> str:
@@ -62,17 +72,30 @@ def _safe(text: str) -> str:
 
 def printable(text: str) -> str:
     """Return text that does nothing to a terminal: what is not printed is escaped, as in a Python string."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    )
 
 
 def output() -> Console:
     """Return the console of results. Text is never read as markup: names come from users."""
-    return SafeConsole(markup=False, highlight=False, soft_wrap=True, emoji=False, color_system=_colours())
+    return SafeConsole(
+        markup=False, highlight=False, soft_wrap=True, emoji=False, color_system=_colours()
+    )
 
 
 def messages() -> Console:
     """Return the console of everything that is not a result."""
-    return SafeConsole(stderr=True, markup=False, highlight=False, soft_wrap=True, emoji=False, color_system=_colours())
+    return SafeConsole(
+        stderr=True,
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+        emoji=False,
+        color_system=_colours(),
+    )
 
 
 def _colours() -> Literal["auto"] | None:
@@ -85,7 +108,9 @@ def agree(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not can_ask():
-        fail(f"nothing was done: there is no terminal on which to ask, and no --yes. {question}")
+        fail(
+            f"nothing was done: there is no terminal on which to ask, and no --yes. {question}"
+        )
     if not typer.confirm(question, err=True):
         fail("nothing was done")
 

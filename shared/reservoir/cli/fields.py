@@ -39,11 +39,17 @@ class Path:
         while at < len(inner):
             match = _STEP.match(inner, at)
             if match is None:
-                raise FieldsError(f"{text!a} is no path such as .metadata.name or .items[*].status.state")
+                raise FieldsError(
+                    f"{text!a} is no path such as .metadata.name or .items[*].status.state"
+                )
             key, place, quoted = match.groups()
             if place == _EVERY:
                 everywhere.add(len(steps))
-            steps.append(int(place) if place is not None and place != _EVERY else key or quoted or _EVERY)
+            steps.append(
+                int(place)
+                if place is not None and place != _EVERY
+                else key or quoted or _EVERY
+            )
             at = match.end()
         return cls(tuple(steps), frozenset(everywhere))
 
@@ -51,12 +57,20 @@ class Path:
         """Return what is there: nothing, one value, or one for each place of a list."""
         found = [document]
         for number, step in enumerate(self.steps):
-            found = list(chain.from_iterable(self._next(each, number, step) for each in found))
+            found = list(
+                chain.from_iterable(self._next(each, number, step) for each in found)
+            )
         return found
 
     def _next(self, value: Any, number: int, step: str | int) -> Iterator[Any]:
         if number in self.everywhere:
-            yield from value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+            yield from (
+                value.values()
+                if isinstance(value, Mapping)
+                else value
+                if isinstance(value, list)
+                else ()
+            )
         elif isinstance(step, int):
             if isinstance(value, list) and -len(value) <= step < len(value):
                 yield value[step]
@@ -171,5 +185,7 @@ def custom_columns(text: str) -> tuple[CustomColumn, ...]:
     """Read the columns; raises FieldsError."""
     found = [each.partition(":") for each in text.split(",") if each]
     if not found or not all(title and path for title, _, path in found):
-        raise FieldsError(f"{text!a} is no list of columns such as NAME:.metadata.name,STATE:.status.state")
+        raise FieldsError(
+            f"{text!a} is no list of columns such as NAME:.metadata.name,STATE:.status.state"
+        )
     return tuple(CustomColumn(title, Path.parse(path)) for title, _, path in found)

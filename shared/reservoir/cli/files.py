@@ -17,7 +17,10 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 Filenames = Annotated[
     list[str],
     typer.Option(
-        "--filename", "-f", metavar="FILE|DIR|-", help="A file, a folder with its subfolders, or - for stdin."
+        "--filename",
+        "-f",
+        metavar="FILE|DIR|-",
+        help="A file, a folder with its subfolders, or - for stdin.",
     ),
 ]
 
@@ -29,7 +32,9 @@ def read(names: Sequence[str]) -> list[tuple[str, bytes]]:
     except OSError as error:
         fail(f"cannot read {error.filename}: {error.strerror}")
     if not found:
-        fail(f"no manifests in {', '.join(names)}: files end in {', '.join(sorted(_SUFFIXES))}")
+        fail(
+            f"no manifests in {', '.join(names)}: files end in {', '.join(sorted(_SUFFIXES))}"
+        )
     return found
 
 
@@ -39,7 +44,11 @@ def _read(name: str) -> Iterator[tuple[str, bytes]]:
         yield "stdin", sys.stdin.buffer.read(LARGEST_INPUT_BYTES + 1)
         return
     path = Path(name)
-    paths = sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES and p.is_file()) if path.is_dir() else [path]
+    paths = (
+        sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
+        if path.is_dir()
+        else [path]
+    )
     for each in paths:
         with each.open("rb") as file:
             yield str(each), file.read(LARGEST_INPUT_BYTES + 1)

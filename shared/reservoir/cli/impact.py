@@ -31,11 +31,20 @@ def print_impact(context: typer.Context, outcome: Outcome) -> None:
 
 def _lines(impact: PolicyImpact) -> Iterator[str]:
     if impact.drifting:
-        count, reserved = len(impact.drifting), sum(node.is_reserved for node in impact.drifting)
+        count, reserved = (
+            len(impact.drifting),
+            sum(node.is_reserved for node in impact.drifting),
+        )
         price = sum(node.price_micro_usd_per_hour for node in impact.drifting)
-        bought = f"{count - reserved} bought for {usd(price)} an hour" if count > reserved else "none bought"
+        bought = (
+            f"{count - reserved} bought for {usd(price)} an hour"
+            if count > reserved
+            else "none bought"
+        )
         yield f"{_nodes(count)} would drift and be replaced: {reserved} reserved, {bought}"
-        for reason, nodes in sorted(Counter(node.reason for node in impact.drifting).items()):
+        for reason, nodes in sorted(
+            Counter(node.reason for node in impact.drifting).items()
+        ):
             yield f"{_nodes(nodes)}: {reason}"
     else:
         yield "no node would drift"

@@ -36,7 +36,9 @@ class LazyCommand(TyperCommand):
         super().__init__(listed.name, help=listed.purpose, rich_markup_mode=None)
         self._listed = listed
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
         """Hand over to the command itself, which from then on is the one in the context."""
         return self._listed.load().make_context(info_name, args, parent=parent, **extra)
 

@@ -33,7 +33,8 @@ INSTEAD: Final[Mapping[tuple[str, str], str]] = {
 }
 DEFAULT_NAMESPACE: Final = "default"
 _WORKLOADS: Final = "workloads"
-_BY_PREFIX: Final = {"nc-": "nodes", "i-": "nodes"}  # names that say by themselves what they name
+# names that say by themselves what they name
+_BY_PREFIX: Final = {"nc-": "nodes", "i-": "nodes"}
 
 
 def named(verb: str, words: Sequence[str]) -> list[tuple[Registered, str]]:
@@ -70,8 +71,11 @@ def _kind_and_name(verb: str, word: str) -> tuple[Registered, str]:
     if len(takes) == 1:
         return registered(takes[0]), "" if is_noun(word) else word
     if slash:
-        return registered(_WORKLOADS), word  # other verbs have none before a slash but kinds
-    prefixed = next((noun for prefix, noun in _BY_PREFIX.items() if word.startswith(prefix)), None)
+        # other verbs have none before a slash but kinds
+        return registered(_WORKLOADS), word
+    prefixed = next(
+        (noun for prefix, noun in _BY_PREFIX.items() if word.startswith(prefix)), None
+    )
     if prefixed is None or prefixed not in takes:
         fail(_usage(verb))
     return registered(prefixed), word

@@ -44,8 +44,14 @@ class Gauge:
         yield f"# HELP {self.name} {self.help.translate(_ESCAPED)}"
         for values, number in sorted(self.values.items()):
             pairs = zip(self.labels, values, strict=True)
-            labels = ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in pairs)
-            yield f"{self.name}{{{labels}}} {number:.12g}" if labels else f"{self.name} {number:.12g}"
+            labels = ",".join(
+                f'{name}="{value.translate(_ESCAPED)}"' for name, value in pairs
+            )
+            yield (
+                f"{self.name}{{{labels}}} {number:.12g}"
+                if labels
+                else f"{self.name} {number:.12g}"
+            )
 
 
 def exposition(status: Status, *, most: int = MOST_SERIES_A_GAUGE) -> str:
@@ -76,7 +82,10 @@ def _sources(status: Status) -> Gauge:
     }
     up = {(name,): float(not isinstance(part, Unknown)) for name, part in parts.items()}
     return Gauge(
-        "reservoir_source_up", "Whether a source could be read; what it would say is absent if not.", ("source",), up
+        "reservoir_source_up",
+        "Whether a source could be read; what it would say is absent if not.",
+        ("source",),
+        up,
     )
 
 
@@ -88,30 +97,68 @@ def _capacity(there: Sample) -> Iterator[Gauge]:
 
     units: dict[tuple[str, ...], float] = {}
     for it in there.reservations:
-        for use, count in (("ours", it.ours_count), ("others", it.others_count), ("free", it.free_count)):
+        for use, count in (
+            ("ours", it.ours_count),
+            ("others", it.others_count),
+            ("free", it.free_count),
+        ):
             units[*named(it), use] = count
-    yield Gauge("reservoir_reservation_units", "Units of reservations by who uses them.", labels, units)
-    ends = {(it.id,): it.end_at.timestamp() for it in there.reservations if it.end_at is not None}
-    yield Gauge("reservoir_reservation_end_timestamp_seconds", "When a reservation ends.", ("reservation",), ends)
+    yield Gauge(
+        "reservoir_reservation_units",
+        "Units of reservations by who uses them.",
+        labels,
+        units,
+    )
+    ends = {
+        (it.id,): it.end_at.timestamp()
+        for it in there.reservations
+        if it.end_at is not None
+    }
+    yield Gauge(
+        "reservoir_reservation_end_timestamp_seconds",
+        "When a reservation ends.",
+        ("reservation",),
+        ends,
+    )
     stale = {(it.id,): float(it.stale) for it in there.reservations if it.stale}
-    yield Gauge("reservoir_reservation_stale", "Reservations that could not be read again.", ("reservation",), stale)
+    yield Gauge(
+        "reservoir_reservation_stale",
+        "Reservations that could not be read again.",
+        ("reservation",),
+        stale,
+    )
     nodes = {(it.capacity_type.value,): float(it.node_count) for it in there.markets}
     yield Gauge("reservoir_nodes", "Nodes by capacity type.", ("capacity_type",), nodes)
 
 
 def _demand(there: Sample, now: datetime) -> Iterator[Gauge]:
     by_reason: tuple[tuple[str, str, Callable[..., float | None]], ...] = (
-        ("reservoir_waiting_replicas", "Replicas that wait, by reason.", lambda it: it.replica_count),
-        ("reservoir_waiting_workloads", "Workloads with replicas that wait, by reason.", lambda it: it.workload_count),
+        (
+            "reservoir_waiting_replicas",
+            "Replicas that wait, by reason.",
+            lambda it: it.replica_count,
+        ),
+        (
+            "reservoir_waiting_workloads",
+            "Workloads with replicas that wait, by reason.",
+            lambda it: it.workload_count,
+        ),
         (
             "reservoir_waiting_oldest_seconds",
             "How long the replica that waits longest has waited, by reason.",
-            lambda it: None if it.since is None else max(0.0, (now - it.since).total_seconds()),
+            lambda it: (
+                None if it.since is None else max(0.0, (now - it.since).total_seconds())
+            ),
         ),
     )
     for name, text, value in by_reason:
         found = {(str(it.reason),): value(it) for it in there.waiting}
-        yield Gauge(name, text, ("reason",), {key: number for key, number in found.items() if number is not None})
+        yield Gauge(
+            name,
+            text,
+            ("reason",),
+            {key: number for key, number in found.items() if number is not None},
+        )
 
 
 def _money(there: Sample) -> Iterator[Gauge]:
@@ -123,8 +170,15 @@ def _money(there: Sample) -> Iterator[Gauge]:
         _usd(idle),
     )
     paid = {(it.capacity_type.value,): it.micro_usd_per_hour for it in there.markets}
-    yield Gauge("reservoir_paid_usd_per_hour", "What nodes cost beside reservations.", ("capacity_type",), _usd(paid))
-    avoided = {(it.capacity_type.value,): it.avoided_micro_usd_per_hour for it in there.markets}
+    yield Gauge(
+        "reservoir_paid_usd_per_hour",
+        "What nodes cost beside reservations.",
+        ("capacity_type",),
+        _usd(paid),
+    )
+    avoided = {
+        (it.capacity_type.value,): it.avoided_micro_usd_per_hour for it in there.markets
+    }
     text = "What nodes would cost on demand beyond what is paid."
     yield Gauge("reservoir_avoided_usd_per_hour", text, ("capacity_type",), _usd(avoided))
 
@@ -134,34 +188,73 @@ def _teams(there: Sample) -> Iterator[Gauge]:
     for team in there.teams:
         use[team.name, "owned"] = float(team.owned_count)
         use[team.name, "used"] = float(team.used_count)
-    yield Gauge("reservoir_team_units", "Units of reservations that a team owns, and uses.", ("team", "units"), use)
+    yield Gauge(
+        "reservoir_team_units",
+        "Units of reservations that a team owns, and uses.",
+        ("team", "units"),
+        use,
+    )
     paid = {(it.name,): it.micro_usd_per_hour for it in there.teams}
-    yield Gauge("reservoir_team_usd_per_hour", "What is bought for a team costs an hour.", ("team",), _usd(paid))
+    yield Gauge(
+        "reservoir_team_usd_per_hour",
+        "What is bought for a team costs an hour.",
+        ("team",),
+        _usd(paid),
+    )
     waiting = {(it.name,): float(it.waiting_replica_count) for it in there.teams}
-    yield Gauge("reservoir_team_waiting_replicas", "Replicas of a team that wait.", ("team",), waiting)
+    yield Gauge(
+        "reservoir_team_waiting_replicas",
+        "Replicas of a team that wait.",
+        ("team",),
+        waiting,
+    )
 
 
 def _deployment(status: Status) -> Iterator[Gauge]:
     if not isinstance(status.not_launching, Unknown):
         stuck = {(it.kind.lower(), it.name): 1.0 for it in status.not_launching}
-        yield Gauge("reservoir_not_launching", "Classes and pools that cannot launch.", ("kind", "name"), stuck)
+        yield Gauge(
+            "reservoir_not_launching",
+            "Classes and pools that cannot launch.",
+            ("kind", "name"),
+            stuck,
+        )
     if not isinstance(status.refused, Unknown):
         kinds = [event.detail_type for event in status.refused]
         text = "Refusals within the last 24 hours, by event."
-        yield Gauge("reservoir_refusals", text, ("event",), {(kind,): float(kinds.count(kind)) for kind in kinds})
+        yield Gauge(
+            "reservoir_refusals",
+            text,
+            ("event",),
+            {(kind,): float(kinds.count(kind)) for kind in kinds},
+        )
     if not isinstance(status.queues, Unknown):
         depths = {(queue.name.lower(),): depth for queue, depth in status.queues.items()}
         counts = {key: float(depth.message_count) for key, depth in depths.items()}
         yield Gauge("reservoir_queue_messages", "Messages in a queue.", ("queue",), counts)
-        ages = {key: float(depth.oldest_s) for key, depth in depths.items() if depth.oldest_s is not None}
-        yield Gauge("reservoir_queue_oldest_seconds", "Age of the oldest message of a queue.", ("queue",), ages)
+        ages = {
+            key: float(depth.oldest_s)
+            for key, depth in depths.items()
+            if depth.oldest_s is not None
+        }
+        yield Gauge(
+            "reservoir_queue_oldest_seconds",
+            "Age of the oldest message of a queue.",
+            ("queue",),
+            ages,
+        )
     if not isinstance(status.alarms, Unknown):
         alarms = {(name,): 1.0 for name in status.alarms}
-        yield Gauge("reservoir_alarm", "CloudWatch alarms that have gone off.", ("alarm",), alarms)
+        yield Gauge(
+            "reservoir_alarm", "CloudWatch alarms that have gone off.", ("alarm",), alarms
+        )
     if not isinstance(status.discovery, Unknown) and status.discovery.read_at is not None:
         age = (status.asked_at - status.discovery.read_at).total_seconds()
         yield Gauge(
-            "reservoir_discovery_age_seconds", "How long ago EC2's reservations were read.", (), {(): max(0.0, age)}
+            "reservoir_discovery_age_seconds",
+            "How long ago EC2's reservations were read.",
+            (),
+            {(): max(0.0, age)},
         )
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 _CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")  # botocore reads the second, Lambda and the AWS CLI the first
+# botocore reads the second, Lambda and the AWS CLI the first
+_REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _ENDPOINT: Final = "AWS_ENDPOINT_URL"
 
 
@@ -20,7 +21,11 @@ class Options:
 
 
 def choose_aws(
-    environment: MutableMapping[str, str], *, profile: str | None, region: str | None, endpoint_url: str | None
+    environment: MutableMapping[str, str],
+    *,
+    profile: str | None,
+    region: str | None,
+    endpoint_url: str | None,
 ) -> None:
     """Have AWS's libraries heed the options as the AWS CLI does: each wins against all variables."""
     if profile is not None:

@@ -8,12 +8,23 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    TypeVar,
+)
 
 import typer
 
 from reservoir.cli.console import messages, output
-from reservoir.cli.console import printable as printable  # commands take it from here, beside the tables
+
+# commands take it from here, beside the tables
+from reservoir.cli.console import printable as printable
 from reservoir.cli.fields import FieldsError, Path, Template, custom_columns, sort_key
 
 if TYPE_CHECKING:
@@ -25,7 +36,8 @@ API_VERSION: Final = "reservoir/v1"
 
 _GAP: Final = 2  # blanks between columns
 _ABSENT: Final = "-"  # what columns say where a row has nothing to say
-_WHOLE_LIST: Final = ".items"  # a template that says it is about all rows at once, any other about each
+# a template that says it is about all rows at once, any other about each
+_WHOLE_LIST: Final = ".items"
 _NARROWEST: Final = 12  # a column that gives way stays at least so wide
 
 
@@ -80,7 +92,9 @@ Form.TABLE, Form.WIDE = Form("table"), Form("wide")
 Form.JSON, Form.YAML, Form.NAME = Form("json"), Form("yaml"), Form("name")
 JSONPATH: Final = "jsonpath"
 CUSTOM_COLUMNS: Final = "custom-columns"
-_PLAIN: Final = {form.name: form for form in (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME)}
+_PLAIN: Final = {
+    form.name: form for form in (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME)
+}
 _FORMS: Final = f"{', '.join(_PLAIN)}, {JSONPATH}=TEMPLATE, {CUSTOM_COLUMNS}=TITLE:PATH,..."
 
 Output = Annotated[
@@ -104,9 +118,15 @@ def _path(text: str) -> Path:
 
 SortBy = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", parser=_path, help="Sort by a field of -o json, such as .status.createdAt."),
+    typer.Option(
+        metavar="PATH",
+        parser=_path,
+        help="Sort by a field of -o json, such as .status.createdAt.",
+    ),
 ]
-NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Print tables without their titles.")]
+NoHeaders = Annotated[
+    bool, typer.Option("--no-headers", help="Print tables without their titles.")
+]
 
 
 @dataclass(frozen=True)
@@ -150,11 +170,19 @@ def show(rows: Sequence[T], listing: Listing[T], form: Form, *, nothing: str) ->
 
 def in_order(rows: Sequence[T], listing: Listing[T], by: Path | None) -> list[T]:
     """Return rows by a field of their documents; those that are equal in it stay as they are."""
-    return list(rows) if by is None else sorted(rows, key=lambda row: sort_key(by.find(listing.document(row))))
+    return (
+        list(rows)
+        if by is None
+        else sorted(rows, key=lambda row: sort_key(by.find(listing.document(row))))
+    )
 
 
 def show_all(
-    parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *, nothing: str, headers: bool = True
+    parts: Sequence[tuple[Sequence[Any], Listing[Any]]],
+    form: Form,
+    *,
+    nothing: str,
+    headers: bool = True,
 ) -> None:
     """Print rows of several nouns: a table each, or all of them as one list for a program."""
     if form.name == CUSTOM_COLUMNS:
@@ -165,7 +193,11 @@ def show_all(
         return
     console = output()
     width = terminal_width()
-    tables = [as_table(rows, listing, width, is_wide=form is Form.WIDE) for rows, listing in parts if rows]
+    tables = [
+        as_table(rows, listing, width, is_wide=form is Form.WIDE)
+        for rows, listing in parts
+        if rows
+    ]
     for number, table in enumerate(tables):
         if number:
             console.print()
@@ -226,10 +258,16 @@ def _as_data(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form) ->
             return printable_lines(template.render({"items": documents}))
         return printable_lines("\n".join(map(template.render, documents)))
     if form is Form.YAML:
-        from reservoir.manifests.answers.render import to_yaml  # loads a YAML writer, which no other form needs
+        # loads a YAML writer, which no other form needs
+        from reservoir.manifests.answers.render import to_yaml
 
         return to_yaml(documents)
-    return json.dumps({"apiVersion": API_VERSION, "kind": "List", "items": documents}, indent=2) + "\n"
+    return (
+        json.dumps(
+            {"apiVersion": API_VERSION, "kind": "List", "items": documents}, indent=2
+        )
+        + "\n"
+    )
 
 
 def _documents(parts: Sequence[tuple[Sequence[Any], Listing[Any]]]) -> list[dict[str, Any]]:
@@ -237,10 +275,14 @@ def _documents(parts: Sequence[tuple[Sequence[Any], Listing[Any]]]) -> list[dict
     return [dict(document) for document in documents]
 
 
-def _custom_table(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *, headers: bool) -> list[Line]:
+def _custom_table(
+    parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *, headers: bool
+) -> list[Line]:
     """Return the table of ``-o custom-columns``: one for all nouns, cut nowhere."""
     documents = _documents(parts)
-    columns = [Column[dict[str, Any]](each.title, each.text) for each in custom_columns(form.takes)]
+    columns = [
+        Column[dict[str, Any]](each.title, each.text) for each in custom_columns(form.takes)
+    ]
     return lines_of(documents, columns, None)[0 if headers else 1 :]
 
 
@@ -249,14 +291,22 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def as_table(rows: Sequence[T], listing: Listing[T], width: int | None, *, is_wide: bool) -> list[Line]:
+def as_table(
+    rows: Sequence[T], listing: Listing[T], width: int | None, *, is_wide: bool
+) -> list[Line]:
     """Return the lines of a table, cut to ``width`` where columns give way; None cuts nothing."""
     if is_wide:
-        return lines_of(rows, [replace(column, leaves=None) for column in listing.columns], width)
-    return lines_of(rows, [column for column in listing.columns if not column.is_wide], width)
+        return lines_of(
+            rows, [replace(column, leaves=None) for column in listing.columns], width
+        )
+    return lines_of(
+        rows, [column for column in listing.columns if not column.is_wide], width
+    )
 
 
-def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None) -> list[Line]:
+def lines_of(
+    rows: Sequence[T], columns: Sequence[Column[T]], width: int | None
+) -> list[Line]:
     """Return the lines of a table with these columns, as :func:`as_table` does.
 
     A table of ten thousand rows says little that is not said often: each text of a column is looked at once.
@@ -277,7 +327,9 @@ def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None)
     return list(map(_line, zip(*cells, strict=True), zip(*styles, strict=True)))
 
 
-def _shown(columns: Sequence[Column[T]], texts: Sequence[Sequence[str]], width: int | None) -> list[int]:
+def _shown(
+    columns: Sequence[Column[T]], texts: Sequence[Sequence[str]], width: int | None
+) -> list[int]:
     """Return which columns a terminal has room for."""
     shown = list(range(len(columns)))
     if width is None:
@@ -334,7 +386,10 @@ def _line(cells: Sequence[str], styles: Sequence[str]) -> Line:
     if not any(styles):
         return Line(plain)
     starts = accumulate((len(cell) + _GAP for cell in cells), initial=0)
-    styled = [(style, start, start + len(cell)) for style, start, cell in zip(styles, starts, cells, strict=False)]
+    styled = [
+        (style, start, start + len(cell))
+        for style, start, cell in zip(styles, starts, cells, strict=False)
+    ]
     return Line(plain, tuple(span for span in styled if span[0]))
 
 
@@ -356,7 +411,9 @@ def _folded(
     longer: list[list[str]] = [[] for _ in texts]
     styled: list[list[str]] = [[] for _ in styles]
     for row, text in enumerate(last):
-        parts = [part.plain for part in Text(text).wrap(Console(width=room), room)] or [text]
+        parts = [part.plain for part in Text(text).wrap(Console(width=room), room)] or [
+            text
+        ]
         longer[-1] += parts
         blank = [""] * (len(parts) - 1)
         for column, lines in zip(others, longer[:-1], strict=True):
@@ -366,11 +423,15 @@ def _folded(
     return longer, styled
 
 
-def _fitted(wanted: Sequence[int], gives_way: Sequence[bool], width: int | None) -> list[int]:
+def _fitted(
+    wanted: Sequence[int], gives_way: Sequence[bool], width: int | None
+) -> list[int]:
     """Return the width of each column; ``width`` None has no edge. The widest that gives way gives first."""
     widths = list(wanted)
     excess = 0 if width is None else sum(wanted) + _GAP * (len(wanted) - 1) - width
-    for i in sorted((i for i, gives in enumerate(gives_way) if gives), key=lambda i: -wanted[i]):
+    for i in sorted(
+        (i for i, gives in enumerate(gives_way) if gives), key=lambda i: -wanted[i]
+    ):
         given = min(max(excess, 0), max(wanted[i] - _NARROWEST, 0))
         widths[i] -= given
         excess -= given

@@ -47,7 +47,9 @@ def apply_policy(context: typer.Context) -> "ApplyPolicy":
         principals,
         stack.outside.settings.launch_limits,
         lambda: of_catalogue(stack.outside.offerings.load_catalogue()),
-        lambda: [record.reservation for record in stack.outside.reservations.list_current()],
+        lambda: [
+            record.reservation for record in stack.outside.reservations.list_current()
+        ],
     )
 
 
@@ -59,7 +61,9 @@ def attempt(action: Callable[[], T]) -> T:
         report(error.problems)
         fail("nothing was written")
     except ConflictError as error:
-        fail(f"nothing was written, because somebody else was faster ({error}); read it again, then retry")
+        fail(
+            f"nothing was written, because somebody else was faster ({error}); read it again, then retry"
+        )
     except UnreadableRowError as error:
         fail(f"nothing was written: cannot read the {error}")
     except AwsError as error:
@@ -96,4 +100,6 @@ def _diff(change: "PolicyChange") -> list[str]:
     )
     old = "/dev/null" if change.change is Change.CREATED else f"stored/{name}"
     new = "/dev/null" if change.change is Change.DELETED else f"given/{name}"
-    return list(unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm=""))
+    return list(
+        unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm="")
+    )

@@ -21,7 +21,10 @@ def side_by_side(tasks: Sequence[Callable[[], T]]) -> list[T]:
     shares = [tasks[core::cores] for core in range(min(cores, len(tasks)))]
     copies = [_Copy(share) for share in shares[1:]]
     try:
-        found = [[task() for task in shares[0]] if shares else [], *(copy.answers() for copy in copies)]
+        found = [
+            [task() for task in shares[0]] if shares else [],
+            *(copy.answers() for copy in copies),
+        ]
     finally:
         for copy in copies:
             copy.end()
@@ -43,7 +46,8 @@ class _Copy(Generic[T]):
         """Wait for them. Raises what a task raised."""
         try:
             found = self._from.recv()
-        except EOFError:  # killed, perhaps because there is no memory for two: one after the other, then
+        except EOFError:
+            # killed, perhaps because there is no memory for two: one after the other, then
             return [task() for task in self._tasks]
         if isinstance(found, Exception):
             raise found
@@ -57,7 +61,8 @@ class _Copy(Generic[T]):
 
 
 def _work(tasks: Sequence[Callable[[], object]], there: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends this one
+    # Ctrl-C is for the first process, which ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         there.send([task() for task in tasks])
     except Exception as error:  # noqa: BLE001 - whatever it is, the first process raises it

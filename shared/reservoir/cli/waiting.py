@@ -24,7 +24,12 @@ def _checked(text: str) -> str:
 
 
 Timeout = Annotated[
-    str, typer.Option(metavar="DURATION", callback=_checked, help="How long to wait, such as 90s or 1h30m.")
+    str,
+    typer.Option(
+        metavar="DURATION",
+        callback=_checked,
+        help="How long to wait, such as 90s or 1h30m.",
+    ),
 ]
 
 
@@ -33,7 +38,9 @@ def span(duration: str) -> timedelta:
     return timedelta(seconds=duration_s(duration))
 
 
-def until(stack: Connection, timeout: timedelta, answer: Callable[[], T | None]) -> T | None:
+def until(
+    stack: Connection, timeout: timedelta, answer: Callable[[], T | None]
+) -> T | None:
     """Ask once a second until there is an answer; None when there is none in time."""
     end = stack.outside.clock.now() + timeout
     while (found := answer()) is None and stack.outside.clock.now() < end:

@@ -24,7 +24,9 @@ class AsyncClient:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def submit(self, workload: Mapping[str, Any], *, timeout_s: float = ANSWERED_WITHIN_S) -> Submitted:
+    async def submit(
+        self, workload: Mapping[str, Any], *, timeout_s: float = ANSWERED_WITHIN_S
+    ) -> Submitted:
         """``Client.submit``."""
         return await asyncio.to_thread(self._client.submit, workload, timeout_s=timeout_s)
 
@@ -36,7 +38,9 @@ class AsyncClient:
         """``Client.release``."""
         await asyncio.to_thread(self._client.release, key, node_claim, replicas)
 
-    async def status(self, key: str, *, timeout_s: float = ANSWERED_WITHIN_S) -> WorkloadDescribed:
+    async def status(
+        self, key: str, *, timeout_s: float = ANSWERED_WITHIN_S
+    ) -> WorkloadDescribed:
         """``Client.status``."""
         return await asyncio.to_thread(self._client.status, key, timeout_s=timeout_s)
 
@@ -47,7 +51,11 @@ class AsyncClient:
         stop = threading.Event()
         try:
             return await asyncio.to_thread(
-                self._client.wait_placed, key, launched=launched, timeout_s=timeout_s, stop=stop
+                self._client.wait_placed,
+                key,
+                launched=launched,
+                timeout_s=timeout_s,
+                stop=stop,
             )
         finally:
             stop.set()
@@ -60,7 +68,8 @@ class AsyncClient:
         try:
             while True:
                 reading = asyncio.ensure_future(asyncio.to_thread(next, facts, _END))
-                fact = await asyncio.shield(reading)  # the thread is in the generator until it has read
+                # the thread is in the generator until it has read
+                fact = await asyncio.shield(reading)
                 if fact is _END:
                     return
                 yield fact
@@ -70,7 +79,10 @@ class AsyncClient:
                 facts.close()
 
     async def on_draining(
-        self, handle: Callable[[NodeDraining], Awaitable[None]], *whose: str, idle_s: float | None = None
+        self,
+        handle: Callable[[NodeDraining], Awaitable[None]],
+        *whose: str,
+        idle_s: float | None = None,
     ) -> None:
         """``Client.on_draining``; the handler runs in this loop, and is cancelled with the call."""
         loop, stop = asyncio.get_running_loop(), threading.Event()
@@ -81,12 +93,15 @@ class AsyncClient:
 
         def in_loop(notice: NodeDraining) -> None:
             if stop.is_set():
-                raise asyncio.CancelledError  # nothing is released, and nobody waits for this thread any more
+                # nothing is released, and nobody waits for this thread any more
+                raise asyncio.CancelledError
             under_way[:] = [asyncio.run_coroutine_threadsafe(handled(notice), loop)]
             under_way[0].result()
 
         try:
-            await asyncio.to_thread(self._client.on_draining, in_loop, *whose, idle_s=idle_s, stop=stop)
+            await asyncio.to_thread(
+                self._client.on_draining, in_loop, *whose, idle_s=idle_s, stop=stop
+            )
         finally:
             stop.set()
             for handling in under_way:

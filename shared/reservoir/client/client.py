@@ -13,7 +13,14 @@ from reservoir.client.errors import NotSubscribedError, UnansweredError, Withdra
 from reservoir.client.facts import Fact
 from reservoir.client.listener import Listener
 from reservoir.client.notices import Handled, drains_of, key_of, ours
-from reservoir.client.transport import Inbox, MakeClient, Outbox, SqsInbox, SqsOutbox, default_clients
+from reservoir.client.transport import (
+    Inbox,
+    MakeClient,
+    Outbox,
+    SqsInbox,
+    SqsOutbox,
+    default_clients,
+)
 from reservoir.core.model.node_claim import AWAITING_LAUNCH
 from reservoir.core.serialisation.generation import next_generation
 from reservoir.manifests import outgoing
@@ -59,11 +66,17 @@ class Client:
         self._handled = Handled()
         self._heard: Conversation | None = None
         if inbox is not None:
-            self._heard = Conversation(outbox, Listener(inbox, monotonic), monotonic, jitter, new_id)
+            self._heard = Conversation(
+                outbox, Listener(inbox, monotonic), monotonic, jitter, new_id
+            )
 
     @classmethod
     def connect(
-        cls, demand_queue_url: str, events_queue_url: str | None = None, *, make_client: MakeClient | None = None
+        cls,
+        demand_queue_url: str,
+        events_queue_url: str | None = None,
+        *,
+        make_client: MakeClient | None = None,
     ) -> Self:
         """Connect to a demand queue, and to the queue of a subscription if answers are wanted.
 
@@ -74,7 +87,9 @@ class Client:
         inbox = None if events_queue_url is None else SqsInbox(sqs, events_queue_url)
         return cls(SqsOutbox(sqs, demand_queue_url), inbox)
 
-    def submit(self, workload: Mapping[str, Any], *, timeout_s: float = ANSWERED_WITHIN_S) -> Submitted:
+    def submit(
+        self, workload: Mapping[str, Any], *, timeout_s: float = ANSWERED_WITHIN_S
+    ) -> Submitted:
         """Have a workload wanted as it is given: new, changed or once more; return when it is stored.
 
         Without ``metadata.generation`` the generation follows from the content: what is stored already keeps its
@@ -135,7 +150,9 @@ class Client:
         """Say that replicas (by default all of the workload) have left a draining node; a repeat changes nothing."""
         self._outbox.send(outgoing.release(key, node_claim, replicas))
 
-    def status(self, key: str, *, timeout_s: float = ANSWERED_WITHIN_S) -> WorkloadDescribed:
+    def status(
+        self, key: str, *, timeout_s: float = ANSWERED_WITHIN_S
+    ) -> WorkloadDescribed:
         """Ask what is known of a workload now: generation, who sent it, why replicas wait, nodes and their drains.
 
         This is also what to do after a time in which facts may have been missed.
@@ -148,7 +165,12 @@ class Client:
         return self._hearing("status").ask(key, self._monotonic() + timeout_s)
 
     def wait_placed(
-        self, key: str, *, launched: bool = False, timeout_s: float | None = None, stop: threading.Event | None = None
+        self,
+        key: str,
+        *,
+        launched: bool = False,
+        timeout_s: float | None = None,
+        stop: threading.Event | None = None,
     ) -> WorkloadDescribed:
         """Wait until every replica of a workload has a place (``launched``: on an instance); return what is known then.
 
@@ -165,7 +187,9 @@ class Client:
         until = float("inf") if timeout_s is None else self._monotonic() + timeout_s
 
         def concerns(fact: Fact) -> bool:
-            return key in fact.workload_keys and not isinstance(fact.event, WorkloadDescribed | WorkloadAccepted)
+            return key in fact.workload_keys and not isinstance(
+                fact.event, WorkloadDescribed | WorkloadAccepted
+            )
 
         with heard.listener.stream(concerns, takes=False, stop=stop) as stream:
             known: WorkloadDescribed | None = None
@@ -179,8 +203,14 @@ class Client:
                 if _is_placed(known, launched=launched):
                     return known
                 heard.listener.next(stream, min(pause_s, until - self._monotonic()))
-        waiting = [] if known is None else [f"{it.replicas} because {it.message}" for it in known.waiting]
-        raise UnansweredError(f"{key} has no place yet: {'; '.join(waiting) or 'no plan has looked at it'}")
+        waiting = (
+            []
+            if known is None
+            else [f"{it.replicas} because {it.message}" for it in known.waiting]
+        )
+        raise UnansweredError(
+            f"{key} has no place yet: {'; '.join(waiting) or 'no plan has looked at it'}"
+        )
 
     def events(
         self, *, idle_s: float | None = None, stop: threading.Event | None = None
@@ -211,7 +241,9 @@ class Client:
         (None: never), or as ``events`` does once ``stop`` is set.
         """
         heard = self._hearing("on_draining")
-        with heard.listener.stream(lambda it: isinstance(it.event, NodeDraining), takes=True, stop=stop) as stream:
+        with heard.listener.stream(
+            lambda it: isinstance(it.event, NodeDraining), takes=True, stop=stop
+        ) as stream:
             for key in whose:
                 if "/" in key:
                     for notice in drains_of(self.status(key)):
@@ -238,6 +270,8 @@ class Client:
 
 def _is_placed(known: WorkloadDescribed, *, launched: bool) -> bool:
     """Whether every replica that has not finished has its place, and the nodes that were told are all of them."""
-    counted = [node for node in known.nodes if not (launched and node.state in AWAITING_LAUNCH)]
+    counted = [
+        node for node in known.nodes if not (launched and node.state in AWAITING_LAUNCH)
+    ]
     unfinished = known.wanted - known.finished
     return known.placed >= unfinished <= sum(node.replicas for node in counted)

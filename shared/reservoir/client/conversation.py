@@ -68,7 +68,9 @@ class Conversation:
             for pause_s in self.attempts(until):
                 sent.add(self.outbox.send(body))
                 said = self._said(stream, sent, pause_s)
-                if isinstance(said, WorkloadAccepted) or self._is_stored(key, manifest, said, until):
+                if isinstance(said, WorkloadAccepted) or self._is_stored(
+                    key, manifest, said, until
+                ):
                     return
         raise _unanswered(key)
 
@@ -80,7 +82,9 @@ class Conversation:
                 return
             yield min(pause_s, left_s)
 
-    def _put_together(self, stream: Stream, sent: set[str], timeout_s: float) -> WorkloadDescribed | None:
+    def _put_together(
+        self, stream: Stream, sent: set[str], timeout_s: float
+    ) -> WorkloadDescribed | None:
         """Return the first answer of which all parts are there; None when the time is up before."""
         until = self.monotonic() + timeout_s
         parts: dict[str, dict[int, WorkloadDescribed]] = {}
@@ -94,8 +98,12 @@ class Conversation:
             known = parts.setdefault(answer.request_id, {})
             known[answer.part] = answer
             if len(known) == answer.part_count:
-                nodes = list(chain.from_iterable(known[number].nodes for number in sorted(known)))
-                return answer.model_copy(update={"nodes": nodes, "part": 1, "part_count": 1})
+                nodes = list(
+                    chain.from_iterable(known[number].nodes for number in sorted(known))
+                )
+                return answer.model_copy(
+                    update={"nodes": nodes, "part": 1, "part_count": 1}
+                )
         return None
 
     def _said(
@@ -105,17 +113,26 @@ class Conversation:
         while (fact := self.listener.next(stream, until - self.monotonic())) is not None:
             self.listener.done(stream, fact)
             event = fact.event
-            if isinstance(event, WorkloadAccepted | WorkloadIgnored | WorkloadRejected) and event.message_id in sent:
+            if (
+                isinstance(event, WorkloadAccepted | WorkloadIgnored | WorkloadRejected)
+                and event.message_id in sent
+            ):
                 return event
         return None
 
     def _is_stored(
-        self, key: str, manifest: WorkloadManifest, said: WorkloadIgnored | WorkloadRejected | None, until: float
+        self,
+        key: str,
+        manifest: WorkloadManifest,
+        said: WorkloadIgnored | WorkloadRejected | None,
+        until: float,
     ) -> bool:
         """Look whether the workload is stored as it was sent; what was said of it may be lost."""
         if isinstance(said, WorkloadRejected):
             if any(problem.rule == _GENERATION_TAKEN for problem in said.problems):
-                raise GenerationConflictError("; ".join(problem.message for problem in said.problems))
+                raise GenerationConflictError(
+                    "; ".join(problem.message for problem in said.problems)
+                )
             raise RejectedError(key, said.problems)
         known = self.ask(key, until)
         ours = manifest.metadata.generation
@@ -128,14 +145,24 @@ class Conversation:
 def stored(known: WorkloadDescribed) -> StoredGeneration | None:
     """Return what is stored, by an answer."""
     generation = known.workload.generation
-    return None if generation is None else StoredGeneration(generation, known.content_digest, known.withdrawn)
+    return (
+        None
+        if generation is None
+        else StoredGeneration(generation, known.content_digest, known.withdrawn)
+    )
 
 
-def conflict(key: str, generation: int, known: WorkloadDescribed) -> GenerationConflictError:
+def conflict(
+    key: str, generation: int, known: WorkloadDescribed
+) -> GenerationConflictError:
     """Say that somebody else wrote, and who."""
     what = "withdrawn" if known.withdrawn else "sent"
     by = "" if known.sent_by is None else f" by {known.sent_by}"
-    at = "" if known.sent_at is None else f" at {known.sent_at.isoformat(timespec='seconds')}"
+    at = (
+        ""
+        if known.sent_at is None
+        else f" at {known.sent_at.isoformat(timespec='seconds')}"
+    )
     return GenerationConflictError(
         f"generation {generation} of {key} is not what is stored: generation {known.workload.generation} was"
         f" {what}{by}{at}"
@@ -143,4 +170,6 @@ def conflict(key: str, generation: int, known: WorkloadDescribed) -> GenerationC
 
 
 def _unanswered(key: str) -> UnansweredError:
-    return UnansweredError(f"nobody answered about {key} in time: is the subscription of its namespace?")
+    return UnansweredError(
+        f"nobody answered about {key} in time: is the subscription of its namespace?"
+    )

@@ -13,7 +13,9 @@ class NotSubscribedError(ClientError):
     """The call needs an answer, and the client was made without a queue to hear it on."""
 
     def __init__(self, call: str) -> None:
-        super().__init__(f"{call} needs an answer: give the client the events_queue_url of a subscription")
+        super().__init__(
+            f"{call} needs an answer: give the client the events_queue_url of a subscription"
+        )
 
 
 class UnansweredError(ClientError):

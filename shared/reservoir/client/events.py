@@ -7,7 +7,12 @@ installed wheel there is nothing else of that name.
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, DrainReason
 from reservoir.core.model.plan import ReasonCode
-from reservoir.manifests.described import DrainStatus, NodeStatus, UnplacedDetail, WorkloadDescribed
+from reservoir.manifests.described import (
+    DrainStatus,
+    NodeStatus,
+    UnplacedDetail,
+    WorkloadDescribed,
+)
 from reservoir.manifests.event_parts import (
     Event,
     NodeDetail,

@@ -52,7 +52,10 @@ class Fact:
     def workload_keys(self) -> frozenset[str]:
         """The workloads that it names, as ``namespace/name``."""
         references = [getattr(self.event, "workload", None)]
-        references += [*getattr(self.event, "workloads", ()), *getattr(self.event, "returned", ())]
+        references += [
+            *getattr(self.event, "workloads", ()),
+            *getattr(self.event, "returned", ()),
+        ]
         return frozenset(f"{it.namespace}/{it.name}" for it in references if it is not None)
 
 
@@ -60,7 +63,11 @@ def parse_fact(body: str) -> Fact | None:
     """Read a message of the queue; None for what is no fact that this release knows: others may write to a bus too."""
     try:
         envelope: Any = json.loads(body)
-        model = _MODELS.get(envelope["detail-type"]) if envelope["source"] == EVENT_SOURCE else None
+        model = (
+            _MODELS.get(envelope["detail-type"])
+            if envelope["source"] == EVENT_SOURCE
+            else None
+        )
         if model is None:
             return None
         detail = model.model_validate_json(json.dumps(envelope["detail"]))

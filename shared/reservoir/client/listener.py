@@ -16,9 +16,12 @@ from typing import Final
 from reservoir.client.facts import ANSWERS, Fact, parse_fact
 from reservoir.client.transport import LONG_POLL_S, Delivery, Inbox
 
-_REMEMBERED: Final = 20_000  # identities of facts that were dealt with; repeats come soon or not at all
-_KEPT: Final = 5_000  # facts that nobody takes yet; the oldest go first, and SQS delivers them again
-_TURN_S: Final = 1.0  # how soon somebody else reads on when the one who read has what it wanted
+# identities of facts that were dealt with; repeats come soon or not at all
+_REMEMBERED: Final = 20_000
+# facts that nobody takes yet; the oldest go first, and SQS delivers them again
+_KEPT: Final = 5_000
+# how soon somebody else reads on when the one who read has what it wanted
+_TURN_S: Final = 1.0
 
 Wants = Callable[[Fact], bool]
 
@@ -63,7 +66,9 @@ class Listener:
         self._done: OrderedDict[str, None] = OrderedDict()
 
     @contextlib.contextmanager
-    def stream(self, wants: Wants, *, takes: bool, stop: threading.Event | None = None) -> Iterator[Stream]:
+    def stream(
+        self, wants: Wants, *, takes: bool, stop: threading.Event | None = None
+    ) -> Iterator[Stream]:
         """Take part from now on, beginning with what was kept; what is in hand at the end is delivered again."""
         opened = Stream(wants, takes, stop)
         with self._changed:
@@ -129,7 +134,9 @@ class Listener:
         if held is not None:
             held.receipts[delivery.message_id] = delivery.receipt
             return []
-        held = self._held[fact.identity] = _Held(fact, {delivery.message_id: delivery.receipt})
+        held = self._held[fact.identity] = _Held(
+            fact, {delivery.message_id: delivery.receipt}
+        )
         for stream in self._streams:
             self._offer(stream, held)
         if isinstance(fact.event, ANSWERS) and not held.takers:
@@ -152,7 +159,9 @@ class Listener:
 
     def _drop_what_is_too_much(self) -> None:
         while len(self._held) > _KEPT:
-            idle = next((identity for identity, held in self._held.items() if not held.takers), None)
+            idle = next(
+                (identity for identity, held in self._held.items() if not held.takers), None
+            )
             if idle is None:
                 return
             del self._held[idle]

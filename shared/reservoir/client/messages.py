@@ -5,4 +5,12 @@ from reservoir.manifests.outgoing import describe, release, submit, withdraw
 from reservoir.manifests.parsing.hashing import static_hash
 from reservoir.manifests.parsing.problems import ManifestError
 
-__all__ = ["ManifestError", "WorkloadManifest", "describe", "release", "static_hash", "submit", "withdraw"]
+__all__ = [
+    "ManifestError",
+    "WorkloadManifest",
+    "describe",
+    "release",
+    "static_hash",
+    "submit",
+    "withdraw",
+]

@@ -31,10 +31,16 @@ def drains_of(known: WorkloadDescribed) -> Iterator[NodeDraining]:
         drain = node.drain
         if drain is None or not drain.awaiting:
             continue
-        awaiting = PlacedWorkload(namespace=known.workload.namespace, name=known.workload.name, replicas=drain.awaiting)
+        awaiting = PlacedWorkload(
+            namespace=known.workload.namespace,
+            name=known.workload.name,
+            replicas=drain.awaiting,
+        )
         yield NodeDraining(
             drain_id=drain.drain_id,
-            node=NodeDetail(**{name: getattr(node, name) for name in NodeDetail.model_fields}),
+            node=NodeDetail(
+                **{name: getattr(node, name) for name in NodeDetail.model_fields}
+            ),
             reason=drain.reason,
             notified_at=drain.notified_at,
             deadline=drain.deadline,
@@ -50,7 +56,11 @@ class Handled:
 
     def news(self, notice: NodeDraining) -> NodeDraining:
         """Leave in a notice what was not handled: one that is repeated may name more workloads than before."""
-        unknown = [it for it in notice.workloads if (notice.drain_id, key_of(it)) not in self._known]
+        unknown = [
+            it
+            for it in notice.workloads
+            if (notice.drain_id, key_of(it)) not in self._known
+        ]
         return notice.model_copy(update={"workloads": unknown})
 
     def add(self, notice: NodeDraining) -> None:

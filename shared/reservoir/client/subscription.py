@@ -13,13 +13,21 @@ from reservoir.client.transport import LONG_POLL_S, MakeClient, default_clients
 from reservoir.names import EVENT_SOURCE
 
 NAME_PREFIX: Final = "reservoir-"
-RETENTION_S: Final = 24 * 3600  # what nobody has read for a day is asked for (``status``), not caught up with
+# what nobody has read for a day is asked for (``status``), not caught up with
+RETENTION_S: Final = 24 * 3600
 HIDDEN_S: Final = 120
 _TARGET_ID: Final = "queue"
 # A rule's name has at most 64 characters; both services take these.
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,54}")
-_GONE: Final = {"ResourceNotFoundException", "AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"}
-_DELETED_RECENTLY: Final = {"AWS.SimpleQueueService.QueueDeletedRecently", "QueueDeletedRecently"}
+_GONE: Final = {
+    "ResourceNotFoundException",
+    "AWS.SimpleQueueService.NonExistentQueue",
+    "QueueDoesNotExist",
+}
+_DELETED_RECENTLY: Final = {
+    "AWS.SimpleQueueService.QueueDeletedRecently",
+    "QueueDeletedRecently",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +40,12 @@ class Subscription:
 
     @classmethod
     def create(
-        cls, name: str, bus_name: str, namespaces: Collection[str], *, make_client: MakeClient | None = None
+        cls,
+        name: str,
+        bus_name: str,
+        namespaces: Collection[str],
+        *,
+        make_client: MakeClient | None = None,
     ) -> Self:
         """Make the subscription, or finish one that was begun; return it.
 
@@ -45,7 +58,9 @@ class Subscription:
             for those.
         """
         if not _NAME.fullmatch(name):
-            raise SubscriptionError(f"{name!a} is no name: 1 to 54 letters, digits, '_' and '-'")
+            raise SubscriptionError(
+                f"{name!a} is no name: 1 to 54 letters, digits, '_' and '-'"
+            )
         if not namespaces:
             raise SubscriptionError("name at least one namespace")
         clients = make_client or default_clients()
@@ -55,17 +70,25 @@ class Subscription:
         _refuse_another(events, full_name, bus_name, pattern)
         queue_url = _make_queue(sqs, full_name)
         arn = _arn_of(sqs, queue_url)
-        rule = events.put_rule(Name=full_name, EventBusName=bus_name, EventPattern=pattern)["RuleArn"]
+        rule = events.put_rule(Name=full_name, EventBusName=bus_name, EventPattern=pattern)[
+            "RuleArn"
+        ]
         # Before the target, so that no fact is lost to a queue that does not take it.
-        sqs.set_queue_attributes(QueueUrl=queue_url, Attributes={"Policy": _policy(arn, rule)})
+        sqs.set_queue_attributes(
+            QueueUrl=queue_url, Attributes={"Policy": _policy(arn, rule)}
+        )
         targets = [{"Id": _TARGET_ID, "Arn": arn}]
         failed = events.put_targets(Rule=full_name, EventBusName=bus_name, Targets=targets)
         if failed.get("FailedEntryCount"):
-            raise SubscriptionError(f"EventBridge does not take the queue: {failed['FailedEntries']}")
+            raise SubscriptionError(
+                f"EventBridge does not take the queue: {failed['FailedEntries']}"
+            )
         return cls(name, bus_name, queue_url)
 
     @classmethod
-    def remove(cls, name: str, bus_name: str, *, make_client: MakeClient | None = None) -> None:
+    def remove(
+        cls, name: str, bus_name: str, *, make_client: MakeClient | None = None
+    ) -> None:
         """Remove a subscription by its name, with what lies in its queue; one that is gone, or half gone, is none.
 
         The rule goes first: once the queue's name is free again, nothing of this subscription writes to it.
@@ -73,9 +96,17 @@ class Subscription:
         clients = make_client or default_clients()
         sqs, events = clients("sqs"), clients("events")
         full_name = NAME_PREFIX + name
-        _unless_gone(lambda: events.remove_targets(Rule=full_name, EventBusName=bus_name, Ids=[_TARGET_ID]))
+        _unless_gone(
+            lambda: events.remove_targets(
+                Rule=full_name, EventBusName=bus_name, Ids=[_TARGET_ID]
+            )
+        )
         _unless_gone(lambda: events.delete_rule(Name=full_name, EventBusName=bus_name))
-        _unless_gone(lambda: sqs.delete_queue(QueueUrl=sqs.get_queue_url(QueueName=full_name)["QueueUrl"]))
+        _unless_gone(
+            lambda: sqs.delete_queue(
+                QueueUrl=sqs.get_queue_url(QueueName=full_name)["QueueUrl"]
+            )
+        )
 
 
 def _pattern(namespaces: Collection[str]) -> str:
@@ -114,7 +145,9 @@ def _refuse_another(events: Any, full_name: str, bus_name: str, pattern: str) ->
             raise
         return
     if json.loads(rule["EventPattern"]) != json.loads(pattern):
-        raise SubscriptionError(f"{full_name} exists for other namespaces; remove it first, or take another name")
+        raise SubscriptionError(
+            f"{full_name} exists for other namespaces; remove it first, or take another name"
+        )
 
 
 def _make_queue(sqs: Any, full_name: str) -> str:
@@ -135,7 +168,9 @@ def _make_queue(sqs: Any, full_name: str) -> str:
 
 
 def _arn_of(sqs: Any, queue_url: str) -> str:
-    attributes = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]
+    attributes = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])[
+        "Attributes"
+    ]
     return str(attributes["QueueArn"])
 
 

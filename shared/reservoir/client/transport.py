@@ -11,7 +11,11 @@ from botocore.config import Config
 _RECEIVED_AT_ONCE: Final = 10
 LONG_POLL_S: Final = 20  # the longest that SQS waits for a message
 # Standard mode backs off exponentially with full jitter; a read that waits for messages takes longer than others.
-_CONFIG: Final = Config(retries={"mode": "standard", "total_max_attempts": 8}, connect_timeout=5, read_timeout=30)
+_CONFIG: Final = Config(
+    retries={"mode": "standard", "total_max_attempts": 8},
+    connect_timeout=5,
+    read_timeout=30,
+)
 
 MakeClient = Callable[[str], Any]
 
@@ -60,7 +64,9 @@ class SqsOutbox:
 
     def send(self, message: Mapping[str, Any]) -> str:
         """Send a message. A lost answer has it sent twice; each is applied once by its generation."""
-        sent = self._sqs.send_message(QueueUrl=self._queue_url, MessageBody=json.dumps(message))
+        sent = self._sqs.send_message(
+            QueueUrl=self._queue_url, MessageBody=json.dumps(message)
+        )
         return str(sent["MessageId"])
 
 
@@ -78,11 +84,17 @@ class SqsInbox:
             MaxNumberOfMessages=_RECEIVED_AT_ONCE,
             WaitTimeSeconds=max(0, min(wait_s, LONG_POLL_S)),
         )
-        return [Delivery(it["MessageId"], it["ReceiptHandle"], it["Body"]) for it in answer.get("Messages", [])]
+        return [
+            Delivery(it["MessageId"], it["ReceiptHandle"], it["Body"])
+            for it in answer.get("Messages", [])
+        ]
 
     def delete(self, receipts: Sequence[str]) -> None:
         """Delete in batches; a receipt that has expired belongs to a message that comes again."""
         for start in range(0, len(receipts), _RECEIVED_AT_ONCE):
             part = receipts[start : start + _RECEIVED_AT_ONCE]
-            entries = [{"Id": str(index), "ReceiptHandle": receipt} for index, receipt in enumerate(part)]
+            entries = [
+                {"Id": str(index), "ReceiptHandle": receipt}
+                for index, receipt in enumerate(part)
+            ]
             self._sqs.delete_message_batch(QueueUrl=self._queue_url, Entries=entries)

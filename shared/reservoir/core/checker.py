@@ -28,7 +28,9 @@ from reservoir.core.model.snapshot import Snapshot
 __all__ = ["Violation", "ViolationCode", "check"]
 
 
-def check(snapshot: Snapshot, plan: Plan, *, now: datetime, policy: SchedulingPolicy) -> tuple[Violation, ...]:
+def check(
+    snapshot: Snapshot, plan: Plan, *, now: datetime, policy: SchedulingPolicy
+) -> tuple[Violation, ...]:
     """Return every rule that the plan breaks, sorted; it may be committed when none of them forbids that.
 
     What a plan leaves over (rule 3, priorities, true refusals) is judged only once everything else holds, because

@@ -52,12 +52,18 @@ class Deployment:
     @property
     def manifests(self) -> Path | None:
         """The folder of manifests."""
-        return None if self.settings.manifests is None else self.path.parent / self.settings.manifests
+        return (
+            None
+            if self.settings.manifests is None
+            else self.path.parent / self.settings.manifests
+        )
 
     @property
     def tables(self) -> dict[Table, str]:
         """The tables to adopt, by what they are for."""
-        named = {table: getattr(self.settings.tables, table.name.lower()) for table in Table}
+        named = {
+            table: getattr(self.settings.tables, table.name.lower()) for table in Table
+        }
         return {table: name for table, name in named.items() if name is not None}
 
 
@@ -81,14 +87,20 @@ def find(chosen: str | None, folder: Path) -> Path:
         return next(iter(known.values()))
     if chosen in known:
         return known[chosen]
-    wish = f"there is no {folder}/{chosen}{SUFFIX}" if chosen is not None else "which deployment?"
+    wish = (
+        f"there is no {folder}/{chosen}{SUFFIX}"
+        if chosen is not None
+        else "which deployment?"
+    )
     if not known:
         raise _refusal(
             f"{wish if chosen else 'there is no deployment'}: a deployment is a settings file"
             f" {folder}/NAME{SUFFIX}; start with a copy of examples/deployments/production.yaml"
         )
     raise _refusal(
-        f"{wish} There are {', '.join(known)}" if chosen is None else f"{wish}; there are {', '.join(known)}",
+        f"{wish} There are {', '.join(known)}"
+        if chosen is None
+        else f"{wish}; there are {', '.join(known)}",
         None if chosen is None else closest(chosen, known),
     )
 
@@ -119,7 +131,9 @@ def read(path: Path) -> Deployment:
     try:
         settings = DeploymentSettings.model_validate(document.value)
     except ValidationError as error:
-        found = problems_of(error, DeploymentSettings, line_of=document.line_of, source=source)
+        found = problems_of(
+            error, DeploymentSettings, line_of=document.line_of, source=source
+        )
         raise ManifestError([*found, *problems]) from None
     if problems:
         raise ManifestError(problems)
@@ -133,8 +147,18 @@ def _folder_problems(path: Path, document: Document) -> Iterator[Problem]:
         return  # there is none, or the settings' own check refuses it
     message = folder_problem(path.parent / named, shown(named))
     if message is not None:
-        yield Problem("manifests", "folder", message, document.line_of(("manifests",)), source=str(path))
+        yield Problem(
+            "manifests",
+            "folder",
+            message,
+            document.line_of(("manifests",)),
+            source=str(path),
+        )
 
 
-def _refusal(message: str, suggestion: str | None = None, *, source: str = "") -> ManifestError:
-    return ManifestError([Problem("", "deployment", message, suggestion=suggestion, source=source)])
+def _refusal(
+    message: str, suggestion: str | None = None, *, source: str = ""
+) -> ManifestError:
+    return ManifestError(
+        [Problem("", "deployment", message, suggestion=suggestion, source=source)]
+    )

@@ -17,31 +17,45 @@ class EndingBound(Model):
     share_percent: Annotated[int, Field(ge=0, le=100)] | None = Field(
         default=None, description="Of the fleet, with what ended within the hour."
     )
-    least_count: _Count | None = Field(default=None, description="So many always, however small the fleet.")
-    most_count: _Count | None = Field(default=None, description="Never more, however large the fleet.")
+    least_count: _Count | None = Field(
+        default=None, description="So many always, however small the fleet."
+    )
+    most_count: _Count | None = Field(
+        default=None, description="Never more, however large the fleet."
+    )
 
 
 class EndingBounds(Model):
     """The safety envelope's bounds."""
 
-    orphans: EndingBound | None = Field(default=None, description="Instances that no claim knows. 10 %, 3, 50.")
+    orphans: EndingBound | None = Field(
+        default=None, description="Instances that no claim knows. 10 %, 3, 50."
+    )
     vanished: EndingBound | None = Field(
-        default=None, description="Claims whose instances EC2 does not show any more. 10 %, 5, 50."
+        default=None,
+        description="Claims whose instances EC2 does not show any more. 10 %, 5, 50.",
     )
     deleted_pools: EndingBound | None = Field(
         default=None, description="Nodes whose NodePool was deleted. 25 %, 5, 100."
     )
     disruption: EndingBound | None = Field(
-        default=None, description="Drift, consolidation and rebalance recommendations. 50 %, 20, 500."
+        default=None,
+        description="Drift, consolidation and rebalance recommendations. 50 %, 20, 500.",
     )
-    expiry: EndingBound | None = Field(default=None, description="Nodes older than `expireAfter`. 50 %, 20, 500.")
-    unhealthy: EndingBound | None = Field(default=None, description="Nodes whose status checks fail. 20 %, 3, 50.")
+    expiry: EndingBound | None = Field(
+        default=None, description="Nodes older than `expireAfter`. 50 %, 20, 500."
+    )
+    unhealthy: EndingBound | None = Field(
+        default=None, description="Nodes whose status checks fail. 20 %, 3, 50."
+    )
     surplus: EndingBound | None = Field(
-        default=None, description="Empty nodes, and nodes whose last replicas nobody wants. 100 %, 100, 1,000."
+        default=None,
+        description="Empty nodes, and nodes whose last replicas nobody wants. 100 %, 100, 1,000.",
     )
 
     requested: EndingBound | None = Field(
-        default=None, description="Nodes that operators drain or delete by hand. 20 %, 10, 100."
+        default=None,
+        description="Nodes that operators drain or delete by hand. 20 %, 10, 100.",
     )
 
     def chosen(self) -> dict[str, dict[str, int]]:

@@ -10,7 +10,11 @@ MANIFESTS_LIMIT_BYTES: Final = 200_000
 
 def manifest_files(folder: Path) -> list[Path]:
     """Return the folder's YAML and JSON files, by path."""
-    return sorted(path for path in folder.rglob("*") if path.suffix in MANIFEST_SUFFIXES and path.is_file())
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix in MANIFEST_SUFFIXES and path.is_file()
+    )
 
 
 def folder_problem(folder: Path, named: str) -> str | None:

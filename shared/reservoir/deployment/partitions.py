@@ -2,10 +2,15 @@
 
 from typing import Final
 
-_NO_PRICES: Final = "there is no price list there, so that nothing could be bought on demand"
+_NO_PRICES: Final = (
+    "there is no price list there, so that nothing could be bought on demand"
+)
 # By how their regions begin.
 _UNSERVED: Final = (
-    ("cn-", "prices in China are in CNY, and nothing here counts in another currency than USD"),
+    (
+        "cn-",
+        "prices in China are in CNY, and nothing here counts in another currency than USD",
+    ),
     ("us-gov-", _NO_PRICES),
     ("us-iso", _NO_PRICES),
     ("eu-isoe-", _NO_PRICES),

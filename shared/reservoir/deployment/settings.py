@@ -19,7 +19,9 @@ _KEY_PATTERN: Final = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[\w-]{1,256}
 _TOPIC_PATTERN: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[\w-]{1,256}"
 _POLICY_PATTERN: Final = r"arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[\w+=,.@/-]{1,512}"
 # IAM's and EC2's rules for tags are the strictest of all; DynamoDB and SQS take what these take.
-_TAG_KEY_PATTERN: Final = r"(?!(?i:aws:|karpenter\.|reservoir:|reservoir/))[\w .:/=+@-]{1,128}"
+_TAG_KEY_PATTERN: Final = (
+    r"(?!(?i:aws:|karpenter\.|reservoir:|reservoir/))[\w .:/=+@-]{1,128}"
+)
 _TAG_VALUE_PATTERN: Final = r"[\w .:/=+@-]{0,256}"
 # They go into variables of a function, which share 4 KB, and EC2 allows 50 a resource together with a class's own.
 _TAGS_MAX: Final = 10
@@ -39,7 +41,9 @@ _HISTORY_MAX_DAYS: Final = 400
 
 
 def _text(pattern: str, sentence: str) -> tuple[Any, Any]:
-    return AfterValidator(matching("form", pattern, sentence)), Field(json_schema_extra={"pattern": f"^{pattern}$"})
+    return AfterValidator(matching("form", pattern, sentence)), Field(
+        json_schema_extra={"pattern": f"^{pattern}$"}
+    )
 
 
 def _of_a_served_partition(region: str) -> str:
@@ -49,7 +53,10 @@ def _of_a_served_partition(region: str) -> str:
     return region
 
 
-StackName = Annotated[str, *_text(_STACK_PATTERN, "must be a letter, then at most 39 letters, digits and hyphens")]
+StackName = Annotated[
+    str,
+    *_text(_STACK_PATTERN, "must be a letter, then at most 39 letters, digits and hyphens"),
+]
 AccountId = Annotated[str, *_text("[0-9]{12}", "must be the 12 digits of an account")]
 Region = Annotated[
     str,
@@ -57,17 +64,39 @@ Region = Annotated[
     AfterValidator(_of_a_served_partition),
 ]
 RolePattern = Annotated[
-    str, *_text(_ROLE_PATTERN, "must be a role's name (with its path), or at least 3 characters of one and a final *")
+    str,
+    *_text(
+        _ROLE_PATTERN,
+        "must be a role's name (with its path), or at least 3 characters of one and a final *",
+    ),
 ]
-ParameterPattern = Annotated[str, *_text(_PARAMETER_PATTERN, "must be a parameter's path, or one with a final /*")]
-KeyArn = Annotated[str, *_text(_KEY_PATTERN, "must be the ARN of a KMS key (…:key/…), not of an alias")]
+ParameterPattern = Annotated[
+    str, *_text(_PARAMETER_PATTERN, "must be a parameter's path, or one with a final /*")
+]
+KeyArn = Annotated[
+    str, *_text(_KEY_PATTERN, "must be the ARN of a KMS key (…:key/…), not of an alias")
+]
 TopicArn = Annotated[str, *_text(_TOPIC_PATTERN, "must be the ARN of a standard SNS topic")]
 PolicyArn = Annotated[str, *_text(_POLICY_PATTERN, "must be the ARN of an IAM policy")]
-Qualifier = Annotated[str, *_text("[a-z0-9]{1,10}", "must be at most 10 small letters and digits")]
-TagKey = Annotated[str, *_text(_TAG_KEY_PATTERN, "must be a tag's key that is not Reservoir's, Karpenter's or AWS's")]
-TagValue = Annotated[str, *_text(_TAG_VALUE_PATTERN, "must be a tag's value of at most 256 characters")]
-TableName = Annotated[str, *_text(r"[A-Za-z0-9_.-]{3,255}", "must be the name of a DynamoDB table")]
-PolicyName = Annotated[str, *_text(_OBJECT_PATTERN, "must be NodePool/NAME, EC2NodeClass/NAME or Team/NAME")]
+Qualifier = Annotated[
+    str, *_text("[a-z0-9]{1,10}", "must be at most 10 small letters and digits")
+]
+TagKey = Annotated[
+    str,
+    *_text(
+        _TAG_KEY_PATTERN,
+        "must be a tag's key that is not Reservoir's, Karpenter's or AWS's",
+    ),
+]
+TagValue = Annotated[
+    str, *_text(_TAG_VALUE_PATTERN, "must be a tag's value of at most 256 characters")
+]
+TableName = Annotated[
+    str, *_text(r"[A-Za-z0-9_.-]{3,255}", "must be the name of a DynamoDB table")
+]
+PolicyName = Annotated[
+    str, *_text(_OBJECT_PATTERN, "must be NodePool/NAME, EC2NodeClass/NAME or Team/NAME")
+]
 
 
 class AdoptedTables(Model):
@@ -95,7 +124,9 @@ class DeploymentSettings(Model):
         default=None,
         description="The account that this deployment belongs to; with credentials of another nothing runs.",
     )
-    region: Region | None = Field(default=None, description="The region; left out, that of your AWS settings.")
+    region: Region | None = Field(
+        default=None, description="The region; left out, that of your AWS settings."
+    )
     manifests: str | None = Field(
         default=None,
         min_length=1,
@@ -117,7 +148,8 @@ class DeploymentSettings(Model):
         " stack left. Nothing but you deletes them.",
     )
     termination_protection: bool = Field(
-        default=True, description="Refuse to delete the stack until this is false and deployed."
+        default=True,
+        description="Refuse to delete the stack until this is false and deployed.",
     )
     permissions_boundary: PolicyArn | None = Field(
         default=None,
@@ -211,7 +243,9 @@ class DeploymentSettings(Model):
         description="Replicas that use less than this part of a reserved slot leave it alone when they can be bought"
         " elsewhere (as limits and topology are).",
     )
-    node_overhead_micro_usd_per_hour: Annotated[int, Field(ge=0, le=_OVERHEAD_MAX_MICRO_USD)] = Field(
+    node_overhead_micro_usd_per_hour: Annotated[
+        int, Field(ge=0, le=_OVERHEAD_MAX_MICRO_USD)
+    ] = Field(
         default=2_000,
         description="What a node costs beside its price (root volume, agents, API calls), in millionths of a USD an"
         " hour: the dearer, the fewer and larger the nodes.",
@@ -267,22 +301,38 @@ class DeploymentSettings(Model):
     @property
     def ceiling_micro_usd_per_hour(self) -> int | None:
         """The ceiling of an hour; None: there is none."""
-        return None if self.ceiling_usd_per_hour is None else micro_usd(self.ceiling_usd_per_hour)
+        return (
+            None
+            if self.ceiling_usd_per_hour is None
+            else micro_usd(self.ceiling_usd_per_hour)
+        )
 
     @property
     def ceiling_micro_usd_per_month(self) -> int | None:
         """The ceiling of a month; None: there is none."""
-        return None if self.ceiling_usd_per_month is None else micro_usd(self.ceiling_usd_per_month)
+        return (
+            None
+            if self.ceiling_usd_per_month is None
+            else micro_usd(self.ceiling_usd_per_month)
+        )
 
     @property
     def purchase_ceiling_micro_usd(self) -> int | None:
         """The ceiling of one purchase; None: nothing may be bought."""
-        return None if self.purchase_ceiling_usd is None else micro_usd(self.purchase_ceiling_usd)
+        return (
+            None
+            if self.purchase_ceiling_usd is None
+            else micro_usd(self.purchase_ceiling_usd)
+        )
 
     @property
     def purchase_ceiling_micro_usd_per_month(self) -> int | None:
         """The ceiling of all purchases of a month; None: nothing may be bought."""
-        return None if self.purchase_ceiling_usd_per_month is None else micro_usd(self.purchase_ceiling_usd_per_month)
+        return (
+            None
+            if self.purchase_ceiling_usd_per_month is None
+            else micro_usd(self.purchase_ceiling_usd_per_month)
+        )
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:

@@ -17,7 +17,12 @@ from reservoir.core.model.team import Team
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirements import Requirements
-from reservoir.core.scheduling_terms.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, Taint, binding_taints, tolerates_all
+from reservoir.core.scheduling_terms.taint import (
+    TOLERATE_ALL_PREFER_NO_SCHEDULE,
+    Taint,
+    binding_taints,
+    tolerates_all,
+)
 from reservoir.core.sharing.quota_groups import quota_groups
 from reservoir.manifests.kinds.launch_limits import LaunchLimits, excesses
 from reservoir.manifests.known_values import KnownValues
@@ -65,9 +70,11 @@ class ObjectSet:
     node_classes: Sequence[NodeClass] = ()
     workloads: Sequence[Workload] = ()
     teams: Sequence[Team] = ()
-    limits: LaunchLimits | None = None  # None when it is not known where the objects are to be deployed
+    # None when it is not known where the objects are to be deployed
+    limits: LaunchLimits | None = None
     known: KnownValues | None = None  # None when nothing is known of what EC2 offers
-    reservations: Sequence[CapacityReservation] = ()  # as discovery knows them; none where it is not asked
+    # as discovery knows them; none where it is not asked
+    reservations: Sequence[CapacityReservation] = ()
 
 
 _REQUIREMENTS: Final = ("spec", "template", "spec", "requirements")
@@ -99,67 +106,109 @@ class _Names:
         return labels.closest(name, known)
 
 
-def cross_check(objects: ObjectSet, unread_kinds: Collection[str] = ()) -> tuple[Doubt, ...]:
+def cross_check(
+    objects: ObjectSet, unread_kinds: Collection[str] = ()
+) -> tuple[Doubt, ...]:
     """Return everything that can never launch, or never the way it says, in a fixed order, at most a hundred.
 
     Of ``unread_kinds`` there may be more objects than these: what one of them could supply is not said to be missing.
     """
-    found = (doubt for doubt in _all_doubts(objects) if _MISSING_KINDS.get(doubt.rule) not in unread_kinds)
+    found = (
+        doubt
+        for doubt in _all_doubts(objects)
+        if _MISSING_KINDS.get(doubt.rule) not in unread_kinds
+    )
     doubts = list(islice(found, _MOST_DOUBTS + 1))
     if len(doubts) > _MOST_DOUBTS:
         last = doubts.pop()
-        doubts.append(Doubt(last.kind, last.name, (), "more", "this object and others raise doubts too"))
-    return tuple(sorted(doubts, key=lambda doubt: (doubt.kind, doubt.name, doubt.rule, doubt.message)))
+        doubts.append(
+            Doubt(
+                last.kind, last.name, (), "more", "this object and others raise doubts too"
+            )
+        )
+    return tuple(
+        sorted(
+            doubts, key=lambda doubt: (doubt.kind, doubt.name, doubt.rule, doubt.message)
+        )
+    )
 
 
 def _all_doubts(objects: ObjectSet) -> Iterator[Doubt]:
-    yield from _team_doubts(objects.teams)  # errors, so that no number of warnings leaves them out
+    # errors, so that no number of warnings leaves them out
+    yield from _team_doubts(objects.teams)
     names = _Names()
     yield from _quota_doubts(objects.teams, objects.reservations)
     yield from _team_pool_doubts(objects.teams, objects.node_pools, names)
     pools = sorted(objects.node_pools, key=lambda pool: pool.name)
-    classes = {node_class.name: node_class for node_class in sorted(objects.node_classes, key=lambda each: each.name)}
+    classes = {
+        node_class.name: node_class
+        for node_class in sorted(objects.node_classes, key=lambda each: each.name)
+    }
     for pool in pools:
         yield from _pool_doubts(pool, classes, names)
-        yield from _value_doubts("NodePool", pool.name, _REQUIREMENTS, [pool.requirements], objects.known, names)
+        yield from _value_doubts(
+            "NodePool", pool.name, _REQUIREMENTS, [pool.requirements], objects.known, names
+        )
     for node_class in classes.values():
         yield from _class_doubts(node_class, pools)
         if objects.limits is not None:
             for excess in excesses(node_class, objects.limits):
                 yield Doubt("EC2NodeClass", node_class.name, *excess)
-    for index, workload in enumerate(sorted(objects.workloads, key=lambda workload: workload.key)):
+    for index, workload in enumerate(
+        sorted(objects.workloads, key=lambda workload: workload.key)
+    ):
         if index * len(pools) > _MOST_PAIRS:
             message = "this workload and those after it were not checked against the pools: there are too many"
             yield Doubt("Workload", workload.key, (), "not-checked", message)
             return
         yield from _workload_doubts(workload, pools, names)
         asked = [workload.node_selector, *workload.required_node_terms]
-        yield from _value_doubts("Workload", workload.key, ("spec",), asked, objects.known, names)
+        yield from _value_doubts(
+            "Workload", workload.key, ("spec",), asked, objects.known, names
+        )
 
 
 def _never(subject: str, reason: str) -> str:
     return f"{subject} can never launch because {reason}"
 
 
-def _pool_doubts(pool: NodePool, classes: Mapping[str, NodeClass], names: _Names) -> Iterator[Doubt]:
+def _pool_doubts(
+    pool: NodePool, classes: Mapping[str, NodeClass], names: _Names
+) -> Iterator[Doubt]:
     for key in pool.requirements:
         hint = None if key in labels.WELL_KNOWN else names.nearest(key, labels.WELL_KNOWN)
         if hint is not None:
             message = (
-                f"{key} is not a label that Reservoir or EC2 sets: every node of the pool will carry it as a custom"
+                f"{key} is not a label that Reservoir or EC2 sets: "
+                "every node of the pool will carry it as a custom"
             )
-            yield Doubt("NodePool", pool.name, _REQUIREMENTS, "custom-label", f"{message} label", hint)
+            yield Doubt(
+                "NodePool",
+                pool.name,
+                _REQUIREMENTS,
+                "custom-label",
+                f"{message} label",
+                hint,
+            )
     for key, requirement in pool.requirements.items():
         is_absent = requirement.allows_absence and key not in labels.OF_EVERY_NODE
-        if key in labels.WELL_KNOWN - labels.RESERVATION_LABELS and not len(requirement) and not is_absent:
+        if (
+            key in labels.WELL_KNOWN - labels.RESERVATION_LABELS
+            and not len(requirement)
+            and not is_absent
+        ):
             reason = f"its requirements on {key} leave no value"
-            yield Doubt("NodePool", pool.name, _REQUIREMENTS, "no-value", _never("the pool", reason))
+            yield Doubt(
+                "NodePool", pool.name, _REQUIREMENTS, "no-value", _never("the pool", reason)
+            )
     node_class = classes.get(pool.node_class_name)
     if node_class is None:
         path = ("spec", "template", "spec", "nodeClassRef", "name")
         reason = f"there is no EC2NodeClass {pool.node_class_name}"
         hint = names.nearest(pool.node_class_name, classes)
-        yield Doubt("NodePool", pool.name, path, "no-class", _never("the pool", reason), hint)
+        yield Doubt(
+            "NodePool", pool.name, path, "no-class", _never("the pool", reason), hint
+        )
         return
     yield from _architecture_doubts(pool, node_class)
     yield from _reservation_doubts(pool, node_class)
@@ -176,12 +225,19 @@ def _value_doubts(
     """Yield a doubt for each value that EC2 does not have, as far as is known: it was probably mistyped."""
     if known is None:
         return
-    pairs = {(key, value) for each in asked for key, requirement in each.items() for value in requirement.values}
+    pairs = {
+        (key, value)
+        for each in asked
+        for key, requirement in each.items()
+        for value in requirement.values
+    }
     for key, value in sorted(pairs):
         among = known.of(key, value)
         if among:
             message = f"{key} {shown(value)} is not offered {known.where}"
-            yield Doubt(kind, name, path, "unknown-value", message, names.nearest(value, among))
+            yield Doubt(
+                kind, name, path, "unknown-value", message, names.nearest(value, among)
+            )
 
 
 def _architecture_doubts(pool: NodePool, node_class: NodeClass) -> Iterator[Doubt]:
@@ -189,12 +245,18 @@ def _architecture_doubts(pool: NodePool, node_class: NodeClass) -> Iterator[Doub
     available = image_architectures(node_class)
     if available is None:
         return
-    wanted = [arch for arch in labels.KNOWN_VALUES[labels.ARCH] if pool.requirements[labels.ARCH].has(arch)]
+    wanted = [
+        arch
+        for arch in labels.KNOWN_VALUES[labels.ARCH]
+        if pool.requirements[labels.ARCH].has(arch)
+    ]
     missing = [arch for arch in wanted if arch not in available]
     images = f"EC2NodeClass {node_class.name} selects only {' and '.join(sorted(available))} images"
     if missing and len(missing) == len(wanted):
         reason = f"it allows only {' and '.join(wanted)} and {images}"
-        yield Doubt("NodePool", pool.name, _REQUIREMENTS, "architecture", _never("the pool", reason))
+        yield Doubt(
+            "NodePool", pool.name, _REQUIREMENTS, "architecture", _never("the pool", reason)
+        )
     elif missing and labels.ARCH in pool.requirements:
         message = _never(f"{' and '.join(missing)} capacity of the pool", images)
         yield Doubt("NodePool", pool.name, _REQUIREMENTS, "architecture", message)
@@ -211,25 +273,55 @@ def image_architectures(node_class: NodeClass) -> frozenset[str] | None:
 
 def _told_architecture(term: SelectorTerm) -> str | None:
     text = f"{term.name or ''} {term.ssm_parameter or ''}".lower()
-    told = [arch for arch, spellings in _SPELLINGS.items() if any(spelling in text for spelling in spellings)]
+    told = [
+        arch
+        for arch, spellings in _SPELLINGS.items()
+        if any(spelling in text for spelling in spellings)
+    ]
     return told[0] if len(told) == 1 else None
 
 
 def _reservation_doubts(pool: NodePool, node_class: NodeClass) -> Iterator[Doubt]:
     capacity_types = pool.requirements[labels.CAPACITY_TYPE]
     may_reserve = capacity_types.has(CapacityType.RESERVED)
-    may_buy = capacity_types.has(CapacityType.SPOT) or capacity_types.has(CapacityType.ON_DEMAND)
+    may_buy = capacity_types.has(CapacityType.SPOT) or capacity_types.has(
+        CapacityType.ON_DEMAND
+    )
     if may_reserve and not may_buy and not node_class.capacity_reservation_selector_terms:
         reason = f"it allows only reserved capacity and EC2NodeClass {node_class.name} selects no reservation"
-        yield Doubt("NodePool", pool.name, _REQUIREMENTS, "no-reservation", _never("the pool", reason))
-    if pool.all_reserved and not (may_reserve and node_class.capacity_reservation_selector_terms):
-        why = "its class selects no reservation" if may_reserve else "it excludes reserved capacity"
+        yield Doubt(
+            "NodePool",
+            pool.name,
+            _REQUIREMENTS,
+            "no-reservation",
+            _never("the pool", reason),
+        )
+    if pool.all_reserved and not (
+        may_reserve and node_class.capacity_reservation_selector_terms
+    ):
+        why = (
+            "its class selects no reservation"
+            if may_reserve
+            else "it excludes reserved capacity"
+        )
         reason = f"it wants as many nodes as it has reserved units, and {why}"
-        yield Doubt("NodePool", pool.name, ("spec", "replicas"), "no-units", _never("the pool", reason))
-    asked = [key for key in sorted(labels.RESERVATION_LABELS) if len(pool.requirements[key]) and _asks(pool, key)]
+        yield Doubt(
+            "NodePool",
+            pool.name,
+            ("spec", "replicas"),
+            "no-units",
+            _never("the pool", reason),
+        )
+    asked = [
+        key
+        for key in sorted(labels.RESERVATION_LABELS)
+        if len(pool.requirements[key]) and _asks(pool, key)
+    ]
     if asked and not may_reserve:
         reason = f"it requires {asked[0]}, which only reserved capacity has, and excludes reserved capacity"
-        yield Doubt("NodePool", pool.name, _REQUIREMENTS, "not-reserved", _never("the pool", reason))
+        yield Doubt(
+            "NodePool", pool.name, _REQUIREMENTS, "not-reserved", _never("the pool", reason)
+        )
 
 
 def _asks(pool: NodePool, key: str) -> bool:
@@ -240,7 +332,9 @@ def _class_doubts(node_class: NodeClass, pools: Sequence[NodePool]) -> Iterator[
     if not node_class.capacity_reservation_selector_terms:
         return
     users = [pool for pool in pools if pool.node_class_name == node_class.name]
-    if users and not any(pool.requirements[labels.CAPACITY_TYPE].has(CapacityType.RESERVED) for pool in users):
+    if users and not any(
+        pool.requirements[labels.CAPACITY_TYPE].has(CapacityType.RESERVED) for pool in users
+    ):
         names = ", ".join(sorted(pool.name for pool in users))
         reason = f"no pool that uses the class allows capacity type reserved ({names})"
         path = ("spec", "capacityReservationSelectorTerms")
@@ -256,10 +350,19 @@ def _team_doubts(teams: Sequence[Team]) -> Iterator[Doubt]:
             if owner != team.name:
                 message = f"{namespace} belongs to Team {owner} already"
                 path = ("spec", "namespaces")
-                yield Doubt("Team", team.name, path, "namespace-taken", message, severity=Severity.ERROR)
+                yield Doubt(
+                    "Team",
+                    team.name,
+                    path,
+                    "namespace-taken",
+                    message,
+                    severity=Severity.ERROR,
+                )
 
 
-def _quota_doubts(teams: Sequence[Team], reservations: Sequence[CapacityReservation]) -> Iterator[Doubt]:
+def _quota_doubts(
+    teams: Sequence[Team], reservations: Sequence[CapacityReservation]
+) -> Iterator[Doubt]:
     """Yield groups of reservations of which teams own more units than there are."""
     if not reservations:
         return
@@ -267,42 +370,78 @@ def _quota_doubts(teams: Sequence[Team], reservations: Sequence[CapacityReservat
     for group in quota_groups(snapshot):
         owned = sum(quota.nominal_units for quota in group.quotas.values())
         if owned > group.total_units:
-            who = ", ".join(f"{name} {group.nominal(name)}" for name in sorted(group.quotas))
+            who = ", ".join(
+                f"{name} {group.nominal(name)}" for name in sorted(group.quotas)
+            )
             message = f"of {group.key} {owned} units are owned ({who}), and there are {group.total_units}"
-            yield Doubt("Team", max(group.quotas), ("spec", "quotas"), "quota-exceeds-units", message)
+            yield Doubt(
+                "Team",
+                max(group.quotas),
+                ("spec", "quotas"),
+                "quota-exceeds-units",
+                message,
+            )
 
 
-def _team_pool_doubts(teams: Sequence[Team], pools: Sequence[NodePool], names: _Names) -> Iterator[Doubt]:
+def _team_pool_doubts(
+    teams: Sequence[Team], pools: Sequence[NodePool], names: _Names
+) -> Iterator[Doubt]:
     known = {pool.name for pool in pools}
     for team in teams:
         for name in team.node_pools:
             if name not in known:
                 message = f"there is no NodePool {name}"
                 yield Doubt(
-                    "Team", team.name, ("spec", "nodePools"), "no-node-pool", message, names.nearest(name, known)
+                    "Team",
+                    team.name,
+                    ("spec", "nodePools"),
+                    "no-node-pool",
+                    message,
+                    names.nearest(name, known),
                 )
 
 
-def _workload_doubts(workload: Workload, pools: Sequence[NodePool], names: _Names) -> Iterator[Doubt]:
+def _workload_doubts(
+    workload: Workload, pools: Sequence[NodePool], names: _Names
+) -> Iterator[Doubt]:
     for resource in workload.requests:
         hint = names.nearest(resource, EC2_RESOURCES) if "/" in resource else None
         if hint is not None and resource not in EC2_RESOURCES:
             message = _never("the workload", f"no instance type of EC2 has {resource}")
-            yield Doubt("Workload", workload.key, ("spec", "resources", "requests"), "resource", message, hint)
+            yield Doubt(
+                "Workload",
+                workload.key,
+                ("spec", "resources", "requests"),
+                "resource",
+                message,
+                hint,
+            )
     terms = workload.required_node_terms or (workload.node_selector,)
     wanted = [workload.node_selector.merged(term) for term in terms]
     open_pools = [pool for pool in pools if _admits(workload, wanted, pool)]
     if not open_pools:
-        why = "; ".join(f"{pool.name}: {_why_not(workload, wanted, pool)}" for pool in pools[:_MOST_REASONS])
+        why = "; ".join(
+            f"{pool.name}: {_why_not(workload, wanted, pool)}"
+            for pool in pools[:_MOST_REASONS]
+        )
         reason = f"no NodePool can serve it ({why})" if pools else "there is no NodePool"
-        yield Doubt("Workload", workload.key, ("spec",), "no-pool", _never("the workload", reason))
+        yield Doubt(
+            "Workload", workload.key, ("spec",), "no-pool", _never("the workload", reason)
+        )
         return
     for index, step in enumerate(workload.fallback):
-        if not any(pool.requirements[labels.CAPACITY_TYPE].has(step.capacity_type) for pool in open_pools):
+        if not any(
+            pool.requirements[labels.CAPACITY_TYPE].has(step.capacity_type)
+            for pool in open_pools
+        ):
             named = ", ".join(pool.name for pool in open_pools[:_MOST_REASONS])
-            reason = f"every NodePool that can serve it excludes {step.capacity_type} ({named})"
+            reason = (
+                f"every NodePool that can serve it excludes {step.capacity_type} ({named})"
+            )
             message = _never(f"this rung ({step.capacity_type})", reason)
-            yield Doubt("Workload", workload.key, ("spec", "fallback", index), "ladder", message)
+            yield Doubt(
+                "Workload", workload.key, ("spec", "fallback", index), "ladder", message
+            )
 
 
 def _admits(workload: Workload, wanted: Sequence[Requirements], pool: NodePool) -> bool:
@@ -312,11 +451,16 @@ def _admits(workload: Workload, wanted: Sequence[Requirements], pool: NodePool) 
 
 
 def _untolerated(workload: Workload, pool: NodePool) -> Taint | None:
-    tolerations = (*workload.tolerations, TOLERATE_ALL_PREFER_NO_SCHEDULE)  # it can always be relaxed to that
-    return tolerates_all(binding_taints(pool.taints, pool.startup_taints, initialized=False), tolerations)
+    # it can always be relaxed to that
+    tolerations = (*workload.tolerations, TOLERATE_ALL_PREFER_NO_SCHEDULE)
+    return tolerates_all(
+        binding_taints(pool.taints, pool.startup_taints, initialized=False), tolerations
+    )
 
 
-def _why_not(workload: Workload, wanted: Sequence[Requirements], pool: NodePool) -> str | None:
+def _why_not(
+    workload: Workload, wanted: Sequence[Requirements], pool: NodePool
+) -> str | None:
     taint = _untolerated(workload, pool)
     if taint is not None:
         return f"taint {taint} is not tolerated"

@@ -15,7 +15,9 @@ class UnplacedDetail(Part):
     replicas: int
     reason: ReasonCode
     message: str
-    earliest_at: AwareDatetime | None = Field(default=None, description="When the reason could change by itself.")
+    earliest_at: AwareDatetime | None = Field(
+        default=None, description="When the reason could change by itself."
+    )
 
 
 class DrainStatus(Part):
@@ -25,14 +27,18 @@ class DrainStatus(Part):
     reason: DrainReason
     notified_at: AwareDatetime
     deadline: AwareDatetime
-    awaiting: int = Field(description="Replicas of the workload that have not been released.")
+    awaiting: int = Field(
+        description="Replicas of the workload that have not been released."
+    )
 
 
 class NodeStatus(NodePlacement):
     """A node with replicas of the workload; those on a draining one count as demand again, and so not here."""
 
     state: ClaimState
-    ready: int = Field(default=0, description="How many of the replicas run, as far as the node has said.")
+    ready: int = Field(
+        default=0, description="How many of the replicas run, as far as the node has said."
+    )
     launched_at: AwareDatetime | None = None
     running_at: AwareDatetime | None = None
     drain: DrainStatus | None = None
@@ -43,20 +49,35 @@ class WorkloadDescribed(Event):
 
     detail_type: ClassVar[str] = "Workload Described"
 
-    request_id: str = Field(description="That of the question; all parts of an answer have it.")
-    workload: WorkloadRef = Field(description="Without a generation if nothing is stored under this name.")
-    content_digest: str | None = Field(
-        default=None, description="Of what was submitted last, whatever its generation; equal content, equal digest."
+    request_id: str = Field(
+        description="That of the question; all parts of an answer have it."
     )
-    sent_by: str | None = Field(default=None, description="Who sent the stored generation, as SQS knows them.")
+    workload: WorkloadRef = Field(
+        description="Without a generation if nothing is stored under this name."
+    )
+    content_digest: str | None = Field(
+        default=None,
+        description="Of what was submitted last, whatever its generation; equal content, equal digest.",
+    )
+    sent_by: str | None = Field(
+        default=None, description="Who sent the stored generation, as SQS knows them."
+    )
     sent_at: AwareDatetime | None = None
     withdrawn: bool = False
     wanted: int = Field(default=0, description="Replicas.")
-    placed: int = Field(default=0, description="Replicas that have a place; the nodes may still be launching.")
-    finished: int = Field(default=0, description="Replicas that have done what they were for.")
-    waiting: list[UnplacedDetail] = Field(default_factory=list, description="As the last plan left them.")
+    placed: int = Field(
+        default=0,
+        description="Replicas that have a place; the nodes may still be launching.",
+    )
+    finished: int = Field(
+        default=0, description="Replicas that have done what they were for."
+    )
+    waiting: list[UnplacedDetail] = Field(
+        default_factory=list, description="As the last plan left them."
+    )
     nodes: list[NodeStatus] = Field(
-        default_factory=list, description="May lag by moments: as long as their replicas do not add up, ask again."
+        default_factory=list,
+        description="May lag by moments: as long as their replicas do not add up, ask again.",
     )
     part: int = Field(default=1, description="Which of the parts this is, from 1.")
     part_count: int = 1

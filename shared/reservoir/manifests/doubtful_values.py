@@ -29,7 +29,9 @@ def _doubts_in(document: Document, known: KnownValues) -> Iterator[Problem]:
                 rule="unknown-value",
                 message=f"{labels.stable_key(key)} {shown(value)} is not offered {known.where}",
                 line=document.line_of(location),
-                suggestion=labels.closest(value, among) if len(value) <= nearest.LONGEST else None,
+                suggestion=labels.closest(value, among)
+                if len(value) <= nearest.LONGEST
+                else None,
                 severity=Severity.WARNING,
                 subject=subject_of(document.value),
                 source=document.source,
@@ -47,9 +49,19 @@ def _asked(part: Any, at: Location) -> Iterator[tuple[Location, str, str]]:
             yield from _asked(each, (*at, name))
 
 
-def _values_of(part: Mapping[str, Any], at: Location) -> Iterator[tuple[Location, str, str]]:
+def _values_of(
+    part: Mapping[str, Any], at: Location
+) -> Iterator[tuple[Location, str, str]]:
     key, values = part.get("key"), part.get("values")
     if isinstance(key, str) and isinstance(values, list):
-        yield from (((*at, "values", n), key, value) for n, value in enumerate(values) if isinstance(value, str))
+        yield from (
+            ((*at, "values", n), key, value)
+            for n, value in enumerate(values)
+            if isinstance(value, str)
+        )
     elif at[-1:] == ("nodeSelector",):
-        yield from (((*at, name), name, value) for name, value in part.items() if isinstance(value, str))
+        yield from (
+            ((*at, name), name, value)
+            for name, value in part.items()
+            if isinstance(value, str)
+        )

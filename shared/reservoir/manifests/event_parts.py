@@ -71,7 +71,8 @@ class NodeDetail(OfferingDetail):
     node_class: str
     instance_id: str | None = None
     price_micro_usd_per_hour: int | None = Field(
-        default=None, description="Micro-USD an hour; 0 for reserved capacity, which is paid for anyway."
+        default=None,
+        description="Micro-USD an hour; 0 for reserved capacity, which is paid for anyway.",
     )
 
 

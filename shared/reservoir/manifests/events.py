@@ -52,7 +52,9 @@ class WorkloadPending(Event):
     reason: ReasonCode
     message: str
     nearest_offering: OfferingDetail | None = None
-    earliest_at: AwareDatetime | None = Field(default=None, description="When the reason could change by itself.")
+    earliest_at: AwareDatetime | None = Field(
+        default=None, description="When the reason could change by itself."
+    )
 
 
 class RejectedProblem(Part):
@@ -66,7 +68,12 @@ class RejectedProblem(Part):
     @classmethod
     def of(cls, problem: Problem) -> "RejectedProblem":
         """Restate a problem."""
-        return cls(path=problem.path, rule=problem.rule, message=problem.message, suggestion=problem.suggestion)
+        return cls(
+            path=problem.path,
+            rule=problem.rule,
+            message=problem.message,
+            suggestion=problem.suggestion,
+        )
 
 
 class WorkloadRejected(Event):
@@ -75,14 +82,17 @@ class WorkloadRejected(Event):
     detail_type: ClassVar[str] = "Workload Rejected"
 
     message_id: str
-    workload: WorkloadRef | None = Field(default=None, description="Absent when not even the name could be read.")
+    workload: WorkloadRef | None = Field(
+        default=None, description="Absent when not even the name could be read."
+    )
     problems: list[RejectedProblem]
 
 
 class IgnoredReason(StrEnum):
     """Why a message changed nothing."""
 
-    UNCHANGED = "Unchanged"  # this generation is what is stored, whoever brought it: this message may be a repeat
+    # this generation is what is stored, whoever brought it: this message may be a repeat
+    UNCHANGED = "Unchanged"
     OLDER_GENERATION = "OlderGeneration"  # a higher generation is stored
     WITHDRAWN = "Withdrawn"  # the workload was withdrawn at this generation or a higher one
     NOT_AWAITED = "NotAwaited"  # a release of replicas that no node waits for
@@ -93,7 +103,9 @@ class WorkloadAccepted(Event):
 
     detail_type: ClassVar[str] = "Workload Accepted"
 
-    message_id: str = Field(description="SQS's id of the message, which its sender was given.")
+    message_id: str = Field(
+        description="SQS's id of the message, which its sender was given."
+    )
     action: str = Field(description="`submit`, `update`, `withdraw` or `release`.")
     workload: WorkloadRef
 
@@ -103,11 +115,15 @@ class WorkloadIgnored(Event):
 
     detail_type: ClassVar[str] = "Workload Ignored"
 
-    message_id: str = Field(description="SQS's id of the message, which its sender was given.")
+    message_id: str = Field(
+        description="SQS's id of the message, which its sender was given."
+    )
     action: str = Field(description="`submit`, `update`, `withdraw` or `release`.")
     workload: WorkloadRef
     reason: IgnoredReason
-    stored_generation: int | None = Field(default=None, description="What is stored instead; absent for a release.")
+    stored_generation: int | None = Field(
+        default=None, description="What is stored instead; absent for a release."
+    )
 
 
 class NodeLaunched(Event):
@@ -141,9 +157,12 @@ class NodeTerminated(Event):
     node: NodeDetail
     reason: str
     terminated_at: AwareDatetime
-    returned: list[PlacedWorkload] = Field(default_factory=list, description="Replicas that went back to demand.")
+    returned: list[PlacedWorkload] = Field(
+        default_factory=list, description="Replicas that went back to demand."
+    )
     correlation_ids: list[str] = Field(
-        default_factory=list, description="What the workloads that it was last for are followed by, released or not."
+        default_factory=list,
+        description="What the workloads that it was last for are followed by, released or not.",
     )
 
 
@@ -156,7 +175,8 @@ class NodeCapacityTypeChanged(Event):
     previous: CapacityType
     previous_capacity_reservation_id: str | None = None
     correlation_ids: list[str] = Field(
-        default_factory=list, description="What the workloads that it was last for are followed by, released or not."
+        default_factory=list,
+        description="What the workloads that it was last for are followed by, released or not.",
     )
 
 
@@ -170,7 +190,9 @@ class LaunchFailed(Event):
     code: str = Field(description="EC2's error code, or the state reason of the instance.")
     message: str
     workloads: list[PlacedWorkload]
-    unavailable_until: AwareDatetime | None = Field(default=None, description="The offering is not tried before.")
+    unavailable_until: AwareDatetime | None = Field(
+        default=None, description="The offering is not tried before."
+    )
 
 
 class LaunchesBlocked(Event):
@@ -231,9 +253,13 @@ class CapacitySuspected(Event):
     suspected_count: int = Field(description="Units that are left alone.")
     rounds: int = Field(description="How often in a row nodes failed there.")
     node_claims: list[str] = Field(description="Those that failed in the last round.")
-    instance_ids: list[str] = Field(description="The instances that failed now; tell them to AWS Support.")
+    instance_ids: list[str] = Field(
+        description="The instances that failed now; tell them to AWS Support."
+    )
     unused_until: AwareDatetime = Field(description="The units are tried again then.")
-    block_status: BlockStatusDetail | None = Field(default=None, description="Absent when EC2 would not say.")
+    block_status: BlockStatusDetail | None = Field(
+        default=None, description="Absent when EC2 would not say."
+    )
 
 
 class Change(StrEnum):
@@ -272,7 +298,9 @@ class EndingsHeld(Event):
     passed_count: int = Field(description="Those that ended within the hour before.")
     limit: int = Field(description="How many may end within an hour.")
     fleet_count: int
-    is_shut: bool = Field(description="Nothing more of this kind ends before somebody lifts it.")
+    is_shut: bool = Field(
+        description="Nothing more of this kind ends before somebody lifts it."
+    )
     message: str
 
 
@@ -314,13 +342,17 @@ class OperationRequested(Event):
     by: str = Field(description="The ARN of whoever did it, as AWS knows it.")
     reason: str
     requested_at: AwareDatetime
-    deadline: str | None = Field(default=None, description="For `drain`: the nodes end after that long.")
+    deadline: str | None = Field(
+        default=None, description="For `drain`: the nodes end after that long."
+    )
 
 
 class ChangedFact(Part):
     """A fact before and after."""
 
-    field: str = Field(description="`state`, `size` (units that it has, or will have), `startAt` or `endAt`.")
+    field: str = Field(
+        description="`state`, `size` (units that it has, or will have), `startAt` or `endAt`."
+    )
     old: str | None = None
     new: str | None = None
 
@@ -350,11 +382,17 @@ class ReservationEnding(Event):
     zone_id: str
     units: int
     end_at: AwareDatetime
-    drain_at: AwareDatetime | None = Field(default=None, description="When the nodes in a Capacity Block must go.")
+    drain_at: AwareDatetime | None = Field(
+        default=None, description="When the nodes in a Capacity Block must go."
+    )
     days: int = Field(description="Which notice this is: 14, 7 or 1.")
     node_count: int = Field(description="Nodes of this deployment in it now.")
-    workloads: list[PlacedWorkload] = Field(description="What runs on these, and would be without it.")
-    successor: str | None = Field(default=None, description="The reservation that goes on where this one ends.")
+    workloads: list[PlacedWorkload] = Field(
+        description="What runs on these, and would be without it."
+    )
+    successor: str | None = Field(
+        default=None, description="The reservation that goes on where this one ends."
+    )
     gap_s: int | None = Field(default=None, description="For how long neither is there.")
 
 
@@ -379,7 +417,9 @@ class CapacityPurchased(Event):
     end_at: AwareDatetime
     fee_micro_usd: int = Field(description="What it costs, all of it up front.")
     by: str = Field(description="The ARN of whoever bought it, as AWS knows it.")
-    purchased_at: AwareDatetime = Field(description="When it was intended; its month's ceiling counts it.")
+    purchased_at: AwareDatetime = Field(
+        description="When it was intended; its month's ceiling counts it."
+    )
 
 
 EVENTS: Final[tuple[type[Event], ...]] = (

@@ -32,7 +32,11 @@ class KnownValues:
             return ()
         if key == ZONE and value.count("-") > _ORDINARY_HYPHENS:
             return ()
-        if key == INSTANCE_TYPE and self.families is not None and value.partition(".")[0] not in self.families:
+        if (
+            key == INSTANCE_TYPE
+            and self.families is not None
+            and value.partition(".")[0] not in self.families
+        ):
             return ()
         return known
 
@@ -54,9 +58,12 @@ def of_catalogue(instance_types: Iterable[InstanceType]) -> KnownValues | None:
 @cache
 def shipped() -> KnownValues:
     """Return what is known without an account: instance types, regions and their ordinary zones."""
-    from reservoir.manifests.ec2_names import REGIONS, SIZES  # only who validates without an account reads the list
+    # only who validates without an account reads the list
+    from reservoir.manifests.ec2_names import REGIONS, SIZES
 
-    types = frozenset(f"{family}.{size}" for family, sizes in SIZES.items() for size in sizes.split())
+    types = frozenset(
+        f"{family}.{size}" for family, sizes in SIZES.items() for size in sizes.split()
+    )
     zones = frozenset(f"{region}{letter}" for region in REGIONS for letter in _LETTERS)
     values = {INSTANCE_TYPE: types, ZONE: zones, REGION: frozenset(REGIONS)}
     return KnownValues(values, "anywhere that this release knows of", frozenset(SIZES))

@@ -54,7 +54,10 @@ class ReleaseMessage(Model):
     workload: WorkloadReference
     node_claim: ObjectName = Field(description="The nodeClaim of the Node Draining event.")
     replicas: int | None = Field(
-        default=None, ge=1, le=MOST_REPLICAS, description="How many have left; absent: all of them."
+        default=None,
+        ge=1,
+        le=MOST_REPLICAS,
+        description="How many have left; absent: all of them.",
     )
 
 
@@ -67,9 +70,16 @@ class DescribeMessage(Model):
     request_id: Annotated[
         str,
         Field(
-            max_length=64, description="Repeated in the answer, which so tells that it is younger than the question."
+            max_length=64,
+            description="Repeated in the answer, which so tells that it is younger than the question.",
         ),
-        AfterValidator(matching("request-id", r"^[A-Za-z0-9._-]+$", "must be letters, digits, '.', '_' and '-'")),
+        AfterValidator(
+            matching(
+                "request-id",
+                r"^[A-Za-z0-9._-]+$",
+                "must be letters, digits, '.', '_' and '-'",
+            )
+        ),
     ]
 
 

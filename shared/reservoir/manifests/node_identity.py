@@ -9,7 +9,13 @@ from typing import Literal
 from pydantic import AwareDatetime, Field
 
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, GangSeat, NodeClaim
+from reservoir.core.model.node_claim import (
+    ClaimState,
+    Drain,
+    DrainReason,
+    GangSeat,
+    NodeClaim,
+)
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.manifests.event_parts import Part, PlacedWorkload
 
@@ -34,7 +40,9 @@ class GangPart(Part):
     """The node's place among the nodes of the workload; there once all of them have arrived."""
 
     node_rank: int = Field(description="The node's, from 0.")
-    first_rank: int = Field(description="Of the first replica on the node, from 0; the others follow it.")
+    first_rank: int = Field(
+        description="Of the first replica on the node, from 0; the others follow it."
+    )
     world_size: int = Field(description="Replicas of all nodes.")
     addresses: list[str] = Field(description="Of all nodes, by node rank.")
 
@@ -43,7 +51,9 @@ class HostedWorkload(PlacedWorkload):
     """Replicas of a workload that belong on the node, beside those that have finished there."""
 
     gang: GangPart | None = None
-    finished: int | None = Field(default=None, description="How many have finished on this node; absent for none.")
+    finished: int | None = Field(
+        default=None, description="How many have finished on this node; absent for none."
+    )
 
 
 class NodeIdentity(Part):
@@ -59,7 +69,9 @@ class NodeIdentity(Part):
     workloads: list[HostedWorkload] = Field(
         description="Replicas that belong on the node; while it drains, those that have not been released."
     )
-    drain: NodeDrain | None = Field(default=None, description="Absent while the node may stay.")
+    drain: NodeDrain | None = Field(
+        default=None, description="Absent while the node may stay."
+    )
     block_drain: NodeBlockDrain | None = Field(
         default=None,
         description="When it will have to go, also if nobody is there to tell it; absent outside of blocks.",
@@ -80,7 +92,10 @@ def node_identity(claim: NodeClaim) -> NodeIdentity:
         capacity_type=claim.offering.capacity_type,
         capacity_reservation_id=claim.offering.reservation_id,
         state=claim.state,
-        workloads=[_hosted(placed, claim) for placed in (claim.placements if drain is None else drain.awaiting)],
+        workloads=[
+            _hosted(placed, claim)
+            for placed in (claim.placements if drain is None else drain.awaiting)
+        ],
         drain=None if drain is None else _drain(drain),
         block_drain=_block_drain(claim.drain_at, claim.drain_deadline),
     )
@@ -110,11 +125,18 @@ def _gang(seat: GangSeat) -> GangPart:
     )
 
 
-def _block_drain(starts_at: datetime | None, deadline: datetime | None) -> NodeBlockDrain | None:
+def _block_drain(
+    starts_at: datetime | None, deadline: datetime | None
+) -> NodeBlockDrain | None:
     if starts_at is None or deadline is None:
         return None
     return NodeBlockDrain(starts_at=starts_at, deadline=deadline)
 
 
 def _drain(drain: Drain) -> NodeDrain:
-    return NodeDrain(drain_id=drain.id, reason=drain.reason, notified_at=drain.notified_at, deadline=drain.deadline)
+    return NodeDrain(
+        drain_id=drain.id,
+        reason=drain.reason,
+        notified_at=drain.notified_at,
+        deadline=drain.deadline,
+    )

@@ -37,4 +37,9 @@ def _reference(key: str, **metadata: Any) -> dict[str, Any]:
 
 
 def _message(action: str, workload: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"schemaVersion": _SCHEMA_VERSION, "action": action, "workload": workload, **more}
+    return {
+        "schemaVersion": _SCHEMA_VERSION,
+        "action": action,
+        "workload": workload,
+        **more,
+    }

@@ -14,7 +14,9 @@ class ReplicaReady(Event):
 
     node: NodeDetail
     workload: WorkloadRef
-    replicas: int = Field(description="How many have run on the node in all, those that have finished included.")
+    replicas: int = Field(
+        description="How many have run on the node in all, those that have finished included."
+    )
 
 
 class ReplicaFailed(Event):
@@ -26,9 +28,15 @@ class ReplicaFailed(Event):
     workload: WorkloadRef
     exit_code: int = Field(description="A negative one is the signal that ended it.")
     restarts: int = Field(description="How often it was started again before, in a row.")
-    next_start_in_s: int = Field(description="How long the node waits before it starts it again.")
-    is_crash_loop: bool = Field(description="It has failed so often in a row that somebody should look.")
-    log_tail: str = Field(description="The end of what it wrote; anybody's text, without control characters.")
+    next_start_in_s: int = Field(
+        description="How long the node waits before it starts it again."
+    )
+    is_crash_loop: bool = Field(
+        description="It has failed so often in a row that somebody should look."
+    )
+    log_tail: str = Field(
+        description="The end of what it wrote; anybody's text, without control characters."
+    )
 
 
 class ReplicaFinished(Event):
@@ -41,4 +49,6 @@ class ReplicaFinished(Event):
     replicas: int = Field(description="How many have finished now.")
     finished: int = Field(description="How many of the workload have finished in all.")
     wanted: int = Field(description="How many the workload asks for.")
-    log_tail: str = Field(description="The end of what they wrote; anybody's text, without control characters.")
+    log_tail: str = Field(
+        description="The end of what they wrote; anybody's text, without control characters."
+    )

@@ -46,7 +46,9 @@ class ReadyReport(Model):
     schema_version: SchemaVersion = 1
     report: Literal["ready"]
     workload: ReportedWorkload
-    replicas: Replicas = Field(description="How many have run on this node in all, those that have finished included.")
+    replicas: Replicas = Field(
+        description="How many have run on this node in all, those that have finished included."
+    )
 
 
 class FailedReport(Model):
@@ -55,10 +57,20 @@ class FailedReport(Model):
     schema_version: SchemaVersion = 1
     report: Literal["failed"]
     workload: ReportedWorkload
-    exit_code: int = Field(ge=-255, le=255, description="A negative one is the signal that ended it.")
-    restarts: int = Field(ge=0, le=_RESTARTS_MAX, description="How often it was started again before.")
-    next_start_in_s: int = Field(ge=0, le=_WAIT_MAX_S, description="How long the node waits before it starts it again.")
-    log_tail: str = Field(default="", max_length=LOG_TAIL_MAX, description="The end of what it wrote.")
+    exit_code: int = Field(
+        ge=-255, le=255, description="A negative one is the signal that ended it."
+    )
+    restarts: int = Field(
+        ge=0, le=_RESTARTS_MAX, description="How often it was started again before."
+    )
+    next_start_in_s: int = Field(
+        ge=0,
+        le=_WAIT_MAX_S,
+        description="How long the node waits before it starts it again.",
+    )
+    log_tail: str = Field(
+        default="", max_length=LOG_TAIL_MAX, description="The end of what it wrote."
+    )
 
 
 class FinishedReport(Model):
@@ -68,7 +80,9 @@ class FinishedReport(Model):
     report: Literal["finished"]
     workload: ReportedWorkload
     replicas: Replicas = Field(description="How many have finished on this node in all.")
-    log_tail: str = Field(default="", max_length=LOG_TAIL_MAX, description="The end of what they wrote.")
+    log_tail: str = Field(
+        default="", max_length=LOG_TAIL_MAX, description="The end of what they wrote."
+    )
 
 
 class ReleasedReport(Model):
@@ -86,11 +100,14 @@ class ArrivedReport(Model):
     report: Literal["arrived"]
     workload: ReportedWorkload
     address: Annotated[str, AfterValidator(_ip_address)] = Field(
-        max_length=45, description="Where its commands can be reached by those of the other nodes: an IP address."
+        max_length=45,
+        description="Where its commands can be reached by those of the other nodes: an IP address.",
     )
 
 
-NodeReport: TypeAlias = ArrivedReport | ReadyReport | FailedReport | FinishedReport | ReleasedReport
+NodeReport: TypeAlias = (
+    ArrivedReport | ReadyReport | FailedReport | FinishedReport | ReleasedReport
+)
 
 REPORTS: Final[dict[str, type[NodeReport]]] = {
     "arrived": ArrivedReport,

@@ -15,7 +15,9 @@ class QuotaShare(Part):
     nominal: int = Field(description="How many it owns.")
     used: int
     borrowed: int = Field(description="How many it uses beyond those.")
-    lent: int = Field(description="How many of its own it does not use and that are not free either.")
+    lent: int = Field(
+        description="How many of its own it does not use and that are not free either."
+    )
     total: int = Field(description="All units of the group.")
 
 
@@ -37,10 +39,14 @@ class TeamShareTold(Event):
 
     team: str
     quotas: list[QuotaShare]
-    resources: list[ResourceShare] = Field(default=[], description="Quotas of resources, if it has any.")
+    resources: list[ResourceShare] = Field(
+        default=[], description="Quotas of resources, if it has any."
+    )
     month: str = Field(description="The month (UTC) that was spent in: `2026-01`.")
     spent_micro_usd: int = Field(description="What was bought for it in the month so far.")
-    forecast_micro_usd: int = Field(description="What that comes to by the end of the month if what runs goes on.")
+    forecast_micro_usd: int = Field(
+        description="What that comes to by the end of the month if what runs goes on."
+    )
     micro_usd_per_hour: int = Field(description="What is bought for it costs an hour now.")
 
 
@@ -56,9 +62,17 @@ class TeamOverBudget(Event):
 
     detail_type: ClassVar[str] = "Team Over Budget"
 
-    team: str | None = Field(default=None, description="Absent: the ceiling of the deployment.")
+    team: str | None = Field(
+        default=None, description="Absent: the ceiling of the deployment."
+    )
     period: BudgetPeriod
     limit_micro_usd: int
-    spent_micro_usd: int = Field(description="In the month so far; of an hour what runs costs.")
-    forecast_micro_usd: int = Field(description="What that comes to by the end of the month; of an hour the same.")
-    waiting_replicas: int = Field(description="Replicas that wait because nothing may be bought for them.")
+    spent_micro_usd: int = Field(
+        description="In the month so far; of an hour what runs costs."
+    )
+    forecast_micro_usd: int = Field(
+        description="What that comes to by the end of the month; of an hour the same."
+    )
+    waiting_replicas: int = Field(
+        description="Replicas that wait because nothing may be bought for them."
+    )

@@ -12,13 +12,21 @@ from reservoir.manifests.kinds.node_pool import NodePoolManifest
 from reservoir.manifests.kinds.team import TeamManifest
 from reservoir.manifests.kinds.workload import WorkloadManifest
 from reservoir.manifests.parsing.errors import MOST_PROBLEMS, ignored_fields, problems_of
-from reservoir.manifests.parsing.kubernetes import objects_in, placeholders, what_to_do_instead, without_bookkeeping
+from reservoir.manifests.parsing.kubernetes import (
+    objects_in,
+    placeholders,
+    what_to_do_instead,
+    without_bookkeeping,
+)
 from reservoir.manifests.parsing.load import Document, load_as_far_as_possible
 from reservoir.manifests.parsing.problems import Problem, errors_of, path_of, shown
 
 Manifest: TypeAlias = NodePoolManifest | NodeClassManifest | TeamManifest | WorkloadManifest
 ManifestModel: TypeAlias = (
-    type[NodePoolManifest] | type[NodeClassManifest] | type[TeamManifest] | type[WorkloadManifest]
+    type[NodePoolManifest]
+    | type[NodeClassManifest]
+    | type[TeamManifest]
+    | type[WorkloadManifest]
 )
 
 # kind -> (API version, model)
@@ -82,7 +90,9 @@ def read_files(files: Iterable[tuple[str, str | bytes]]) -> Reading:
         for index, document in enumerate(documents):
             if len(problems) > MOST_PROBLEMS and len(errors_of(problems)) > MOST_PROBLEMS:
                 message = f"{len(documents) - index} documents were not looked at: too much is wrong already"
-                problems.append(Problem("", "more", message, document.line_of(()), source=source))
+                problems.append(
+                    Problem("", "more", message, document.line_of(()), source=source)
+                )
                 unread_kinds.update(KINDS)
                 break
             found, wrong = read_document(document)
@@ -93,7 +103,9 @@ def read_files(files: Iterable[tuple[str, str | bytes]]) -> Reading:
             else:
                 manifests.append(Read(found, document))
     problems.extend(_repeated(manifests))
-    return Reading(tuple(manifests), tuple(problems), tuple(refused), frozenset(unread_kinds))
+    return Reading(
+        tuple(manifests), tuple(problems), tuple(refused), frozenset(unread_kinds)
+    )
 
 
 def read_document(document: Document) -> tuple[Manifest | None, list[Problem]]:
@@ -101,18 +113,27 @@ def read_document(document: Document) -> tuple[Manifest | None, list[Problem]]:
     value = document.value
     if not isinstance(value, dict):
         message = "must be a mapping with apiVersion, kind, metadata and spec"
-        return None, [Problem("", "manifest", message, document.line_of(()) or 1, source=document.source)]
+        return None, [
+            Problem(
+                "", "manifest", message, document.line_of(()) or 1, source=document.source
+            )
+        ]
     kind, wrong = _kind_of(document)
     if kind is None:
         return None, wrong
     version, model = KINDS[kind]
     if value.get("apiVersion") != version:
-        wrong.append(_wrong_value(document, "apiVersion", value.get("apiVersion"), [version]))
+        wrong.append(
+            _wrong_value(document, "apiVersion", value.get("apiVersion"), [version])
+        )
     # What is wrong about kind and version has been said: the rest is looked at as what was probably meant.
     meant = replace(document, value={**value, "kind": kind, "apiVersion": version})
     subject = subject_of(meant.value)
     cleaned, notes = without_bookkeeping(meant, subject)
-    wrong += sorted(placeholders(cleaned, subject), key=lambda problem: (problem.line or 0, problem.path))
+    wrong += sorted(
+        placeholders(cleaned, subject),
+        key=lambda problem: (problem.line or 0, problem.path),
+    )
     line_of, source = document.line_of, document.source
     try:
         manifest = model.model_validate(cleaned.value)
@@ -138,25 +159,53 @@ def _kind_of(document: Document) -> tuple[str | None, list[Problem]]:
     instead = what_to_do_instead(document.value)
     if instead is not None:
         message = f"{given} is not served: {instead}"
-        return None, [Problem("kind", "not-served", message, document.line_of(("kind",)), source=document.source)]
+        return None, [
+            Problem(
+                "kind",
+                "not-served",
+                message,
+                document.line_of(("kind",)),
+                source=document.source,
+            )
+        ]
     problem = _wrong_value(document, "kind", given, KINDS)
     return problem.suggestion, [problem]
 
 
-def _wrong_value(document: Document, name: str, value: object, known: Iterable[str]) -> Problem:
+def _wrong_value(
+    document: Document, name: str, value: object, known: Iterable[str]
+) -> Problem:
     options = list(known)
     hint = closest(value, options) if isinstance(value, str) else None
     if hint is None and len(options) == 1:
         hint = options[0]
-    message = "is required" if value is None else f"{shown(value)} is not one of {', '.join(options)}"
-    return Problem(path_of((name,)), name, message, document.line_of((name,)), hint, source=document.source)
+    message = (
+        "is required"
+        if value is None
+        else f"{shown(value)} is not one of {', '.join(options)}"
+    )
+    return Problem(
+        path_of((name,)),
+        name,
+        message,
+        document.line_of((name,)),
+        hint,
+        source=document.source,
+    )
 
 
 def subject_of(value: Mapping[str, Any]) -> str:
     """Return how problems name an object: kind and name, as far as it has one that can be shown."""
     metadata = value.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    text = name if isinstance(name, str) and name.isascii() and name.isprintable() and len(name) <= 253 else "?"
+    text = (
+        name
+        if isinstance(name, str)
+        and name.isascii()
+        and name.isprintable()
+        and len(name) <= 253
+        else "?"
+    )
     return f"{value['kind']}/{text}"
 
 
@@ -166,7 +215,9 @@ def _repeated(manifests: Sequence[Read]) -> Iterable[Problem]:
         first = seen.setdefault(read.identity, read)
         if first is not read:
             line = read.document.line_of(("metadata", "name"))
-            place = f"{first.document.source}:{first.document.line_of(('metadata', 'name'))}".lstrip(":")
+            place = f"{first.document.source}:{first.document.line_of(('metadata', 'name'))}".lstrip(
+                ":"
+            )
             yield Problem(
                 "metadata.name",
                 "repeated",

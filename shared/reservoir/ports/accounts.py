@@ -31,7 +31,9 @@ class AccountStore(Protocol):
         """
         ...
 
-    def write_many(self, before: Mapping[str, Meter | None], readings: Mapping[str, MeterReading]) -> Collection[str]:
+    def write_many(
+        self, before: Mapping[str, Meter | None], readings: Mapping[str, MeterReading]
+    ) -> Collection[str]:
         """As ``write`` for each claim, many together; return the claims whose meters moved.
 
         What does not match ``before`` is left alone and holds nothing else up.

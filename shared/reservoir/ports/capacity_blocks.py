@@ -46,7 +46,9 @@ class BlockOffering:
 class BlockOfferingReader(Protocol):
     """DescribeCapacityBlockOfferings."""
 
-    def offerings(self, instance_type: str, *, count: int, hours: int) -> Sequence[BlockOffering]:
+    def offerings(
+        self, instance_type: str, *, count: int, hours: int
+    ) -> Sequence[BlockOffering]:
         """Return what is on sale for so many units and hours, the soonest first; EC2 chooses which it shows.
 
         Raises AwsError, for types, counts and durations too that EC2 sells no blocks of.
@@ -81,7 +83,14 @@ class PurchaseStore(Protocol):
         """Return a purchase, None when it was never intended. Raises UnreadableRowError."""
         ...
 
-    def commit(self, purchase: Purchase, book: Book, *, over: Purchase | None, expected_revision: int | None) -> None:
+    def commit(
+        self,
+        purchase: Purchase,
+        book: Book,
+        *,
+        over: Purchase | None,
+        expected_revision: int | None,
+    ) -> None:
         """Write a purchase and the book together, over what was read of both.
 
         Raises ConflictError when another was written since.
@@ -128,5 +137,7 @@ class BootFailureStore(Protocol):
         ...
 
 
-class CapacityBlocks(BlockStatusReader, BlockOfferingReader, BlockExtensionReader, Protocol):
+class CapacityBlocks(
+    BlockStatusReader, BlockOfferingReader, BlockExtensionReader, Protocol
+):
     """What EC2 says about blocks, those of the account and those for sale."""

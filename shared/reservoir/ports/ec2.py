@@ -102,7 +102,9 @@ class InstanceTerminator(Protocol):
 class UnitMover(Protocol):
     """MoveCapacityReservationInstances."""
 
-    def move(self, source_id: str, destination_id: str, count: int, client_token: str) -> None:
+    def move(
+        self, source_id: str, destination_id: str, count: int, client_token: str
+    ) -> None:
         """Move units of a reservation, the free ones first; the same again with the same token moves nothing more.
 
         Raises TransientError when the call was throttled or its answer lost, and AwsError when EC2 refuses.
@@ -139,5 +141,7 @@ class InstanceHealthReader(Protocol):
         ...
 
 
-class Instances(InstanceReader, InstanceTerminator, InstanceTagger, InstanceHealthReader, Protocol):
+class Instances(
+    InstanceReader, InstanceTerminator, InstanceTagger, InstanceHealthReader, Protocol
+):
     """All that is asked about instances and done to them."""

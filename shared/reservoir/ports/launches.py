@@ -53,7 +53,9 @@ class ShortageHistory(Protocol):
         """Remember shortages."""
         ...
 
-    def begin_probes(self, offerings: Collection[R], batch_id: str, now: datetime) -> frozenset[R]:
+    def begin_probes(
+        self, offerings: Collection[R], batch_id: str, now: datetime
+    ) -> frozenset[R]:
         """Let the batch probe those of the offerings that were short; return the ones that others are probing.
 
         A repeat by the same batch changes nothing. Offerings that were not short lately are nobody's probe. Of a class

@@ -37,7 +37,9 @@ class ClassToValidate:
 class WorkQueue(Protocol):
     """Wakes the planner and hands launch batches on."""
 
-    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
+    def wake_planner(
+        self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()
+    ) -> None:
         """Ask for a planning pass that begins after this call.
 
         ``workload_keys``: whose demand has just been written. An index may not list it yet; the pass reads its rows.

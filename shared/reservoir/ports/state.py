@@ -14,7 +14,11 @@ from typing import Any, Protocol
 
 from reservoir.core.capacity.ledger import Balance
 from reservoir.core.capacity.unavailable_offerings import Place, Rests, Unavailable
-from reservoir.core.model.capacity_reservation import ENDED_STATES, CapacityReservation, ObservedReservation
+from reservoir.core.model.capacity_reservation import (
+    ENDED_STATES,
+    CapacityReservation,
+    ObservedReservation,
+)
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.plan import UnplacedReplicas
@@ -58,13 +62,16 @@ class WorkloadRecord:
     submitted_at: datetime | None = None
     pending_since: datetime | None = None
     unplaced: tuple[UnplacedReplicas, ...] = ()  # why replicas waited after the last plan
-    expires_at: datetime | None = None  # a tombstone is forgotten then; set when nothing of it runs any more
+    # a tombstone is forgotten then; set when nothing of it runs any more
+    expires_at: datetime | None = None
     sent_by: str | None = None  # SQS's id of whoever sent this generation
     sent_at: datetime | None = None  # when it was stored
-    correlation_id: str | None = None  # SQS's id of the message that it began with; kept until it is withdrawn
+    # SQS's id of the message that it began with; kept until it is withdrawn
+    correlation_id: str | None = None
     # By generation, each the last with its terms: what replicas that were placed before an update were placed with.
     former: tuple[Workload, ...] = ()
-    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+    # a newer release's fields
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
 
     @property
     def open_count(self) -> int:
@@ -97,17 +104,21 @@ class WorkloadRecord:
 class ReservationRecord:
     """A reservation as stored: EC2's facts, the ledger's balance, and when the facts were observed."""
 
-    reservation: CapacityReservation  # available_count and free_units (at least 0) agree with balance
+    # available_count and free_units (at least 0) agree with balance
+    reservation: CapacityReservation
     balance: Balance
     observed_at: datetime  # when the last observation that changed anything *began*
-    idle_since: datetime | None = None  # since when observations have shown a free unit without interruption
+    # since when observations have shown a free unit without interruption
+    idle_since: datetime | None = None
     idle_said_at: datetime | None = None  # when ``Reservation Idle`` was published last
     ending_said: str | None = None  # which ``Reservation Ending`` was published last
 
     @property
     def is_current(self) -> bool:
         """Whether it belongs on the list: not ended, or still owed by an open lease."""
-        return self.reservation.state not in ENDED_STATES or self.balance.outstanding_count > 0
+        return (
+            self.reservation.state not in ENDED_STATES or self.balance.outstanding_count > 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +145,18 @@ class PlannedCommit:
         counts: dict[str, int] = {}
         for claim in self.claims:
             for placed in claim.placements:
-                counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
+                counts[placed.workload_key] = (
+                    counts.get(placed.workload_key, 0) + placed.count
+                )
         for before, after in self.existing:
             for placed in after.placements:
-                counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
+                counts[placed.workload_key] = (
+                    counts.get(placed.workload_key, 0) + placed.count
+                )
             for placed in before.placements:
-                counts[placed.workload_key] = counts.get(placed.workload_key, 0) - placed.count
+                counts[placed.workload_key] = (
+                    counts.get(placed.workload_key, 0) - placed.count
+                )
         return {key: count for key, count in counts.items() if count != 0}
 
     def leased_by_reservation(self) -> Mapping[str, int]:
@@ -147,7 +164,9 @@ class PlannedCommit:
         counts: dict[str, int] = {}
         for claim in self.claims:
             if claim.lease is not None:
-                counts[claim.lease.reservation_id] = counts.get(claim.lease.reservation_id, 0) + 1
+                counts[claim.lease.reservation_id] = (
+                    counts.get(claim.lease.reservation_id, 0) + 1
+                )
         return counts
 
     def free_units_needed(self) -> Mapping[str, int]:
@@ -160,7 +179,12 @@ class PlannedCommit:
 
     def item_count(self) -> int:
         """Rows that the transaction touches."""
-        rows = len(self.claims) + len(self.existing) + len(self.depends_on) + (self.turn is not None)
+        rows = (
+            len(self.claims)
+            + len(self.existing)
+            + len(self.depends_on)
+            + (self.turn is not None)
+        )
         rows += len(self.planning_turns)
         return rows + len(self.placed_by_workload()) + len(self.leased_by_reservation())
 
@@ -184,7 +208,9 @@ class WorkloadStore(Protocol):
         """Return revisions of workloads with replicas placed; may lag a write by moments, and lack any of them."""
         ...
 
-    def get_placed(self, keys: Collection[str], revisions: Mapping[str, int]) -> Mapping[str, WorkloadRecord]:
+    def get_placed(
+        self, keys: Collection[str], revisions: Mapping[str, int]
+    ) -> Mapping[str, WorkloadRecord]:
         """Return the records that exist, as ``get_many``; what ``placed_revisions`` said spares reads.
 
         One that was read at that revision, and needed no planning, stands for its row: it may lag as they do. Raises
@@ -199,7 +225,9 @@ class WorkloadStore(Protocol):
         """
         ...
 
-    def put(self, record: WorkloadRecord, *, expected_revision: int | None) -> WorkloadRecord:
+    def put(
+        self, record: WorkloadRecord, *, expected_revision: int | None
+    ) -> WorkloadRecord:
         """Write ``record`` if the stored revision is the expected one (None: no row), return it; or ConflictError."""
         ...
 
@@ -240,14 +268,18 @@ class ReservationStore(Protocol):
         """
         ...
 
-    def mark_exhausted(self, reservation_id: str, *, refused_at: datetime, refusal: str = "") -> None:
+    def mark_exhausted(
+        self, reservation_id: str, *, refused_at: datetime, refusal: str = ""
+    ) -> None:
         """EC2 refused a unit: nothing is free until an observation that begins after ``refused_at``.
 
         ``refusal`` is what EC2 said, if that was not that all units are taken.
         """
         ...
 
-    def mark_idle_said(self, reservation_ids: Collection[str], *, said_at: datetime) -> None:
+    def mark_idle_said(
+        self, reservation_ids: Collection[str], *, said_at: datetime
+    ) -> None:
         """Remember that ``Reservation Idle`` was published."""
         ...
 
@@ -331,7 +363,12 @@ class NodeClaimStore(Protocol):
         ...
 
     def return_replicas(
-        self, claim: NodeClaim, *, expected_revision: int, placements: Mapping[str, int], returned_at: datetime
+        self,
+        claim: NodeClaim,
+        *,
+        expected_revision: int,
+        placements: Mapping[str, int],
+        returned_at: datetime,
     ) -> NodeClaim:
         """Write ``claim`` and take ``placements`` (workload key -> replicas) off it, back to demand, exactly once.
 
@@ -343,7 +380,9 @@ class NodeClaimStore(Protocol):
         """
         ...
 
-    def return_many(self, claims: Sequence[NodeClaim], *, returned_at: datetime) -> Mapping[str, NodeClaim]:
+    def return_many(
+        self, claims: Sequence[NodeClaim], *, returned_at: datetime
+    ) -> Mapping[str, NodeClaim]:
         """As :meth:`return_replicas` with all replicas of claims, each at the revision that it carries (as read).
 
         In few requests; returns the written ones by id. Each claim moves with its replicas or not at all. One that
@@ -352,7 +391,12 @@ class NodeClaimStore(Protocol):
         ...
 
     def finish_replicas(
-        self, claim: NodeClaim, *, expected_revision: int, record: WorkloadRecord, expected_record_revision: int
+        self,
+        claim: NodeClaim,
+        *,
+        expected_revision: int,
+        record: WorkloadRecord,
+        expected_record_revision: int,
     ) -> NodeClaim:
         """Write a claim of which replicas have finished, and their workload's record, together; as ``save``."""
         ...
@@ -368,7 +412,9 @@ class OfferingStore(Protocol):
         """
         ...
 
-    def load_with_rests(self, only: Collection[str] | None = None) -> tuple[tuple[InstanceType, ...], Rests]:
+    def load_with_rests(
+        self, only: Collection[str] | None = None
+    ) -> tuple[tuple[InstanceType, ...], Rests]:
         """Return the catalogue, or those of these types, and all that rests: reservations are not in the catalogue.
 
         Raises UnreadableRowsError as ``load_catalogue`` does.
@@ -386,7 +432,9 @@ class OfferingStore(Protocol):
         """
         ...
 
-    def mark_unavailable(self, places: Collection[Place], *, until: datetime, reason: str = "") -> None:
+    def mark_unavailable(
+        self, places: Collection[Place], *, until: datetime, reason: str = ""
+    ) -> None:
         """Remember a shortage; a later ``until`` wins. ``reason`` is for users, where it is not the capacity."""
         ...
 

@@ -43,12 +43,19 @@ class QueueMessage:
 def messages(event: Mapping[str, Any]) -> tuple[QueueMessage, ...]:
     """Return the messages of an SQS event."""
     return tuple(
-        QueueMessage(record["messageId"], record["body"], record.get("attributes", {}), record.get("receiptHandle", ""))
+        QueueMessage(
+            record["messageId"],
+            record["body"],
+            record.get("attributes", {}),
+            record.get("receiptHandle", ""),
+        )
         for record in event.get("Records", [])
     )
 
 
-def each_message(event: Mapping[str, Any], handle: Callable[[QueueMessage], None]) -> dict[str, Any]:
+def each_message(
+    event: Mapping[str, Any], handle: Callable[[QueueMessage], None]
+) -> dict[str, Any]:
     """Handle every message; return Lambda's partial batch response.
 
     Raises the first bug where every message failed.
@@ -59,10 +66,14 @@ def each_message(event: Mapping[str, Any], handle: Callable[[QueueMessage], None
     for message in received:
         forget()
         try:
-            with logger.append_context_keys(message_id=message.id):  # in every line that its handling writes
+            # in every line that its handling writes
+            with logger.append_context_keys(message_id=message.id):
                 handle(message)
         except TRANSIENT as error:
-            logger.warning("message will be delivered again", extra={"message_id": message.id, "error": str(error)})
+            logger.warning(
+                "message will be delivered again",
+                extra={"message_id": message.id, "error": str(error)},
+            )
             count("MessageRetried")
             failures.append(message.id)
         except Exception as error:  # noqa: BLE001 # told, and raised below where nothing else would tell it
@@ -73,10 +84,14 @@ def each_message(event: Mapping[str, Any], handle: Callable[[QueueMessage], None
     forget()
     if bugs and len(failures) == len(received):
         raise bugs[0]
-    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failures]}
+    return {
+        "batchItemFailures": [{"itemIdentifier": message_id} for message_id in failures]
+    }
 
 
-def together(named: Mapping[str, Iterable[str]], handle: Callable[[Collection[str]], object]) -> list[dict[str, str]]:
+def together(
+    named: Mapping[str, Iterable[str]], handle: Callable[[Collection[str]], object]
+) -> list[dict[str, str]]:
     """Handle at once what messages name, by message id; return those to be delivered again, all or none.
 
     For what costs the same for many as for one, and bears to be done again.
@@ -86,7 +101,10 @@ def together(named: Mapping[str, Iterable[str]], handle: Callable[[Collection[st
         handle(keys)
     except TRANSIENT as error:
         failures = sorted(message_id for message_id, keys in named.items() if keys)
-        logger.warning("messages will be delivered again", extra={"message_ids": failures, "error": str(error)})
+        logger.warning(
+            "messages will be delivered again",
+            extra={"message_ids": failures, "error": str(error)},
+        )
         count("MessageRetried", len(failures))
         return [{"itemIdentifier": message_id} for message_id in failures]
     return []

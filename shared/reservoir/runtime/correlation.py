@@ -3,7 +3,13 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from reservoir.core.history.past_event import correlation_ids_in
-from reservoir.ports.messaging import NAMED_MAX, EventPublisher, LaunchBatch, OutboundEvent, WorkQueue
+from reservoir.ports.messaging import (
+    NAMED_MAX,
+    EventPublisher,
+    LaunchBatch,
+    OutboundEvent,
+    WorkQueue,
+)
 from reservoir.runtime.observability import FOLLOWED_BY, about, logger
 
 
@@ -42,7 +48,9 @@ class SentInTheLog:
     def __init__(self, queue: WorkQueue) -> None:
         self._queue = queue
 
-    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
+    def wake_planner(
+        self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()
+    ) -> None:
         """Ask for a planning pass, and say nothing: whoever wrote what is to be planned does."""
         self._queue.wake_planner(reason=reason, workload_keys=workload_keys, group=group)
 
@@ -60,4 +68,6 @@ class SentInTheLog:
                 "claims": len(batch.claim_ids),
                 "claim_ids": batch.claim_ids[:NAMED_MAX],
             }
-            logger.info("launch sent", extra={**more, FOLLOWED_BY: list(batch.correlation_ids)})
+            logger.info(
+                "launch sent", extra={**more, FOLLOWED_BY: list(batch.correlation_ids)}
+            )

@@ -9,7 +9,9 @@ from reservoir.runtime.observability import logger
 from reservoir.usecases.policy.deploy_policy import NOT_APPLIED, CustomResourceAnswer
 
 
-def answered(handler: Callable[[dict[str, Any], Any], CustomResourceAnswer]) -> Callable[[dict[str, Any], Any], None]:
+def answered(
+    handler: Callable[[dict[str, Any], Any], CustomResourceAnswer],
+) -> Callable[[dict[str, Any], Any], None]:
     """Wrap a handler so that CloudFormation is told how it ended, even when that is a bug."""
 
     @functools.wraps(handler)
@@ -19,14 +21,18 @@ def answered(handler: Callable[[dict[str, Any], Any], CustomResourceAnswer]) -> 
         except Exception as error:  # noqa: BLE001 # without an answer the deployment would wait for an hour
             logger.exception("the request failed")
             before = event.get("PhysicalResourceId", NOT_APPLIED)
-            answer = CustomResourceAnswer(False, before, f"{type(error).__name__}; the function's log tells more")
+            answer = CustomResourceAnswer(
+                False, before, f"{type(error).__name__}; the function's log tells more"
+            )
         changes = answer.outcome.effective
         logger.info(
             "answering CloudFormation",
             extra={
                 "succeeded": answer.succeeded,
                 "reason": answer.reason,
-                "changes": [f"{change.kind}/{change.name} {change.change}" for change in changes],
+                "changes": [
+                    f"{change.kind}/{change.name} {change.change}" for change in changes
+                ],
                 "problems": [str(problem) for problem in answer.outcome.problems],
                 "repeated": list(answer.repeated),
             },

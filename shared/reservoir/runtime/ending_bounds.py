@@ -9,7 +9,9 @@ from reservoir import names
 from reservoir.core.safety.endings import DEFAULT_BOUNDS, Bound, Bounds, EndingKind
 from reservoir.runtime.environment import SettingsError
 
-_FIELDS: Final = dict(zip(names.ENDING_NUMBERS, ("share_percent", "least_count", "most_count"), strict=True))
+_FIELDS: Final = dict(
+    zip(names.ENDING_NUMBERS, ("share_percent", "least_count", "most_count"), strict=True)
+)
 
 
 def ending_bounds(environment: Mapping[str, str]) -> Bounds:
@@ -17,7 +19,12 @@ def ending_bounds(environment: Mapping[str, str]) -> Bounds:
     text = environment.get(names.ENDING_BOUNDS) or "{}"
     try:
         given = json.loads(text)
-        return Bounds({EndingKind(kind): _bound(EndingKind(kind), numbers) for kind, numbers in given.items()})
+        return Bounds(
+            {
+                EndingKind(kind): _bound(EndingKind(kind), numbers)
+                for kind, numbers in given.items()
+            }
+        )
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise SettingsError(f"{names.ENDING_BOUNDS} cannot be read: {error}") from error
 

@@ -15,7 +15,10 @@ def batch_in(body: str) -> LaunchBatch | None:
         batch = loads(LaunchBatch, body)
     except (ValueError, RecursionError):
         return None
-    are_words = all(isinstance(word, str) for word in (batch.batch_id, *batch.claim_ids, *batch.correlation_ids))
+    are_words = all(
+        isinstance(word, str)
+        for word in (batch.batch_id, *batch.claim_ids, *batch.correlation_ids)
+    )
     return batch if are_words and isinstance(batch.retry_count, int) else None
 
 
@@ -33,10 +36,16 @@ def validate(validating: ValidateClass, name: str) -> None:
     try:
         found = validating.run(name)
     except (AwsError, ConflictError, UnreadableRowsError) as error:
-        logger.warning("class not validated", extra={"node_class": name, "error": str(error)})
+        logger.warning(
+            "class not validated", extra={"node_class": name, "error": str(error)}
+        )
         return
     if found is None:
         return
-    said = {"outcome": found.outcome, "reason": found.reason, "validation_message": found.message}
+    said = {
+        "outcome": found.outcome,
+        "reason": found.reason,
+        "validation_message": found.message,
+    }
     logger.info("class validated", extra={"node_class": name, **said})
     count("LaunchesRefused", int(found.outcome is ValidationOutcome.REFUSED))

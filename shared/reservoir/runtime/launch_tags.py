@@ -14,6 +14,8 @@ def launch_tags(environment: Mapping[str, str]) -> Mapping[str, str]:
         given = json.loads(text)
     except ValueError as error:
         raise SettingsError(f"{names.LAUNCH_TAGS} cannot be read: {error}") from error
-    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+    if not isinstance(given, dict) or not all(
+        isinstance(value, str) for value in given.values()
+    ):
         raise SettingsError(f"{names.LAUNCH_TAGS} must be an object of texts")
     return given

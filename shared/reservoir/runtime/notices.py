@@ -20,7 +20,11 @@ def notices_in(received: Sequence[QueueMessage]) -> Mapping[str, Notice]:
 
     What nobody can read or has asked for is counted and dropped: it would never get better.
     """
-    return {message.id: notice for message in received if (notice := _notice(message)) is not None}
+    return {
+        message.id: notice
+        for message in received
+        if (notice := _notice(message)) is not None
+    }
 
 
 def bring_back(failed: Sequence[QueueMessage], redelivery: Redelivery) -> dict[str, Any]:
@@ -28,9 +32,13 @@ def bring_back(failed: Sequence[QueueMessage], redelivery: Redelivery) -> dict[s
     if failed:
         count("MessageRetried", len(failed))
         try:
-            redelivery.hasten({message.receipt: message.retry_delay_s for message in failed})
+            redelivery.hasten(
+                {message.receipt: message.retry_delay_s for message in failed}
+            )
         except AwsError as error:  # they come all the same, when the queue shows them again
-            logger.warning("events cannot be brought back sooner", extra={"error": str(error)})
+            logger.warning(
+                "events cannot be brought back sooner", extra={"error": str(error)}
+            )
     return {"batchItemFailures": [{"itemIdentifier": message.id} for message in failed]}
 
 
@@ -39,7 +47,9 @@ def _notice(message: QueueMessage) -> Notice | None:
         event = json.loads(message.body)
         notice = parse_notice(event) if isinstance(event, dict) else None
     except (NoticeError, ValueError) as error:
-        logger.warning("event cannot be read", extra={"message_id": message.id, "error": str(error)})
+        logger.warning(
+            "event cannot be read", extra={"message_id": message.id, "error": str(error)}
+        )
         count("EventsUnreadable")
         return None
     if notice is None:

@@ -13,7 +13,8 @@ from reservoir.core.history.measures import Unit
 from reservoir.names import ANY_FUNCTION, METRICS_NAMESPACE, ROWS_LOGGER, ROWS_UNREADABLE
 from reservoir.ports.messaging import NAMED_MAX
 
-FOLLOWED_BY: Final = "correlation_ids"  # the key of a line: the messages that its workloads began with
+# the key of a line: the messages that its workloads began with
+FOLLOWED_BY: Final = "correlation_ids"
 UNITS: Final = {
     Unit.COUNT: MetricUnit.Count,
     Unit.SECONDS: MetricUnit.Seconds,

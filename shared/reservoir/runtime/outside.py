@@ -9,10 +9,26 @@ from concurrent.futures import Executor
 from typing import Protocol
 
 from reservoir.ports.accounts import AccountStore
-from reservoir.ports.capacity_blocks import BlockSeller, BootFailureStore, CapacityBlocks, PurchaseStore
-from reservoir.ports.discovery import InstanceTypeReader, LaunchEnvironmentReader, PriceReader, ReservationReader
+from reservoir.ports.capacity_blocks import (
+    BlockSeller,
+    BootFailureStore,
+    CapacityBlocks,
+    PurchaseStore,
+)
+from reservoir.ports.discovery import (
+    InstanceTypeReader,
+    LaunchEnvironmentReader,
+    PriceReader,
+    ReservationReader,
+)
 from reservoir.ports.discovery_turns import DiscoveryTurnStore
-from reservoir.ports.ec2 import DryRuns, FleetLauncher, Instances, LaunchTemplateStore, UnitMover
+from reservoir.ports.ec2 import (
+    DryRuns,
+    FleetLauncher,
+    Instances,
+    LaunchTemplateStore,
+    UnitMover,
+)
 from reservoir.ports.history import DecisionStore, HistoryStore
 from reservoir.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
 from reservoir.ports.messaging import (
@@ -29,7 +45,12 @@ from reservoir.ports.overview import AlarmReader, PassReader, QueueReader
 from reservoir.ports.policy import PolicyStore
 from reservoir.ports.principals import PrincipalReader
 from reservoir.ports.safety import TableMarkStore, TallyStore
-from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
+from reservoir.ports.state import (
+    NodeClaimStore,
+    OfferingStore,
+    ReservationStore,
+    WorkloadStore,
+)
 from reservoir.ports.system import Clock, Identities, IdFactory
 from reservoir.runtime.settings import Settings
 

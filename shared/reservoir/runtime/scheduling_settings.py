@@ -19,15 +19,29 @@ def scheduling_policy(environment: Mapping[str, str]) -> SchedulingPolicy:
     overhead = names.NODE_OVERHEAD_MICRO_USD_PER_HOUR
     share, floor = names.SPOT_POOL_SHARE_PERCENT, names.RESERVED_FLOOR_PERCENT
     return SchedulingPolicy(
-        preference_policy=choice(environment, names.PREFERENCE_POLICY, _DEFAULT.preference_policy),
-        min_values_policy=choice(environment, names.MIN_VALUES_POLICY, _DEFAULT.min_values_policy),
-        no_duration_policy=choice(environment, names.NO_DURATION_POLICY, _DEFAULT.no_duration_policy),
-        spot_to_spot_consolidation=switch(
-            environment, names.SPOT_TO_SPOT_CONSOLIDATION, default=_DEFAULT.spot_to_spot_consolidation
+        preference_policy=choice(
+            environment, names.PREFERENCE_POLICY, _DEFAULT.preference_policy
         ),
-        spot_pool_share_percent=whole_number(environment, share, _DEFAULT.spot_pool_share_percent),
-        reserved_floor_percent=whole_number(environment, floor, _DEFAULT.reserved_floor_percent),
-        node_overhead_micro_usd_per_hour=whole_number(environment, overhead, _DEFAULT.node_overhead_micro_usd_per_hour),
+        min_values_policy=choice(
+            environment, names.MIN_VALUES_POLICY, _DEFAULT.min_values_policy
+        ),
+        no_duration_policy=choice(
+            environment, names.NO_DURATION_POLICY, _DEFAULT.no_duration_policy
+        ),
+        spot_to_spot_consolidation=switch(
+            environment,
+            names.SPOT_TO_SPOT_CONSOLIDATION,
+            default=_DEFAULT.spot_to_spot_consolidation,
+        ),
+        spot_pool_share_percent=whole_number(
+            environment, share, _DEFAULT.spot_pool_share_percent
+        ),
+        reserved_floor_percent=whole_number(
+            environment, floor, _DEFAULT.reserved_floor_percent
+        ),
+        node_overhead_micro_usd_per_hour=whole_number(
+            environment, overhead, _DEFAULT.node_overhead_micro_usd_per_hour
+        ),
     )
 
 
@@ -50,4 +64,6 @@ def _amount(environment: Mapping[str, str], name: str) -> int | None:
 
 def solve_budget(environment: Mapping[str, str]) -> timedelta:
     """Return how long a plan may be improved. Raises SettingsError."""
-    return timedelta(seconds=whole_number(environment, names.SOLVE_BUDGET_S, _DEFAULT_SOLVE_BUDGET_S))
+    return timedelta(
+        seconds=whole_number(environment, names.SOLVE_BUDGET_S, _DEFAULT_SOLVE_BUDGET_S)
+    )

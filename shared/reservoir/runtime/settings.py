@@ -11,7 +11,11 @@ from typing import Final
 from reservoir import names
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.team import Ceiling
-from reservoir.core.node_life.drain import LONGEST_NOTICE, InstanceStatusPolicy, RebalancePolicy
+from reservoir.core.node_life.drain import (
+    LONGEST_NOTICE,
+    InstanceStatusPolicy,
+    RebalancePolicy,
+)
 from reservoir.core.purchasing.book import Ceilings
 from reservoir.core.safety.endings import Bounds
 from reservoir.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
@@ -20,7 +24,12 @@ from reservoir.names import Queue, Table
 from reservoir.runtime.ending_bounds import ending_bounds
 from reservoir.runtime.environment import SettingsError, choice, switch, whole_number
 from reservoir.runtime.launch_tags import launch_tags
-from reservoir.runtime.scheduling_settings import ceiling, purchase_ceilings, scheduling_policy, solve_budget
+from reservoir.runtime.scheduling_settings import (
+    ceiling,
+    purchase_ceilings,
+    scheduling_policy,
+    solve_budget,
+)
 
 REGION: Final = "AWS_REGION"  # set by Lambda
 # Optional; names and default are Karpenter's. Memory that the hypervisor and the kernel keep, as a part of the type's.
@@ -81,7 +90,8 @@ class Settings:
     instance_status_policy: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
     scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
     solve_budget: timedelta = timedelta(seconds=10)
-    planned_at_once_max: int = PLANNED_AT_ONCE_MAX  # no deployment chooses; the simulation does
+    # no deployment chooses; the simulation does
+    planned_at_once_max: int = PLANNED_AT_ONCE_MAX
     ceiling: Ceiling = field(default_factory=Ceiling)
     purchase_ceilings: Ceilings = field(default_factory=Ceilings)
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
@@ -106,28 +116,45 @@ class Settings:
             drain_schedule_group=environment[names.DRAIN_SCHEDULE_GROUP],
             drain_schedule_role_arn=environment[names.DRAIN_SCHEDULE_ROLE_ARN],
             drain_schedule_target_arn=environment[names.DRAIN_SCHEDULE_TARGET_ARN],
-            drain_schedule_dead_letters_arn=environment.get(names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN) or None,
+            drain_schedule_dead_letters_arn=environment.get(
+                names.DRAIN_SCHEDULE_DEAD_LETTERS_ARN
+            )
+            or None,
             deployment=environment[names.DEPLOYMENT],
             instance_arn_prefix=environment[names.INSTANCE_ARN_PREFIX],
             region=environment[REGION],
-            vm_memory_overhead=_part(environment.get(VM_MEMORY_OVERHEAD_PERCENT, _DEFAULT_VM_MEMORY_OVERHEAD)),
-            rebalance_policy=choice(environment, names.REBALANCE_POLICY, RebalancePolicy.IGNORE),
-            instance_status_policy=choice(environment, names.INSTANCE_STATUS_POLICY, InstanceStatusPolicy.REPLACE),
+            vm_memory_overhead=_part(
+                environment.get(VM_MEMORY_OVERHEAD_PERCENT, _DEFAULT_VM_MEMORY_OVERHEAD)
+            ),
+            rebalance_policy=choice(
+                environment, names.REBALANCE_POLICY, RebalancePolicy.IGNORE
+            ),
+            instance_status_policy=choice(
+                environment, names.INSTANCE_STATUS_POLICY, InstanceStatusPolicy.REPLACE
+            ),
             scheduling=scheduling_policy(environment),
             solve_budget=solve_budget(environment),
             ceiling=ceiling(environment),
             purchase_ceilings=purchase_ceilings(environment),
             launch_limits=LaunchLimits(
-                kms_keys=tuple(key for key in environment.get(names.KMS_KEYS, "").split(",") if key),
-                tokens_required=choice(environment, names.METADATA_HTTP_TOKENS_POLICY, HttpTokens.REQUIRED)
+                kms_keys=tuple(
+                    key for key in environment.get(names.KMS_KEYS, "").split(",") if key
+                ),
+                tokens_required=choice(
+                    environment, names.METADATA_HTTP_TOKENS_POLICY, HttpTokens.REQUIRED
+                )
                 is HttpTokens.REQUIRED,
             ),
             launch_tags=launch_tags(environment),
             ending_bounds=ending_bounds(environment),
             longest_notice=timedelta(
-                seconds=whole_number(environment, names.LONGEST_NOTICE_S, int(LONGEST_NOTICE.total_seconds()))
+                seconds=whole_number(
+                    environment, names.LONGEST_NOTICE_S, int(LONGEST_NOTICE.total_seconds())
+                )
             ),
-            history_kept=timedelta(days=whole_number(environment, names.HISTORY_DAYS, _DEFAULT_HISTORY_DAYS)),
+            history_kept=timedelta(
+                days=whole_number(environment, names.HISTORY_DAYS, _DEFAULT_HISTORY_DAYS)
+            ),
             publishes_metrics=switch(environment, names.PUBLISH_METRICS, default=False),
         )
 

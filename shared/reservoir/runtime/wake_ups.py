@@ -22,7 +22,8 @@ def woken_by(event: dict[str, Any]) -> Woken:
     groups = [body["group"] for body in ours if "group" in body]
     return Woken(
         workload_keys=frozenset(chain.from_iterable(body["workloads"] for body in ours)),
-        names_all=bool(ours) and all(body.get("workloads") or "group" in body for body in bodies),
+        names_all=bool(ours)
+        and all(body.get("workloads") or "group" in body for body in bodies),
         group_keys=frozenset(parts[0] for parts in groups),
         parts=frozenset(chain.from_iterable(groups)),
         indexes_lag=any(not body["workloads"] and "group" not in body for body in ours),
@@ -37,9 +38,15 @@ def _understood(text: object) -> dict[str, Any]:
         body = None
     if isinstance(body, dict) and "workloads" not in body and "source" in body:
         return body  # of EventBridge
-    if isinstance(body, dict) and _are_words(body.get("workloads")) and _are_parts(body.get("group", ["any"])):
+    if (
+        isinstance(body, dict)
+        and _are_words(body.get("workloads"))
+        and _are_parts(body.get("group", ["any"]))
+    ):
         return body
-    logger.warning("wake-up is not understood: it asks for everybody", extra={"body": str(text)[:200]})
+    logger.warning(
+        "wake-up is not understood: it asks for everybody", extra={"body": str(text)[:200]}
+    )
     count("WakeUpsUnknown")
     return _UNKNOWN
 

@@ -40,7 +40,9 @@ def accounts(request: pytest.FixtureRequest) -> AccountStore:
 def test_amounts_are_added_and_the_meter_moves(accounts: AccountStore) -> None:
     accounts.write("nc-1", None, MeterReading({}, METER))
     assert (accounts.meter("nc-1"), accounts.meters()) == (METER, {"nc-1": METER})
-    accounts.write("nc-1", METER, MeterReading({AUDIO: Amount(3600, 10**20), NOBODY: Amount(7)}, LATER))
+    accounts.write(
+        "nc-1", METER, MeterReading({AUDIO: Amount(3600, 10**20), NOBODY: Amount(7)}, LATER)
+    )
     accounts.write("nc-1", LATER, MeterReading({AUDIO: Amount(1, 3 * 10**21)}, None))
     assert accounts.accounts("2026-01") == {AUDIO: Amount(3601, 31 * 10**20)}
     assert accounts.accounts("2026-02") == {NOBODY: Amount(7, 0)}
@@ -48,11 +50,16 @@ def test_amounts_are_added_and_the_meter_moves(accounts: AccountStore) -> None:
 
 
 def test_many_meters_are_read_by_name(accounts: AccountStore) -> None:
-    running = {f"nc-{number:03}": replace(METER, claim_id=f"nc-{number:03}") for number in range(120)}
+    running = {
+        f"nc-{number:03}": replace(METER, claim_id=f"nc-{number:03}")
+        for number in range(120)
+    }
     for claim_id, meter in running.items():
         accounts.write(claim_id, None, MeterReading({}, meter))
     asked = [*list(running)[10:], "nc-010", "nc-unknown"]
-    assert accounts.meters_of(asked) == {key: meter for key, meter in running.items() if key in asked}
+    assert accounts.meters_of(asked) == {
+        key: meter for key, meter in running.items() if key in asked
+    }
     assert accounts.meters_of([]) == {}
 
 
@@ -77,16 +84,26 @@ def test_an_end_may_be_the_first_that_is_heard(accounts: AccountStore) -> None:
     assert accounts.accounts("2026-01") == {AUDIO: Amount(5)}
 
 
-def test_many_meters_move_together_and_those_that_moved_on_stand_in_nobodys_way(accounts: AccountStore) -> None:
+def test_many_meters_move_together_and_those_that_moved_on_stand_in_nobodys_way(
+    accounts: AccountStore,
+) -> None:
     """More than one transaction holds: meters that begin, end, and are not as they were read."""
-    running = {f"nc-{number:03}": replace(METER, claim_id=f"nc-{number:03}") for number in range(120)}
+    running = {
+        f"nc-{number:03}": replace(METER, claim_id=f"nc-{number:03}")
+        for number in range(120)
+    }
     begun = {claim_id: MeterReading({}, meter) for claim_id, meter in running.items()}
     assert set(accounts.write_many({}, begun)) == running.keys()
     assert accounts.meters() == running
     before: dict[str, Meter | None] = {**running, "nc-007": None, "nc-008": LATER}
-    ended = {claim_id: MeterReading({AUDIO: Amount(10, 100), NOBODY: Amount(1)}, None) for claim_id in running}
+    ended = {
+        claim_id: MeterReading({AUDIO: Amount(10, 100), NOBODY: Amount(1)}, None)
+        for claim_id in running
+    }
     assert set(accounts.write_many(before, ended)) == running.keys() - {"nc-007", "nc-008"}
-    assert accounts.write_many(before, ended) == set(), "each ended once, and those two are another's"
+    assert accounts.write_many(before, ended) == set(), (
+        "each ended once, and those two are another's"
+    )
     assert accounts.meters().keys() == {"nc-007", "nc-008"}
     assert accounts.accounts("2026-01") == {AUDIO: Amount(1180, 11800)}
     assert accounts.accounts("2026-02") == {NOBODY: Amount(118)}
@@ -96,7 +113,11 @@ def test_more_accounts_than_one_transaction_holds(accounts: AccountStore) -> Non
     """Each meter's own namespaces, as many as a reading may have."""
     readings = {
         f"nc-{number}": MeterReading(
-            {replace(AUDIO, namespace=f"n-{number}-{each}"): Amount(1) for each in range(80)}, None
+            {
+                replace(AUDIO, namespace=f"n-{number}-{each}"): Amount(1)
+                for each in range(80)
+            },
+            None,
         )
         for number in range(3)
     }
@@ -105,7 +126,9 @@ def test_more_accounts_than_one_transaction_holds(accounts: AccountStore) -> Non
 
 
 @pytest.mark.embedded
-@pytest.mark.parametrize("damage", [{"form": {"N": "99"}}, {"data": {"S": "no JSON"}}, {"data": {"N": "1"}}])
+@pytest.mark.parametrize(
+    "damage", [{"form": {"N": "99"}}, {"data": {"S": "no JSON"}}, {"data": {"N": "1"}}]
+)
 def test_a_meter_that_cannot_be_read_is_left_out_of_the_list_and_refused_by_name(
     dynamodb: Any, damage: dict[str, Any]
 ) -> None:
@@ -136,11 +159,20 @@ def test_what_a_hundred_meters_write_to_partitions_that_all_share(dynamodb: Any)
     counted = CountedWrites(dynamodb)
     client: Any = counted
     accounts = DynamoDbAccounts(client, table, ManualClock())
-    running = {f"nc-{number:03}": replace(METER, claim_id=f"nc-{number:03}") for number in range(100)}
+    running = {
+        f"nc-{number:03}": replace(METER, claim_id=f"nc-{number:03}")
+        for number in range(100)
+    }
     changed = {key: replace(meter, since=LATER.since) for key, meter in running.items()}
     steps: tuple[tuple[Mapping[str, Meter | None], Mapping[str, MeterReading]], ...] = (
         ({}, {key: MeterReading({}, meter) for key, meter in running.items()}),
-        (running, {key: MeterReading({AUDIO: Amount(5)}, meter) for key, meter in changed.items()}),
+        (
+            running,
+            {
+                key: MeterReading({AUDIO: Amount(5)}, meter)
+                for key, meter in changed.items()
+            },
+        ),
         (changed, {key: MeterReading({AUDIO: Amount(5)}, None) for key in running}),
     )
     found = []
@@ -168,7 +200,9 @@ class CountedWrites:
 
     def transact_write_items(self, **request: Any) -> Any:
         self.calls += 1
-        for write in (write for item in request["TransactItems"] for write in item.values()):
+        for write in (
+            write for item in request["TransactItems"] for write in item.values()
+        ):
             row = write.get("Item") or write["Key"]
             assert len(json.dumps(row)) < 1024
             self.units[row["id"]["S"]] += 2

@@ -48,7 +48,9 @@ def test_failures_are_remembered_by_reservation(remembered: Remembered) -> None:
     assert remembered.store.list_remembered() == {"cr-1": ONCE, "cr-2": TWICE}
 
 
-def test_they_are_forgotten_when_nothing_can_follow_from_them(remembered: Remembered) -> None:
+def test_they_are_forgotten_when_nothing_can_follow_from_them(
+    remembered: Remembered,
+) -> None:
     remembered.store.put("cr-1", TWICE)
     remembered.clock.set(forgotten_at(TWICE))
     assert remembered.store.get("cr-1") == TWICE
@@ -62,6 +64,8 @@ def test_they_lie_beside_reservations_and_disturb_none(dynamodb: Any) -> None:
     clock, table = ManualClock(), f"boots-{next(_names)}"
     ministack.create_table(dynamodb, table, indexes={LISTING_INDEX: (LISTING_KEY, "ALL")})
     reservations = DynamoDbReservationStore(dynamodb, table, "unused", clock)
-    reservations.save_observation(reservation(), observed_at=START, absorbed=(), expected=None)
+    reservations.save_observation(
+        reservation(), observed_at=START, absorbed=(), expected=None
+    )
     DynamoDbBootFailures(dynamodb, table, clock).put("cr-1", TWICE)
     assert [record.reservation.id for record in reservations.list_current()] == ["cr-1"]

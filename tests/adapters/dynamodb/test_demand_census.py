@@ -23,7 +23,9 @@ _names = itertools.count()
 class Counted:
     """A census with the workloads that it counts, and its clock."""
 
-    def __init__(self, census: DemandCensus, workloads: WorkloadStore, clock: ManualClock) -> None:
+    def __init__(
+        self, census: DemandCensus, workloads: WorkloadStore, clock: ManualClock
+    ) -> None:
         self.census, self.workloads, self.clock = census, workloads, clock
 
 
@@ -37,7 +39,9 @@ def counted(request: pytest.FixtureRequest) -> Counted:
     table = f"census-{next(_names)}"
     ministack.create_table(dynamodb, table, indexes=WORKLOAD_INDEXES)
     return Counted(
-        DynamoDbDemandCensus(dynamodb, table, clock, InTurn()), DynamoDbWorkloadStore(dynamodb, table, clock), clock
+        DynamoDbDemandCensus(dynamodb, table, clock, InTurn()),
+        DynamoDbWorkloadStore(dynamodb, table, clock),
+        clock,
     )
 
 
@@ -55,4 +59,6 @@ def test_what_waits_is_listed_and_counts_are_no_workloads(counted: Counted) -> N
     counted.workloads.put(workload_record("waits"), expected_revision=None)
     counted.workloads.put(workload_record("wants-none", replicas=0), expected_revision=None)
     assert list(counted.census.waiting_keys()) == ["research/waits"]
-    assert [record.key for record in counted.workloads.list_needing_planning()] == ["research/waits"]
+    assert [record.key for record in counted.workloads.list_needing_planning()] == [
+        "research/waits"
+    ]

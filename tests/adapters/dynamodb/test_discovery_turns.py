@@ -46,8 +46,12 @@ def test_of_two_that_read_the_same_turn_one_writes(turns: DiscoveryTurnStore) ->
 
 
 @pytest.mark.embedded
-@pytest.mark.parametrize("damage", [{"form": {"N": "99"}}, {"data": {"S": "no JSON"}}, {"revision": {"S": "1"}}])
-def test_a_turn_that_cannot_be_read_is_not_one_that_nobody_took(dynamodb: Any, damage: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "damage", [{"form": {"N": "99"}}, {"data": {"S": "no JSON"}}, {"revision": {"S": "1"}}]
+)
+def test_a_turn_that_cannot_be_read_is_not_one_that_nobody_took(
+    dynamodb: Any, damage: dict[str, Any]
+) -> None:
     table = f"turns-{next(_names)}"
     ministack.create_table(dynamodb, table, indexes={LISTING_INDEX: (LISTING_KEY, "ALL")})
     turns = DynamoDbDiscoveryTurns(dynamodb, table, ManualClock())

@@ -41,10 +41,15 @@ def history(request: pytest.FixtureRequest, clock: ManualClock) -> HistoryStore:
     return on_dynamodb(request.getfixturevalue("dynamodb"), clock)
 
 
-def event(number: int, at: datetime, *nodes: str, detail_type: str = "Workload Placed") -> PastEvent:
+def event(
+    number: int, at: datetime, *nodes: str, detail_type: str = "Workload Placed"
+) -> PastEvent:
     workload = {"namespace": "a", "name": f"w-{number}"}
     return PastEvent(
-        f"e-{number}", at, detail_type, {"workload": workload, "nodes": [{"nodeClaim": it} for it in nodes]}
+        f"e-{number}",
+        at,
+        detail_type,
+        {"workload": workload, "nodes": [{"nodeClaim": it} for it in nodes]},
     )
 
 
@@ -56,21 +61,35 @@ def test_what_happened_to_an_object_comes_in_order_of_time(history: HistoryStore
     later = event(1, START + timedelta(hours=3), "nc-1")
     sooner = event(2, START, "nc-1", "nc-2")
     history.keep([later, sooner])
-    assert list(history.of_object("node/nc-1", START, FOREVER)) == [sooner.about("node/nc-1"), later]
+    assert list(history.of_object("node/nc-1", START, FOREVER)) == [
+        sooner.about("node/nc-1"),
+        later,
+    ]
     assert ids(history.of_object("workload/a/w-2", START, FOREVER)) == ["e-2"]
     assert ids(history.of_object("node/nc-3", START, FOREVER)) == []
 
 
 def test_the_timeline_has_each_event_once_and_whole(history: HistoryStore) -> None:
-    told = [event(number, START + timedelta(minutes=7 * number), "nc-1", f"nc-{number}") for number in range(20)]
+    told = [
+        event(number, START + timedelta(minutes=7 * number), "nc-1", f"nc-{number}")
+        for number in range(20)
+    ]
     history.keep(told)
     assert list(history.timeline(START, FOREVER)) == told
 
 
-def test_a_look_back_takes_in_its_beginning_and_leaves_out_its_end(history: HistoryStore) -> None:
-    history.keep([event(number, START + timedelta(minutes=number), "nc-1") for number in range(4)])
+def test_a_look_back_takes_in_its_beginning_and_leaves_out_its_end(
+    history: HistoryStore,
+) -> None:
+    history.keep(
+        [event(number, START + timedelta(minutes=number), "nc-1") for number in range(4)]
+    )
     since, until = START + timedelta(minutes=1), START + timedelta(minutes=3)
-    assert ids(history.timeline(since, until)) == ids(history.of_object("node/nc-1", since, until)) == ["e-1", "e-2"]
+    assert (
+        ids(history.timeline(since, until))
+        == ids(history.of_object("node/nc-1", since, until))
+        == ["e-1", "e-2"]
+    )
 
 
 def test_an_event_that_comes_twice_is_there_once(history: HistoryStore) -> None:
@@ -82,7 +101,9 @@ def test_an_event_that_comes_twice_is_there_once(history: HistoryStore) -> None:
 
 
 @pytest.mark.embedded
-def test_an_event_about_hundreds_of_nodes_is_found_by_each(dynamodb: Any, clock: ManualClock) -> None:
+def test_an_event_about_hundreds_of_nodes_is_found_by_each(
+    dynamodb: Any, clock: ManualClock
+) -> None:
     history = on_dynamodb(dynamodb, clock)
     history.keep([event(1, START, *(f"nc-{number}" for number in range(200)))])
     (found,) = history.of_object("node/nc-150", START, FOREVER)
@@ -90,7 +111,9 @@ def test_an_event_about_hundreds_of_nodes_is_found_by_each(dynamodb: Any, clock:
 
 
 @pytest.mark.embedded
-def test_what_is_too_old_is_not_told_though_it_may_still_be_there(dynamodb: Any, clock: ManualClock) -> None:
+def test_what_is_too_old_is_not_told_though_it_may_still_be_there(
+    dynamodb: Any, clock: ManualClock
+) -> None:
     history = on_dynamodb(dynamodb, clock)
     history.keep([event(1, START, "nc-1"), event(2, START + timedelta(hours=1), "nc-1")])
     clock.advance(days=14)
@@ -98,9 +121,13 @@ def test_what_is_too_old_is_not_told_though_it_may_still_be_there(dynamodb: Any,
     assert ids(history.timeline(START, FOREVER)) == ["e-2"]
 
 
-def test_what_became_of_reservations_is_kept_for_a_month(dynamodb: Any, clock: ManualClock) -> None:
+def test_what_became_of_reservations_is_kept_for_a_month(
+    dynamodb: Any, clock: ManualClock
+) -> None:
     history = on_dynamodb(dynamodb, clock)
-    changed = PastEvent("e-1", START, "Reservation Changed", {"capacityReservationId": "cr-1"})
+    changed = PastEvent(
+        "e-1", START, "Reservation Changed", {"capacityReservationId": "cr-1"}
+    )
     history.keep([changed])
     clock.advance(days=29)
     assert ids(history.of_object("reservation/cr-1", START, FOREVER)) == ["e-1"]
@@ -127,11 +154,16 @@ class Busy:
 
 def test_rows_that_a_busy_table_left_are_written_again(clock: ManualClock) -> None:
     busy: Any = Busy(times=2)
-    DynamoDbHistory(busy, "history", clock, kept=KEPT, sleep=lambda _: None).keep([event(1, START, "nc-1", "nc-2")])
-    assert len({row["id"]["S"] for row in busy.rows}) == len(busy.rows) == 4  # two nodes, the workload, the timeline
+    DynamoDbHistory(busy, "history", clock, kept=KEPT, sleep=lambda _: None).keep(
+        [event(1, START, "nc-1", "nc-2")]
+    )
+    # two nodes, the workload, the timeline
+    assert len({row["id"]["S"] for row in busy.rows}) == len(busy.rows) == 4
 
 
-def test_a_table_that_stays_busy_is_told_so_that_the_message_comes_again(clock: ManualClock) -> None:
+def test_a_table_that_stays_busy_is_told_so_that_the_message_comes_again(
+    clock: ManualClock,
+) -> None:
     busy: Any = Busy(times=100)
     history = DynamoDbHistory(busy, "history", clock, kept=KEPT, sleep=lambda _: None)
     with pytest.raises(ThrottledError):
@@ -148,10 +180,14 @@ def test_what_there_was_comes_in_order_of_time_and_once(history: HistoryStore) -
 
 def step(number: int, at: datetime) -> DemandStep:
     wanted = workload("w-1", replicas=3)
-    return DemandStep(f"e-{number}", at, DemandStepKind.WANTED, wanted.key, 1, workload=wanted)
+    return DemandStep(
+        f"e-{number}", at, DemandStepKind.WANTED, wanted.key, 1, workload=wanted
+    )
 
 
-def test_demand_comes_in_order_of_time_and_once_with_what_was_wanted(history: HistoryStore) -> None:
+def test_demand_comes_in_order_of_time_and_once_with_what_was_wanted(
+    history: HistoryStore,
+) -> None:
     steps = [step(number, START + timedelta(hours=8 * number)) for number in range(5)]
     history.keep_demand([*reversed(steps), steps[1]])
     history.keep_demand([steps[1]])
@@ -160,14 +196,20 @@ def test_demand_comes_in_order_of_time_and_once_with_what_was_wanted(history: Hi
 
 
 @pytest.mark.embedded
-def test_demand_and_what_there_was_are_kept_longer_than_events(dynamodb: Any, clock: ManualClock) -> None:
+def test_demand_and_what_there_was_are_kept_longer_than_events(
+    dynamodb: Any, clock: ManualClock
+) -> None:
     history = on_dynamodb(dynamodb, clock)
     history.keep_demand([step(1, START), step(2, START + timedelta(hours=1))])
     taken = [Sample(START), Sample(START + timedelta(hours=1))]
     for sample in taken:
         history.keep_sample(sample)
     clock.advance(days=14)
-    assert len(list(history.demand(START, FOREVER))) == len(list(history.samples(START, FOREVER))) == 2
+    assert (
+        len(list(history.demand(START, FOREVER)))
+        == len(list(history.samples(START, FOREVER)))
+        == 2
+    )
     clock.advance(days=DEMAND_KEPT.days - 14)
     assert [each.id for each in history.demand(START, FOREVER)] == ["e-2"]
     assert list(history.samples(START, FOREVER)) == taken[1:]

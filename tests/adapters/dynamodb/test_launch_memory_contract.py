@@ -11,9 +11,16 @@ from lab.fakes.stores.launches import MemoryLaunchAttempts, MemoryShortageHistor
 from lab.fakes.system import START, ManualClock
 from lab.local import ministack
 from lab.worlds.launch_world import World, on_demand, reserved
-from reservoir.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
+from reservoir.adapters.dynamodb.launches import (
+    DynamoDbLaunchAttempts,
+    DynamoDbShortageHistory,
+)
 from reservoir.core.capacity.shortage import PROBE_TIME, Shortage
-from reservoir.core.capacity.unavailable_offerings import ClassMarketKey, NodeClassKey, SubnetKey
+from reservoir.core.capacity.unavailable_offerings import (
+    ClassMarketKey,
+    NodeClassKey,
+    SubnetKey,
+)
 from reservoir.core.launching.launch_outcome import (
     LaunchAttempt,
     LaunchedInstance,
@@ -21,7 +28,11 @@ from reservoir.core.launching.launch_outcome import (
     LaunchErrorKind,
     LaunchOutcome,
 )
-from reservoir.core.launching.launch_request import FLEET_COUNT_MAX, build_launch_request, client_token
+from reservoir.core.launching.launch_request import (
+    FLEET_COUNT_MAX,
+    build_launch_request,
+    client_token,
+)
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.serialisation.json_codec import dumps
@@ -47,7 +58,9 @@ def memory(request: pytest.FixtureRequest) -> Memory:
     table = f"launches-{next(_names)}"
     ministack.create_table(dynamodb, table, indexes={LISTING_INDEX: (LISTING_KEY, "ALL")})
     return Memory(
-        DynamoDbLaunchAttempts(dynamodb, table, clock), DynamoDbShortageHistory(dynamodb, table, clock), clock
+        DynamoDbLaunchAttempts(dynamodb, table, clock),
+        DynamoDbShortageHistory(dynamodb, table, clock),
+        clock,
     )
 
 
@@ -57,14 +70,38 @@ def attempt(number: int = 1, batch_id: str = "b-1") -> LaunchAttempt:
     world.add_workload()
     batch = world.plan(2, reserved(), batch_id=batch_id)
     reading = world.launch().reader.read(world.claims()[0])
-    facts = reading.facts(world.policy.classes["default"], "test", START, frozenset(), (), CapacityType.RESERVED)
+    facts = reading.facts(
+        world.policy.classes["default"],
+        "test",
+        START,
+        frozenset(),
+        (),
+        CapacityType.RESERVED,
+    )
     request = build_launch_request(world.claims(), facts)
-    return LaunchAttempt(batch_id, number, batch.claim_ids, request, client_token(batch_id, number, request), START)
+    return LaunchAttempt(
+        batch_id,
+        number,
+        batch.claim_ids,
+        request,
+        client_token(batch_id, number, request),
+        START,
+    )
 
 
 OUTCOME = LaunchOutcome(
-    instances=(LaunchedInstance("i-1", "p5.48xlarge", "us-east-1a", "use1-az1", "subnet-a", "ami-1"),),
-    errors=(LaunchError(LaunchErrorKind.RESERVATION_EXHAUSTED, "ReservationCapacityExceeded", "p5.48xlarge"),),
+    instances=(
+        LaunchedInstance(
+            "i-1", "p5.48xlarge", "us-east-1a", "use1-az1", "subnet-a", "ami-1"
+        ),
+    ),
+    errors=(
+        LaunchError(
+            LaunchErrorKind.RESERVATION_EXHAUSTED,
+            "ReservationCapacityExceeded",
+            "p5.48xlarge",
+        ),
+    ),
     launched_at=START + timedelta(seconds=3),
 )
 
@@ -120,15 +157,29 @@ def test_shortages_are_remembered_by_offering(memory: Memory) -> None:
     spot = OfferingKey("m5.large", "us-east-1a", "use1-az1", CapacityType.SPOT)
     elsewhere = replace(spot, zone="us-east-1b", zone_id="use1-az2")
     memory.shortages.put({spot: Shortage(START + timedelta(minutes=3), 2)})
-    found = memory.shortages.get_many([spot, elsewhere, replace(spot, capacity_type=CapacityType.ON_DEMAND)])
+    found = memory.shortages.get_many(
+        [spot, elsewhere, replace(spot, capacity_type=CapacityType.ON_DEMAND)]
+    )
     assert found == {spot: Shortage(START + timedelta(minutes=3), 2)}
     memory.shortages.put({spot: Shortage(START + timedelta(minutes=9), 3)})
-    assert memory.shortages.get_many([spot]) == {spot: Shortage(START + timedelta(minutes=9), 3)}
+    assert memory.shortages.get_many([spot]) == {
+        spot: Shortage(START + timedelta(minutes=9), 3)
+    }
     unit = replace(spot, capacity_type=CapacityType.RESERVED, reservation_id="cr-1")
     subnet = SubnetKey("subnet-1")
-    memory.shortages.put({unit: Shortage(START + timedelta(minutes=1)), subnet: Shortage(START + timedelta(minutes=2))})
-    others = memory.shortages.get_many([subnet, unit, replace(unit, reservation_id="cr-2"), SubnetKey("subnet-2")])
-    assert {key: found.until.minute for key, found in others.items()} == {unit: 1, subnet: 2}
+    memory.shortages.put(
+        {
+            unit: Shortage(START + timedelta(minutes=1)),
+            subnet: Shortage(START + timedelta(minutes=2)),
+        }
+    )
+    others = memory.shortages.get_many(
+        [subnet, unit, replace(unit, reservation_id="cr-2"), SubnetKey("subnet-2")]
+    )
+    assert {key: found.until.minute for key, found in others.items()} == {
+        unit: 1,
+        subnet: 2,
+    }
 
 
 def test_one_batch_probes_an_offering_at_a_time(memory: Memory) -> None:
@@ -141,7 +192,8 @@ def test_one_batch_probes_an_offering_at_a_time(memory: Memory) -> None:
         memory.clock.set(now)
         return memory.shortages.begin_probes([spot, never_short], batch_id, now)
 
-    assert denied("b-0", until - timedelta(seconds=1)) == frozenset()  # it rests: nobody probes yet
+    # it rests: nobody probes yet
+    assert denied("b-0", until - timedelta(seconds=1)) == frozenset()
     assert denied("b-1", until) == frozenset()
     assert denied("b-2", until) == {spot}
     assert denied("b-1", until) == frozenset()  # its message came twice
@@ -156,7 +208,9 @@ def test_one_batch_probes_an_offering_at_a_time(memory: Memory) -> None:
 def test_one_claim_probes_a_class_at_a_time(memory: Memory) -> None:
     on_spot = ClassMarketKey("default", "h1", CapacityType.SPOT)
     memory.shortages.put({on_spot: Shortage(START)})
-    assert memory.shortages.get_many([on_spot, replace(on_spot, static_hash="h2")]) == {on_spot: Shortage(START)}
+    assert memory.shortages.get_many([on_spot, replace(on_spot, static_hash="h2")]) == {
+        on_spot: Shortage(START)
+    }
     resting = NodeClassKey("default", "h1")
     memory.shortages.put({resting: Shortage(START)})
     memory.clock.set(START)
@@ -169,11 +223,14 @@ def test_one_claim_probes_a_class_at_a_time(memory: Memory) -> None:
 def test_the_largest_batch_fits_into_a_row() -> None:
     world = World()
     world.add_workload(replicas=FLEET_COUNT_MAX)
-    world.policy.classes["default"] = replace(world.policy.classes["default"], user_data="x" * 16_384)
+    world.policy.classes["default"] = replace(
+        world.policy.classes["default"], user_data="x" * 16_384
+    )
     batch = world.plan(FLEET_COUNT_MAX, on_demand("m5.large"), on_demand("m6g.large"))
     world.launch().run(batch)
     stored = world.attempts.latest("b-1")
     assert stored is not None
     assert stored.outcome is not None
     assert len(stored.outcome.instances) == FLEET_COUNT_MAX
-    assert len(dumps(stored)) < 350_000  # DynamoDB allows 400 KB; names in an account are longer than here
+    # DynamoDB allows 400 KB; names in an account are longer than here
+    assert len(dumps(stored)) < 350_000

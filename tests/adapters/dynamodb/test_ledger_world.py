@@ -37,8 +37,15 @@ CHAOS = st.builds(
 
 
 @settings(max_examples=15)
-@given(st.integers(0, 2**32), st.integers(1, 8), st.lists(st.integers(1, 12), min_size=1, max_size=3), CHAOS)
-def test_nothing_is_promised_twice_and_nothing_leaks(seed: int, planners: int, totals: list[int], chaos: Chaos) -> None:
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 8),
+    st.lists(st.integers(1, 12), min_size=1, max_size=3),
+    CHAOS,
+)
+def test_nothing_is_promised_twice_and_nothing_leaks(
+    seed: int, planners: int, totals: list[int], chaos: Chaos
+) -> None:
     simulated = world(seed, planners, tuple(totals), chaos)
 
     figures = simulated.run(250)
@@ -67,7 +74,9 @@ def test_reserved_units_are_used_as_far_as_observations_allow() -> None:
     assert figures.utilisation_percent >= 99
 
 
-def test_units_that_change_hands_often_are_used_as_far_as_the_age_of_counts_allows() -> None:
+def test_units_that_change_hands_often_are_used_as_far_as_the_age_of_counts_allows() -> (
+    None
+):
     """EC2's lag hides some: launches that a count may contain cannot be told from those that it lacks."""
     simulated = world(11, 4, (16, 32), Chaos(lifetime_s=400))
 
@@ -106,7 +115,9 @@ def _with(reservation: Any, more: int) -> Any:
 @pytest.mark.embedded
 def test_dynamodb_counts_exactly_as_the_ledger_in_memory(dynamodb: Any) -> None:
     """The same mishaps in the same order: every commit, conflict and idle second is the same."""
-    chaos = Chaos(death=0.05, duplicate=0.3, late_answer=0.3, lifetime_s=60, outsider_every_s=10)
+    chaos = Chaos(
+        death=0.05, duplicate=0.3, late_answer=0.3, lifetime_s=60, outsider_every_s=10
+    )
     stores = dynamodb_stores(dynamodb)
     clock = SimulatedClock()
     stored = LedgerWorld(
@@ -130,7 +141,11 @@ def test_planners_in_threads_never_meet_on_dynamodb(dynamodb: Any) -> None:
     clock = FastClock()
     stores = dynamodb_stores(dynamodb)
     ledger = ThreadedLedger(
-        (stores.workloads, stores.reservations, stores.node_claims), clock, totals=(8, 24), seed=1, death=0.05
+        (stores.workloads, stores.reservations, stores.node_claims),
+        clock,
+        totals=(8, 24),
+        seed=1,
+        death=0.05,
     )
 
     figures = ledger.run(planners=6, operations=200)

@@ -48,16 +48,25 @@ class Written:
                         self.keys[table, index].add(row[partition]["S"])
 
 
-def test_each_node_and_each_workload_is_written_to_partitions_of_its_own(dynamodb: Any) -> None:
+def test_each_node_and_each_workload_is_written_to_partitions_of_its_own(
+    dynamodb: Any,
+) -> None:
     """Submitted, planned with a unit of a reservation, launched, running, ended: the rows at each step."""
     stores: Any = dynamodb_stores(dynamodb)
-    tables = {stores.node_claims._table.name: Table.NODE_CLAIMS, stores.workloads._table.name: Table.WORKLOADS}
+    tables = {
+        stores.node_claims._table.name: Table.NODE_CLAIMS,
+        stores.workloads._table.name: Table.WORKLOADS,
+    }
     written = Written(dynamodb, tables)
-    stores.node_claims._rows = replace(stores.node_claims._rows, instance_arn_prefix="arn:aws:ec2:::instance/")
+    stores.node_claims._rows = replace(
+        stores.node_claims._rows, instance_arn_prefix="arn:aws:ec2:::instance/"
+    )
     for step in _life(stores):
         assert step
         written.look()
-    indexes = {(table, index) for table in tables.values() for index in names.indexes(table)}
+    indexes = {
+        (table, index) for table in tables.values() for index in names.indexes(table)
+    }
     assert written.keys.keys() == indexes, "each index has had a row"
     for (table, index), keys in written.keys.items():
         assert len(keys) == BY_RESERVATION.get(index, NODES), (table, index)
@@ -66,19 +75,29 @@ def test_each_node_and_each_workload_is_written_to_partitions_of_its_own(dynamod
 def _life(stores: Stores) -> Any:
     for number in range(RESERVATIONS):
         observed = reservation(f"cr-{number}", NODES)
-        stores.reservations.save_observation(observed, observed_at=START, absorbed=(), expected=None)
+        stores.reservations.save_observation(
+            observed, observed_at=START, absorbed=(), expected=None
+        )
     for number in range(NODES):
-        stores.workloads.put(workload_record(f"job-{number}", replicas=1), expected_revision=None)
+        stores.workloads.put(
+            workload_record(f"job-{number}", replicas=1), expected_revision=None
+        )
     yield "submitted"
     for number in range(NODES):
-        claim = node_claim(f"nc-{number}", placements=(PlacedReplicas(f"research/job-{number}", 1),))
+        claim = node_claim(
+            f"nc-{number}", placements=(PlacedReplicas(f"research/job-{number}", 1),)
+        )
         leased = replace(claim.offering, reservation_id=f"cr-{number % RESERVATIONS}")
         assert claim.lease is not None
         lease = replace(claim.lease, reservation_id=f"cr-{number % RESERVATIONS}")
-        stores.node_claims.commit(PlannedCommit((replace(claim, offering=leased, lease=lease),)))
+        stores.node_claims.commit(
+            PlannedCommit((replace(claim, offering=leased, lease=lease),))
+        )
     yield "planned"
     for number, claim in enumerate(stores.node_claims.list_live()):
-        launched = replace(claim, state=ClaimState.LAUNCHED, instance_id=f"i-{number}", launched_at=START)
+        launched = replace(
+            claim, state=ClaimState.LAUNCHED, instance_id=f"i-{number}", launched_at=START
+        )
         stores.node_claims.settle(launched, expected_revision=claim.revision)
     yield "launched"
     for claim in stores.node_claims.list_live():

@@ -13,14 +13,22 @@ from reservoir.adapters.dynamodb.table import CURRENT_FORM, DATA, FORM
 from reservoir.adapters.safety.purchases import DynamoDbPurchases
 from reservoir.core.purchasing.book import Book
 from reservoir.core.purchasing.purchase import BlockOrder, Purchase
-from reservoir.names import KEY, LISTING_INDEX, LISTING_KEY, PURCHASE_BOOK_ROW, PURCHASE_ROW_PREFIX
+from reservoir.names import (
+    KEY,
+    LISTING_INDEX,
+    LISTING_KEY,
+    PURCHASE_BOOK_ROW,
+    PURCHASE_ROW_PREFIX,
+)
 from reservoir.ports.capacity_blocks import PurchaseStore
 from reservoir.ports.safety import UnreadableRowError
 from reservoir.ports.state import ConflictError
 
 _names = itertools.count()
 ON_DYNAMODB = pytest.param("dynamodb", marks=pytest.mark.embedded)
-ORDER = BlockOrder("cb-1", "p5.48xlarge", "us-east-1c", 2, START, START + timedelta(days=1), 1_500_000_000)
+ORDER = BlockOrder(
+    "cb-1", "p5.48xlarge", "us-east-1c", 2, START, START + timedelta(days=1), 1_500_000_000
+)
 INTENT = Purchase(ORDER, START, "ada")
 BOOK = Book().with_intent(INTENT)
 
@@ -39,18 +47,30 @@ def on_dynamodb(dynamodb: Any) -> tuple[PurchaseStore, str]:
 
 
 def test_a_purchase_is_read_back_with_its_book(store: PurchaseStore) -> None:
-    assert (store.book().book, store.book().revision, store.get("cb-1")) == (Book(), None, None)
+    assert (store.book().book, store.book().revision, store.get("cb-1")) == (
+        Book(),
+        None,
+        None,
+    )
     store.commit(INTENT, BOOK, over=None, expected_revision=None)
-    assert (store.get("cb-1"), store.book().book, list(store.list_all())) == (INTENT, BOOK, [INTENT])
+    assert (store.get("cb-1"), store.book().book, list(store.list_all())) == (
+        INTENT,
+        BOOK,
+        [INTENT],
+    )
     bought = INTENT.bought(("cr-1",), by="ada", now=START)
-    store.commit(bought, BOOK.settled(bought), over=INTENT, expected_revision=store.book().revision)
+    store.commit(
+        bought, BOOK.settled(bought), over=INTENT, expected_revision=store.book().revision
+    )
     assert store.get("cb-1") == bought
     assert store.book().book == Book(BOOK.months)
 
 
 def test_of_two_who_read_the_same_one_writes(store: PurchaseStore) -> None:
     store.commit(INTENT, BOOK, over=None, expected_revision=None)
-    other = Purchase(BlockOrder("cb-2", "p5.48xlarge", "us-east-1c", 2, START, START, 1), START, "bob")
+    other = Purchase(
+        BlockOrder("cb-2", "p5.48xlarge", "us-east-1c", 2, START, START, 1), START, "bob"
+    )
     with pytest.raises(ConflictError):  # another book
         store.commit(other, BOOK, over=None, expected_revision=None)
     with pytest.raises(ConflictError):  # another row

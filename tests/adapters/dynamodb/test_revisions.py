@@ -30,7 +30,8 @@ class Reads:
         self.rows: Counter[str] = Counter()  # that were asked for by key
         self.scans: list[Mapping[str, Any]] = []
         self.stands_still = False
-        self.entries_beside = 0  # that a page has read beside those it shows, as in a large index
+        # that a page has read beside those it shows, as in a large index
+        self.entries_beside = 0
         self.segments: list[int] = []  # that were asked for
 
     def __getattr__(self, name: str) -> Any:
@@ -50,7 +51,10 @@ class Reads:
             self.segments.append(request["Segment"])
         if not (self.stands_still and self.scans):
             pages = self._client.get_paginator("scan").paginate(**request)
-            self.scans = [page | {"ScannedCount": page["ScannedCount"] + self.entries_beside} for page in pages]
+            self.scans = [
+                page | {"ScannedCount": page["ScannedCount"] + self.entries_beside}
+                for page in pages
+            ]
         return self.scans
 
     def asked(self) -> list[str]:
@@ -77,8 +81,12 @@ def add(stores: Stores, *claim_ids: str, workload: str | None = None) -> None:
         stores.node_claims.commit(PlannedCommit(claims=(claim,)))
 
 
-def move(stores: Stores, claim: NodeClaim, state: ClaimState = ClaimState.LAUNCHING) -> NodeClaim:
-    return stores.node_claims.save(replace(claim, state=state), expected_revision=claim.revision)
+def move(
+    stores: Stores, claim: NodeClaim, state: ClaimState = ClaimState.LAUNCHING
+) -> NodeClaim:
+    return stores.node_claims.save(
+        replace(claim, state=state), expected_revision=claim.revision
+    )
 
 
 def test_only_what_has_changed_is_read(stores: Stores, reads: Reads) -> None:
@@ -97,7 +105,9 @@ def test_only_what_has_changed_is_read(stores: Stores, reads: Reads) -> None:
     assert reads.asked() == ["nc-2", "nc-4"], "what has ended is in the index no more"
 
 
-def test_a_large_index_is_read_in_parts_and_lists_the_same(stores: Stores, reads: Reads) -> None:
+def test_a_large_index_is_read_in_parts_and_lists_the_same(
+    stores: Stores, reads: Reads
+) -> None:
     reads.entries_beside = 16_000
     add(stores, *(f"nc-{number:02}" for number in range(12)))
     first = stores.node_claims.list_live()
@@ -114,17 +124,23 @@ def test_a_large_index_is_read_in_parts_and_lists_the_same(stores: Stores, reads
     assert reads.segments == [*range(8)]
 
 
-def test_a_row_is_never_older_than_its_index_and_ends_with_it(stores: Stores, reads: Reads) -> None:
+def test_a_row_is_never_older_than_its_index_and_ends_with_it(
+    stores: Stores, reads: Reads
+) -> None:
     add(stores, "nc-1", "nc-2", "nc-3")
     one, two, three = stores.node_claims.list_live()
     reads.stands_still = True
     move(stores, one)
     move(stores, three, ClaimState.FAILED)
     add(stores, "nc-4")
-    assert stores.node_claims.list_live() == (one, two, three), "as an index of whole rows that lags as much"
+    assert stores.node_claims.list_live() == (one, two, three), (
+        "as an index of whole rows that lags as much"
+    )
 
     fresh = dynamodb_like(stores, reads)
-    assert [claim.revision for claim in fresh.list_live()] == [2, 1], "who knows none reads rows as they are"
+    assert [claim.revision for claim in fresh.list_live()] == [2, 1], (
+        "who knows none reads rows as they are"
+    )
     assert stores.node_claims.list_live() == (one, two, three)
     reads.stands_still = False
     listed = [(claim.id, claim.revision) for claim in stores.node_claims.list_live()]
@@ -165,10 +181,16 @@ def test_a_row_that_cannot_be_read_is_asked_for_each_time(
         caplog.clear()
 
 
-def test_turns_that_cannot_be_read_are_not_taken_for_none(stores: Stores, reads: Reads) -> None:
+def test_turns_that_cannot_be_read_are_not_taken_for_none(
+    stores: Stores, reads: Reads
+) -> None:
     store: Any = stores.node_claims
     for key, number in ((TURN_ROW, "x"), (planning_turn_row("a"), "1")):
-        row = {"id": {"S": key}, "revision": {"N" if number == "1" else "S": number}, "taken_at": {"S": "some day"}}
+        row = {
+            "id": {"S": key},
+            "revision": {"N" if number == "1" else "S": number},
+            "taken_at": {"S": "some day"},
+        }
         reads.put_item(TableName=store._table.name, Item=row)
     with pytest.raises(UnreadableRowsError, match=TURN_ROW):
         stores.node_claims.turn()
@@ -180,15 +202,23 @@ def test_turns_that_cannot_be_read_are_not_taken_for_none(stores: Stores, reads:
 def test_a_listing_that_is_refused_is_not_an_empty_one(dynamodb: Any) -> None:
     made: Any = dynamodb_stores(dynamodb)
     store: Any = type(made.node_claims)(
-        dynamodb, node_claims_table="none", reservations_table="none", workloads_table="none", clock=made.clock
+        dynamodb,
+        node_claims_table="none",
+        reservations_table="none",
+        workloads_table="none",
+        clock=made.clock,
     )
     with pytest.raises(RefusedError):
         store.list_live()
 
 
-def test_settled_workloads_are_read_once_and_all_others_each_time(stores: Stores, reads: Reads) -> None:
+def test_settled_workloads_are_read_once_and_all_others_each_time(
+    stores: Stores, reads: Reads
+) -> None:
     for name, replicas in (("settled", 1), ("waiting", 2), ("unplaced", 1)):
-        stores.workloads.put(workload_record(name, replicas=replicas), expected_revision=None)
+        stores.workloads.put(
+            workload_record(name, replicas=replicas), expected_revision=None
+        )
     add(stores, "nc-1", workload="settled")
     add(stores, "nc-2", workload="waiting")
     keys = ["research/settled", "research/unplaced", "research/waiting"]
@@ -200,35 +230,50 @@ def test_settled_workloads_are_read_once_and_all_others_each_time(stores: Stores
         reads.asked()
 
 
-def test_of_workloads_that_wait_only_those_are_read_that_have_changed(stores: Stores, reads: Reads) -> None:
+def test_of_workloads_that_wait_only_those_are_read_that_have_changed(
+    stores: Stores, reads: Reads
+) -> None:
     first, second, third = (
-        stores.workloads.put(workload_record(name), expected_revision=None) for name in ("one", "three", "two")
+        stores.workloads.put(workload_record(name), expected_revision=None)
+        for name in ("one", "three", "two")
     )
     for expected in ([first.key, second.key, third.key], []):
         assert stores.workloads.list_needing_planning() == (first, second, third)
         assert reads.asked() == expected
 
     first = stores.workloads.put(replace(first, sent_by="AROA"), expected_revision=1)
-    stores.workloads.put(replace(third, pending_since=None, workload=None), expected_revision=1)
+    stores.workloads.put(
+        replace(third, pending_since=None, workload=None), expected_revision=1
+    )
     assert stores.workloads.list_needing_planning() == (first, second)
     assert reads.asked() == [first.key], "what waits no more is in the index no more"
 
 
-def test_a_workload_that_waits_no_more_is_not_listed_by_an_index_that_lags(stores: Stores, reads: Reads) -> None:
+def test_a_workload_that_waits_no_more_is_not_listed_by_an_index_that_lags(
+    stores: Stores, reads: Reads
+) -> None:
     one = stores.workloads.put(workload_record("one"), expected_revision=None)
     stores.workloads.put(workload_record("two"), expected_revision=None)
     stores.workloads.list_needing_planning()
     reads.stands_still = True
     known = stores.workloads.list_needing_planning()
-    one = stores.workloads.put(replace(one, pending_since=None, workload=None), expected_revision=1)
-    assert stores.workloads.list_needing_planning() == known, "as an index of whole rows that lags as much"
+    one = stores.workloads.put(
+        replace(one, pending_since=None, workload=None), expected_revision=1
+    )
+    assert stores.workloads.list_needing_planning() == known, (
+        "as an index of whole rows that lags as much"
+    )
 
     store: Any = stores.workloads
     fresh = type(store)(reads, store._table.name, stores.clock)
-    assert [record.key for record in fresh.list_needing_planning()] == ["research/two"], "rows are read as they are"
+    assert [record.key for record in fresh.list_needing_planning()] == ["research/two"], (
+        "rows are read as they are"
+    )
 
 
-def test_while_an_update_is_rolled_back_workloads_are_listed_as_the_release_before_does(dynamodb: Any) -> None:
+def test_while_an_update_is_rolled_back_workloads_are_listed_as_the_release_before_does(
+    dynamodb: Any,
+) -> None:
     """The index of this release goes first, its functions last."""
     clock = dynamodb_stores(dynamodb).clock
     ministack.create_table(dynamodb, "workloads-rolled-back", indexes=LISTING)
@@ -237,9 +282,13 @@ def test_while_an_update_is_rolled_back_workloads_are_listed_as_the_release_befo
     assert store.list_needing_planning() == (record,)
 
 
-def test_units_on_their_way_are_read_as_they_are_and_no_live_claim_with_them(stores: Stores, reads: Reads) -> None:
+def test_units_on_their_way_are_read_as_they_are_and_no_live_claim_with_them(
+    stores: Stores, reads: Reads
+) -> None:
     add(stores, "nc-1")
-    stores.reservations.save_observation(reservation(available_count=2), observed_at=START, absorbed=(), expected=None)
+    stores.reservations.save_observation(
+        reservation(available_count=2), observed_at=START, absorbed=(), expected=None
+    )
     moving = node_claim("mv-1", placements=(), state=ClaimState.FAILED, moves_to="cr-2")
     stores.node_claims.commit(PlannedCommit(claims=(moving,)))
     assert stores.node_claims.list_moving() == (moving,)

@@ -85,18 +85,27 @@ def test_a_table_that_is_made_anew_under_its_name_is_another(dynamodb: Any) -> N
     """A restore, too, makes a table of its own; with the name of the old one, if that was deleted before."""
     safety = on_dynamodb(dynamodb)
     new = safety.marks.read()
-    safety.marks.write(next_mark("prod", new, made_at=START, made_by="reservoir", reason="new"), new)
+    safety.marks.write(
+        next_mark("prod", new, made_at=START, made_by="reservoir", reason="new"), new
+    )
     name = safety.tables["NodeClaims"]
     rows = dynamodb.scan(TableName=name)["Items"]
     dynamodb.delete_table(TableName=name)
     make(dynamodb, name)
     for row in rows:
         dynamodb.put_item(TableName=name, Item=row)
-    assert recognise("prod", safety.marks.read()).problems[0].startswith("NodeClaims is not the table that was marked")
+    assert (
+        recognise("prod", safety.marks.read())
+        .problems[0]
+        .startswith("NodeClaims is not the table that was marked")
+    )
 
 
 @pytest.mark.embedded
-@pytest.mark.parametrize(("form", "text"), [(CURRENT_FORM + 1, "{}"), (CURRENT_FORM, "{}"), (CURRENT_FORM, "half a r")])
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [(CURRENT_FORM + 1, "{}"), (CURRENT_FORM, "{}"), (CURRENT_FORM, "half a r")],
+)
 def test_a_row_that_is_not_understood_says_so(dynamodb: Any, form: int, text: str) -> None:
     safety = on_dynamodb(dynamodb)
     for key in (MARK_ROW, "#endings orphans"):

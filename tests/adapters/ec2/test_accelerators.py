@@ -36,7 +36,8 @@ TABLE = {
     "trn1n.32xlarge": ({NEURON: 16, CORE: 32}, "trainium", None),
     "trn2.3xlarge": ({NEURON: 1, CORE: 8}, "trainium2", None),
     "trn2.48xlarge": ({NEURON: 16, CORE: 128}, "trainium2", None),
-    "trn2u.48xlarge": ({NEURON: 16, CORE: 128}, "trainium2", None),  # EC2 says nothing of them
+    # EC2 says nothing of them
+    "trn2u.48xlarge": ({NEURON: 16, CORE: 128}, "trainium2", None),
     "dl2q.24xlarge": ({"qualcomm.com/qaic": 8}, "qualcomm-ai100", None),
     "m7i.large": ({}, None, None),
 }
@@ -52,21 +53,42 @@ def test_types_have_the_accelerators_that_guests_see(name: str) -> None:
     resources, device, memory = TABLE[name]
     found = described(name)
     told = found.requirements.labels()
-    assert {key: count for key, count in found.capacity.items() if key not in GENERIC} == resources
-    assert told.get(labels.INSTANCE_GPU_NAME, told.get(labels.INSTANCE_ACCELERATOR_NAME)) == device
+    assert {
+        key: count for key, count in found.capacity.items() if key not in GENERIC
+    } == resources
+    assert (
+        told.get(labels.INSTANCE_GPU_NAME, told.get(labels.INSTANCE_ACCELERATOR_NAME))
+        == device
+    )
     assert told.get(labels.INSTANCE_GPU_MEMORY) == memory
     if resources:
-        count = told.get(labels.INSTANCE_GPU_COUNT, told.get(labels.INSTANCE_ACCELERATOR_COUNT))
+        count = told.get(
+            labels.INSTANCE_GPU_COUNT, told.get(labels.INSTANCE_ACCELERATOR_COUNT)
+        )
         assert count == str(next(iter(resources.values())))
 
 
 def test_all_types_of_an_answer_are_read() -> None:
-    assert len([described(name) for name, info in instance_types().items() if "mac" not in name]) > 1_300
+    assert (
+        len(
+            [
+                described(name)
+                for name, info in instance_types().items()
+                if "mac" not in name
+            ]
+        )
+        > 1_300
+    )
 
 
 def test_parts_of_gpus_say_so_and_whole_ones_do_not() -> None:
-    fractions = {name: described(name).requirements.labels().get(labels.GPU_FRACTION) for name in TABLE}
-    assert {name: fraction for name, fraction in fractions.items() if fraction is not None} == {
+    fractions = {
+        name: described(name).requirements.labels().get(labels.GPU_FRACTION)
+        for name in TABLE
+    }
+    assert {
+        name: fraction for name, fraction in fractions.items() if fraction is not None
+    } == {
         "g6f.large": "0.125",
         "g6f.4xlarge": "0.5",
         "gr6f.4xlarge": "0.5",
@@ -76,6 +98,8 @@ def test_parts_of_gpus_say_so_and_whole_ones_do_not() -> None:
 def test_an_accelerator_of_an_unknown_maker_is_none_of_neuron() -> None:
     info = {
         "InstanceType": "x1.large",
-        "InferenceAcceleratorInfo": {"Accelerators": [{"Manufacturer": "Acme", "Count": 4}]},
+        "InferenceAcceleratorInfo": {
+            "Accelerators": [{"Manufacturer": "Acme", "Count": 4}]
+        },
     }
     assert accelerators(info) == {}

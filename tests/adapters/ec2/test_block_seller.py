@@ -25,7 +25,13 @@ def seller(cloud: Cloud) -> Ec2BlockSeller:
 
 
 def order_of(offering: BlockOffering, extends: str | None = None) -> BlockOrder:
-    where = (offering.instance_type, offering.zone, offering.count, offering.start_at, offering.end_at)
+    where = (
+        offering.instance_type,
+        offering.zone,
+        offering.count,
+        offering.start_at,
+        offering.end_at,
+    )
     return BlockOrder(offering.id, *where, 1, tags=(("team", "training"),), extends=extends)
 
 
@@ -38,7 +44,9 @@ def extension_on_sale(cloud: Cloud, block: str) -> BlockOrder:
     return order_of(offering, block)
 
 
-def test_a_block_is_bought_with_its_tags_and_found_by_the_offering(cloud: Cloud, seller: Ec2BlockSeller) -> None:
+def test_a_block_is_bought_with_its_tags_and_found_by_the_offering(
+    cloud: Cloud, seller: Ec2BlockSeller
+) -> None:
     order = on_sale(cloud)
     assert seller.bought(order) == ()
     (block,) = seller.buy(order)
@@ -47,7 +55,9 @@ def test_a_block_is_bought_with_its_tags_and_found_by_the_offering(cloud: Cloud,
     assert tags["team"] == "training"
 
 
-def test_an_extension_is_bought_and_found_in_the_history_of_its_block(cloud: Cloud, seller: Ec2BlockSeller) -> None:
+def test_an_extension_is_bought_and_found_in_the_history_of_its_block(
+    cloud: Cloud, seller: Ec2BlockSeller
+) -> None:
     (block,) = seller.buy(on_sale(cloud))
     cloud.advance(seconds=300)
     end = cloud.reservation(block)["EndDate"]
@@ -63,12 +73,16 @@ def test_trying_buys_nothing(cloud: Cloud, seller: Ec2BlockSeller) -> None:
     order = on_sale(cloud)
     seller.try_to_buy(order)
     assert seller.bought(order) == ()
-    cloud.control("fail_calls", operation="PurchaseCapacityBlock", code="UnauthorizedOperation")
+    cloud.control(
+        "fail_calls", operation="PurchaseCapacityBlock", code="UnauthorizedOperation"
+    )
     with pytest.raises(AccessDeniedError):
         seller.try_to_buy(order)
 
 
-def test_a_lost_answer_is_an_unknown_outcome_and_a_refusal_is_none(cloud: Cloud, seller: Ec2BlockSeller) -> None:
+def test_a_lost_answer_is_an_unknown_outcome_and_a_refusal_is_none(
+    cloud: Cloud, seller: Ec2BlockSeller
+) -> None:
     order = on_sale(cloud)
     cloud.control("lose_response", operation="PurchaseCapacityBlock")
     with pytest.raises(UnknownOutcomeError):

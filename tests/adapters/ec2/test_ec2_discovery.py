@@ -14,10 +14,19 @@ from lab.fakes.system import ManualClock
 from lab.worlds.cloud import Cloud
 from reservoir.adapters.ec2.instance_types import Ec2InstanceTypeReader
 from reservoir.adapters.ec2.instance_types import parse as parse_type
-from reservoir.adapters.ec2.network import Ec2LaunchEnvironment, newest_by_architecture, pinned_name
+from reservoir.adapters.ec2.network import (
+    Ec2LaunchEnvironment,
+    newest_by_architecture,
+    pinned_name,
+)
 from reservoir.adapters.ec2.reservations import Ec2ReservationReader, parse
 from reservoir.adapters.pricing import AwsPriceReader, micro_usd, parse_product
-from reservoir.core.model.capacity_reservation import ACTIVE, ENDED_STATES, UPCOMING_STATES, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    ENDED_STATES,
+    UPCOMING_STATES,
+    ReservationKind,
+)
 from reservoir.core.model.node_class import MachineImage, SelectorTerm
 from reservoir.core.scheduling_terms.efa import EfaCard
 from reservoir.ports.errors import ThrottledError
@@ -55,10 +64,18 @@ def test_the_zone_is_the_one_that_this_account_calls_by_the_id() -> None:
 
 def test_kinds_are_told_by_flag_and_type() -> None:
     assert parse(described(), NAMES).kind is ReservationKind.DEFAULT
-    assert parse(described(ReservationType="capacity-block"), NAMES).kind is ReservationKind.CAPACITY_BLOCK
-    assert parse(described(ReservationType="default", Interruptible=True), NAMES).kind is ReservationKind.INTERRUPTIBLE
+    assert (
+        parse(described(ReservationType="capacity-block"), NAMES).kind
+        is ReservationKind.CAPACITY_BLOCK
+    )
+    assert (
+        parse(described(ReservationType="default", Interruptible=True), NAMES).kind
+        is ReservationKind.INTERRUPTIBLE
+    )
     assert parse(described(Interruptible=False), NAMES).kind is ReservationKind.DEFAULT
-    assert parse(described(ReservationType="invented"), NAMES).kind is ReservationKind.DEFAULT
+    assert (
+        parse(described(ReservationType="invented"), NAMES).kind is ReservationKind.DEFAULT
+    )
 
 
 def test_unknown_states_and_end_types_are_kept() -> None:
@@ -67,15 +84,22 @@ def test_unknown_states_and_end_types_are_kept() -> None:
     assert parse(described(State="invented"), NAMES).state == "invented"
     assert parse(described(EndDate=end, EndDateType="limited"), NAMES).end_at == end
     assert parse(described(EndDate=end, EndDateType="unlimited"), NAMES).end_at is None
-    assert parse(described(InstanceMatchCriteria="invented"), NAMES).instance_match_criteria == "invented"
+    assert (
+        parse(described(InstanceMatchCriteria="invented"), NAMES).instance_match_criteria
+        == "invented"
+    )
 
 
-def test_a_reservation_that_ec2_describes_in_part_takes_no_launches_and_is_not_gone() -> None:
+def test_a_reservation_that_ec2_describes_in_part_takes_no_launches_and_is_not_gone() -> (
+    None
+):
     for missing in ("State", "InstanceType", "AvailabilityZoneId"):
         partly = {key: value for key, value in described().items() if key != missing}
         reservation = parse(partly, NAMES)
         assert reservation.id == described()["CapacityReservationId"]
-    without_state = parse({key: value for key, value in described().items() if key != "State"}, NAMES)
+    without_state = parse(
+        {key: value for key, value in described().items() if key != "State"}, NAMES
+    )
     assert without_state.state not in {ACTIVE, *ENDED_STATES, *UPCOMING_STATES}
 
 
@@ -87,7 +111,12 @@ def test_ultra_servers_are_known_by_their_type() -> None:
 
 def test_the_block_and_the_placement_group_are_read() -> None:
     arn = "arn:aws:ec2:us-east-1:111122223333:placement-group/rack-1"
-    found = parse(described(CapacityBlockId="cb-1", PlacementGroupArn=arn, ReservationType="capacity-block"), NAMES)
+    found = parse(
+        described(
+            CapacityBlockId="cb-1", PlacementGroupArn=arn, ReservationType="capacity-block"
+        ),
+        NAMES,
+    )
     assert (found.capacity_block_id, found.placement_group_name) == ("cb-1", "rack-1")
     plain = parse(described(), NAMES)
     assert (plain.capacity_block_id, plain.placement_group_name) == (None, None)
@@ -95,20 +124,35 @@ def test_the_block_and_the_placement_group_are_read() -> None:
 
 def test_blocks_and_reservations_of_others_are_listed_with_their_owner_and_block() -> None:
     cloud = Cloud()
-    shared = cloud.control("share_reservation", instance_type="m5.large", zone="us-east-1a", count=3)
-    block = cloud.control("purchase_capacity_block", instance_type="p5.48xlarge", zone="us-east-1a", count=2)
+    shared = cloud.control(
+        "share_reservation", instance_type="m5.large", zone="us-east-1a", count=3
+    )
+    block = cloud.control(
+        "purchase_capacity_block", instance_type="p5.48xlarge", zone="us-east-1a", count=2
+    )
     found = {item.id: item for item in Ec2ReservationReader(cloud.ec2, None).list_visible()}
-    assert found[shared["capacity_reservation_id"]].owner_id != found[block["capacity_reservation_id"]].owner_id
+    assert (
+        found[shared["capacity_reservation_id"]].owner_id
+        != found[block["capacity_reservation_id"]].owner_id
+    )
     ours = found[block["capacity_reservation_id"]]
-    assert (ours.kind, ours.capacity_block_id) == (ReservationKind.CAPACITY_BLOCK, block["capacity_block_id"])
-    cloud.control("unshare_reservation", capacity_reservation_id=shared["capacity_reservation_id"])
+    assert (ours.kind, ours.capacity_block_id) == (
+        ReservationKind.CAPACITY_BLOCK,
+        block["capacity_block_id"],
+    )
+    cloud.control(
+        "unshare_reservation", capacity_reservation_id=shared["capacity_reservation_id"]
+    )
     left = {item.id for item in Ec2ReservationReader(cloud.ec2, None).list_visible()}
     assert left == {block["capacity_reservation_id"]}
 
 
 def test_every_page_and_every_kind_is_listed() -> None:
     cloud = Cloud()
-    made = {cloud.reserve(2, TagSpecifications=[_tags("capacity-reservation", team="research")]) for _ in range(5)}
+    made = {
+        cloud.reserve(2, TagSpecifications=[_tags("capacity-reservation", team="research")])
+        for _ in range(5)
+    }
     ended = cloud.reserve(1)
     cloud.ec2.cancel_capacity_reservation(CapacityReservationId=ended)
     reader = Ec2ReservationReader(_paged(cloud.ec2, 2), None)
@@ -118,11 +162,16 @@ def test_every_page_and_every_kind_is_listed() -> None:
     assert found.keys() == made | {ended}
     assert {found[key].tags["team"] for key in made} == {"research"}
     assert found[ended].state == "cancelled"
-    assert {(found[key].total_count, found[key].available_count) for key in made} == {(2, 2)}
+    assert {(found[key].total_count, found[key].available_count) for key in made} == {
+        (2, 2)
+    }
 
 
 def _tags(kind: str, **tags: str) -> dict[str, Any]:
-    return {"ResourceType": kind, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+    return {
+        "ResourceType": kind,
+        "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+    }
 
 
 class _PagedEc2:
@@ -141,7 +190,9 @@ class _PagedEc2:
 
         class Small:
             def paginate(self, **arguments: Any) -> Any:
-                return paginator.paginate(**{**arguments, "PaginationConfig": {"PageSize": size}})
+                return paginator.paginate(
+                    **{**arguments, "PaginationConfig": {"PageSize": size}}
+                )
 
         return Small()
 
@@ -158,7 +209,10 @@ class _Groups:
     def paginate(self, *, Group: str) -> Pages:  # noqa: N803 # AWS's name
         arn = f"arn:aws:ec2:us-east-1:111122223333:capacity-reservation/{Group[-1]}"
         kinds = ("AWS::EC2::CapacityReservation", "AWS::EC2::Host")
-        resources = [{"Identifier": {"ResourceArn": f"{arn}-{kind}", "ResourceType": kind}} for kind in kinds]
+        resources = [
+            {"Identifier": {"ResourceArn": f"{arn}-{kind}", "ResourceType": kind}}
+            for kind in kinds
+        ]
         return Pages([{"Resources": resources}])
 
 
@@ -171,8 +225,15 @@ def test_only_reservations_of_a_group_count() -> None:
 # Network
 
 
-def environment(cloud: Cloud, parameters: Mapping[str, str] | None = None) -> Ec2LaunchEnvironment:
-    return Ec2LaunchEnvironment(cloud.ec2, _Parameters(parameters or {}), _Profiles(), ManualClock())  # type: ignore[arg-type] # fakes of the two calls
+def environment(
+    cloud: Cloud, parameters: Mapping[str, str] | None = None
+) -> Ec2LaunchEnvironment:
+    return Ec2LaunchEnvironment(
+        cloud.ec2,
+        _Parameters(parameters or {}),  # type: ignore[arg-type] # a fake of the one call
+        _Profiles(),  # type: ignore[arg-type] # a fake of the one call
+        ManualClock(),
+    )
 
 
 class _Parameters:
@@ -180,8 +241,15 @@ class _Parameters:
         self._values = values
 
     def get_parameters(self, *, Names: list[str]) -> dict[str, Any]:  # noqa: N803 # AWS's name
-        known = [{"Name": name, "Value": self._values[name]} for name in Names if name in self._values]
-        return {"Parameters": known, "InvalidParameters": [name for name in Names if name not in self._values]}
+        known = [
+            {"Name": name, "Value": self._values[name]}
+            for name in Names
+            if name in self._values
+        ]
+        return {
+            "Parameters": known,
+            "InvalidParameters": [name for name in Names if name not in self._values],
+        }
 
 
 class _Profiles:
@@ -191,18 +259,26 @@ class _Profiles:
 
     def paginate(self, *, RoleName: str) -> Pages:  # noqa: N803 # AWS's name
         names = {"nodes": ["z-profile", "a-profile"]}.get(RoleName, [])
-        return Pages([{"InstanceProfiles": [{"InstanceProfileName": name} for name in names]}])
+        return Pages(
+            [{"InstanceProfiles": [{"InstanceProfileName": name} for name in names]}]
+        )
 
 
 def test_subnets_are_selected_by_id_or_tags(cloud: Cloud) -> None:
     subnets = [subnet["SubnetId"] for subnet in cloud.ec2.describe_subnets()["Subnets"]]
-    cloud.ec2.create_tags(Resources=subnets[:2], Tags=[{"Key": "network", "Value": "private"}])
+    cloud.ec2.create_tags(
+        Resources=subnets[:2], Tags=[{"Key": "network", "Value": "private"}]
+    )
     reader = environment(cloud)
 
     by_tag = reader.subnets([SelectorTerm(tags={"network": "private"})])
     assert {subnet.id for subnet in by_tag} == set(subnets[:2])
-    assert {subnet.id for subnet in reader.subnets([SelectorTerm(tags={"network": "*"})])} == set(subnets[:2])
-    either = reader.subnets([SelectorTerm(id=subnets[2]), SelectorTerm(tags={"network": "private"})])
+    assert {
+        subnet.id for subnet in reader.subnets([SelectorTerm(tags={"network": "*"})])
+    } == set(subnets[:2])
+    either = reader.subnets(
+        [SelectorTerm(id=subnets[2]), SelectorTerm(tags={"network": "private"})]
+    )
     assert {subnet.id for subnet in either} == set(subnets[:3])
     assert reader.subnets([]) == ()
     assert by_tag[0].zone.startswith("us-east-1")
@@ -222,14 +298,20 @@ def test_an_alias_is_its_public_parameter() -> None:
 
     images = reader.machine_images([SelectorTerm(alias="al2023@latest")])
 
-    assert [(image.architecture, image.id) for image in images] == [("amd64", "ami-1"), ("arm64", "ami-2")]
+    assert [(image.architecture, image.id) for image in images] == [
+        ("amd64", "ami-1"),
+        ("arm64", "ami-2"),
+    ]
 
 
 def test_images_are_found_by_parameter_and_id() -> None:
     cloud = Cloud()
     reader = environment(cloud, {"/team/image": cloud.image_id})
 
-    for term in (SelectorTerm(ssm_parameter="/team/image"), SelectorTerm(id=cloud.image_id)):
+    for term in (
+        SelectorTerm(ssm_parameter="/team/image"),
+        SelectorTerm(id=cloud.image_id),
+    ):
         assert [image.id for image in reader.machine_images([term])] == [cloud.image_id]
     assert reader.machine_images([SelectorTerm(ssm_parameter="/team/none")]) == ()
 
@@ -272,7 +354,9 @@ def test_what_was_read_is_remembered_for_minutes(cloud: Cloud) -> None:
 def test_errors_are_typed() -> None:
     class Throttled:
         def get_paginator(self, name: str) -> Any:
-            raise ClientError({"Error": {"Code": "RequestLimitExceeded", "Message": name}}, name)
+            raise ClientError(
+                {"Error": {"Code": "RequestLimitExceeded", "Message": name}}, name
+            )
 
     with pytest.raises(ThrottledError):
         Ec2ReservationReader(Throttled(), None).list_visible()  # type: ignore[arg-type] # a fake of the one call
@@ -283,7 +367,9 @@ def test_errors_are_typed() -> None:
 
 @pytest.fixture(scope="module")
 def types(cloud: Cloud) -> Any:
-    reader = Ec2InstanceTypeReader(cloud.ec2, region="us-east-1", vm_memory_overhead=Fraction("0.075"))
+    reader = Ec2InstanceTypeReader(
+        cloud.ec2, region="us-east-1", vm_memory_overhead=Fraction("0.075")
+    )
     return {found.instance_type.name: found for found in reader.list_types()}
 
 
@@ -310,8 +396,16 @@ def test_an_arm_guest_sees_64_mib_less(types: Any) -> None:
 
 def test_neuron_devices_and_cores_are_counted(types: Any) -> None:
     trainium = types["trn1.32xlarge"].instance_type
-    assert (trainium.capacity["aws.amazon.com/neuron"], trainium.capacity["aws.amazon.com/neuroncore"]) == (16, 32)
-    assert trainium.requirements.labels()["karpenter.k8s.aws/instance-accelerator-manufacturer"] == "aws"
+    assert (
+        trainium.capacity["aws.amazon.com/neuron"],
+        trainium.capacity["aws.amazon.com/neuroncore"],
+    ) == (16, 32)
+    assert (
+        trainium.requirements.labels()[
+            "karpenter.k8s.aws/instance-accelerator-manufacturer"
+        ]
+        == "aws"
+    )
 
 
 @pytest.mark.parametrize(
@@ -320,10 +414,13 @@ def test_neuron_devices_and_cores_are_counted(types: Any) -> None:
         ("m5.large", ()),
         ("c5n.18xlarge", (EfaCard(0, 15),)),
         ("p4d.24xlarge", tuple(EfaCard(index, 15) for index in range(4))),
-        ("p6-b300.48xlarge", tuple(EfaCard(index, 4) for index in range(1, 17))),  # the first card carries none
+        # the first card carries none
+        ("p6-b300.48xlarge", tuple(EfaCard(index, 4) for index in range(1, 17))),
     ],
 )
-def test_the_cards_that_carry_efas_are_known(types: Any, name: str, cards: tuple[EfaCard, ...]) -> None:
+def test_the_cards_that_carry_efas_are_known(
+    types: Any, name: str, cards: tuple[EfaCard, ...]
+) -> None:
     found = types[name].instance_type
     assert found.efa_cards == cards
     assert found.capacity["vpc.amazonaws.com/efa"] == len(cards)
@@ -363,7 +460,10 @@ def test_prices_are_rounded_up_to_whole_micro_usd() -> None:
 def test_a_placeholder_of_zero_is_no_price() -> None:
     def product(usd: str) -> dict[str, Any]:
         term = {"priceDimensions": {"d": {"pricePerUnit": {"USD": usd}}}}
-        return {"product": {"attributes": {"instanceType": "m5.large"}}, "terms": {"OnDemand": {"t": term}}}
+        return {
+            "product": {"attributes": {"instanceType": "m5.large"}},
+            "terms": {"OnDemand": {"t": term}},
+        }
 
     assert list(parse_product(product("0.0960000000"))) == [("m5.large", 96_000)]
     assert list(parse_product(product("0.0000000000"))) == []
@@ -371,7 +471,12 @@ def test_a_placeholder_of_zero_is_no_price() -> None:
 
 
 def test_spot_prices_are_read_by_type_and_zone(cloud: Cloud) -> None:
-    prices = AwsPriceReader(_NoPricing(), cloud.ec2, region="us-east-1", clock=cloud.clock).spot()  # type: ignore[arg-type] # not called
+    prices = AwsPriceReader(
+        _NoPricing(),  # type: ignore[arg-type] # not called
+        cloud.ec2,
+        region="us-east-1",
+        clock=cloud.clock,
+    ).spot()
 
     assert prices["m5.large", "us-east-1a"] > 0
     assert all(price > 0 for price in prices.values())
@@ -379,7 +484,9 @@ def test_spot_prices_are_read_by_type_and_zone(cloud: Cloud) -> None:
 
 def test_on_demand_prices_are_read_from_the_price_list(cloud: Cloud) -> None:
     pricing = cloud.emulation.client("pricing")
-    prices = AwsPriceReader(pricing, cloud.ec2, region="us-east-1", clock=cloud.clock).on_demand()
+    prices = AwsPriceReader(
+        pricing, cloud.ec2, region="us-east-1", clock=cloud.clock
+    ).on_demand()
 
     assert 0 < prices["m5.large"] < prices["p5.48xlarge"]
     assert any(name.endswith(".metal") for name in prices)  # listed under dedicated tenancy
@@ -398,5 +505,7 @@ class _NoPricing:
         ("bottlerocket", "1.20.0", "bottlerocket-aws-ecs-2-aarch64-v1.20.0-fcf71a47"),
     ],
 )
-def test_a_pinned_alias_meets_the_name_that_aws_gives_its_image(family: str, version: str, image: str) -> None:
+def test_a_pinned_alias_meets_the_name_that_aws_gives_its_image(
+    family: str, version: str, image: str
+) -> None:
     assert fnmatchcase(image, pinned_name(family, version))

@@ -16,9 +16,18 @@ from reservoir.core.launching.launch_outcome import LaunchErrorKind
 from reservoir.core.launching.launch_request import LaunchRequest, client_token
 from reservoir.core.launching.launch_template import TEMPLATE_GRACE
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_class import FleetTargetingMode, MachineImage, OpenReservationPreference
+from reservoir.core.model.node_class import (
+    FleetTargetingMode,
+    MachineImage,
+    OpenReservationPreference,
+)
 from reservoir.names import BATCH_TAG, NODE_CLASS_TAG, NODE_POOL_TAG, OWNER_TAG
-from reservoir.ports.errors import AccessDeniedError, IdempotencyMismatchError, ThrottledError, UnknownOutcomeError
+from reservoir.ports.errors import (
+    AccessDeniedError,
+    IdempotencyMismatchError,
+    ThrottledError,
+    UnknownOutcomeError,
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +43,20 @@ def world(shared_world: Ec2World) -> Ec2World:
 
 def block(world: Ec2World, count: int = 2) -> str:
     made = world.cloud.control(
-        "purchase_capacity_block", instance_type="p5.48xlarge", zone="us-east-1a", count=count, end_in_s=86_400
+        "purchase_capacity_block",
+        instance_type="p5.48xlarge",
+        zone="us-east-1a",
+        count=count,
+        end_in_s=86_400,
     )
     reservation_id: str = made["capacity_reservation_id"]
     return reservation_id
 
 
 def interruptible(world: Ec2World, count: int = 2) -> str:
-    made = world.cloud.control("create_interruptible", instance_type="m5.large", zone="us-east-1a", count=count)
+    made = world.cloud.control(
+        "create_interruptible", instance_type="m5.large", zone="us-east-1a", count=count
+    )
     reservation_id: str = made["capacity_reservation_id"]
     return reservation_id
 
@@ -53,7 +68,11 @@ def odcr(world: Ec2World, count: int = 2) -> str:
 @pytest.mark.parametrize("mode", list(FleetTargetingMode))
 @pytest.mark.parametrize(
     ("make", "lifecycle"),
-    [(odcr, ""), (block, "capacity-block"), (interruptible, "interruptible-capacity-reservation")],
+    [
+        (odcr, ""),
+        (block, "capacity-block"),
+        (interruptible, "interruptible-capacity-reservation"),
+    ],
 )
 def test_every_kind_of_reservation_takes_exactly_its_units(  # S-58
     world: Ec2World,
@@ -93,7 +112,9 @@ def test_a_token_with_another_request_is_a_mismatch(world: Ec2World) -> None:
         world.fleet.launch(replace(request, count=2), token)
 
 
-def test_a_lost_answer_is_an_unknown_outcome_and_its_repeat_finds_the_instances(world: Ec2World) -> None:
+def test_a_lost_answer_is_an_unknown_outcome_and_its_repeat_finds_the_instances(
+    world: Ec2World,
+) -> None:
     request = world.request(2, world.offering())
     for config in request.configs:
         world.templates.ensure(config.template)
@@ -113,11 +134,16 @@ def test_a_throttled_call_raises_and_launches_nothing(world: Ec2World) -> None:
 
 
 def test_missing_capacity_names_its_pool(world: Ec2World) -> None:
-    world.cloud.control("set_pool_capacity", instance_type="m5.xlarge", zone="us-east-1b", capacity=0)
+    world.cloud.control(
+        "set_pool_capacity", instance_type="m5.xlarge", zone="us-east-1b", capacity=0
+    )
     offering = world.offering("m5.xlarge", "us-east-1b")
     outcome = world.launch(world.request(1, offering))
     (error,) = outcome.errors
-    assert (error.kind, error.code) == (LaunchErrorKind.INSUFFICIENT_CAPACITY, "InsufficientInstanceCapacity")
+    assert (error.kind, error.code) == (
+        LaunchErrorKind.INSUFFICIENT_CAPACITY,
+        "InsufficientInstanceCapacity",
+    )
     assert (error.instance_type, error.zone_id) == ("m5.xlarge", offering.zone_id)
 
 
@@ -134,7 +160,9 @@ def test_missing_capacity_names_its_pool(world: Ec2World) -> None:
         ("SomethingBrandNew", LaunchErrorKind.UNKNOWN),
     ],
 )
-def test_refusals_inside_the_answer_are_sorted(world: Ec2World, code: str, kind: LaunchErrorKind) -> None:
+def test_refusals_inside_the_answer_are_sorted(
+    world: Ec2World, code: str, kind: LaunchErrorKind
+) -> None:
     world.cloud.control("refuse_launches", code=code)
     outcome = world.launch(world.request(1, world.offering()), attempt=sum(map(ord, code)))
     assert [error.kind for error in outcome.errors] == [kind]
@@ -144,7 +172,9 @@ def test_a_refusal_of_the_whole_call_is_an_outcome_too(world: Ec2World) -> None:
     request = world.request(1, world.offering())
     for config in request.configs:
         world.templates.ensure(config.template)
-    world.cloud.control("fail_calls", operation="CreateFleet", code="UnauthorizedOperation", status=403)
+    world.cloud.control(
+        "fail_calls", operation="CreateFleet", code="UnauthorizedOperation", status=403
+    )
     outcome = world.fleet.launch(request, client_token("b-1", 11, request))
     assert [error.kind for error in outcome.errors] == [LaunchErrorKind.PERMISSION]
 
@@ -161,7 +191,9 @@ def test_a_template_that_was_deleted_is_noticed_and_made_again(world: Ec2World) 
     assert len(world.launch(request, attempt=13).instances) == 1
 
 
-def test_a_warm_process_asks_ec2_again_before_a_template_of_its_own_can_be_collected(world: Ec2World) -> None:
+def test_a_warm_process_asks_ec2_again_before_a_template_of_its_own_can_be_collected(
+    world: Ec2World,
+) -> None:
     request = world.request(1, world.offering(), tags={"made": "again later"})
     (config,) = request.configs
     world.templates.ensure(config.template)
@@ -170,12 +202,16 @@ def test_a_warm_process_asks_ec2_again_before_a_template_of_its_own_can_be_colle
     assert len(world.launch(request, attempt=40).instances) == 1
 
 
-def test_a_template_that_is_not_visible_yet_is_not_there_for_a_launch(world: Ec2World) -> None:
+def test_a_template_that_is_not_visible_yet_is_not_there_for_a_launch(
+    world: Ec2World,
+) -> None:
     request = world.request(1, world.offering(), tags={"seen": "later"})
     world.cloud.control("configure", template_lag_s=3)
     try:
         outcome = world.launch(request, attempt=41)
-        assert [error.kind for error in outcome.errors] == [LaunchErrorKind.TEMPLATE_MISSING]
+        assert [error.kind for error in outcome.errors] == [
+            LaunchErrorKind.TEMPLATE_MISSING
+        ]
         world.templates.forget([config.template.name for config in request.configs])
         world.cloud.advance(seconds=3)
         assert len(world.launch(request, attempt=42).instances) == 1
@@ -188,7 +224,12 @@ def test_everything_is_tagged(world: Ec2World) -> None:
     (launched,) = world.launch(request, attempt=14).instances
     described = world.cloud.instance(launched.id)
     tags = {tag["Key"]: tag["Value"] for tag in described["Tags"]}
-    expected = {OWNER_TAG: DEPLOYMENT, BATCH_TAG: "b-1", NODE_POOL_TAG: "gpu", NODE_CLASS_TAG: "default"}
+    expected = {
+        OWNER_TAG: DEPLOYMENT,
+        BATCH_TAG: "b-1",
+        NODE_POOL_TAG: "gpu",
+        NODE_CLASS_TAG: "default",
+    }
     assert tags.items() >= {**expected, "team": "research"}.items()
     volume_id = described["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
     (volume,) = world.cloud.ec2.describe_volumes(VolumeIds=[volume_id])["Volumes"]
@@ -198,18 +239,28 @@ def test_everything_is_tagged(world: Ec2World) -> None:
 def test_accounts_that_show_tags_in_metadata_launch_too(world: Ec2World) -> None:
     world.cloud.ec2.modify_instance_metadata_defaults(InstanceMetadataTags="enabled")
     try:
-        outcome = world.launch(world.request(1, world.offering(), tags={"cost centre": "a/b"}), attempt=30)
+        outcome = world.launch(
+            world.request(1, world.offering(), tags={"cost centre": "a/b"}), attempt=30
+        )
     finally:
-        world.cloud.ec2.modify_instance_metadata_defaults(InstanceMetadataTags="no-preference")
+        world.cloud.ec2.modify_instance_metadata_defaults(
+            InstanceMetadataTags="no-preference"
+        )
     assert outcome.errors == ()
     assert len(outcome.instances) == 1
 
 
-def test_metadata_needs_a_token_and_plain_launches_leave_open_reservations_alone(world: Ec2World) -> None:
+def test_metadata_needs_a_token_and_plain_launches_leave_open_reservations_alone(
+    world: Ec2World,
+) -> None:
     open_id = world.cloud.reserve(1, InstanceMatchCriteria="open", InstanceType="m5.xlarge")
     plain = world.launch(world.request(1, world.offering("m5.xlarge")), attempt=15)
     assert world.reservation(open_id).available_count == 1
-    opened = world.request(1, world.offering("m5.xlarge"), open_reservation_preference=OpenReservationPreference.OPEN)
+    opened = world.request(
+        1,
+        world.offering("m5.xlarge"),
+        open_reservation_preference=OpenReservationPreference.OPEN,
+    )
     world.launch(opened, attempt=16)
     assert world.reservation(open_id).available_count == 0
     data = opened.configs[0].template.data
@@ -236,8 +287,12 @@ def test_a_spot_request_offers_all_pools_and_comes_back_with_one(world: Ec2World
 
 
 def test_a_gang_launches_whole_or_not_at_all(world: Ec2World) -> None:
-    world.cloud.control("set_pool_capacity", instance_type="m5.xlarge", zone="us-east-1a", capacity=0)
-    world.cloud.control("set_pool_capacity", instance_type="m5.large", zone="us-east-1b", capacity=0)
+    world.cloud.control(
+        "set_pool_capacity", instance_type="m5.xlarge", zone="us-east-1a", capacity=0
+    )
+    world.cloud.control(
+        "set_pool_capacity", instance_type="m5.large", zone="us-east-1b", capacity=0
+    )
     running = len(world.instances.list_owned())
     offering = world.offering("m5.xlarge", "us-east-1a")
     outcome = world.launch(world.request(4, offering, gang=True), attempt=18)
@@ -268,7 +323,9 @@ class TestInstances:
         return Ec2World()
 
     def launched(self, world: Ec2World, count: int) -> list[str]:
-        return [i.id for i in world.launch(world.request(count, world.offering())).instances]
+        return [
+            i.id for i in world.launch(world.request(count, world.offering())).instances
+        ]
 
     def test_only_ours_are_ever_read(self, world: Ec2World) -> None:
         ours = self.launched(world, 2)
@@ -278,16 +335,22 @@ class TestInstances:
         assert {i.id for i in world.instances.list_batch("b-1")} == set(ours)
 
     @pytest.mark.parametrize("count", [3, 1_001])
-    def test_what_has_terminated_is_found_by_id_when_its_tags_are_gone(self, world: Ec2World, count: int) -> None:
+    def test_what_has_terminated_is_found_by_id_when_its_tags_are_gone(
+        self, world: Ec2World, count: int
+    ) -> None:
         ours = self.launched(world, count)
         (foreign,) = world.cloud.run(1)
         world.instances.terminate(ours[1:])
         world.cloud.advance(minutes=10)
-        (shown,) = world.cloud.ec2.describe_instances(InstanceIds=[ours[1]])["Reservations"][0]["Instances"]
+        (shown,) = world.cloud.ec2.describe_instances(InstanceIds=[ours[1]])[
+            "Reservations"
+        ][0]["Instances"]
         assert "Tags" not in shown
         found = world.instances.get_many([*ours, foreign])
         assert found.keys() == set(ours)
-        assert {instance_id for instance_id, instance in found.items() if instance.is_gone} == set(ours[1:])
+        assert {
+            instance_id for instance_id, instance in found.items() if instance.is_gone
+        } == set(ours[1:])
         assert found[ours[1]].ended_at is not None
         assert [instance.id for instance in world.instances.list_owned()] == ours[:1]
 
@@ -308,7 +371,9 @@ class TestInstances:
         world.cloud.control("protect_instance", instance_id=ours[20])
         calls: list[int] = []
         world.cloud.ec2.meta.events.register(
-            "before-call.ec2.TerminateInstances", lambda **_: calls.append(1), unique_id="counted"
+            "before-call.ec2.TerminateInstances",
+            lambda **_: calls.append(1),
+            unique_id="counted",
         )
         assert len(world.instances.terminate(ours).accepted) == 63
         assert len(calls) <= 1 + 2 * 6  # the whole, then two halves for each halving
@@ -318,25 +383,44 @@ class TestInstances:
         world.instances.terminate(ours)
         assert world.instances.terminate(ours).accepted == set(ours)
 
-    def test_claims_are_tagged_one_by_one_and_missing_instances_passed_over(self, world: Ec2World) -> None:
+    def test_claims_are_tagged_one_by_one_and_missing_instances_passed_over(
+        self, world: Ec2World
+    ) -> None:
         ours = self.launched(world, 2)
-        world.instances.tag_claims({ours[0]: "nc-1", "i-0000000000000dead": "nc-2", ours[1]: "nc-3"}, patient=True)
+        world.instances.tag_claims(
+            {ours[0]: "nc-1", "i-0000000000000dead": "nc-2", ours[1]: "nc-3"}, patient=True
+        )
         found = world.instances.get_many(ours)
         assert {found[ours[0]].claim_id, found[ours[1]].claim_id} == {"nc-1", "nc-3"}
 
-    def test_impatient_tagging_stops_where_it_would_have_to_wait(self, world: Ec2World) -> None:
+    def test_impatient_tagging_stops_where_it_would_have_to_wait(
+        self, world: Ec2World
+    ) -> None:
         ours = self.launched(world, 4)
-        pacer = Pacer(BucketSize(2, 1), clock_s=lambda: 0.0, sleep=lambda _: pytest.fail("it waited"))
-        Ec2Instances(world.cloud.ec2, DEPLOYMENT, pacer).tag_claims(dict.fromkeys(ours, "nc-1"), patient=False)
+        pacer = Pacer(
+            BucketSize(2, 1), clock_s=lambda: 0.0, sleep=lambda _: pytest.fail("it waited")
+        )
+        Ec2Instances(world.cloud.ec2, DEPLOYMENT, pacer).tag_claims(
+            dict.fromkeys(ours, "nc-1"), patient=False
+        )
         found = world.instances.get_many(ours)
-        assert [found[each].claim_id for each in sorted(ours)] == ["nc-1", "nc-1", None, None]
+        assert [found[each].claim_id for each in sorted(ours)] == [
+            "nc-1",
+            "nc-1",
+            None,
+            None,
+        ]
 
     def test_failed_checks_and_planned_maintenance_are_found(self, world: Ec2World) -> None:
         ours = self.launched(world, 3)
         world.cloud.advance(minutes=5)
         assert world.instances.list_unhealthy() == ()
-        world.cloud.control("set_status_checks", instance_id=ours[0], instance_status="impaired")
-        world.cloud.control("schedule_maintenance", instance_ids=[ours[1]], code="instance-retirement")
+        world.cloud.control(
+            "set_status_checks", instance_id=ours[0], instance_status="impaired"
+        )
+        world.cloud.control(
+            "schedule_maintenance", instance_ids=[ours[1]], code="instance-retirement"
+        )
         by_id = {health.instance_id: health for health in world.instances.list_unhealthy()}
         assert set(by_id) == set(ours[:2])
         assert by_id[ours[0]].impaired_since is not None
@@ -344,7 +428,9 @@ class TestInstances:
         assert by_id[ours[1]].scheduled_at == world.now() + timedelta(days=7)
 
 
-@pytest.mark.parametrize("changes", [{}, {"associate_public_ip_address": True}], ids=["groups", "interfaces"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"associate_public_ip_address": True}], ids=["groups", "interfaces"]
+)
 @pytest.mark.parametrize("capacity_type", [CapacityType.ON_DEMAND, CapacityType.SPOT])
 def test_a_dry_run_asks_for_what_a_launch_asks_for(
     world: Ec2World, capacity_type: CapacityType, changes: dict[str, Any]
@@ -364,7 +450,9 @@ def test_a_dry_run_asks_for_what_a_launch_asks_for(
 def test_a_dry_run_that_is_refused_says_why_for_people(world: Ec2World) -> None:
     said = "You are not authorized, with an explicit deny in a service control policy."
     encoded = f"{said} Encoded authorization failure message: 4a0b"
-    world.cloud.control("fail_calls", operation="CreateFleet", code="UnauthorizedOperation", message=encoded)
+    world.cloud.control(
+        "fail_calls", operation="CreateFleet", code="UnauthorizedOperation", message=encoded
+    )
     with pytest.raises(AccessDeniedError) as caught:
         Ec2DryRuns(world.cloud.ec2).ask_for_fleet(world.request(1, world.offering()))
     assert caught.value.detail == said

@@ -43,10 +43,16 @@ def test_blocks_are_asked_about_once_and_again_only_for_new_ones() -> None:
     reader = Ec2ReservationReader(cloud.ec2, None)
     buy(cloud, "p5.48xlarge")
     read(reader)
-    cloud.control("fail_calls", operation="DescribeCapacityBlocks", code="UnauthorizedOperation", count=1)
+    cloud.control(
+        "fail_calls",
+        operation="DescribeCapacityBlocks",
+        code="UnauthorizedOperation",
+        count=1,
+    )
     read(reader)  # not asked: the refusal is still to come
     later = buy(cloud, "p5.48xlarge", "u-p9e-x72")
-    assert not read(reader)[later].ultra_server  # refused; the list of types decides, and it is asked again
+    # refused; the list of types decides, and it is asked again
+    assert not read(reader)[later].ultra_server
     assert read(reader)[later].ultra_server
 
 
@@ -57,7 +63,11 @@ def test_without_blocks_nothing_is_asked() -> None:
     reader = Ec2ReservationReader(cloud.ec2, None)
     read(reader)
     buy(cloud, "trn2u.48xlarge")
-    (block,) = (reservation for reservation in read(reader).values() if reservation.capacity_block_id)
+    (block,) = (
+        reservation
+        for reservation in read(reader).values()
+        if reservation.capacity_block_id
+    )
     assert block.ultra_server  # by its name, though EC2 would not answer
 
 
@@ -66,7 +76,9 @@ def test_units_that_nothing_can_be_launched_into_are_not_offered_and_say_why() -
     reader = Ec2ReservationReader(cloud.ec2, None)
     block = buy(cloud, "p5.48xlarge", "u-p9e-x72")
     assert read(reader)[block].is_launchable
-    cloud.control("set_launch_status", capacity_reservation_id=block, launch_status="unlaunchable")
+    cloud.control(
+        "set_launch_status", capacity_reservation_id=block, launch_status="unlaunchable"
+    )
     shown = read(reader)[block]
     assert (shown.available_count, shown.is_launchable) == (1, False)
     offered = CapacityReservation.of(shown, free_units=shown.available_count)

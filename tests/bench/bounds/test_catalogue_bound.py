@@ -21,7 +21,9 @@ OVERHEAD = SchedulingPolicy().node_overhead_micro_usd_per_hour / 1e6
 
 def world(cpu: int, count: int, types: int) -> Snapshot:
     """Return replicas of so many milli-vCPU and a ladder of so many types."""
-    pod = Workload(NAMESPACE, "", 1, 1, Resources.of({"cpu": cpu, "memory": 2**27, "pods": 1}))
+    pod = Workload(
+        NAMESPACE, "", 1, 1, Resources.of({"cpu": cpu, "memory": 2**27, "pods": 1})
+    )
     return ladder.snapshot(counted([pod] * count, "pod"), types=types)
 
 
@@ -34,19 +36,29 @@ def test_nodes_hold_whole_replicas() -> None:
 
 def test_replicas_do_not_span_nodes() -> None:
     """Of 0.6 vCPU one fits on a node of one: three take three such nodes, or one of two."""
-    assert bound_usd_per_hour(world(600, 3, types=1)) == pytest.approx(3 * (RUNG + OVERHEAD), rel=0.002)
-    assert bound_usd_per_hour(world(600, 3, types=2)) == pytest.approx(2 * RUNG + OVERHEAD, rel=0.002)
+    assert bound_usd_per_hour(world(600, 3, types=1)) == pytest.approx(
+        3 * (RUNG + OVERHEAD), rel=0.002
+    )
+    assert bound_usd_per_hour(world(600, 3, types=2)) == pytest.approx(
+        2 * RUNG + OVERHEAD, rel=0.002
+    )
 
 
 def test_units_cost_the_overhead_and_are_used_once() -> None:
     """Every unit of the one reservation saves the price of a node."""
     bought = world(600, 30, types=1)
     reserved = reserved_ladder(100, 1, 0)
-    one = next(item for item in reserved.reservations if item.instance_type == bought.instance_types[0].name)
+    one = next(
+        item
+        for item in reserved.reservations
+        if item.instance_type == bought.instance_types[0].name
+    )
     units = replace(one, total_count=10, available_count=10, free_units=10)
     mixed = replace(bought, reservations=(units,), node_classes=reserved.node_classes)
 
-    assert bound_usd_per_hour(mixed) == pytest.approx(20 * (RUNG + OVERHEAD) + 10 * OVERHEAD, rel=0.002)
+    assert bound_usd_per_hour(mixed) == pytest.approx(
+        20 * (RUNG + OVERHEAD) + 10 * OVERHEAD, rel=0.002
+    )
 
 
 @pytest.mark.parametrize("seed", range(700, 704))

@@ -33,12 +33,17 @@ def world(cpu: int, count: int, *, is_apart: bool = False) -> Snapshot:
 
 def test_a_node_has_whole_vcpus() -> None:
     """Two replicas of 1.5 vCPU, and what a node keeps for itself, are 3.1 vCPU: four, or two nodes of two."""
-    assert bound_usd_per_hour(world(1500, 2)) == pytest.approx(4 * RUNG + OVERHEAD, rel=0.001)
+    assert bound_usd_per_hour(world(1500, 2)) == pytest.approx(
+        4 * RUNG + OVERHEAD, rel=0.001
+    )
 
 
 def test_who_is_apart_takes_a_node_each() -> None:
     """Two replicas of 0.4 vCPU share a node of one, unless they must not."""
-    together, apart = bound_usd_per_hour(world(400, 2)), bound_usd_per_hour(world(400, 2, is_apart=True))
+    together, apart = (
+        bound_usd_per_hour(world(400, 2)),
+        bound_usd_per_hour(world(400, 2, is_apart=True)),
+    )
 
     assert together == pytest.approx(RUNG + OVERHEAD, rel=0.001)
     assert apart == pytest.approx(2 * (RUNG + OVERHEAD), rel=0.001)
@@ -54,4 +59,6 @@ def test_no_plan_of_the_diverse_mix_undercuts_it() -> None:
 
 def test_a_node_of_more_than_16_vcpus_has_whole_ones() -> None:
     """Two replicas of 17.5 vCPU, and what a node keeps for itself, are 35.1 vCPU."""
-    assert bound_usd_per_hour(world(17_500, 2)) == pytest.approx(36 * RUNG + OVERHEAD, rel=0.001)
+    assert bound_usd_per_hour(world(17_500, 2)) == pytest.approx(
+        36 * RUNG + OVERHEAD, rel=0.001
+    )

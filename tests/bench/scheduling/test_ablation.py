@@ -33,7 +33,9 @@ def test_each_mechanism_can_be_taken_out_and_each_constant_halved() -> None:
 
 
 def test_without_column_generation_a_certified_plan_costs_what_the_first_one_does() -> None:
-    without = fresh("lab.bench.scheduling.ablation:measure", "without-column-generation", "few")
+    without = fresh(
+        "lab.bench.scheduling.ablation:measure", "without-column-generation", "few"
+    )
 
     assert without["certified_cost"] == without["first_cost"]
 
@@ -49,10 +51,15 @@ def test_lines_are_counted_of_code_that_exists(name: str) -> None:
 
 
 @pytest.mark.parametrize("make", WORLDS["tight"])
-def test_nobody_is_left_over_who_fits_into_what_limits_leave(make: Callable[[], Snapshot]) -> None:
+def test_nobody_is_left_over_who_fits_into_what_limits_leave(
+    make: Callable[[], Snapshot],
+) -> None:
     snapshot, policy = make(), SchedulingPolicy()
 
-    assert check(snapshot, solve(snapshot, now=NOW, policy=policy), now=NOW, policy=policy) == ()
+    assert (
+        check(snapshot, solve(snapshot, now=NOW, policy=policy), now=NOW, policy=policy)
+        == ()
+    )
 
 
 def test_a_certified_plan_ends_where_simplex_would_not() -> None:

@@ -3,16 +3,30 @@
 from datetime import timedelta
 
 from lab.bench.scheduling.advise import HALF, cases, halves, walked
-from lab.worlds.demand_traces import JUDGING, SINCE, TUNING, Stream, Trace, lives_of, snapshot_of, steady
+from lab.worlds.demand_traces import (
+    JUDGING,
+    SINCE,
+    TUNING,
+    Stream,
+    Trace,
+    lives_of,
+    snapshot_of,
+    steady,
+)
 
-SMALL = Trace("small", True, (Stream("train", "p5.48xlarge", 1, 12, steady),), {"p5.48xlarge": 5})
+SMALL = Trace(
+    "small", True, (Stream("train", "p5.48xlarge", 1, 12, steady),), {"p5.48xlarge": 5}
+)
 
 
 def test_advice_is_judged_on_what_it_has_not_seen() -> None:
     past, future = halves(lives_of(SMALL, 1))
     assert all(life.arrived_at < HALF for life in past)
     assert all(life.arrived_at >= HALF for life in future)
-    assert all(life.ran_s is None or life.arrived_at + timedelta(seconds=life.ran_s) <= HALF for life in past)
+    assert all(
+        life.ran_s is None or life.arrived_at + timedelta(seconds=life.ran_s) <= HALF
+        for life in past
+    )
 
 
 def test_nobody_beats_hindsight_and_what_is_saved_is_told() -> None:

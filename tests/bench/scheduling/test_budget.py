@@ -7,10 +7,15 @@ from lab.bench.scheduling.budget import world
 from lab.bench.worlds.catalogue import GPU
 
 
-@pytest.mark.parametrize("kind", ["plain", "accelerated", "spread", "gangs", "flexible", "pools"])
+@pytest.mark.parametrize(
+    "kind", ["plain", "accelerated", "spread", "gangs", "flexible", "pools"]
+)
 def test_every_workload_differs_and_is_planned(kind: str) -> None:
     snapshot = world(kind, 60)
-    shapes = {(demand.workload.requests, demand.workload.node_selector) for demand in snapshot.demands}
+    shapes = {
+        (demand.workload.requests, demand.workload.node_selector)
+        for demand in snapshot.demands
+    }
 
     figures = fresh("lab.bench.scheduling.budget:measure", f"budget-{kind}-60-10s")
 
@@ -19,4 +24,10 @@ def test_every_workload_differs_and_is_planned(kind: str) -> None:
 
 
 def test_a_third_of_the_accelerated_world_asks_for_gpus() -> None:
-    assert sum(bool(demand.workload.requests[GPU]) for demand in world("accelerated", 60).demands) == 20
+    assert (
+        sum(
+            bool(demand.workload.requests[GPU])
+            for demand in world("accelerated", 60).demands
+        )
+        == 20
+    )

@@ -13,8 +13,11 @@ from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.resources import Resources
 
 CATALOGUE = ec2_catalogue()
-M5 = next(item for item in CATALOGUE.instance_types if item.name == "m5.2xlarge")  # 8 vCPUs, 7.91 of them for work
-CHEAPEST_USD = min(it.price_micro_usd_per_hour for it in M5.offerings if it.zone == ZONE) / 1e6
+# 8 vCPUs, 7.91 of them for work
+M5 = next(item for item in CATALOGUE.instance_types if item.name == "m5.2xlarge")
+CHEAPEST_USD = (
+    min(it.price_micro_usd_per_hour for it in M5.offerings if it.zone == ZONE) / 1e6
+)
 
 
 def world(*millicores: int, units: int = 0) -> Snapshot:
@@ -32,7 +35,11 @@ def world(*millicores: int, units: int = 0) -> Snapshot:
         free_units=units,
     )
     demands = [
-        Demand(Workload(NAMESPACE, f"w-{number}", 1, 1, Resources.of({"cpu": cpu, "pods": 1})), 1, NOW)
+        Demand(
+            Workload(NAMESPACE, f"w-{number}", 1, 1, Resources.of({"cpu": cpu, "pods": 1})),
+            1,
+            NOW,
+        )
         for number, cpu in enumerate(millicores)
     ]
     return Snapshot(

@@ -16,6 +16,9 @@ def test_jains_index_is_one_at_the_water_level_and_less_elsewhere() -> None:
     teams = make("teams-2", 10).teams
     wanted = {first: UNITS, second: UNITS}
     level = water_level(teams, wanted)
-    assert {name: round(units, 3) for name, units in level.items()} == {first: 83.333, second: 116.667}
+    assert {name: round(units, 3) for name, units in level.items()} == {
+        first: 83.333,
+        second: 116.667,
+    }
     assert jains_index(teams, {first: 84, second: 116}, wanted) > 0.999
     assert jains_index(teams, {first: UNITS, second: 0}, wanted) == 0.5

@@ -17,11 +17,22 @@ HOURS = 1.0
 WORLD = services(1, HOURS, scale=0.3)
 
 
-def job(name: str, at_s: float, ends_s: float = 9 * 3600.0, replicas: int = 1, millicores: int = 1000) -> Job:
+def job(
+    name: str,
+    at_s: float,
+    ends_s: float = 9 * 3600.0,
+    replicas: int = 1,
+    millicores: int = 1000,
+) -> Job:
     return Job(name, at_s, ends_s, replicas, millicores, 3 * millicores)
 
 
-def trace(*jobs: Job, hours: float = 0.5, reservations: Sequence[Units] = (), markets: str = "on-demand") -> Trace:
+def trace(
+    *jobs: Job,
+    hours: float = 0.5,
+    reservations: Sequence[Units] = (),
+    markets: str = "on-demand",
+) -> Trace:
     return Trace(1, hours, jobs, reservations, markets.split(), 1e9)
 
 
@@ -30,12 +41,19 @@ def after(given: Trace) -> tuple[Karpenter, Meter, list[float]]:
     world = Karpenter(given)
     began = world.kernel.now()
     meter = play(world, given, world.submit, world.withdraw)
-    return world, meter, sorted((each.launched_at - began).total_seconds() for each in world.ec2.live())
+    return (
+        world,
+        meter,
+        sorted((each.launched_at - began).total_seconds() for each in world.ec2.live()),
+    )
 
 
 def check_nobody_is_crowded(world: Karpenter) -> None:
     for node in world.cluster.nodes.values():
-        used = {name: sum(pod.size[name] for pod in node.pods) for name in ("cpu", "memory", "pods")}
+        used = {
+            name: sum(pod.size[name] for pod in node.pods)
+            for name in ("cpu", "memory", "pods")
+        }
         assert all(used[name] <= node.allocatable[name] for name in used)
 
 
@@ -46,7 +64,9 @@ def test_a_pod_waits_for_a_second_of_silence() -> None:
 
 
 def test_pods_that_keep_coming_are_batched_for_ten_seconds() -> None:
-    _, _, launched = after(trace(*(job(f"j{number}", 60 + number / 2) for number in range(30)), hours=0.02))
+    _, _, launched = after(
+        trace(*(job(f"j{number}", 60 + number / 2) for number in range(30)), hours=0.02)
+    )
     assert launched[0] == 70.0
 
 
@@ -60,9 +80,15 @@ def test_pods_go_where_there_is_room_without_waiting() -> None:
 def test_reserved_units_come_first_and_are_not_exceeded() -> None:
     units = Units("m6i.xlarge", 0, 2)
     jobs = [job("a", 60.0, replicas=3, millicores=3000)]
-    world, meter, _ = after(trace(*jobs, hours=0.1, reservations=[units], markets="reserved on-demand"))
+    world, meter, _ = after(
+        trace(*jobs, hours=0.1, reservations=[units], markets="reserved on-demand")
+    )
     places = [node.place.capacity_type for node in world.cluster.nodes.values()]
-    assert sorted(places) == [CapacityType.ON_DEMAND, CapacityType.RESERVED, CapacityType.RESERVED]
+    assert sorted(places) == [
+        CapacityType.ON_DEMAND,
+        CapacityType.RESERVED,
+        CapacityType.RESERVED,
+    ]
     assert meter.used_unit_h <= meter.unit_h == pytest.approx(0.2)
 
 
@@ -78,7 +104,10 @@ def test_nodes_that_empty_go_after_their_time_and_not_before() -> None:
 def test_half_empty_nodes_are_put_together_by_moving_their_pods() -> None:
     # Two nodes of a pod each and, once their neighbours are gone, room for both pods on one.
     stay = [job("a", 60.0, millicores=3000), job("b", 90.0, millicores=3000)]
-    go = [job(f"g{n}", 60.0 + 30 * n, ends_s=200.0, replicas=9, millicores=3000) for n in range(2)]
+    go = [
+        job(f"g{n}", 60.0 + 30 * n, ends_s=200.0, replicas=9, millicores=3000)
+        for n in range(2)
+    ]
     world, meter, launched = after(trace(*stay, *go, hours=1.0))
     check_nobody_is_crowded(world)
     assert len(launched) == 1
@@ -88,19 +117,26 @@ def test_half_empty_nodes_are_put_together_by_moving_their_pods() -> None:
 
 def test_spot_nodes_are_not_replaced_by_spot_nodes() -> None:
     given = trace(
-        job("a", 60.0), job("g", 60.0, ends_s=200.0, replicas=7, millicores=3000), hours=1.0, markets="spot on-demand"
+        job("a", 60.0),
+        job("g", 60.0, ends_s=200.0, replicas=7, millicores=3000),
+        hours=1.0,
+        markets="spot on-demand",
     )
     world, _, launched = after(given)
     assert launched == [61.0]
     assert world.moves.by_choice == 0
-    assert [node.place.capacity_type for node in world.cluster.nodes.values()] == [CapacityType.SPOT]
+    assert [node.place.capacity_type for node in world.cluster.nodes.values()] == [
+        CapacityType.SPOT
+    ]
     paid = Karpenter(replace(given, markets=("on-demand",)))
     play(paid, given, paid.submit, paid.withdraw)
     assert paid.moves.by_choice == 1  # a smaller node on demand takes its place
 
 
 def test_an_interrupted_node_is_provisioned_for_before_it_ends() -> None:
-    given = replace(trace(job("a", 60.0), hours=2.0, markets="spot on-demand"), spot_life_s=1200.0)
+    given = replace(
+        trace(job("a", 60.0), hours=2.0, markets="spot on-demand"), spot_life_s=1200.0
+    )
     world, meter, _ = after(given)
     assert world.moves.interrupted > 0
     assert meter.lacking_h * 3600 < 61 * (world.moves.interrupted + 1)

@@ -17,9 +17,13 @@ __all__ = ["at_a_terminal", "stack"]
 EXAMPLES = Path(__file__).parents[3] / "examples" / "workloads"
 
 
-def manifest(name: str = "train", generation: int | None = None, **spec: Any) -> dict[str, Any]:
+def manifest(
+    name: str = "train", generation: int | None = None, **spec: Any
+) -> dict[str, Any]:
     wanted = {"replicas": 1, **spec}
-    return workload_manifest(f"research/{name}", requests={"nvidia.com/gpu": 8}, generation=generation, **wanted)
+    return workload_manifest(
+        f"research/{name}", requests={"nvidia.com/gpu": 8}, generation=generation, **wanted
+    )
 
 
 def write(folder: Path, *manifests: dict[str, Any]) -> str:
@@ -28,8 +32,12 @@ def write(folder: Path, *manifests: dict[str, Any]) -> str:
     return str(path)
 
 
-def test_what_is_submitted_is_accepted_and_with_wait_placed(stack: Stack, tmp_path: Path) -> None:
-    result = stack.run("submit", "-f", write(tmp_path, manifest(replicas=2)), "--wait", "--timeout", "1m")
+def test_what_is_submitted_is_accepted_and_with_wait_placed(
+    stack: Stack, tmp_path: Path
+) -> None:
+    result = stack.run(
+        "submit", "-f", write(tmp_path, manifest(replicas=2)), "--wait", "--timeout", "1m"
+    )
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [
         "workload/research/train accepted (generation 1)",
@@ -42,7 +50,10 @@ def test_the_same_content_is_not_sent_again_and_other_content_gets_the_next_gene
 ) -> None:
     stack.run("submit", "-f", write(tmp_path, manifest()))
     again = stack.run("submit", "-f", write(tmp_path, manifest(generation=1)))
-    assert (again.exit_code, again.stdout) == (0, "workload/research/train unchanged (generation 1)\n")
+    assert (again.exit_code, again.stdout) == (
+        0,
+        "workload/research/train unchanged (generation 1)\n",
+    )
     assert len(stack.messages) == 1
 
     changed = stack.run("submit", "-f", write(tmp_path, manifest(generation=1, replicas=3)))
@@ -55,7 +66,10 @@ def test_what_was_withdrawn_is_wanted_anew(stack: Stack, tmp_path: Path) -> None
     file = write(tmp_path, manifest())
     stack.run("submit", "-f", file)
     stack.run("withdraw", "research/train", "--yes")
-    assert stack.run("submit", "-f", file).stdout == "workload/research/train accepted (generation 2)\n"
+    assert (
+        stack.run("submit", "-f", file).stdout
+        == "workload/research/train accepted (generation 2)\n"
+    )
 
 
 def test_the_examples_can_be_sent_as_they_are(stack: Stack) -> None:
@@ -71,7 +85,9 @@ def test_standard_input_may_be_json(stack: Stack) -> None:
     assert result.stdout == "workload/research/train accepted (generation 1)\n"
 
 
-def test_a_mistake_is_told_with_its_line_and_sends_nothing_of_its_neighbours(stack: Stack, tmp_path: Path) -> None:
+def test_a_mistake_is_told_with_its_line_and_sends_nothing_of_its_neighbours(
+    stack: Stack, tmp_path: Path
+) -> None:
     file = write(tmp_path, manifest("good"), manifest("bad", replica=3))
     result = stack.run("submit", "-f", file)
     assert result.exit_code == 2
@@ -87,8 +103,13 @@ def test_policy_is_no_demand(stack: Stack) -> None:
     assert "is policy; reservoir apply takes it" in result.stderr
 
 
-def test_of_two_who_change_a_workload_at_once_the_later_is_told(stack: Stack, tmp_path: Path) -> None:
-    stack.demand.bodies.append(json.dumps({"action": "submit", "workload": manifest(replicas=5)}))  # on its way already
+def test_of_two_who_change_a_workload_at_once_the_later_is_told(
+    stack: Stack, tmp_path: Path
+) -> None:
+    # on its way already
+    stack.demand.bodies.append(
+        json.dumps({"action": "submit", "workload": manifest(replicas=5)})
+    )
     result = stack.run("submit", "-f", write(tmp_path, manifest(replicas=3)))
     assert result.exit_code == 2
     assert "was changed by somebody else at the same time" in result.stderr
@@ -105,13 +126,19 @@ def test_without_an_answer_it_says_where_to_look(stack: Stack, tmp_path: Path) -
     assert "not confirmed in time" in result.stderr
 
 
-def test_waiting_says_why_replicas_have_no_place_and_ends_with_1(stack: Stack, tmp_path: Path) -> None:
+def test_waiting_says_why_replicas_have_no_place_and_ends_with_1(
+    stack: Stack, tmp_path: Path
+) -> None:
     reserved = manifest(nodeSelector={"karpenter.sh/capacity-type": "reserved"})
-    result = stack.run("submit", "-f", write(tmp_path, reserved), "--wait", "--timeout", "5s")
+    result = stack.run(
+        "submit", "-f", write(tmp_path, reserved), "--wait", "--timeout", "5s"
+    )
     assert result.exit_code == 1
     assert result.stdout == "workload/research/train accepted (generation 1)\n"
     assert result.stderr.count("workload/research/train waits: 1 x ") == 1
-    assert result.stderr.endswith("still waits: see reservoir explain workload research/train\n")
+    assert result.stderr.endswith(
+        "still waits: see reservoir explain workload research/train\n"
+    )
 
 
 def test_a_timeout_that_is_no_duration_is_refused(stack: Stack, tmp_path: Path) -> None:
@@ -126,21 +153,32 @@ def test_a_withdraw_asks_after_saying_what_ends(stack: Stack, tmp_path: Path) ->
     stack.run("submit", "-f", write(tmp_path, manifest(replicas=2)), "--wait")
     refused = stack.run("withdraw", "research/train", given="n\n")
     assert refused.exit_code == 2
-    assert "workload/research/train: 2 replicas will drain, 0 will leave the queue\nWithdraw it?" in refused.stderr
+    assert (
+        "workload/research/train: 2 replicas will drain, 0 will leave the queue\nWithdraw it?"
+        in refused.stderr
+    )
     assert len(stack.messages) == 1
 
     agreed = stack.run("withdraw", "research/train", given="y\n")
     assert agreed.exit_code == 0
     assert agreed.stdout.endswith("workload/research/train withdrawn (generation 1)\n")
     again = stack.run("withdraw", "research/train", given="")
-    assert (again.exit_code, again.stdout) == (0, "workload/research/train is already withdrawn\n")
+    assert (again.exit_code, again.stdout) == (
+        0,
+        "workload/research/train is already withdrawn\n",
+    )
 
 
-def test_without_a_terminal_nothing_ends_unless_yes_is_said(stack: Stack, tmp_path: Path) -> None:
+def test_without_a_terminal_nothing_ends_unless_yes_is_said(
+    stack: Stack, tmp_path: Path
+) -> None:
     stack.run("submit", "-f", write(tmp_path, manifest()))
     result = stack.run("withdraw", "research/train", given="y\n")
     assert result.exit_code == 2
-    assert "nothing was done: there is no terminal on which to ask, and no --yes" in result.stderr
+    assert (
+        "nothing was done: there is no terminal on which to ask, and no --yes"
+        in result.stderr
+    )
     assert stack.run("withdraw", "research/train", "--yes").exit_code == 0
 
 
@@ -156,7 +194,9 @@ def test_a_release_ends_a_drain_when_all_have_left(stack: Stack, tmp_path: Path)
     stack.run("submit", "-f", write(tmp_path, manifest()), "--wait")
     stack.world.settle()
     (claim,) = stack.world.live()
-    assert stack.run("release", "research/train", "--node", claim.id, "--yes").exit_code == 2, "nothing drains"
+    assert (
+        stack.run("release", "research/train", "--node", claim.id, "--yes").exit_code == 2
+    ), "nothing drains"
 
     stack.world.draining().begin_drains([DrainRequest(claim, DrainReason.DRIFT)])
     asked = stack.run("release", "research/train", "--node", claim.id, given="y\n")
@@ -164,5 +204,8 @@ def test_a_release_ends_a_drain_when_all_have_left(stack: Stack, tmp_path: Path)
     assert "which is then terminated. Release?" in asked.stderr
 
     released = stack.run("release", "research/train", "--node", claim.id, "--yes")
-    assert released.stdout == f"workload/research/train released from node/{claim.id} (1 replica)\n"
+    assert (
+        released.stdout
+        == f"workload/research/train released from node/{claim.id} (1 replica)\n"
+    )
     assert stack.world.state.claim_rows[claim.id].state is ClaimState.TERMINATING

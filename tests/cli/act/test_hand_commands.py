@@ -39,16 +39,23 @@ def test_a_drain_says_what_ends_and_asks(stack: Stack, claim: NodeClaim) -> None
     assert f"node/{claim.id} draining until 2" in agreed.stdout
 
 
-def test_without_a_terminal_no_node_ends_unless_yes_is_said(stack: Stack, claim: NodeClaim) -> None:
+def test_without_a_terminal_no_node_ends_unless_yes_is_said(
+    stack: Stack, claim: NodeClaim
+) -> None:
     assert stack.run("delete", "node", claim.id, *WHY, given="y\n").exit_code == 2
     assert stack.world.state.claim_rows[claim.id].state is ClaimState.RUNNING
     done = stack.run("delete", f"node/{claim.id}", *WHY, "--yes")
     assert (done.exit_code, done.stdout) == (0, f"node/{claim.id} terminating\n")
     again = stack.run("delete", "node", claim.id, *WHY, "--yes")
-    assert (again.exit_code, again.stdout) == (0, f"node/{claim.id} unchanged: terminating\n")
+    assert (again.exit_code, again.stdout) == (
+        0,
+        f"node/{claim.id} unchanged: terminating\n",
+    )
 
 
-def test_nodes_are_cordoned_and_pools_paused_without_asking(stack: Stack, claim: NodeClaim) -> None:
+def test_nodes_are_cordoned_and_pools_paused_without_asking(
+    stack: Stack, claim: NodeClaim
+) -> None:
     assert claim.instance_id is not None
     lines = [
         stack.run(*words, *WHY).stdout
@@ -80,10 +87,15 @@ def test_nodes_are_cordoned_and_pools_paused_without_asking(stack: Stack, claim:
         (("delete", "node", "nc-1"), "say why, with --reason"),
         (("delete", "node/nc-1", "nodepool/gpu", *WHY), "delete nodes by themselves"),
         (("delete", "node", "nc-1", "--dry-run", *WHY), "nodes have no dry run"),
-        (("pause", "gpus", *WHY), "nodepool/gpus refused: it does not exist; did you mean gpu?"),
+        (
+            ("pause", "gpus", *WHY),
+            "nodepool/gpus refused: it does not exist; did you mean gpu?",
+        ),
     ],
 )
-def test_a_wrong_request_says_what_is_wrong(stack: Stack, arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_request_says_what_is_wrong(
+    stack: Stack, arguments: tuple[str, ...], said: str
+) -> None:
     result = stack.run(*arguments)
     assert result.exit_code == 2
     assert said in result.stderr
@@ -101,7 +113,9 @@ def test_a_paused_pool_is_seen_to_be_paused_and_by_whom(stack: Stack) -> None:
     stack.run("pause", "pool", "gpu", *WHY)
     listed = stack.run("get", "pools", "--state", "paused", "-o", "json").stdout
     (pool,) = json.loads(listed)["items"]
-    assert re.fullmatch(rf"by {re.escape(ME)} since [0-9: -]+ UTC: OPS-7", pool["status"]["paused"])
+    assert re.fullmatch(
+        rf"by {re.escape(ME)} since [0-9: -]+ UTC: OPS-7", pool["status"]["paused"]
+    )
     assert f"by {ME}" in stack.run("get", "pools").stdout
     stack.run("resume", "pool", "gpu", *WHY)
     assert stack.run("get", "pools", "--state", "paused", "-o", "name").stdout == ""

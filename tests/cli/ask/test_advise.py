@@ -42,14 +42,25 @@ class Stack(WorldStack[PlanningWorld]):
     def solver(self) -> Solver:
         return Solver(SchedulingPolicy(with_certificate=True), self.world.solve, check)
 
-    def remember(self, name: str, begin: datetime, hours: float, replicas: int = 1, **changes: Any) -> None:
+    def remember(
+        self, name: str, begin: datetime, hours: float, replicas: int = 1, **changes: Any
+    ) -> None:
         """Write down work that ran from its arrival on."""
         wanted = workload(name, replicas=replicas, **changes)
         end = begin + timedelta(hours=hours)
         self.history.keep_demand(
             [
-                DemandStep(f"{name}-1", begin, DemandStepKind.WANTED, wanted.key, 1, workload=wanted),
-                DemandStep(f"{name}-2", begin, DemandStepKind.PLACED, wanted.key, 1, replicas),
+                DemandStep(
+                    f"{name}-1",
+                    begin,
+                    DemandStepKind.WANTED,
+                    wanted.key,
+                    1,
+                    workload=wanted,
+                ),
+                DemandStep(
+                    f"{name}-2", begin, DemandStepKind.PLACED, wanted.key, 1, replicas
+                ),
                 DemandStep(f"{name}-3", end, DemandStepKind.WITHDRAWN, wanted.key, 1),
             ]
         )
@@ -57,7 +68,9 @@ class Stack(WorldStack[PlanningWorld]):
 
 def stack_with(units: int, *markets: str) -> Stack:
     held = reservation("cr-1", units, tags={"team": "research"})
-    world = PlanningWorld().ready(held, pool=node_pool_manifest(capacity_types=markets or ("reserved",)))
+    world = PlanningWorld().ready(
+        held, pool=node_pool_manifest(capacity_types=markets or ("reserved",))
+    )
     return Stack(world)
 
 
@@ -83,18 +96,34 @@ def test_for_people(idle: Stack) -> None:
     result = invoke(idle, "advise", columns=120)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[0].startswith(f"{DAYS} workloads of 2026-01-15 12:00 to 2026-02-12 12:00 UTC")
-    assert lines[1].split() == ["#", "CHANGE", "PAID", "LESS", "WAITING", "LESS", "SAVES", "SURE"]
+    assert lines[0].startswith(
+        f"{DAYS} workloads of 2026-01-15 12:00 to 2026-02-12 12:00 UTC"
+    )
+    assert lines[1].split() == [
+        "#",
+        "CHANGE",
+        "PAID",
+        "LESS",
+        "WAITING",
+        "LESS",
+        "SAVES",
+        "SURE",
+    ]
     assert lines[2].split("  ")[1].strip() == "cr-1: 4 to 1 p5.48xlarge in us-east-1a"
     assert lines[2].endswith("4 of 4 weeks")
-    assert lines[3] == "1: aws ec2 modify-capacity-reservation --capacity-reservation-id cr-1 --instance-count 1"
+    assert (
+        lines[3]
+        == "1: aws ec2 modify-capacity-reservation --capacity-reservation-id cr-1 --instance-count 1"
+    )
     assert lines[4] == "   but units that are given back may not be had again"
     assert any(line.startswith("note: units that EC2 sells on demand") for line in lines)
 
 
 def test_the_page_shows_what_is_printed(idle: Stack) -> None:
     printed = invoke(idle, "advise", columns=120).stdout
-    page = (Path(__file__).resolve().parents[3] / "docs/advice.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs/advice.md").read_text(
+        encoding="utf-8"
+    )
     shown = page.partition("$ reservoir advise\n")[2].partition("```")[0]
     assert shown == printed
 
@@ -104,7 +133,11 @@ def test_for_programs(idle: Stack) -> None:
     assert found["kind"] == "Advice"
     (change,) = found["changes"]
     month = 720 * PRICE
-    assert (change["units"], change["unitsAdvised"], change["paidLessMicroUsd"]) == (4, 1, 3 * month)
+    assert (change["units"], change["unitsAdvised"], change["paidLessMicroUsd"]) == (
+        4,
+        1,
+        3 * month,
+    )
     assert found["before"]["heldMicroUsd"] == 4 * month
     assert found["after"]["heldMicroUsd"] == month
 
@@ -132,7 +165,10 @@ def test_units_for_what_waits_are_made_with_the_tags_that_are_selected() -> None
     pool = node_pool_manifest(capacity_types=("reserved", "on-demand"))
     stack = Stack(PlanningWorld().ready(other, pool=pool))
     stack.world.clock.advance(days=DAYS)
-    ladder = (FallbackStep(CapacityType.RESERVED, 7200), FallbackStep(CapacityType.ON_DEMAND))
+    ladder = (
+        FallbackStep(CapacityType.RESERVED, 7200),
+        FallbackStep(CapacityType.ON_DEMAND),
+    )
     for day in range(DAYS):
         stack.remember(f"job-{day}", START + timedelta(days=day), 24, fallback=ladder)
     made = next(it for it in advise(stack)["changes"] if "capacityReservationId" not in it)
@@ -158,7 +194,10 @@ def test_a_budget_and_the_worth_of_waiting_are_asked_for() -> None:
 def test_a_deployment_that_is_younger_than_the_question_says_so(idle: Stack) -> None:
     found = advise(idle, "--since", "60d")
     assert found["since"] == "2026-01-15T12:00:00Z"
-    assert "demand is known since 2026-01-15 12:00 UTC only, which is less than was asked for" in found["notes"]
+    assert (
+        "demand is known since 2026-01-15 12:00 UTC only, which is less than was asked for"
+        in found["notes"]
+    )
     assert not any("only" in note for note in advise(idle, "--since", "7d")["notes"])
 
 
@@ -166,19 +205,36 @@ def test_without_a_day_of_demand_there_is_no_advice() -> None:
     stack = stack_with(2)
     result = invoke(stack, "advise")
     assert result.exit_code == 2
-    assert "demand is known since 2026-01-15 12:00 UTC: ask again when that is a day ago" in result.stderr
+    assert (
+        "demand is known since 2026-01-15 12:00 UTC: ask again when that is a day ago"
+        in result.stderr
+    )
 
 
 def test_what_ran_in_blocks_is_said_to_be_played_without_them(idle: Stack) -> None:
-    block = ReservationSample("cr-9", "p5.48xlarge", "us-east-1a", ReservationKind.CAPACITY_BLOCK, "active", 8, 8, 0, 0)
+    block = ReservationSample(
+        "cr-9",
+        "p5.48xlarge",
+        "us-east-1a",
+        ReservationKind.CAPACITY_BLOCK,
+        "active",
+        8,
+        8,
+        0,
+        0,
+    )
     for minutes in (0, 60):
-        idle.history.keep_sample(Sample(START + timedelta(days=1, minutes=minutes), (block,)))
+        idle.history.keep_sample(
+            Sample(START + timedelta(days=1, minutes=minutes), (block,))
+        )
     assert any("8 unit-hours in Capacity Blocks" in note for note in advise(idle)["notes"])
 
 
 def test_what_others_use_is_not_ours_to_give_back() -> None:
     shared = reservation("cr-1", 6, 4, tags={"team": "research"})
-    stack = Stack(PlanningWorld().ready(shared, pool=node_pool_manifest(capacity_types=("reserved",))))
+    stack = Stack(
+        PlanningWorld().ready(shared, pool=node_pool_manifest(capacity_types=("reserved",)))
+    )
     stack.world.clock.advance(days=DAYS)
     for day in range(DAYS):
         stack.remember(f"job-{day}", START + timedelta(days=day), 24)

@@ -54,11 +54,15 @@ class Aws:
     mappings: list[dict[str, Any]] = field(default_factory=list)
     denied: set[str] = field(default_factory=set)
     late_s: int = 0
-    refused: dict[str, dict[str, Any]] = field(default_factory=dict)  # actions that IAM's simulator refuses, and how
+    # actions that IAM's simulator refuses, and how
+    refused: dict[str, dict[str, Any]] = field(default_factory=dict)
     simulated: list[dict[str, Any]] = field(default_factory=list)
-    vcpus: dict[str, int] = field(default_factory=dict)  # quotas by code; one that is not here is large
+    # quotas by code; one that is not here is large
+    vcpus: dict[str, int] = field(default_factory=dict)
     concurrency: int = 1_000
-    trail: dict[str, Any] = field(default_factory=lambda: {"IsLogging": True, "EventSelectors": [WRITES]})
+    trail: dict[str, Any] = field(
+        default_factory=lambda: {"IsLogging": True, "EventSelectors": [WRITES]}
+    )
 
     @property
     def exceptions(self) -> "Aws":
@@ -68,8 +72,14 @@ class Aws:
 
     def get_paginator(self, operation: str) -> Any:
         if operation in self.denied:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not you"}}, operation)
-        page = {"MetricAlarms": self.alarms, "Rules": self.rules, "EventSourceMappings": self.mappings}
+            raise ClientError(
+                {"Error": {"Code": "AccessDenied", "Message": "not you"}}, operation
+            )
+        page = {
+            "MetricAlarms": self.alarms,
+            "Rules": self.rules,
+            "EventSourceMappings": self.mappings,
+        }
         return SimpleNamespace(paginate=lambda **_: Pages([page]))
 
     def get_function_configuration(self, **asked: str) -> dict[str, Any]:
@@ -80,7 +90,9 @@ class Aws:
     def simulate_principal_policy(self, **asked: Any) -> dict[str, Any]:
         self.simulated.append(asked)
         (action,) = asked["ActionNames"]
-        return {"EvaluationResults": [self.refused.get(action, {"EvalDecision": "allowed"})]}
+        return {
+            "EvaluationResults": [self.refused.get(action, {"EvalDecision": "allowed"})]
+        }
 
     def get_service_quota(self, **asked: str) -> dict[str, Any]:
         assert asked["ServiceCode"] == "ec2"
@@ -106,7 +118,9 @@ class Aws:
     def get_caller_identity(self) -> dict[str, Any]:
         at = self.world.clock.now().replace(microsecond=0)
         self.world.clock.advance(seconds=self.late_s)
-        return {"ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(at, usegmt=True)}}}
+        return {
+            "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(at, usegmt=True)}}
+        }
 
 
 @dataclass
@@ -134,7 +148,10 @@ class Patient(Stack):
     def findings(self) -> list[tuple[str, str, str]]:
         """Severity, check and message of each finding."""
         items = json.loads(self.run("doctor", "-o", "json").stdout)["items"]
-        return [(it["status"]["severity"], it["metadata"]["name"], it["status"]["message"]) for it in items]
+        return [
+            (it["status"]["severity"], it["metadata"]["name"], it["status"]["message"])
+            for it in items
+        ]
 
 
 @pytest.fixture
@@ -153,12 +170,20 @@ def only(patient: Patient) -> tuple[str, str, str]:
 
 def test_a_deployment_of_which_nothing_is_wrong(patient: Patient) -> None:
     result: Result = patient.run("doctor")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no problems found (16 checks)\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        0,
+        "",
+        "no problems found (16 checks)\n",
+    )
 
 
 def test_a_reservation_that_no_class_selects(patient: Patient) -> None:
     patient.world.select()
-    assert only(patient) == ("warning", "reservations", "no EC2NodeClass selects cr-1: 1 x p5.48xlarge")
+    assert only(patient) == (
+        "warning",
+        "reservations",
+        "no EC2NodeClass selects cr-1: 1 x p5.48xlarge",
+    )
 
 
 def test_tables_that_are_not_known_to_be_whole_are_an_error(patient: Patient) -> None:
@@ -177,7 +202,9 @@ def test_a_paused_pool_is_a_hint_that_says_who(patient: Patient) -> None:
 
 def test_namespaces_that_no_team_keeps_apart(patient: Patient) -> None:
     for namespace in ("audio", "vision"):
-        record = replace(workload_record(replicas=1), key=f"{namespace}/train", placed_count=1)
+        record = replace(
+            workload_record(replicas=1), key=f"{namespace}/train", placed_count=1
+        )
         patient.world.state.workloads.put(record, expected_revision=None)
     found = [each for each in patient.findings() if "no Team" in each[2]]
     assert [each[:2] for each in found] == [("warning", "policy")]
@@ -189,7 +216,9 @@ def test_namespaces_that_no_team_keeps_apart(patient: Patient) -> None:
 
 
 def test_a_pool_that_can_never_launch(patient: Patient) -> None:
-    patient.world.apply({**patient.world.store.list_all()[-1].manifest, "metadata": {"name": "lost"}})
+    patient.world.apply(
+        {**patient.world.store.list_all()[-1].manifest, "metadata": {"name": "lost"}}
+    )
     stored = next(each for each in patient.world.store.list_all() if each.name == "lost")
     template = stored.manifest["spec"]["template"]
     reference = {**template["spec"]["nodeClassRef"], "name": "gone"}
@@ -199,7 +228,11 @@ def test_a_pool_that_can_never_launch(patient: Patient) -> None:
     }
     patient.world.apply({**stored.manifest, "spec": spec})
     error, warning = patient.findings()
-    assert error == ("error", "pools", "NodePool/lost can never launch anything: there is no EC2NodeClass gone")
+    assert error == (
+        "error",
+        "pools",
+        "NodePool/lost can never launch anything: there is no EC2NodeClass gone",
+    )
     assert warning[:2] == ("warning", "policy")
     assert warning[2].startswith("NodePool/lost: ")
     assert patient.run("doctor").exit_code == 1
@@ -207,8 +240,15 @@ def test_a_pool_that_can_never_launch(patient: Patient) -> None:
 
 def test_letters_alarms_and_rules(patient: Patient) -> None:
     patient.letters = {"demand": 2, "launches": 0}
-    patient.aws.alarms = [ALARM, {**ALARM, "StateValue": "ALARM"}, {**ALARM, "AlarmActions": []}]
-    patient.aws.rules = [{"Name": "Reservoir-r", "State": "DISABLED"}, {"Name": "Reservoir-s", "State": "ENABLED"}]
+    patient.aws.alarms = [
+        ALARM,
+        {**ALARM, "StateValue": "ALARM"},
+        {**ALARM, "AlarmActions": []},
+    ]
+    patient.aws.rules = [
+        {"Name": "Reservoir-r", "State": "DISABLED"},
+        {"Name": "Reservoir-s", "State": "ENABLED"},
+    ]
     assert patient.findings() == [
         ("error", "alarms", "Reservoir-x has gone off: "),
         ("error", "schedules", "Reservoir-r is disabled"),
@@ -234,7 +274,11 @@ def test_what_may_not_be_looked_at_is_said_to_be_skipped(patient: Patient) -> No
 
 def test_a_stack_of_another_release(patient: Patient) -> None:
     patient.release = "0.0.9"
-    assert only(patient) == ("warning", "versions", f"this command is release {VERSION}, the stack is release 0.0.9")
+    assert only(patient) == (
+        "warning",
+        "versions",
+        f"this command is release {VERSION}, the stack is release 0.0.9",
+    )
     assert "or pip install reservoir==0.0.9" in patient.run("doctor").stdout
     patient.release = None
     assert only(patient)[2].endswith("the stack is of an older release")
@@ -246,8 +290,15 @@ def test_a_queue_that_nobody_reads(patient: Patient) -> None:
         "EventSourceArn": "arn:aws:sqs:us-east-1:1:launches",
         "UUID": "u-1",
     }
-    others = {"FunctionArn": "arn:aws:lambda:us-east-1:1:function:other", "EventSourceArn": "arn:q", "UUID": "u-2"}
-    patient.aws.mappings = [{**mapping, "State": "Enabled"}, {**others, "State": "Disabled"}]
+    others = {
+        "FunctionArn": "arn:aws:lambda:us-east-1:1:function:other",
+        "EventSourceArn": "arn:q",
+        "UUID": "u-2",
+    }
+    patient.aws.mappings = [
+        {**mapping, "State": "Enabled"},
+        {**others, "State": "Disabled"},
+    ]
     assert patient.findings() == []
     patient.aws.mappings = [{**mapping, "State": "Disabled"}]
     severity, check, message = only(patient)
@@ -261,19 +312,26 @@ def test_a_queue_that_nobody_reads(patient: Patient) -> None:
         ({"EvalDecision": "implicitDeny"}, "no policy of its role allows it"),
         ({"EvalDecision": "explicitDeny"}, "a policy denies it"),
         (
-            {"EvalDecision": "explicitDeny", "OrganizationsDecisionDetail": {"AllowedByOrganizations": False}},
+            {
+                "EvalDecision": "explicitDeny",
+                "OrganizationsDecisionDetail": {"AllowedByOrganizations": False},
+            },
             "a policy of the organization does not allow it",
         ),
         (
             {
                 "EvalDecision": "implicitDeny",
-                "PermissionsBoundaryDecisionDetail": {"AllowedByPermissionsBoundary": False},
+                "PermissionsBoundaryDecisionDetail": {
+                    "AllowedByPermissionsBoundary": False
+                },
             },
             "the role's permissions boundary does not allow it",
         ),
     ],
 )
-def test_what_a_function_may_not_do(patient: Patient, refusal: dict[str, Any], why: str) -> None:
+def test_what_a_function_may_not_do(
+    patient: Patient, refusal: dict[str, Any], why: str
+) -> None:
     patient.aws.refused = {"ec2:TerminateInstances": refusal}
     resource = "arn:aws:ec2:us-east-1:111122223333:instance/*"
     message = f"expire may not ec2:TerminateInstances on {resource}: {why}"
@@ -294,26 +352,38 @@ def test_a_quota_that_lets_nothing_be_launched(patient: Patient) -> None:
     patient.aws.vcpus = {"L-417A185B": 191}
     severity, check, message = only(patient)
     assert (severity, check) == ("warning", "quotas")
-    assert message.startswith("the quota of P instances on on-demand is 191 vCPUs: not even one p5.48xlarge (192)")
+    assert message.startswith(
+        "the quota of P instances on on-demand is 191 vCPUs: not even one p5.48xlarge (192)"
+    )
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_on_a_terminal_no_word_of_a_finding_is_cut(width: int) -> None:
-    long = "NodePool/training can never launch anything: EC2NodeClass training has no subnet in us-east-1a " * 3
+    long = (
+        "NodePool/training can never launch anything: EC2NodeClass training has no subnet in us-east-1a "
+        * 3
+    )
     found = [
-        Finding(Severity.ERROR, "pools", long, "fix the pool or its class, then apply it again"),
+        Finding(
+            Severity.ERROR, "pools", long, "fix the pool or its class, then apply it again"
+        ),
         Finding(Severity.HINT, "clock", "fine\x1b[2J", ""),
     ]
     shown = [line.plain for line in paragraphs(found, width)]
     assert max(map(len, shown)) <= width
     assert "…" not in "".join(shown)
-    assert " ".join(" ".join(shown).split()).startswith(f"error pools: {long.strip()} do: fix the pool")
+    assert " ".join(" ".join(shown).split()).startswith(
+        f"error pools: {long.strip()} do: fix the pool"
+    )
     assert shown[-1].split() == ["hint", "clock:", r"fine\x1b[2J"]
 
 
 def test_a_quota_that_a_reservation_nearly_uses_up(patient: Patient) -> None:
-    patient.aws.vcpus = {"L-417A185B": 240}  # of which the reservation's one unit counts 192, used or not: 80 %
-    assert only(patient)[2] == ("the quota of P instances on on-demand is 240 vCPUs, of which known nodes use 192")
+    # of which the reservation's one unit counts 192, used or not: 80 %
+    patient.aws.vcpus = {"L-417A185B": 240}
+    assert only(patient)[2] == (
+        "the quota of P instances on on-demand is 240 vCPUs, of which known nodes use 192"
+    )
     patient.aws.vcpus = {"L-417A185B": 241}
     assert patient.findings() == []
 
@@ -333,10 +403,15 @@ def test_too_little_concurrency_for_a_busy_stack(patient: Patient) -> None:
     [
         {"IsLogging": False, "EventSelectors": [WRITES]},
         {"IsLogging": True, "EventSelectors": [{**WRITES, "ReadWriteType": "ReadOnly"}]},
-        {"IsLogging": True, "EventSelectors": [{**WRITES, "IncludeManagementEvents": False}]},
         {
             "IsLogging": True,
-            "AdvancedEventSelectors": [{"FieldSelectors": [{"Field": "eventCategory", "Equals": ["Data"]}]}],
+            "EventSelectors": [{**WRITES, "IncludeManagementEvents": False}],
+        },
+        {
+            "IsLogging": True,
+            "AdvancedEventSelectors": [
+                {"FieldSelectors": [{"Field": "eventCategory", "Equals": ["Data"]}]}
+            ],
         },
     ],
 )
@@ -346,8 +421,14 @@ def test_no_trail_tells_of_changes(patient: Patient, trail: dict[str, Any]) -> N
 
 
 def test_a_trail_with_advanced_selectors(patient: Patient) -> None:
-    selectors = [{"Field": "eventCategory", "Equals": ["Management"]}, {"Field": "readOnly", "Equals": ["false"]}]
-    patient.aws.trail = {"IsLogging": True, "AdvancedEventSelectors": [{"FieldSelectors": selectors}]}
+    selectors = [
+        {"Field": "eventCategory", "Equals": ["Management"]},
+        {"Field": "readOnly", "Equals": ["false"]},
+    ]
+    patient.aws.trail = {
+        "IsLogging": True,
+        "AdvancedEventSelectors": [{"FieldSelectors": selectors}],
+    }
     assert patient.findings() == []
 
 

@@ -18,7 +18,11 @@ from reservoir.core.model.plan import ReasonCode
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.manifests.answers.explanations import WaitingReplicas
-from reservoir.manifests.answers.what_if import DisplacedWorkload, WhatIfAnswer, WhatIfOutcome
+from reservoir.manifests.answers.what_if import (
+    DisplacedWorkload,
+    WhatIfAnswer,
+    WhatIfOutcome,
+)
 from reservoir.manifests.event_parts import WorkloadRef
 from reservoir.runtime.composition.parts.planning import check, snapshot_gatherer_from
 from reservoir.usecases.provisioning.gather_snapshot import SnapshotGatherer
@@ -45,14 +49,22 @@ class Stack(WorldStack[PlanningWorld]):
 def world() -> Iterator[PlanningWorld]:
     units = reservation("cr-1", 1, tags={"team": "research"})
     world = PlanningWorld().ready(units)
-    before = (world.state.node_claims.list_live(), world.state.workloads.list_needing_planning())
+    before = (
+        world.state.node_claims.list_live(),
+        world.state.workloads.list_needing_planning(),
+    )
     yield world
-    assert before == (world.state.node_claims.list_live(), world.state.workloads.list_needing_planning())
+    assert before == (
+        world.state.node_claims.list_live(),
+        world.state.workloads.list_needing_planning(),
+    )
     assert world.queue.launches == []
     assert world.queue.wake_ups == []
 
 
-def plan(world: PlanningWorld, folder: Path, *arguments: str, given: Any = DEMAND) -> Result:
+def plan(
+    world: PlanningWorld, folder: Path, *arguments: str, given: Any = DEMAND
+) -> Result:
     path = folder / "demand.yaml"
     path.write_text(yaml.dump(given))
     return invoke(Stack(world), "plan", "-f", str(path), *arguments, columns=80)
@@ -70,11 +82,22 @@ def test_for_people(world: PlanningWorld, tmp_path: Path) -> None:
 
 
 def test_beside_the_present(world: PlanningWorld, tmp_path: Path) -> None:
-    result = plan(world, tmp_path, "--with", "2 p5.48xlarge in us-east-1a", "--price", "p5.48xlarge=10")
+    result = plan(
+        world,
+        tmp_path,
+        "--with",
+        "2 p5.48xlarge in us-east-1a",
+        "--price",
+        "p5.48xlarge=10",
+    )
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["WORKLOAD", "NOW", "EDITED", "USD/H", "EACH", "WHERE"]
-    assert [line.split()[1:3] for line in lines[1:4]] == [["1", "1"], ["2", "0"], ["0", "2"]]
+    assert [line.split()[1:3] for line in lines[1:4]] == [
+        ["1", "1"],
+        ["2", "0"],
+        ["0", "2"],
+    ]
     assert lines[4:] == [
         "adds 110.08 USD an hour to what is bought",
         "edited: adds 0.00 USD an hour to what is bought",
@@ -89,14 +112,18 @@ def test_a_changed_pool_lets_the_rest_wait(world: PlanningWorld, tmp_path: Path)
     answer = json.loads(result.stdout)
     assert (answer["apiVersion"], answer["kind"]) == ("reservoir/v1", "WhatIf")
     (train,) = answer["edited"]["workloads"]
-    assert [(each["replicas"], each["reason"]) for each in train["waiting"]] == [(2, "ReservationFull")]
+    assert [(each["replicas"], each["reason"]) for each in train["waiting"]] == [
+        (2, "ReservationFull")
+    ]
     assert answer["present"]["workloads"][0]["waiting"] == []
     assert answer["present"]["addedMicroUsdPerHour"] == 110_080_000
 
 
 def test_yaml_says_the_same(world: PlanningWorld, tmp_path: Path) -> None:
     result = plan(world, tmp_path, "-o", "yaml")
-    assert yaml.safe_load(result.stdout) == json.loads(plan(world, tmp_path, "-o", "json").stdout)
+    assert yaml.safe_load(result.stdout) == json.loads(
+        plan(world, tmp_path, "-o", "json").stdout
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,10 +133,16 @@ def test_yaml_says_the_same(world: PlanningWorld, tmp_path: Path) -> None:
             ("--with", "2 p5.48xlagre in us-east-1a"),
             "there is no instance type 'p5.48xlagre'; did you mean p5.48xlarge?",
         ),
-        (("--with", "2 p5.48xlarge near us-east-1a"), "is not of the form COUNT TYPE in ZONE"),
+        (
+            ("--with", "2 p5.48xlarge near us-east-1a"),
+            "is not of the form COUNT TYPE in ZONE",
+        ),
         (("--without", "cr-2"), "there is no reservation 'cr-2'"),
         (("--price", "p5.48xlarge"), "'p5.48xlarge' is not of the form TYPE=USD"),
-        (("--price", "p5.48xlarge=cheap"), "is not of the form TYPE=USD, such as p5.48xlarge=55.04"),
+        (
+            ("--price", "p5.48xlarge=cheap"),
+            "is not of the form TYPE=USD, such as p5.48xlarge=55.04",
+        ),
         (("--policy", "nowhere.yaml"), "cannot read nowhere.yaml"),
     ],
 )
@@ -135,7 +168,10 @@ def replay(world: PlanningWorld, *arguments: str) -> Result:
 def test_a_replay_is_the_same_to_the_byte(decided: PlanningWorld) -> None:
     result = replay(decided, "plan-000001")
     assert result.exit_code == 0, result.output
-    assert result.stdout == "plan-000001 of 2026-01-15T12:00:00Z: the same to the byte (3 replicas asked, 0 wait)\n"
+    assert (
+        result.stdout
+        == "plan-000001 of 2026-01-15T12:00:00Z: the same to the byte (3 replicas asked, 0 wait)\n"
+    )
     answer = json.loads(replay(decided, "plan-000001", "-o", "json").stdout)
     assert (answer["kind"], answer["same"], "replayed" in answer) == ("Replay", True, False)
 
@@ -151,14 +187,19 @@ def test_a_replay_in_another_world_shows_what_differs(decided: PlanningWorld) ->
     ]
 
 
-def test_a_replay_with_another_policy_shows_what_would_have_waited(decided: PlanningWorld, tmp_path: Path) -> None:
+def test_a_replay_with_another_policy_shows_what_would_have_waited(
+    decided: PlanningWorld, tmp_path: Path
+) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(yaml.dump(node_pool_manifest(capacity_types=("reserved",))))
     result = replay(decided, "plan-000001", "--policy", str(path))
     assert result.exit_code == 0, result.output
     bought, waits, paid = result.stdout.splitlines()[1:]
     assert bought.split()[1:3] == ["2", "0"]
-    assert (waits.split()[1:3], "not by itself  waits: ReservationFull" in waits) == (["0", "2"], True)
+    assert (waits.split()[1:3], "not by itself  waits: ReservationFull" in waits) == (
+        ["0", "2"],
+        True,
+    )
     assert paid == "stored buys for 110.08 USD an hour, replayed for 0.00 USD an hour"
 
 
@@ -170,7 +211,9 @@ def test_a_replay_with_another_policy_shows_what_would_have_waited(decided: Plan
         (("plan-000001", "--with", "much"), "is not of the form COUNT TYPE in ZONE"),
     ],
 )
-def test_a_replay_that_cannot_be(decided: PlanningWorld, arguments: tuple[str, ...], told: str) -> None:
+def test_a_replay_that_cannot_be(
+    decided: PlanningWorld, arguments: tuple[str, ...], told: str
+) -> None:
     result = replay(decided, *arguments)
     assert result.exit_code == 2
     assert told in result.stderr
@@ -186,15 +229,22 @@ def test_alternatives_of_a_workload_that_was_placed(decided: PlanningWorld) -> N
         "p5.48xlarge on-demand in us-east-1a, pool gpu: chosen, 2 x",
         "p5.48xlarge on-demand in us-east-1b, pool gpu: 3 x, 165.12 USD an hour; dearer by 55.04 USD an hour",
     ]
-    answer = json.loads(explain(decided, "research/train", "--alternatives", "-o", "json").stdout)
+    answer = json.loads(
+        explain(decided, "research/train", "--alternatives", "-o", "json").stdout
+    )
     assert answer["alternatives"][0]["places"][2]["reason"] == "dearer by 55.04 USD an hour"
-    assert "alternatives" not in json.loads(explain(decided, "research/train", "-o", "json").stdout)
+    assert "alternatives" not in json.loads(
+        explain(decided, "research/train", "-o", "json").stdout
+    )
 
 
 def test_alternatives_of_a_workload_that_waits(world: PlanningWorld) -> None:
     wanted = world.submit("large", replicas=1, requests=Resources.of({"cpu": 10**9}))
     result = explain(world, wanted.key, "--alternatives")
-    assert "no stored plan launched a node for it; reservoir plan shows what it would get now" in result.stdout
+    assert (
+        "no stored plan launched a node for it; reservoir plan shows what it would get now"
+        in result.stdout
+    )
     world.state.workload_rows.clear()
 
 
@@ -219,9 +269,14 @@ def test_who_would_lose_is_told_with_why_and_until_when() -> None:
         earliest_at=NOW + timedelta(hours=5),
     )
     displaced = DisplacedWorkload(
-        workload=WorkloadRef(namespace="research", name="batch"), replicas=2, reserved_replicas=3, waiting=waiting
+        workload=WorkloadRef(namespace="research", name="batch"),
+        replicas=2,
+        reserved_replicas=3,
+        waiting=waiting,
     )
-    outcome = WhatIfOutcome(workloads=[], displaced=[displaced], added_micro_usd_per_hour=0, notes=[])
+    outcome = WhatIfOutcome(
+        workloads=[], displaced=[displaced], added_micro_usd_per_hour=0, notes=[]
+    )
     lines = list(answer_lines(WhatIfAnswer(asked_at=NOW, present=outcome)))
     assert lines[-1] == (
         "displaces research/batch: 2 replicas would wait"
@@ -232,7 +287,9 @@ def test_who_would_lose_is_told_with_why_and_until_when() -> None:
 
 def test_a_plan_that_was_not_improved_for_lack_of_a_package_says_what_brings_it() -> None:
     notes = ["no certificate: numpy is not installed", "no certificate: out of time"]
-    outcome = WhatIfOutcome(workloads=[], displaced=[], added_micro_usd_per_hour=0, notes=notes)
+    outcome = WhatIfOutcome(
+        workloads=[], displaced=[], added_micro_usd_per_hour=0, notes=notes
+    )
     lacking, late = list(answer_lines(WhatIfAnswer(asked_at=NOW, present=outcome)))[-2:]
     assert "pip install 'reservoir-ec2[plan]'" in str(lacking)
     assert "pip install" not in str(late)

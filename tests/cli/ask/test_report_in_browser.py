@@ -19,10 +19,13 @@ pytestmark = MARKS
 
 @pytest.mark.parametrize(("scheme", "background"), SCHEMES, ids=lambda it: it)
 @pytest.mark.parametrize("width", [500, 1200])
-def test_the_page_is_drawn_and_axe_finds_nothing(tmp_path: Path, scheme: str, background: str, width: int) -> None:
+def test_the_page_is_drawn_and_axe_finds_nothing(
+    tmp_path: Path, scheme: str, background: str, width: int
+) -> None:
     text = page(make_report("production", SINCE, UNTIL, list(samples()), events()))
     seen = look(text, tmp_path, scheme, width)
     assert seen["violations"] == []
     assert seen["page"] == background
     assert seen["width"] <= seen["window"], "the page itself must not scroll sideways"
-    assert seen["elements"] < ELEMENTS_MAX  # what the time to load goes by; the bench `report` measures it
+    # what the time to load goes by; the bench `report` measures it
+    assert seen["elements"] < ELEMENTS_MAX

@@ -49,15 +49,28 @@ def run(world: World, *arguments: str, given: str | None = None) -> Result:
 
 
 def test_show_says_what_is_held(world: World) -> None:
-    assert "orphans: open, 0 ended within 60 minutes" in run(world, "envelope", "show").stdout
+    assert (
+        "orphans: open, 0 ended within 60 minutes" in run(world, "envelope", "show").stdout
+    )
     world.collect().run()
     shown = run(world, "envelope", "show").stdout
-    assert "orphans: shut, 0 ended within 60 minutes\n  40 shall end, 4 of 40 may, 0 had: held since" in shown
+    assert (
+        "orphans: shut, 0 ended within 60 minutes\n  40 shall end, 4 of 40 may, 0 had: held since"
+        in shown
+    )
 
 
 def test_a_lift_is_recorded_with_who_when_and_why_and_used_up_once(world: World) -> None:
     world.collect().run()
-    lifting = ("envelope", "lift", "orphans", "--count", "40", "--reason", "the claims are gone for good")
+    lifting = (
+        "envelope",
+        "lift",
+        "orphans",
+        "--count",
+        "40",
+        "--reason",
+        "the claims are gone for good",
+    )
     result = run(world, *lifting, given="y\n")
     assert result.exit_code == 0
     world.collect().run()
@@ -69,7 +82,17 @@ def test_a_lift_is_recorded_with_who_when_and_why_and_used_up_once(world: World)
 
 
 def test_nothing_is_lifted_without_a_yes(world: World) -> None:
-    result = run(world, "envelope", "lift", "orphans", "--count", "40", "--reason", "because", given="n\n")
+    result = run(
+        world,
+        "envelope",
+        "lift",
+        "orphans",
+        "--count",
+        "40",
+        "--reason",
+        "because",
+        given="n\n",
+    )
     assert result.exit_code == 1
     assert world.tallies.rows == {}
 
@@ -79,12 +102,17 @@ def test_nothing_is_lifted_without_a_yes(world: World) -> None:
     [
         (("everything", "--count", "1", "--reason", "r"), "'everything' is not one of"),
         (("orphans", "--count", "0", "--reason", "r"), "greater than or equal to 1"),
-        (("orphans", "--count", "1", "--reason", "r", "--minutes", "1441"), "less than or equal to 1440"),
+        (
+            ("orphans", "--count", "1", "--reason", "r", "--minutes", "1441"),
+            "less than or equal to 1440",
+        ),
         (("orphans", "--count", "1", "--reason", " "), "say why"),
         (("orphans", "--reason", "r"), "Missing option '--count'"),
     ],
 )
-def test_a_wrong_lift_says_what_is_wrong(world: World, arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_lift_says_what_is_wrong(
+    world: World, arguments: tuple[str, ...], said: str
+) -> None:
     result = run(world, "envelope", "lift", *arguments, "--yes")
     assert result.exit_code == 2
     assert said in result.stderr
@@ -93,7 +121,9 @@ def test_a_wrong_lift_says_what_is_wrong(world: World, arguments: tuple[str, ...
 
 def test_a_tally_that_cannot_be_read_is_not_written_over(world: World) -> None:
     world.tallies.unreadable.add(EndingKind.ORPHANS)
-    result = run(world, "envelope", "lift", "orphans", "--count", "1", "--reason", "r", "--yes")
+    result = run(
+        world, "envelope", "lift", "orphans", "--count", "1", "--reason", "r", "--yes"
+    )
     assert result.exit_code == 2
     assert "nothing was written: cannot read the" in result.stderr
 
@@ -103,7 +133,9 @@ def test_tables_show_says_what_is_wrong_and_what_runs(world: World) -> None:
     shown = run(world, "tables", "show").stdout
     assert "NodeClaims NodeClaims-1: no mark\n" in shown
     assert "NodeClaims carries no mark: it is new, or was emptied" in shown
-    assert "40 instances carry this deployment's tag; 0 have a claim\nwithout one: i-" in shown
+    assert (
+        "40 instances carry this deployment's tag; 0 have a claim\nwithout one: i-" in shown
+    )
 
 
 def test_tables_are_adopted_by_somebody_for_a_reason(world: World) -> None:
@@ -118,11 +150,25 @@ def test_tables_are_adopted_by_somebody_for_a_reason(world: World) -> None:
     assert [told["generation"] for told in world.bus.of("Tables Adopted")] == [2]
     world.clock.advance(minutes=30)
     world.collect().run()
-    assert len(world.ec2.live()) == 40, "what was launched before is no orphan to adopted tables"
+    assert len(world.ec2.live()) == 40, (
+        "what was launched before is no orphan to adopted tables"
+    )
 
 
 def test_a_lift_that_is_over_lets_nothing_pass(world: World) -> None:
-    run(world, "envelope", "lift", "orphans", "--count", "40", "--minutes", "5", "--reason", "r", "--yes")
+    run(
+        world,
+        "envelope",
+        "lift",
+        "orphans",
+        "--count",
+        "40",
+        "--minutes",
+        "5",
+        "--reason",
+        "r",
+        "--yes",
+    )
     world.clock.advance(minutes=6)
     world.collect().run()
     assert len(world.ec2.live()) == 40

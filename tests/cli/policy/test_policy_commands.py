@@ -11,7 +11,13 @@ from lab.fakes.principals import MemoryPrincipals
 from lab.fakes.stores.accounts import MemoryAccounts
 from lab.fakes.stores.capacity_blocks import MemoryBootFailures
 from lab.fakes.stores.policy_store import MemoryPolicyStore
-from lab.fakes.stores.state import MemoryNodeClaims, MemoryOfferings, MemoryReservations, MemoryState, MemoryWorkloads
+from lab.fakes.stores.state import (
+    MemoryNodeClaims,
+    MemoryOfferings,
+    MemoryReservations,
+    MemoryState,
+    MemoryWorkloads,
+)
 from lab.fakes.system import START, InTurn, ManualClock
 from lab.fakes.values import ZONE, ZONE_ID, node_claim, reservation
 from lab.worlds.planning_world import node_class_manifest
@@ -81,7 +87,13 @@ class Stack(OwnOutside):
         state = self.state
         boots = MemoryBootFailures(self.clock)
         return SnapshotGatherer(
-            state.offerings, state.reservations, state.node_claims, state.workloads, self.policy, boots, InTurn()
+            state.offerings,
+            state.reservations,
+            state.node_claims,
+            state.workloads,
+            self.policy,
+            boots,
+            InTurn(),
         )
 
     @property
@@ -136,7 +148,9 @@ def test_nothing_is_not_valid(stack: Stack) -> None:
 
 def test_values_that_the_account_does_not_have_are_doubted(stack: Stack) -> None:
     stack.state.offerings.save_catalogue([fx_type("small")])
-    mistyped = pool(requirement="{key: node.kubernetes.io/instance-type, operator: In, values: [smal]}")
+    mistyped = pool(
+        requirement="{key: node.kubernetes.io/instance-type, operator: In, values: [smal]}"
+    )
     told = invoke(stack, "apply", "-f", "-", given=node_class() + "---" + mistyped)
     assert told.exit_code == 0, told.output
     assert (
@@ -144,12 +158,19 @@ def test_values_that_the_account_does_not_have_are_doubted(stack: Stack) -> None
         " [unknown-value]"
     ) in told.stderr
     offline = mistyped.replace("[smal]", "[p5.48xlagre]")
-    assert "(did you mean p5.48xlarge?) [unknown-value]" in invoke(stack, "validate", "-f", "-", given=offline).stderr
+    assert (
+        "(did you mean p5.48xlarge?) [unknown-value]"
+        in invoke(stack, "validate", "-f", "-", given=offline).stderr
+    )
 
 
 def test_a_dry_run_says_which_nodes_would_drift(stack: Stack) -> None:
     invoke(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
-    (stored,) = (NodePoolManifest.model_validate(row.manifest) for row in stack.policy.list_all() if row.name == "p")
+    (stored,) = (
+        NodePoolManifest.model_validate(row.manifest)
+        for row in stack.policy.list_all()
+        if row.name == "p"
+    )
     claim = node_claim(
         "nc-1",
         node_pool_name="p",
@@ -166,7 +187,9 @@ def test_a_dry_run_says_which_nodes_would_drift(stack: Stack) -> None:
     stack.state.claim_rows["nc-2"] = replace(
         claim, id="nc-2", offering=bought, price_atto_usd_per_hour=price, lease=None
     )
-    tainted = pool().replace("requirements:", "taints: [{key: a, effect: NoSchedule}], requirements:")
+    tainted = pool().replace(
+        "requirements:", "taints: [{key: a, effect: NoSchedule}], requirements:"
+    )
     told = invoke(stack, "apply", "--dry-run", "-f", "-", given=tainted)
     assert told.exit_code == 0, told.output
     assert [line for line in told.stderr.splitlines() if line.startswith("impact: ")] == [
@@ -182,19 +205,31 @@ def test_a_dry_run_says_which_nodes_would_drift(stack: Stack) -> None:
     assert document["impact"] == {
         "driftingNodes": [
             {"nodeClaim": "nc-1", **drift, "reserved": True, "priceMicroUsdPerHour": 0},
-            {"nodeClaim": "nc-2", **drift, "reserved": False, "priceMicroUsdPerHour": 96_000},
+            {
+                "nodeClaim": "nc-2",
+                **drift,
+                "reserved": False,
+                "priceMicroUsdPerHour": 96_000,
+            },
         ],
         "driftingMicroUsdPerHour": 96_000,
         "neverLaunching": [],
         "assumptions": [],
     }
     other = pool().replace("weight: 7", "weight: 8")
-    assert "impact: no node would drift" in invoke(stack, "diff", "-f", "-", given=other).stderr
+    assert (
+        "impact: no node would drift"
+        in invoke(stack, "diff", "-f", "-", given=other).stderr
+    )
     assert "impact" not in invoke(stack, "diff", "-f", "-", given=pool()).stderr
 
 
 def test_apply_says_everything_that_is_wrong_and_writes_nothing(stack: Stack) -> None:
-    given = node_class() + "---" + pool().replace("weight: 7", "wieght: 7").replace("name: p", "name: P")
+    given = (
+        node_class()
+        + "---"
+        + pool().replace("weight: 7", "wieght: 7").replace("name: p", "name: P")
+    )
     result = invoke(stack, "apply", "-f", "-", given=given)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -227,7 +262,9 @@ def test_a_lost_race_is_told(stack: Stack) -> None:
 
 def test_diff_shows_changes_and_ends_with_one(stack: Stack) -> None:
     invoke(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
-    result = invoke(stack, "diff", "-f", "-", given=pool().replace("weight: 7", "weight: 8"))
+    result = invoke(
+        stack, "diff", "-f", "-", given=pool().replace("weight: 7", "weight: 8")
+    )
     assert result.exit_code == 1
     changed = [line for line in result.stdout.splitlines() if line.startswith(("+ ", "- "))]
     assert changed == ["-  weight: 7", "+  weight: 8"]
@@ -236,19 +273,25 @@ def test_diff_shows_changes_and_ends_with_one(stack: Stack) -> None:
 
 
 def test_a_default_that_is_spelt_out_is_no_difference(stack: Stack) -> None:
-    spelt = pool().replace("  weight: 7", "  weight: 7\n  disruption: {consolidateAfter: 0s}")
+    spelt = pool().replace(
+        "  weight: 7", "  weight: 7\n  disruption: {consolidateAfter: 0s}"
+    )
     invoke(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
     same = invoke(stack, "diff", "-f", "-", given=spelt)
     assert (same.exit_code, same.stdout) == (0, "")
     assert "nodepool/p unchanged" in invoke(stack, "apply", "-f", "-", given=spelt).stdout
-    changed = invoke(stack, "diff", "-f", "-", given=spelt.replace("weight: 7", "weight: 8"))
+    changed = invoke(
+        stack, "diff", "-f", "-", given=spelt.replace("weight: 7", "weight: 8")
+    )
     lines = [line for line in changed.stdout.splitlines() if line.startswith(("+ ", "- "))]
     assert (changed.exit_code, lines) == (1, ["-  weight: 7", "+  weight: 8"])
 
 
 @pytest.mark.parametrize("words", [["nodepool", "p", "q"], ["NodePool/p", "nodepools/q"]])
 def test_delete_by_name(stack: Stack, words: list[str]) -> None:
-    invoke(stack, "apply", "-f", "-", given="---".join([node_class(), pool("p"), pool("q")]))
+    invoke(
+        stack, "apply", "-f", "-", given="---".join([node_class(), pool("p"), pool("q")])
+    )
     result = invoke(stack, "delete", *words)
     assert result.stdout.splitlines() == ["nodepool/p deleted", "nodepool/q deleted"]
     assert names(stack) == ["EC2NodeClass/c"]
@@ -257,12 +300,22 @@ def test_delete_by_name(stack: Stack, words: list[str]) -> None:
 def with_nodes(stack: Stack, count: int = 2) -> Stack:
     """Apply two pools, a class and a team, and let the pool p have nodes."""
     team = "{apiVersion: reservoir/v1, kind: Team, metadata: {name: t}, spec: {namespaces: [research]}}"
-    applied = invoke(stack, "apply", "-f", "-", given="\n---\n".join([node_class(), pool("p"), pool("q"), team]))
+    applied = invoke(
+        stack,
+        "apply",
+        "-f",
+        "-",
+        given="\n---\n".join([node_class(), pool("p"), pool("q"), team]),
+    )
     assert applied.exit_code == 0, applied.output
     for number in range(count):
         name, placed = f"nc-{number}", (PlacedReplicas("research/train", 1),)
         stack.state.claim_rows[name] = node_claim(
-            name, node_pool_name="p", node_class_name="c", placements=placed, state=ClaimState.RUNNING
+            name,
+            node_pool_name="p",
+            node_class_name="c",
+            placements=placed,
+            state=ClaimState.RUNNING,
         )
     return stack
 
@@ -279,12 +332,17 @@ WITH_NODES = ["nodepool/p", "ec2nodeclass/c", "team/t"]
 
 
 @pytest.mark.parametrize("name", WITH_NODES)
-def test_what_has_nodes_is_not_deleted_where_nobody_can_be_asked(stack: Stack, name: str) -> None:
+def test_what_has_nodes_is_not_deleted_where_nobody_can_be_asked(
+    stack: Stack, name: str
+) -> None:
     before = names(with_nodes(stack))
     result = invoke(stack, "delete", name, given="y\n")
     assert (result.exit_code, result.stdout, names(stack)) == (2, "", before)
     assert f"{name} has " in result.stderr
-    assert f"nothing was done: there is no terminal on which to ask, and no --yes. Delete {name}?" in result.stderr
+    assert (
+        f"nothing was done: there is no terminal on which to ask, and no --yes. Delete {name}?"
+        in result.stderr
+    )
 
 
 @pytest.mark.usefixtures("at_a_terminal")
@@ -299,13 +357,21 @@ def test_what_has_nodes_is_deleted_when_somebody_agrees(stack: Stack, name: str)
 
 def test_what_has_no_nodes_is_deleted_without_a_question(stack: Stack) -> None:
     result = invoke(with_nodes(stack), "delete", "pool/q")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "nodepool/q deleted\n", "")
-    assert invoke(with_nodes(stack, count=0), "delete", "class", "c").exit_code == 2, "the nodes of before are there"
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        0,
+        "nodepool/q deleted\n",
+        "",
+    )
+    assert invoke(with_nodes(stack, count=0), "delete", "class", "c").exit_code == 2, (
+        "the nodes of before are there"
+    )
 
 
 def test_files_are_asked_about_as_a_whole(stack: Stack, tmp_path: Path) -> None:
     before = names(with_nodes(stack))
-    (file := tmp_path / "policy.yaml").write_text("\n---\n".join([node_class(), pool("p"), pool("q")]))
+    (file := tmp_path / "policy.yaml").write_text(
+        "\n---\n".join([node_class(), pool("p"), pool("q")])
+    )
     assert invoke(stack, "delete", "-f", str(file)).exit_code == 2
     assert names(stack) == before
     assert invoke(stack, "delete", "-f", str(file), "--yes").exit_code == 0
@@ -322,13 +388,20 @@ def test_delete_what_files_name(stack: Stack) -> None:
 
 def test_delete_what_does_not_exist_says_so(stack: Stack) -> None:
     result = invoke(stack, "delete", "nodepool/p")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nodepool/p does not exist\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        0,
+        "",
+        "nodepool/p does not exist\n",
+    )
 
 
 def test_a_misspelt_name_is_answered_with_the_nearest(stack: Stack) -> None:
     invoke(stack, "apply", "-f", POLICY)
     found = invoke(stack, "get", "nodepool", "gpu-trainin", "-o", "yaml")
-    assert (found.exit_code, found.stderr) == (2, "nodepool/gpu-trainin does not exist; did you mean gpu-training?\n")
+    assert (found.exit_code, found.stderr) == (
+        2,
+        "nodepool/gpu-trainin does not exist; did you mean gpu-training?\n",
+    )
     gone = invoke(stack, "delete", "nodepool/gpu-trainin", "nodeclass/nothing-like-it")
     assert gone.stderr.splitlines() == [
         "nodepool/gpu-trainin does not exist; did you mean gpu-training?",
@@ -345,12 +418,20 @@ def test_a_misspelt_name_is_answered_with_the_nearest(stack: Stack) -> None:
             ["delete", "nodepool"],
             "say what to delete: KIND NAME... or KIND/NAME..., where KIND is nodepool, ec2nodeclass, team or node",
         ),
-        (["delete", "nodepoll/p"], "'nodepoll' is no kind of object; did you mean nodepool?"),
-        (["apply", "-f", "/no/such/file"], "cannot read /no/such/file: No such file or directory"),
+        (
+            ["delete", "nodepoll/p"],
+            "'nodepoll' is no kind of object; did you mean nodepool?",
+        ),
+        (
+            ["apply", "-f", "/no/such/file"],
+            "cannot read /no/such/file: No such file or directory",
+        ),
         (["get", "nodepool", "absent"], "nodepool/absent does not exist"),
     ],
 )
-def test_wrong_arguments_end_with_a_sentence(stack: Stack, arguments: list[str], message: str) -> None:
+def test_wrong_arguments_end_with_a_sentence(
+    stack: Stack, arguments: list[str], message: str
+) -> None:
     result = invoke(stack, *arguments)
     assert (result.exit_code, result.stderr) == (2, message + "\n")
 
@@ -361,7 +442,9 @@ def test_an_empty_folder_is_no_success(stack: Stack, tmp_path: Path) -> None:
     assert "no manifests in" in result.stderr
 
 
-def test_a_file_above_the_limit_is_refused_without_reading_it_all(stack: Stack, tmp_path: Path) -> None:
+def test_a_file_above_the_limit_is_refused_without_reading_it_all(
+    stack: Stack, tmp_path: Path
+) -> None:
     large = tmp_path / "large.yaml"
     large.write_bytes(b"#" * (2**20 + 100))
     result = invoke(stack, "apply", "-f", str(large))
@@ -372,7 +455,11 @@ def test_what_get_prints_can_be_applied_and_changes_nothing(stack: Stack) -> Non
     invoke(stack, "apply", "-f", POLICY)
     for form in ("yaml", "json"):
         printed = invoke(stack, "get", "-o", form).stdout
-        given = printed if form == "yaml" else "\n---\n".join(json.dumps(each) for each in json.loads(printed)["items"])
+        given = (
+            printed
+            if form == "yaml"
+            else "\n---\n".join(json.dumps(each) for each in json.loads(printed)["items"])
+        )
         result = invoke(stack, "apply", "-f", "-", given=given)
         assert {line.split()[1] for line in result.stdout.splitlines()} == {"unchanged"}
     assert stack.policy.commit_count == 1
@@ -381,15 +468,25 @@ def test_what_get_prints_can_be_applied_and_changes_nothing(stack: Stack) -> Non
 def test_get_prints_fields_in_the_order_of_the_reference(stack: Stack) -> None:
     invoke(stack, "apply", "-f", POLICY)
     printed = invoke(stack, "get", "nodepool", "gpu-training", "-o", "yaml").stdout
-    fields = [line.strip() for line in printed.splitlines() if line.startswith("  ") and line.endswith(":")]
-    assert fields.index("template:") < fields.index("requirements:") < fields.index("disruption:")
+    fields = [
+        line.strip()
+        for line in printed.splitlines()
+        if line.startswith("  ") and line.endswith(":")
+    ]
+    assert (
+        fields.index("template:")
+        < fields.index("requirements:")
+        < fields.index("disruption:")
+    )
 
 
 def test_an_edit_of_something_that_moved_on_is_refused(stack: Stack) -> None:
     invoke(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
     printed = invoke(stack, "get", "nodepool", "p", "-o", "yaml").stdout
     invoke(stack, "apply", "-f", "-", given=pool().replace("weight: 7", "weight: 8"))
-    result = invoke(stack, "apply", "-f", "-", given=printed.replace("weight: 7", "weight: 9"))
+    result = invoke(
+        stack, "apply", "-f", "-", given=printed.replace("weight: 7", "weight: 9")
+    )
     assert result.exit_code == 2
     assert "resourceVersion 1 was read, and now it is at 2" in result.stderr
 
@@ -397,19 +494,37 @@ def test_an_edit_of_something_that_moved_on_is_refused(stack: Stack) -> None:
 def give_status(stack: Stack) -> None:
     """Let discovery have found one full reservation for the class gpu-training."""
     block = {"kind": ReservationKind.CAPACITY_BLOCK, "end_at": START.replace(year=2027)}
-    full = reservation("cr-1", 4, 0, owner_id="123456789012", zone="us-west-2a", zone_id="usw2-az1", **block)
+    full = reservation(
+        "cr-1",
+        4,
+        0,
+        owner_id="123456789012",
+        zone="us-west-2a",
+        zone_id="usw2-az1",
+        **block,
+    )
     record = ReservationRecord(full, Balance(0, 0), START)
     stack.state.reservation_rows["cr-1"] = record
-    (gpu,) = [each for each in policy_of(stack.policy.list_all()).node_classes if each.name == "gpu-training"]
+    (gpu,) = [
+        each
+        for each in policy_of(stack.policy.list_all()).node_classes
+        if each.name == "gpu-training"
+    ]
     found = NodeClassStatus(reservation_ids=("cr-1", "cr-gone"))
-    conditions = node_class_conditions(gpu, [full], discovery_errors={}, previous=(), now=START)
-    stack.policy.save_status(PolicyKind.NODE_CLASS, "gpu-training", PolicyStatus(conditions, found))
+    conditions = node_class_conditions(
+        gpu, [full], discovery_errors={}, previous=(), now=START
+    )
+    stack.policy.save_status(
+        PolicyKind.NODE_CLASS, "gpu-training", PolicyStatus(conditions, found)
+    )
 
 
 def test_get_shows_the_reservations_that_were_found(stack: Stack) -> None:
     invoke(stack, "apply", "-f", POLICY)
     give_status(stack)
-    (document,) = load_documents(invoke(stack, "get", "nodeclass", "gpu-training", "-o", "yaml").stdout)
+    (document,) = load_documents(
+        invoke(stack, "get", "nodeclass", "gpu-training", "-o", "yaml").stdout
+    )
     assert document.value["status"]["capacityReservations"] == [
         {
             "id": "cr-1",
@@ -427,7 +542,9 @@ def test_get_shows_the_reservations_that_were_found(stack: Stack) -> None:
             "freeUnits": 0,
         }
     ]
-    statuses = {each["type"]: each["status"] for each in document.value["status"]["conditions"]}
+    statuses = {
+        each["type"]: each["status"] for each in document.value["status"]["conditions"]
+    }
     assert statuses["CapacityReservation"] == "LimitExceeded"
     assert statuses["SubnetsReady"] == "False"
 
@@ -435,7 +552,9 @@ def test_get_shows_the_reservations_that_were_found(stack: Stack) -> None:
 def test_get_shows_what_a_pool_has_and_can_be_applied_with_it(stack: Stack) -> None:
     invoke(stack, "apply", "-f", POLICY)
     for claim_id in ("nc-1", "nc-2"):
-        claim = node_claim(claim_id, node_pool_name="gpu-training", state=ClaimState.RUNNING)
+        claim = node_claim(
+            claim_id, node_pool_name="gpu-training", state=ClaimState.RUNNING
+        )
         stack.state.claim_rows[claim_id] = claim
     printed = invoke(stack, "get", "nodepool", "gpu-training", "-o", "yaml").stdout
     (document,) = load_documents(printed)
@@ -448,15 +567,24 @@ def test_get_shows_what_a_pool_has_and_can_be_applied_with_it(stack: Stack) -> N
 
 
 @pytest.mark.parametrize("kind", ["nodepool", "nodeclass"])
-def test_get_says_of_what_was_not_looked_at_yet_that_nobody_knows(stack: Stack, kind: str) -> None:
+def test_get_says_of_what_was_not_looked_at_yet_that_nobody_knows(
+    stack: Stack, kind: str
+) -> None:
     invoke(stack, "apply", "-f", POLICY)
     printed = invoke(stack, "get", kind, "default", "-o", "yaml").stdout
     (document,) = load_documents(printed)
     (ready,) = document.value["status"]["conditions"]
-    assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "Unknown", "NotYetKnown")
+    assert (ready["type"], ready["status"], ready["reason"]) == (
+        "Ready",
+        "Unknown",
+        "NotYetKnown",
+    )
     assert "within a minute" in ready["message"]
     assert "unchanged" in invoke(stack, "apply", "-f", "-", given=printed).stdout
-    assert invoke(stack, "get", kind, "default").stdout.splitlines()[1].split()[:2] == ["default", "Unknown"]
+    assert invoke(stack, "get", kind, "default").stdout.splitlines()[1].split()[:2] == [
+        "default",
+        "Unknown",
+    ]
 
 
 def test_get_as_a_table(stack: Stack) -> None:
@@ -470,19 +598,32 @@ def test_get_as_a_table(stack: Stack) -> None:
 
 
 def test_validate_needs_no_account() -> None:
-    result = CliRunner().invoke(app, ["validate", "-f", POLICY, "-f", str(EXAMPLES / "workloads")])
+    result = CliRunner().invoke(
+        app, ["validate", "-f", POLICY, "-f", str(EXAMPLES / "workloads")]
+    )
     assert (result.exit_code, result.stdout, result.stderr) == (0, "6 valid\n", "")
 
 
 def test_validate_checks_workloads_against_pools() -> None:
     workload = "{apiVersion: reservoir/v1, kind: Workload, metadata: {name: w}, spec: {nodeSelector: {team: blue}}}"
-    result = CliRunner().invoke(app, ["validate", "-f", "-"], input="---\n".join([node_class(), pool(), workload]))
+    result = CliRunner().invoke(
+        app, ["validate", "-f", "-"], input="---\n".join([node_class(), pool(), workload])
+    )
     assert result.exit_code == 0
-    assert "Workload/default/w spec: the workload can never launch because no NodePool can serve it" in result.stderr
+    assert (
+        "Workload/default/w spec: the workload can never launch because no NodePool can serve it"
+        in result.stderr
+    )
 
 
 def test_names_are_never_read_as_markup(stack: Stack) -> None:
-    result = invoke(stack, "apply", "-f", "-", given=node_class().replace("kind: EC2NodeClass", "kind: '[red]x[/red]'"))
+    result = invoke(
+        stack,
+        "apply",
+        "-f",
+        "-",
+        given=node_class().replace("kind: EC2NodeClass", "kind: '[red]x[/red]'"),
+    )
     assert "'[red]x[/red]' is not one of" in result.stderr
 
 
@@ -503,23 +644,39 @@ def test_a_key_that_the_deployment_does_not_know_is_told(
     tmp_path: Path, named: str, known: tuple[str, ...], warned: bool
 ) -> None:
     stack = Stack(launch_limits=LaunchLimits(kms_keys=known))
-    (file := tmp_path / "class.yaml").write_text(class_with({"blockDeviceMappings": encrypted_with(named)}))
+    (file := tmp_path / "class.yaml").write_text(
+        class_with({"blockDeviceMappings": encrypted_with(named)})
+    )
     told = invoke(stack, "apply", "-f", str(file))
     assert told.exit_code == 0
     assert ("spec.blockDeviceMappings[0].ebs.kmsKeyID" in told.output) == warned
     assert (named in told.output) == warned
 
 
-def test_a_class_that_wants_metadata_without_tokens_is_told_why_it_cannot_launch(tmp_path: Path) -> None:
-    (file := tmp_path / "class.yaml").write_text(class_with({"metadataOptions": {"httpTokens": "optional"}}))
+def test_a_class_that_wants_metadata_without_tokens_is_told_why_it_cannot_launch(
+    tmp_path: Path,
+) -> None:
+    (file := tmp_path / "class.yaml").write_text(
+        class_with({"metadataOptions": {"httpTokens": "optional"}})
+    )
     strict = invoke(Stack(), "apply", "-f", str(file))
-    assert "can never launch because the deployment lets instances read their metadata by token only" in strict.output
-    lax = invoke(Stack(launch_limits=LaunchLimits(tokens_required=False)), "apply", "-f", str(file))
+    assert (
+        "can never launch because the deployment lets instances read their metadata by token only"
+        in strict.output
+    )
+    lax = invoke(
+        Stack(launch_limits=LaunchLimits(tokens_required=False)), "apply", "-f", str(file)
+    )
     assert "metadata" not in lax.output
 
 
 def encrypted_with(key: str) -> list[dict[str, Any]]:
-    return [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "20Gi", "encrypted": True, "kmsKeyID": key}}]
+    return [
+        {
+            "deviceName": "/dev/xvda",
+            "ebs": {"volumeSize": "20Gi", "encrypted": True, "kmsKeyID": key},
+        }
+    ]
 
 
 def class_with(spec: dict[str, Any]) -> str:
@@ -550,11 +707,18 @@ spec: {nodeSelector: {topology.kubernetes.io/zone: us-east-1y}}
 """
 
 
-def test_one_round_tells_what_is_wrong_with_the_form_the_values_and_what_ec2_does_not_have() -> None:
+def test_one_round_tells_what_is_wrong_with_the_form_the_values_and_what_ec2_does_not_have() -> (
+    None
+):
     result = CliRunner().invoke(app, ["validate", "-f", "-"], input=ALL_STAGES)
     assert result.exit_code == 2
-    told = [line.removeprefix("stdin:").partition(": ")[::2] for line in result.stderr.splitlines()]
-    rules = {(int(line), text.rpartition("[")[2].rstrip("]")) for line, text in told if text}
+    told = [
+        line.removeprefix("stdin:").partition(": ")[::2]
+        for line in result.stderr.splitlines()
+    ]
+    rules = {
+        (int(line), text.rpartition("[")[2].rstrip("]")) for line, text in told if text
+    }
     assert rules == {
         (11, "unknown-field"),
         (11, "duration"),
@@ -570,13 +734,24 @@ def test_one_round_tells_what_is_wrong_with_the_form_the_values_and_what_ec2_doe
 def test_what_only_others_could_show_is_not_told_while_some_have_errors() -> None:
     """The pool's class is there, and has an error: that there is no such class would be false."""
     broken = node_class().replace("subnetSelectorTerms", "subnetSelectorTerm")
-    told = CliRunner().invoke(app, ["validate", "-f", "-"], input=f"{pool()}\n---\n{broken}").stderr
+    told = (
+        CliRunner()
+        .invoke(app, ["validate", "-f", "-"], input=f"{pool()}\n---\n{broken}")
+        .stderr
+    )
     assert "unknown-field" in told
     assert "no-class" not in told
 
 
 def test_what_no_object_with_errors_could_supply_is_told_beside_them() -> None:
     broken = pool().replace("weight: 7", "weight: many").replace("name: p", "name: broken")
-    told = CliRunner().invoke(app, ["validate", "-f", "-"], input=f"{pool()}\n---\n{broken}").stderr
+    told = (
+        CliRunner()
+        .invoke(app, ["validate", "-f", "-"], input=f"{pool()}\n---\n{broken}")
+        .stderr
+    )
     assert "error: NodePool/broken spec.weight" in told
-    assert "NodePool/p spec.template.spec.nodeClassRef.name: the pool can never launch because there is no" in told
+    assert (
+        "NodePool/p spec.template.spec.nodeClassRef.name: the pool can never launch because there is no"
+        in told
+    )

@@ -28,19 +28,38 @@ class Sale:
     currency: str = "USD"
     asked: list[tuple[str, int, int]] = field(default_factory=list)
 
-    def offerings(self, instance_type: str, *, count: int, hours: int) -> list[BlockOffering]:
+    def offerings(
+        self, instance_type: str, *, count: int, hours: int
+    ) -> list[BlockOffering]:
         self.asked.append((instance_type, count, hours))
         if not self.hourly_usd:
             return []
-        begin, fee = self.world.clock.now() + 5 * HOUR, f"{self.hourly_usd * count * hours}.0000"
-        facts = (instance_type, "us-east-1b", count, begin, begin + hours * HOUR, fee, self.currency)
+        begin, fee = (
+            self.world.clock.now() + 5 * HOUR,
+            f"{self.hourly_usd * count * hours}.0000",
+        )
+        facts = (
+            instance_type,
+            "us-east-1b",
+            count,
+            begin,
+            begin + hours * HOUR,
+            fee,
+            self.currency,
+        )
         return [BlockOffering(f"cb-{count}-{hours}", *facts)]
 
     def extensions(self, reservation_id: str, *, hours: int) -> list[BlockOffering]:
         self.asked.append((reservation_id, 0, hours))
         block = self.world.ec2.reservations[reservation_id]
         assert block.end_at is not None
-        facts = (block.instance_type, block.zone, block.total_count, block.end_at, block.end_at + hours * HOUR)
+        facts = (
+            block.instance_type,
+            block.zone,
+            block.total_count,
+            block.end_at,
+            block.end_at + hours * HOUR,
+        )
         return [BlockOffering(f"cbe-{hours}", *facts, "100.0000", "USD")]
 
 
@@ -54,7 +73,12 @@ class Stack(WorldStack[DisruptWorld]):
     def wants(self, name: str, units: int, hours: int = 20, **changes: Any) -> None:
         self.world.submit(name, replicas=units, gpus=8, duration_s=hours * 3600, **changes)
 
-    def search(self, *wanted: str, more: tuple[str, ...] = (), types: tuple[str, ...] = ("p5.48xlarge",)) -> Result:
+    def search(
+        self,
+        *wanted: str,
+        more: tuple[str, ...] = (),
+        types: tuple[str, ...] = ("p5.48xlarge",),
+    ) -> Result:
         named = [word for name in wanted for word in ("--for", name)]
         return invoke(self, "get", "blocks", *types, *named, *more)
 
@@ -69,17 +93,31 @@ def lines(result: Result) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_the_block_that_costs_less_than_on_demand_with_the_command_that_buys_it(stack: Stack) -> None:
+def test_the_block_that_costs_less_than_on_demand_with_the_command_that_buys_it(
+    stack: Stack,
+) -> None:
     stack.wants("train", 4)
     told = lines(stack.search("research/train"))
-    assert told[0] == "4 p5.48xlarge for 1d in us-east-1b from 2026-01-15T17:00Z to 2026-01-16T17:00Z: 2880.00 USD"
+    assert (
+        told[0]
+        == "4 p5.48xlarge for 1d in us-east-1b from 2026-01-15T17:00Z to 2026-01-16T17:00Z: 2880.00 USD"
+    )
     assert told[1] == "  a useful hour of a unit costs 36.00 USD; on-demand 98.32 USD"
-    assert told[2] == '  reservoir blocks buy "4 p5.48xlarge for 1d" --offering cb-4-24 --tag KEY=VALUE'
+    assert (
+        told[2]
+        == '  reservoir blocks buy "4 p5.48xlarge for 1d" --offering cb-4-24 --tag KEY=VALUE'
+    )
     assert told[3] == (
         "research/train  waits 5h, begins 2026-01-15T17:00Z on cb-4-24; on demand it costs 7865.60 USD and begins now"
     )
-    assert told[4] == "altogether      2880.00 USD: 2880.00 USD for blocks, 0.00 USD on demand, 0.00 USD for waiting"
-    assert told[5] == "without buying  7865.60 USD: 0.00 USD for blocks, 7865.60 USD on demand, 0.00 USD for waiting"
+    assert (
+        told[4]
+        == "altogether      2880.00 USD: 2880.00 USD for blocks, 0.00 USD on demand, 0.00 USD for waiting"
+    )
+    assert (
+        told[5]
+        == "without buying  7865.60 USD: 0.00 USD for blocks, 7865.60 USD on demand, 0.00 USD for waiting"
+    )
 
 
 def test_it_says_not_to_buy_what_costs_more_than_on_demand(stack: Stack) -> None:
@@ -93,8 +131,12 @@ def test_it_says_not_to_buy_what_costs_more_than_on_demand(stack: Stack) -> None
 
 def test_what_waiting_costs_can_make_on_demand_the_better_choice(stack: Stack) -> None:
     stack.wants("train", 4)
-    assert lines(stack.search("research/train", more=("--waiting-usd", "249.27")))[0].startswith("4 p5.48xlarge for 1d")
-    assert lines(stack.search("research/train", more=("--waiting-usd", "249.28")))[0].startswith("buy nothing")
+    assert lines(stack.search("research/train", more=("--waiting-usd", "249.27")))[
+        0
+    ].startswith("4 p5.48xlarge for 1d")
+    assert lines(stack.search("research/train", more=("--waiting-usd", "249.28")))[
+        0
+    ].startswith("buy nothing")
 
 
 def test_all_that_waits_shares_a_block(stack: Stack) -> None:
@@ -103,9 +145,18 @@ def test_all_that_waits_shares_a_block(stack: Stack) -> None:
     stack.world.submit("endless", gpus=8)
     told = lines(stack.search("all"))
     assert told[0].startswith("4 p5.48xlarge for 1d")
-    assert "research/a  waits 5h, begins 2026-01-15T17:00Z on cb-4-24; it may not run on demand" in told
-    assert "research/b  waits 15h, begins 2026-01-16T03:00Z on cb-4-24; it may not run on demand" in told
-    assert "research/endless  has no duration, without which nobody knows how long a block it needs" in told
+    assert (
+        "research/a  waits 5h, begins 2026-01-15T17:00Z on cb-4-24; it may not run on demand"
+        in told
+    )
+    assert (
+        "research/b  waits 15h, begins 2026-01-16T03:00Z on cb-4-24; it may not run on demand"
+        in told
+    )
+    assert (
+        "research/endless  has no duration, without which nobody knows how long a block it needs"
+        in told
+    )
     assert stack.capacity_blocks.asked == [("p5.48xlarge", 4, 24), ("p5.48xlarge", 8, 24)]
 
 
@@ -114,12 +165,15 @@ def test_what_no_block_serves_goes_on_waiting(stack: Stack) -> None:
     stack.wants("train", 4, fallback=RESERVED_ALONE)
     told = lines(stack.search("research/train"))
     assert told[0] == "buy nothing: EC2 has no block on sale now that would do"
-    assert told[1].startswith("research/train  goes on waiting: no block that is owned or on sale fits it")
+    assert told[1].startswith(
+        "research/train  goes on waiting: no block that is owned or on sale fits it"
+    )
     assert told[2].endswith("; 1 workload waits on")
 
 
 def test_a_block_lasts_until_its_nodes_have_to_go(stack: Stack) -> None:
-    stack.wants("train", 1, hours=24, fallback=RESERVED_ALONE)  # a node drains 40 minutes before the end
+    # a node drains 40 minutes before the end
+    stack.wants("train", 1, hours=24, fallback=RESERVED_ALONE)
     assert '"1 p5.48xlarge for 2d"' in stack.search("research/train").stdout
 
 
@@ -138,7 +192,12 @@ def test_no_block_is_bought_in_a_zone_where_the_work_may_not_be(stack: Stack) ->
 
 def test_what_is_owned_is_used_and_extended_before_another_is_bought(stack: Stack) -> None:
     now = stack.world.clock.now()
-    stack.world.add_block(now + 12 * HOUR, total_count=4, start_at=now - 12 * HOUR, instance_type="p5.48xlarge")
+    stack.world.add_block(
+        now + 12 * HOUR,
+        total_count=4,
+        start_at=now - 12 * HOUR,
+        instance_type="p5.48xlarge",
+    )
     stack.wants("short", 4, hours=10, fallback=RESERVED_ALONE)
     assert "research/short  begins now on cr-block" in stack.search("research/short").stdout
     stack.wants("long", 4, hours=20, fallback=RESERVED_ALONE)
@@ -153,13 +212,28 @@ def test_what_is_owned_is_used_and_extended_before_another_is_bought(stack: Stac
         (("blocks", "--for", "all"), "say the types that would do"),
         (("blocks", "4 p5.48xlarge", "--for", "all"), "say the types that would do"),
         (("nodes", "--for", "all"), "--for and --waiting-usd are about blocks"),
-        (("blocks", "p5.48xlarge", "--waiting-usd", "3"), "--for and --waiting-usd are about blocks"),
+        (
+            ("blocks", "p5.48xlarge", "--waiting-usd", "3"),
+            "--for and --waiting-usd are about blocks",
+        ),
         (("blocks", "p5.48xlarge", "--for", "all", "--for", "x"), "name nothing beside it"),
-        (("blocks", "p5.48xlarge", "--for", "all", "-o", "json"), "--for goes with --namespace alone"),
-        (("blocks", "p5.48xlarge", "--for", "all", "--waiting-usd", "-1"), "'-1' is no amount of USD"),
-        (("blocks", "p5.48xlarge", "--for", "all", "--waiting-usd", "NaN"), "'NaN' is no amount of USD"),
+        (
+            ("blocks", "p5.48xlarge", "--for", "all", "-o", "json"),
+            "--for goes with --namespace alone",
+        ),
+        (
+            ("blocks", "p5.48xlarge", "--for", "all", "--waiting-usd", "-1"),
+            "'-1' is no amount of USD",
+        ),
+        (
+            ("blocks", "p5.48xlarge", "--for", "all", "--waiting-usd", "NaN"),
+            "'NaN' is no amount of USD",
+        ),
         (("blocks", "p9.large", "--for", "all"), "the catalogue has no type p9.large"),
-        (("blocks", "p5.48xlarge", "--for", "all"), "no workload waits that a block could serve"),
+        (
+            ("blocks", "p5.48xlarge", "--for", "all"),
+            "no workload waits that a block could serve",
+        ),
         (("blocks", "p5.48xlarge", "--for", "x"), "there is no workload default/x"),
     ],
 )
@@ -168,13 +242,17 @@ def test_what_cannot_be_asked(stack: Stack, arguments: tuple[str, ...], said: st
     assert (result.exit_code, said in result.stderr) == (2, True), result.output
 
 
-def test_workloads_that_cannot_be_searched_for_are_refused_with_the_reason(stack: Stack) -> None:
+def test_workloads_that_cannot_be_searched_for_are_refused_with_the_reason(
+    stack: Stack,
+) -> None:
     stack.world.submit("endless", gpus=8)
     assert "research/endless has no duration" in stack.search("research/endless").stderr
     stack.world.submit("wide", gpus=9, duration_s=3600)
     assert "research/wide cannot run on p5.48xlarge" in stack.search("research/wide").stderr
     for number in range(7):
         stack.wants(f"many-{number}", 1)
-    assert "7 workloads wait, and the search is about 6 at most" in stack.search("all").stderr
+    assert (
+        "7 workloads wait, and the search is about 6 at most" in stack.search("all").stderr
+    )
     stack.capacity_blocks = replace(stack.capacity_blocks, currency="CNY")
     assert "is sold in CNY" in stack.search("research/many-1").stderr

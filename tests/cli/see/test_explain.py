@@ -42,7 +42,10 @@ def test_a_node_that_stays(world: DisruptWorld) -> None:
     found = explained(world, "node", reserved.id)
     assert found["origin"]["kind"] == "provisioning"
     assert found["origin"]["decisionId"] == reserved.plan_id
-    assert found["origin"]["text"] == "a unit of reservation cr-1 was free, and is paid for anyway"
+    assert (
+        found["origin"]["text"]
+        == "a unit of reservation cr-1 was free, and is paid for anyway"
+    )
     assert found["disruption"]["status"] == "stays"
     assert found["disruption"]["text"] == world.reason(reserved.id)
     assert found["workloads"] == [{"namespace": "research", "name": "train", "replicas": 1}]
@@ -55,13 +58,22 @@ def test_a_node_that_is_replaced_and_its_replacement(world: DisruptWorld) -> Non
     world.minute()
     (new,) = [c for c in world.claims() if c.replaces]
     going = explained(world, "node", old.id)["disruption"]
-    assert (going["status"], going["reason"], going["replacedBy"]) == ("being-replaced", "Consolidation", [new.id])
+    assert (going["status"], going["reason"], going["replacedBy"]) == (
+        "being-replaced",
+        "Consolidation",
+        [new.id],
+    )
     coming = explained(world, "node", new.id)["origin"]
     assert (coming["kind"], coming["replaces"]) == ("disruption", [old.id])
-    assert coming["text"].startswith(f"replaces {old.id}: cheaper capacity can hold its replicas")
+    assert coming["text"].startswith(
+        f"replaces {old.id}: cheaper capacity can hold its replicas"
+    )
     world.clock.advance(minutes=1)
     world.disruption_pass()
-    assert f"waits until {new.id} runs" in explained(world, "node", old.id)["disruption"]["text"]
+    assert (
+        f"waits until {new.id} runs"
+        in explained(world, "node", old.id)["disruption"]["text"]
+    )
     world.minute()
     assert explained(world, "node", old.id)["disruption"]["status"] == "draining"
     assert "drains until 2026-01-15T12:2" in explain(world, "node", old.id).stdout
@@ -75,7 +87,12 @@ def test_a_node_that_is_replaced_and_its_replacement(world: DisruptWorld) -> Non
 def test_a_node_that_drains_by_hand_says_for_whom_and_why(world: DisruptWorld) -> None:
     node = paid(world)
     nodes = OperateNodes(world.state.node_claims, world.draining())
-    asked = Operation("drain", "arn:aws:iam::111122223333:role/admin", "OPS-1 ECC errors", world.clock.now())
+    asked = Operation(
+        "drain",
+        "arn:aws:iam::111122223333:role/admin",
+        "OPS-1 ECC errors",
+        world.clock.now(),
+    )
     nodes.drain([node.id], asked, timedelta(hours=1))
     world.disruption_pass()
     found = explained(world, "node", node.id)["disruption"]
@@ -90,16 +107,23 @@ def test_what_several_nodes_save_together_is_told_of_each(world: DisruptWorld) -
     world.resize("cr-1", 3)
     world.minute()
     told = {explained(world, "node", node.id)["disruption"]["text"] for node in nodes}
-    assert told == {"cheaper capacity can hold its replicas, with another node, which saves 196.6400 USD an hour"}
+    assert told == {
+        "cheaper capacity can hold its replicas, with another node, which saves 196.6400 USD an hour"
+    }
 
 
 def test_the_text_says_the_same(world: DisruptWorld) -> None:
     old = paid(world)
     lines = explain(world, "node", old.id).stdout.splitlines()
-    assert lines[0] == f"{old.id} ({old.instance_id}): p5.48xlarge on-demand in us-east-1a, running"
+    assert (
+        lines[0]
+        == f"{old.id} ({old.instance_id}): p5.48xlarge on-demand in us-east-1a, running"
+    )
     assert lines[1] == "  holds       research/train x1"
     assert lines[2].startswith("  exists      on-demand at 98.3200 USD an hour; ")
-    assert lines[3].startswith(f"  disruption  stays: {world.reason(old.id)} (disruption-latest at 2026-01-15T12:")
+    assert lines[3].startswith(
+        f"  disruption  stays: {world.reason(old.id)} (disruption-latest at 2026-01-15T12:"
+    )
 
 
 def test_why_a_workload_waits(world: DisruptWorld) -> None:
@@ -107,7 +131,9 @@ def test_why_a_workload_waits(world: DisruptWorld) -> None:
     world.minute()
     found = explained(world, "workload", "research/huge")
     assert (found["replicas"], found["placed"], found["pending"]) == (3, 0, 3)
-    assert [(each["replicas"], each["reason"]) for each in found["waiting"]] == [(3, "TooLarge")]
+    assert [(each["replicas"], each["reason"]) for each in found["waiting"]] == [
+        (3, "TooLarge")
+    ]
     assert "nextFeasibleAt" not in found
     text = explain(world, "workload", "research/huge").stdout
     assert "3 wanted, 0 placed, 3 waiting" in text
@@ -116,12 +142,16 @@ def test_why_a_workload_waits(world: DisruptWorld) -> None:
 
 def test_where_a_workload_runs(world: DisruptWorld) -> None:
     found = explained(world, "workload", "research/train")
-    assert sorted(each["nodeClaim"] for each in found["nodes"]) == [c.id for c in world.live()]
+    assert sorted(each["nodeClaim"] for each in found["nodes"]) == [
+        c.id for c in world.live()
+    ]
     assert found["waiting"] == []
     assert explain(world, "workload", "research/train").stdout.count("  on          ") == 2
 
 
-@pytest.mark.parametrize("words", [("node", "nc-unknown"), ("node", "i-0123"), ("workload", "nobody")])
+@pytest.mark.parametrize(
+    "words", [("node", "nc-unknown"), ("node", "i-0123"), ("workload", "nobody")]
+)
 def test_what_is_not_known(world: DisruptWorld, words: tuple[str, str]) -> None:
     result = explain(world, *words)
     assert result.exit_code == 2

@@ -21,7 +21,13 @@ def over(stack: Any) -> Any:
         workload = {"namespace": "research", "name": name}
         begun = {"workload": workload, "action": "submit", "messageId": "m"}
         ended = {"workload": workload, "action": "withdraw", "messageId": "m"}
-        stack.history.keep([PastEvent(f"s-{name}", now - ago - timedelta(hours=2), "Workload Accepted", begun)])
+        stack.history.keep(
+            [
+                PastEvent(
+                    f"s-{name}", now - ago - timedelta(hours=2), "Workload Accepted", begun
+                )
+            ]
+        )
         stack.history.keep([PastEvent(f"w-{name}", now - ago, "Workload Accepted", ended)])
     return stack
 

@@ -45,11 +45,21 @@ class Shop:
 
     now: datetime
 
-    def offerings(self, instance_type: str, *, count: int, hours: int) -> list[BlockOffering]:
+    def offerings(
+        self, instance_type: str, *, count: int, hours: int
+    ) -> list[BlockOffering]:
         if instance_type != "p5.48xlarge":
             return []
         begin = self.now + 5 * HOUR
-        facts = (instance_type, "us-east-1b", count, begin, begin + hours * HOUR, f"{30 * count * hours}.0000", "USD")
+        facts = (
+            instance_type,
+            "us-east-1b",
+            count,
+            begin,
+            begin + hours * HOUR,
+            f"{30 * count * hours}.0000",
+            "USD",
+        )
         return [BlockOffering(f"cb-{count}-{hours}", *facts)]
 
     def extensions(self, reservation_id: str, *, hours: int) -> list[BlockOffering]:
@@ -141,7 +151,11 @@ def test_nodes_with_their_prices_in_usd(world: DisruptWorld) -> None:
     rows = {row[4]: row for row in table(world, "nodes")}
     assert rows["reserved"][5:8] == ["gpu", "1", "0.00"]
     assert rows["on-demand"][5:8] == ["gpu", "1", "98.32"]
-    (paid,) = [item for item in items(world, "nodes") if item["spec"]["capacityType"] == "on-demand"]
+    (paid,) = [
+        item
+        for item in items(world, "nodes")
+        if item["spec"]["capacityType"] == "on-demand"
+    ]
     assert paid["spec"]["priceMicroUsdPerHour"] == 98_320_000
 
 
@@ -157,7 +171,9 @@ def test_reservations_say_who_holds_their_units(world: DisruptWorld) -> None:
     (claim,) = [each for each in world.live() if each.offering.reservation_id == "cr-1"]
     ask_to_drain(world, claim.id)
     (draining,) = items(world, "reservations")
-    assert draining["status"]["holders"] == [holder], "what leaves a node holds its unit until it has left"
+    assert draining["status"]["holders"] == [holder], (
+        "what leaves a node holds its unit until it has left"
+    )
 
 
 def ask_to_drain(world: DisruptWorld, claim_id: str) -> None:
@@ -168,7 +184,20 @@ def ask_to_drain(world: DisruptWorld, claim_id: str) -> None:
 
 def test_reservations_say_whose_their_units_are(world: DisruptWorld) -> None:
     assert table(world, "reservations") == [
-        ["cr-1", "p5.48xlarge", "us-east-1a", "default", "active", "1", "1", "0", "0", "research/train", "x1", "-"]
+        [
+            "cr-1",
+            "p5.48xlarge",
+            "us-east-1a",
+            "default",
+            "active",
+            "1",
+            "1",
+            "0",
+            "0",
+            "research/train",
+            "x1",
+            "-",
+        ]
     ]
     world.resize("cr-1", 3)
     world.minute()
@@ -184,7 +213,9 @@ def test_reservations_of_a_pool_are_those_that_it_could_use(world: DisruptWorld)
     world.select("cr-1")
     assert names(world, "reservations") == ["reservation/cr-1", "reservation/cr-unselected"]
     assert names(world, "reservations", "--pool", "gpu") == ["reservation/cr-1"]
-    left_out = run(world, "get", "reservations", "cr-unselected", "--pool", "gpu", "-o", "name")
+    left_out = run(
+        world, "get", "reservations", "cr-unselected", "--pool", "gpu", "-o", "name"
+    )
     assert (left_out.exit_code, left_out.stdout, left_out.stderr) == (0, "", "")
 
 
@@ -192,24 +223,61 @@ def test_offers_say_what_they_cost_and_why_they_rest(world: DisruptWorld) -> Non
     key = OfferingKey("p5.48xlarge", "us-east-1a", "use1-az1", CapacityType.ON_DEMAND)
     until = world.clock.now() + HOUR
     world.state.offerings.mark_unavailable([key], until=until)
-    world.state.offerings.mark_unavailable([Market(CapacityType.SPOT)], until=until, reason="quota \x1b[31m")
+    world.state.offerings.mark_unavailable(
+        [Market(CapacityType.SPOT)], until=until, reason="quota \x1b[31m"
+    )
     found = [row for row in table(world, "offerings", "p5") if row[1] == "us-east-1a"]
-    assert found[0] == ["p5.48xlarge", "us-east-1a", "reserved", "0.00", "0", "full", "-", "cr-1", "-"]
-    assert found[1][2:] == ["spot", "32.7733", "-", "resting", "1h", "-", "quota", "\\x1b[31m"]
-    assert found[2][2:] == ["on-demand", "98.32", "-", "resting", "1h", "-", "EC2", "had", "no", "capacity"]
+    assert found[0] == [
+        "p5.48xlarge",
+        "us-east-1a",
+        "reserved",
+        "0.00",
+        "0",
+        "full",
+        "-",
+        "cr-1",
+        "-",
+    ]
+    assert found[1][2:] == [
+        "spot",
+        "32.7733",
+        "-",
+        "resting",
+        "1h",
+        "-",
+        "quota",
+        "\\x1b[31m",
+    ]
+    assert found[2][2:] == [
+        "on-demand",
+        "98.32",
+        "-",
+        "resting",
+        "1h",
+        "-",
+        "EC2",
+        "had",
+        "no",
+        "capacity",
+    ]
     assert names(world, "offerings", "p5.48xlarge", "--state", "available") == [
         "offering/p5.48xlarge/us-east-1b/on-demand",
     ]
 
 
 def test_offers_of_a_pool_are_those_that_it_allows(world: DisruptWorld) -> None:
-    assert {item["spec"]["capacityType"] for item in items(world, "offerings", "--pool", "gpu")} == {
+    assert {
+        item["spec"]["capacityType"] for item in items(world, "offerings", "--pool", "gpu")
+    } == {
         "reserved",
         "on-demand",
     }
     world.add_reservation("cr-unselected")
     world.select("cr-1")
-    reserved = [item["spec"].get("capacityReservationId") for item in items(world, "offerings", "--pool", "gpu")]
+    reserved = [
+        item["spec"].get("capacityReservationId")
+        for item in items(world, "offerings", "--pool", "gpu")
+    ]
     assert set(reserved) == {"cr-1", None}
     refused = run(world, "get", "offerings", "--pool", "gpus")
     assert (refused.exit_code, refused.stderr) == (2, "nodepool/gpus does not exist\n")
@@ -217,7 +285,9 @@ def test_offers_of_a_pool_are_those_that_it_allows(world: DisruptWorld) -> None:
 
 def test_decisions_are_those_that_the_fleet_goes_back_to(world: DisruptWorld) -> None:
     plans = {str(claim.plan_id) for claim in world.live()}
-    assert set(names(world, "decisions")) == {"decision/disruption-latest"} | {f"decision/{each}" for each in plans}
+    assert set(names(world, "decisions")) == {"decision/disruption-latest"} | {
+        f"decision/{each}" for each in plans
+    }
     (plan,) = items(world, "decision", *plans)
     assert plan["status"]["summary"]["launches"] == len(plan["status"]["nodes"]) == 2
 
@@ -228,8 +298,14 @@ def test_decisions_are_those_that_the_fleet_goes_back_to(world: DisruptWorld) ->
         (["--pool", "gpu"], ["--pool", "cpu"]),
         (["--state", "running"], ["--state", "draining"]),
         (["-n", "research"], ["-n", "default"]),
-        (["-l", "karpenter.sh/capacity-type=reserved"], ["-l", "karpenter.sh/capacity-type=spot"]),
-        (["-l", "karpenter.sh/capacity-type=on-demand", "--pool", "gpu"], ["-l", "nothing=here", "--pool", "gpu"]),
+        (
+            ["-l", "karpenter.sh/capacity-type=reserved"],
+            ["-l", "karpenter.sh/capacity-type=spot"],
+        ),
+        (
+            ["-l", "karpenter.sh/capacity-type=on-demand", "--pool", "gpu"],
+            ["-l", "nothing=here", "--pool", "gpu"],
+        ),
     ],
 )
 def test_decisions_are_chosen_by_the_nodes_that_go_back_to_them(
@@ -242,16 +318,28 @@ def test_decisions_are_chosen_by_the_nodes_that_go_back_to_them(
 
 def test_a_decision_is_chosen_by_one_of_its_nodes_and_not_by_several_together() -> None:
     names_of_it = frozenset({"plan-1"})
-    nodes = (Facts(names_of_it, pools=("gpu",), state="running"), Facts(names_of_it, pools=("cpu",), state="draining"))
+    nodes = (
+        Facts(names_of_it, pools=("gpu",), state="running"),
+        Facts(names_of_it, pools=("cpu",), state="draining"),
+    )
     facts = Facts(names_of_it, pools=(), through=nodes)
     assert Selection(pool="gpu", state="running").has(facts)
     assert not Selection(pool="gpu", state="draining").has(facts)
 
 
 LATELY: dict[str, dict[str, Any]] = {
-    "Workload Pending": {"workload": {"namespace": "research", "name": "huge"}, "replicas": 1, "message": "full"},
-    "Node Draining": {"node": {"nodeClaim": "nc-gone", "nodePool": "cpu"}, "reason": "Requested"},
-    "Policy Changed": {"changes": [{"kind": "NodePool", "name": "gpu", "change": "updated"}]},
+    "Workload Pending": {
+        "workload": {"namespace": "research", "name": "huge"},
+        "replicas": 1,
+        "message": "full",
+    },
+    "Node Draining": {
+        "node": {"nodeClaim": "nc-gone", "nodePool": "cpu"},
+        "reason": "Requested",
+    },
+    "Policy Changed": {
+        "changes": [{"kind": "NodePool", "name": "gpu", "change": "updated"}]
+    },
     "Reservation Idle": {"capacityReservationId": "cr-1", "idleCount": 1},
 }
 
@@ -278,8 +366,14 @@ def test_events_are_chosen_by_what_they_are_about(
     world.submit("small", gpus=9, labels={"stage": "test"})
     world.add_reservation("cr-1", total_count=1, tags={"team": "ml"})
     stack = Stack(world)
-    details = {**LATELY, "Workload Pending": {**LATELY["Workload Pending"], "workload": SMALL}}
-    events = [PastEvent(f"e-{n}", world.clock.now(), kind, detail) for n, (kind, detail) in enumerate(details.items())]
+    details = {
+        **LATELY,
+        "Workload Pending": {**LATELY["Workload Pending"], "workload": SMALL},
+    }
+    events = [
+        PastEvent(f"e-{n}", world.clock.now(), kind, detail)
+        for n, (kind, detail) in enumerate(details.items())
+    ]
     stack.history.keep(events)
     result = CliRunner().invoke(app, [*command, *selectors, "-o", "json"], obj=stack)
     assert result.exit_code == 0, result.output
@@ -292,19 +386,32 @@ def test_labels_find_what_happened_to_objects_that_are_gone(world: DisruptWorld)
     end_of_everything(world)
     stack = Stack(world)
     ended = {"node": {"nodeClaim": gone.id, "nodePool": "gpu"}, "reason": "Withdrawn"}
-    placed = {"workload": {"namespace": "research", "name": "train"}, "replicas": 2, "nodes": []}
+    placed = {
+        "workload": {"namespace": "research", "name": "train"},
+        "replicas": 2,
+        "nodes": [],
+    }
     now = world.clock.now()
     stack.history.keep(
-        [PastEvent("e-1", now, "Node Terminated", ended), PastEvent("e-2", now, "Workload Placed", placed)]
+        [
+            PastEvent("e-1", now, "Node Terminated", ended),
+            PastEvent("e-2", now, "Workload Placed", placed),
+        ]
     )
 
     def named(*words: str) -> list[str]:
-        return CliRunner().invoke(app, ["get", *words, "-o", "name"], obj=stack).stdout.splitlines()
+        return (
+            CliRunner()
+            .invoke(app, ["get", *words, "-o", "name"], obj=stack)
+            .stdout.splitlines()
+        )
 
     assert names(world, "nodes") == []
     assert named("events", "-l", "karpenter.sh/capacity-type=reserved") == ["event/e-1"]
     assert named("events", "-l", "stage=prod") == ["event/e-2"]
-    assert named("decisions", "-l", "karpenter.sh/capacity-type=reserved") == [f"decision/{gone.plan_id}"]
+    assert named("decisions", "-l", "karpenter.sh/capacity-type=reserved") == [
+        f"decision/{gone.plan_id}"
+    ]
     assert named("decisions", "-l", "karpenter.sh/capacity-type=on-demand") == []
 
 
@@ -313,7 +420,9 @@ def end_of_everything(world: DisruptWorld) -> None:
     for name in ("train", "huge"):
         record = world.state.workloads.get(f"research/{name}")
         assert record is not None
-        world.state.workloads.put(replace(record, withdrawn=True), expected_revision=record.revision)
+        world.state.workloads.put(
+            replace(record, withdrawn=True), expected_revision=record.revision
+        )
     for _ in range(90):
         if not world.live():
             return
@@ -324,28 +433,48 @@ def end_of_everything(world: DisruptWorld) -> None:
 
 def test_a_state_that_no_event_brings_is_refused(world: DisruptWorld) -> None:
     result = run(world, "get", "events", "--state", "drainig")
-    assert (result.exit_code, result.stderr) == (2, "events are never 'drainig'; did you mean draining?\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "events are never 'drainig'; did you mean draining?\n",
+    )
 
 
 def test_a_workload_of_another_namespace_is_named(world: DisruptWorld) -> None:
     result = run(world, "get", "workload", "train")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "workload/train does not exist in the namespace default; did you mean research/train?\n"
+    assert (
+        result.stderr
+        == "workload/train does not exist in the namespace default; did you mean research/train?\n"
+    )
 
 
 def test_selectors_choose_among_rows(world: DisruptWorld) -> None:
-    assert names(world, "workloads", "-A", "-l", "stage=prod") == ["workload/research/train"]
-    assert names(world, "workloads", "-A", "-l", "stage!=prod") == ["workload/research/huge"]
-    assert names(world, "workloads", "-A", "--state", "WAITING") == ["workload/research/huge"]
+    assert names(world, "workloads", "-A", "-l", "stage=prod") == [
+        "workload/research/train"
+    ]
+    assert names(world, "workloads", "-A", "-l", "stage!=prod") == [
+        "workload/research/huge"
+    ]
+    assert names(world, "workloads", "-A", "--state", "WAITING") == [
+        "workload/research/huge"
+    ]
     assert names(world, "workloads", "-A", "--pool", "gpu") == ["workload/research/train"]
-    assert len(names(world, "nodes", "-l", "karpenter.sh/capacity-type in (reserved, spot)")) == 1
+    assert (
+        len(names(world, "nodes", "-l", "karpenter.sh/capacity-type in (reserved, spot)"))
+        == 1
+    )
     assert names(world, "nodes", "--pool", "other") == []
 
 
 def test_several_names_and_what_is_missing(world: DisruptWorld) -> None:
-    result = run(world, "get", "workloads", "research/train", "research/hugge", "-o", "name")
+    result = run(
+        world, "get", "workloads", "research/train", "research/hugge", "-o", "name"
+    )
     assert (result.exit_code, result.stdout) == (2, "workload/research/train\n")
-    assert result.stderr == "workload/research/hugge does not exist; did you mean research/huge?\n"
+    assert (
+        result.stderr
+        == "workload/research/hugge does not exist; did you mean research/huge?\n"
+    )
 
 
 def test_a_name_that_a_selector_leaves_out_is_not_missing(world: DisruptWorld) -> None:
@@ -360,7 +489,10 @@ def test_what_get_names_get_takes(world: DisruptWorld) -> None:
 
 def test_several_nouns_are_a_table_each_and_one_list(world: DisruptWorld) -> None:
     assert run(world, "get", "nodes,reservations").stdout.count("NAME ") == 2
-    assert {item["kind"] for item in items(world, "nodes,reservations")} == {"NodeClaim", "CapacityReservation"}
+    assert {item["kind"] for item in items(world, "nodes,reservations")} == {
+        "NodeClaim",
+        "CapacityReservation",
+    }
 
 
 def test_yaml_is_what_json_is(world: DisruptWorld) -> None:
@@ -371,12 +503,17 @@ def test_yaml_is_what_json_is(world: DisruptWorld) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["workloads"], "no workloads in the namespace default; -A looks in all namespaces"),
+        (
+            ["workloads"],
+            "no workloads in the namespace default; -A looks in all namespaces",
+        ),
         (["workloads", "-A", "-l", "x=y"], "no workloads match"),
         (["nodes", "--state", "draining"], "no nodes match"),
     ],
 )
-def test_nothing_is_a_sentence(world: DisruptWorld, arguments: list[str], sentence: str) -> None:
+def test_nothing_is_a_sentence(
+    world: DisruptWorld, arguments: list[str], sentence: str
+) -> None:
     result = run(world, "get", *arguments)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", sentence + "\n")
 
@@ -389,15 +526,26 @@ def test_nothing_is_a_sentence(world: DisruptWorld, arguments: list[str], senten
         (["nodes", "-n", "x"], "nodes cannot be chosen by --namespace"),
         (["classes", "--pool", "x"], "classes cannot be chosen by --pool"),
         (["reservations", "--pool", "gpus"], "nodepool/gpus does not exist"),
-        (["workloads", "-n", "x", "-A"], "--namespace and --all-namespaces contradict each other"),
-        (["nodes", "-l", "a=b=c"], "'a=b=c' is no label selector: use key=value, key!=value, key in (a,b), key notin"),
+        (
+            ["workloads", "-n", "x", "-A"],
+            "--namespace and --all-namespaces contradict each other",
+        ),
+        (
+            ["nodes", "-l", "a=b=c"],
+            "'a=b=c' is no label selector: use key=value, key!=value, key in (a,b), key notin",
+        ),
         (["nodes/nc-1", "nc-2"], "'nc-2' is no NOUN/NAME"),
         (["blocks"], 'ask for blocks as "4 p5.48xlarge for 2d"'),
-        (["blocks", "4 p5.48xlarge for ever"], "'4 p5.48xlarge for ever' is not on sale: ask for blocks as"),
+        (
+            ["blocks", "4 p5.48xlarge for ever"],
+            "'4 p5.48xlarge for ever' is not on sale: ask for blocks as",
+        ),
         (["blocks", "2 m5.large"], "EC2 has no block on sale now: 2 m5.large for 1d"),
     ],
 )
-def test_what_is_not_understood_is_refused(world: DisruptWorld, arguments: list[str], sentence: str) -> None:
+def test_what_is_not_understood_is_refused(
+    world: DisruptWorld, arguments: list[str], sentence: str
+) -> None:
     result = run(world, "get", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(sentence)
@@ -417,11 +565,24 @@ def test_what_is_not_understood_is_refused(world: DisruptWorld, arguments: list[
 )
 def test_label_selectors_are_kubectls(text: str, chosen: list[str]) -> None:
     labels = {"x": {"a": "1", "b": ""}, "y": {"a": "2"}, "z": {}}
-    assert [name for name, found in labels.items() if label_selector(text).matches(found)] == chosen
+    assert [
+        name for name, found in labels.items() if label_selector(text).matches(found)
+    ] == chosen
 
 
 @pytest.mark.parametrize(
-    "noun", ["workloads", "nodes", "reservations", "calendar", "offerings", "blocks", "purchases", "pools", "classes"]
+    "noun",
+    [
+        "workloads",
+        "nodes",
+        "reservations",
+        "calendar",
+        "offerings",
+        "blocks",
+        "purchases",
+        "pools",
+        "classes",
+    ],
 )
 def test_tables_fit_a_terminal_of_80_columns(world: DisruptWorld, noun: str) -> None:
     found = noun_of(noun)
@@ -439,14 +600,22 @@ def test_every_noun_has_what_its_selectors_look_at(world: DisruptWorld) -> None:
             facts = noun.facts(row)
             assert facts.names
             assert (facts.namespaces is not None) == (Selector.NAMESPACE in noun.selectors)
-            labels_are_read = noun.plural != "events"  # whose labels are those of what they are about
-            assert (facts.labels is not None) == (Selector.LABEL in noun.selectors and labels_are_read)
+            # whose labels are those of what they are about
+            labels_are_read = noun.plural != "events"
+            assert (facts.labels is not None) == (
+                Selector.LABEL in noun.selectors and labels_are_read
+            )
             states = [each.state for each in facts.through or (facts,)]
-            assert any(states) == (Selector.STATE in noun.selectors) or noun.plural == "decisions"
+            assert (
+                any(states) == (Selector.STATE in noun.selectors)
+                or noun.plural == "decisions"
+            )
 
 
 def test_times_and_prices_for_columns() -> None:
-    assert [span(timedelta(seconds=s)) for s in (0, 59, 90, 3600, 9_000, 90_000, 900_000)] == [
+    assert [
+        span(timedelta(seconds=s)) for s in (0, 59, 90, 3600, 9_000, 90_000, 900_000)
+    ] == [
         "0s",
         "59s",
         "1m30s",
@@ -456,12 +625,24 @@ def test_times_and_prices_for_columns() -> None:
         "10d",
     ]
     assert (age(None, START), age(START, START + HOUR)) == ("-", "1h")
-    assert (ahead(None, START), ahead(START, START), ahead(START + HOUR, START)) == ("-", "now", "in 1h")
-    assert [price(micro) for micro in (None, 0, 1_500_000, 32_773_333, 49)] == ["?", "0.00", "1.50", "32.7733", "0.00"]
+    assert (ahead(None, START), ahead(START, START), ahead(START + HOUR, START)) == (
+        "-",
+        "now",
+        "in 1h",
+    )
+    assert [price(micro) for micro in (None, 0, 1_500_000, 32_773_333, 49)] == [
+        "?",
+        "0.00",
+        "1.50",
+        "32.7733",
+        "0.00",
+    ]
 
 
 def watched(stack: Stack, *arguments: str) -> list[str]:
-    result = CliRunner().invoke(app, ["get", *arguments, "-w"], obj=stack, env={"NO_COLOR": "1"})
+    result = CliRunner().invoke(
+        app, ["get", *arguments, "-w"], obj=stack, env={"NO_COLOR": "1"}
+    )
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()
 
@@ -481,7 +662,10 @@ def test_watching_prints_what_changes_and_what_is_gone(world: DisruptWorld) -> N
     lines = watched(stack, "nodes")
     assert [line.split()[:2] for line in lines] == [
         ["NAME", "STATE"],
-        *([claim.id, "running"] for claim in sorted([*world.live(), first], key=lambda claim: claim.id)),
+        *(
+            [claim.id, "running"]
+            for claim in sorted([*world.live(), first], key=lambda claim: claim.id)
+        ),
         [first.id, "draining"],
         [f"node/{first.id}", "is"],
     ]
@@ -504,10 +688,15 @@ def test_one_noun_is_watched_at_a_time(world: DisruptWorld) -> None:
 def test_describe_tells_why_what_and_what_happened(world: DisruptWorld) -> None:
     stack = Stack(world)
     event = PastEvent(
-        "e-1", world.clock.now(), "Workload Placed", {"workload": {"namespace": "research", "name": "train"}}
+        "e-1",
+        world.clock.now(),
+        "Workload Placed",
+        {"workload": {"namespace": "research", "name": "train"}},
     )
     stack.history.keep([event])
-    result = CliRunner().invoke(app, ["describe", "workload", "research/train"], obj=stack, env={"NO_COLOR": "1"})
+    result = CliRunner().invoke(
+        app, ["describe", "workload", "research/train"], obj=stack, env={"NO_COLOR": "1"}
+    )
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == "workload/research/train"
@@ -522,7 +711,11 @@ def test_describe_takes_selectors_and_says_what_is_missing(world: DisruptWorld) 
     assert result.stdout.count("kind: NodeClaim") == 1
     assert "exists" in result.stdout
     missing = run(world, "describe", "node", "nc-9")
-    assert (missing.exit_code, missing.stdout, missing.stderr) == (2, "", "node/nc-9 does not exist\n")
+    assert (missing.exit_code, missing.stdout, missing.stderr) == (
+        2,
+        "",
+        "node/nc-9 does not exist\n",
+    )
     nothing = run(world, "describe", "nodes", "--state", "draining")
     assert (nothing.exit_code, nothing.stderr) == (0, "no such nodes\n")
 
@@ -539,16 +732,43 @@ def test_events_of_the_last_hour_are_a_noun_too(world: DisruptWorld) -> None:
     stack = Stack(world)
     now = world.clock.now()
     stack.history.keep(
-        [PastEvent(f"e-{hours}", now - hours * HOUR, "Endings Held", {"kind": "empty"}) for hours in (0, 2)]
+        [
+            PastEvent(f"e-{hours}", now - hours * HOUR, "Endings Held", {"kind": "empty"})
+            for hours in (0, 2)
+        ]
     )
     result = CliRunner().invoke(app, ["get", "events", "-o", "name"], obj=stack)
     assert (result.exit_code, result.stdout) == (0, "event/e-0\n")
 
 
-def test_blocks_on_sale_with_their_price_and_what_they_would_change(world: DisruptWorld) -> None:
+def test_blocks_on_sale_with_their_price_and_what_they_would_change(
+    world: DisruptWorld,
+) -> None:
     assert table(world, "blocks", "4 p5.48xlarge for 2d", "p5.48xlarge") == [
-        ["cb-4-48", "p5.48xlarge", "us-east-1b", "4", "in", "5h", "2d", "5760.00", "USD", "30.00"],
-        ["cb-1-24", "p5.48xlarge", "us-east-1b", "1", "in", "5h", "1d", "720.00", "USD", "30.00"],
+        [
+            "cb-4-48",
+            "p5.48xlarge",
+            "us-east-1b",
+            "4",
+            "in",
+            "5h",
+            "2d",
+            "5760.00",
+            "USD",
+            "30.00",
+        ],
+        [
+            "cb-1-24",
+            "p5.48xlarge",
+            "us-east-1b",
+            "1",
+            "in",
+            "5h",
+            "1d",
+            "720.00",
+            "USD",
+            "30.00",
+        ],
     ]
     (row,) = items(world, "blocks", "4 p5.48xlarge for 2d")
     assert (row["kind"], row["metadata"]["name"]) == ("CapacityBlockOffering", "cb-4-48")
@@ -559,7 +779,9 @@ def test_blocks_on_sale_with_their_price_and_what_they_would_change(world: Disru
     capacity = parse_added_capacity(added[1], world.clock.now())
     this_minute = world.clock.now().replace(second=0)  # the command names whole minutes
     assert (capacity.count, capacity.start_at) == (4, this_minute + 5 * HOUR)
-    assert told[2].endswith('reservoir blocks buy "4 p5.48xlarge for 2d" --offering cb-4-48 --tag KEY=VALUE')
+    assert told[2].endswith(
+        'reservoir blocks buy "4 p5.48xlarge for 2d" --offering cb-4-48 --tag KEY=VALUE'
+    )
 
 
 def test_the_calendar_shows_what_ends_when_and_what_goes_on(world: DisruptWorld) -> None:
@@ -575,5 +797,9 @@ def test_the_calendar_shows_what_ends_when_and_what_goes_on(world: DisruptWorld)
     assert " ".join(rows["cr-first"]).split("gap of ")[1].startswith("2d ")
     assert "nothing" in rows["cr-next"]
     first = items(world, "calendar", "cr-first")[0]
-    assert (first["status"]["successor"], first["status"]["gapS"], first["spec"]["units"]) == ("cr-next", 172_800, 2)
+    assert (
+        first["status"]["successor"],
+        first["status"]["gapS"],
+        first["spec"]["units"],
+    ) == ("cr-next", 172_800, 2)
     assert items(world, "calendar", "cr-1")[0]["status"]["nodes"] == 1

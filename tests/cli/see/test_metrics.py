@@ -59,7 +59,9 @@ def read(text: str) -> dict[str, Series]:
 
 
 def total(series: Series, **labels: str) -> float:
-    return sum(value for key, value in series.items() if labels.items() <= dict(key).items())
+    return sum(
+        value for key, value in series.items() if labels.items() <= dict(key).items()
+    )
 
 
 def test_the_sums_are_those_of_status(stack: Stack) -> None:
@@ -67,14 +69,24 @@ def test_the_sums_are_those_of_status(stack: Stack) -> None:
     seen = json.loads(CliRunner().invoke(app, ["status", "-o", "json"], obj=stack).stdout)
     there = seen["there"]
     for use in ("ours", "others", "free"):
-        assert total(found["reservoir_reservation_units"], use=use) == sum(it[use] for it in there["reservations"])
-    assert total(found["reservoir_nodes"]) == sum(it["nodes"] for it in there["markets"]) > 0
-    assert total(found["reservoir_waiting_replicas"]) == sum(it["replicas"] for it in there["waiting"]) > 0
+        assert total(found["reservoir_reservation_units"], use=use) == sum(
+            it[use] for it in there["reservations"]
+        )
+    assert (
+        total(found["reservoir_nodes"]) == sum(it["nodes"] for it in there["markets"]) > 0
+    )
+    assert (
+        total(found["reservoir_waiting_replicas"])
+        == sum(it["replicas"] for it in there["waiting"])
+        > 0
+    )
     paid = sum(it["microUsdPerHour"] for it in there["markets"]) / 1_000_000
     assert total(found["reservoir_paid_usd_per_hour"]) == pytest.approx(paid)
     idle = sum(it.get("idleMicroUsdPerHour", 0) for it in there["reservations"]) / 1_000_000
     assert total(found["reservoir_reservation_idle_usd_per_hour"]) == pytest.approx(idle)
-    assert total(found["reservoir_queue_messages"]) == sum(it["messages"] for it in seen["queues"].values())
+    assert total(found["reservoir_queue_messages"]) == sum(
+        it["messages"] for it in seen["queues"].values()
+    )
     assert total(found["reservoir_refusals"]) == len(seen["refused"])
     assert found["reservoir_alarm"] == {(("alarm", "Reservoir-DemandAge"),): 1}
     assert total(found["reservoir_discovery_age_seconds"]) == 120
@@ -85,7 +97,14 @@ def test_what_a_source_does_not_say_is_absent_and_never_nought(stack: Stack) -> 
     found = read(printed(stack))
     assert "reservoir_queue_messages" not in found
     up = {dict(key)["source"]: value for key, value in found["reservoir_source_up"].items()}
-    assert up == {"tables": 1, "history": 1, "discovery": 1, "queues": 0, "alarms": 1, "policy": 1}
+    assert up == {
+        "tables": 1,
+        "history": 1,
+        "discovery": 1,
+        "queues": 0,
+        "alarms": 1,
+        "policy": 1,
+    }
     stack.policy = Broken()
     without = read(printed(stack))
     assert total(without["reservoir_source_up"], source="policy") == 0
@@ -93,10 +112,15 @@ def test_what_a_source_does_not_say_is_absent_and_never_nought(stack: Stack) -> 
 
 
 def test_a_thousand_series_are_the_most_and_the_sum_stays() -> None:
-    values: dict[Any, float] = {(f"cr-{number:04}", "free"): float(number) for number in range(2500)}
+    values: dict[Any, float] = {
+        (f"cr-{number:04}", "free"): float(number) for number in range(2500)
+    }
     gauge = Gauge("reservoir_reservation_units", "x", ("reservation", "use"), values)
     bounded = gauge.bounded(1000)
-    assert (len(bounded.values), sum(bounded.values.values())) == (1000, sum(values.values()))
+    assert (len(bounded.values), sum(bounded.values.values())) == (
+        1000,
+        sum(values.values()),
+    )
     assert (OTHER, "") in bounded.values
     assert gauge.bounded(2500) is gauge
 
@@ -124,7 +148,9 @@ def asked() -> Iterator[tuple[str, list[float]]]:
 
 
 @pytest.mark.embedded
-def test_those_who_ask_soon_after_each_other_get_the_same(asked: tuple[str, list[float]]) -> None:
+def test_those_who_ask_soon_after_each_other_get_the_same(
+    asked: tuple[str, list[float]],
+) -> None:
     url, reads = asked
     for _ in range(3):
         with urlopen(f"{url}/metrics") as answer:  # noqa: S310 - our own server
@@ -147,6 +173,10 @@ def test_the_dashboard_and_the_rules_ask_for_what_there_is(stack: Stack) -> None
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     rules = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
     asked += [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    named = {name for expression in asked for name in re.findall(r"reservoir_[a-z_]+", expression)}
+    named = {
+        name
+        for expression in asked
+        for name in re.findall(r"reservoir_[a-z_]+", expression)
+    }
     assert named - there == set()
     assert len(named) > 10

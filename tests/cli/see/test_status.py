@@ -85,13 +85,22 @@ def stack() -> Stack:
     world = DisruptWorld("reserved", "on-demand")
     world.add_reservation("cr-1", total_count=1)
     ends = world.clock.now() + timedelta(hours=23)
-    world.add_reservation("cr-block", total_count=4, kind=ReservationKind.CAPACITY_BLOCK, end_at=ends)
+    world.add_reservation(
+        "cr-block", total_count=4, kind=ReservationKind.CAPACITY_BLOCK, end_at=ends
+    )
     world.submit("train", replicas=6, gpus=8)
     world.submit("too-large", replicas=3, gpus=64)
     world.minutes(3)
     stack = Stack(world)
-    refused = {"nodeClaims": ["nc-9"], "offering": {}, "code": "InsufficientInstanceCapacity", "message": "none left"}
-    stack.history.keep([PastEvent("e-1", world.clock.now() - timedelta(hours=1), "Launch Failed", refused)])
+    refused = {
+        "nodeClaims": ["nc-9"],
+        "offering": {},
+        "code": "InsufficientInstanceCapacity",
+        "message": "none left",
+    }
+    stack.history.keep(
+        [PastEvent("e-1", world.clock.now() - timedelta(hours=1), "Launch Failed", refused)]
+    )
     return stack
 
 
@@ -109,7 +118,14 @@ def part(stack: Any, title: str) -> list[str]:
     found = shown(stack)
     start = next(number for number, line in enumerate(found) if line.startswith(title))
     rest = found[start + 1 :]
-    return [found[start], *rest[: next((number for number, line in enumerate(rest) if line[0] != " "), len(rest))]]
+    return [
+        found[start],
+        *rest[
+            : next(
+                (number for number, line in enumerate(rest) if line[0] != " "), len(rest)
+            )
+        ],
+    ]
 
 
 def test_the_daily_questions_are_answered_in_their_order(stack: Stack) -> None:
@@ -128,9 +144,15 @@ def test_each_reservation_has_its_units_and_what_lies_idle(stack: Stack) -> None
 
 
 def test_it_says_what_waits_and_why_and_what_was_refused(stack: Stack) -> None:
-    assert any("TooLarge" in line and "3 replicas of 1 workload," in line for line in part(stack, "waiting"))
+    assert any(
+        "TooLarge" in line and "3 replicas of 1 workload," in line
+        for line in part(stack, "waiting")
+    )
     assert part(stack, "refused")[0] == "refused      1 within 1 d"
-    assert "node/nc-9: 1 node of ? ? in ?: InsufficientInstanceCapac…" in part(stack, "refused")[1]
+    assert (
+        "node/nc-9: 1 node of ? ? in ?: InsufficientInstanceCapac…"
+        in part(stack, "refused")[1]
+    )
 
 
 def test_what_ends_within_two_days_is_told_with_its_drain(stack: Stack) -> None:
@@ -142,15 +164,21 @@ def test_what_ends_within_two_days_is_told_with_its_drain(stack: Stack) -> None:
 def test_a_class_that_is_not_ready_and_a_paused_pool_are_told(stack: Stack) -> None:
     assert part(stack, "launches") == ["launches     every class and pool may launch"]
     image = "AMIsReady: the terms select no machine image (ami-1)"
-    unready = Condition(ConditionType.READY, ConditionStatus.FALSE, "NoneFound", image, stack.clock.now())
+    unready = Condition(
+        ConditionType.READY, ConditionStatus.FALSE, "NoneFound", image, stack.clock.now()
+    )
     before = stack.policy.get(PolicyKind.NODE_CLASS, "default").status
-    stack.policy.save_status(PolicyKind.NODE_CLASS, "default", replace(before, conditions=(unready,)))
+    stack.policy.save_status(
+        PolicyKind.NODE_CLASS, "default", replace(before, conditions=(unready,))
+    )
     assert part(stack, "launches") == [
         "launches     1 object of policy cannot launch",
         f"  ec2nodeclass/default: {image}",
     ]
     told = json.loads(CliRunner().invoke(app, ["status", "-o", "json"], obj=stack).stdout)
-    assert told["notLaunching"] == [{"kind": "EC2NodeClass", "name": "default", "why": image}]
+    assert told["notLaunching"] == [
+        {"kind": "EC2NodeClass", "name": "default", "why": image}
+    ]
 
 
 def test_queues_and_alarms(stack: Stack) -> None:
@@ -158,11 +186,21 @@ def test_queues_and_alarms(stack: Stack) -> None:
     assert part(stack, "alarms") == ["alarms       Reservoir-DemandAge"]
 
 
-def test_a_class_that_ec2_refuses_in_a_dry_run_is_told_and_is_not_said_to_be_stopped(stack: Stack) -> None:
-    (item,) = [each for each in stack.policy.list_all() if each.kind is PolicyKind.NODE_CLASS]
+def test_a_class_that_ec2_refuses_in_a_dry_run_is_told_and_is_not_said_to_be_stopped(
+    stack: Stack,
+) -> None:
+    (item,) = [
+        each for each in stack.policy.list_all() if each.kind is PolicyKind.NODE_CLASS
+    ]
     kind, at = ConditionType.VALIDATION_SUCCEEDED, stack.clock.now()
-    said = Condition(kind, ConditionStatus.FALSE, "CreateFleetAuthCheckFailed", "an explicit deny", at)
-    stack.policy.save_status(item.kind, item.name, replace(item.status, conditions=(*item.status.conditions, said)))
+    said = Condition(
+        kind, ConditionStatus.FALSE, "CreateFleetAuthCheckFailed", "an explicit deny", at
+    )
+    stack.policy.save_status(
+        item.kind,
+        item.name,
+        replace(item.status, conditions=(*item.status.conditions, said)),
+    )
     assert part(stack, "launches") == [
         "launches     every class and pool may launch",
         f"  ec2nodeclass/{item.name}: EC2 refuses a dry run: an explicit deny",
@@ -172,7 +210,9 @@ def test_a_class_that_ec2_refuses_in_a_dry_run_is_told_and_is_not_said_to_be_sto
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
-def test_no_line_is_wider_than_the_terminal_or_than_eighty(stack: Stack, width: int) -> None:
+def test_no_line_is_wider_than_the_terminal_or_than_eighty(
+    stack: Stack, width: int
+) -> None:
     assert max(map(len, shown(stack, width))) <= max(width, 80)
 
 
@@ -196,7 +236,10 @@ def test_what_one_source_does_not_say_is_unknown_and_the_rest_is_told(
 
 
 def test_a_name_that_somebody_made_up_does_nothing_to_a_terminal(stack: Stack) -> None:
-    evil = {"workload": {"namespace": "a", "name": "\x1b[2J"}, "problems": [{"path": "x", "message": "\x07"}]}
+    evil = {
+        "workload": {"namespace": "a", "name": "\x1b[2J"},
+        "problems": [{"path": "x", "message": "\x07"}],
+    }
     stack.history.keep([PastEvent("e-2", stack.clock.now(), "Workload Rejected", evil)])
     assert all(line.isprintable() for line in shown(stack))
 
@@ -208,7 +251,10 @@ def test_programs_get_json_with_what_is_unknown_as_such(stack: Stack) -> None:
     assert {it["id"] for it in told["there"]["reservations"]} == {"cr-1", "cr-block"}
     assert told["queues"]["demand"] == {"messages": 3, "oldestS": 12}
     assert "AccessDenied" in told["alarms"]["unknown"]
-    assert yaml.safe_load(CliRunner().invoke(app, ["status", "-o", "yaml"], obj=stack).stdout) == told
+    assert (
+        yaml.safe_load(CliRunner().invoke(app, ["status", "-o", "yaml"], obj=stack).stdout)
+        == told
+    )
 
 
 def test_top_looks_as_often_as_it_is_told(stack: Stack) -> None:
@@ -233,11 +279,20 @@ def test_top_on_a_terminal_takes_the_whole_screen(stack: Stack) -> None:
 
 
 def test_the_age_of_discovery_is_told_where_cloudwatch_knows_it(stack: Stack) -> None:
-    told = next(line.plain for line in lines(see(connected(stack)).see(), 120) if line.plain.startswith("discovery"))
+    told = next(
+        line.plain
+        for line in lines(see(connected(stack)).see(), 120)
+        if line.plain.startswith("discovery")
+    )
     assert "read 2 min ago, last change " in told
     stack.passes = Broken()
     seen = see(connected(stack)).see()
-    told = next(line.plain for line in lines(seen, 120) if line.plain.startswith("discovery"))
+    told = next(
+        line.plain for line in lines(seen, 120) if line.plain.startswith("discovery")
+    )
     assert "read" not in told.partition(";")[0]
     assert "last change " in told
-    assert "readAt" not in document(seen).model_dump(mode="json", exclude_none=True)["discovery"]
+    assert (
+        "readAt"
+        not in document(seen).model_dump(mode="json", exclude_none=True)["discovery"]
+    )

@@ -51,7 +51,9 @@ def paid(stack: Any) -> Any:
         sample = type(there)(now - timedelta(minutes=10 * (12 - number)), *_parts(there))
         stack.history.keep_sample(sample)
     detail = {"nodeClass": "gpu", "reason": "UnauthorizedOperation", "message": EVIL}
-    stack.history.keep([PastEvent("e-2", now - timedelta(hours=1), "Launches Blocked", detail)])
+    stack.history.keep(
+        [PastEvent("e-2", now - timedelta(hours=1), "Launches Blocked", detail)]
+    )
     return stack
 
 
@@ -98,10 +100,15 @@ def read(text: str) -> Text:
 def test_the_page_says_what_status_says(paid: Any) -> None:
     said = " ".join("".join(read(page(drawn(paid))).words).split())
     there = json.loads(invoke(paid, "status", "-o", "json").stdout)["there"]
-    ours, units = (sum(it[key] for it in there["reservations"]) for key in ("ours", "total"))
+    ours, units = (
+        sum(it[key] for it in there["reservations"]) for key in ("ours", "total")
+    )
     assert f"{ours} of {units} reserved units are ours" in said
     per_hour = sum(it["microUsdPerHour"] for it in there["markets"]) / 1_000_000
-    assert f"{per_hour:,.2f} USD an hour, now" in said or f"{per_hour:,.2f} USDan hour, now" in said
+    assert (
+        f"{per_hour:,.2f} USD an hour, now" in said
+        or f"{per_hour:,.2f} USDan hour, now" in said
+    )
     assert f"{sum(it['replicas'] for it in there['waiting'])} replicas wait." in said
     assert "Alarms: Reservoir-DemandAge" in said
 
@@ -141,7 +148,11 @@ def test_who_drains_is_drawn_until_the_deadline(stack: Any) -> None:
     window = Window(now - DAY, now, now + DAY)
     (row,) = ListReservations(stack.reservations, stack.node_claims).list(["cr-1"])
     nodes = [
-        node.model_copy(update={"status": node.status.model_copy(update={"drain_deadline": now + DAY / 2})})
+        node.model_copy(
+            update={
+                "status": node.status.model_copy(update={"drain_deadline": now + DAY / 2})
+            }
+        )
         for node in ListNodes(stack.node_claims).list()
     ]
     (lane,) = lanes(window, [row], nodes, {}, {}, lambda _: "research")
@@ -154,15 +165,30 @@ def test_what_waits_has_the_command_that_tries_what_would_help(stack: Any) -> No
     rows = ListWorkloads(stack.workloads, stack.node_claims).list()
     (row,) = (each for each in rows if each.metadata.name == "too-large")
     (hopeless,) = waits([row], lambda _: "research")
-    assert (hopeless.replica_count, hopeless.team, hopeless.helps) == (3, "research", None), "nothing is near"
-    assert hopeless.explained_by == f"reservoir explain workload {row.metadata.namespace}/too-large"
-    nearest = OfferingDetail(
-        instance_type="p5.48xlarge", zone="us-east-1a", zone_id="use1-az1", capacity_type=CapacityType.RESERVED
+    assert (hopeless.replica_count, hopeless.team, hopeless.helps) == (
+        3,
+        "research",
+        None,
+    ), "nothing is near"
+    assert (
+        hopeless.explained_by
+        == f"reservoir explain workload {row.metadata.namespace}/too-large"
     )
-    full = WaitingReplicas(replicas=3, reason=ReasonCode.RESERVATION_FULL, message="", nearest_offering=nearest)
+    nearest = OfferingDetail(
+        instance_type="p5.48xlarge",
+        zone="us-east-1a",
+        zone_id="use1-az1",
+        capacity_type=CapacityType.RESERVED,
+    )
+    full = WaitingReplicas(
+        replicas=3, reason=ReasonCode.RESERVATION_FULL, message="", nearest_offering=nearest
+    )
     status = row.status.model_copy(update={"waiting": [full]})
     (helped,) = waits([row.model_copy(update={"status": status})], lambda _: "")
-    assert helped.helps == "reservoir plan -f too-large.yaml --with '3 p5.48xlarge in us-east-1a'"
+    assert (
+        helped.helps
+        == "reservoir plan -f too-large.yaml --with '3 p5.48xlarge in us-east-1a'"
+    )
     assert parse_added_capacity("3 p5.48xlarge in us-east-1a", stack.clock.now()).count == 3
 
 
@@ -172,7 +198,12 @@ def test_every_command_on_the_page_is_one_that_there_is(paid: Any) -> None:
     for command in commands:
         verb = command.split()[1]
         assert CliRunner().invoke(app, [verb, "--help"]).exit_code == 0, command
-    for asked in ("get reservations,calendar", "get workloads -A --state waiting", "events", "status"):
+    for asked in (
+        "get reservations,calendar",
+        "get workloads -A --state waiting",
+        "events",
+        "status",
+    ):
         assert f"reservoir {asked}" in commands
         assert invoke(paid, *asked.split()).exit_code == 0, asked
 
@@ -208,7 +239,12 @@ def test_a_large_fleet_has_a_page_of_300_kb_at_most(paid: Any) -> None:
     wait = picture.waits[0]
     teams = picture.teams or [object()]
     large = type(picture)(
-        **{**_fields(picture), "lanes": [many] * 500, "waits": [wait] * 5000, "teams": list(teams) * 500}
+        **{
+            **_fields(picture),
+            "lanes": [many] * 500,
+            "waits": [wait] * 5000,
+            "teams": list(teams) * 500,
+        }
     )
     text = page(large)
     assert len(text.encode()) <= BYTES_MAX
@@ -239,10 +275,14 @@ def test_a_file_instead_of_a_server(paid: Any, tmp_path: Path) -> None:
 
 def test_a_block_that_is_to_come_lies_ahead_of_now(stack: Any) -> None:
     now = stack.clock.now()
-    (record,) = (it for it in stack.reservations.list_current() if it.reservation.id == "cr-block")
+    (record,) = (
+        it for it in stack.reservations.list_current() if it.reservation.id == "cr-block"
+    )
     (row,) = ListReservations(stack.reservations, stack.node_claims).list(["cr-block"])
     assert record.reservation.kind is ReservationKind.CAPACITY_BLOCK
-    later = row.model_copy(update={"spec": row.spec.model_copy(update={"start_at": now + DAY / 2})})
+    later = row.model_copy(
+        update={"spec": row.spec.model_copy(update={"start_at": now + DAY / 2})}
+    )
     window = Window(now - DAY, now, now + 2 * DAY)
     (lane,) = lanes(window, [later], [], {}, {}, lambda _: "")
     assert lane.start > window.place(now)
@@ -251,7 +291,9 @@ def test_a_block_that_is_to_come_lies_ahead_of_now(stack: Any) -> None:
 def colours_of(scheme: str) -> dict[str, str]:
     """Return the variables of the page in a scheme."""
     folder = Path(page.__code__.co_filename).parents[1]
-    style = (folder / "report/style.css.j2").read_text() + (folder / "ui/live.css.j2").read_text()
+    style = (folder / "report/style.css.j2").read_text() + (
+        folder / "ui/live.css.j2"
+    ).read_text()
     blocks = re.findall(r"(@media[^{]*\{ )?:root \{([^}]*)\}", style)
     found: dict[str, str] = {}
     for media, block in blocks:
@@ -269,7 +311,10 @@ def contrast(one: str, other: str) -> float:
 def _luminance(colour: str) -> float:
     digits = colour[1:] if len(colour) == 7 else "".join(digit * 2 for digit in colour[1:])
     parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
-    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
+        for part in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -278,7 +323,13 @@ def test_text_has_a_contrast_of_4_5_and_what_is_drawn_one_of_3(scheme: str) -> N
     colours = colours_of(scheme)
     for text in ("--ink", "--dim", "--link"):
         assert contrast(colours[text], colours["--page"]) >= 4.5, text
-    for drawn_in in ("--ours", "--others", "--free", "--drain", *(f"--t{number}" for number in range(7))):
+    for drawn_in in (
+        "--ours",
+        "--others",
+        "--free",
+        "--drain",
+        *(f"--t{number}" for number in range(7)),
+    ):
         assert contrast(colours[drawn_in], colours["--page"]) >= 3, drawn_in
 
 
@@ -318,7 +369,13 @@ def test_the_server_answers_on_this_machine_under_its_own_names(server: Server) 
 
 @pytest.mark.embedded
 def test_a_name_that_somebody_points_here_is_refused(server: Server) -> None:
-    for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1", "127.0.0.1:1", ""):
+    for host in (
+        "evil.example",
+        f"evil.example:{server.server_port}",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "",
+    ):
         status, text, _ = asked(server, host=host)
         assert (status, "here" in text) == (403, False), host
 
@@ -351,4 +408,7 @@ def test_a_port_that_is_taken_is_said(paid: Stack, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("reservoir.cli.ui.server.Server.__init__", taken)
     result = invoke(paid, "ui")
-    assert (result.exit_code, "cannot listen on port 8642: Address already in use" in result.stderr) == (2, True)
+    assert (
+        result.exit_code,
+        "cannot listen on port 8642: Address already in use" in result.stderr,
+    ) == (2, True)

@@ -29,10 +29,14 @@ def test_the_page_is_drawn_and_axe_finds_nothing(
     assert seen["violations"] == []
     assert seen["page"] == background
     assert seen["width"] <= seen["window"], "the page itself must not scroll sideways"
-    assert seen["focusable"] >= 8, "links and tables that scroll are reached by the keyboard"
+    assert seen["focusable"] >= 8, (
+        "links and tables that scroll are reached by the keyboard"
+    )
 
 
-def test_a_phone_of_360_pixels_needs_no_scrolling_sideways(paid: Any, tmp_path: Path) -> None:
+def test_a_phone_of_360_pixels_needs_no_scrolling_sideways(
+    paid: Any, tmp_path: Path
+) -> None:
     # A window of Chromium is 500 pixels wide at least, so the page is given less of it.
     text = page(drawn(paid)).replace("</head>", f"{_STYLE.format(width=PHONE)}</head>")
     seen = look(text, tmp_path, "light", 500)

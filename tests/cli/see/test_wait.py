@@ -22,12 +22,17 @@ def test_a_workload_is_waited_for_until_it_is_placed(stack: Stack) -> None:
     stack.world.add_reservation("cr-1", total_count=1)
     stack.world.submit("train", gpus=8)
     result = stack.run("wait", "workload/research/train", "--for", "state=placed")
-    assert (result.exit_code, result.stdout) == (0, "workload/research/train is placed\n"), result.stderr
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "workload/research/train is placed\n",
+    ), result.stderr
 
 
 def test_what_does_not_come_in_time_says_how_it_is(stack: Stack) -> None:
     stack.world.submit("huge", gpus=9)
-    result = stack.run("wait", "workload", "research/huge", "--for", "state=placed", "--timeout", "5s")
+    result = stack.run(
+        "wait", "workload", "research/huge", "--for", "state=placed", "--timeout", "5s"
+    )
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "workload/research/huge: the time is up: it is waiting\n"
 
@@ -37,7 +42,9 @@ def test_a_node_is_waited_for_until_it_is_gone(stack: Stack) -> None:
     stack.world.submit("train", gpus=8)
     stack.world.minutes(2)
     (claim,) = stack.world.live()
-    assert stack.run("wait", f"node/{claim.id}", "--for=delete", "--timeout=3s").exit_code == 1
+    assert (
+        stack.run("wait", f"node/{claim.id}", "--for=delete", "--timeout=3s").exit_code == 1
+    )
     gone = stack.run("wait", "node/nc-gone", "--for=delete")
     assert (gone.exit_code, gone.stdout) == (0, "node/nc-gone is gone\n")
 
@@ -47,14 +54,23 @@ def test_a_node_is_waited_for_until_it_is_gone(stack: Stack) -> None:
     [
         (("workloads", "--for=state=placed"), "name what to wait for"),
         (("workload/a/b", "--for=ready"), "'ready' is nothing to wait for"),
-        (("workload/a/b", "--for=state=plced"), "workloads are never 'plced'; did you mean placed?"),
+        (
+            ("workload/a/b", "--for=state=plced"),
+            "workloads are never 'plced'; did you mean placed?",
+        ),
         (("workload/a/b", "--for=state=placed"), "workload/a/b does not exist"),
     ],
 )
-def test_what_cannot_come_is_refused_at_once(stack: Stack, arguments: tuple[str, ...], said: str) -> None:
+def test_what_cannot_come_is_refused_at_once(
+    stack: Stack, arguments: tuple[str, ...], said: str
+) -> None:
     before = stack.clock.now()
     result = stack.run("wait", *arguments)
-    assert (result.exit_code, said in result.stderr, stack.clock.now()) == (2, True, before), result.stderr
+    assert (result.exit_code, said in result.stderr, stack.clock.now()) == (
+        2,
+        True,
+        before,
+    ), result.stderr
 
 
 @dataclass
@@ -85,7 +101,9 @@ class Applying(PolicyStack):
         if self.happens:
             self.happens.pop(0)()
 
-    def find(self, kind: PolicyKind, name: str, status: ConditionStatus, message: str = "") -> None:
+    def find(
+        self, kind: PolicyKind, name: str, status: ConditionStatus, message: str = ""
+    ) -> None:
         ready = Condition(ConditionType.READY, status, "NoneFound", message, self.now.now())
         self.policy.save_status(kind, name, PolicyStatus((ready,)))
 
@@ -99,7 +117,9 @@ def test_apply_waits_until_all_of_it_is_ready() -> None:
         lambda: stack.find(PolicyKind.NODE_CLASS, "c", ConditionStatus.TRUE),
         lambda: stack.find(PolicyKind.NODE_POOL, "p", ConditionStatus.TRUE),
     ]
-    result = invoke(stack, "apply", "--wait", "-f", "-", given=node_class() + "---" + pool())
+    result = invoke(
+        stack, "apply", "--wait", "-f", "-", given=node_class() + "---" + pool()
+    )
     assert result.exit_code == 0, result.stderr
     assert result.stdout.splitlines() == [
         "ec2nodeclass/c created",
@@ -112,9 +132,16 @@ def test_apply_waits_until_all_of_it_is_ready() -> None:
 def test_apply_says_what_a_class_lacks_when_the_time_is_up() -> None:
     stack = Applying()
     lack = "AMIsReady: the terms select no machine image"
-    stack.happens = [lambda: stack.find(PolicyKind.NODE_CLASS, "c", ConditionStatus.FALSE, lack)]
-    result = invoke(stack, "apply", "--wait", "--timeout", "5s", "-f", "-", given=node_class())
-    assert (result.exit_code, result.stderr) == (1, f"ec2nodeclass/c: the time is up: Ready is False ({lack})\n")
+    stack.happens = [
+        lambda: stack.find(PolicyKind.NODE_CLASS, "c", ConditionStatus.FALSE, lack)
+    ]
+    result = invoke(
+        stack, "apply", "--wait", "--timeout", "5s", "-f", "-", given=node_class()
+    )
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"ec2nodeclass/c: the time is up: Ready is False ({lack})\n",
+    )
 
 
 def test_what_was_ready_before_an_update_is_not_taken_for_ready_after_it() -> None:
@@ -123,8 +150,14 @@ def test_what_was_ready_before_an_update_is_not_taken_for_ready_after_it() -> No
     stack.find(PolicyKind.NODE_CLASS, "c", ConditionStatus.TRUE)
     changed = node_class(image="other-*")
     blind = invoke(stack, "apply", "--wait", "--timeout", "5s", "-f", "-", given=changed)
-    assert (blind.exit_code, "discovery has not looked at what was applied" in blind.stderr) == (1, True)
+    assert (
+        blind.exit_code,
+        "discovery has not looked at what was applied" in blind.stderr,
+    ) == (1, True)
     stack.happens = [lambda: stack.look(), lambda: stack.look(after=timedelta(minutes=1))]
     again = invoke(stack, "apply", "--wait", "-f", "-", given=node_class())
-    assert (again.exit_code, again.stdout.splitlines()[-1]) == (0, "ec2nodeclass/c is Ready"), again.stderr
+    assert (again.exit_code, again.stdout.splitlines()[-1]) == (
+        0,
+        "ec2nodeclass/c is Ready",
+    ), again.stderr
     assert stack.happens == []

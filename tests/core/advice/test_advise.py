@@ -6,7 +6,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from lab.worlds.demand_traces import JUDGING, SINCE, Stream, Trace, lives_of, snapshot_of, steady
+from lab.worlds.demand_traces import (
+    JUDGING,
+    SINCE,
+    Stream,
+    Trace,
+    lives_of,
+    snapshot_of,
+    steady,
+)
 from reservoir.core import scheduler
 from reservoir.core.advice.advise import Advice, Question
 from reservoir.core.advice.count import Cost, Counted
@@ -53,11 +61,15 @@ def ground(asked: Trace, found: Iterable[Life]) -> Ground:
 
 
 def played(asked: Trace, found: list[Life], units: int, type_name: str = P5) -> Played:
-    return play(ground(asked, found), found, {f"cr-{type_name}": units}, solve, SINCE, UNTIL, 100)
+    return play(
+        ground(asked, found), found, {f"cr-{type_name}": units}, solve, SINCE, UNTIL, 100
+    )
 
 
 def advised(asked: Trace, found: list[Life], budget: int | None = None) -> Advice:
-    return Question(ground(asked, found), found, solve, SINCE, UNTIL, budget_micro_usd_per_hour=budget).advise()
+    return Question(
+        ground(asked, found), found, solve, SINCE, UNTIL, budget_micro_usd_per_hour=budget
+    ).advise()
 
 
 def every_day(hours: float) -> list[tuple[float, float]]:
@@ -74,7 +86,9 @@ def test_who_waits_for_a_unit_runs_when_it_is_free() -> None:
     assert sorted(came.started_s.values()) == [0, 6 * HOUR_S]
 
 
-def test_a_ladder_is_climbed_and_what_was_bought_moves_into_a_unit_that_becomes_free() -> None:
+def test_a_ladder_is_climbed_and_what_was_bought_moves_into_a_unit_that_becomes_free() -> (
+    None
+):
     asked = trace(1, "ladder", M7)
     came = played(asked, lives(asked, (0, 10), (4, 20)), 1, M7)
     # The second waits for two hours, is bought at 6, and moves a minute after the first has gone at 10.
@@ -84,28 +98,38 @@ def test_a_ladder_is_climbed_and_what_was_bought_moves_into_a_unit_that_becomes_
 
 def test_counting_comes_to_what_playing_comes_to() -> None:
     asked = trace(2)
-    found = lives(asked, *every_day(20), *((24 * day + 3, 9.0) for day in range(28)), (60, 40))
+    found = lives(
+        asked, *every_day(20), *((24 * day + 3, 9.0) for day in range(28)), (60, 40)
+    )
     on = ground(asked, found)
     for units in (1, 2, 3):
-        counted = sum(Counted(on, found, SINCE, UNTIL).cost({"cr-p5.48xlarge": units}, 100), Cost())
+        counted = sum(
+            Counted(on, found, SINCE, UNTIL).cost({"cr-p5.48xlarge": units}, 100), Cost()
+        )
         assert counted == played(asked, found, units).cost
 
 
 def test_a_gang_waits_for_all_of_its_units() -> None:
     asked = trace(2)
-    gang = [replace(life, workload=replace(life.workload, gang=None)) for life in lives(asked, (0, 5))]
+    gang = [
+        replace(life, workload=replace(life.workload, gang=None))
+        for life in lives(asked, (0, 5))
+    ]
     pair = replace(JUDGING[2].streams[0], replicas=(2,))
     wanted = lives_of(replace(asked, streams=(pair,)), 1)[0].workload
-    came = played(asked, [*gang, Life(wanted, SINCE + timedelta(hours=1), HOUR_S, number=9)], 2)
+    came = played(
+        asked, [*gang, Life(wanted, SINCE + timedelta(hours=1), HOUR_S, number=9)], 2
+    )
     assert came.cost.waiting_replica_s == 2 * 4 * HOUR_S
 
 
 def test_units_that_are_never_used_are_given_back() -> None:
     asked = trace(5)
     advice = advised(asked, lives(asked, *every_day(24)))
-    assert [(it.kind.id, it.kind.held, it.units, it.weeks_saved, it.weeks) for it in advice.changes] == [
-        ("cr-p5.48xlarge", 5, 1, 4, 4)
-    ]
+    assert [
+        (it.kind.id, it.kind.held, it.units, it.weeks_saved, it.weeks)
+        for it in advice.changes
+    ] == [("cr-p5.48xlarge", 5, 1, 4, 4)]
     assert advice.changes[0].saved == Cost(held_micro_usd=4 * 28 * 24 * P5_PRICE)
 
 
@@ -168,7 +192,9 @@ def test_what_one_week_alone_would_have_saved_is_not_advised() -> None:
 @pytest.mark.parametrize("name", ["steady", "ladder", "gangs"])
 def test_counting_is_near_playing_on_traces(name: str) -> None:
     asked = next(item for item in JUDGING if item.name == name)
-    found = [life for life in lives_of(asked, 1) if life.arrived_at < SINCE + timedelta(days=7)]
+    found = [
+        life for life in lives_of(asked, 1) if life.arrived_at < SINCE + timedelta(days=7)
+    ]
     on = ground(asked, found)
     units = {kind.id: kind.held * 2 // 3 for kind in on.kinds}
     counted = sum(Counted(on, found, SINCE, UNTIL).cost(units, 100), Cost())

@@ -25,7 +25,9 @@ def running(name: str, reservation_id: str | None = None, **changes: Any) -> Run
     return Running(name, reservation_id=reservation_id, **{**facts, **changes})
 
 
-def judged(reservations: list[Any], instances: list[Running], prices: dict[str, int] | None = None) -> Assessment:
+def judged(
+    reservations: list[Any], instances: list[Running], prices: dict[str, int] | None = None
+) -> Assessment:
     return assess(reservations, instances, PRICES if prices is None else prices, NOW, MONTH)
 
 
@@ -36,7 +38,12 @@ def test_who_holds_units_is_told_by_tags_and_what_is_not_shown_is_said() -> None
         running("i-3", "cr-1", tags={}),
     ]
     (use,) = judged([reservation("cr-1", 6, 2)], here).uses
-    assert use.holders == {"eks:nodegroup-name=gpu": 1, "team=research": 1, UNTAGGED: 1, ELSEWHERE: 1}
+    assert use.holders == {
+        "eks:nodegroup-name=gpu": 1,
+        "team=research": 1,
+        UNTAGGED: 1,
+        ELSEWHERE: 1,
+    }
     assert (use.free_count, use.idle_micro_usd_per_hour) == (2, 2 * PRICE)
 
 
@@ -72,12 +79,19 @@ def test_what_has_ended_is_left_out_and_what_ends_soon_is_said() -> None:
     later = reservation("cr-2", end_at=NOW + MONTH + timedelta(seconds=1))
     ended = reservation("cr-3", state="cancelled")
     found = judged([soon, later, ended], [])
-    assert {use.reservation.id: use.ends_soon for use in found.uses} == {"cr-1": True, "cr-2": False}
+    assert {use.reservation.id: use.ends_soon for use in found.uses} == {
+        "cr-1": True,
+        "cr-2": False,
+    }
 
 
 def test_the_dearest_idle_comes_first_and_what_is_to_come_idles_not() -> None:
     found = judged(
-        [reservation("cr-1", 2), reservation("cr-2", 4), reservation("cr-3", 9, state="scheduled")],
+        [
+            reservation("cr-1", 2),
+            reservation("cr-2", 4),
+            reservation("cr-3", 9, state="scheduled"),
+        ],
         [],
     )
     assert [use.reservation.id for use in found.uses] == ["cr-2", "cr-1", "cr-3"]

@@ -17,7 +17,9 @@ from reservoir.core.model.capacity_reservation import ReservationKind
 QUARTER = timedelta(minutes=15)
 
 
-def failed(previous: BootFailures | None, claim_id: str, *, launched: int, seen: int) -> BootFailures:
+def failed(
+    previous: BootFailures | None, claim_id: str, *, launched: int, seen: int
+) -> BootFailures:
     """Fail a claim; times are minutes after the start."""
     at = timedelta(minutes=1)
     return after_boot_failure(previous, claim_id, START + launched * at, START + seen * at)
@@ -38,7 +40,9 @@ def test_a_node_that_fails_where_another_failed_before_it_is_a_repeat() -> None:
 def test_two_nodes_that_were_launched_together_are_two_units() -> None:
     first = failed(failed(None, "nc-1", launched=0, seen=15), "nc-2", launched=0, seen=15)
     assert first.suspected_count(first.seen_at) == 0
-    second = failed(failed(first, "nc-3", launched=16, seen=31), "nc-4", launched=16, seen=32)
+    second = failed(
+        failed(first, "nc-3", launched=16, seen=31), "nc-4", launched=16, seen=32
+    )
     assert second.suspected_count(second.seen_at) == 2
 
 
@@ -72,6 +76,8 @@ def test_suspected_units_are_not_free() -> None:
     shown = without_suspected([block, other], {"cr-block": twice}, twice.seen_at)
     assert [each.free_units for each in shown] == [block.free_units - 1, other.free_units]
     (empty,) = without_suspected(
-        [reservation("cr-block", available_count=0, free_units=0)], {"cr-block": twice}, twice.seen_at
+        [reservation("cr-block", available_count=0, free_units=0)],
+        {"cr-block": twice},
+        twice.seen_at,
     )
     assert empty.free_units == 0

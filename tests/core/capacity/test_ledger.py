@@ -6,7 +6,13 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservoir.core.capacity.ledger import COUNT_LAG, Balance, exhausted, is_absorbed_by, observed
+from reservoir.core.capacity.ledger import (
+    COUNT_LAG,
+    Balance,
+    exhausted,
+    is_absorbed_by,
+    observed,
+)
 from reservoir.core.model.node_claim import Lease, LeaseState
 
 START = datetime(2026, 1, 15, tzinfo=UTC)
@@ -30,7 +36,12 @@ def test_a_launch_in_flight_is_never_absorbed() -> None:
 def test_a_refused_unit_that_is_returned_frees_nothing() -> None:
     after_refusal = exhausted(Balance(available_count=5, outstanding_count=2))
 
-    assert Balance(after_refusal.available_count, after_refusal.outstanding_count - 1).free_units <= 0
+    assert (
+        Balance(
+            after_refusal.available_count, after_refusal.outstanding_count - 1
+        ).free_units
+        <= 0
+    )
 
 
 @dataclass
@@ -55,7 +66,9 @@ class World:
     def step(self, action: str, lag_s: int) -> None:
         self.now += timedelta(seconds=7)
         if action == "lease" and self.balance.free_units > 0:
-            self.balance = Balance(self.balance.available_count, self.balance.outstanding_count + 1)
+            self.balance = Balance(
+                self.balance.available_count, self.balance.outstanding_count + 1
+            )
             self.leases.append(Lease("cr-1"))
         elif action == "launch":
             for index, lease in enumerate(self.leases):
@@ -67,14 +80,22 @@ class World:
         elif action == "observe":
             absorbed = [lease for lease in self.leases if is_absorbed_by(lease, self.now)]
             self.leases = [lease for lease in self.leases if lease not in absorbed]
-            self.balance = observed(self.balance, self.described(timedelta(seconds=lag_s)), len(absorbed))
+            self.balance = observed(
+                self.balance, self.described(timedelta(seconds=lag_s)), len(absorbed)
+            )
 
 
 @given(
     st.integers(0, 5),
-    st.lists(st.tuples(st.sampled_from(["lease", "launch", "observe"]), st.integers(0, LAG_MAX_S))),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["lease", "launch", "observe"]), st.integers(0, LAG_MAX_S)
+        )
+    ),
 )
-def test_units_promised_and_used_never_exceed_the_total(total: int, steps: list[tuple[str, int]]) -> None:
+def test_units_promised_and_used_never_exceed_the_total(
+    total: int, steps: list[tuple[str, int]]
+) -> None:
     world = World(total)
     for action, lag_s in steps:
         world.step(action, lag_s)

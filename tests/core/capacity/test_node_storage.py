@@ -41,7 +41,9 @@ def with_disks(name: str, local_gb: int | None = None, price: int = 100) -> Inst
 
 
 def asking(gib: int, name: str = "job") -> Workload:
-    return workload(name, 100, requests=Resources.of({"cpu": 100, EPHEMERAL_STORAGE: gib * GIB}))
+    return workload(
+        name, 100, requests=Resources.of({"cpu": 100, EPHEMERAL_STORAGE: gib * GIB})
+    )
 
 
 def world(node_class: NodeClass, *types: InstanceType, **changes: object) -> Snapshot:
@@ -54,27 +56,53 @@ def world(node_class: NodeClass, *types: InstanceType, **changes: object) -> Sna
         (NodeClass("default"), None, CATALOGUE_GIB * GIB),
         (NodeClass("default"), 900, CATALOGUE_GIB * GIB),
         (NodeClass("default", root_volume_bytes=500 * GIB), 900, 500 * GIB),
-        (NodeClass("default", root_volume_bytes=500 * GIB, local_disks_are_storage=True), 900, 900 * 10**9),
-        (NodeClass("default", root_volume_bytes=500 * GIB, local_disks_are_storage=True), None, 500 * GIB),
+        (
+            NodeClass("default", root_volume_bytes=500 * GIB, local_disks_are_storage=True),
+            900,
+            900 * 10**9,
+        ),
+        (
+            NodeClass("default", root_volume_bytes=500 * GIB, local_disks_are_storage=True),
+            None,
+            500 * GIB,
+        ),
     ],
 )
-def test_a_node_has_what_its_class_gives_it(node_class: NodeClass, local_gb: int | None, size: int) -> None:
+def test_a_node_has_what_its_class_gives_it(
+    node_class: NodeClass, local_gb: int | None, size: int
+) -> None:
     launched_type = as_launched(with_disks("a", local_gb), node_class)
-    assert launched_type.allocatable[EPHEMERAL_STORAGE] == launched_type.capacity[EPHEMERAL_STORAGE] == size
+    assert (
+        launched_type.allocatable[EPHEMERAL_STORAGE]
+        == launched_type.capacity[EPHEMERAL_STORAGE]
+        == size
+    )
 
 
-@pytest.mark.parametrize(("volume_gib", "nodes"), [(None, {}), (99, {}), (100, {"a": 3}), (500, {"a": 1})])
-def test_replicas_share_the_volume_of_their_node(volume_gib: int | None, nodes: dict[str, int]) -> None:
-    node_class = NodeClass("default", root_volume_bytes=None if volume_gib is None else volume_gib * GIB)
+@pytest.mark.parametrize(
+    ("volume_gib", "nodes"), [(None, {}), (99, {}), (100, {"a": 3}), (500, {"a": 1})]
+)
+def test_replicas_share_the_volume_of_their_node(
+    volume_gib: int | None, nodes: dict[str, int]
+) -> None:
+    node_class = NodeClass(
+        "default", root_volume_bytes=None if volume_gib is None else volume_gib * GIB
+    )
     plan = planned(with_demand(world(node_class, with_disks("a")), demand(asking(100), 3)))
     assert types_launched(plan) == nodes
 
 
 def test_a_type_with_local_disks_is_chosen_where_they_are_storage() -> None:
     node_class = NodeClass("default", local_disks_are_storage=True)
-    snapshot = world(node_class, with_disks("plain", price=100), with_disks("disks", 900, price=200))
-    assert types_launched(planned(with_demand(snapshot, demand(asking(100), 2)))) == {"disks": 1}
-    assert types_launched(planned(with_demand(snapshot, demand(asking(10), 2)))) == {"plain": 1}
+    snapshot = world(
+        node_class, with_disks("plain", price=100), with_disks("disks", 900, price=200)
+    )
+    assert types_launched(planned(with_demand(snapshot, demand(asking(100), 2)))) == {
+        "disks": 1
+    }
+    assert types_launched(planned(with_demand(snapshot, demand(asking(10), 2)))) == {
+        "plain": 1
+    }
 
 
 def test_two_pools_launch_one_type_with_volumes_of_different_sizes() -> None:
@@ -82,15 +110,28 @@ def test_two_pools_launch_one_type_with_volumes_of_different_sizes() -> None:
         pool("small", class_name="small", weight=10), pool("large", class_name="large")
     ))  # fmt: skip
     classes = (NodeClass("small"), NodeClass("large", root_volume_bytes=200 * GIB))
-    plan = planned(with_demand(replace(snapshot, node_classes=classes), demand(asking(150)), demand(asking(5, "b"))))
-    assert sorted(launch.node_pool_name for launch in plan.launches) in (["large"], ["large", "small"])
+    plan = planned(
+        with_demand(
+            replace(snapshot, node_classes=classes),
+            demand(asking(150)),
+            demand(asking(5, "b")),
+        )
+    )
+    assert sorted(launch.node_pool_name for launch in plan.launches) in (
+        ["large"],
+        ["large", "small"],
+    )
     assert not plan.unplaced
 
 
 def test_limits_count_the_storage_that_is_launched() -> None:
     limited = pool("default", limits=Resources.of({EPHEMERAL_STORAGE: 250 * GIB}))
     node_class = NodeClass("default", root_volume_bytes=100 * GIB)
-    plan = planned(with_demand(world(node_class, with_disks("a"), node_pools=(limited,)), demand(asking(60), 3)))
+    plan = planned(
+        with_demand(
+            world(node_class, with_disks("a"), node_pools=(limited,)), demand(asking(60), 3)
+        )
+    )
     assert sum(launched(plan).values()) == 2
 
 

@@ -20,19 +20,37 @@ Kind = ReservationChangeKind
 PLANNED = {"aws:ec2capacityreservation:incrementalRequestedQuantity": "4"}
 END = START + timedelta(days=1)
 ACTIVE = observed_block("cr-1", 4, start_at=START, end_at=END)
-SCHEDULED = replace(ACTIVE, state="scheduled", total_count=0, available_count=0, tags=PLANNED)
+SCHEDULED = replace(
+    ACTIVE, state="scheduled", total_count=0, available_count=0, tags=PLANNED
+)
 
 
 @pytest.mark.parametrize(
     ("before", "changes", "kinds"),
     [
-        (SCHEDULED, {"state": "active", "total_count": 4, "available_count": 4}, [Kind.BEGAN]),
-        (replace(SCHEDULED, state="payment-pending"), {"state": "scheduled"}, [Kind.STATE_CHANGED]),
-        (replace(SCHEDULED, state="payment-pending"), {"state": "payment-failed"}, [Kind.FAILED]),
+        (
+            SCHEDULED,
+            {"state": "active", "total_count": 4, "available_count": 4},
+            [Kind.BEGAN],
+        ),
+        (
+            replace(SCHEDULED, state="payment-pending"),
+            {"state": "scheduled"},
+            [Kind.STATE_CHANGED],
+        ),
+        (
+            replace(SCHEDULED, state="payment-pending"),
+            {"state": "payment-failed"},
+            [Kind.FAILED],
+        ),
         (ACTIVE, {"total_count": 8}, [Kind.RESIZED]),
         (ACTIVE, {"end_at": END + timedelta(days=1)}, [Kind.EXTENDED]),
         (ACTIVE, {"end_at": None}, [Kind.EXTENDED]),
-        (ACTIVE, {"end_at": END - timedelta(hours=1), "total_count": 2}, [Kind.RESIZED, Kind.SHORTENED]),
+        (
+            ACTIVE,
+            {"end_at": END - timedelta(hours=1), "total_count": 2},
+            [Kind.RESIZED, Kind.SHORTENED],
+        ),
         (ACTIVE, {"state": "cancelled", "total_count": 0}, [Kind.CANCELLED]),
         (ACTIVE, {"state": "expired"}, [Kind.EXPIRED]),
         (ACTIVE, {"state": GONE}, [Kind.UNSHARED]),
@@ -42,7 +60,9 @@ SCHEDULED = replace(ACTIVE, state="scheduled", total_count=0, available_count=0,
         (ACTIVE, {"tags": {"team": "training"}}, []),
     ],
 )
-def test_what_happened(before: ObservedReservation, changes: dict[str, Any], kinds: list[Kind]) -> None:
+def test_what_happened(
+    before: ObservedReservation, changes: dict[str, Any], kinds: list[Kind]
+) -> None:
     assert list(change_kinds(before, replace(before, **changes), START)) == kinds
 
 

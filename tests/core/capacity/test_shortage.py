@@ -20,7 +20,9 @@ from reservoir.core.capacity.shortage import (
 )
 
 
-@pytest.mark.parametrize(("failures", "minutes"), [(1, 3), (2, 6), (3, 12), (4, 24), (5, 48), (6, 60), (500, 60)])
+@pytest.mark.parametrize(
+    ("failures", "minutes"), [(1, 3), (2, 6), (3, 12), (4, 24), (5, 48), (6, 60), (500, 60)]
+)
 def test_rests_double_up_to_an_hour(failures: int, minutes: int) -> None:
     assert rest_of(failures) == timedelta(minutes=minutes)
     assert rest_of(failures) <= LONGEST_REST
@@ -49,7 +51,10 @@ def test_a_launch_that_was_under_way_extends_the_rest_without_doubling() -> None
 def test_long_after_its_rest_a_failure_is_a_new_shortage() -> None:
     seventh = Shortage(START, 7)
     assert after_failure(seventh, forgotten_at(seventh)).failure_count == 8
-    assert after_failure(seventh, forgotten_at(seventh) + timedelta(seconds=1)).failure_count == 1
+    assert (
+        after_failure(seventh, forgotten_at(seventh) + timedelta(seconds=1)).failure_count
+        == 1
+    )
 
 
 def test_what_is_tolerated_needs_no_probe_until_it_happens_once_too_often() -> None:
@@ -58,7 +63,9 @@ def test_what_is_tolerated_needs_no_probe_until_it_happens_once_too_often() -> N
     for number in range(4):
         now = START + timedelta(minutes=10 * number)
         tolerated = after_tolerated_failure(tolerated, now)
-        minutes.append((tolerated.tolerated, (tolerated.until - now) // timedelta(minutes=1)))
+        minutes.append(
+            (tolerated.tolerated, (tolerated.until - now) // timedelta(minutes=1))
+        )
         assert needs_probe(tolerated, tolerated.until) is not tolerated.tolerated
     assert minutes == [(True, 1), (True, 1), (False, 2), (False, 4)]
 

@@ -20,7 +20,9 @@ from reservoir.core.scheduling_terms.resources import Resources
 
 NO_PODS = snapshot(
     demand(workload()),
-    instance_types=(instance_type(SMALL, 2, capacity=Resources.of({"cpu": 2000, "memory": 2**33})),),
+    instance_types=(
+        instance_type(SMALL, 2, capacity=Resources.of({"cpu": 2000, "memory": 2**33})),
+    ),
 )
 
 
@@ -30,4 +32,6 @@ def test_a_type_that_names_no_pods_holds_none() -> None:
 
     assert [(item.workload_key, item.count) for item in decided.unplaced] == [("ns/job", 1)]
     assert check(NO_PODS, decided, now=NOW, policy=POLICY) == ()
-    assert found(Case("on it all the same", NO_PODS, plan(launch(offering(), {"job": 1})))) == {ViolationCode.RESOURCES}
+    assert found(
+        Case("on it all the same", NO_PODS, plan(launch(offering(), {"job": 1})))
+    ) == {ViolationCode.RESOURCES}

@@ -33,7 +33,15 @@ from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.serialisation.json_codec import dumps, loads
 
 _SEEDS = range(120)
-_ALL = Features(topology=True, gangs=True, priorities=True, ladders=True, taints=True, limits=True, nodes=True)
+_ALL = Features(
+    topology=True,
+    gangs=True,
+    priorities=True,
+    ladders=True,
+    taints=True,
+    limits=True,
+    nodes=True,
+)
 Break = Callable[[Random, PlannedNodes], PlannedNodes]
 
 
@@ -43,12 +51,17 @@ def _one_node_more(_: Random, launch: PlannedNodes) -> PlannedNodes:
 
 def _one_replica_more(random: Random, launch: PlannedNodes) -> PlannedNodes:
     chosen = random.randrange(len(launch.placements))
-    more = [replace(item, count=item.count + (at == chosen)) for at, item in enumerate(launch.placements)]
+    more = [
+        replace(item, count=item.count + (at == chosen))
+        for at, item in enumerate(launch.placements)
+    ]
     return replace(launch, placements=tuple(more))
 
 
 def _one_named_twice(random: Random, launch: PlannedNodes) -> PlannedNodes:
-    return replace(launch, placements=(*launch.placements, random.choice(launch.placements)))
+    return replace(
+        launch, placements=(*launch.placements, random.choice(launch.placements))
+    )
 
 
 def _a_stranger(_: Random, launch: PlannedNodes) -> PlannedNodes:
@@ -56,11 +69,19 @@ def _a_stranger(_: Random, launch: PlannedNodes) -> PlannedNodes:
 
 
 def _far_too_many(_: Random, launch: PlannedNodes) -> PlannedNodes:
-    return replace(launch, placements=tuple(replace(item, count=item.count * 1000) for item in launch.placements))
+    return replace(
+        launch,
+        placements=tuple(
+            replace(item, count=item.count * 1000) for item in launch.placements
+        ),
+    )
 
 
 def _another_price(random: Random, launch: PlannedNodes) -> PlannedNodes:
-    return replace(launch, price_atto_usd_per_hour=launch.price_atto_usd_per_hour + random.choice((-1, 1)))
+    return replace(
+        launch,
+        price_atto_usd_per_hour=launch.price_atto_usd_per_hour + random.choice((-1, 1)),
+    )
 
 
 def _no_such_type(_: Random, launch: PlannedNodes) -> PlannedNodes:
@@ -106,11 +127,15 @@ def decided(seed: int) -> tuple[Snapshot, SchedulingPolicy, Plan]:
 
 def broken(random: Random, plan: Plan, how: Break) -> Plan:
     chosen = random.randrange(len(plan.launches))
-    launches = [how(random, it) if at == chosen else it for at, it in enumerate(plan.launches)]
+    launches = [
+        how(random, it) if at == chosen else it for at, it in enumerate(plan.launches)
+    ]
     return replace(plan, launches=tuple(launches))
 
 
-def checked(snapshot: Snapshot, policy: SchedulingPolicy, plan: Plan) -> tuple[Violation, ...]:
+def checked(
+    snapshot: Snapshot, policy: SchedulingPolicy, plan: Plan
+) -> tuple[Violation, ...]:
     return check(snapshot, plan, now=NOW, policy=policy)
 
 
@@ -134,7 +159,9 @@ def test_what_is_found_does_not_depend_on_what_the_plan_shares_in_memory() -> No
         for how in random.sample(tuple(BREAKS), 2):
             worse = broken(random, worse, how)
         for one in (plan, worse):
-            assert checked(snapshot, policy, loads(Plan, dumps(one))) == checked(snapshot, policy, one)
+            assert checked(snapshot, policy, loads(Plan, dumps(one))) == checked(
+                snapshot, policy, one
+            )
 
 
 def test_equal_launches_are_judged_alike_wherever_they_stand() -> None:
@@ -144,7 +171,10 @@ def test_equal_launches_are_judged_alike_wherever_they_stand() -> None:
         worse = broken(random, plan, random.choice(tuple(BREAKS)))
         turned = replace(worse, launches=worse.launches[::-1])
         told, told_of_turned = (
-            sorted((item.code, sorted(item.workload_keys)) for item in checked(snapshot, policy, one))
+            sorted(
+                (item.code, sorted(item.workload_keys))
+                for item in checked(snapshot, policy, one)
+            )
             for one in (worse, turned)
         )
         assert told == told_of_turned
@@ -152,14 +182,20 @@ def test_equal_launches_are_judged_alike_wherever_they_stand() -> None:
 
 def test_a_stranger_on_a_unit_of_a_pool_that_wants_variety_is_named() -> None:
     wanted = Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), 2)
-    world = world_of(demand(workload()), node_pools=(pool(wanted),), reservations=(reservation(),))
+    world = world_of(
+        demand(workload()), node_pools=(pool(wanted),), reservations=(reservation(),)
+    )
     carrying_a_stranger = launch(reserved(), {"job": 1, "nobody": 1})
 
-    assert ViolationCode.UNKNOWN_NAME in found(Case("", world, plan_of(carrying_a_stranger)))
+    assert ViolationCode.UNKNOWN_NAME in found(
+        Case("", world, plan_of(carrying_a_stranger))
+    )
 
 
 def test_a_node_of_no_replicas_costs_no_budget_anything() -> None:
     team = Team("ours", namespaces=("ns",), budget_micro_usd_per_hour=1)
     of_none = launch(offering(), {"job": 0})
 
-    assert ViolationCode.REPLICA_COUNT in found(Case("", world_of(demand(workload()), teams=(team,)), plan_of(of_none)))
+    assert ViolationCode.REPLICA_COUNT in found(
+        Case("", world_of(demand(workload()), teams=(team,)), plan_of(of_none))
+    )

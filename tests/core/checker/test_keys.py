@@ -83,18 +83,30 @@ KINDS: dict[Key, type] = {
 def without(monkeypatch: pytest.MonkeyPatch, key: Key, name: str) -> None:
     """Leave one entry out of a key."""
     kept = {*getattr(*key).names} - {name}
-    left_out = {field.name: "" for field in fields(KINDS[key]) if field.compare and field.name not in kept}
+    left_out = {
+        field.name: ""
+        for field in fields(KINDS[key])
+        if field.compare and field.name not in kept
+    }
     monkeypatch.setattr(*key, Likeness(KINDS[key], left_out))
 
 
-def two(good: Workload, bad: Workload, bad_count: int = 1, first: PlannedNodes | None = None, **world: Any) -> Case:
+def two(
+    good: Workload,
+    bad: Workload,
+    bad_count: int = 1,
+    first: PlannedNodes | None = None,
+    **world: Any,
+) -> Case:
     """A launch for the good workload, and the same for the bad one."""
     first = first or launch(offering(), {})
     launches = [
         replace(first, placements=(PlacedReplicas(good.key, 1),)),
         replace(first, placements=(PlacedReplicas(bad.key, bad_count),)),
     ]
-    return Case("", snapshot(demand(good), demand(bad, bad_count), **world), plan(*launches))
+    return Case(
+        "", snapshot(demand(good), demand(bad, bad_count), **world), plan(*launches)
+    )
 
 
 def pair(name: str, good: Any, bad: Any, **same: Any) -> tuple[Workload, Workload]:
@@ -109,11 +121,20 @@ PLAIN_LABELS = {"labels": {"app": "a"}}
 WORKLOADS: dict[str, tuple[V, Case]] = {
     "namespace": (
         V.ANTI_AFFINITY,
-        two(*pair("namespace", "ns", "other", anti_affinity=(APART,), **PLAIN_LABELS), bad_count=2),
+        two(
+            *pair("namespace", "ns", "other", anti_affinity=(APART,), **PLAIN_LABELS),
+            bad_count=2,
+        ),
     ),
     "node_selector": (V.REQUIREMENTS, two(*pair("node_selector", INTEL, ARM))),
-    "required_node_terms": (V.REQUIREMENTS, two(*pair("required_node_terms", (INTEL,), (ARM,)))),
-    "tolerations": (V.TAINT, two(*pair("tolerations", TOLERANT, ()), node_pools=(pool(taints=(TAINT,)),))),
+    "required_node_terms": (
+        V.REQUIREMENTS,
+        two(*pair("required_node_terms", (INTEL,), (ARM,))),
+    ),
+    "tolerations": (
+        V.TAINT,
+        two(*pair("tolerations", TOLERANT, ()), node_pools=(pool(taints=(TAINT,)),)),
+    ),
     "topology_spread": (
         V.SPREAD,
         two(
@@ -139,31 +160,69 @@ WORKLOADS: dict[str, tuple[V, Case]] = {
     ),
     "anti_affinity": (
         V.ANTI_AFFINITY,
-        two(*pair("anti_affinity", (AffinityTerm(labels.HOSTNAME, NOBODY),), (APART,), **PLAIN_LABELS), bad_count=2),
+        two(
+            *pair(
+                "anti_affinity",
+                (AffinityTerm(labels.HOSTNAME, NOBODY),),
+                (APART,),
+                **PLAIN_LABELS,
+            ),
+            bad_count=2,
+        ),
     ),
-    "duration_s": (V.DURATION, two(*pair("duration_s", MINUTE, 9 * HOUR), first=IN_BLOCK, reservations=(BLOCK,))),
+    "duration_s": (
+        V.DURATION,
+        two(*pair("duration_s", MINUTE, 9 * HOUR), first=IN_BLOCK, reservations=(BLOCK,)),
+    ),
     "checkpoint_period_s": (
         V.DURATION,
-        two(*pair("checkpoint_period_s", MINUTE, 9 * HOUR), first=IN_BLOCK, reservations=(BLOCK,)),
+        two(
+            *pair("checkpoint_period_s", MINUTE, 9 * HOUR),
+            first=IN_BLOCK,
+            reservations=(BLOCK,),
+        ),
     ),
-    "max_price_micro_usd_per_hour": (V.MAX_PRICE, two(*pair("max_price_micro_usd_per_hour", None, 1))),
+    "max_price_micro_usd_per_hour": (
+        V.MAX_PRICE,
+        two(*pair("max_price_micro_usd_per_hour", None, 1)),
+    ),
 }
 GANG = Case(
     "",
     snapshot(demand(workload("good")), demand(workload("bad", gang=Gang()), 2)),
-    plan(launch(offering(), {"good": 1}), launch(offering(), {"bad": 1}), unplaced=(refused("bad"),)),
+    plan(
+        launch(offering(), {"good": 1}),
+        launch(offering(), {"bad": 1}),
+        unplaced=(refused("bad"),),
+    ),
 )
 INVERTED = Case(
     "",
-    snapshot(demand(workload("low")), demand(workload("high", priority=9)), reservations=(reservation(free_units=1),)),
+    snapshot(
+        demand(workload("low")),
+        demand(workload("high", priority=9)),
+        reservations=(reservation(free_units=1),),
+    ),
     plan(launch(reserved(), {"low": 1}), launch(offering(), {"high": 1})),
 )
-OF_WORKLOADS = {**WORKLOADS, "gang": (V.GANG, GANG), "priority": (V.PRIORITY_INVERSION, INVERTED)}
+OF_WORKLOADS = {
+    **WORKLOADS,
+    "gang": (V.GANG, GANG),
+    "priority": (V.PRIORITY_INVERSION, INVERTED),
+}
 OF_OFFERINGS = {
     name: (V.ALTERNATIVE, two(*pair(name, good, bad), first=SPOT_OR_NOT))
     for name, good, bad in (
-        ("node_selector", Requirements.of(), Requirements.of(one_of(labels.CAPACITY_TYPE, "spot"))),
-        ("required_node_terms", (), (Requirements.of(one_of(labels.CAPACITY_TYPE, "spot")),)),
+        (
+            "node_selector",
+            Requirements.of(),
+            Requirements.of(one_of(labels.CAPACITY_TYPE, "spot")),
+        ),
+        (
+            "required_node_terms",
+            (),
+            (Requirements.of(one_of(labels.CAPACITY_TYPE, "spot")),),
+        ),
     )
 }
 
@@ -174,7 +233,12 @@ OPEN = pool(Requirement.new("tier", Operator.IN, ("a", "b")))
 CHOOSY = Requirements.of(one_of("tier", "a"))
 
 
-def launches(bad: dict[str, Any], good: PlannedNodes = ONE, wanted: dict[str, Any] | None = None, **world: Any) -> Case:
+def launches(
+    bad: dict[str, Any],
+    good: PlannedNodes = ONE,
+    wanted: dict[str, Any] | None = None,
+    **world: Any,
+) -> Case:
     both = [workload(name, **(wanted or {})) for name in ("good", "bad")]
     second = replace(good, placements=launch(offering(), {"bad": 1}).placements, **bad)
     return Case("", snapshot(*map(demand, both), **world), plan(good, second))
@@ -183,16 +247,28 @@ def launches(bad: dict[str, Any], good: PlannedNodes = ONE, wanted: dict[str, An
 OF_LAUNCHES = {
     "node_pool_name": (
         V.TAINT,
-        launches({"node_pool_name": "tainted"}, node_pools=(pool(), pool(name="tainted", taints=(TAINT,)))),
+        launches(
+            {"node_pool_name": "tainted"},
+            node_pools=(pool(), pool(name="tainted", taints=(TAINT,))),
+        ),
     ),
     "node_class_name": (V.UNKNOWN_NAME, launches({"node_class_name": "another"})),
     "offering": (V.OFFERING, launches({"offering": offering(zone="zone-9")})),
-    "price_atto_usd_per_hour": (V.PRICE, launches({"price_atto_usd_per_hour": price_of(offering()) - 1})),
-    "alternatives": (V.ALTERNATIVE, launches({"alternatives": (offering(LARGE, SPOT), offering())})),
+    "price_atto_usd_per_hour": (
+        V.PRICE,
+        launches({"price_atto_usd_per_hour": price_of(offering()) - 1}),
+    ),
+    "alternatives": (
+        V.ALTERNATIVE,
+        launches({"alternatives": (offering(LARGE, SPOT), offering())}),
+    ),
     "labels": (
         V.REQUIREMENTS,
         launches(
-            {"labels": {"tier": "b"}}, replace(ONE, labels={"tier": "a"}), {"node_selector": CHOOSY}, node_pools=(OPEN,)
+            {"labels": {"tier": "b"}},
+            replace(ONE, labels={"tier": "a"}),
+            {"node_selector": CHOOSY},
+            node_pools=(OPEN,),
         ),
     ),
 }
@@ -200,22 +276,41 @@ OF_LAUNCHES = {
 # -- nodes that differ in one field
 
 
-def nodes(good: dict[str, Any], bad: dict[str, Any], wanted: dict[str, Any] | None = None, **world: Any) -> Case:
+def nodes(
+    good: dict[str, Any],
+    bad: dict[str, Any],
+    wanted: dict[str, Any] | None = None,
+    **world: Any,
+) -> Case:
     both = tuple(node(f"claim-{at}", **change) for at, change in enumerate((good, bad)))
     placed = tuple(existing(item.claim_id, {"job": 1}) for item in both)
-    return Case("", snapshot(demand(workload(**(wanted or {})), 2), nodes=both, **world), plan(existing=placed))
+    return Case(
+        "",
+        snapshot(demand(workload(**(wanted or {})), 2), nodes=both, **world),
+        plan(existing=placed),
+    )
 
 
 STARTING = {"taints": (TAINT,), "initialized": False}
 POOLS = (pool(startup_taints=(TAINT,)), pool(name="other"))
 SOON, LATER = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
 OF_NODES = {
-    "node_pool_name": (V.TAINT, nodes(STARTING, {**STARTING, "node_pool_name": "other"}, node_pools=POOLS)),
-    "initialized": (V.TAINT, nodes(STARTING, {**STARTING, "initialized": True}, node_pools=POOLS)),
+    "node_pool_name": (
+        V.TAINT,
+        nodes(STARTING, {**STARTING, "node_pool_name": "other"}, node_pools=POOLS),
+    ),
+    "initialized": (
+        V.TAINT,
+        nodes(STARTING, {**STARTING, "initialized": True}, node_pools=POOLS),
+    ),
     "taints": (V.TAINT, nodes({}, {"taints": (TAINT,)})),
     "capacity_type": (
         V.FALLBACK,
-        nodes({"labels": {}}, {"labels": {}, "capacity_type": SPOT}, {"fallback": (FallbackStep(ON_DEMAND),)}),
+        nodes(
+            {"labels": {}},
+            {"labels": {}, "capacity_type": SPOT},
+            {"fallback": (FallbackStep(ON_DEMAND),)},
+        ),
     ),
     "drain_at": (
         V.DURATION,
@@ -238,10 +333,17 @@ OF_NODES = {
 # -- refusals of which one is true, and the other is not although it differs in one field
 
 
-def refusals(name: str, true: Any, untrue: Any, same: dict[str, Any] | None = None, **world: Any) -> tuple[V, Case]:
-    both = [workload(who, **{name: value, **(same or {})}) for who, value in (("a-true", true), ("b-untrue", untrue))]
+def refusals(
+    name: str, true: Any, untrue: Any, same: dict[str, Any] | None = None, **world: Any
+) -> tuple[V, Case]:
+    both = [
+        workload(who, **{name: value, **(same or {})})
+        for who, value in (("a-true", true), ("b-untrue", untrue))
+    ]
     unplaced = tuple(replace(refused(each.name), workload_key=each.key) for each in both)
-    return V.UNPLACED_WITHOUT_CAUSE, Case("", snapshot(*map(demand, both), **world), plan(unplaced=unplaced))
+    return V.UNPLACED_WITHOUT_CAUSE, Case(
+        "", snapshot(*map(demand, both), **world), plan(unplaced=unplaced)
+    )
 
 
 BLOCK_ALONE: dict[str, Any] = {
@@ -249,18 +351,26 @@ BLOCK_ALONE: dict[str, Any] = {
     "reservations": (BLOCK,),
 }
 EVERYWHERE = {
-    "nodes": tuple(node(f"claim-{zone}", {"old": 1}, zone=zone, cpus=1) for zone in ("zone-1", "zone-2")),
+    "nodes": tuple(
+        node(f"claim-{zone}", {"old": 1}, zone=zone, cpus=1)
+        for zone in ("zone-1", "zone-2")
+    ),
     "workloads": {"ns/old": workload("old", labels={"app": "old"})},
 }
 OLD = LabelSelector((("app", "old"),))
 OF_ROOM = {
     "namespace": refusals(
-        "namespace", "elsewhere", "ns", teams=(Team("elsewhere", namespaces=("elsewhere",), node_pools=("none",)),)
+        "namespace",
+        "elsewhere",
+        "ns",
+        teams=(Team("elsewhere", namespaces=("elsewhere",), node_pools=("none",)),),
     ),
     "requests": refusals("requests", workload(cpus=99).requests, workload().requests),
     "node_selector": refusals("node_selector", ARM, INTEL),
     "required_node_terms": refusals("required_node_terms", (ARM,), (INTEL,)),
-    "tolerations": refusals("tolerations", (), TOLERANT, node_pools=(pool(taints=(TAINT,)),)),
+    "tolerations": refusals(
+        "tolerations", (), TOLERANT, node_pools=(pool(taints=(TAINT,)),)
+    ),
     "topology_spread": refusals(
         "topology_spread",
         (TopologySpreadConstraint("rack", 1, OWN),),
@@ -268,7 +378,10 @@ OF_ROOM = {
         PLAIN_LABELS,
     ),
     "affinity": refusals(
-        "affinity", (AffinityTerm(labels.HOSTNAME, NOBODY),), (AffinityTerm(labels.HOSTNAME, OWN),), PLAIN_LABELS
+        "affinity",
+        (AffinityTerm(labels.HOSTNAME, NOBODY),),
+        (AffinityTerm(labels.HOSTNAME, OWN),),
+        PLAIN_LABELS,
     ),
     "anti_affinity": refusals(
         "anti_affinity",

@@ -2,13 +2,28 @@
 
 import pytest
 
-from lab.oracle.world import POLICY, Case, demand, launch, offering, plan, snapshot, violations, workload
+from lab.oracle.world import (
+    POLICY,
+    Case,
+    demand,
+    launch,
+    offering,
+    plan,
+    snapshot,
+    violations,
+    workload,
+)
 from reservoir.core.checker import ViolationCode as V
 from tests.core.checker import test_nodes, test_plans, test_topology
 
 BROKEN = [
     case
-    for case in (*test_nodes.CASES, *test_nodes.ALTERNATIVES, *test_plans.TOTALS, *test_topology.CASES)
+    for case in (
+        *test_nodes.CASES,
+        *test_nodes.ALTERNATIVES,
+        *test_plans.TOTALS,
+        *test_topology.CASES,
+    )
     if case.breaks is not None and violations(case)[0].forbids_commit
 ]
 # Of a plan that miscounts money nobody in particular is to blame, and strangers cannot be held back.
@@ -21,11 +36,17 @@ STRANGERS = {
 }
 
 
-@pytest.mark.parametrize("case", [case for case in BROKEN if case.title not in STRANGERS], ids=lambda case: case.title)
+@pytest.mark.parametrize(
+    "case",
+    [case for case in BROKEN if case.title not in STRANGERS],
+    ids=lambda case: case.title,
+)
 def test_a_violation_names_pending_workloads(case: Case) -> None:
     for violation in violations(case):
         pending = {item.workload.key for item in case.snapshot.demands}
-        assert bool(pending & set(violation.workload_keys)) is (violation.code not in UNNAMED)
+        assert bool(pending & set(violation.workload_keys)) is (
+            violation.code not in UNNAMED
+        )
 
 
 def test_a_workload_in_good_company_is_not_named() -> None:

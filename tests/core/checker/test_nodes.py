@@ -44,7 +44,12 @@ from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
-from reservoir.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, TolerationOperator
+from reservoir.core.scheduling_terms.taint import (
+    Taint,
+    TaintEffect,
+    Toleration,
+    TolerationOperator,
+)
 
 ONE = snapshot(demand(workload()))
 BOUGHT = launch(offering(), {"job": 1})
@@ -53,14 +58,19 @@ IN_BLOCK = launch(reserved(), {"job": 1})
 TOLD_EARLY = launch(reserved(), {"job": 1, "saves-long": 1})
 TAINTED = pool(taints=(Taint("dedicated", "gpu"),))
 UNAVAILABLE = instance_type(
-    SMALL, 2, offerings=(Offering("zone-1", "az1", ON_DEMAND, 100_000, NOW + timedelta(seconds=1)),)
+    SMALL,
+    2,
+    offerings=(Offering("zone-1", "az1", ON_DEMAND, 100_000, NOW + timedelta(seconds=1)),),
 )
 
 
 def beside_a_notice(duration_s: int) -> Snapshot:
     """Work of this duration, and some that is short and asks for ten minutes of notice."""
     saving = workload("saves-long", duration_s=60, checkpoint_period_s=600)
-    return replace(snapshot(demand(workload(duration_s=duration_s)), demand(saving)), reservations=(BLOCK,))
+    return replace(
+        snapshot(demand(workload(duration_s=duration_s)), demand(saving)),
+        reservations=(BLOCK,),
+    )
 
 
 CASES = [
@@ -208,8 +218,12 @@ def alternatives(*keys: OfferingKey, first: PlannedNodes = BOUGHT) -> Plan:
 
 
 SPOT_FIRST = launch(offering(market=SPOT), {"job": 1})
-MANY = replace(ONE, node_pools=(pool(Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), 2)),))
-ZONAL = snapshot(demand(workload(node_selector=Requirements.of(one_of(labels.ZONE, "zone-1")))))
+MANY = replace(
+    ONE, node_pools=(pool(Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), 2)),)
+)
+ZONAL = snapshot(
+    demand(workload(node_selector=Requirements.of(one_of(labels.ZONE, "zone-1"))))
+)
 
 ALTERNATIVES = [
     Case("dearer offerings in order", ONE, alternatives(offering(zone="zone-2"), offering(LARGE), first=SPOT_FIRST)),

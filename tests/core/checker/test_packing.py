@@ -16,7 +16,9 @@ def test_a_load_fits_where_every_field_does(data: st.DataObject, fields: int) ->
     replicas = data.draw(st.lists(st.tuples(rows, st.integers(-5, 5)), max_size=20))
     loads = [sum(row[at] * count for row, count in replicas) for at in range(fields)]
     # Near the load, where one more or less decides, and far beyond what a load may be.
-    room = [load + data.draw(st.sampled_from((-(10**9), -1, 0, 1, 10**9))) for load in loads]
+    room = [
+        load + data.draw(st.sampled_from((-(10**9), -1, 0, 1, 10**9))) for load in loads
+    ]
     packing = PackedVector(LARGEST, fields)
 
     packed = sum(packing.load(row) * count for row, count in replicas)
@@ -25,12 +27,18 @@ def test_a_load_fits_where_every_field_does(data: st.DataObject, fields: int) ->
 
 
 @given(SEVERAL, st.sampled_from((-LARGEST, LARGEST)), st.sampled_from((-LARGEST, LARGEST)))
-def test_the_largest_loads_do_not_reach_into_the_next_field(fields: int, load: int, there: int) -> None:
+def test_the_largest_loads_do_not_reach_into_the_next_field(
+    fields: int, load: int, there: int
+) -> None:
     packing = PackedVector(LARGEST, fields + 1)
     full, empty = [load] * fields, [there] * fields
 
-    assert packing.fits(packing.load([*full, 0]), packing.room([*empty, 0])) is (load <= there)
-    assert packing.fits(packing.load([0, *full]), packing.room([0, *empty])) is (load <= there)
+    assert packing.fits(packing.load([*full, 0]), packing.room([*empty, 0])) is (
+        load <= there
+    )
+    assert packing.fits(packing.load([0, *full]), packing.room([0, *empty])) is (
+        load <= there
+    )
 
 
 def test_nothing_fits_where_something_is_overdrawn() -> None:

@@ -206,6 +206,8 @@ REFUSALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", [*RULE_3, *PRIORITY, *REFUSALS], ids=lambda case: case.title)
+@pytest.mark.parametrize(
+    "case", [*RULE_3, *PRIORITY, *REFUSALS], ids=lambda case: case.title
+)
 def test_what_is_left_over(case: Case) -> None:
     assert found(case) == ({case.breaks} if case.breaks else set())

@@ -58,7 +58,13 @@ def on(first: PlannedNodes, content: dict[str, int]) -> PlannedNodes:
 
 
 def pair(
-    bad: Workload, count: int, first: PlannedNodes, code: V, title: str, good: Workload = PLAIN, **world: Any
+    bad: Workload,
+    count: int,
+    first: PlannedNodes,
+    code: V,
+    title: str,
+    good: Workload = PLAIN,
+    **world: Any,
 ) -> Case:
     """A good launch before a bad one of the same lot."""
     whole = snapshot(demand(good), demand(bad, count), **world)
@@ -66,7 +72,9 @@ def pair(
 
 
 ONE = launch(offering(), {"good": 1})
-WITH_ALTERNATIVE = launch(offering(LARGE, SPOT), {"good": 1}, alternatives=(offering(LARGE),))
+WITH_ALTERNATIVE = launch(
+    offering(LARGE, SPOT), {"good": 1}, alternatives=(offering(LARGE),)
+)
 IN_TWO_ZONES = launch(
     offering(LARGE, SPOT),
     {"good": 1},
@@ -92,16 +100,25 @@ LAUNCHES = [
 def test_a_good_launch_does_not_speak_for_a_bad_one(case: Case, turned: bool) -> None:
     launches = case.plan.launches[::-1] if turned else case.plan.launches
     assert case.breaks in found(replace(case, plan=replace(case.plan, launches=launches)))
-    is_good = found(replace(case, plan=replace(case.plan, launches=case.plan.launches[:1]))) - {V.REPLICA_COUNT, V.COST}
+    is_good = found(
+        replace(case, plan=replace(case.plan, launches=case.plan.launches[:1]))
+    ) - {V.REPLICA_COUNT, V.COST}
     assert is_good == set()
 
 
 def test_a_load_that_fits_the_node_may_be_too_large_for_an_alternative() -> None:
-    first = launch(offering(LARGE, SPOT), {"good": 1}, price_atto_usd_per_hour=0, alternatives=(offering(SMALL),))
+    first = launch(
+        offering(LARGE, SPOT),
+        {"good": 1},
+        price_atto_usd_per_hour=0,
+        alternatives=(offering(SMALL),),
+    )
     world = snapshot(demand(PLAIN), demand(workload("bad", cpus=3)))
 
     assert V.ALTERNATIVE not in found(Case("small enough", world, plan(first)))
-    assert V.ALTERNATIVE in found(Case("too large", world, plan(first, on(first, {"bad": 1}))))
+    assert V.ALTERNATIVE in found(
+        Case("too large", world, plan(first, on(first, {"bad": 1})))
+    )
 
 
 def test_alternatives_of_which_no_type_is_known_are_wrong() -> None:
@@ -113,10 +130,23 @@ def placed_on(*changes: dict[str, Any], wanted: Workload) -> set[V]:
     """What is found when a replica goes to each of several existing nodes."""
     nodes = tuple(node(f"claim-{at}", **change) for at, change in enumerate(changes))
     world = snapshot(demand(wanted, len(nodes)), nodes=nodes)
-    return found(Case("", world, plan(existing=tuple(existing(item.claim_id, {wanted.name: 1}) for item in nodes))))
+    return found(
+        Case(
+            "",
+            world,
+            plan(
+                existing=tuple(existing(item.claim_id, {wanted.name: 1}) for item in nodes)
+            ),
+        )
+    )
 
 
-LABELS = {labels.NODE_POOL: "default", labels.ARCH: "amd64", labels.ZONE: "zone-1", labels.CAPACITY_TYPE: "on-demand"}
+LABELS = {
+    labels.NODE_POOL: "default",
+    labels.ARCH: "amd64",
+    labels.ZONE: "zone-1",
+    labels.CAPACITY_TYPE: "on-demand",
+}
 
 
 @pytest.mark.parametrize(
@@ -132,14 +162,18 @@ LABELS = {labels.NODE_POOL: "default", labels.ARCH: "amd64", labels.ZONE: "zone-
     ],
     ids=["another value", "no value", "a value", "a taint", "an end", "another market", "no room"],
 )  # fmt: skip
-def test_a_good_node_does_not_speak_for_a_bad_one(second: dict[str, Any], wanted: Workload, code: V) -> None:
+def test_a_good_node_does_not_speak_for_a_bad_one(
+    second: dict[str, Any], wanted: Workload, code: V
+) -> None:
     first: dict[str, Any] = {"labels": LABELS}
     assert placed_on(first, first, wanted=wanted) == set()
     for nodes in ((first, {**first, **second}), ({**first, **second}, first)):
         assert placed_on(*nodes, wanted=wanted) == {code}
 
 
-@pytest.mark.parametrize(("arch", "codes"), [("x86_64", set()), ("aarch64", {V.REQUIREMENTS})])
+@pytest.mark.parametrize(
+    ("arch", "codes"), [("x86_64", set()), ("aarch64", {V.REQUIREMENTS})]
+)
 def test_labels_of_nodes_may_be_spelled_as_they_were(arch: str, codes: set[V]) -> None:
     wanted = workload(node_selector=Requirements.of(one_of(labels.ARCH, "amd64")))
     assert placed_on({"labels": {"beta.kubernetes.io/arch": arch}}, wanted=wanted) == codes
@@ -149,10 +183,16 @@ def test_one_crowded_host_among_many_is_found_for_whoever_carries_the_rule() -> 
     rule = (TopologySpreadConstraint(labels.HOSTNAME, 1, ALIKE),)
     apart = (AffinityTerm(labels.HOSTNAME, ALIKE),)
     for rules in ({"topology_spread": rule}, {"anti_affinity": apart}):
-        carrier, other = workload("one", labels={"app": "a"}, **rules), workload("two", labels={"app": "a"})
+        carrier, other = (
+            workload("one", labels={"app": "a"}, **rules),
+            workload("two", labels={"app": "a"}),
+        )
         code = V.SPREAD if "topology_spread" in rules else V.ANTI_AFFINITY
         world = snapshot(demand(carrier, 3), demand(other, 4))
-        separate, both = launch(offering(LARGE), {"one": 1}, 3), launch(offering(LARGE), {"one": 1, "two": 1})
+        separate, both = (
+            launch(offering(LARGE), {"one": 1}, 3),
+            launch(offering(LARGE), {"one": 1, "two": 1}),
+        )
         two = launch(offering(LARGE), {"two": 2}, 2)
 
         assert found(Case("apart", world, plan(separate, two))) == set()

@@ -53,15 +53,27 @@ def spread(key: str = labels.ZONE, skew: int = 1, **changes: Any) -> Workload:
     return app(topology_spread=(TopologySpreadConstraint(key, skew, SELF, **changes),))
 
 
-def apart(key: str = labels.HOSTNAME, selector: LabelSelector = SELF, name: str = "job", label: str = "a") -> Workload:
+def apart(
+    key: str = labels.HOSTNAME,
+    selector: LabelSelector = SELF,
+    name: str = "job",
+    label: str = "a",
+) -> Workload:
     return app(name, label, anti_affinity=(AffinityTerm(key, selector),))
 
 
-def beside(key: str = labels.ZONE, selector: LabelSelector = SELF, name: str = "job", label: str = "a") -> Workload:
+def beside(
+    key: str = labels.ZONE,
+    selector: LabelSelector = SELF,
+    name: str = "job",
+    label: str = "a",
+) -> Workload:
     return app(name, label, affinity=(AffinityTerm(key, selector),))
 
 
-def running(name: str, count: int, label: str = "a", zone: str = "zone-1", **changes: Any) -> dict[str, Any]:
+def running(
+    name: str, count: int, label: str = "a", zone: str = "zone-1", **changes: Any
+) -> dict[str, Any]:
     return {
         "nodes": (node(content={name: count}, zone=zone, cpus=9, **changes),),
         "workloads": {f"ns/{name}": app(name, label)},
@@ -74,7 +86,9 @@ def only_in_zone_1() -> InstanceType:
     return replace(
         whole,
         offerings=tuple(
-            item if item.zone == "zone-1" else replace(item, unavailable_until=tried_again_at)
+            item
+            if item.zone == "zone-1"
+            else replace(item, unavailable_until=tried_again_at)
             for item in whole.offerings
         ),
     )

@@ -57,10 +57,14 @@ def unplaced(plan: Plan) -> int:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", ["plain", "limits", "floor"])
-def test_a_certified_plan_is_right_and_costs_no_less_than_its_bound(kind: str, seed: int) -> None:
+def test_a_certified_plan_is_right_and_costs_no_less_than_its_bound(
+    kind: str, seed: int
+) -> None:
     snapshot = limited(mix(seed)) if kind == "limits" else mix(seed)
     floor = 30 if kind == "floor" else 0
-    first = solve(snapshot, now=BENCH_NOW, policy=replace(FIRST, reserved_floor_percent=floor))
+    first = solve(
+        snapshot, now=BENCH_NOW, policy=replace(FIRST, reserved_floor_percent=floor)
+    )
     policy = replace(CERTIFIED, reserved_floor_percent=floor)
 
     certified = solve(snapshot, now=BENCH_NOW, policy=policy)
@@ -74,7 +78,10 @@ def test_a_certified_plan_is_right_and_costs_no_less_than_its_bound(kind: str, s
 def ranked(snapshot: Snapshot) -> Snapshot:
     """Return the world with three priorities."""
     ranks = enumerate(snapshot.demands)
-    demands = (replace(item, workload=replace(item.workload, priority=10 * (index % 3))) for index, item in ranks)
+    demands = (
+        replace(item, workload=replace(item.workload, priority=10 * (index % 3)))
+        for index, item in ranks
+    )
     return replace(snapshot, demands=tuple(demands))
 
 

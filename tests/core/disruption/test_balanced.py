@@ -26,7 +26,9 @@ from reservoir.core.disruption.saving.balanced import INFINITE, PoolTotals, appr
         pytest.param(16, 8, 2, 2, Fraction("0.5"), id="L-07 all-reserved pool"),
     ],
 )
-def test_score(price: int, disruption: int, saved: int, disrupted: int, expected: Fraction | None) -> None:
+def test_score(
+    price: int, disruption: int, saved: int, disrupted: int, expected: Fraction | None
+) -> None:
     assert score(PoolTotals(price, disruption), saved, disrupted) == expected
 
 

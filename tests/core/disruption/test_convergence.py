@@ -33,10 +33,13 @@ nodes = st.tuples(
 )
 
 
-def make_fleet(drawn: list[tuple[str, CapacityType, list[str]]], free: dict[str, int]) -> Fleet:
+def make_fleet(
+    drawn: list[tuple[str, CapacityType, list[str]]], free: dict[str, int]
+) -> Fleet:
     standing = Counter(type_name for type_name, market, _ in drawn if market is RESERVED)
     reservations = tuple(
-        reservation(f"cr-{name}", name, standing[name] + free[name], free[name]) for name in sorted(CPUS)
+        reservation(f"cr-{name}", name, standing[name] + free[name], free[name])
+        for name in sorted(CPUS)
     )
     fleet = Fleet(TYPES, (node_pool(),), WORK, reservations)
     for index, (type_name, market, keys) in enumerate(drawn):
@@ -47,7 +50,9 @@ def make_fleet(drawn: list[tuple[str, CapacityType, list[str]]], free: dict[str,
                 room -= WORK[key].requests["cpu"]
                 placements[key] += 1
         in_reservation = f"cr-{type_name}" if market is RESERVED else None
-        fleet.add_node(f"d{index}", type_name, market, placements, reservation_id=in_reservation)
+        fleet.add_node(
+            f"d{index}", type_name, market, placements, reservation_id=in_reservation
+        )
     return fleet
 
 
@@ -59,7 +64,8 @@ def replicas(fleet: Fleet) -> Counter[str]:
     return counts
 
 
-@settings(deadline=None)  # a pass is several solves; hypothesis's own clock would flake on a busy machine
+# a pass is several solves; hypothesis's own clock would flake on a busy machine
+@settings(deadline=None)
 @given(
     st.lists(nodes, min_size=1, max_size=8),
     st.fixed_dictionaries({name: st.integers(0, 2) for name in sorted(CPUS)}),
@@ -84,7 +90,9 @@ def test_passes_get_cheaper_each_time_and_come_to_rest(
 
 @settings(deadline=None, max_examples=25)  # as above
 @given(st.lists(nodes, min_size=1, max_size=6), st.integers(0, 2))
-def test_the_same_world_gives_the_same_decision(drawn: list[tuple[str, CapacityType, list[str]]], free: int) -> None:
+def test_the_same_world_gives_the_same_decision(
+    drawn: list[tuple[str, CapacityType, list[str]]], free: int
+) -> None:
     fleet = make_fleet(drawn, dict.fromkeys(CPUS, free))
 
     assert fleet.decide() == fleet.decide()

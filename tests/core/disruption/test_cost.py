@@ -2,15 +2,25 @@ from fractions import Fraction
 
 import pytest
 
-from reservoir.core.disruption.saving.cost import DELETION_COST_ANNOTATION, ONE, node_cost, replica_cost, savings_ratio
+from reservoir.core.disruption.saving.cost import (
+    DELETION_COST_ANNOTATION,
+    ONE,
+    node_cost,
+    replica_cost,
+    savings_ratio,
+)
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.resources import Resources
 
 
-def workload(name: str = "w", priority: int = 0, deletion_cost: str | None = None) -> Workload:
+def workload(
+    name: str = "w", priority: int = 0, deletion_cost: str | None = None
+) -> Workload:
     annotations = {} if deletion_cost is None else {DELETION_COST_ANNOTATION: deletion_cost}
-    return Workload("default", name, 1, 1, Resources.of({}), priority=priority, annotations=annotations)
+    return Workload(
+        "default", name, 1, 1, Resources.of({}), priority=priority, annotations=annotations
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,7 +37,9 @@ def workload(name: str = "w", priority: int = 0, deletion_cost: str | None = Non
     ],
 )
 def test_replica_cost(priority: int, deletion_cost: str | None, expected: int) -> None:
-    assert replica_cost(workload(priority=priority, deletion_cost=deletion_cost)) == expected
+    assert (
+        replica_cost(workload(priority=priority, deletion_cost=deletion_cost)) == expected
+    )
 
 
 def test_replicas_of_negative_cost_do_not_make_a_node_cheaper_to_disrupt() -> None:

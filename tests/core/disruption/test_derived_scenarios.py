@@ -31,17 +31,22 @@ WORK = {w.key: w for w in (workload("tiny", 1), workload("wide", 60))}
 
 PLAIN = SchedulingPolicy()
 fleet = partial(Fleet, types=(GPU, BIG, SMALL), workloads=WORK)
-block = partial(reservation, kind=ReservationKind.CAPACITY_BLOCK, end_at=NOW + timedelta(hours=24))
+block = partial(
+    reservation, kind=ReservationKind.CAPACITY_BLOCK, end_at=NOW + timedelta(hours=24)
+)
 
 
-def plan_for(it: Fleet, wanted: Workload, count: int, policy: SchedulingPolicy = PLAIN) -> Plan:
+def plan_for(
+    it: Fleet, wanted: Workload, count: int, policy: SchedulingPolicy = PLAIN
+) -> Plan:
     snapshot = replace(it.snapshot(), demands=(Demand(wanted, count, it.now),))
     return solve(snapshot, now=it.now, policy=policy)
 
 
 def launched(plan: Plan) -> list[tuple[str, str, int]]:
     return sorted(
-        (nodes.offering.instance_type, nodes.offering.reservation_id or "", nodes.count) for nodes in plan.launches
+        (nodes.offering.instance_type, nodes.offering.reservation_id or "", nodes.count)
+        for nodes in plan.launches
     )
 
 
@@ -58,13 +63,18 @@ def test_l11_a_future_reservation_serves_from_its_start() -> None:
     it = fleet(reservations=(future,), types=(GPU,), pools=(only_reserved,))
 
     (waiting,) = plan_for(it, WORK["default/wide"], 1).unplaced
-    assert (waiting.code, waiting.earliest_at) == (ReasonCode.RESERVATION_NOT_STARTED, start)
+    assert (waiting.code, waiting.earliest_at) == (
+        ReasonCode.RESERVATION_NOT_STARTED,
+        start,
+    )
 
     it.now, it.reservations = start, (replace(future, state="active"),)
     assert launched(plan_for(it, WORK["default/wide"], 1)) == [("gpu", "cr-1", 1)]
 
 
-def test_l14_reserved_comes_before_cheap_spot_unless_a_floor_keeps_tiny_work_off_it() -> None:
+def test_l14_reserved_comes_before_cheap_spot_unless_a_floor_keeps_tiny_work_off_it() -> (
+    None
+):
     it = fleet(reservations=(reservation("cr-1", "big", 1, 1),))
 
     assert launched(plan_for(it, WORK["default/tiny"], 1)) == [("big", "cr-1", 1)]
@@ -92,6 +102,14 @@ def test_l19_a_type_that_is_only_reserved_and_full_leaves_the_lighter_pool() -> 
 
 def test_l20_of_two_readings_of_a_reservation_the_smaller_counts() -> None:
     readings = (reservation("cr-1", "big", 3, 3), reservation("cr-1", "big", 3, 1))
-    it = fleet(reservations=readings, pools=(node_pool("default", RESERVED, SPOT),), types=(BIG,), selected=("cr-1",))
+    it = fleet(
+        reservations=readings,
+        pools=(node_pool("default", RESERVED, SPOT),),
+        types=(BIG,),
+        selected=("cr-1",),
+    )
 
-    assert launched(plan_for(it, WORK["default/wide"], 3)) == [("big", "", 2), ("big", "cr-1", 1)]
+    assert launched(plan_for(it, WORK["default/wide"], 3)) == [
+        ("big", "", 2),
+        ("big", "cr-1", 1),
+    ]

@@ -39,7 +39,9 @@ HOUR = timedelta(hours=1)
 OFFERED = Offered.of(Snapshot((LARGE,), reservations=(reservation("cr-1", "large", 1, 0),)))
 
 
-def drift_reason(claim: NodeClaim, pool: NodePool, node_class: NodeClass | None) -> str | None:
+def drift_reason(
+    claim: NodeClaim, pool: NodePool, node_class: NodeClass | None
+) -> str | None:
     return drift.drift_reason(claim, pool, node_class, OFFERED, NOW)
 
 
@@ -53,7 +55,9 @@ def claim(*, market: CapacityType = RESERVED, **changes: object) -> NodeClaim:
         "security_group_ids": ("sg-1", "sg-2"),
     }
     reservation_id = "cr-1" if market is RESERVED else None
-    return fleet.add_node("n", "large", market, {}, reservation_id=reservation_id, **{**current, **changes})
+    return fleet.add_node(
+        "n", "large", market, {}, reservation_id=reservation_id, **{**current, **changes}
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +70,9 @@ def claim(*, market: CapacityType = RESERVED, **changes: object) -> NodeClaim:
         ({"security_group_ids": ("sg-1",)}, "security groups differ"),
     ],
 )
-def test_a_node_that_is_not_what_pool_and_class_say_has_drifted(changes: dict[str, object], because: str) -> None:
+def test_a_node_that_is_not_what_pool_and_class_say_has_drifted(
+    changes: dict[str, object], because: str
+) -> None:
     assert drift_reason(claim(), POOL, CLASS) is None
     assert because in (drift_reason(replace(claim(), **changes), POOL, CLASS) or "")  # type: ignore[arg-type]  # as named
 
@@ -81,25 +87,38 @@ def test_what_is_not_known_of_a_node_is_no_drift() -> None:
 def test_a_finding_that_is_empty_is_no_drift(field: str) -> None:
     status = replace(FOUND, **{field: ()})  # type: ignore[arg-type]  # each of them is a tuple
 
-    assert drift_reason(claim(image_id="ami-old", subnet_id="subnet-0"), POOL, CLASS) is not None
+    assert (
+        drift_reason(claim(image_id="ami-old", subnet_id="subnet-0"), POOL, CLASS)
+        is not None
+    )
     assert drift_reason(claim(), POOL, replace(CLASS, status=status)) is None
 
 
 def test_a_reservation_that_is_no_longer_selected_is_drift() -> None:
     status = replace(FOUND, reservation_ids=("cr-2",))
 
-    assert "cr-1 is no longer selected" in (drift_reason(claim(), POOL, replace(CLASS, status=status)) or "")
-    ended = Offered.of(Snapshot((LARGE,)))  # S-73: its node is about to be demoted, and judged then
-    assert drift.drift_reason(claim(), POOL, replace(CLASS, status=status), ended, NOW) is None
+    assert "cr-1 is no longer selected" in (
+        drift_reason(claim(), POOL, replace(CLASS, status=status)) or ""
+    )
+    # S-73: its node is about to be demoted, and judged then
+    ended = Offered.of(Snapshot((LARGE,)))
+    assert (
+        drift.drift_reason(claim(), POOL, replace(CLASS, status=status), ended, NOW) is None
+    )
 
 
-@pytest.mark.parametrize(("markets", "drifts"), [((RESERVED,), True), ((RESERVED, ON_DEMAND), False)])
+@pytest.mark.parametrize(
+    ("markets", "drifts"), [((RESERVED,), True), ((RESERVED, ON_DEMAND), False)]
+)
 def test_a_node_whose_reservation_ended_drifts_only_if_its_pool_forbids_on_demand(
     markets: tuple[CapacityType, ...], drifts: bool
 ) -> None:
     demoted = claim(market=ON_DEMAND)  # what ``expire`` makes of it
 
-    assert (drift_reason(demoted, node_pool("default", *markets, static_hash="p1"), CLASS) is not None) is drifts
+    assert (
+        drift_reason(demoted, node_pool("default", *markets, static_hash="p1"), CLASS)
+        is not None
+    ) is drifts
 
 
 @pytest.mark.parametrize(
@@ -111,14 +130,21 @@ def test_a_node_whose_reservation_ended_drifts_only_if_its_pool_forbids_on_deman
         (Requirement.new("team", Operator.IN, ("ml",)), True),
     ],
 )
-def test_a_node_that_its_pools_requirements_no_longer_admit_has_drifted(wanted: Requirement, drifts: bool) -> None:
+def test_a_node_that_its_pools_requirements_no_longer_admit_has_drifted(
+    wanted: Requirement, drifts: bool
+) -> None:
     pool: NodePool = replace(POOL, requirements=POOL.requirements.add(wanted))
 
     assert (drift_reason(claim(), pool, CLASS) is not None) is drifts
 
 
 def test_spot_is_no_drift_where_spot_is_allowed() -> None:
-    assert drift_reason(claim(market=SPOT), node_pool("default", SPOT, static_hash="p1"), CLASS) is None
+    assert (
+        drift_reason(
+            claim(market=SPOT), node_pool("default", SPOT, static_hash="p1"), CLASS
+        )
+        is None
+    )
 
 
 def test_without_its_class_a_node_has_drifted() -> None:
@@ -127,18 +153,33 @@ def test_without_its_class_a_node_has_drifted() -> None:
 
 def offers(*markets: CapacityType) -> Offered:
     """What is on offer when the type is sold on just these markets in the node's zone, and on all of them elsewhere."""
-    here = tuple(offering for offering in LARGE.offerings if offering.capacity_type in markets)
-    elsewhere = tuple(replace(offering, zone="zone-2", zone_id="z2") for offering in LARGE.offerings)
+    here = tuple(
+        offering for offering in LARGE.offerings if offering.capacity_type in markets
+    )
+    elsewhere = tuple(
+        replace(offering, zone="zone-2", zone_id="z2") for offering in LARGE.offerings
+    )
     units = (reservation("cr-9", "large", 1, 0),) if RESERVED in markets else ()
-    kinds = (replace(LARGE, offerings=here + elsewhere), instance_type("other", 2, on_demand=100_000, spot=50_000))
+    kinds = (
+        replace(LARGE, offerings=here + elsewhere),
+        instance_type("other", 2, on_demand=100_000, spot=50_000),
+    )
     return Offered.of(Snapshot(kinds, reservations=units))
 
 
 @pytest.mark.parametrize(
     ("markets", "drifts"),
-    [((RESERVED, ON_DEMAND), False), ((RESERVED,), False), ((ON_DEMAND,), False), ((SPOT,), True), ((), True)],
+    [
+        ((RESERVED, ON_DEMAND), False),
+        ((RESERVED,), False),
+        ((ON_DEMAND,), False),
+        ((SPOT,), True),
+        ((), True),
+    ],
 )
-def test_s74_a_reserved_node_whose_type_is_gone_has_drifted(markets: tuple[CapacityType, ...], drifts: bool) -> None:
+def test_s74_a_reserved_node_whose_type_is_gone_has_drifted(
+    markets: tuple[CapacityType, ...], drifts: bool
+) -> None:
     reason = drift.drift_reason(claim(), POOL, CLASS, offers(*markets), NOW)
 
     assert (reason == "large is no longer offered reserved in zone-1") is drifts
@@ -158,17 +199,31 @@ def test_s74_a_reserved_node_whose_type_is_gone_has_drifted(markets: tuple[Capac
 def test_a_paid_node_needs_its_own_market_or_a_spot_node_any(
     market: CapacityType, left: tuple[CapacityType, ...], drifts: bool
 ) -> None:
-    assert (drift.drift_reason(claim(market=market), ANY, CLASS, offers(*left), NOW) is not None) is drifts
+    assert (
+        drift.drift_reason(claim(market=market), ANY, CLASS, offers(*left), NOW) is not None
+    ) is drifts
 
 
 def test_a_shortage_is_not_a_type_that_is_gone() -> None:
-    short = replace(LARGE, offerings=tuple(replace(it, unavailable_until=NOW + 2 * HOUR) for it in LARGE.offerings))
+    short = replace(
+        LARGE,
+        offerings=tuple(
+            replace(it, unavailable_until=NOW + 2 * HOUR) for it in LARGE.offerings
+        ),
+    )
 
-    assert drift.drift_reason(claim(market=SPOT), ANY, CLASS, Offered.of(Snapshot((short,))), NOW) is None
+    assert (
+        drift.drift_reason(
+            claim(market=SPOT), ANY, CLASS, Offered.of(Snapshot((short,))), NOW
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize("kinds", [(), (LARGE,)])
-def test_a_young_node_and_a_catalogue_that_was_never_read_say_nothing(kinds: tuple[InstanceType, ...]) -> None:
+def test_a_young_node_and_a_catalogue_that_was_never_read_say_nothing(
+    kinds: tuple[InstanceType, ...],
+) -> None:
     age = TYPE_GONE_AFTER - timedelta(seconds=1) if kinds else timedelta(days=1)
     gone = Offered.of(Snapshot(tuple(replace(kind, name="other") for kind in kinds)))
 

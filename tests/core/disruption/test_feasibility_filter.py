@@ -26,7 +26,9 @@ from tests.core.disruption.world import (
     workload,
 )
 
-ONLY_ON_DEMAND = Requirements.of(Requirement.new(labels.CAPACITY_TYPE, Operator.IN, ("on-demand",)))
+ONLY_ON_DEMAND = Requirements.of(
+    Requirement.new(labels.CAPACITY_TYPE, Operator.IN, ("on-demand",))
+)
 WORK = {
     w.key: w
     for w in (
@@ -46,7 +48,9 @@ def no_solve(_: Snapshot) -> Plan:
 def candidates(it: Fleet) -> list[Candidate]:
     prices = NodePrices.of(it.types)
     found = [
-        make_candidate(node_of(claim, it.workloads), claim, it.pools[0], it.workloads, prices)
+        make_candidate(
+            node_of(claim, it.workloads), claim, it.pools[0], it.workloads, prices
+        )
         for _, claim in sorted(it.claims.items())
     ]
     return sorted(found, key=lambda candidate: candidate.order)
@@ -56,7 +60,12 @@ def emptiable(it: Fleet) -> list[str]:
     everyone = candidates(it)
     world = PassState.of(it.snapshot(), no_solve, NOW)
     feasibility = FeasibilityFilter(world, everyone)
-    return [candidate.id for candidate in feasibility.emptiable(feasibility.free_capacity(world, everyone), everyone)]
+    return [
+        candidate.id
+        for candidate in feasibility.emptiable(
+            feasibility.free_capacity(world, everyone), everyone
+        )
+    ]
 
 
 def hopeless(it: Fleet, claim_id: str) -> bool:
@@ -64,7 +73,10 @@ def hopeless(it: Fleet, claim_id: str) -> bool:
     world = PassState.of(it.snapshot(), no_solve, NOW)
     feasibility = FeasibilityFilter(world, everyone)
     candidate = next(candidate for candidate in everyone if candidate.id == claim_id)
-    return feasibility.refusal(feasibility.free_capacity(world, everyone), candidate) is not None
+    return (
+        feasibility.refusal(feasibility.free_capacity(world, everyone), candidate)
+        is not None
+    )
 
 
 def test_a_node_that_cannot_be_emptied_does_not_stand_in_the_way() -> None:
@@ -99,10 +111,12 @@ def test_choosy_work_finds_room_only_where_it_may_run() -> None:
     ("type_name", "market", "placed", "is_hopeless"),
     [
         ("large", ON_DEMAND, {"default/tiny": 1}, False),  # fits a small one
-        ("large", ON_DEMAND, {"default/whole": 1}, False),  # fits the same size on the spot market
+        # fits the same size on the spot market
+        ("large", ON_DEMAND, {"default/whole": 1}, False),
         ("large", SPOT, {"default/whole": 1}, True),
         ("small", SPOT, {"default/tiny": 1}, True),
-        ("small", ON_DEMAND, {"default/choosy": 1}, True),  # spot would be cheaper, but not for this
+        # spot would be cheaper, but not for this
+        ("small", ON_DEMAND, {"default/choosy": 1}, True),
     ],
 )
 def test_alone_a_node_is_hopeless_unless_something_cheaper_holds_its_work(
@@ -115,16 +129,27 @@ def test_alone_a_node_is_hopeless_unless_something_cheaper_holds_its_work(
 
 
 def test_a_free_unit_is_a_hope_for_paid_nodes_and_for_larger_reserved_ones() -> None:
-    it = fleet(reservations=(reservation("cr-s", "small", 2, 1), reservation("cr-l", "large", 1, 0)))
+    it = fleet(
+        reservations=(
+            reservation("cr-s", "small", 2, 1),
+            reservation("cr-l", "large", 1, 0),
+        )
+    )
     it.add_node("paid", "large", SPOT, {"default/tiny": 8})
     it.add_node("roomy", "large", RESERVED, {"default/tiny": 8}, reservation_id="cr-l")
     it.add_node("right", "small", RESERVED, {"default/tiny": 2}, reservation_id="cr-s")
 
-    assert [hopeless(it, name) for name in ("paid", "roomy", "right")] == [False, False, True]
+    assert [hopeless(it, name) for name in ("paid", "roomy", "right")] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_a_try_is_taken_back_and_a_closed_node_takes_nothing() -> None:
-    free = FreeCapacity([Destination("a", 1, [4, 4, 9]), Destination("b", 1, [4, 4, 9])], least=(1, 1, 1))
+    free = FreeCapacity(
+        [Destination("a", 1, [4, 4, 9]), Destination("b", 1, [4, 4, 9])], least=(1, 1, 1)
+    )
 
     assert free.put((2, 2, 1), 1, 3, besides="b") == (1, 2)
     free.take_back()
@@ -158,7 +183,9 @@ def test_work_that_is_no_longer_known_needs_nothing() -> None:
     bare = node_of(replace(claim, placements=()), it.workloads)
     everyone = [make_candidate(bare, claim, it.pools[0], {}, NodePrices.of(it.types))]
     world = PassState.of(
-        Snapshot(tuple(it.types), nodes=(everyone[0].node,), node_pools=tuple(it.pools)), no_solve, NOW
+        Snapshot(tuple(it.types), nodes=(everyone[0].node,), node_pools=tuple(it.pools)),
+        no_solve,
+        NOW,
     )
 
     assert FeasibilityFilter(world, everyone).asks(everyone[0]) == []

@@ -22,7 +22,9 @@ KEPT = Disruption(keep_reserved_s=0)
 
 def fleet(disruption: Disruption | None = None) -> Fleet:
     held = (reservation("big", "large", 3, 0), reservation("little", "small", 1, 0))
-    return Fleet((SMALL, LARGE), (node_pool(disruption=disruption or Disruption()),), WORK, held)
+    return Fleet(
+        (SMALL, LARGE), (node_pool(disruption=disruption or Disruption()),), WORK, held
+    )
 
 
 def moves(decision: DisruptionDecision) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:

@@ -27,9 +27,22 @@ def micro(amount: int) -> int:
 
 def test_a_reserved_job_stays_when_the_cheapest_spot_price_falls() -> None:
     """Reserved prices follow the cheapest spot price; an equal reservation is no cheaper for that."""
-    it = Fleet((LARGE,), (node_pool(),), WORK, (reservation("cr-1", "large", 1, 0), reservation("cr-2", "large", 1, 1)))
-    at_launch = 2 * NodePrices.of(it.types).reserved["large"]  # when spot cost twice as much
-    it.add_node("job", "large", RESERVED, {SIX.key: 1}, reservation_id="cr-1", price_atto_usd_per_hour=at_launch)
+    it = Fleet(
+        (LARGE,),
+        (node_pool(),),
+        WORK,
+        (reservation("cr-1", "large", 1, 0), reservation("cr-2", "large", 1, 1)),
+    )
+    # when spot cost twice as much
+    at_launch = 2 * NodePrices.of(it.types).reserved["large"]
+    it.add_node(
+        "job",
+        "large",
+        RESERVED,
+        {SIX.key: 1},
+        reservation_id="cr-1",
+        price_atto_usd_per_hour=at_launch,
+    )
 
     assert it.decide().commands == ()
 
@@ -41,7 +54,9 @@ def test_a_spot_node_that_has_become_dearer_than_on_demand_is_replaced() -> None
 
     (command,) = it.decide().commands
 
-    assert [planned.offering.capacity_type for planned in command.replacements] == [ON_DEMAND]
+    assert [planned.offering.capacity_type for planned in command.replacements] == [
+        ON_DEMAND
+    ]
     assert command.savings_atto_usd_per_hour == micro(500_000 - 100_000)
 
 
@@ -51,7 +66,9 @@ def test_two_spot_nodes_that_have_become_cheap_are_not_replaced_by_a_dearer_one(
     wide = instance_type("wide", 12, on_demand=None, spot=90_000)
     it = Fleet((middle, wide), (node_pool("default", SPOT),), WORK)
     for name in ("a", "b"):
-        it.add_node(name, "middle", SPOT, {THREE.key: 1}, price_atto_usd_per_hour=micro(80_000))
+        it.add_node(
+            name, "middle", SPOT, {THREE.key: 1}, price_atto_usd_per_hour=micro(80_000)
+        )
 
     assert it.decide().commands == ()
 
@@ -59,15 +76,22 @@ def test_two_spot_nodes_that_have_become_cheap_are_not_replaced_by_a_dearer_one(
 def test_balanced_weighs_todays_prices() -> None:
     """The small node is a fifth of what the pool costs today, and half of its disruption."""
     balanced = Disruption(consolidation_policy=ConsolidationPolicy.BALANCED)
-    it = Fleet((SMALL, LARGE), (node_pool("default", ON_DEMAND, disruption=balanced),), WORK)
-    it.add_node("roomy", "large", ON_DEMAND, {SIX.key: 1}, price_atto_usd_per_hour=micro(40_000))
+    it = Fleet(
+        (SMALL, LARGE), (node_pool("default", ON_DEMAND, disruption=balanced),), WORK
+    )
+    it.add_node(
+        "roomy", "large", ON_DEMAND, {SIX.key: 1}, price_atto_usd_per_hour=micro(40_000)
+    )
     it.add_node("small", "small", ON_DEMAND, {TINY.key: 1})
 
     decision = it.decide()
 
     assert decision.commands == ()
     reasons = {refusal.claim_id: refusal.reason for refusal in decision.refusals}
-    assert reasons["small"] == "NodePool default is Balanced: the saving is not worth the disruption"
+    assert (
+        reasons["small"]
+        == "NodePool default is Balanced: the saving is not worth the disruption"
+    )
 
 
 def test_a_node_of_which_the_offering_is_unknown_keeps_its_price() -> None:

@@ -58,11 +58,23 @@ fleet = partial(Fleet, pools=(node_pool("default", RESERVED, ON_DEMAND),), workl
 
 
 @pytest.mark.parametrize("policy", ConsolidationPolicy)
-def test_where_demand_will_go_is_asked_only_if_a_node_could_go(policy: ConsolidationPolicy) -> None:
-    it = fleet(pools=(node_pool("default", ON_DEMAND, disruption=Disruption(consolidation_policy=policy)),))
+def test_where_demand_will_go_is_asked_only_if_a_node_could_go(
+    policy: ConsolidationPolicy,
+) -> None:
+    it = fleet(
+        pools=(
+            node_pool(
+                "default", ON_DEMAND, disruption=Disruption(consolidation_policy=policy)
+            ),
+        )
+    )
     it.add_node("busy", "large", ON_DEMAND, {"default/five": 1})
     asked: list[int] = []
-    given = DisruptionInput(replace(it.snapshot(), demands=(Demand(WORK["default/tiny"], 1, NOW),)), it.claims, {})
+    given = DisruptionInput(
+        replace(it.snapshot(), demands=(Demand(WORK["default/tiny"], 1, NOW),)),
+        it.claims,
+        {},
+    )
 
     def ask(snapshot: Snapshot) -> Plan:
         asked.append(len(snapshot.demands))
@@ -94,17 +106,23 @@ def judged(decision: DisruptionDecision) -> set[str]:
 
 
 @pytest.mark.parametrize("remembers", [True, False])
-def test_each_node_is_judged_within_as_many_passes_as_there_are_nodes(*, remembers: bool) -> None:
+def test_each_node_is_judged_within_as_many_passes_as_there_are_nodes(
+    *, remembers: bool
+) -> None:
     it = refused_each_time(7)
     seen: list[set[str]] = []
     for minute in range(7):
         it.now = NOW + timedelta(minutes=minute)
         decision = it.decide()
-        it.waiting = {each.claim_id: each.since for each in decision.waiting} if remembers else {}
+        it.waiting = (
+            {each.claim_id: each.since for each in decision.waiting} if remembers else {}
+        )
         seen.append(judged(decision))
 
     assert set().union(*seen) == set(it.claims)
-    assert all(len(of_pass) == 1 for of_pass in seen), "the least that a pass does, for this test to say something"
+    assert all(len(of_pass) == 1 for of_pass in seen), (
+        "the least that a pass does, for this test to say something"
+    )
 
 
 def test_whose_turn_did_not_come_says_since_when() -> None:
@@ -114,12 +132,19 @@ def test_whose_turn_did_not_come_says_since_when() -> None:
     decision = it.decide()
 
     assert judged(decision) == {"n2"}
-    assert {each.claim_id: each.since for each in decision.waiting} == {"n0": NOW, "n1": NOW - timedelta(minutes=5)}
+    assert {each.claim_id: each.since for each in decision.waiting} == {
+        "n0": NOW,
+        "n1": NOW - timedelta(minutes=5),
+    }
 
 
 def test_a_drifted_node_that_is_refused_each_time_does_not_keep_its_turn() -> None:
     it = fleet(pools=(node_pool("default", ON_DEMAND, static_hash="new"),), effort=1)
-    alone = replace(WORK["default/tiny"], name="alone", node_selector=Requirements.of(one_of("gone", "x")))
+    alone = replace(
+        WORK["default/tiny"],
+        name="alone",
+        node_selector=Requirements.of(one_of("gone", "x")),
+    )
     it.workloads = {**WORK, alone.key: alone}
     for number, held in enumerate((alone.key, alone.key, "default/tiny")):
         it.add_node(f"old{number}", "large", ON_DEMAND, {held: 1}, node_pool_hash="old")
@@ -134,17 +159,34 @@ def test_a_drifted_node_that_is_refused_each_time_does_not_keep_its_turn() -> No
 
 
 @pytest.mark.parametrize(
-    ("pools", "effort"), [(1, EFFORT_A_PASS), (9, EFFORT_A_PASS), (50, EFFORT_A_PASS), (9, -(10**6))]
+    ("pools", "effort"),
+    [(1, EFFORT_A_PASS), (9, EFFORT_A_PASS), (50, EFFORT_A_PASS), (9, -(10**6))],
 )
 @pytest.mark.parametrize("waits", [True, False])
-def test_neither_pools_nor_waiting_demand_keep_a_node_from_its_turn(pools: int, effort: int, *, waits: bool) -> None:
+def test_neither_pools_nor_waiting_demand_keep_a_node_from_its_turn(
+    pools: int, effort: int, *, waits: bool
+) -> None:
     zones = [(f"zone-{number}", f"z{number}") for number in range(6)]
     sold = values.sold({ON_DEMAND: 3_000_000, SPOT: 1_500_000}, zones)
-    region = tuple(values.instance_type(f"other{number}", 64, 256, sold) for number in range(1_065))  # 12,780 offerings
-    wanted = (one_of(labels.CAPACITY_TYPE, SPOT, ON_DEMAND), one_of(labels.INSTANCE_TYPE, "small", "large"))
-    several = tuple(values.node_pool("default" if not number else f"p{number}", *wanted) for number in range(pools))
+    # 12,780 offerings
+    region = tuple(
+        values.instance_type(f"other{number}", 64, 256, sold) for number in range(1_065)
+    )
+    wanted = (
+        one_of(labels.CAPACITY_TYPE, SPOT, ON_DEMAND),
+        one_of(labels.INSTANCE_TYPE, "small", "large"),
+    )
+    several = tuple(
+        values.node_pool("default" if not number else f"p{number}", *wanted)
+        for number in range(pools)
+    )
     huge = workload("huge", 5000)
-    it = fleet(types=(SMALL, LARGE, *region), pools=several, workloads={**WORK, huge.key: huge}, effort=effort)
+    it = fleet(
+        types=(SMALL, LARGE, *region),
+        pools=several,
+        workloads={**WORK, huge.key: huge},
+        effort=effort,
+    )
     it.add_node("paid", "small", ON_DEMAND, {"default/tiny": 1})
 
     decision = it.decide((Demand(huge, 1, NOW),) if waits else ())
@@ -153,9 +195,14 @@ def test_neither_pools_nor_waiting_demand_keep_a_node_from_its_turn(pools: int, 
 
 
 def test_a_pass_is_charged_for_what_its_pools_sell() -> None:
-    unlike = tuple(instance_type(f"other{number}", 64, on_demand=3_000_000) for number in range(5_000))
+    unlike = tuple(
+        instance_type(f"other{number}", 64, on_demand=3_000_000) for number in range(5_000)
+    )
     narrow = values.node_pool("default", one_of(labels.INSTANCE_TYPE, "small", "large"))
-    without, among_many = (fleet(types=types, pools=(narrow,)) for types in ((SMALL, LARGE), (SMALL, LARGE, *unlike)))
+    without, among_many = (
+        fleet(types=types, pools=(narrow,))
+        for types in ((SMALL, LARGE), (SMALL, LARGE, *unlike))
+    )
 
     def charged(it: Fleet) -> int:
         effort = Effort(0)
@@ -178,22 +225,30 @@ def test_the_fleet_says_how_much_a_pass_may_simulate_unless_somebody_else_does()
         it.add_node(f"n{number}", "large", ON_DEMAND, {"default/tiny": 1})
     # Each replica with a rule about others looks at each node: dearer than a small fleet's pass, not than this one's.
     waiting = replace(it.snapshot(), demands=(Demand(tied, 116, NOW),))
-    given = DisruptionInput(waiting, it.claims, {("default", reason): 300 for reason in DisruptionReason})
+    given = DisruptionInput(
+        waiting, it.claims, {("default", reason): 300 for reason in DisruptionReason}
+    )
 
     def nothing_placed(_snapshot: Snapshot) -> Plan:
         return Plan()
 
     assert removed(decide_disruption(given, nothing_placed, now=NOW)) > 100
-    assert removed(decide_disruption(given, nothing_placed, now=NOW, effort=EFFORT_A_PASS)) < FIRST_TRIES
+    assert (
+        removed(decide_disruption(given, nothing_placed, now=NOW, effort=EFFORT_A_PASS))
+        < FIRST_TRIES
+    )
 
 
 @pytest.mark.parametrize(("effort", "moves"), [(1_000, False), (2_000, True)])
-def test_what_a_look_at_waiting_demand_leaves_of_the_effort_is_for_moves(effort: int, *, moves: bool) -> None:
+def test_what_a_look_at_waiting_demand_leaves_of_the_effort_is_for_moves(
+    effort: int, *, moves: bool
+) -> None:
     it = fleet(effort=effort)
     for number in range(40):
         it.add_node(f"n{number:02}", "large", ON_DEMAND, {"default/tiny": 1})
 
-    waiting = (Demand(WORK["default/tiny"], 1, NOW),)  # where it will go is looked at first: it may need a launch
+    # where it will go is looked at first: it may need a launch
+    waiting = (Demand(WORK["default/tiny"], 1, NOW),)
 
     assert (removed(it.decide(waiting)) >= FIRST_TRIES) is moves
     assert removed(it.decide()) >= FIRST_TRIES, "without it either suffices"
@@ -202,7 +257,9 @@ def test_what_a_look_at_waiting_demand_leaves_of_the_effort_is_for_moves(effort:
 def test_drift_leaves_half_of_the_effort_to_consolidation() -> None:
     it = fleet(pools=(node_pool("default", ON_DEMAND, static_hash="new"),), effort=5_000)
     for number in range(8):
-        it.add_node(f"old{number}", "large", ON_DEMAND, {"default/seven": 1}, node_pool_hash="old")
+        it.add_node(
+            f"old{number}", "large", ON_DEMAND, {"default/seven": 1}, node_pool_hash="old"
+        )
     it.add_node("oversized", "large", ON_DEMAND, {"default/pair": 1}, node_pool_hash="new")
 
     reasons = [command.reason for command in it.decide().commands]
@@ -216,14 +273,20 @@ def test_drift_leaves_half_of_the_effort_to_consolidation() -> None:
 
 
 @pytest.mark.parametrize(("limit", "moved"), [(12, 1), (16, 2)])
-def test_what_one_command_launches_counts_for_the_limits_of_the_next(limit: int, moved: int) -> None:
+def test_what_one_command_launches_counts_for_the_limits_of_the_next(
+    limit: int, moved: int
+) -> None:
     limits = Resources.of({"cpu": limit * 1000, "nodes": 2})
     pool = node_pool("default", RESERVED, static_hash="new", limits=limits)
     it = fleet(pools=(pool,), reservations=(reservation("cr-large", "large", 2, 2),))
     for number in range(2):
-        it.add_node(f"small{number}", "small", ON_DEMAND, {"default/pair": 1}, node_pool_hash="old")
+        it.add_node(
+            f"small{number}", "small", ON_DEMAND, {"default/pair": 1}, node_pool_hash="old"
+        )
 
-    launched = [planned for command in it.decide().commands for planned in command.replacements]
+    launched = [
+        planned for command in it.decide().commands for planned in command.replacements
+    ]
 
     assert sum(planned.count for planned in launched) == moved
 
@@ -236,7 +299,9 @@ def test_what_one_command_launches_counts_for_the_limits_of_the_next(limit: int,
     [{"nominated_until": NOW + timedelta(minutes=1)}, {"state": ClaimState.LAUNCHED}],
     ids=["promised", "new"],
 )
-def test_room_that_is_promised_or_not_there_yet_takes_nobody(changes: dict[str, object]) -> None:
+def test_room_that_is_promised_or_not_there_yet_takes_nobody(
+    changes: dict[str, object],
+) -> None:
     it = fleet(types=(LARGE,))
     it.add_node("busy", "large", ON_DEMAND, {"default/pair": 1})
     taken = it.add_node("taken", "large", ON_DEMAND, {"default/pair": 1})
@@ -253,14 +318,18 @@ def test_a_drifted_node_that_receives_the_replicas_of_another_stays_for_now() ->
     (command,) = it.decide().commands
 
     assert (command.claim_ids, command.destinations) == (("a",), ("b",))
-    assert refusal(it.decide(), "b") == "NodePool default changed; replicas of other nodes move here"
+    assert (
+        refusal(it.decide(), "b")
+        == "NodePool default changed; replicas of other nodes move here"
+    )
 
 
 def test_a_node_that_receives_the_replicas_of_a_drifted_one_is_not_made_smaller() -> None:
     middle = instance_type("middle", 6, on_demand=290_000)
     it = fleet(types=(SMALL, middle, LARGE), pools=(node_pool("default", ON_DEMAND),))
     it.add_node("drifted", "large", ON_DEMAND, {"default/pair": 1}, node_pool_hash="old")
-    it.add_node("stays", "large", ON_DEMAND, {"default/five": 1})  # which a middle node would hold, but for the pair
+    # which a middle node would hold, but for the pair
+    it.add_node("stays", "large", ON_DEMAND, {"default/five": 1})
 
     (command,) = it.decide().commands
 
@@ -300,17 +369,24 @@ def test_one_node_is_not_split_into_many_although_they_cost_less() -> None:
     assert it.decide().commands == ()
 
 
-def test_an_on_demand_node_goes_back_to_spot_although_two_smaller_ones_would_cost_still_less() -> None:
+def test_an_on_demand_node_goes_back_to_spot_although_two_smaller_ones_would_cost_still_less() -> (
+    None
+):
     cheap_small = instance_type("small", 4, on_demand=200_000, spot=50_000)
     it = fleet(
-        types=(cheap_small, LARGE), pools=(node_pool("a", SPOT, ON_DEMAND), node_pool("default", SPOT, ON_DEMAND))
+        types=(cheap_small, LARGE),
+        pools=(node_pool("a", SPOT, ON_DEMAND), node_pool("default", SPOT, ON_DEMAND)),
     )
     it.add_node("n", "large", ON_DEMAND, {"default/pair": 4})
 
     (command,) = it.decide().commands
 
     (planned,) = command.replacements
-    assert (planned.offering.instance_type, planned.offering.capacity_type, planned.count) == ("large", SPOT, 1)
+    assert (
+        planned.offering.instance_type,
+        planned.offering.capacity_type,
+        planned.count,
+    ) == ("large", SPOT, 1)
 
 
 def test_one_node_may_be_split_into_many_prepaid_units() -> None:
@@ -332,15 +408,25 @@ def test_a_node_that_would_be_launched_again_does_not_keep_a_group_from_going() 
     (command,) = it.decide().commands
 
     assert command.claim_ids == ("oversized0", "oversized1")
-    assert [(planned.offering.instance_type, planned.count) for planned in command.replacements] == [("middle", 2)]
+    assert [
+        (planned.offering.instance_type, planned.count) for planned in command.replacements
+    ] == [("middle", 2)]
     because = refusal(it.decide(), "right-sized")
     assert "a node like it" in because or "nothing cheaper" in because
 
 
-def test_groups_of_reserved_nodes_are_not_moved_to_paid_ones_with_a_paid_nodes_saving() -> None:
+def test_groups_of_reserved_nodes_are_not_moved_to_paid_ones_with_a_paid_nodes_saving() -> (
+    None
+):
     it = fleet(reservations=(reservation("cr-1", "large", 1, 0),))
     it.add_node("paid", "large", ON_DEMAND, {"default/pair": 1})
-    it.add_node("reserved", "large", RESERVED, {"default/six": 1, "default/pair": 1}, reservation_id="cr-1")
+    it.add_node(
+        "reserved",
+        "large",
+        RESERVED,
+        {"default/six": 1, "default/pair": 1},
+        reservation_id="cr-1",
+    )
 
     it.apply(it.decide())
 
@@ -350,22 +436,35 @@ def test_groups_of_reserved_nodes_are_not_moved_to_paid_ones_with_a_paid_nodes_s
 # -- Balanced
 
 
-@pytest.mark.parametrize(("policy", "goes"), [(ConsolidationPolicy.BALANCED, False), (None, True)])
-def test_balanced_moves_no_work_for_a_small_saving(policy: ConsolidationPolicy | None, goes: bool) -> None:
+@pytest.mark.parametrize(
+    ("policy", "goes"), [(ConsolidationPolicy.BALANCED, False), (None, True)]
+)
+def test_balanced_moves_no_work_for_a_small_saving(
+    policy: ConsolidationPolicy | None, goes: bool
+) -> None:
     # 7 of the pool's 20 units of disruption for a sixteenth of its price
     disruption = Disruption() if policy is None else Disruption(consolidation_policy=policy)
-    it = fleet(pools=(node_pool("default", ON_DEMAND, disruption=disruption),), types=(SMALL, LARGE))
+    it = fleet(
+        pools=(node_pool("default", ON_DEMAND, disruption=disruption),),
+        types=(SMALL, LARGE),
+    )
     it.add_node("crowded", "small", ON_DEMAND, {"default/tiny": 2})
     for number in range(3):
         it.add_node(f"large{number}", "large", ON_DEMAND, {"default/six": 1})
 
-    assert ("crowded" in {key for command in it.decide().commands for key in command.claim_ids}) is goes
+    assert (
+        "crowded" in {key for command in it.decide().commands for key in command.claim_ids}
+    ) is goes
     if not goes:
         assert "Balanced" in refusal(it.decide(), "crowded")
 
 
 def test_balanced_lets_a_large_saving_pass() -> None:
-    pool = node_pool("default", ON_DEMAND, disruption=Disruption(consolidation_policy=ConsolidationPolicy.BALANCED))
+    pool = node_pool(
+        "default",
+        ON_DEMAND,
+        disruption=Disruption(consolidation_policy=ConsolidationPolicy.BALANCED),
+    )
     it = fleet(pools=(pool,))
     it.add_node("oversized", "large", ON_DEMAND, {"default/pair": 1})
 

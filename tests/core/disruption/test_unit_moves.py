@@ -34,10 +34,19 @@ def tagged(identity: str, total: int, free: int, **changes: object) -> CapacityR
     return reservation(identity, "large", total, free, **{"tags": TAGS, **changes})
 
 
-def fleet(*reservations: CapacityReservation, wanted: bool = True, **changes: object) -> Fleet:
+def fleet(
+    *reservations: CapacityReservation, wanted: bool = True, **changes: object
+) -> Fleet:
     """One pool, whose class selects cr-mine alone."""
-    pool = node_pool("default", RESERVED, ON_DEMAND, disruption=Disruption(move_reserved_units=wanted))
-    settings: dict[str, object] = {"types": (LARGE,), "pools": (pool,), "workloads": WORK, "selected": ("cr-mine",)}
+    pool = node_pool(
+        "default", RESERVED, ON_DEMAND, disruption=Disruption(move_reserved_units=wanted)
+    )
+    settings: dict[str, object] = {
+        "types": (LARGE,),
+        "pools": (pool,),
+        "workloads": WORK,
+        "selected": ("cr-mine",),
+    }
     return Fleet(**{**settings, **changes}, reservations=reservations)  # type: ignore[arg-type]  # checked by the dataclass
 
 
@@ -47,7 +56,9 @@ def moves(decision: DisruptionDecision) -> list[tuple[str, str, int]]:
 
 def paid(count: int = 1, *, wanted: bool = True, budget: int = 100) -> Fleet:
     """Paid nodes, a full reservation that they could use, and an equal one that lies idle."""
-    it = fleet(tagged("cr-idle", 3, 3), tagged("cr-mine", 1, 0), wanted=wanted, budget=budget)
+    it = fleet(
+        tagged("cr-idle", 3, 3), tagged("cr-mine", 1, 0), wanted=wanted, budget=budget
+    )
     for number in range(count):
         it.add_node(f"paid-{number}", "large", ON_DEMAND, {"default/big": 1})
     return it
@@ -61,7 +72,9 @@ def test_an_idle_unit_moves_to_where_a_paid_node_can_use_it() -> None:
     assert decision.commands == ()
     (move,) = decision.moves
     assert move == UnitMove("cr-idle", "cr-mine", 1, move.explanation, ("paid-0",))
-    assert [refusal.reason for refusal in decision.refusals] == ["waits for a unit that moves from cr-idle to cr-mine"]
+    assert [refusal.reason for refusal in decision.refusals] == [
+        "waits for a unit that moves from cr-idle to cr-mine"
+    ]
 
 
 def test_then_the_node_moves_in_and_nothing_moves_any_more() -> None:
@@ -70,7 +83,11 @@ def test_then_the_node_moves_in_and_nothing_moves_any_more() -> None:
 
     decision = it.decide()
     assert decision.moves == ()
-    assert [p.offering.reservation_id for command in decision.commands for p in command.replacements] == ["cr-mine"]
+    assert [
+        p.offering.reservation_id
+        for command in decision.commands
+        for p in command.replacements
+    ] == ["cr-mine"]
     it.apply(decision)
 
     at_rest = it.decide()
@@ -81,7 +98,8 @@ def test_one_unit_always_stays_because_ec2_cancels_what_it_has_emptied() -> None
     assert moves(paid(5).decide()) == [("cr-idle", "cr-mine", 2)]
     assert spare_units(tagged("cr-1", 1, 1)) == 0
     assert spare_units(tagged("cr-1", 4, 2)) == 2
-    assert spare_units(tagged("cr-1", 2, 1, available_count=2)) == 0  # the other one may be on its way out
+    # the other one may be on its way out
+    assert spare_units(tagged("cr-1", 2, 1, available_count=2)) == 0
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -112,7 +130,9 @@ def test_a_unit_moves_for_demand_that_waits() -> None:
     it = fleet(
         tagged("cr-idle", 3, 3),
         tagged("cr-mine", 1, 0),
-        pools=(node_pool("default", RESERVED, disruption=Disruption(move_reserved_units=True)),),
+        pools=(
+            node_pool("default", RESERVED, disruption=Disruption(move_reserved_units=True)),
+        ),
     )
 
     decision = it.decide(demands=(Demand(WORK["default/big"], 2, NOW),))
@@ -122,7 +142,9 @@ def test_a_unit_moves_for_demand_that_waits() -> None:
 
 
 def test_a_unit_that_can_be_used_where_it_lies_stays_there() -> None:
-    it = fleet(tagged("cr-idle", 3, 3), tagged("cr-mine", 1, 0), selected=("cr-idle", "cr-mine"))
+    it = fleet(
+        tagged("cr-idle", 3, 3), tagged("cr-mine", 1, 0), selected=("cr-idle", "cr-mine")
+    )
     it.add_node("paid", "large", ON_DEMAND, {"default/big": 1})
 
     assert it.decide(demands=(Demand(WORK["default/big"], 1, NOW),)).moves == ()
@@ -150,7 +172,9 @@ def exchange(*reservations: CapacityReservation) -> bool:
         {"instance_type": "small"},
     ],
 )
-def test_only_equal_reservations_whose_owner_says_so_exchange_units(change: dict[str, object]) -> None:
+def test_only_equal_reservations_whose_owner_says_so_exchange_units(
+    change: dict[str, object],
+) -> None:
     source, destination = tagged("cr-1", 3, 3), tagged("cr-2", 1, 0)
 
     assert exchange(source, destination)
@@ -158,7 +182,9 @@ def test_only_equal_reservations_whose_owner_says_so_exchange_units(change: dict
 
 
 def test_that_one_is_open_and_the_other_targeted_does_not_matter() -> None:
-    assert exchange(tagged("cr-1", 3, 3, instance_match_criteria="open"), tagged("cr-2", 1, 0))
+    assert exchange(
+        tagged("cr-1", 3, 3, instance_match_criteria="open"), tagged("cr-2", 1, 0)
+    )
 
 
 def test_one_move_is_tried_however_much_demand_that_waits_has_used_up() -> None:
@@ -189,13 +215,29 @@ def apply(it: Fleet, decision: DisruptionDecision) -> None:
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=2, max_size=3),
     st.lists(st.sampled_from(["default/big", "default/tiny"]), max_size=4),
 )
-def test_a_fleet_comes_to_rest_and_no_unit_goes_back_and_forth(sizes: list[tuple[int, int]], keys: list[str]) -> None:
+def test_a_fleet_comes_to_rest_and_no_unit_goes_back_and_forth(
+    sizes: list[tuple[int, int]], keys: list[str]
+) -> None:
     names = ("cr-mine", "cr-2", "cr-3")
-    it = fleet(*(tagged(name, total, min(free, total)) for name, (total, free) in zip(names, sizes, strict=False)))
+    it = fleet(
+        *(
+            tagged(name, total, min(free, total))
+            for name, (total, free) in zip(names, sizes, strict=False)
+        )
+    )
     it.selected = names[: len(sizes)] if keys[:1] == ["default/tiny"] else ("cr-mine",)
-    for one in it.reservations:  # in the units that are not free stand nodes of ours, or of others
-        for number in range(one.total_count - one.free_units if one.id in it.selected else 0):
-            it.add_node(f"{one.id}-{number}", "large", RESERVED, {"default/big": 1}, reservation_id=one.id)
+    # in the units that are not free stand nodes of ours, or of others
+    for one in it.reservations:
+        for number in range(
+            one.total_count - one.free_units if one.id in it.selected else 0
+        ):
+            it.add_node(
+                f"{one.id}-{number}",
+                "large",
+                RESERVED,
+                {"default/big": 1},
+                reservation_id=one.id,
+            )
     for number, key in enumerate(keys):
         it.add_node(f"paid-{number}", "large", ON_DEMAND, {key: 1})
     moved = 0

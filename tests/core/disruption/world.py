@@ -34,10 +34,18 @@ CLASS = "default"
 ALL_OF_THEM = 1_000_000
 
 
-def instance_type(name: str, cpus: int, *, on_demand: int | None, spot: int | None = None) -> InstanceType:
+def instance_type(
+    name: str, cpus: int, *, on_demand: int | None, spot: int | None = None
+) -> InstanceType:
     """A type with 4 GiB per vCPU, in zone-1; prices in micro-USD an hour, None where it is not sold."""
-    prices = {market: price for market, price in ((ON_DEMAND, on_demand), (SPOT, spot)) if price is not None}
-    return values.instance_type(name, cpus, 4 * cpus, values.sold(prices, [("zone-1", "z1")]))
+    prices = {
+        market: price
+        for market, price in ((ON_DEMAND, on_demand), (SPOT, spot))
+        if price is not None
+    }
+    return values.instance_type(
+        name, cpus, 4 * cpus, values.sold(prices, [("zone-1", "z1")])
+    )
 
 
 SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
@@ -46,27 +54,37 @@ LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
 
 def short(kind: InstanceType) -> InstanceType:
     """The type without capacity for new nodes; what runs on it goes on, at its price."""
-    resting = (replace(it, unavailable_until=NOW + timedelta(minutes=3)) for it in kind.offerings)
+    resting = (
+        replace(it, unavailable_until=NOW + timedelta(minutes=3)) for it in kind.offerings
+    )
     return replace(kind, offerings=tuple(resting))
 
 
 def node_pool(name: str = "default", *markets: CapacityType, **changes: Any) -> NodePool:
     wanted = (values.one_of(labels.CAPACITY_TYPE, *markets),) if markets else ()
-    return values.node_pool(name, *wanted, **{"labels": {labels.NODE_POOL: name}, **changes})
+    return values.node_pool(
+        name, *wanted, **{"labels": {labels.NODE_POOL: name}, **changes}
+    )
 
 
 def workload(name: str, cpus: int, **changes: Any) -> Workload:
     requests = Resources.of({"cpu": cpus * 1000, "memory": cpus * GIB})
-    return values.workload(name, **{"namespace": "default", "replicas": 1, "requests": requests, **changes})
+    return values.workload(
+        name, **{"namespace": "default", "replicas": 1, "requests": requests, **changes}
+    )
 
 
-def reservation(identity: str, type_name: str, total: int, free: int, **changes: Any) -> CapacityReservation:
+def reservation(
+    identity: str, type_name: str, total: int, free: int, **changes: Any
+) -> CapacityReservation:
     about = {"instance_type": type_name, "zone": "zone-1", "zone_id": "z1"}
     return values.reservation(identity, total, free, **{**about, **changes})
 
 
 def refusal(decision: DisruptionDecision, claim_id: str) -> str:
-    return next(refusal.reason for refusal in decision.refusals if refusal.claim_id == claim_id)
+    return next(
+        refusal.reason for refusal in decision.refusals if refusal.claim_id == claim_id
+    )
 
 
 @dataclass
@@ -80,15 +98,18 @@ class Fleet:
     selected: tuple[str, ...] | None = None
     claims: dict[str, NodeClaim] = field(default_factory=dict)
     budget: int = ALL_OF_THEM
-    budget_of: Mapping[str, int] = field(default_factory=dict)  # of pools for which it is another one
-    budget_for: Mapping[DisruptionReason, int] = field(default_factory=dict)  # likewise, of reasons in any pool
+    # of pools for which it is another one
+    budget_of: Mapping[str, int] = field(default_factory=dict)
+    # likewise, of reasons in any pool
+    budget_for: Mapping[DisruptionReason, int] = field(default_factory=dict)
     effort: int = EFFORT_A_PASS
     spot_to_spot: bool = True
     now: datetime = NOW
     launches: int = 0
     removals: list[str] = field(default_factory=list)
     policy: SchedulingPolicy = field(default_factory=SchedulingPolicy)
-    waiting: dict[str, datetime] = field(default_factory=dict)  # since when nodes wait for their turn
+    # since when nodes wait for their turn
+    waiting: dict[str, datetime] = field(default_factory=dict)
 
     def add_node(
         self,
@@ -118,7 +139,9 @@ class Fleet:
             node_pool_name="default",
             offering=OfferingKey(type_name, "zone-1", "z1", market, reservation_id),
             price_atto_usd_per_hour=self.price(kind, market),
-            placements=tuple(PlacedReplicas(key, count) for key, count in sorted(placements.items())),
+            placements=tuple(
+                PlacedReplicas(key, count) for key, count in sorted(placements.items())
+            ),
             allocatable=kind.allocatable,
             created_at=self.now - timedelta(days=1),
             running_at=self.now - timedelta(days=1),
@@ -133,29 +156,49 @@ class Fleet:
     def price(self, kind: InstanceType, market: CapacityType) -> int:
         if market is RESERVED:
             return ReservedPrices.of(self.types).atto_usd_per_hour(kind)
-        prices = [it.price_micro_usd_per_hour for it in kind.offerings if it.capacity_type is market]
+        prices = [
+            it.price_micro_usd_per_hour
+            for it in kind.offerings
+            if it.capacity_type is market
+        ]
         return prices[0] * ATTO_USD_PER_MICRO_USD
 
     def snapshot(self) -> Snapshot:
-        selected = self.selected if self.selected is not None else tuple(it.id for it in self.reservations)
+        selected = (
+            self.selected
+            if self.selected is not None
+            else tuple(it.id for it in self.reservations)
+        )
         return Snapshot(
             instance_types=tuple(self.types),
             reservations=self.reservations,
             node_pools=tuple(self.pools),
-            node_classes=(NodeClass(CLASS, status=NodeClassStatus(reservation_ids=tuple(sorted(selected)))),),
-            nodes=tuple(node_of(claim, self.workloads) for _, claim in sorted(self.claims.items())),
+            node_classes=(
+                NodeClass(
+                    CLASS, status=NodeClassStatus(reservation_ids=tuple(sorted(selected)))
+                ),
+            ),
+            nodes=tuple(
+                node_of(claim, self.workloads) for _, claim in sorted(self.claims.items())
+            ),
             workloads=self.workloads,
         )
 
     def decide(self, demands: tuple[Demand, ...] = ()) -> DisruptionDecision:
-        names = {pool.name for pool in self.pools} | {claim.node_pool_name for claim in self.claims.values()}
+        names = {pool.name for pool in self.pools} | {
+            claim.node_pool_name for claim in self.claims.values()
+        }
         allowed = {
-            (name, reason): self.budget_for.get(reason, self.budget_of.get(name, self.budget))
+            (name, reason): self.budget_for.get(
+                reason, self.budget_of.get(name, self.budget)
+            )
             for name in names
             for reason in DisruptionReason
         }
         snapshot = replace(self.snapshot(), demands=demands)
-        given = DisruptionInput(snapshot, self.claims, allowed, self.spot_to_spot, waiting=self.waiting)
+        given = DisruptionInput(
+            snapshot, self.claims, allowed, self.spot_to_spot, waiting=self.waiting
+        )
         ask = partial(solve, now=self.now, policy=self.policy)
         return decide_disruption(given, ask, now=self.now, effort=self.effort)
 
@@ -199,18 +242,30 @@ class Fleet:
 
     def _change_free(self, reservation_id: str | None, change: int) -> None:
         self.reservations = tuple(
-            replace(it, free_units=it.free_units + change, available_count=it.available_count + change)
+            replace(
+                it,
+                free_units=it.free_units + change,
+                available_count=it.available_count + change,
+            )
             if it.id == reservation_id
             else it
             for it in self.reservations
         )
-        assert all(0 <= it.free_units <= it.total_count for it in self.reservations), "a reservation is over-committed"
+        assert all(0 <= it.free_units <= it.total_count for it in self.reservations), (
+            "a reservation is over-committed"
+        )
 
     def _place(self, homeless: Iterable[PlacedReplicas]) -> None:
         """Let the provisioner place replicas that are demand again."""
-        waiting = tuple(Demand(self.workloads[it.workload_key], it.count, self.now) for it in homeless)
-        plan = solve(replace(self.snapshot(), demands=waiting), now=self.now, policy=self.policy)
-        assert not plan.unplaced, f"a decision left replicas without a place: {plan.unplaced}"
+        waiting = tuple(
+            Demand(self.workloads[it.workload_key], it.count, self.now) for it in homeless
+        )
+        plan = solve(
+            replace(self.snapshot(), demands=waiting), now=self.now, policy=self.policy
+        )
+        assert not plan.unplaced, (
+            f"a decision left replicas without a place: {plan.unplaced}"
+        )
         for placement in plan.existing:
             claim = self.claims[placement.claim_id]
             placements = merged_placements((*claim.placements, *placement.placements))
@@ -221,10 +276,14 @@ class Fleet:
                 self._launch(planned.offering, planned.placements)
 
 
-def _less(homeless: list[PlacedReplicas], placed: Iterable[PlacedReplicas]) -> list[PlacedReplicas]:
+def _less(
+    homeless: list[PlacedReplicas], placed: Iterable[PlacedReplicas]
+) -> list[PlacedReplicas]:
     counts: dict[str, int] = {}
     for it in homeless:
         counts[it.workload_key] = counts.get(it.workload_key, 0) + it.count
     for it in placed:
         counts[it.workload_key] -= it.count
-    return [PlacedReplicas(key, count) for key, count in sorted(counts.items()) if count > 0]
+    return [
+        PlacedReplicas(key, count) for key, count in sorted(counts.items()) if count > 0
+    ]

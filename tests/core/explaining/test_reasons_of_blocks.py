@@ -90,7 +90,11 @@ ENDINGS = (
 
 @pytest.mark.parametrize("it", ENDINGS, ids=lambda it: it.name)
 def test_work_is_told_why_a_block_does_not_take_it(it: Ending) -> None:
-    world = plain(fx_type("small", 2, 2), reservations=[it.unit], node_pools=(pool("default", markets(RESERVED)),))
+    world = plain(
+        fx_type("small", 2, 2),
+        reservations=[it.unit],
+        node_pools=(pool("default", markets(RESERVED)),),
+    )
 
     (refusal,) = planned(with_demand(world, demand(it.wanted)), policy=it.policy).unplaced
 

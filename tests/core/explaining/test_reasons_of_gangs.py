@@ -54,7 +54,9 @@ def small(**changes: Any) -> Workload:
     return workload(cpu=100, gang=Gang(), **changes)
 
 
-def gang(name: str, snapshot: Snapshot, wanted: Workload, replicas: int, sentence: str) -> Situation:
+def gang(
+    name: str, snapshot: Snapshot, wanted: Workload, replicas: int, sentence: str
+) -> Situation:
     whole = f"only all {replicas} replicas together: {sentence}"
     return Situation(name, snapshot, wanted, ReasonCode.GANG_INCOMPLETE, whole, replicas)
 
@@ -83,7 +85,12 @@ SITUATIONS = (
     ),
     gang(
         "a node that is there beside the units",
-        plain(SMALL, reservations=[TWO], node_pools=(ONLY_RESERVED,), nodes=(node("n1", SMALL),)),
+        plain(
+            SMALL,
+            reservations=[TWO],
+            node_pools=(ONLY_RESERVED,),
+            nodes=(node("n1", SMALL),),
+        ),
         large(),
         4,
         "the nodes that are there and the free reserved units hold 3 of them (2 in cr-1, 1 on nodes that are there)",
@@ -97,7 +104,9 @@ SITUATIONS = (
     ),
     gang(
         "units enough, but the pool may not have as many nodes",
-        reserved(TWO, pool=pool("default", markets(RESERVED), limits=Resources.of({"nodes": 1}))),
+        reserved(
+            TWO, pool=pool("default", markets(RESERVED), limits=Resources.of({"nodes": 1}))
+        ),
         large(),
         2,
         "the nodes limit of pool default (1 left) leaves room for 1 of them",
@@ -129,7 +138,9 @@ SITUATIONS = (
 
 @pytest.mark.parametrize("it", SITUATIONS, ids=lambda it: it.name)
 def test_a_gang_is_told_what_leaves_room_for_a_part_of_it_only(it: Situation) -> None:
-    plan = planned(with_demand(it.snapshot, demand(it.wanted, it.replicas)), policy=it.policy)
+    plan = planned(
+        with_demand(it.snapshot, demand(it.wanted, it.replicas)), policy=it.policy
+    )
 
     (refusal,) = plan.unplaced
     assert (refusal.code, refusal.message) == (it.code, it.sentence)

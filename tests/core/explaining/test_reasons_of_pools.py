@@ -32,7 +32,10 @@ from tests.core.scheduler.world import (
 )
 
 SMALL, LARGE = fx_type("small", 2, 2), fx_type("large", 8, 8)
-CHOOSY = pool("default", Requirement.new(labels.INSTANCE_TYPE, Operator.IN, ("small", "large"), min_values=2))
+CHOOSY = pool(
+    "default",
+    Requirement.new(labels.INSTANCE_TYPE, Operator.IN, ("small", "large"), min_values=2),
+)
 
 MIN_VALUES = (
     Situation(
@@ -81,14 +84,18 @@ WINDOWS = reservation("cr-1", "small", 4, platform="Windows")
 FILTERED = "the requirements of pool default filtered out all available instance types: "
 
 
-def selling(*wanted: Requirement, unit: CapacityReservation = IN_ZONE_2, **of_class: Any) -> Snapshot:
+def selling(
+    *wanted: Requirement, unit: CapacityReservation = IN_ZONE_2, **of_class: Any
+) -> Snapshot:
     """A pool with these requirements whose class selects the reservation."""
     of_pool = pool("default", *wanted)
     class_ = replace(node_class(reservations=[unit]), **of_class)
     return plain(SMALL, reservations=[unit], node_pools=(of_pool,), node_classes=(class_,))
 
 
-ONE_SUBNET = NodeClassStatus(reservation_ids=("cr-1",), subnets=(Subnet("subnet-1", "zone-1", "id-zone-1", 100),))
+ONE_SUBNET = NodeClassStatus(
+    reservation_ids=("cr-1",), subnets=(Subnet("subnet-1", "zone-1", "id-zone-1", 100),)
+)
 
 NOTHING_SOLD = (
     Situation(
@@ -133,16 +140,20 @@ NOTHING_SOLD = (
         selling(one_of(labels.CAPACITY_RESERVATION_ID, "vpc-7")),
         workload(cpu=100),
         ReasonCode.INCOMPATIBLE,
-        FILTERED + "none has karpenter.k8s.aws/capacity-reservation-id In [vpc-7] (there is cr-1)",
+        FILTERED
+        + "none has karpenter.k8s.aws/capacity-reservation-id In [vpc-7] (there is cr-1)",
     ),
     Situation(
         "a market that the zone has not, though both are to be had by themselves",
         selling(
-            markets(ON_DEMAND, RESERVED), one_of(labels.ZONE, "zone-3"), one_of(labels.CAPACITY_RESERVATION_ID, "cr-1")
+            markets(ON_DEMAND, RESERVED),
+            one_of(labels.ZONE, "zone-3"),
+            one_of(labels.CAPACITY_RESERVATION_ID, "cr-1"),
         ),
         workload(cpu=100),
         ReasonCode.INCOMPATIBLE,
-        FILTERED + "what it asks for is not to be had together, though each of it is by itself",
+        FILTERED
+        + "what it asks for is not to be had together, though each of it is by itself",
     ),
     Situation(
         "an operating system that no type runs",
@@ -163,7 +174,9 @@ NOTHING_SOLD = (
 
 @pytest.mark.parametrize("it", [*MIN_VALUES, *NOTHING_SOLD], ids=lambda it: it.name)
 def test_a_pool_is_told_as_the_reason_where_it_is_one(it: Situation) -> None:
-    plan = planned(with_demand(it.snapshot, demand(it.wanted, it.replicas)), policy=it.policy)
+    plan = planned(
+        with_demand(it.snapshot, demand(it.wanted, it.replicas)), policy=it.policy
+    )
 
     (refusal,) = plan.unplaced
     assert (refusal.code, refusal.message) == (it.code, it.sentence)
@@ -174,7 +187,9 @@ def test_the_reason_is_that_of_the_offering_that_came_furthest() -> None:
     types = fx_type("two", 2, 4, offered=()), fx_type("four", 4, 16, offered=())
     full = reservation("cr-1", "four", 1, free_units=0)
 
-    (unplaced,) = planned(with_demand(plain(*types, reservations=(full,)), demand(workload(cpu=3000)))).unplaced
+    (unplaced,) = planned(
+        with_demand(plain(*types, reservations=(full,)), demand(workload(cpu=3000)))
+    ).unplaced
 
     assert unplaced.code is ReasonCode.RESERVATION_FULL
     assert "no free unit (1 in all)" in unplaced.message

@@ -31,7 +31,9 @@ SITUATIONS = (
     Situation(
         "no such zone, or an architecture that nothing has",
         plain(SMALL),
-        workload(cpu=100, required_node_terms=(require(labels.ZONE, Operator.IN, "zone-9"), ARM)),
+        workload(
+            cpu=100, required_node_terms=(require(labels.ZONE, Operator.IN, "zone-9"), ARM)
+        ),
         ReasonCode.INCOMPATIBLE,
         "pool default sells nothing with topology.kubernetes.io/zone In [zone-9] (it has zone-1, zone-2, "
         "zone-3; did you mean zone-3?)",
@@ -42,7 +44,9 @@ SITUATIONS = (
         workload(
             cpu=100,
             required_node_terms=(
-                Requirements.of(one_of(labels.ZONE, "zone-9"), one_of(labels.CAPACITY_TYPE, "reserved")),
+                Requirements.of(
+                    one_of(labels.ZONE, "zone-9"), one_of(labels.CAPACITY_TYPE, "reserved")
+                ),
                 ARM,
             ),
         ),
@@ -60,7 +64,10 @@ SITUATIONS = (
     Situation(
         "a market that is not sold in the zone, each of which is there by itself",
         plain(SMALL),
-        workload(cpu=100, node_selector=Requirements.of(one_of(labels.ZONE, "zone-3"), markets(SPOT))),
+        workload(
+            cpu=100,
+            node_selector=Requirements.of(one_of(labels.ZONE, "zone-3"), markets(SPOT)),
+        ),
         ReasonCode.INCOMPATIBLE,
         "small spot in zone-1 is not what the workload selects (topology.kubernetes.io/zone In [zone-3])",
     ),
@@ -69,7 +76,9 @@ SITUATIONS = (
 
 @pytest.mark.parametrize("it", SITUATIONS, ids=lambda it: it.name)
 def test_the_nearest_term_names_the_reason(it: Situation) -> None:
-    plan = planned(with_demand(it.snapshot, demand(it.wanted, it.replicas)), policy=it.policy)
+    plan = planned(
+        with_demand(it.snapshot, demand(it.wanted, it.replicas)), policy=it.policy
+    )
 
     (refusal,) = plan.unplaced
     assert (refusal.code, refusal.message) == (it.code, it.sentence)

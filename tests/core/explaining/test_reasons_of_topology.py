@@ -42,7 +42,11 @@ ONE_NODE_IN_ZONE_3 = pool("c", one_of(ZONE, "zone-3"), limits=Resources.of({"nod
 RESTING_IN_ZONE_3 = replace(
     ONE,
     offerings=tuple(
-        replace(it, unavailable_until=NOW + timedelta(minutes=3), unavailable_reason="InsufficientInstanceCapacity")
+        replace(
+            it,
+            unavailable_until=NOW + timedelta(minutes=3),
+            unavailable_reason="InsufficientInstanceCapacity",
+        )
         if it.zone == "zone-3"
         else it
         for it in ONE.offerings
@@ -57,12 +61,22 @@ ONLY_RESERVED = (pool("default", markets(RESERVED)),)
 
 def full(claim_id: str, holds: str, zone: str = "zone-1") -> Node:
     """A node without room beside one replica."""
-    return node(claim_id, ONE, {holds: 1}, zone=zone, allocatable=Resources.of({"cpu": 0, "memory": 0, "pods": 1}))
+    return node(
+        claim_id,
+        ONE,
+        {holds: 1},
+        zone=zone,
+        allocatable=Resources.of({"cpu": 0, "memory": 0, "pods": 1}),
+    )
 
 
 def beside(*nodes: Node, **changes: Any) -> Snapshot:
     """An account in which these nodes run workloads without any rule of their own, if not said otherwise."""
-    running = {placed.workload_key: workload(placed.workload_key[3:]) for it in nodes for placed in it.placements}
+    running = {
+        placed.workload_key: workload(placed.workload_key[3:])
+        for it in nodes
+        for placed in it.placements
+    }
     return plain(ONE, nodes=nodes, **{"workloads": running, **changes})
 
 
@@ -76,7 +90,8 @@ SITUATIONS = (
         plain(ONE, node_pools=(ZONES_1_AND_2, ONE_NODE_IN_ZONE_3)),
         JOB,
         ReasonCode.TOPOLOGY,
-        SPREAD + "zone-3 has 1 of these replicas and can get none (one-pod on-demand in zone-3 would exceed the nodes "
+        SPREAD
+        + "zone-3 has 1 of these replicas and can get none (one-pod on-demand in zone-3 would exceed the nodes "
         "limit of pool c (0 left))",
         replicas=9,
     ),
@@ -85,7 +100,8 @@ SITUATIONS = (
         plain(ONE, reservations=UNEVEN, node_pools=ONLY_RESERVED),
         JOB,
         ReasonCode.TOPOLOGY,
-        SPREAD + "zone-2 has 1 of these replicas and can get none (one-pod reserved in zone-2 of cr-2 has no free unit "
+        SPREAD
+        + "zone-2 has 1 of these replicas and can get none (one-pod reserved in zone-2 of cr-2 has no free unit "
         "(1 in all))",
         replicas=6,
     ),
@@ -103,7 +119,8 @@ SITUATIONS = (
         plain(RESTING_IN_ZONE_3),
         JOB,
         ReasonCode.TOPOLOGY,
-        SPREAD + "zone-3 has 0 of these replicas and can get none (one-pod on-demand in zone-3 rests: "
+        SPREAD
+        + "zone-3 has 0 of these replicas and can get none (one-pod on-demand in zone-3 rests: "
         "InsufficientInstanceCapacity)",
         replicas=9,
     ),
@@ -112,7 +129,8 @@ SITUATIONS = (
         beside(full("n1", "cache")),
         replace(JOB, anti_affinity=(near(ZONE, app="cache"),)),
         ReasonCode.TOPOLOGY,
-        SPREAD + "zone-1 has 0 of these replicas and can get none (its own anti-affinity keeps it out of there)",
+        SPREAD
+        + "zone-1 has 0 of these replicas and can get none (its own anti-affinity keeps it out of there)",
         replicas=4,
     ),
     Situation(
@@ -120,7 +138,8 @@ SITUATIONS = (
         plain(ONE),
         replace(JOB, affinity=(near(ZONE),)),
         ReasonCode.TOPOLOGY,
-        SPREAD + "zone-2, zone-3 has 0 of these replicas and can get none (its own affinity keeps it out of there)",
+        SPREAD
+        + "zone-2, zone-3 has 0 of these replicas and can get none (its own affinity keeps it out of there)",
         replicas=3,
     ),
     Situation(
@@ -135,7 +154,8 @@ SITUATIONS = (
         plain(ONE),
         workload(cpu=100, gang=Gang(), topology_spread=(spread(ZONE, min_domains=4),)),
         ReasonCode.GANG_INCOMPLETE,
-        ONLY_ALL_4 + "spread over topology.kubernetes.io/zone: minDomains asks for 4, and there are 3 (zone-1, zone-2, "
+        ONLY_ALL_4
+        + "spread over topology.kubernetes.io/zone: minDomains asks for 4, and there are 3 (zone-1, zone-2, "
         "zone-3), which take 3 with maxSkew 1",
         replicas=4,
     ),
@@ -144,7 +164,8 @@ SITUATIONS = (
         plain(ONE),
         workload(cpu=100, gang=Gang(), anti_affinity=(near(ZONE),)),
         ReasonCode.GANG_INCOMPLETE,
-        ONLY_ALL_4 + "anti-affinity: each replica needs a topology.kubernetes.io/zone for itself, and there are 3 "
+        ONLY_ALL_4
+        + "anti-affinity: each replica needs a topology.kubernetes.io/zone for itself, and there are 3 "
         "(zone-1, zone-2, zone-3)",
         replicas=4,
     ),
@@ -172,7 +193,10 @@ SITUATIONS = (
     ),
     Situation(
         "more of the same, which runs where no pool sells",
-        beside(full("n1", "job", "zone-3"), node_pools=(pool("default", one_of(ZONE, "zone-1")),)),
+        beside(
+            full("n1", "job", "zone-3"),
+            node_pools=(pool("default", one_of(ZONE, "zone-1")),),
+        ),
         workload(cpu=100, affinity=(near(ZONE),)),
         ReasonCode.TOPOLOGY,
         "affinity: what it must be near runs in zone-3 only, where it can get nothing (no pool sells anything there)",
@@ -208,7 +232,9 @@ SITUATIONS = (
 
 @pytest.mark.parametrize("it", SITUATIONS, ids=lambda it: it.name)
 def test_the_rule_that_binds_is_told_with_what_holds_it_back(it: Situation) -> None:
-    plan = planned(with_demand(it.snapshot, demand(it.wanted, it.replicas)), policy=it.policy)
+    plan = planned(
+        with_demand(it.snapshot, demand(it.wanted, it.replicas)), policy=it.policy
+    )
 
     (refusal,) = plan.unplaced
     assert (refusal.code, refusal.message) == (it.code, it.sentence)

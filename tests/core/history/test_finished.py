@@ -50,8 +50,18 @@ def read(*events: PastEvent, until: float = 24) -> list[Finished]:
 def test_one_that_completed_has_its_whole_life() -> None:
     life = [accepted(0, A, "submit"), placed(1, A, 2), launched(1), done(3, A, 2, 2, 2)]
     (run,) = read(*life)
-    assert (run.namespace, run.name, run.how, run.replicas, run.exit_code) == ("web", "a", COMPLETED, 2, 0)
-    assert (run.submitted_at, run.placed_at, run.ended_at) == (START, START + HOUR, START + 3 * HOUR)
+    assert (run.namespace, run.name, run.how, run.replicas, run.exit_code) == (
+        "web",
+        "a",
+        COMPLETED,
+        2,
+        0,
+    )
+    assert (run.submitted_at, run.placed_at, run.ended_at) == (
+        START,
+        START + HOUR,
+        START + 3 * HOUR,
+    )
     assert run.ran_s == 7200
     assert run.places == (("m7i.large", "spot", "us-east-1a"),)
     assert run.micro_usd == 2 * PRICE
@@ -59,11 +69,20 @@ def test_one_that_completed_has_its_whole_life() -> None:
 
 def test_what_still_runs_or_has_replicas_left_is_not_over() -> None:
     assert read(accepted(0, A, "submit"), placed(1, A, 2), launched(1)) == []
-    assert read(accepted(0, A, "submit"), placed(1, A, 2), launched(1), done(2, A, 1, 1, 2)) == []
+    assert (
+        read(accepted(0, A, "submit"), placed(1, A, 2), launched(1), done(2, A, 1, 1, 2))
+        == []
+    )
 
 
 def test_a_shared_node_is_shared_by_replicas_while_both_are_there() -> None:
-    life = [placed(0, A, 1), placed(0, B, 2), launched(0), done(3, A, 1, 1, 1), done(4, B, 2, 2, 2)]
+    life = [
+        placed(0, A, 1),
+        placed(0, B, 2),
+        launched(0),
+        done(3, A, 1, 1, 1),
+        done(4, B, 2, 2, 2),
+    ]
     a, b = read(*life)
     assert (a.micro_usd, b.micro_usd) == (PRICE, 2 * PRICE + PRICE)
 
@@ -91,7 +110,12 @@ def test_failures_are_counted_and_the_last_exit_is_told() -> None:
 
 def test_of_a_run_that_began_before_what_was_read_the_beginning_is_not_known() -> None:
     (run,) = read(done(1, A, 1, 1, 1))
-    assert (run.submitted_at, run.placed_at, run.ran_s, run.how) == (None, None, None, COMPLETED)
+    assert (run.submitted_at, run.placed_at, run.ran_s, run.how) == (
+        None,
+        None,
+        None,
+        COMPLETED,
+    )
 
 
 def test_a_node_costs_nothing_before_it_is_launched_and_in_a_reservation() -> None:

@@ -25,7 +25,10 @@ def event(detail: Mapping[str, Any], detail_type: str = "Workload Placed") -> Pa
 def placed(*claims: str) -> dict[str, Any]:
     return {
         "workload": {"namespace": "research", "name": "train", "generation": 1},
-        "nodes": [{"nodeClaim": claim, "capacityReservationId": "cr-1", "nodePool": "gpu"} for claim in claims],
+        "nodes": [
+            {"nodeClaim": claim, "capacityReservationId": "cr-1", "nodePool": "gpu"}
+            for claim in claims
+        ],
     }
 
 
@@ -39,7 +42,10 @@ def test_a_placement_is_about_the_workload_its_nodes_and_their_reservation() -> 
 
 
 def test_an_offering_that_was_only_near_is_not_what_happened() -> None:
-    waiting = {"workload": {"namespace": "a", "name": "b"}, "nearestOffering": {"capacityReservationId": "cr-1"}}
+    waiting = {
+        "workload": {"namespace": "a", "name": "b"},
+        "nearestOffering": {"capacityReservationId": "cr-1"},
+    }
     assert event(waiting).objects() == ("workload/a/b",)
 
 
@@ -48,15 +54,27 @@ def test_failed_claims_are_named_one_by_one() -> None:
 
 
 def test_changed_policy_is_named_by_its_kind() -> None:
-    changes = [{"kind": kind, "name": "gpu"} for kind in ("NodePool", "EC2NodeClass", "Team")]
-    assert event({"changes": changes}).objects() == ("ec2nodeclass/gpu", "nodepool/gpu", "team/gpu")
+    changes = [
+        {"kind": kind, "name": "gpu"} for kind in ("NodePool", "EC2NodeClass", "Team")
+    ]
+    assert event({"changes": changes}).objects() == (
+        "ec2nodeclass/gpu",
+        "nodepool/gpu",
+        "team/gpu",
+    )
 
 
 def test_a_class_that_launches_nothing_and_a_team_that_spends_are_named() -> None:
-    assert event({"nodeClass": "gpu", "reason": "x"}, "Launches Blocked").objects() == ("ec2nodeclass/gpu",)
-    assert event({"team": "vision", "month": "2026-01"}, "Team Share").objects() == ("team/vision",)
+    assert event({"nodeClass": "gpu", "reason": "x"}, "Launches Blocked").objects() == (
+        "ec2nodeclass/gpu",
+    )
+    assert event({"team": "vision", "month": "2026-01"}, "Team Share").objects() == (
+        "team/vision",
+    )
     of_a_node = {"node": {"nodeClaim": "nc-1", "nodeClass": "gpu"}}
-    assert event(of_a_node).objects() == ("node/nc-1",), "not each node's event is one of its class"
+    assert event(of_a_node).objects() == ("node/nc-1",), (
+        "not each node's event is one of its class"
+    )
 
 
 @pytest.mark.parametrize("told", ONE_OF_EACH, ids=lambda told: str(told.detail_type))
@@ -89,15 +107,30 @@ def test_a_team_s_money_is_told_in_usd() -> None:
         ("reset", "research/train", "workload/research/train"),
     ],
 )
-def test_what_somebody_asked_by_hand_is_told_of_what_it_was_asked_for(verb: str, name: str, about: str) -> None:
-    asked = event({"verb": verb, "names": [name], "by": "arn:aws:iam::1:user/ada", "reason": "OPS-7"}, REQUESTED)
+def test_what_somebody_asked_by_hand_is_told_of_what_it_was_asked_for(
+    verb: str, name: str, about: str
+) -> None:
+    asked = event(
+        {"verb": verb, "names": [name], "by": "arn:aws:iam::1:user/ada", "reason": "OPS-7"},
+        REQUESTED,
+    )
     assert asked.objects() == (about,)
-    assert (subject(asked), summary(asked)) == (about, f"{verb}: OPS-7, by arn:aws:iam::1:user/ada")
+    assert (subject(asked), summary(asked)) == (
+        about,
+        f"{verb}: OPS-7, by arn:aws:iam::1:user/ada",
+    )
 
 
 def test_a_request_for_several_nodes_says_how_many_and_by_when() -> None:
     asked = event(
-        {"verb": "drain", "names": ["nc-1", "nc-2"], "by": "ada", "reason": "x", "deadline": "10m"}, REQUESTED
+        {
+            "verb": "drain",
+            "names": ["nc-1", "nc-2"],
+            "by": "ada",
+            "reason": "x",
+            "deadline": "10m",
+        },
+        REQUESTED,
     )
     assert summary(asked) == "drain 2 within 10m: x, by ada"
     assert asked.about("node/nc-2").detail["names"] == ["nc-2"]
@@ -110,20 +143,39 @@ def test_of_many_nodes_each_keeps_its_own_part() -> None:
 
 
 def test_a_list_that_does_not_name_the_object_stays_whole() -> None:
-    detail = {"node": {"nodeClaim": "nc-1"}, "workloads": [{"namespace": "a", "name": name} for name in "xy"]}
+    detail = {
+        "node": {"nodeClaim": "nc-1"},
+        "workloads": [{"namespace": "a", "name": name} for name in "xy"],
+    }
     assert event(detail).about("node/nc-1").detail == detail
-    assert [each["name"] for each in event(detail).about("workload/a/y").detail["workloads"]] == ["y"]
+    assert [
+        each["name"] for each in event(detail).about("workload/a/y").detail["workloads"]
+    ] == ["y"]
 
 
 @pytest.mark.parametrize("told", ONE_OF_EACH, ids=lambda told: str(told.detail_type))
 def test_every_kind_of_event_that_names_an_object_is_found_by_it(told: Event) -> None:
     names = event(told.detail(), told.detail_type).objects()
-    keys = ("'nodeClaim", "'namespace'", "apacityReservationId'", "'changes'", "'verb'", "'nodeClass'", "'team'")
+    keys = (
+        "'nodeClaim",
+        "'namespace'",
+        "apacityReservationId'",
+        "'changes'",
+        "'verb'",
+        "'nodeClass'",
+        "'team'",
+    )
     assert bool(names) == any(key in str(told.detail()) for key in keys)
 
 
 def test_what_was_told_within_a_second_comes_in_the_order_of_life() -> None:
-    kinds = ["Node Launched", "Node Draining", "Workload Placed", "Something New", "Workload Accepted"]
+    kinds = [
+        "Node Launched",
+        "Node Draining",
+        "Workload Placed",
+        "Something New",
+        "Workload Accepted",
+    ]
     told = [PastEvent(f"e-{number}", AT, kind, {}) for number, kind in enumerate(kinds)]
     assert [each.detail_type for each in sorted(told, key=lambda each: each.order)] == [
         "Workload Accepted",
@@ -135,7 +187,12 @@ def test_what_was_told_within_a_second_comes_in_the_order_of_life() -> None:
 
 
 def delivered(**changes: Any) -> dict[str, Any]:
-    return {"id": "e-1", "time": "2026-01-15T12:00:00Z", "detail-type": "Node Launched", "detail": {}} | changes
+    return {
+        "id": "e-1",
+        "time": "2026-01-15T12:00:00Z",
+        "detail-type": "Node Launched",
+        "detail": {},
+    } | changes
 
 
 def test_an_event_is_read_as_eventbridge_delivers_it() -> None:
@@ -161,15 +218,40 @@ def test_what_is_no_event_is_refused(changes: dict[str, Any]) -> None:
 
 def test_an_event_tells_of_namespaces_pools_and_what_became_of_its_object() -> None:
     workload = {"namespace": "research", "name": "train"}
-    told = event({"workload": workload, "nodes": [{"nodeClaim": "nc-1", "nodePool": "gpu"}]}, "Workload Placed")
-    changed = event({"changes": [{"kind": "NodePool", "name": "cpu", "change": "updated"}]}, "Policy Changed")
-    assert ({*told.namespaces()}, {*told.node_pools()}, told.outcome) == ({"research"}, {"gpu"}, "placed")
-    assert ({*changed.namespaces()}, {*changed.node_pools()}, changed.outcome) == (set(), {"cpu"}, "changed")
+    told = event(
+        {"workload": workload, "nodes": [{"nodeClaim": "nc-1", "nodePool": "gpu"}]},
+        "Workload Placed",
+    )
+    changed = event(
+        {"changes": [{"kind": "NodePool", "name": "cpu", "change": "updated"}]},
+        "Policy Changed",
+    )
+    assert ({*told.namespaces()}, {*told.node_pools()}, told.outcome) == (
+        {"research"},
+        {"gpu"},
+        "placed",
+    )
+    assert ({*changed.namespaces()}, {*changed.node_pools()}, changed.outcome) == (
+        set(),
+        {"cpu"},
+        "changed",
+    )
     assert outcome_of("Node Capacity Type Changed") == "capacity-type-changed"
 
 
 def test_instants_are_told_to_the_second() -> None:
     drain = {"reason": "Requested", "deadline": "2026-01-15T12:14:46.116897Z"}
-    assert summary(event(drain, "Node Draining")) == "drains until 2026-01-15T12:14:46Z: Requested"
-    idle = {"idleCount": 1, "totalCount": 2, "instanceType": "m5.large", "idleSince": "2026-01-15T12:00:00Z"}
-    assert summary(event(idle, "Reservation Idle")) == "1 of 2 units of m5.large idle since 2026-01-15T12:00:00Z"
+    assert (
+        summary(event(drain, "Node Draining"))
+        == "drains until 2026-01-15T12:14:46Z: Requested"
+    )
+    idle = {
+        "idleCount": 1,
+        "totalCount": 2,
+        "instanceType": "m5.large",
+        "idleSince": "2026-01-15T12:00:00Z",
+    }
+    assert (
+        summary(event(idle, "Reservation Idle"))
+        == "1 of 2 units of m5.large idle since 2026-01-15T12:00:00Z"
+    )

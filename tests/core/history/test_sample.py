@@ -6,7 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lab.fakes.values import ZONE, ZONE_ID, node_claim, reservation
-from reservoir.core.history.measures import CARDINALITIES, DIMENSIONS, MEASURES, MOST, Subject, lines
+from reservoir.core.history.measures import (
+    CARDINALITIES,
+    DIMENSIONS,
+    MEASURES,
+    MOST,
+    Subject,
+    lines,
+)
 from reservoir.core.history.sample import (
     UNPLANNED,
     BoughtSample,
@@ -34,14 +41,18 @@ NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
 PRICES = {"p5.48xlarge": 55_000_000, "m5.large": 96_000}
 
 
-def claim(name: str, market: CapacityType, *placements: tuple[str, int], **changes: Any) -> NodeClaim:
+def claim(
+    name: str, market: CapacityType, *placements: tuple[str, int], **changes: Any
+) -> NodeClaim:
     is_reserved = market is CapacityType.RESERVED
     instance_type = "p5.48xlarge" if is_reserved else "m5.large"
     usual = node_claim(
         name,
         state=ClaimState.RUNNING,
         node_pool_name="p",
-        offering=OfferingKey(instance_type, ZONE, ZONE_ID, market, "cr-1" if is_reserved else None),
+        offering=OfferingKey(
+            instance_type, ZONE, ZONE_ID, market, "cr-1" if is_reserved else None
+        ),
         price_atto_usd_per_hour=40_000 * ATTO_USD_PER_MICRO_USD,
         placements=tuple(PlacedReplicas(key, count) for key, count in placements),
         allocatable=Resources.of({}),
@@ -51,28 +62,46 @@ def claim(name: str, market: CapacityType, *placements: tuple[str, int], **chang
     return replace(usual, **changes)
 
 
-def sample(*claims: NodeClaim, reservations: Any = (), waiting: Any = (), prices: Any = PRICES) -> Sample:
+def sample(
+    *claims: NodeClaim, reservations: Any = (), waiting: Any = (), prices: Any = PRICES
+) -> Sample:
     return measure(NOW, reservations, claims, waiting, prices)
 
 
 def test_units_are_ours_others_or_free() -> None:
-    on_its_way = claim("nc-2", CapacityType.RESERVED, state=ClaimState.PLANNED, launched_at=None)
+    on_its_way = claim(
+        "nc-2", CapacityType.RESERVED, state=ClaimState.PLANNED, launched_at=None
+    )
     claims = (claim("nc-1", CapacityType.RESERVED), on_its_way)
     (found,) = sample(*claims, reservations=[reservation("cr-1", 8, 3)]).reservations
-    assert (found.total_count, found.ours_count, found.others_count, found.free_count) == (8, 2, 3, 3)
+    assert (found.total_count, found.ours_count, found.others_count, found.free_count) == (
+        8,
+        2,
+        3,
+        3,
+    )
     assert found.idle_micro_usd_per_hour == 3 * 55_000_000
 
 
 def test_a_launch_that_ec2_counts_already_makes_no_unit_somebody_elses() -> None:
     """Two leases are open beside an observation that contains them: nothing may be promised, and two units are idle."""
     counted = replace(reservation("cr-1", 4, 2), free_units=0)
-    (found,) = sample(*(claim(f"nc-{n}", CapacityType.RESERVED) for n in "12"), reservations=[counted]).reservations
+    (found,) = sample(
+        *(claim(f"nc-{n}", CapacityType.RESERVED) for n in "12"), reservations=[counted]
+    ).reservations
     assert (found.ours_count, found.others_count, found.free_count) == (2, 0, 2)
 
 
 def test_before_and_after_it_is_active_nobody_has_a_unit_and_none_is_idle() -> None:
-    (found,) = sample(reservations=[reservation("cr-1", 8, 8, state="scheduled")]).reservations
-    assert (found.ours_count, found.others_count, found.free_count, found.idle_micro_usd_per_hour) == (0, 0, 0, 0)
+    (found,) = sample(
+        reservations=[reservation("cr-1", 8, 8, state="scheduled")]
+    ).reservations
+    assert (
+        found.ours_count,
+        found.others_count,
+        found.free_count,
+        found.idle_micro_usd_per_hour,
+    ) == (0, 0, 0, 0)
 
 
 def test_without_a_price_idleness_has_none_and_is_not_nought() -> None:
@@ -91,8 +120,16 @@ def test_each_market_with_what_it_costs_and_avoids() -> None:
     there = sample(claim("nc-1", CapacityType.RESERVED), claim("nc-2", CapacityType.SPOT))
     by_market = {it.capacity_type: it for it in there.markets}
     reserved, spot, bought = (by_market[it] for it in CapacityType)
-    assert (reserved.node_count, reserved.micro_usd_per_hour, reserved.avoided_micro_usd_per_hour) == (1, 0, 55_000_000)
-    assert (spot.node_count, spot.micro_usd_per_hour, spot.avoided_micro_usd_per_hour) == (1, 40_000, 56_000)
+    assert (
+        reserved.node_count,
+        reserved.micro_usd_per_hour,
+        reserved.avoided_micro_usd_per_hour,
+    ) == (1, 0, 55_000_000)
+    assert (spot.node_count, spot.micro_usd_per_hour, spot.avoided_micro_usd_per_hour) == (
+        1,
+        40_000,
+        56_000,
+    )
     assert (bought.node_count, bought.avoided_micro_usd_per_hour) == (0, 0)
 
 
@@ -108,7 +145,10 @@ def test_who_waits_is_counted_by_reason() -> None:
         PendingForReason("a/y", 2, "ReservationFull", earlier),
         PendingForReason("a/y", 1, "LimitExceeded", earlier),
     ]
-    found = {it.reason: (it.replica_count, it.workload_count, it.since) for it in sample(waiting=waiting).waiting}
+    found = {
+        it.reason: (it.replica_count, it.workload_count, it.since)
+        for it in sample(waiting=waiting).waiting
+    }
     assert found == {"ReservationFull": (5, 2, earlier), "LimitExceeded": (1, 1, earlier)}
 
 
@@ -119,8 +159,13 @@ def test_what_was_bought_is_shared_by_those_on_it() -> None:
         claim("nc-3", CapacityType.RESERVED, ("a/z", 1)),
         claim("nc-4", CapacityType.SPOT),
     )
-    assert [it.more for it in lines(there) if it.subject is Subject.BOUGHT] == [{"correlation_ids": ("m-1",)}, {}]
-    assert [(it.workload_key, it.node_count, it.micro_usd_per_hour) for it in there.bought] == [
+    assert [it.more for it in lines(there) if it.subject is Subject.BOUGHT] == [
+        {"correlation_ids": ("m-1",)},
+        {},
+    ]
+    assert [
+        (it.workload_key, it.node_count, it.micro_usd_per_hour) for it in there.bought
+    ] == [
         ("a/x", 2, 70_000),
         ("a/y", 1, 10_000),
     ]
@@ -136,7 +181,16 @@ def test_a_sample_is_read_back_as_it_was_written() -> None:
 
 
 def idle(number: int, free: int, price: int | None = 1) -> ReservationSample:
-    facts = ("m5.large", "us-east-1a", ReservationKind.DEFAULT, "active", free + 1, 1, 0, free)
+    facts = (
+        "m5.large",
+        "us-east-1a",
+        ReservationKind.DEFAULT,
+        "active",
+        free + 1,
+        1,
+        0,
+        free,
+    )
     return ReservationSample(f"cr-{number:03}", *facts, price)
 
 
@@ -160,12 +214,16 @@ def test_a_line_has_no_value_that_is_not_described() -> None:
     )
     there = replace(there, teams=(TeamSample("research", 4, 1, 0, 3),))
     told = list(lines(there))
-    assert {it.subject for it in told} == set(Subject) == set(DIMENSIONS) == set(CARDINALITIES)
+    assert (
+        {it.subject for it in told} == set(Subject) == set(DIMENSIONS) == set(CARDINALITIES)
+    )
     for line in told:
         assert set(line.values) == {measure.field for measure in MEASURES[line.subject]}
 
 
-def test_there_are_never_more_values_of_a_dimension_than_the_bill_is_reckoned_with() -> None:
+def test_there_are_never_more_values_of_a_dimension_than_the_bill_is_reckoned_with() -> (
+    None
+):
     there = Sample(
         NOW,
         tuple(idle(number, number) for number in range(100)),
@@ -191,7 +249,10 @@ def test_what_each_team_uses_owns_buys_and_waits_for() -> None:
     cpu = Resources.of({"cpu": 1_000})
     each = [Workload(namespace, name, 1, 9, cpu) for namespace, name in ("ax", "cz", "by")]
     workloads = {it.key: it for it in [*each, Workload("others", "w", 1, 9, cpu)]}
-    waiting = [PendingForReason("a/x", 3, "TeamQuota", NOW), PendingForReason("others/w", 5, "TeamQuota", NOW)]
+    waiting = [
+        PendingForReason("a/x", 3, "TeamQuota", NOW),
+        PendingForReason("others/w", 5, "TeamQuota", NOW),
+    ]
     bought = [BoughtSample("c/z", 1, 70_000), BoughtSample("others/w", 1, 10_000)]
     found = list(measure_teams(teams, claims, workloads, waiting, bought))
     assert found == [

@@ -10,7 +10,12 @@ import pytest
 from lab.fakes.system import START
 from lab.fakes.values import node_claim, workload
 from reservoir.core.launching.described_nodes import DescribedNodes
-from reservoir.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
+from reservoir.core.model.node_claim import (
+    ClaimState,
+    DisruptionMark,
+    DrainReason,
+    NodeClaim,
+)
 from reservoir.core.model.snapshot import Node
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.resources import Resources
@@ -23,7 +28,10 @@ MARK = DisruptionMark("d-1", DrainReason.CONSOLIDATION, START, 1)
 
 
 def described(
-    it: DescribedNodes, claims: Mapping[str, NodeClaim], train: Workload = TRAIN, *pools: str
+    it: DescribedNodes,
+    claims: Mapping[str, NodeClaim],
+    train: Workload = TRAIN,
+    *pools: str,
 ) -> tuple[Node, ...]:
     return it.nodes(claims, {TRAIN.key: train}, frozenset(pools or ("gpu",)), NOW)
 
@@ -48,7 +56,9 @@ def test_what_stays_as_it_is_is_described_once() -> None:
         ({}, {}, "another"),
     ],
 )
-def test_any_change_is_seen(claim: dict[str, Any], train: dict[str, Any], pool: str) -> None:
+def test_any_change_is_seen(
+    claim: dict[str, Any], train: dict[str, Any], pool: str
+) -> None:
     before = {"nc-1": RUNNING, "nc-2": REPLACEMENT}
     after = {**before, "nc-1": replace(RUNNING, **claim) if claim else RUNNING}
     other = replace(TRAIN, **train) if train else TRAIN

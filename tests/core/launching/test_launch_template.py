@@ -18,29 +18,44 @@ from reservoir.core.launching.launch_template import (
     superfluous_templates,
 )
 from reservoir.core.model.capacity_reservation import ReservationKind
-from reservoir.core.model.node_class import FleetTargetingMode, NodeClass, NodeClassStatus, OpenReservationPreference
+from reservoir.core.model.node_class import (
+    FleetTargetingMode,
+    NodeClass,
+    NodeClassStatus,
+    OpenReservationPreference,
+)
 from reservoir.core.scheduling_terms.efa import EfaCard
 from reservoir.names import NODE_CLASS_TAG, OWNER_TAG
 
-CLASS = NodeClass("default", static_hash="h1", status=NodeClassStatus(security_group_ids=("sg-1",)))
+CLASS = NodeClass(
+    "default", static_hash="h1", status=NodeClassStatus(security_group_ids=("sg-1",))
+)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def data(node_class: NodeClass = CLASS, target: ReservationTarget | None = None) -> dict[str, object]:
+def data(
+    node_class: NodeClass = CLASS, target: ReservationTarget | None = None
+) -> dict[str, object]:
     return dict(launch_template(node_class, "ami-1", "prod", target).data)
 
 
-def to(kind: ReservationKind, mode: FleetTargetingMode = FleetTargetingMode.LAUNCH_TEMPLATE) -> ReservationTarget:
+def to(
+    kind: ReservationKind, mode: FleetTargetingMode = FleetTargetingMode.LAUNCH_TEMPLATE
+) -> ReservationTarget:
     return ReservationTarget("cr-1", kind, mode)
 
 
 def test_plain_templates_opt_out_of_open_reservations() -> None:  # R-119
-    assert data()["CapacityReservationSpecification"] == {"CapacityReservationPreference": "none"}
+    assert data()["CapacityReservationSpecification"] == {
+        "CapacityReservationPreference": "none"
+    }
 
 
 def test_a_class_may_opt_in() -> None:
     opened = replace(CLASS, open_reservation_preference=OpenReservationPreference.OPEN)
-    assert data(opened)["CapacityReservationSpecification"] == {"CapacityReservationPreference": "open"}
+    assert data(opened)["CapacityReservationSpecification"] == {
+        "CapacityReservationPreference": "open"
+    }
 
 
 @pytest.mark.parametrize(
@@ -51,17 +66,23 @@ def test_a_class_may_opt_in() -> None:
         (ReservationKind.INTERRUPTIBLE, None, "interruptible-capacity-reservation"),
     ],
 )
-def test_a_reservation_is_targeted_by_id(kind: ReservationKind, preference: str | None, market: str | None) -> None:
+def test_a_reservation_is_targeted_by_id(
+    kind: ReservationKind, preference: str | None, market: str | None
+) -> None:
     made = data(target=to(kind))
     specification = made["CapacityReservationSpecification"]
     assert isinstance(specification, dict)
     assert specification["CapacityReservationTarget"] == {"CapacityReservationId": "cr-1"}
     assert specification.get("CapacityReservationPreference") == preference
-    assert made.get("InstanceMarketOptions") == (None if market is None else {"MarketType": market})
+    assert made.get("InstanceMarketOptions") == (
+        None if market is None else {"MarketType": market}
+    )
 
 
 @pytest.mark.parametrize("kind", list(ReservationKind))
-def test_in_reserved_capacity_mode_the_request_names_the_reservation(kind: ReservationKind) -> None:
+def test_in_reserved_capacity_mode_the_request_names_the_reservation(
+    kind: ReservationKind,
+) -> None:
     made = data(target=to(kind, FleetTargetingMode.RESERVED_CAPACITY))
     assert "CapacityReservationSpecification" not in made
     assert "InstanceMarketOptions" not in made
@@ -109,7 +130,9 @@ def test_the_rest_of_the_class_is_carried_over() -> None:
     made = data(full)
     assert made["IamInstanceProfile"] == {"Name": "nodes"}
     assert base64.b64decode(str(made["UserData"])) == b"#!/bin/sh\necho hello\n"
-    assert made["BlockDeviceMappings"] == [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 100}}]
+    assert made["BlockDeviceMappings"] == [
+        {"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 100}}
+    ]
     assert made["Monitoring"] == {"Enabled": True}
     assert made["Placement"] == {"GroupName": "cluster-1", "Tenancy": "dedicated"}
     assert made["SecurityGroupIds"] == ["sg-1"]
@@ -118,15 +141,21 @@ def test_the_rest_of_the_class_is_carried_over() -> None:
 def test_a_public_address_moves_the_security_groups_into_the_interface() -> None:
     made = data(replace(CLASS, associate_public_ip_address=True))
     assert "SecurityGroupIds" not in made
-    assert made["NetworkInterfaces"] == [{"DeviceIndex": 0, "AssociatePublicIpAddress": True, "Groups": ["sg-1"]}]
+    assert made["NetworkInterfaces"] == [
+        {"DeviceIndex": 0, "AssociatePublicIpAddress": True, "Groups": ["sg-1"]}
+    ]
 
 
 def test_idle_connections_are_remembered_as_long_as_the_class_says() -> None:
     tracked = replace(CLASS, connection_tracking={"TcpEstablishedTimeout": 350})
     expected = {"ConnectionTrackingSpecification": {"TcpEstablishedTimeout": 350}}
-    assert data(tracked)["NetworkInterfaces"] == [{"DeviceIndex": 0, **expected, "Groups": ["sg-1"]}]
+    assert data(tracked)["NetworkInterfaces"] == [
+        {"DeviceIndex": 0, **expected, "Groups": ["sg-1"]}
+    ]
     cards = (EfaCard(0, 15), EfaCard(1, 15))
-    interfaces = launch_template(tracked, "ami-1", "prod", None, cards).data["NetworkInterfaces"]
+    interfaces = launch_template(tracked, "ami-1", "prod", None, cards).data[
+        "NetworkInterfaces"
+    ]
     assert isinstance(interfaces, list)
     primary, other = interfaces
     assert primary.items() >= expected.items()
@@ -135,30 +164,43 @@ def test_idle_connections_are_remembered_as_long_as_the_class_says() -> None:
 
 def test_efas_replace_the_security_groups_beside_the_interfaces() -> None:
     cards = (EfaCard(0, 15), EfaCard(1, 15))
-    made = launch_template(CLASS, "ami-1", "prod", to(ReservationKind.CAPACITY_BLOCK), cards)
+    made = launch_template(
+        CLASS, "ami-1", "prod", to(ReservationKind.CAPACITY_BLOCK), cards
+    )
     assert "SecurityGroupIds" not in made.data
     interfaces = made.data["NetworkInterfaces"]
     assert isinstance(interfaces, list)
     assert [each["InterfaceType"] for each in interfaces] == ["efa", "efa-only"]
-    assert made.name != launch_template(CLASS, "ami-1", "prod", to(ReservationKind.CAPACITY_BLOCK)).name
+    assert (
+        made.name
+        != launch_template(CLASS, "ami-1", "prod", to(ReservationKind.CAPACITY_BLOCK)).name
+    )
 
 
 def test_blocks_go_without_a_placement_group() -> None:
     grouped = replace(CLASS, placement_group="cluster-1")
     assert "Placement" not in data(grouped, to(ReservationKind.CAPACITY_BLOCK))
-    assert data(grouped, to(ReservationKind.DEFAULT))["Placement"] == {"GroupName": "cluster-1"}
+    assert data(grouped, to(ReservationKind.DEFAULT))["Placement"] == {
+        "GroupName": "cluster-1"
+    }
 
 
 def test_a_reservation_in_a_placement_group_takes_its_launches_there() -> None:
     target = replace(to(ReservationKind.DEFAULT), placement_group="rack-1")
     assert data(CLASS, target)["Placement"] == {"GroupName": "rack-1"}
-    assert data(replace(CLASS, placement_group="rack-1"), target)["Placement"] == {"GroupName": "rack-1"}
+    assert data(replace(CLASS, placement_group="rack-1"), target)["Placement"] == {
+        "GroupName": "rack-1"
+    }
 
 
-def test_the_reservations_placement_group_goes_before_one_that_the_class_was_given_since() -> None:
+def test_the_reservations_placement_group_goes_before_one_that_the_class_was_given_since() -> (
+    None
+):
     """What a class selects is discovered: its spec may name another group by the time of a launch."""
     target = replace(to(ReservationKind.DEFAULT), placement_group="rack-1")
-    assert data(replace(CLASS, placement_group="rack-2"), target)["Placement"] == {"GroupName": "rack-1"}
+    assert data(replace(CLASS, placement_group="rack-2"), target)["Placement"] == {
+        "GroupName": "rack-1"
+    }
 
 
 def test_equal_content_has_one_name_and_other_content_another() -> None:
@@ -177,7 +219,10 @@ def test_equal_content_has_one_name_and_other_content_another() -> None:
 
 def test_templates_say_whose_they_are() -> None:
     made = launch_template(
-        replace(CLASS, tags={"team": "ml", OWNER_TAG: "forged"}), "ami-1", "prod", to(ReservationKind.DEFAULT)
+        replace(CLASS, tags={"team": "ml", OWNER_TAG: "forged"}),
+        "ami-1",
+        "prod",
+        to(ReservationKind.DEFAULT),
     )
     assert made.tags == {
         "team": "ml",
@@ -207,7 +252,9 @@ def test_what_ec2_would_refuse_is_refused_before(changes: dict[str, object]) -> 
 OWN = {NODE_CLASS_TAG: "default", NODE_CLASS_HASH_TAG: "h1"}
 
 
-def stored(name: str, hours: float = 2, tags: dict[str, str] | None = None) -> StoredTemplate:
+def stored(
+    name: str, hours: float = 2, tags: dict[str, str] | None = None
+) -> StoredTemplate:
     return StoredTemplate(name, NOW - timedelta(hours=hours), OWN | (tags or {}))
 
 
@@ -227,6 +274,9 @@ def test_templates_of_gone_classes_and_reservations_go_after_a_grace_time() -> N
 
 
 def test_too_many_lose_their_oldest() -> None:
-    templates = tuple(stored(f"t{n:05d}", hours=2 + (TEMPLATES_MAX + 5 - n) / 3600) for n in range(TEMPLATES_MAX + 5))
+    templates = tuple(
+        stored(f"t{n:05d}", hours=2 + (TEMPLATES_MAX + 5 - n) / 3600)
+        for n in range(TEMPLATES_MAX + 5)
+    )
     found = superfluous_templates(templates, {"default": "h1"}, frozenset(), NOW)
     assert found == tuple(f"t{n:05d}" for n in range(5))

@@ -31,7 +31,9 @@ KEY = "audio/web"
 
 
 def spec(generation: int, cpu: int, **changes: Any) -> Workload:
-    return replace(Workload("audio", "web", generation, 9, Resources.of({"cpu": cpu})), **changes)
+    return replace(
+        Workload("audio", "web", generation, 9, Resources.of({"cpu": cpu})), **changes
+    )
 
 
 SMALL, LARGE, NOW = spec(1, 1_000), spec(2, 4_000), spec(3, 10)
@@ -39,7 +41,12 @@ SMALL, LARGE, NOW = spec(1, 1_000), spec(2, 4_000), spec(3, 10)
 
 def running(count: int, *placed_with: tuple[int, int]) -> NodeClaim:
     notes = tuple(PlacedGeneration(KEY, *each) for each in placed_with)
-    return node_claim("nc-1", state=ClaimState.RUNNING, placements=(PlacedReplicas(KEY, count),), placed_with=notes)
+    return node_claim(
+        "nc-1",
+        state=ClaimState.RUNNING,
+        placements=(PlacedReplicas(KEY, count),),
+        placed_with=notes,
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +70,9 @@ def test_a_node_is_as_full_as_what_runs_was_when_it_was_placed(
 
 def test_withdrawn_replicas_count_with_what_they_were_placed_with() -> None:
     terms = PlacedTerms({KEY: NOW}, {KEY: (terms_of(LARGE),)})
-    drain = Drain("d", DrainReason.WITHDRAWN, START, START, awaiting=(PlacedReplicas(KEY, 1),))
+    drain = Drain(
+        "d", DrainReason.WITHDRAWN, START, START, awaiting=(PlacedReplicas(KEY, 1),)
+    )
     claim = node_claim("nc-1", state=ClaimState.DRAINING, placements=(), drain=drain)
     (left,) = node_of(terms.claim(claim), terms.workloads).leaving
     assert terms.workloads[left.workload_key].requests["cpu"] == 4_000
@@ -80,27 +89,40 @@ def test_terms_that_are_wanted_again_are_todays() -> None:
 def test_what_is_added_is_noted_beside_what_was_there() -> None:
     node = replace(running(2, (1, 3)), allocatable=Resources.of({"cpu": 1_000}))
     claim = grown_claim(node, (PlacedReplicas(KEY, 2),), START, {KEY: NOW})
-    assert claim.placed_with == (PlacedGeneration(KEY, 1, 2), PlacedGeneration(KEY, 3, 2, share=10_000))
+    assert claim.placed_with == (
+        PlacedGeneration(KEY, 1, 2),
+        PlacedGeneration(KEY, 3, 2, share=10_000),
+    )
     assert generations_of(claim.placed_with, claim.placements) == claim.placed_with[::-1]
 
 
 def test_a_node_is_charged_by_what_replicas_take_of_it() -> None:
     room = Resources.of({"cpu": 16_000, "memory": 64})
-    work = {"rich/big": replace(LARGE, requests=Resources.of({"cpu": 15_000})), "nobody/small": NOW}
+    work = {
+        "rich/big": replace(LARGE, requests=Resources.of({"cpu": 15_000})),
+        "nobody/small": NOW,
+    }
     small = replace(NOW, requests=Resources.of({"cpu": 10, "memory": 1}))
     claim = node_claim("nc-1", placements=(), allocatable=room)
     crowd = (PlacedReplicas("nobody/small", 40), PlacedReplicas("rich/big", 1))
     shared = grown_claim(claim, crowd, START, {**work, "nobody/small": small})
 
-    assert dict(parts_of(shared, shared.placements)) == {"nobody/small": 40 * 15_625, "rich/big": 937_500}
+    assert dict(parts_of(shared, shared.placements)) == {
+        "nobody/small": 40 * 15_625,
+        "rich/big": 937_500,
+    }
     assert sum(part for _, part in parts_of(shared, shared.placements[:1])) == 40 * 15_625
 
 
 def test_what_an_earlier_release_placed_is_charged_by_number() -> None:
-    claim = grown_claim(running(2, (1, 2)), (PlacedReplicas("other/web", 3),), START, {"other/web": NOW})
+    claim = grown_claim(
+        running(2, (1, 2)), (PlacedReplicas("other/web", 3),), START, {"other/web": NOW}
+    )
     assert parts_of(claim, claim.placements) == [(KEY, 2), ("other/web", 3)]
 
 
 def test_what_asks_for_nothing_takes_a_millionth() -> None:
     assert Resources.of({}).dominant_share_of(Resources.of({"cpu": 1})) == 1
-    assert Resources.of({"nvidia.com/gpu": 1}).dominant_share_of(Resources.of({"cpu": 1})) == 1
+    assert (
+        Resources.of({"nvidia.com/gpu": 1}).dominant_share_of(Resources.of({"cpu": 1})) == 1
+    )

@@ -20,7 +20,10 @@ from reservoir.core.launching.user_data import PLACEHOLDERS, filled, wrong_place
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.snapshot import PlacedReplicas
 
-VALUES = {"nodePool": "training", "reportsQueueUrl": "https://sqs.us-east-1.amazonaws.com/1/Reports_x"}
+VALUES = {
+    "nodePool": "training",
+    "reportsQueueUrl": "https://sqs.us-east-1.amazonaws.com/1/Reports_x",
+}
 EVERY_PLAIN_CHARACTER = "AZaz09./:_-"
 HOSTILE = [
     "a b",
@@ -47,7 +50,9 @@ def user_data_of(of_class: Any, claims: list[NodeClaim] | None = None) -> str:
     world.add_workload(replicas=10)
     world.plan(2, on_demand("m5.large"))
     catalogue = {instance_type.name: instance_type for instance_type in CATALOGUE}
-    facts = LaunchFacts(of_class, catalogue, "prod", START, for_user_data={"nodeClaimsTable": "claims"})
+    facts = LaunchFacts(
+        of_class, catalogue, "prod", START, for_user_data={"nodeClaimsTable": "claims"}
+    )
     request = build_launch_request(claims or world.claims(), facts)
     (encoded,) = {str(config.template.data["UserData"]) for config in request.configs}
     return base64.b64decode(encoded).decode()
@@ -67,7 +72,13 @@ def test_a_launch_fills_what_its_instances_have_in_common() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{{reservoir.nodeClaim}}", "{{reservoir.workload}}", "{{reservoir.nodePool", "{{reservoir."]
+    "text",
+    [
+        "{{reservoir.nodeClaim}}",
+        "{{reservoir.workload}}",
+        "{{reservoir.nodePool",
+        "{{reservoir.",
+    ],
 )
 def test_what_is_no_placeholder_launches_nothing(text: str) -> None:
     assert list(wrong_placeholders(f"x {text} y"))
@@ -77,19 +88,32 @@ def test_what_is_no_placeholder_launches_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
 def test_a_value_that_could_be_more_than_a_name_launches_nothing(hostile: str) -> None:
-    with pytest.raises(NodeClassUnlaunchableError, match="nodePool of user data is no plain name"):
+    with pytest.raises(
+        NodeClassUnlaunchableError, match="nodePool of user data is no plain name"
+    ):
         filled("{{reservoir.nodePool}}", {"nodePool": hostile})
 
 
-@given(st.lists(st.text().filter(lambda text: "{" not in text and "}" not in text), min_size=2, max_size=4), st.text())
-def test_no_value_adds_anything_but_plain_characters(written: list[str], value: str) -> None:
+@given(
+    st.lists(
+        st.text().filter(lambda text: "{" not in text and "}" not in text),
+        min_size=2,
+        max_size=4,
+    ),
+    st.text(),
+)
+def test_no_value_adds_anything_but_plain_characters(
+    written: list[str], value: str
+) -> None:
     try:
         result = filled("{{reservoir.nodePool}}".join(written), {"nodePool": value})
     except NodeClassUnlaunchableError:
         assert (
             not value
             or len(value) > 512
-            or set(value) - set("ABCDEFGHIJKLMNOPQRSTUVWXYZ") - set("abcdefghijklmnopqrstuvwxyz0123456789./:_-")
+            or set(value)
+            - set("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+            - set("abcdefghijklmnopqrstuvwxyz0123456789./:_-")
         )
     else:
         assert result == value.join(written)
@@ -98,13 +122,20 @@ def test_no_value_adds_anything_but_plain_characters(written: list[str], value: 
 
 
 @given(st.text(), st.text(), st.text())
-def test_nothing_that_demand_says_reaches_user_data(workload: str, gang: str, label: str) -> None:
+def test_nothing_that_demand_says_reaches_user_data(
+    workload: str, gang: str, label: str
+) -> None:
     of_class = node_class(user_data="#!/bin/sh\nexec /opt/run {{reservoir.nodePool}}\n")
     world = World()
     world.add_workload(replicas=10)
     world.plan(2, on_demand("m5.large"))
     claims = [
-        replace(claim, gang_key=gang, placements=(PlacedReplicas(workload, 1),), labels={label: label})
+        replace(
+            claim,
+            gang_key=gang,
+            placements=(PlacedReplicas(workload, 1),),
+            labels={label: label},
+        )
         for claim in world.claims()
     ]
     assert user_data_of(of_class, claims) == user_data_of(of_class)
@@ -116,13 +147,23 @@ def test_plain_characters_mean_themselves_wherever_they_are_put() -> None:
         command = ["sh", "-c", f"printf %s {quote}{text}{quote}"]
         said = subprocess.run(command, capture_output=True, check=True, text=True)  # noqa: S603 - plain characters
         assert said.stdout == EVERY_PLAIN_CHARACTER
-        assert yaml.safe_load(f"key: {quote}{text}{quote}") == {"key": EVERY_PLAIN_CHARACTER}
-    assert tomllib.loads(f'key = "{text}"') == json.loads(f'{{"key": "{text}"}}') == {"key": EVERY_PLAIN_CHARACTER}
+        assert yaml.safe_load(f"key: {quote}{text}{quote}") == {
+            "key": EVERY_PLAIN_CHARACTER
+        }
+    assert (
+        tomllib.loads(f'key = "{text}"')
+        == json.loads(f'{{"key": "{text}"}}')
+        == {"key": EVERY_PLAIN_CHARACTER}
+    )
 
 
 def test_user_data_that_outgrows_ec2s_limit_launches_nothing() -> None:
     fits = node_class(user_data="x" * 16_000)
     assert len(user_data_of(fits)) == 16_000
-    grows = node_class(user_data="x" * 16_300 + "{{reservoir.nodePool}}" + "{{reservoir.nodeClaimsTable}}" * 20)
+    grows = node_class(
+        user_data="x" * 16_300
+        + "{{reservoir.nodePool}}"
+        + "{{reservoir.nodeClaimsTable}}" * 20
+    )
     with pytest.raises(NodeClassUnlaunchableError, match="EC2 allows 16384"):
         user_data_of(replace(grows, name="n" * 63))

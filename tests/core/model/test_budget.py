@@ -21,17 +21,31 @@ DAY = timedelta(days=1)
 EPOCH = datetime(1990, 1, 1, tzinfo=UTC)
 
 
-def allowed(*budgets: Budget, reason: DisruptionReason = DisruptionReason.EMPTY, nodes: int = 100) -> Allowance:
-    return allowed_disruptions(budgets, reason, node_count=nodes, unavailable_count=0, now=NOW)
+def allowed(
+    *budgets: Budget, reason: DisruptionReason = DisruptionReason.EMPTY, nodes: int = 100
+) -> Allowance:
+    return allowed_disruptions(
+        budgets, reason, node_count=nodes, unavailable_count=0, now=NOW
+    )
 
 
 def window(schedule: str, hours: int, nodes: str = "0", time_zone: str = "UTC") -> Budget:
-    return Budget(nodes=nodes, schedule=schedule, duration_s=hours * 3600, time_zone=time_zone)
+    return Budget(
+        nodes=nodes, schedule=schedule, duration_s=hours * 3600, time_zone=time_zone
+    )
 
 
 @pytest.mark.parametrize(
     ("nodes", "count", "result"),
-    [("30%", 10, 3), ("5%", 10, 1), ("10%", 0, 0), ("100%", 7, 7), ("0%", 7, 0), ("5", 3, 5), ("0", 3, 0)],
+    [
+        ("30%", 10, 3),
+        ("5%", 10, 1),
+        ("10%", 0, 0),
+        ("100%", 7, 7),
+        ("0%", 7, 0),
+        ("5", 3, 5),
+        ("0", 3, 0),
+    ],
 )
 def test_percentages_round_up(nodes: str, count: int, result: int) -> None:  # S-124
     assert budget_nodes(nodes, count) == result
@@ -49,7 +63,9 @@ def test_only_inactive_budgets_do_not_limit() -> None:  # S-124
 
 
 def test_an_invalid_schedule_allows_nothing_and_says_why() -> None:  # S-124
-    result = allowed(Budget(nodes="5", schedule="@wrongly", duration_s=60), Budget(nodes="50"))
+    result = allowed(
+        Budget(nodes="5", schedule="@wrongly", duration_s=60), Budget(nodes="50")
+    )
     assert result.nodes == 0
     assert len(result.errors) == 1
 
@@ -68,7 +84,11 @@ def test_budgets_of_other_reasons_do_not_count() -> None:
 def test_nodes_that_are_going_use_the_budget_up() -> None:
     def left(unavailable: int) -> int:
         return allowed_disruptions(
-            (Budget("5"),), DisruptionReason.EMPTY, node_count=100, unavailable_count=unavailable, now=NOW
+            (Budget("5"),),
+            DisruptionReason.EMPTY,
+            node_count=100,
+            unavailable_count=unavailable,
+            now=NOW,
         ).nodes
 
     assert (left(2), left(5), left(9)) == (3, 0, 0)
@@ -123,7 +143,9 @@ def test_a_schedule_follows_its_time_zone() -> None:
 def test_a_start_that_daylight_saving_skips_happens_after_the_jump() -> None:
     schedule = CronSchedule.parse("30 2 * * *", "America/New_York")
     # 2 a.m. became 3 a.m. on 2 April 2000
-    assert schedule.latest_start(datetime(2000, 4, 2, 12, tzinfo=UTC), EPOCH) == datetime(2000, 4, 2, 7, 30, tzinfo=UTC)
+    assert schedule.latest_start(datetime(2000, 4, 2, 12, tzinfo=UTC), EPOCH) == datetime(
+        2000, 4, 2, 7, 30, tzinfo=UTC
+    )
 
 
 def test_a_start_that_daylight_saving_repeats_happens_once() -> None:
@@ -134,9 +156,13 @@ def test_a_start_that_daylight_saving_repeats_happens_once() -> None:
 
 
 def test_a_day_that_a_zone_left_out_has_no_start() -> None:
-    schedule = CronSchedule.parse("0 0 30 12 *", "Pacific/Apia")  # Samoa had no 30 December 2011
-    start = schedule.latest_start(datetime(2012, 6, 1, tzinfo=UTC), datetime(2011, 6, 1, tzinfo=UTC))
-    assert start == datetime(2011, 12, 30, 10, tzinfo=UTC)  # taken at the old offset: the instant of the jump
+    # Samoa had no 30 December 2011
+    schedule = CronSchedule.parse("0 0 30 12 *", "Pacific/Apia")
+    start = schedule.latest_start(
+        datetime(2012, 6, 1, tzinfo=UTC), datetime(2011, 6, 1, tzinfo=UTC)
+    )
+    # taken at the old offset: the instant of the jump
+    assert start == datetime(2011, 12, 30, 10, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +196,9 @@ def test_what_is_not_a_schedule(schedule: str) -> None:
         CronSchedule.parse(schedule)
 
 
-@pytest.mark.parametrize("zone", ["", "Nowhere/Town", "../etc/passwd", "/etc/localtime", "a\0b", "x" * 300])
+@pytest.mark.parametrize(
+    "zone", ["", "Nowhere/Town", "../etc/passwd", "/etc/localtime", "a\0b", "x" * 300]
+)
 def test_what_is_not_a_time_zone(zone: str) -> None:
     with pytest.raises(ScheduleError):
         CronSchedule.parse("@daily", zone)
@@ -178,7 +206,9 @@ def test_what_is_not_a_time_zone(zone: str) -> None:
 
 def test_the_rarest_date_is_found() -> None:
     schedule = CronSchedule.parse("0 0 29 2 *")
-    assert schedule.latest_start(datetime(2103, 1, 1, tzinfo=UTC), EPOCH) == datetime(2096, 2, 29, tzinfo=UTC)
+    assert schedule.latest_start(datetime(2103, 1, 1, tzinfo=UTC), EPOCH) == datetime(
+        2096, 2, 29, tzinfo=UTC
+    )
 
 
 def numbers(low: int, high: int) -> st.SearchStrategy[str]:
@@ -187,14 +217,22 @@ def numbers(low: int, high: int) -> st.SearchStrategy[str]:
 
     number = st.integers(low, high)
     span = st.tuples(number, number).map(text)
-    stepped = st.tuples(span | st.just("*"), st.integers(1, high)).map(lambda pair: f"{pair[0]}/{pair[1]}")
+    stepped = st.tuples(span | st.just("*"), st.integers(1, high)).map(
+        lambda pair: f"{pair[0]}/{pair[1]}"
+    )
     part = st.just("*") | number.map(str) | span | stepped
     return st.lists(part, min_size=1, max_size=2).map(",".join)
 
 
-schedules = st.tuples(numbers(0, 59), numbers(0, 23), numbers(1, 28), numbers(1, 12), numbers(0, 6)).map(" ".join)
-instants = st.integers(0, 40 * 365 * 86_400).map(lambda seconds: EPOCH + timedelta(seconds=seconds))
-zones = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"])
+schedules = st.tuples(
+    numbers(0, 59), numbers(0, 23), numbers(1, 28), numbers(1, 12), numbers(0, 6)
+).map(" ".join)
+instants = st.integers(0, 40 * 365 * 86_400).map(
+    lambda seconds: EPOCH + timedelta(seconds=seconds)
+)
+zones = st.sampled_from(
+    ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"]
+)
 
 
 def listed(text: str, low: int, high: int) -> set[int]:
@@ -204,13 +242,20 @@ def listed(text: str, low: int, high: int) -> set[int]:
         span, _, step = part.partition("/")
         first, _, last = (f"{low}-{high}" if span == "*" else span).partition("-")
         end = int(last) if last else (high if step else int(first))
-        found |= {n for n in range(low, high + 1) if int(first) <= n <= end and (n - int(first)) % int(step or 1) == 0}
+        found |= {
+            n
+            for n in range(low, high + 1)
+            if int(first) <= n <= end and (n - int(first)) % int(step or 1) == 0
+        }
     return found
 
 
 def starts(schedule: str, local: datetime) -> bool:
     minute, hour, day, month, weekday = schedule.split()
-    by_day, by_weekday = local.day in listed(day, 1, 31), local.isoweekday() % 7 in listed(weekday, 0, 6)
+    by_day, by_weekday = (
+        local.day in listed(day, 1, 31),
+        local.isoweekday() % 7 in listed(weekday, 0, 6),
+    )
     either = day != "*" and weekday != "*"
     return (
         local.minute in listed(minute, 0, 59)
@@ -221,14 +266,27 @@ def starts(schedule: str, local: datetime) -> bool:
 
 
 @given(schedules, instants, zones)
-def test_the_latest_start_is_the_last_minute_that_matches(schedule: str, now: datetime, zone: str) -> None:
+def test_the_latest_start_is_the_last_minute_that_matches(
+    schedule: str, now: datetime, zone: str
+) -> None:
     span = timedelta(hours=30)
     found = CronSchedule.parse(schedule, zone).latest_start(now, now - span)
     first_minute = now.replace(second=0, microsecond=0)
-    minutes = ((first_minute - timedelta(minutes=back)).astimezone(ZoneInfo(zone)) for back in range(30 * 60))
-    by_hand = next((local.astimezone(UTC) for local in minutes if starts(schedule, local) and local.fold == 0), None)
+    minutes = (
+        (first_minute - timedelta(minutes=back)).astimezone(ZoneInfo(zone))
+        for back in range(30 * 60)
+    )
+    by_hand = next(
+        (
+            local.astimezone(UTC)
+            for local in minutes
+            if starts(schedule, local) and local.fold == 0
+        ),
+        None,
+    )
     expected = by_hand if by_hand is not None and by_hand > now - span else None
-    if found != expected:  # only a start that the clocks skipped is not a minute that a clock showed
+    # only a start that the clocks skipped is not a minute that a clock showed
+    if found != expected:
         assert found is not None
         assert not starts(schedule, found.astimezone(ZoneInfo(zone)))
 

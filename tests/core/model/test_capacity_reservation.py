@@ -9,7 +9,9 @@ from reservoir.core.model.capacity_reservation import CapacityReservation, Reser
 NOW = datetime(2026, 1, 15, 8, 0, tzinfo=UTC)
 
 
-def block(*, end_in: timedelta, ultra_server: bool = False, state: str = "active") -> CapacityReservation:
+def block(
+    *, end_in: timedelta, ultra_server: bool = False, state: str = "active"
+) -> CapacityReservation:
     return values.reservation(
         kind=ReservationKind.CAPACITY_BLOCK,
         state=state,
@@ -29,13 +31,17 @@ def block(*, end_in: timedelta, ultra_server: bool = False, state: str = "active
         (65, True, False),
     ],
 )
-def test_a_block_takes_no_work_once_its_drain_starts(end_in_min: int, ultra_server: bool, usable: bool) -> None:
+def test_a_block_takes_no_work_once_its_drain_starts(
+    end_in_min: int, ultra_server: bool, usable: bool
+) -> None:
     reservation = block(end_in=timedelta(minutes=end_in_min), ultra_server=ultra_server)
 
     assert reservation.is_active(NOW) is usable
 
 
-@pytest.mark.parametrize(("notice_s", "starts_in_min"), [(0, 80), (8 * 60, 80), (9 * 60, 79), (15 * 60, 73)])
+@pytest.mark.parametrize(
+    ("notice_s", "starts_in_min"), [(0, 80), (8 * 60, 80), (9 * 60, 79), (15 * 60, 73)]
+)
 def test_a_notice_moves_the_drain_forward_as_far_as_it_is_longer_than_the_usual(
     notice_s: int, starts_in_min: int
 ) -> None:
@@ -55,7 +61,9 @@ def test_other_kinds_are_never_drained_for_their_end(kind: ReservationKind) -> N
     assert reservation.is_active(NOW)
 
 
-@pytest.mark.parametrize("state", ["expired", "cancelled", "failed", "unavailable", "a-state-of-the-future"])
+@pytest.mark.parametrize(
+    "state", ["expired", "cancelled", "failed", "unavailable", "a-state-of-the-future"]
+)
 def test_only_active_reservations_take_work(state: str) -> None:
     reservation = block(end_in=timedelta(days=1), state=state)
 
@@ -64,11 +72,17 @@ def test_only_active_reservations_take_work(state: str) -> None:
 
 
 def test_a_scheduled_reservation_is_upcoming_until_ec2_says_that_it_began() -> None:
-    reservation = replace(block(end_in=timedelta(days=2), state="scheduled"), start_at=NOW + timedelta(hours=1))
+    reservation = replace(
+        block(end_in=timedelta(days=2), state="scheduled"),
+        start_at=NOW + timedelta(hours=1),
+    )
 
     assert reservation.is_upcoming(NOW)
-    assert reservation.is_upcoming(NOW + timedelta(hours=1, seconds=10))  # EC2, or our look at it, is a little late
+    # EC2, or our look at it, is a little late
+    assert reservation.is_upcoming(NOW + timedelta(hours=1, seconds=10))
     assert reservation.is_upcoming(NOW + timedelta(days=1))  # a delayed one
     assert not reservation.is_upcoming(NOW + timedelta(days=2))
-    assert not replace(reservation, state="active").is_upcoming(NOW + timedelta(hours=1, seconds=10))
+    assert not replace(reservation, state="active").is_upcoming(
+        NOW + timedelta(hours=1, seconds=10)
+    )
     assert not replace(reservation, start_at=None).is_upcoming(NOW)

@@ -9,7 +9,9 @@ def reachable(state: ClaimState) -> set[ClaimState]:
     frontier = {state}
     while frontier:
         seen |= frontier
-        frontier = {after for before in frontier for after in ALLOWED_TRANSITIONS[before]} - seen
+        frontier = {
+            after for before in frontier for after in ALLOWED_TRANSITIONS[before]
+        } - seen
     return seen
 
 
@@ -29,7 +31,9 @@ def test_every_live_claim_can_end(state: ClaimState) -> None:
 
 
 def test_a_late_running_event_does_not_revive_a_terminated_claim() -> None:
-    assert not node_claim("nc-1", state=ClaimState.TERMINATED).may_become(ClaimState.RUNNING)
+    assert not node_claim("nc-1", state=ClaimState.TERMINATED).may_become(
+        ClaimState.RUNNING
+    )
 
 
 def test_a_claim_with_an_instance_cannot_fail_silently() -> None:

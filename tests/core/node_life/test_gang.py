@@ -15,13 +15,18 @@ KEY = "research/train"
 
 
 def member(name: str, replicas: int = 1) -> NodeClaim:
-    claim = node_claim(name, placements=(PlacedReplicas(KEY, replicas),), state=ClaimState.RUNNING)
+    claim = node_claim(
+        name, placements=(PlacedReplicas(KEY, replicas),), state=ClaimState.RUNNING
+    )
     return replace(claim, address=f"ip-{name}")
 
 
 def seated(claims: list[NodeClaim], unfinished: int) -> list[NodeClaim]:
     dealt = seats(KEY, unfinished, claims)
-    return [with_seat(dealt[claim.id], claim) or claim if claim.id in dealt else claim for claim in claims]
+    return [
+        with_seat(dealt[claim.id], claim) or claim if claim.id in dealt else claim
+        for claim in claims
+    ]
 
 
 def ranks(claims: list[NodeClaim]) -> dict[str, int]:
@@ -55,7 +60,9 @@ def test_who_replaces_a_node_gets_its_rank_and_the_others_keep_theirs() -> None:
     assert ranks(before) == {"b": 0, "c": 1, "d": 2}
     after = seated([before[0], before[2], member("a")], 3)
     assert ranks(after) == {"a": 1, "b": 0, "d": 2}
-    assert {seat.addresses for claim in after for seat in claim.seats} == {("ip-b", "ip-a", "ip-d")}
+    assert {seat.addresses for claim in after for seat in claim.seats} == {
+        ("ip-b", "ip-a", "ip-d")
+    }
 
 
 def test_a_seat_in_another_workload_stays() -> None:
@@ -71,8 +78,12 @@ def test_a_seat_in_another_workload_stays() -> None:
     st.lists(st.integers(1, 3), min_size=1, max_size=6),
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=6),
 )
-def test_ranks_are_whole_and_whoever_stays_keeps_its_own(counts: list[int], replaced: list[tuple[int, int]]) -> None:
-    claims = seated([member(f"n{number}", count) for number, count in enumerate(counts)], sum(counts))
+def test_ranks_are_whole_and_whoever_stays_keeps_its_own(
+    counts: list[int], replaced: list[tuple[int, int]]
+) -> None:
+    claims = seated(
+        [member(f"n{number}", count) for number, count in enumerate(counts)], sum(counts)
+    )
     for step, (index, count) in enumerate(replaced):
         before = ranks(claims)
         claims[index % len(claims)] = member(f"m{step}", count)
@@ -81,6 +92,10 @@ def test_ranks_are_whole_and_whoever_stays_keeps_its_own(counts: list[int], repl
         after = ranks(claims)
         assert sorted(after.values()) == list(range(len(claims)))
         assert all(after[name] == before[name] for name in after.keys() & before.keys())
-        numbered = sorted((claim.seats[0].first_rank, claim.placements[0].count) for claim in claims)
-        assert [first for first, _ in numbered] == [sum(c for _, c in numbered[:at]) for at in range(len(numbered))]
+        numbered = sorted(
+            (claim.seats[0].first_rank, claim.placements[0].count) for claim in claims
+        )
+        assert [first for first, _ in numbered] == [
+            sum(c for _, c in numbered[:at]) for at in range(len(numbered))
+        ]
         assert {claim.seats[0].world_size for claim in claims} == {total}

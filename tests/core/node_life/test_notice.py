@@ -25,7 +25,9 @@ def on_instance(kind: NoticeKind, due_at: datetime | None = None) -> Notice:
     return Notice(kind, AT, INSTANCE, due_at=due_at)
 
 
-RESERVATION_CHANGED = Notice(NoticeKind.RESERVATION_CHANGED, AT, reservation_ids=RESERVATION)
+RESERVATION_CHANGED = Notice(
+    NoticeKind.RESERVATION_CHANGED, AT, reservation_ids=RESERVATION
+)
 EXPECTED: dict[str, Notice | None] = {
     "instance_state_pending": None,
     "instance_state_running": on_instance(NoticeKind.RUNNING),
@@ -63,8 +65,12 @@ EXPECTED: dict[str, Notice | None] = {
     "health_scheduled_change_backup": None,
     "health_scheduled_change_closed": None,
     "health_issue": None,
-    "health_underutilized": Notice(NoticeKind.RESERVATION_UNDERUTILIZED, AT, reservation_ids=RESERVATION),
-    "health_underutilized_summary": Notice(NoticeKind.RESERVATION_UNDERUTILIZED, AT, reservation_ids=RESERVATION),
+    "health_underutilized": Notice(
+        NoticeKind.RESERVATION_UNDERUTILIZED, AT, reservation_ids=RESERVATION
+    ),
+    "health_underutilized_summary": Notice(
+        NoticeKind.RESERVATION_UNDERUTILIZED, AT, reservation_ids=RESERVATION
+    ),
     "cloudtrail_api_call": Notice(NoticeKind.RESERVATION_CHANGED, AT),
     "cloudtrail_failed_call": None,
     "cloudtrail_block_active": RESERVATION_CHANGED,
@@ -98,7 +104,10 @@ def test_a_known_kind_that_cannot_be_read_is_an_error(damage: dict[str, Any]) ->
         parse_notice(golden("instance_state_running") | damage)
 
 
-@pytest.mark.parametrize("time", ["", "soon", 17, None, "0001-01-01T00:00:00+14:00", "Thu, 99 Jan 2026 00:00:00 GMT"])
+@pytest.mark.parametrize(
+    "time",
+    ["", "soon", 17, None, "0001-01-01T00:00:00+14:00", "Thu, 99 Jan 2026 00:00:00 GMT"],
+)
 def test_a_warning_without_a_readable_time_is_a_warning(time: object) -> None:
     event = golden("reservation_interruption_block")
     event["detail"]["instance-termination-time"] = time
@@ -107,7 +116,9 @@ def test_a_warning_without_a_readable_time_is_a_warning(time: object) -> None:
     assert parse_notice(event) == replace(wanted, due_at=None)
 
 
-@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "99:99"])
+@pytest.mark.parametrize(
+    "time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "99:99"]
+)
 def test_any_time_that_an_event_has_is_read_or_refused(time: str) -> None:
     with pytest.raises(NoticeError):
         parse_notice(golden("instance_state_running") | {"time": time})
@@ -116,7 +127,9 @@ def test_any_time_that_an_event_has_is_read_or_refused(time: str) -> None:
 def test_new_fields_do_not_disturb() -> None:
     event = golden("reservation_interruption_block")
     event["detail"]["brand-new"] = {"nested": [1]}
-    assert parse_notice(event | {"extra": True}) == EXPECTED["reservation_interruption_block"]
+    assert (
+        parse_notice(event | {"extra": True}) == EXPECTED["reservation_interruption_block"]
+    )
 
 
 def test_an_unreadable_end_date_is_not_needed() -> None:

@@ -42,14 +42,20 @@ LEADS = (timedelta(minutes=8), timedelta(minutes=15))
 
 
 @pytest.fixture(params=LEADS, ids=["as it is", "with a longer usual notice"])
-def ending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> CapacityReservation:
+def ending(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> CapacityReservation:
     """A block that drains within an hour or two; every answer must follow the lead when that is changed."""
     monkeypatch.setattr(capacity_reservation, "USUAL_NOTICE", request.param)
     return block("b", "p5", 2, ends_in=timedelta(minutes=120))
 
 
 def through_in_time(
-    reservation: CapacityReservation, notice_s: int | None, *, late_s: int = 0, name: str = "work"
+    reservation: CapacityReservation,
+    notice_s: int | None,
+    *,
+    late_s: int = 0,
+    name: str = "work",
 ) -> Workload:
     """Return work that is through when its node starts to drain, or so many seconds later."""
     drain = block_drain(reservation, [notice_s or 0])
@@ -86,7 +92,10 @@ def test_work_waits_for_a_block_only_if_it_will_be_through_in_time(
     coming = replace(ending, state="scheduled", start_at=NOW + timedelta(minutes=1))
     waits = through_in_time(ending, notice_s, late_s=-MINUTE)
 
-    reasons = [planned(with_demand(strict(coming), demand(it))).unplaced[0].code for it in (waits, later(waits, 1))]
+    reasons = [
+        planned(with_demand(strict(coming), demand(it))).unplaced[0].code
+        for it in (waits, later(waits, 1))
+    ]
 
     assert reasons == [ReasonCode.RESERVATION_NOT_STARTED, ReasonCode.DURATION_DOES_NOT_FIT]
 
@@ -109,8 +118,12 @@ def test_work_on_a_node_keeps_its_time_beside_a_neighbour_that_wants_notice(
     ending: CapacityReservation, notice_s: int | None
 ) -> None:
     """The neighbour is short, and its notice is what decides."""
-    tight = replace(through_in_time(ending, notice_s, name="tight"), checkpoint_period_s=None)
-    neighbour = workload("neighbour", cpu=1500, duration_s=MINUTE, checkpoint_period_s=notice_s)
+    tight = replace(
+        through_in_time(ending, notice_s, name="tight"), checkpoint_period_s=None
+    )
+    neighbour = workload(
+        "neighbour", cpu=1500, duration_s=MINUTE, checkpoint_period_s=notice_s
+    )
     fits = with_demand(with_node(ending), demand(tight), demand(neighbour))
     late = with_demand(with_node(ending), demand(later(tight, 1)), demand(neighbour))
 
@@ -144,7 +157,13 @@ def later(work: Workload, seconds: int) -> Workload:
 def with_node(ending: CapacityReservation) -> Snapshot:
     drain = ending.block_drain()
     assert drain is not None
-    there = node("there", P5, capacity_type=RESERVED, drain_at=drain.starts_at, drain_deadline=drain.deadline)
+    there = node(
+        "there",
+        P5,
+        capacity_type=RESERVED,
+        drain_at=drain.starts_at,
+        drain_deadline=drain.deadline,
+    )
     return strict(nodes=(there,))
 
 

@@ -12,7 +12,11 @@ from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.node_life import drain, replicas
 
 NOW = START + timedelta(hours=1)
-RUNNING = node_claim("nc-1", state=ClaimState.RUNNING, placements=(PlacedReplicas("a/x", 3), PlacedReplicas("a/y", 1)))
+RUNNING = node_claim(
+    "nc-1",
+    state=ClaimState.RUNNING,
+    placements=(PlacedReplicas("a/x", 3), PlacedReplicas("a/y", 1)),
+)
 
 
 def counts(placements: tuple[PlacedReplicas, ...]) -> dict[str, int]:
@@ -50,7 +54,9 @@ def test_no_more_finish_than_there_are() -> None:
 
 
 def test_what_finishes_during_a_drain_is_awaited_no_more() -> None:
-    begun = drain.begin(RUNNING, DrainReason.INTERRUPTION, NOW + timedelta(minutes=2), NOW, None)
+    begun = drain.begin(
+        RUNNING, DrainReason.INTERRUPTION, NOW + timedelta(minutes=2), NOW, None
+    )
     assert begun is not None
     draining = replace(begun, placements=())  # they went back to demand with it
     done = replicas.finished(draining, "a/y", 1, NOW)

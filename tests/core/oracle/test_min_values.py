@@ -21,13 +21,18 @@ FOUND = (109, 119, 331, 469, 622, 670, 923, 1168, 1240)
 
 def wanting_two_types(world: Snapshot) -> Snapshot:
     wanted = Requirements.of(TWO_TYPES)
-    pools = (replace(pool, requirements=pool.requirements.merged(wanted)) for pool in world.node_pools)
+    pools = (
+        replace(pool, requirements=pool.requirements.merged(wanted))
+        for pool in world.node_pools
+    )
     return replace(world, node_pools=tuple(pools))
 
 
 @pytest.mark.parametrize("seed", [*range(40), *FOUND])
 def test_a_node_leaves_enough_types_to_choose_from(seed: int) -> None:
-    features = Features(True, True, True, True, True, True, True) if seed % 2 else Features()
+    features = (
+        Features(True, True, True, True, True, True, True) if seed % 2 else Features()
+    )
     snapshot = wanting_two_types(instance(seed, features))
     policy = SchedulingPolicy(alternatives_max=(0, 1, 60)[seed % 3])
 

@@ -67,17 +67,29 @@ SEEDS = range(PER_FAMILY)
 # Worlds beyond the first ones in which a plan once refused what another plan would have placed, or broke a rule.
 FOUND = (
     *(("gangs", seed) for seed in (409, 440)),
-    *(("limits", seed) for seed in (175, 237, 287, 387, 389, 477, 482, 494, 635, 1269, 2713, 2949)),
-    *(("everything", seed) for seed in (228, 807, 1794, 1836, 1946, 2043, 2246, 2362, 2408)),
+    *(
+        ("limits", seed)
+        for seed in (175, 237, 287, 387, 389, 477, 482, 494, 635, 1269, 2713, 2949)
+    ),
+    *(
+        ("everything", seed)
+        for seed in (228, 807, 1794, 1836, 1946, 2043, 2246, 2362, 2408)
+    ),
     ("tight", 377),
-    *(("tight-priorities", seed) for seed in (108, 115, 282, 338, 550, 579, 633, 718, 857, 935)),
+    *(
+        ("tight-priorities", seed)
+        for seed in (108, 115, 282, 338, 550, 579, 633, 718, 857, 935)
+    ),
     *(("tight-gangs", seed) for seed in (108, 369, 377)),
     *(("tight-topology-priorities", seed) for seed in (437, 460, 504, 636)),
     *(("tight-gangs-priorities", seed) for seed in (17, 134, 215, 249, 2273)),
     *(("tight-nodes", seed) for seed in (50, 287, 350, 363)),
     *(("limits-priorities", seed) for seed in (325, 972)),
     *(("limits-gangs", seed) for seed in (1279, 1502)),
-    *(("limits-gangs-priorities", seed) for seed in (256, 387, 640, 647, 871, 908, 912, 5080, 6038)),
+    *(
+        ("limits-gangs-priorities", seed)
+        for seed in (256, 387, 640, 647, 871, 908, 912, 5080, 6038)
+    ),
     *(("ranks", seed) for seed in (392, 615, 785)),
     *(("gangs-ranks", seed) for seed in (207, 208, 409)),
     ("topology-ranks", 1353),
@@ -92,7 +104,11 @@ WORLDS = (*product(FAMILIES, SEEDS), *product(TIGHT, range(PER_FAMILY // 7)), *F
 def planned(family: str, seed: int) -> tuple[Snapshot, Plan, Mapping[Counts, int]]:
     """Return a world, its plan, and all that could have been placed: what both tests below ask of each world."""
     snapshot = instance(seed, (FAMILIES | TIGHT)[family])
-    return snapshot, solve(snapshot, now=NOW, policy=POLICY), BruteForce(snapshot, POLICY).outcomes
+    return (
+        snapshot,
+        solve(snapshot, now=NOW, policy=POLICY),
+        BruteForce(snapshot, POLICY).outcomes,
+    )
 
 
 def is_bound(facts: Facts, workload: Workload) -> bool:
@@ -104,7 +120,10 @@ def test_nothing_is_refused_that_could_be_placed(family: str, seed: int) -> None
     snapshot, plan, outcomes = planned(family, seed)
     vector = placed_vector(snapshot, plan)
     assert vector in outcomes
-    free = [not is_bound(Facts(snapshot, plan, NOW, POLICY), item.workload) for item in snapshot.demands]
+    free = [
+        not is_bound(Facts(snapshot, plan, NOW, POLICY), item.workload)
+        for item in snapshot.demands
+    ]
     assert not [
         better
         for better in could_have_been(snapshot, vector)
@@ -114,7 +133,10 @@ def test_nothing_is_refused_that_could_be_placed(family: str, seed: int) -> None
 
 @pytest.mark.parametrize(
     ("family", "seed"),
-    [*product(["topology"], SEEDS), *product(["tight-topology"], (151, 194, 199, 294, 2243, 2666))],
+    [
+        *product(["topology"], SEEDS),
+        *product(["tight-topology"], (151, 194, 199, 294, 2243, 2666)),
+    ],
 )
 def test_an_order_is_found_in_which_all_have_a_domain(family: str, seed: int) -> None:
     """The last ones are worlds in which those who went first once left others without a domain."""

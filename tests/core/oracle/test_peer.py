@@ -19,9 +19,15 @@ POLICY = SchedulingPolicy()
 WORLDS: dict[str, Callable[[], Snapshot]] = {
     "diverse": lambda: diverse_snapshot(500),
     "catalogue": lambda: mix_snapshot(Mix(600, shapes=40, reserved_percent=10)),
-    "catalogue-other-seed": lambda: mix_snapshot(Mix(600, shapes=40, reserved_percent=10, seed=5)),
-    "no-spot": lambda: mix_snapshot(Mix(600, shapes=40, markets=(CapacityType.RESERVED, CapacityType.ON_DEMAND))),
-    "on-demand": lambda: mix_snapshot(Mix(600, shapes=40, markets=(CapacityType.ON_DEMAND,))),
+    "catalogue-other-seed": lambda: mix_snapshot(
+        Mix(600, shapes=40, reserved_percent=10, seed=5)
+    ),
+    "no-spot": lambda: mix_snapshot(
+        Mix(600, shapes=40, markets=(CapacityType.RESERVED, CapacityType.ON_DEMAND))
+    ),
+    "on-demand": lambda: mix_snapshot(
+        Mix(600, shapes=40, markets=(CapacityType.ON_DEMAND,))
+    ),
     "existing": lambda: mix_snapshot(Mix(400, shapes=40, existing=200)),
     "reserved-ladder": lambda: reserved_ladder(1, 400, 0),
     "reserved-ladder-scarce": lambda: reserved_ladder(1, 800, 0),

@@ -32,7 +32,9 @@ def test_both_forbid_the_same_plans_for_the_same_rules(first: int) -> None:
 
 
 def test_every_rule_is_broken_by_some_of_these_plans() -> None:
-    broken = {code for seed in SEEDS for _, it in variants(seed) for code in it.rules_found()[1]}
+    broken = {
+        code for seed in SEEDS for _, it in variants(seed) for code in it.rules_found()[1]
+    }
     assert broken == HARD
 
 

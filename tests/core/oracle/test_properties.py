@@ -63,7 +63,9 @@ def test_capacity_is_conserved(snapshot: Snapshot) -> None:
     types = {item.name: item for item in snapshot.instance_types}
     for launch in plan.launches:
         for name in ("cpu", "memory", "pods"):
-            load = sum(requests[item.workload_key][name] * item.count for item in launch.placements)
+            load = sum(
+                requests[item.workload_key][name] * item.count for item in launch.placements
+            )
             assert load <= types[launch.offering.instance_type].allocatable[name]
     wanted = sum(item.pending_count for item in snapshot.demands)
     assert placed(snapshot, plan) + sum(item.count for item in plan.unplaced) == wanted
@@ -76,7 +78,9 @@ def test_more_free_units_leave_no_more_unplaced(snapshot: Snapshot, index: int) 
         return
     chosen = index % len(snapshot.reservations)
     more = tuple(
-        replace(item, free_units=item.free_units + 1, total_count=item.total_count + 1) if number == chosen else item
+        replace(item, free_units=item.free_units + 1, total_count=item.total_count + 1)
+        if number == chosen
+        else item
         for number, item in enumerate(snapshot.reservations)
     )
     before = solve(snapshot, now=NOW, policy=SchedulingPolicy())
@@ -87,10 +91,15 @@ def test_more_free_units_leave_no_more_unplaced(snapshot: Snapshot, index: int) 
 def test_more_free_units_leave_no_more_unplaced_under_a_limit() -> None:
     types = (world.instance_type(world.SMALL, 2), world.instance_type(world.LARGE, 8))
     limited = (world.pool(limits=Resources.of({"cpu": 8000})),)
-    wanted = world.demand(world.workload(requests=Resources.of({"cpu": 1500, "memory": 2**29, "pods": 1})), 5)
+    wanted = world.demand(
+        world.workload(requests=Resources.of({"cpu": 1500, "memory": 2**29, "pods": 1})), 5
+    )
     none, one = (
         world.snapshot(
-            wanted, instance_types=types, node_pools=limited, reservations=(world.reservation(free_units=units),)
+            wanted,
+            instance_types=types,
+            node_pools=limited,
+            reservations=(world.reservation(free_units=units),),
         )
         for units in (0, 1)
     )
@@ -103,11 +112,16 @@ def test_more_free_units_leave_no_more_unplaced_under_a_limit() -> None:
 def test_more_offerings_leave_no_more_unplaced(snapshot: Snapshot) -> None:
     """Every offering comes back into stock."""
     stocked = tuple(
-        replace(item, offerings=tuple(replace(one, unavailable_until=None) for one in item.offerings))
+        replace(
+            item,
+            offerings=tuple(replace(one, unavailable_until=None) for one in item.offerings),
+        )
         for item in snapshot.instance_types
     )
     before = solve(snapshot, now=NOW, policy=SchedulingPolicy())
-    after = solve(replace(snapshot, instance_types=stocked), now=NOW, policy=SchedulingPolicy())
+    after = solve(
+        replace(snapshot, instance_types=stocked), now=NOW, policy=SchedulingPolicy()
+    )
     assert placed(snapshot, after) >= placed(snapshot, before)
 
 
@@ -120,7 +134,8 @@ def test_the_order_of_the_input_changes_nothing(snapshot: Snapshot, random: Rand
     other = replace(
         snapshot,
         instance_types=tuple(
-            replace(item, offerings=shuffled(item.offerings)) for item in shuffled(snapshot.instance_types)
+            replace(item, offerings=shuffled(item.offerings))
+            for item in shuffled(snapshot.instance_types)
         ),
         reservations=shuffled(snapshot.reservations),
         node_pools=shuffled(snapshot.node_pools),
@@ -144,7 +159,10 @@ def test_a_replay_from_json_is_the_same_plan_byte_for_byte(snapshot: Snapshot) -
 def digest() -> str:
     """Hash the plans of many small worlds; run in processes with different hash seeds."""
     features = Features(True, True, True, True, True, True, True)
-    text = "".join(dumps(solve(instance(seed, features), now=NOW, policy=SchedulingPolicy())) for seed in range(60))
+    text = "".join(
+        dumps(solve(instance(seed, features), now=NOW, policy=SchedulingPolicy()))
+        for seed in range(60)
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -17,7 +17,9 @@ POLICIES = {
     "share-50": SchedulingPolicy(spot_pool_share_percent=50, spot_share_from_nodes=3),
     "floor-25": SchedulingPolicy(reserved_floor_percent=25),
     "floor-40": SchedulingPolicy(reserved_floor_percent=40),
-    "both": SchedulingPolicy(spot_pool_share_percent=50, spot_share_from_nodes=1, reserved_floor_percent=40),
+    "both": SchedulingPolicy(
+        spot_pool_share_percent=50, spot_share_from_nodes=1, reserved_floor_percent=40
+    ),
 }
 # Worlds beyond the first ones in which a plan was wrong.
 FOUND = (
@@ -28,7 +30,9 @@ FOUND = (
 )
 
 
-@pytest.mark.parametrize(("policy", "family", "seed"), [*product(POLICIES, FAMILIES, SEEDS), *FOUND])
+@pytest.mark.parametrize(
+    ("policy", "family", "seed"), [*product(POLICIES, FAMILIES, SEEDS), *FOUND]
+)
 def test_the_checker_agrees(policy: str, family: str, seed: int) -> None:
     world = instance(seed, FAMILIES[family])
     plan = solve(world, now=NOW, policy=POLICIES[policy])

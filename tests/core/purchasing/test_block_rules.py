@@ -34,13 +34,16 @@ BLOCK = ObservedReservation(
 
 
 @pytest.mark.parametrize(
-    ("days", "is_sold"), [(0, False), (1, True), (14, True), (15, False), (21, True), (189, False)]
+    ("days", "is_sold"),
+    [(0, False), (1, True), (14, True), (15, False), (21, True), (189, False)],
 )
 def test_lengths(days: int, is_sold: bool) -> None:
     assert (duration_refusal(days) is None) == is_sold
 
 
-@pytest.mark.parametrize(("count", "is_sold"), [(1, True), (3, False), (64, True), (128, False)])
+@pytest.mark.parametrize(
+    ("count", "is_sold"), [(1, True), (3, False), (64, True), (128, False)]
+)
 def test_sizes(count: int, is_sold: bool) -> None:
     assert (count_refusal(count) is None) == is_sold
 
@@ -63,8 +66,12 @@ def test_256_instances_at_once_over_all_blocks_of_that_time() -> None:
     on_demand = replace(BLOCK, kind=ReservationKind.DEFAULT)
     known = [BLOCK, BLOCK, scheduled, before, expired, on_demand]
     assert quota_refusal(64, START, START + 2 * DAY, known) is None
-    assert "192 are bought" not in str(quota_refusal(64, START, START + DAY / 2, [*known, BLOCK]))
-    assert "256 are bought of that time" in str(quota_refusal(1, START, START + 2 * DAY, [*known, BLOCK]))
+    assert "192 are bought" not in str(
+        quota_refusal(64, START, START + DAY / 2, [*known, BLOCK])
+    )
+    assert "256 are bought of that time" in str(
+        quota_refusal(1, START, START + 2 * DAY, [*known, BLOCK])
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,8 +79,16 @@ def test_256_instances_at_once_over_all_blocks_of_that_time() -> None:
     [
         (replace(BLOCK, kind=ReservationKind.DEFAULT), 1, "is no Capacity Block"),
         (replace(BLOCK, state="payment-pending"), 1, "is payment-pending"),
-        (replace(BLOCK, end_at=START + timedelta(minutes=59)), 1, "from 57 days to an hour before its end"),
-        (replace(BLOCK, end_at=START + 58 * DAY), 1, "from 57 days to an hour before its end"),
+        (
+            replace(BLOCK, end_at=START + timedelta(minutes=59)),
+            1,
+            "from 57 days to an hour before its end",
+        ),
+        (
+            replace(BLOCK, end_at=START + 58 * DAY),
+            1,
+            "from 57 days to an hour before its end",
+        ),
         (replace(BLOCK, start_at=START - 180 * DAY), 7, "at most 182 days"),
         (BLOCK, 15, "whole weeks"),
     ],
@@ -85,5 +100,13 @@ def test_extensions(block: ObservedReservation, days: int, reason: str) -> None:
 
 def test_the_next_size_and_length_that_are_sold() -> None:
     assert [sold_count(each) for each in (1, 3, 64, 65)] == [1, 4, 64, None]
-    lengths = (timedelta(0), DAY, DAY + timedelta(minutes=1), 14 * DAY, 15 * DAY, 182 * DAY, 183 * DAY)
+    lengths = (
+        timedelta(0),
+        DAY,
+        DAY + timedelta(minutes=1),
+        14 * DAY,
+        15 * DAY,
+        182 * DAY,
+        183 * DAY,
+    )
     assert [sold_days(each) for each in lengths] == [1, 1, 2, 14, 21, 182, None]

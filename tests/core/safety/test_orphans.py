@@ -6,13 +6,24 @@ from datetime import timedelta
 from lab.fakes.system import START
 from lab.fakes.values import node_claim
 from lab.worlds.launch_world import ZONES, World, on_demand
-from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchOutcome
+from reservoir.core.launching.launch_outcome import (
+    LaunchAttempt,
+    LaunchedInstance,
+    LaunchOutcome,
+)
 from reservoir.core.model.instance import Instance
 from reservoir.core.model.node_claim import ClaimState
 from reservoir.core.safety.orphans import Traces, is_proven, is_wanted
 
 INSTANCE = Instance(
-    "i-1", "running", "m5.large", *ZONES[0], START, owner="test", batch_id="b-1", launch_template_id="lt-1"
+    "i-1",
+    "running",
+    "m5.large",
+    *ZONES[0],
+    START,
+    owner="test",
+    batch_id="b-1",
+    launch_template_id="lt-1",
 )
 NOTHING = Traces(None, None, frozenset(), START)
 
@@ -22,7 +33,9 @@ def attempt(*instance_ids: str, completed: bool = True) -> LaunchAttempt:
     world = World()
     world.add_workload()
     world.running(1, on_demand("m5.large"))
-    outcome = LaunchOutcome(tuple(LaunchedInstance(key, "m5.large", *ZONES[0]) for key in instance_ids))
+    outcome = LaunchOutcome(
+        tuple(LaunchedInstance(key, "m5.large", *ZONES[0]) for key in instance_ids)
+    )
     return replace(world.attempts.rows["b-1"], outcome=outcome, completed=completed)
 
 
@@ -56,5 +69,7 @@ def test_an_attempt_that_is_open_may_still_adopt_it() -> None:
 
 def test_what_is_older_than_the_mark_on_the_tables_is_not_for_them_to_judge() -> None:
     """Tables that were restored, and then adopted, may have forgotten why it was launched."""
-    young_tables = replace(NOTHING, attempt=attempt("i-1"), tables_marked_at=START + timedelta(seconds=1))
+    young_tables = replace(
+        NOTHING, attempt=attempt("i-1"), tables_marked_at=START + timedelta(seconds=1)
+    )
     assert not is_proven(INSTANCE, young_tables)

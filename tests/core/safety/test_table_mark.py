@@ -26,7 +26,9 @@ def test_tables_as_they_were_marked_are_recognised() -> None:
 
 def test_an_emptied_table_is_noticed() -> None:
     claims, policy = marked("claims", "policy")
-    assert problems([replace(claims, mark=None), policy]) == ["claims carries no mark: it is new, or was emptied"]
+    assert problems([replace(claims, mark=None), policy]) == [
+        "claims carries no mark: it is new, or was emptied"
+    ]
 
 
 def test_tables_without_any_mark_are_not_recognised() -> None:
@@ -43,19 +45,27 @@ def test_a_table_that_was_restored_alone_is_noticed() -> None:
 
 
 def test_tables_that_were_all_restored_are_noticed() -> None:
-    restored = [replace(table, table_id=f"{table.role}-2") for table in marked("claims", "policy")]
+    restored = [
+        replace(table, table_id=f"{table.role}-2") for table in marked("claims", "policy")
+    ]
     assert len(problems(restored)) == 2
 
 
 def test_a_row_that_was_put_back_from_before_an_adoption_is_noticed() -> None:
     claims, policy = marked("claims", "policy")
-    again = next_mark("prod", [claims, policy], made_at=START, made_by="ops", reason="restored")
+    again = next_mark(
+        "prod", [claims, policy], made_at=START, made_by="ops", reason="restored"
+    )
     assert again.generation == 2
-    assert problems([claims, replace(policy, mark=again)]) == ["claims carries an older mark than the others"]
+    assert problems([claims, replace(policy, mark=again)]) == [
+        "claims carries an older mark than the others"
+    ]
 
 
 def test_tables_of_another_deployment_are_noticed() -> None:
-    assert problems(marked("claims"), "staging") == ["claims carries the mark of deployment prod"]
+    assert problems(marked("claims"), "staging") == [
+        "claims carries the mark of deployment prod"
+    ]
 
 
 def test_a_mark_is_read_back_as_it_was_written() -> None:

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from lab.fakes.system import START
 from reservoir.core.model.node_claim import DrainReason
-from reservoir.core.safety.endings import DEFAULT_BOUNDS, WINDOW, Bound, Bounds, EndingKind, kind_of
+from reservoir.core.safety.endings import (
+    DEFAULT_BOUNDS,
+    WINDOW,
+    Bound,
+    Bounds,
+    EndingKind,
+    kind_of,
+)
 from reservoir.core.safety.tally import Lift, Tally, Verdict, admit, lifted
 from reservoir.core.serialisation.json_codec import dumps, loads
 
@@ -17,7 +24,13 @@ FLEET = [f"n{number}" for number in range(40)]
 TENTH = Bound(10, 1, 50)  # four of forty
 
 
-def ask(tally: Tally, ids: Iterable[str], now: datetime = START, bound: Bound = TENTH, wanted: int = 0) -> Verdict:
+def ask(
+    tally: Tally,
+    ids: Iterable[str],
+    now: datetime = START,
+    bound: Bound = TENTH,
+    wanted: int = 0,
+) -> Verdict:
     return admit(tally, bound, list(ids), wanted, FLEET, now)
 
 
@@ -35,7 +48,9 @@ def test_beyond_the_bound_nothing_passes() -> None:
     verdict = ask(empty(), FLEET[:5])
     assert verdict.admitted == set()
     assert verdict.began
-    assert "5 shall end (disruption), 4 of 40 may within 60 minutes and 0 have" in verdict.why
+    assert (
+        "5 shall end (disruption), 4 of 40 may within 60 minutes and 0 have" in verdict.why
+    )
 
 
 def test_small_batches_share_the_bound_of_the_hour() -> None:
@@ -54,7 +69,8 @@ def test_asking_again_for_the_same_costs_nothing() -> None:
     again = ask(tally, [*FLEET[:4]], START + timedelta(minutes=5))
     assert again.admitted == set(FLEET[:4])
     assert again.tally == tally
-    assert ask(tally, FLEET[:5]).admitted == set(FLEET[:4])  # what was let pass before still may
+    # what was let pass before still may
+    assert ask(tally, FLEET[:5]).admitted == set(FLEET[:4])
 
 
 def test_the_bound_does_not_shrink_as_it_is_used() -> None:
@@ -64,7 +80,9 @@ def test_the_bound_does_not_shrink_as_it_is_used() -> None:
 
 
 @pytest.mark.parametrize(("fleet", "limit"), [(0, 3), (20, 3), (100, 10), (10_000, 50)])
-def test_a_bound_is_a_share_but_some_always_and_never_more_than_so_many(fleet: int, limit: int) -> None:
+def test_a_bound_is_a_share_but_some_always_and_never_more_than_so_many(
+    fleet: int, limit: int
+) -> None:
     assert Bound(10, 3, 50).limit(fleet) == limit
 
 
@@ -87,7 +105,8 @@ def test_a_lift_is_used_up_once() -> None:
     assert verdict.tally.lift is not None
     assert verdict.tally.lift.used_count == 5
     assert ask(verdict.tally, FLEET[5:10]).admitted == set()
-    assert ask(verdict.tally, FLEET[5:9]).admitted == set(FLEET[5:9])  # the bound itself was not touched by it
+    # the bound itself was not touched by it
+    assert ask(verdict.tally, FLEET[5:9]).admitted == set(FLEET[5:9])
 
 
 def test_a_lift_is_bounded_in_count_and_time() -> None:
@@ -116,12 +135,16 @@ def test_a_lift_opens_what_was_shut() -> None:
 
 
 asks = st.lists(
-    st.tuples(st.integers(0, 90), st.sets(st.sampled_from(FLEET), min_size=1, max_size=8)), min_size=1, max_size=12
+    st.tuples(st.integers(0, 90), st.sets(st.sampled_from(FLEET), min_size=1, max_size=8)),
+    min_size=1,
+    max_size=12,
 )
 
 
 @given(asks, st.booleans())
-def test_no_hour_sees_more_pass_than_the_bound(asked: list[tuple[int, set[str]]], latches: bool) -> None:
+def test_no_hour_sees_more_pass_than_the_bound(
+    asked: list[tuple[int, set[str]]], latches: bool
+) -> None:
     """Whatever is asked for, in whatever batches."""
     bound = Bound(10, 2, 6, latches=latches)
     tally, now, passed = empty(), START, list[tuple[datetime, str]]()

@@ -43,7 +43,11 @@ def planned(snapshot: Snapshot, clock: Clock) -> Plan:
     """Return the plan of a pass as deployed, which keeps every rule."""
     policy = SchedulingPolicy(with_certificate=True, expired=clock.expired)
     plan = solve(snapshot, now=NOW, policy=policy)
-    assert not [item for item in check(snapshot, plan, now=NOW, policy=policy) if item.forbids_commit]
+    assert not [
+        item
+        for item in check(snapshot, plan, now=NOW, policy=policy)
+        if item.forbids_commit
+    ]
     return plan
 
 
@@ -69,8 +73,12 @@ def test_a_small_problem_is_cut_at_whichever_look_too(seed: int) -> None:
         planned(snapshot, Clock(looks))
 
 
-@pytest.mark.parametrize(("kind", "looks"), [("plain", 60), ("spread", 60), ("gangs", 60), ("impossible", 4)])
-def test_hardly_a_step_is_taken_once_time_is_over(monkeypatch: pytest.MonkeyPatch, kind: str, looks: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "looks"), [("plain", 60), ("spread", 60), ("gangs", 60), ("impossible", 4)]
+)
+def test_hardly_a_step_is_taken_once_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, kind: str, looks: int
+) -> None:
     """Steps are counted, not seconds: each of these worlds takes hundreds, and one workload served alone a few."""
     clock, late = Clock(looks), list[str]()
 

@@ -18,7 +18,16 @@ from reservoir.core.model.workload import Gang
 from reservoir.core.scheduler import solve
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.resources import Resources
-from tests.core.scheduler.world import NOW, POLICY, demand, fx_type, plain, spread, with_demand, workload
+from tests.core.scheduler.world import (
+    NOW,
+    POLICY,
+    demand,
+    fx_type,
+    plain,
+    spread,
+    with_demand,
+    workload,
+)
 
 
 def after(asked: int) -> Callable[[], bool]:
@@ -45,7 +54,11 @@ def cut(snapshot: Snapshot, asked: int, now: datetime = NOW) -> Plan:
         told.update({item.workload_key: item.count for item in existing.placements})
     told.update({item.workload_key: item.count for item in plan.unplaced})
     assert told == {item.workload.key: item.pending_count for item in snapshot.demands}
-    assert not [item for item in check(snapshot, plan, now=now, policy=policy) if item.forbids_commit]
+    assert not [
+        item
+        for item in check(snapshot, plan, now=now, policy=policy)
+        if item.forbids_commit
+    ]
     return plan
 
 
@@ -69,7 +82,10 @@ def test_the_search_for_exchanges_is_cut_anywhere(seed: int) -> None:
 def test_a_large_mix_under_a_limit_is_cut_anywhere(asked: int, part: int) -> None:
     whole = diverse_snapshot(300)
     cpu = sum(item.workload.requests["cpu"] * item.pending_count for item in whole.demands)
-    pools = tuple(replace(pool, limits=Resources.of({"cpu": cpu * 2 // part})) for pool in whole.node_pools)
+    pools = tuple(
+        replace(pool, limits=Resources.of({"cpu": cpu * 2 // part}))
+        for pool in whole.node_pools
+    )
 
     cut(replace(whole, node_pools=pools), asked)
 
@@ -79,7 +95,9 @@ def test_who_was_not_looked_at_is_told_so() -> None:
 
     clock = numbers(200, 50)  # each look takes half of the budget
     late = replace(POLICY, expired=lambda: True, used_percent=lambda: next(clock))
-    assert {item.code for item in solve(world, now=NOW, policy=late).unplaced} == {ReasonCode.OUT_OF_TIME}
+    assert {item.code for item in solve(world, now=NOW, policy=late).unplaced} == {
+        ReasonCode.OUT_OF_TIME
+    }
     assert not cut(world, 1000).unplaced
 
 
@@ -114,17 +132,25 @@ def placed(plan: Plan) -> Counter[str]:
 
 def test_a_gang_is_whole_or_waits_at_whichever_look_its_time_is_over() -> None:
     """Five times 7 vCPU on nodes of 16: a part of it was planned when time ran out between trial and decision."""
-    world = with_demand(plain(fx_type("m5.4xlarge", 16, 64)), demand(workload("gang", cpu=7000, gang=Gang()), 5))
+    world = with_demand(
+        plain(fx_type("m5.4xlarge", 16, 64)),
+        demand(workload("gang", cpu=7000, gang=Gang()), 5),
+    )
     for asked in range(looks(world) + 1):
         assert placed(cut(world, asked)) in ({}, {"ns/gang": 5})
 
 
 @pytest.mark.parametrize("topology_key", [None, labels.ZONE])
 @pytest.mark.parametrize("seed", range(20))
-def test_small_worlds_with_gangs_are_cut_at_every_look(seed: int, topology_key: str | None) -> None:
+def test_small_worlds_with_gangs_are_cut_at_every_look(
+    seed: int, topology_key: str | None
+) -> None:
     drawn = instance(seed, Features(topology=True, gangs=True, priorities=True, nodes=True))
     demands = tuple(
-        replace(item, workload=replace(item.workload, gang=item.workload.gang and Gang(topology_key)))
+        replace(
+            item,
+            workload=replace(item.workload, gang=item.workload.gang and Gang(topology_key)),
+        )
         for item in drawn.demands
     )
     snapshot = replace(drawn, demands=demands)
@@ -133,21 +159,36 @@ def test_small_worlds_with_gangs_are_cut_at_every_look(seed: int, topology_key: 
 
 
 @pytest.mark.parametrize("spot_share_percent", [34, 50])
-def test_gangs_are_whole_where_shares_of_spot_are_cut_at_every_look(spot_share_percent: int) -> None:
-    gangs = [demand(workload(f"gang-{number}", cpu=2500, gang=Gang()), 4) for number in range(3)]
+def test_gangs_are_whole_where_shares_of_spot_are_cut_at_every_look(
+    spot_share_percent: int,
+) -> None:
+    gangs = [
+        demand(workload(f"gang-{number}", cpu=2500, gang=Gang()), 4) for number in range(3)
+    ]
     world = with_demand(plain(), *gangs)
-    policy = replace(POLICY, spot_pool_share_percent=spot_share_percent, spot_share_from_nodes=2)
+    policy = replace(
+        POLICY, spot_pool_share_percent=spot_share_percent, spot_share_from_nodes=2
+    )
     for asked in range(200):
         in_time = replace(policy, expired=after(asked))
         plan = solve(world, now=NOW, policy=in_time)
-        assert not [item for item in check(world, plan, now=NOW, policy=in_time) if item.forbids_commit]
+        assert not [
+            item
+            for item in check(world, plan, now=NOW, policy=in_time)
+            if item.forbids_commit
+        ]
 
 
 def left_after(snapshot: Snapshot, plan: Plan) -> Snapshot:
     """Return what waits once the plan is committed, in a world that has as much as before."""
     done = placed(plan)
-    left = [(item, item.pending_count - done[item.workload.key]) for item in snapshot.demands]
-    return replace(snapshot, demands=tuple(replace(item, pending_count=count) for item, count in left if count))
+    left = [
+        (item, item.pending_count - done[item.workload.key]) for item in snapshot.demands
+    ]
+    return replace(
+        snapshot,
+        demands=tuple(replace(item, pending_count=count) for item, count in left if count),
+    )
 
 
 @pytest.mark.parametrize("asked", range(12))
@@ -157,28 +198,47 @@ def test_whatever_the_deadline_work_gets_its_place_from_pass_to_pass(asked: int)
         plain(),
         demand(workload("huge", cpu=10**6, priority=100)),
         demand(workload("gang", cpu=1000, gang=Gang(labels.ZONE), priority=10), 4),
-        demand(workload("spread", cpu=1000, topology_spread=(spread(labels.ZONE, app="spread"),)), 3),
+        demand(
+            workload(
+                "spread", cpu=1000, topology_spread=(spread(labels.ZONE, app="spread"),)
+            ),
+            3,
+        ),
         demand(workload("plain", cpu=1000), 5),
     )
     for minute in range(12):
         policy = replace(POLICY, expired=after(asked))
         plan = solve(world, now=NOW + timedelta(minutes=minute), policy=policy)
-        assert not [item for item in check(world, plan, now=NOW, policy=policy) if item.forbids_commit]
+        assert not [
+            item
+            for item in check(world, plan, now=NOW, policy=policy)
+            if item.forbids_commit
+        ]
         world = left_after(world, plan)
     assert [item.workload.key for item in world.demands] == ["ns/huge"]
 
 
-def test_a_pass_without_time_places_one_workload_and_says_of_the_others_that_they_were_not_looked_at() -> None:
+def test_a_pass_without_time_places_one_workload_and_says_of_the_others_that_they_were_not_looked_at() -> (
+    None
+):
     world = with_demand(plain(), *(demand(workload(name, cpu=1000)) for name in "abc"))
     plans = [cut(world, 0, now=NOW + timedelta(minutes=minute)) for minute in range(3)]
     assert sorted(key for plan in plans for key in placed(plan)) == ["ns/a", "ns/b", "ns/c"]
-    assert {item.code for plan in plans for item in plan.unplaced} == {ReasonCode.OUT_OF_TIME}
+    assert {item.code for plan in plans for item in plan.unplaced} == {
+        ReasonCode.OUT_OF_TIME
+    }
 
 
 @pytest.mark.parametrize("minute", range(20))
 def test_whoever_is_served_alone_keeps_the_rules_of_those_who_wait(minute: int) -> None:
     """Their spreads and affinity count its replicas, wherever EC2 may put them."""
-    assert placed(cut(diverse_snapshot(60, one_workload_a_pod=True), 0, now=NOW + timedelta(minutes=minute)))
+    assert placed(
+        cut(
+            diverse_snapshot(60, one_workload_a_pod=True),
+            0,
+            now=NOW + timedelta(minutes=minute),
+        )
+    )
 
 
 def within(looks: int, *, used: int = 0) -> SchedulingPolicy:
@@ -194,7 +254,11 @@ def within(looks: int, *, used: int = 0) -> SchedulingPolicy:
 def test_all_together_leave_a_fifth_of_the_time_for_one() -> None:
     """Whoever is served alone is served within the budget, not after it."""
     world = with_demand(plain(), *(demand(workload(name, cpu=1000)) for name in "abc"))
-    assert placed(solve(world, now=NOW, policy=within(1000))) == {"ns/a": 1, "ns/b": 1, "ns/c": 1}
+    assert placed(solve(world, now=NOW, policy=within(1000))) == {
+        "ns/a": 1,
+        "ns/b": 1,
+        "ns/c": 1,
+    }
     assert placed(solve(world, now=NOW, policy=within(1000, used=800))).total() == 1
 
 

@@ -45,45 +45,79 @@ LARGE = fx_type("large", 16, 64, 110, price={ON_DEMAND: 768_000, SPOT: 256_000})
 def offers(plan: Plan) -> list[str]:
     """What each launch may become, in order."""
     (launch,) = plan.launches
-    return [f"{key.instance_type}:{key.capacity_type.value}" for key in (launch.offering, *launch.alternatives)]
+    return [
+        f"{key.instance_type}:{key.capacity_type.value}"
+        for key in (launch.offering, *launch.alternatives)
+    ]
 
 
 def test_a_small_job_is_not_put_on_large_spot_while_small_on_demand_costs_less() -> None:
-    plan = planned(with_demand(plain(SMALL, LARGE, node_pools=EITHER), demand(workload(cpu=1000))))
+    plan = planned(
+        with_demand(plain(SMALL, LARGE, node_pools=EITHER), demand(workload(cpu=1000)))
+    )
     assert launched(plan) == {"small:on-demand": 1}
 
 
 def test_spot_falls_back_to_nothing_that_costs_more_than_on_demand() -> None:
     """The launch hears of the on-demand offering too, so that it can compare prices as they are by then."""
     small = fx_type(
-        "small", 2, 8, 110, offered=((ON_DEMAND, "zone-1"), (SPOT, "zone-1")), price={ON_DEMAND: 96_000, SPOT: 30_000}
+        "small",
+        2,
+        8,
+        110,
+        offered=((ON_DEMAND, "zone-1"), (SPOT, "zone-1")),
+        price={ON_DEMAND: 96_000, SPOT: 30_000},
     )
-    middle = fx_type("middle", 4, 16, 110, offered=((SPOT, "zone-1"),), price={SPOT: 60_000})
-    plan = planned(with_demand(plain(small, middle, LARGE, node_pools=EITHER), demand(workload(cpu=1000))))
+    middle = fx_type(
+        "middle", 4, 16, 110, offered=((SPOT, "zone-1"),), price={SPOT: 60_000}
+    )
+    plan = planned(
+        with_demand(
+            plain(small, middle, LARGE, node_pools=EITHER), demand(workload(cpu=1000))
+        )
+    )
     assert offers(plan) == ["small:spot", "middle:spot", "small:on-demand"]
 
 
 def test_a_job_that_fills_large_spot_stays_on_it() -> None:
-    plan = planned(with_demand(plain(SMALL, LARGE, node_pools=EITHER), demand(workload(cpu=1000), 15)))
+    plan = planned(
+        with_demand(plain(SMALL, LARGE, node_pools=EITHER), demand(workload(cpu=1000), 15))
+    )
     assert launched(plan) == {"large:spot": 1}
 
 
 def test_equal_prices_are_not_dearer() -> None:
     small = fx_type("small", 2, 8, 110, offered=((ON_DEMAND, "zone-1"),), price=256_000)
-    plan = planned(with_demand(plain(small, LARGE, node_pools=EITHER), demand(workload(cpu=1000))))
-    assert set(offers(plan)) >= {"large:spot", "small:on-demand"} or launched(plan) == {"small:on-demand": 1}
+    plan = planned(
+        with_demand(plain(small, LARGE, node_pools=EITHER), demand(workload(cpu=1000)))
+    )
+    assert set(offers(plan)) >= {"large:spot", "small:on-demand"} or launched(plan) == {
+        "small:on-demand": 1
+    }
 
 
 @pytest.mark.parametrize(
     ("pools", "wanted"),
     [
         ((pool("default", markets(SPOT)),), workload(cpu=1000)),
-        (EITHER, workload(cpu=1000, node_selector=require(CAPACITY_TYPE, Operator.IN, "spot"))),
-        (EITHER, workload(cpu=1000, fallback=(FallbackStep(SPOT, 900), FallbackStep(ON_DEMAND)))),
+        (
+            EITHER,
+            workload(cpu=1000, node_selector=require(CAPACITY_TYPE, Operator.IN, "spot")),
+        ),
+        (
+            EITHER,
+            workload(cpu=1000, fallback=(FallbackStep(SPOT, 900), FallbackStep(ON_DEMAND))),
+        ),
     ],
-    ids=["the pool sells spot alone", "the workload wants spot", "its ladder has not come to on-demand"],
+    ids=[
+        "the pool sells spot alone",
+        "the workload wants spot",
+        "its ladder has not come to on-demand",
+    ],
 )
-def test_where_only_spot_may_serve_it_may_cost_what_it_costs(pools: tuple[object, ...], wanted: Workload) -> None:
+def test_where_only_spot_may_serve_it_may_cost_what_it_costs(
+    pools: tuple[object, ...], wanted: Workload
+) -> None:
     plan = planned(with_demand(plain(SMALL, LARGE, node_pools=pools), demand(wanted)))
     assert launched(plan) == {"large:spot": 1}
 
@@ -91,10 +125,17 @@ def test_where_only_spot_may_serve_it_may_cost_what_it_costs(pools: tuple[object
 def test_who_asks_for_variety_gets_it() -> None:
     variety = Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), min_values=2)
     small = fx_type(
-        "small", 2, 8, 110, offered=((ON_DEMAND, "zone-1"), (SPOT, "zone-1")), price={ON_DEMAND: 96_000, SPOT: 30_000}
+        "small",
+        2,
+        8,
+        110,
+        offered=((ON_DEMAND, "zone-1"), (SPOT, "zone-1")),
+        price={ON_DEMAND: 96_000, SPOT: 30_000},
     )
     pools = (pool("default", markets(SPOT, ON_DEMAND), variety),)
-    plan = planned(with_demand(plain(small, LARGE, node_pools=pools), demand(workload(cpu=1000))))
+    plan = planned(
+        with_demand(plain(small, LARGE, node_pools=pools), demand(workload(cpu=1000)))
+    )
     assert set(offers(plan)) == {"small:spot", "large:spot"}
 
 
@@ -106,7 +147,9 @@ def test_markets_that_are_spread_stay_as_they_were_dealt() -> None:
 
 def test_nor_whom_others_spread_over_markets() -> None:
     """Three who look alike go to both markets because the last of them spreads over them, the others carry no rule."""
-    others = [demand(workload(name, cpu=1000, labels={"app": "job"})) for name in ("a", "b")]
+    others = [
+        demand(workload(name, cpu=1000, labels={"app": "job"})) for name in ("a", "b")
+    ]
     last = demand(workload("job", cpu=1000, topology_spread=(spread(CAPACITY_TYPE),)))
     plan = planned(with_demand(plain(SMALL, LARGE, node_pools=EITHER), *others, last))
     assert launched(plan).keys() == {"large:spot", "small:on-demand"}
@@ -171,7 +214,11 @@ def random_types(rng: random.Random) -> list[InstanceType]:
                 cpus,
                 cpus * rng.choice((2, 4, 8)),
                 110,
-                offered=[(market, zone) for market in markets_sold for zone in ("zone-1", "zone-2")],
+                offered=[
+                    (market, zone)
+                    for market in markets_sold
+                    for zone in ("zone-1", "zone-2")
+                ],
                 price={ON_DEMAND: price, SPOT: price * rng.randint(20, 100) // 100},
             )
         )
@@ -191,7 +238,9 @@ def random_workload(rng: random.Random, index: int) -> Workload:
             {"max_price_micro_usd_per_hour": rng.randint(200_000, 3_000_000)},
         )
     )
-    return workload(app, cpu=rng.randint(100, 8_000), memory=rng.randint(1, 16) << 30, **changes)
+    return workload(
+        app, cpu=rng.randint(100, 8_000), memory=rng.randint(1, 16) << 30, **changes
+    )
 
 
 @pytest.mark.parametrize("seed", [*range(60), 909])
@@ -202,27 +251,44 @@ def test_no_launch_may_become_anything_dearer_than_every_on_demand_offering_that
     """By brute force over the catalogue, for each launch of random worlds, with and without shares of spot pools."""
     rng = random.Random(seed)  # noqa: S311 - reproducible, not secret
     types = random_types(rng)
-    demands = [demand(random_workload(rng, index), rng.randint(1, 9)) for index in range(rng.randint(1, 6))]
-    limits = Resources.of({"cpu": rng.randint(10, 100) * 1000}) if rng.random() < 0.5 else None
+    demands = [
+        demand(random_workload(rng, index), rng.randint(1, 9))
+        for index in range(rng.randint(1, 6))
+    ]
+    limits = (
+        Resources.of({"cpu": rng.randint(10, 100) * 1000}) if rng.random() < 0.5 else None
+    )
     pools = (replace(EITHER[0], limits=limits),)
     world = with_demand(plain(*types, node_pools=pools), *demands)
     policy = SchedulingPolicy(spot_pool_share_percent=share, spot_share_from_nodes=1)
     plan = solve(world, now=NOW, policy=policy)
-    assert ViolationCode.DEAR_SPOT not in {violation.code for violation in check(world, plan, now=NOW, policy=policy)}
+    assert ViolationCode.DEAR_SPOT not in {
+        violation.code for violation in check(world, plan, now=NOW, policy=policy)
+    }
     by_name = {it.name: it for it in types}
     requests = {item.workload.key: item.workload.requests for item in demands}
     for launch in plan.launches:
         load = sum(
-            (requests[placed.workload_key] * placed.count for placed in launch.placements[1:]),
+            (
+                requests[placed.workload_key] * placed.count
+                for placed in launch.placements[1:]
+            ),
             start=requests[launch.placements[0].workload_key] * launch.placements[0].count,
         )
         pods = sum(placed.count for placed in launch.placements)
         cpus = by_name[launch.offering.instance_type].capacity["cpu"]
-        fitting = [it for it in types if load.fits_in(it.allocatable) and pods <= it.allocatable["pods"]]
+        fitting = [
+            it
+            for it in types
+            if load.fits_in(it.allocatable) and pods <= it.allocatable["pods"]
+        ]
         if limits is not None:
             fitting = [it for it in fitting if it.capacity["cpu"] <= cpus]
         ceiling = min(
-            o.price_micro_usd_per_hour for it in fitting for o in it.offerings if o.capacity_type is ON_DEMAND
+            o.price_micro_usd_per_hour
+            for it in fitting
+            for o in it.offerings
+            if o.capacity_type is ON_DEMAND
         )
         for key in (launch.offering, *launch.alternatives):
             if key.capacity_type is SPOT:

@@ -15,7 +15,8 @@ from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.scheduler import solve
 from tests.core.scheduler.world import NOW, POLICY, demand, unplaced_count, workload
 
-TIMES_MAX = 5  # about two and a half; it was many times that when each refused workload looked at each offering
+# about two and a half; it was many times that when each refused workload looked at each offering
+TIMES_MAX = 5
 
 
 def effort(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> int:
@@ -37,7 +38,9 @@ def effort(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> int:
 
 
 @pytest.mark.parametrize("one_workload_a_pod", [False, True])
-def test_a_limit_that_refuses_half_costs_little_more_than_none(one_workload_a_pod: bool) -> None:
+def test_a_limit_that_refuses_half_costs_little_more_than_none(
+    one_workload_a_pod: bool,
+) -> None:
     whole = diverse_snapshot(500, one_workload_a_pod=one_workload_a_pod)
 
     assert effort(half_limited(whole)) < TIMES_MAX * effort(whole)
@@ -61,7 +64,9 @@ def steps(snapshot: Snapshot) -> int:
 
 def test_nothing_is_tried_again_for_what_has_no_place_at_all() -> None:
     whole = diverse_snapshot(50)
-    hopeless = replace(whole, demands=(*whole.demands, demand(workload("huge", cpu=10**9), 3)))
+    hopeless = replace(
+        whole, demands=(*whole.demands, demand(workload("huge", cpu=10**9), 3))
+    )
 
     assert steps(hopeless) < 1.5 * steps(whole)
 

@@ -51,11 +51,29 @@ GPU_TAINT = Taint(GPU, "present")
 TOLERATES_GPU = (Toleration(GPU, value="present"),)
 M5 = fx_type("m5.4xlarge", 16, 64, pods=100, price={ON_DEMAND: 768_000, SPOT: 256_000})
 C6 = fx_type("c6i.16xlarge", 64, 128, pods=100, price={ON_DEMAND: 2_720_000, SPOT: 900_000})
-G5 = fx_type("g5.48xlarge", 192, 768, pods=100, extra={GPU: 8}, price={ON_DEMAND: 16_288_000, SPOT: 5_000_000})
-P5 = fx_type("p5.48xlarge", 192, 2048, pods=100, extra={GPU: 8}, price={ON_DEMAND: 98_320_000, SPOT: 30_000_000})
+G5 = fx_type(
+    "g5.48xlarge",
+    192,
+    768,
+    pods=100,
+    extra={GPU: 8},
+    price={ON_DEMAND: 16_288_000, SPOT: 5_000_000},
+)
+P5 = fx_type(
+    "p5.48xlarge",
+    192,
+    2048,
+    pods=100,
+    extra={GPU: 8},
+    price={ON_DEMAND: 98_320_000, SPOT: 30_000_000},
+)
 TYPES = (M5, C6, G5, P5)
-GENERAL = pool("general", one_of(labels.INSTANCE_TYPE, M5.name, C6.name), markets(ON_DEMAND, SPOT))
-GPUS = pool("gpus", one_of(labels.INSTANCE_TYPE, G5.name), markets(ON_DEMAND), taints=(GPU_TAINT,))
+GENERAL = pool(
+    "general", one_of(labels.INSTANCE_TYPE, M5.name, C6.name), markets(ON_DEMAND, SPOT)
+)
+GPUS = pool(
+    "gpus", one_of(labels.INSTANCE_TYPE, G5.name), markets(ON_DEMAND), taints=(GPU_TAINT,)
+)
 TEAM = pool("team", one_of(labels.INSTANCE_TYPE, P5.name, G5.name), markets(RESERVED))
 
 
@@ -80,11 +98,22 @@ def account(
 
 
 def in_zones(whole: NodePool, *zones: str) -> NodePool:
-    return replace(whole, requirements=Requirements.of(*whole.requirements.values(), one_of(labels.ZONE, *zones)))
+    return replace(
+        whole,
+        requirements=Requirements.of(
+            *whole.requirements.values(), one_of(labels.ZONE, *zones)
+        ),
+    )
 
 
-REFUSED = NodeClass("default", status=NodeClassStatus(launch_blocked_reason="Permission: UnauthorizedOperation"))
-ONE_SUBNET = NodeClass("default", status=NodeClassStatus(subnets=(Subnet("subnet-1", "zone-1", "id-zone-1", 100),)))
+REFUSED = NodeClass(
+    "default",
+    status=NodeClassStatus(launch_blocked_reason="Permission: UnauthorizedOperation"),
+)
+ONE_SUBNET = NodeClass(
+    "default",
+    status=NodeClassStatus(subnets=(Subnet("subnet-1", "zone-1", "id-zone-1", 100),)),
+)
 
 
 @dataclass(frozen=True)
@@ -105,25 +134,45 @@ def resting(kind: InstanceType) -> InstanceType:
     return replace(
         kind,
         offerings=tuple(
-            replace(it, unavailable_until=until, unavailable_reason="InsufficientInstanceCapacity")
+            replace(
+                it,
+                unavailable_until=until,
+                unavailable_reason="InsufficientInstanceCapacity",
+            )
             for it in kind.offerings
         ),
     )
 
 
-BLOCKS_AND_MORE = pool("team", one_of(labels.INSTANCE_TYPE, P5.name), markets(RESERVED, ON_DEMAND))
+BLOCKS_AND_MORE = pool(
+    "team", one_of(labels.INSTANCE_TYPE, P5.name), markets(RESERVED, ON_DEMAND)
+)
 ANYTHING = pool("anything", one_of(labels.INSTANCE_TYPE, P5.name, M5.name))
 BLOCK_ENDS = block("cr-block", P5.name, 2, ends_in=timedelta(minutes=35))
 BLOCK_LASTS = block("cr-block", P5.name, 2, ends_in=timedelta(hours=3))
 ZONE_3_ONLY_GPUS = (
     replace(
-        GENERAL, requirements=Requirements.of(*GENERAL.requirements.values(), one_of(labels.ZONE, "zone-1", "zone-2"))
+        GENERAL,
+        requirements=Requirements.of(
+            *GENERAL.requirements.values(), one_of(labels.ZONE, "zone-1", "zone-2")
+        ),
     ),
-    replace(GPUS, requirements=Requirements.of(*GPUS.requirements.values(), one_of(labels.ZONE, "zone-3"))),
+    replace(
+        GPUS,
+        requirements=Requirements.of(
+            *GPUS.requirements.values(), one_of(labels.ZONE, "zone-3")
+        ),
+    ),
 )
 
 SITUATIONS = (
-    Situation("no pool", account(), workload(cpu=1000), ReasonCode.NO_NODE_POOL, "there is no NodePool"),
+    Situation(
+        "no pool",
+        account(),
+        workload(cpu=1000),
+        ReasonCode.NO_NODE_POOL,
+        "there is no NodePool",
+    ),
     Situation(
         "zone with a typing error, beside a pool with a taint",
         account(GENERAL, GPUS),
@@ -194,7 +243,10 @@ SITUATIONS = (
     ),
     Situation(
         "a reservation that is full",
-        account(TEAM, reservations=[reservation("cr-1", P5.name, 4, available_count=0, free_units=0)]),
+        account(
+            TEAM,
+            reservations=[reservation("cr-1", P5.name, 4, available_count=0, free_units=0)],
+        ),
         gpu_job(),
         ReasonCode.RESERVATION_FULL,
         "p5.48xlarge reserved in zone-1 of cr-1 has no free unit (4 in all)",
@@ -206,7 +258,9 @@ SITUATIONS = (
             reservations=[
                 replace(
                     reservation("cr-1", P5.name, 4, available_count=0, free_units=0),
-                    refusal=RefusedUnits("EC2 refuses it (VcpuLimitExceeded)", 4, NOW + timedelta(minutes=1)),
+                    refusal=RefusedUnits(
+                        "EC2 refuses it (VcpuLimitExceeded)", 4, NOW + timedelta(minutes=1)
+                    ),
                 )
             ],
         ),
@@ -221,8 +275,20 @@ SITUATIONS = (
             BLOCKS_AND_MORE,
             types=(resting(P5),),
             reservations=[
-                reservation("cr-late", P5.name, 2, state="scheduled", start_at=NOW + timedelta(days=2)),
-                reservation("cr-soon", P5.name, 2, state="scheduled", start_at=NOW + timedelta(hours=1)),
+                reservation(
+                    "cr-late",
+                    P5.name,
+                    2,
+                    state="scheduled",
+                    start_at=NOW + timedelta(days=2),
+                ),
+                reservation(
+                    "cr-soon",
+                    P5.name,
+                    2,
+                    state="scheduled",
+                    start_at=NOW + timedelta(hours=1),
+                ),
             ],
         ),
         gpu_job(gang=Gang()),
@@ -235,7 +301,11 @@ SITUATIONS = (
         "a price cap, and a block to come",
         account(
             BLOCKS_AND_MORE,
-            reservations=[reservation("cr-1", P5.name, 2, state="scheduled", start_at=NOW + timedelta(hours=1))],
+            reservations=[
+                reservation(
+                    "cr-1", P5.name, 2, state="scheduled", start_at=NOW + timedelta(hours=1)
+                )
+            ],
         ),
         gpu_job(max_price_micro_usd_per_hour=1_000_000),
         ReasonCode.MAX_PRICE,
@@ -253,8 +323,18 @@ SITUATIONS = (
     Situation(
         "a pool that is asked for by its label and has no type, behind one with another value",
         account(
-            pool("alpha", one_of("story", "alpha"), one_of(labels.INSTANCE_TYPE, M5.name), markets(ON_DEMAND)),
-            pool("beta", one_of("story", "beta"), one_of(labels.INSTANCE_TYPE, "m5.3xlarge"), markets(ON_DEMAND)),
+            pool(
+                "alpha",
+                one_of("story", "alpha"),
+                one_of(labels.INSTANCE_TYPE, M5.name),
+                markets(ON_DEMAND),
+            ),
+            pool(
+                "beta",
+                one_of("story", "beta"),
+                one_of(labels.INSTANCE_TYPE, "m5.3xlarge"),
+                markets(ON_DEMAND),
+            ),
         ),
         workload(cpu=1000, node_selector=require("story", Operator.IN, "beta")),
         ReasonCode.INCOMPATIBLE,
@@ -269,7 +349,9 @@ SITUATIONS = (
             reservations=[reservation("cr-1", P5.name, 4, available_count=0, free_units=0)],
         ),
         gpu_job(
-            node_selector=Requirements.of(one_of(labels.CAPACITY_TYPE, "reserved"), one_of(labels.ZONE, "zone-11"))
+            node_selector=Requirements.of(
+                one_of(labels.CAPACITY_TYPE, "reserved"), one_of(labels.ZONE, "zone-11")
+            )
         ),
         ReasonCode.INCOMPATIBLE,
         "pool team sells nothing with topology.kubernetes.io/zone In [zone-11] (it has zone-1; did you mean zone-1?)",
@@ -278,7 +360,11 @@ SITUATIONS = (
         "a reservation that starts tomorrow",
         account(
             TEAM,
-            reservations=[reservation("cr-1", P5.name, 4, state="scheduled", start_at=NOW + timedelta(days=1))],
+            reservations=[
+                reservation(
+                    "cr-1", P5.name, 4, state="scheduled", start_at=NOW + timedelta(days=1)
+                )
+            ],
         ),
         gpu_job(),
         ReasonCode.RESERVATION_NOT_STARTED,
@@ -294,7 +380,9 @@ SITUATIONS = (
     Situation(
         "a reservation id with a typing error",
         account(TEAM, reservations=[reservation("cr-0123", P5.name, 4)]),
-        gpu_job(node_selector=require(labels.CAPACITY_RESERVATION_ID, Operator.IN, "cr-0124")),
+        gpu_job(
+            node_selector=require(labels.CAPACITY_RESERVATION_ID, Operator.IN, "cr-0124")
+        ),
         ReasonCode.INCOMPATIBLE,
         "pool team sells nothing with karpenter.k8s.aws/capacity-reservation-id In [cr-0124] (it has "
         "cr-0123; did you mean cr-0123?)",
@@ -328,7 +416,9 @@ SITUATIONS = (
     Situation(
         "an instance type with a typing error",
         account(GENERAL),
-        workload(cpu=1000, node_selector=require(labels.INSTANCE_TYPE, Operator.IN, "m5.4xlrage")),
+        workload(
+            cpu=1000, node_selector=require(labels.INSTANCE_TYPE, Operator.IN, "m5.4xlrage")
+        ),
         ReasonCode.INCOMPATIBLE,
         "pool general: node.kubernetes.io/instance-type In [c6i.16xlarge, m5.4xlarge] does not meet "
         "node.kubernetes.io/instance-type In [m5.4xlrage]; did you mean m5.4xlarge?",
@@ -373,7 +463,9 @@ SITUATIONS = (
     Situation(
         "a ladder that has not come to on-demand",
         account(GENERAL),
-        workload(cpu=1000, fallback=(FallbackStep(RESERVED, 7200), FallbackStep(ON_DEMAND))),
+        workload(
+            cpu=1000, fallback=(FallbackStep(RESERVED, 7200), FallbackStep(ON_DEMAND))
+        ),
         ReasonCode.FALLBACK_NOT_YET,
         "m5.4xlarge on-demand in zone-1 would serve, but the fallback ladder has not reached on-demand",
     ),
@@ -424,7 +516,12 @@ SITUATIONS = (
         account(
             GENERAL,
             classes=[
-                NodeClass("default", status=NodeClassStatus(launch_blocked_reason="Permission: UnauthorizedOperation"))
+                NodeClass(
+                    "default",
+                    status=NodeClassStatus(
+                        launch_blocked_reason="Permission: UnauthorizedOperation"
+                    ),
+                )
             ],
         ),
         workload(cpu=1000),
@@ -461,13 +558,18 @@ SITUATIONS = (
                     "default",
                     status=NodeClassStatus(
                         resting_markets={
-                            "spot": MarketRest("Configuration: InvalidParameterValue", NOW + timedelta(minutes=3))
+                            "spot": MarketRest(
+                                "Configuration: InvalidParameterValue",
+                                NOW + timedelta(minutes=3),
+                            )
                         }
                     ),
                 )
             ],
         ),
-        workload(cpu=1000, node_selector=require(labels.CAPACITY_TYPE, Operator.IN, "spot")),
+        workload(
+            cpu=1000, node_selector=require(labels.CAPACITY_TYPE, Operator.IN, "spot")
+        ),
         ReasonCode.OFFERING_UNAVAILABLE,
         "m5.4xlarge spot in zone-1 rests with all spot launches of class default: Configuration: InvalidParameterValue",
     ),
@@ -490,7 +592,12 @@ SITUATIONS = (
         account(
             GENERAL,
             classes=[
-                NodeClass("default", status=NodeClassStatus(subnets=(Subnet("subnet-1", "zone-1", "id-zone-1", 100),)))
+                NodeClass(
+                    "default",
+                    status=NodeClassStatus(
+                        subnets=(Subnet("subnet-1", "zone-1", "id-zone-1", 100),)
+                    ),
+                )
             ],
         ),
         workload(cpu=1000, node_selector=require(labels.ZONE, Operator.IN, "zone-2")),
@@ -503,8 +610,14 @@ SITUATIONS = (
             replace(
                 GENERAL,
                 requirements=Requirements.of(
-                    *(it for key, it in GENERAL.requirements.items() if key != labels.INSTANCE_TYPE),
-                    Requirement.new(labels.INSTANCE_TYPE, Operator.IN, (M5.name, C6.name), min_values=2),
+                    *(
+                        it
+                        for key, it in GENERAL.requirements.items()
+                        if key != labels.INSTANCE_TYPE
+                    ),
+                    Requirement.new(
+                        labels.INSTANCE_TYPE, Operator.IN, (M5.name, C6.name), min_values=2
+                    ),
                 ),
             )
         ),
@@ -517,19 +630,29 @@ SITUATIONS = (
 
 @pytest.mark.parametrize("it", SITUATIONS, ids=lambda it: it.name)
 def test_the_reason_is_the_one_to_act_on(it: Situation) -> None:
-    plan = planned(with_demand(it.snapshot, demand(it.wanted, it.replicas)), policy=it.policy)
+    plan = planned(
+        with_demand(it.snapshot, demand(it.wanted, it.replicas)), policy=it.policy
+    )
 
     (refusal,) = plan.unplaced
     assert (refusal.code, refusal.message) == (it.code, it.sentence)
 
 
 def test_what_ec2_refuses_could_serve_when_it_is_asked_again() -> None:
-    (it,) = [it for it in SITUATIONS if it.name == "a reservation that EC2 shows as free and refuses"]
+    (it,) = [
+        it
+        for it in SITUATIONS
+        if it.name == "a reservation that EC2 shows as free and refuses"
+    ]
     (refusal,) = planned(with_demand(it.snapshot, demand(it.wanted, 1))).unplaced
     assert refusal.earliest_at == NOW + timedelta(minutes=1)
 
 
 def test_a_blocked_class_could_serve_when_it_is_looked_at_again() -> None:
-    (it,) = [it for it in SITUATIONS if it.name == "a class that EC2 refuses, beside a pool of another kind"]
+    (it,) = [
+        it
+        for it in SITUATIONS
+        if it.name == "a class that EC2 refuses, beside a pool of another kind"
+    ]
     (refusal,) = planned(with_demand(it.snapshot, demand(it.wanted, 1))).unplaced
     assert refusal.earliest_at == NOW + timedelta(minutes=9)

@@ -39,12 +39,26 @@ sys.stdout.write(dumps(solve(busy_world(), now=NOW, policy=policy)))
 
 
 def busy_world() -> Snapshot:  # the child processes import it too
-    reservations = (reservation("r-1", "rung-4", 3), reservation("r-2", "rung-8", 2, zone="zone-2"))
+    reservations = (
+        reservation("r-1", "rung-4", 3),
+        reservation("r-2", "rung-8", 2, zone="zone-2"),
+    )
     demands = [
-        demand(workload(f"w-{index}", cpu=90 * (index + 1), memory=10**8 * (index % 7)), 11) for index in range(12)
+        demand(workload(f"w-{index}", cpu=90 * (index + 1), memory=10**8 * (index % 7)), 11)
+        for index in range(12)
     ]
-    demands.append(demand(workload("zonal", cpu=300, topology_spread=(spread(labels.ZONE, app="zonal"),)), 20))
-    demands.append(demand(workload("apart", cpu=300, anti_affinity=(near(labels.HOSTNAME, app="apart"),)), 9))
+    demands.append(
+        demand(
+            workload("zonal", cpu=300, topology_spread=(spread(labels.ZONE, app="zonal"),)),
+            20,
+        )
+    )
+    demands.append(
+        demand(
+            workload("apart", cpu=300, anti_affinity=(near(labels.HOSTNAME, app="apart"),)),
+            9,
+        )
+    )
     return with_demand(plain(*fx_ladder(12), reservations=reservations), *demands)
 
 
@@ -82,7 +96,9 @@ def test_the_certificate_is_below_the_cost() -> None:
 def test_out_of_time_the_plan_is_complete_and_says_that_it_has_no_certificate() -> None:
     policy = SchedulingPolicy(with_certificate=True, expired=lambda: True)
     plan = solve(busy_world(), now=NOW, policy=policy)
-    placed = sum(item.count * launch.count for launch in plan.launches for item in launch.placements)
+    placed = sum(
+        item.count * launch.count for launch in plan.launches for item in launch.placements
+    )
     assert placed + sum(item.count for item in plan.unplaced) == sum(
         item.pending_count for item in busy_world().demands
     )

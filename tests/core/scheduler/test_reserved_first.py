@@ -87,11 +87,16 @@ def test_weight_decides_between_pools_but_never_against_a_free_unit() -> None:
             pool("np-primary", class_name="primary", weight=100),
             pool("np-fallback", class_name="fallback", weight=50),
         ),
-        node_classes=(node_class("primary", ["r-small"]), node_class("fallback", ["r-fallback"])),
+        node_classes=(
+            node_class("primary", ["r-small"]),
+            node_class("fallback", ["r-fallback"]),
+        ),
     )
     plan = planned(with_demand(snapshot, *fx_anti(3)))
 
-    by_pool = {(launch.offering.reservation_id, launch.node_pool_name) for launch in plan.launches}
+    by_pool = {
+        (launch.offering.reservation_id, launch.node_pool_name) for launch in plan.launches
+    }
     paid = {name for reservation_id, name in by_pool if reservation_id is None}
     assert ("r-small", "np-primary") in by_pool
     assert ("r-fallback", "np-fallback") in by_pool
@@ -112,7 +117,13 @@ def test_replicas_share_a_reserved_node_and_take_one_unit() -> None:
 
 
 def test_a_pool_that_allows_no_type_says_so() -> None:
-    snapshot = fx_reserved(pools=(pool("np-1", *require(labels.INSTANCE_TYPE, Operator.IN, "unheard-of").values()),))
+    snapshot = fx_reserved(
+        pools=(
+            pool(
+                "np-1", *require(labels.INSTANCE_TYPE, Operator.IN, "unheard-of").values()
+            ),
+        )
+    )
     plan = planned(with_demand(snapshot, demand(workload(), 2)))
 
     assert not plan.launches
@@ -133,10 +144,16 @@ def test_a_claim_a_unit_however_many_replicas_must_be_apart(units: int) -> None:
 
 @pytest.mark.parametrize(
     ("allowed", "reserved_nodes", "unplaced"),
-    [((RESERVED,), 1, 2), ((RESERVED, ON_DEMAND), 1, 0), ((RESERVED, SPOT, ON_DEMAND), 1, 0)],
+    [
+        ((RESERVED,), 1, 2),
+        ((RESERVED, ON_DEMAND), 1, 0),
+        ((RESERVED, SPOT, ON_DEMAND), 1, 0),
+    ],
     ids=["strict", "reserved, then on demand", "reserved, then spot or on demand"],
 )
-def test_strictness_is_a_plain_requirement(allowed: tuple[object, ...], reserved_nodes: int, unplaced: int) -> None:
+def test_strictness_is_a_plain_requirement(
+    allowed: tuple[object, ...], reserved_nodes: int, unplaced: int
+) -> None:
     snapshot = fx_reserved(pools=(pool("np-1", markets(*allowed)),))  # type: ignore[arg-type]  # pytest loses the type
     plan = planned(with_demand(snapshot, *fx_anti(3)))
 
@@ -150,7 +167,11 @@ def test_a_bought_node_of_a_gang_moves_whole_to_a_unit_that_stays_free() -> None
     """Where the limit allows one node, what it uses of the limit is given back before the unit takes it."""
     pools = (pool("default", limits=Resources.of({"nodes": 1})),)
     gang = replace(workload("gang", cpu=1000), gang=Gang())
-    plan = planned(with_demand(fx_reserved(pools=pools), demand(gang), demand(workload("later", cpu=1000))))
+    plan = planned(
+        with_demand(
+            fx_reserved(pools=pools), demand(gang), demand(workload("later", cpu=1000))
+        )
+    )
 
     assert launched(plan) == {"medium:r-medium": 1}
     assert unplaced_count(plan) == 0
@@ -158,25 +179,39 @@ def test_a_bought_node_of_a_gang_moves_whole_to_a_unit_that_stays_free() -> None
 
 def test_who_pays_does_not_depend_on_how_much_lower_priorities_could_place() -> None:
     """The one unit is the urgent workload's, although the casual one can run nowhere else."""
-    world = fx_reserved(pools=(pool(),), reservations=(reservation("r-medium", "medium", 1),))
+    world = fx_reserved(
+        pools=(pool(),), reservations=(reservation("r-medium", "medium", 1),)
+    )
     casual = workload("casual", cpu=2500, node_selector=Requirements.of(markets(RESERVED)))
-    plan = planned(with_demand(world, demand(workload("urgent", cpu=2500, priority=10)), demand(casual)))
+    plan = planned(
+        with_demand(
+            world, demand(workload("urgent", cpu=2500, priority=10)), demand(casual)
+        )
+    )
 
     assert launched(plan) == {"medium:r-medium": 1}
     assert [(item.workload_key, item.count) for item in plan.unplaced] == [("ns/casual", 1)]
 
 
 @pytest.mark.parametrize("gang", [None, Gang()], ids=["counted", "one by one"])
-def test_nobody_joins_a_node_that_is_bought_and_leaves_units_to_the_less_important(gang: Gang | None) -> None:
+def test_nobody_joins_a_node_that_is_bought_and_leaves_units_to_the_less_important(
+    gang: Gang | None,
+) -> None:
     """The node is bought for the most urgent; who would fit there too takes a unit, before the casual one does."""
     bound = Requirements.of(markets(ON_DEMAND))
     urgent = workload("urgent", cpu=1000, priority=20, gang=Gang(), node_selector=bound)
     joining = workload("joining", cpu=800, priority=10, gang=gang)
     casual = workload("casual", cpu=1000, node_selector=Requirements.of(markets(RESERVED)))
-    plan = planned(with_demand(fx_reserved(), demand(urgent), demand(joining), demand(casual)))
+    plan = planned(
+        with_demand(fx_reserved(), demand(urgent), demand(joining), demand(casual))
+    )
 
-    units = [launch.placements for launch in plan.launches if launch.offering.reservation_id]
-    assert "ns/joining" in {item.workload_key for placements in units for item in placements}
+    units = [
+        launch.placements for launch in plan.launches if launch.offering.reservation_id
+    ]
+    assert "ns/joining" in {
+        item.workload_key for placements in units for item in placements
+    }
     assert unplaced_count(plan) == 0
 
 
@@ -197,31 +232,58 @@ FAR = {"zone": "zone-3", "zone_id": "id-zone-3"}
         ({"affinity": (near(labels.ZONE),)}, 3, 2),
     ],
 )
-def test_rules_over_domains_use_units_as_far_as_they_hold(rules: Any, replicas: int, reserved: int) -> None:
+def test_rules_over_domains_use_units_as_far_as_they_hold(
+    rules: Any, replicas: int, reserved: int
+) -> None:
     """Two units are free in zone 3, where nothing else is cheaper or less crowded."""
-    snapshot = plain(fx_type("small", 2, 2), reservations=(reservation("r", "small", 2, **FAR),))
+    snapshot = plain(
+        fx_type("small", 2, 2), reservations=(reservation("r", "small", 2, **FAR),)
+    )
     plan = planned(with_demand(snapshot, demand(workload(cpu=1800, **rules), replicas)))
     assert launched(plan)["small:r"] == reserved
     assert unplaced_count(plan) == 0
 
 
-@pytest.mark.parametrize("rules", [{"topology_spread": (spread(labels.ZONE),)}, {"affinity": (near(labels.ZONE),)}])
+@pytest.mark.parametrize(
+    "rules",
+    [{"topology_spread": (spread(labels.ZONE),)}, {"affinity": (near(labels.ZONE),)}],
+)
 def test_rules_over_zones_use_a_running_node_before_a_new_one(rules: Any) -> None:
     small = fx_type("small", 2, 2)
-    plan = planned(with_demand(plain(small, nodes=(node("n-1", small, zone="zone-3"),)), demand(workload(**rules))))
+    plan = planned(
+        with_demand(
+            plain(small, nodes=(node("n-1", small, zone="zone-3"),)),
+            demand(workload(**rules)),
+        )
+    )
     assert [placed.claim_id for placed in plan.existing] == ["n-1"]
 
 
 def test_units_go_to_the_important_who_want_one_zone_before_the_others() -> None:
-    snapshot = plain(fx_type("small", 2, 2), reservations=(reservation("r", "small", 2, **FAR),))
-    together = workload("important", cpu=1800, priority=5, affinity=(near(labels.ZONE, app="important"),))
-    plan = planned(with_demand(snapshot, demand(together, 2), demand(workload("other", cpu=1800), 2)))
+    snapshot = plain(
+        fx_type("small", 2, 2), reservations=(reservation("r", "small", 2, **FAR),)
+    )
+    together = workload(
+        "important", cpu=1800, priority=5, affinity=(near(labels.ZONE, app="important"),)
+    )
+    plan = planned(
+        with_demand(snapshot, demand(together, 2), demand(workload("other", cpu=1800), 2))
+    )
     on_units = [launch for launch in plan.launches if launch.offering.reservation_id == "r"]
-    assert [placed.workload_key for launch in on_units for placed in launch.placements] == ["ns/important"]
+    assert [placed.workload_key for launch in on_units for placed in launch.placements] == [
+        "ns/important"
+    ]
 
 
 def test_of_equally_empty_zones_pools_of_more_weight_decide() -> None:
-    pools = (pool("light"), pool("heavy", Requirement.new(labels.ZONE, Operator.IN, ("zone-3",)), weight=90))
+    pools = (
+        pool("light"),
+        pool("heavy", Requirement.new(labels.ZONE, Operator.IN, ("zone-3",)), weight=90),
+    )
     snapshot = plain(fx_type("small", 2, 2), node_pools=pools)
-    plan = planned(with_demand(snapshot, demand(workload(cpu=1800, topology_spread=(spread(labels.ZONE),)))))
+    plan = planned(
+        with_demand(
+            snapshot, demand(workload(cpu=1800, topology_spread=(spread(labels.ZONE),)))
+        )
+    )
     assert [launch.node_pool_name for launch in plan.launches] == ["heavy"]

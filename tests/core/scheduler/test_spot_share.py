@@ -38,15 +38,26 @@ def node_sized(name: str = "job", **changes: Any) -> Workload:
     return workload(name, cpu=3500, **changes)
 
 
-def shared_out(*demands: Demand, zones: tuple[str, ...] = ("zone-1",), dear: tuple[CapacityType, ...] = ()) -> Plan:
+def shared_out(
+    *demands: Demand,
+    zones: tuple[str, ...] = ("zone-1",),
+    dear: tuple[CapacityType, ...] = (),
+) -> Plan:
     """Plan with spot pools in these zones, of one type, and other markets in the first."""
-    offered = [*((SPOT, zone) for zone in zones), *((market, zone) for market in dear for zone in zones)]
-    return planned(with_demand(plain(fx_type("only", offered=offered, price=PRICES)), *demands), policy=HALF)
+    offered = [
+        *((SPOT, zone) for zone in zones),
+        *((market, zone) for market in dear for zone in zones),
+    ]
+    return planned(
+        with_demand(plain(fx_type("only", offered=offered, price=PRICES)), *demands),
+        policy=HALF,
+    )
 
 
 def test_what_is_too_many_goes_on_demand() -> None:
     plan = shared_out(demand(node_sized(), 10), dear=(ON_DEMAND,))
-    assert launched(plan) == {"only:spot": 3, "only:on-demand": 7}  # three spot nodes: too few for a share
+    # three spot nodes: too few for a share
+    assert launched(plan) == {"only:spot": 3, "only:on-demand": 7}
 
 
 def test_what_may_not_go_on_demand_waits_and_says_why() -> None:
@@ -54,7 +65,10 @@ def test_what_may_not_go_on_demand_waits_and_says_why() -> None:
     assert launched(plan) == {"only:spot": 3}
     (refusal,) = plan.unplaced
     assert (refusal.code, refusal.count) == (ReasonCode.SPOT_SHARE, 7)
-    assert refusal.message == "more of only spot in zone-1 would be over its share, 50 % of the plan's spot nodes"
+    assert (
+        refusal.message
+        == "more of only spot in zone-1 would be over its share, 50 % of the plan's spot nodes"
+    )
     assert refusal.nearest_offering is not None
     assert refusal.nearest_offering.zone == "zone-1"
 
@@ -63,7 +77,10 @@ def test_company_that_must_stay_on_spot_keeps_nobody_else_waiting() -> None:
     """The nodes cannot go on demand as they are, but half of who is on them can."""
     both = [
         demand(workload(name, cpu=1700, node_selector=where), 10)
-        for name, where in (("stays", ONLY_SPOT), ("moves", require(labels.ARCH, Operator.IN, "amd64")))
+        for name, where in (
+            ("stays", ONLY_SPOT),
+            ("moves", require(labels.ARCH, Operator.IN, "amd64")),
+        )
     ]
     plan = shared_out(*both, dear=(ON_DEMAND,))
     assert {item.workload_key for item in plan.unplaced} <= {"ns/stays"}
@@ -80,8 +97,14 @@ def test_the_more_important_stay() -> None:
 
 
 @pytest.mark.parametrize(("dear", "placed"), [((), 2), ((ON_DEMAND,), 10)])
-def test_a_gang_goes_or_waits_as_a_whole(dear: tuple[CapacityType, ...], placed: int) -> None:
-    plan = shared_out(demand(node_sized("gang", gang=Gang()), 8), demand(node_sized("other"), 2), dear=dear)
+def test_a_gang_goes_or_waits_as_a_whole(
+    dear: tuple[CapacityType, ...], placed: int
+) -> None:
+    plan = shared_out(
+        demand(node_sized("gang", gang=Gang()), 8),
+        demand(node_sized("other"), 2),
+        dear=dear,
+    )
     assert placed_count(plan) == placed
     if unplaced_count(plan):
         (refusal,) = plan.unplaced

@@ -35,7 +35,11 @@ FIVE = with_demand(
 
 def told(step: str) -> str:
     """Return one numbered step of the page's example."""
-    section = PAGE.read_text(encoding="utf-8").split("## An example: five replicas")[1].split("\n## ")[0]
+    section = (
+        PAGE.read_text(encoding="utf-8")
+        .split("## An example: five replicas")[1]
+        .split("\n## ")[0]
+    )
     found = re.search(rf"^{step}\. (.*?)(?=^\d\. |\Z)", section, re.MULTILINE | re.DOTALL)
     assert found is not None
     return " ".join(found[1].split())
@@ -43,12 +47,16 @@ def told(step: str) -> str:
 
 def test_the_items_and_bins_are_those_of_the_page() -> None:
     state = undecided(FIVE)
-    (item,) = build_item_types([DomainBatch(group.relaxed[0], None, group.count) for group in state.groups])
+    (item,) = build_item_types(
+        [DomainBatch(group.relaxed[0], None, group.count) for group in state.groups]
+    )
     bins = BinTypes(state, [item], SchedulingPolicy().overhead_atto_usd)
     (value,) = item_values([item], bins)
 
     assert item.count == 5
-    assert sorted(f"{bin_.price:.3f}" for bin_ in bins.paid) == re.findall(r"0\.\d{3}", told("1"))
+    assert sorted(f"{bin_.price:.3f}" for bin_ in bins.paid) == re.findall(
+        r"0\.\d{3}", told("1")
+    )
     assert len(bins.reserved) == 1
     assert f"**item value** is {value:.3f}" in told("2")
     small, large = sorted(bins.paid, key=lambda bin_: bin_.price)
@@ -60,15 +68,23 @@ def test_the_items_and_bins_are_those_of_the_page() -> None:
 
 def test_the_bound_is_reckoned_as_on_the_page() -> None:
     state = undecided(FIVE)
-    (item,) = build_item_types([DomainBatch(group.relaxed[0], None, group.count) for group in state.groups])
+    (item,) = build_item_types(
+        [DomainBatch(group.relaxed[0], None, group.count) for group in state.groups]
+    )
     bins = BinTypes(state, [item], SchedulingPolicy().overhead_atto_usd)
     large = max(bins.paid, key=lambda bin_: bin_.price)
     held = large.option.allocatable[0] / item.request[0]  # in fractions
     dual, saved = large.price / held, large.price
 
     assert f"takes {held:.1f} replicas in fractions" in told("7")
-    assert f"dual price of the relaxation, {dual:.2f}, all five are worth {item.count * dual:.2f}" in told("7")
-    assert f"1.5 / {large.option.allocatable[0] / 1000:.1f} of {large.price:.3f}, which is {dual:.2f}" in told("2")
+    assert (
+        f"dual price of the relaxation, {dual:.2f}, all five are worth {item.count * dual:.2f}"
+        in told("7")
+    )
+    assert (
+        f"1.5 / {large.option.allocatable[0] / 1000:.1f} of {large.price:.3f}, which is {dual:.2f}"
+        in told("2")
+    )
     bound = item.count * dual - saved + SchedulingPolicy().overhead_atto_usd / USD
     assert f"**{bound:.3f}**" in told("7")
 
@@ -77,7 +93,9 @@ def test_the_plan_is_that_of_the_page() -> None:
     plan = planned(FIVE, policy=SchedulingPolicy(with_certificate=True))
 
     assert launched(plan) == {"large:cr-1": 1, "large:on-demand": 1, "small:on-demand": 1}
-    assert [sum(placed.count for placed in launch.placements) for launch in plan.launches] == [2, 2, 1]
+    assert [
+        sum(placed.count for placed in launch.placements) for launch in plan.launches
+    ] == [2, 2, 1]
     assert f"**costs {plan.cost_atto_usd_per_hour / USD:.3f}**" in told("5")
     assert plan.lower_bound_atto_usd_per_hour is not None
     assert f"**{plan.lower_bound_atto_usd_per_hour / USD:.3f}**" in told("7")

@@ -66,12 +66,16 @@ def fx_type(
 ) -> InstanceType:
     usual = fx_price(cpus, gib, len(extra or {})) if price is None else price
     prices = usual if isinstance(usual, Mapping) else {SPOT: usual, ON_DEMAND: usual}
-    offerings = [Offering(zone, f"id-{zone}", market, prices[market]) for market, zone in offered]
+    offerings = [
+        Offering(zone, f"id-{zone}", market, prices[market]) for market, zone in offered
+    ]
     whole = values.instance_type(name, cpus, gib, offerings, pods=pods, extra=extra or {})
     return replace(
         whole,
         requirements=Requirements.of(
-            one_of(labels.INSTANCE_TYPE, name), one_of(labels.ARCH, arch), one_of(labels.OS, *systems)
+            one_of(labels.INSTANCE_TYPE, name),
+            one_of(labels.ARCH, arch),
+            one_of(labels.OS, *systems),
         ),
         overhead=Resources.of({"cpu": 100, "memory": 10 * MIB}),
         on_demand_price_micro_usd_per_hour=prices.get(ON_DEMAND),
@@ -90,26 +94,41 @@ def fx_catalogue() -> tuple[InstanceType, ...]:
 
 
 def fx_ladder(count: int) -> tuple[InstanceType, ...]:
-    return tuple(fx_type(f"rung-{i + 1}", i + 1, 2 * (i + 1), 10 * (i + 1)) for i in range(count))
+    return tuple(
+        fx_type(f"rung-{i + 1}", i + 1, 2 * (i + 1), 10 * (i + 1)) for i in range(count)
+    )
 
 
-def reservation(identity: str, instance_type: str, units: int, **changes: Any) -> CapacityReservation:
+def reservation(
+    identity: str, instance_type: str, units: int, **changes: Any
+) -> CapacityReservation:
     about = {"instance_type": instance_type, "zone": "zone-1", "zone_id": "id-zone-1"}
     return values.reservation(identity, units, **{**about, **changes})
 
 
-def block(identity: str, instance_type: str, units: int, *, ends_in: timedelta, **changes: Any) -> CapacityReservation:
+def block(
+    identity: str, instance_type: str, units: int, *, ends_in: timedelta, **changes: Any
+) -> CapacityReservation:
     return reservation(
-        identity, instance_type, units, kind=ReservationKind.CAPACITY_BLOCK, end_at=NOW + ends_in, **changes
+        identity,
+        instance_type,
+        units,
+        kind=ReservationKind.CAPACITY_BLOCK,
+        end_at=NOW + ends_in,
+        **changes,
     )
 
 
-def node_class(name: str = "default", reservations: Iterable[CapacityReservation | str] = ()) -> NodeClass:
+def node_class(
+    name: str = "default", reservations: Iterable[CapacityReservation | str] = ()
+) -> NodeClass:
     ids = sorted(item if isinstance(item, str) else item.id for item in reservations)
     return NodeClass(name, status=NodeClassStatus(reservation_ids=tuple(ids)))
 
 
-def pool(name: str = "default", *wanted: Requirement, class_name: str = "default", **changes: Any) -> NodePool:
+def pool(
+    name: str = "default", *wanted: Requirement, class_name: str = "default", **changes: Any
+) -> NodePool:
     return values.node_pool(name, *wanted, class_name=class_name, **changes)
 
 
@@ -117,11 +136,21 @@ def markets(*capacity_types: CapacityType) -> Requirement:
     return one_of(labels.CAPACITY_TYPE, *(str(item) for item in capacity_types))
 
 
-def fx_reserved(*extra: CapacityReservation, pools: tuple[NodePool, ...] = (pool(),), **changes: Any) -> Snapshot:
+def fx_reserved(
+    *extra: CapacityReservation, pools: tuple[NodePool, ...] = (pool(),), **changes: Any
+) -> Snapshot:
     """Large 6/6 without, medium 3/3 and small 2/2 with one reserved unit each."""
-    reservations = (reservation("r-medium", "medium", 1), reservation("r-small", "small", 1), *extra)
+    reservations = (
+        reservation("r-medium", "medium", 1),
+        reservation("r-small", "small", 1),
+        *extra,
+    )
     whole = Snapshot(
-        instance_types=(fx_type("large", 6, 6), fx_type("medium", 3, 3), fx_type("small", 2, 2)),
+        instance_types=(
+            fx_type("large", 6, 6),
+            fx_type("medium", 3, 3),
+            fx_type("small", 2, 2),
+        ),
         reservations=reservations,
         node_pools=pools,
         node_classes=(node_class(reservations=reservations),),
@@ -129,7 +158,9 @@ def fx_reserved(*extra: CapacityReservation, pools: tuple[NodePool, ...] = (pool
     return replace(whole, **changes)
 
 
-def plain(*types: InstanceType, reservations: Sequence[CapacityReservation] = (), **changes: Any) -> Snapshot:
+def plain(
+    *types: InstanceType, reservations: Sequence[CapacityReservation] = (), **changes: Any
+) -> Snapshot:
     whole = Snapshot(
         instance_types=types or fx_catalogue(),
         reservations=tuple(reservations),
@@ -143,7 +174,12 @@ def workload(name: str = "job", cpu: int = 0, memory: int = 0, **changes: Any) -
     """``cpu`` in millicores, ``memory`` in bytes; no request where 0."""
     requests = {key: amount for key, amount in (("cpu", cpu), ("memory", memory)) if amount}
     requests |= changes.pop("extra", {})
-    about = {"namespace": "ns", "replicas": 1, "requests": Resources.of(requests), "labels": {"app": name}}
+    about = {
+        "namespace": "ns",
+        "replicas": 1,
+        "requests": Resources.of(requests),
+        "labels": {"app": name},
+    }
     return values.workload(name, **{**about, **changes})
 
 
@@ -155,7 +191,9 @@ def selecting(**pairs: str) -> LabelSelector:
     return LabelSelector(match_labels=tuple(sorted(pairs.items())))
 
 
-def spread(key: str, skew: int = 1, *, app: str = "job", **changes: Any) -> TopologySpreadConstraint:
+def spread(
+    key: str, skew: int = 1, *, app: str = "job", **changes: Any
+) -> TopologySpreadConstraint:
     return TopologySpreadConstraint(key, skew, selecting(app=app), **changes)
 
 
@@ -173,15 +211,31 @@ def fx_anti(count: int, **changes: Any) -> tuple[Demand, ...]:
     return (demand(wanted, count),)
 
 
-def node(claim_id: str, instance_type: InstanceType, holds: Mapping[str, int] | None = None, **changes: Any) -> Node:
+def node(
+    claim_id: str,
+    instance_type: InstanceType,
+    holds: Mapping[str, int] | None = None,
+    **changes: Any,
+) -> Node:
     zone = changes.get("zone", "zone-1")
-    at = OfferingKey(instance_type.name, zone, f"id-{zone}", changes.get("capacity_type", ON_DEMAND))
-    own = {**instance_type.requirements.labels(), labels.HOSTNAME: claim_id, **changes.pop("labels", {})}
-    room = {"allocatable": instance_type.allocatable, "placements": values.placed(holds or {})}
+    at = OfferingKey(
+        instance_type.name, zone, f"id-{zone}", changes.get("capacity_type", ON_DEMAND)
+    )
+    own = {
+        **instance_type.requirements.labels(),
+        labels.HOSTNAME: claim_id,
+        **changes.pop("labels", {}),
+    }
+    room = {
+        "allocatable": instance_type.allocatable,
+        "placements": values.placed(holds or {}),
+    }
     return values.node(claim_id, at, own, **{**room, **changes})
 
 
-def planned(snapshot: Snapshot, *, policy: SchedulingPolicy = POLICY, now: datetime = NOW) -> Plan:
+def planned(
+    snapshot: Snapshot, *, policy: SchedulingPolicy = POLICY, now: datetime = NOW
+) -> Plan:
     """Solve, and let the independent checker object."""
     plan = solve(snapshot, now=now, policy=policy)
     violations = check(snapshot, plan, now=now, policy=policy)
@@ -223,8 +277,14 @@ def replicas_by(plan: Plan, key: str) -> list[int]:
 
 
 def placed_count(plan: Plan) -> int:
-    new = sum(placed.count * launch.count for launch in plan.launches for placed in launch.placements)
-    return new + sum(placed.count for existing in plan.existing for placed in existing.placements)
+    new = sum(
+        placed.count * launch.count
+        for launch in plan.launches
+        for placed in launch.placements
+    )
+    return new + sum(
+        placed.count for existing in plan.existing for placed in existing.placements
+    )
 
 
 def unplaced_count(plan: Plan) -> int:

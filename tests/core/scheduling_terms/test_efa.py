@@ -2,7 +2,13 @@
 
 import pytest
 
-from reservoir.core.scheduling_terms.efa import EFA, EfaCard, network_interfaces, wants_efa, without_efa
+from reservoir.core.scheduling_terms.efa import (
+    EFA,
+    EfaCard,
+    network_interfaces,
+    wants_efa,
+    without_efa,
+)
 from reservoir.core.scheduling_terms.resources import Resources
 
 P4D = tuple(EfaCard(index, 15) for index in range(4))
@@ -11,7 +17,10 @@ GROUPS = ["sg-1"]
 
 def shape(cards: tuple[EfaCard, ...]) -> list[tuple[object, object, object]]:
     made = network_interfaces(cards, GROUPS, None)
-    return [(each["NetworkCardIndex"], each["DeviceIndex"], each["InterfaceType"]) for each in made]
+    return [
+        (each["NetworkCardIndex"], each["DeviceIndex"], each["InterfaceType"])
+        for each in made
+    ]
 
 
 def test_a_single_efa_is_the_primary_interface() -> None:
@@ -19,7 +28,12 @@ def test_a_single_efa_is_the_primary_interface() -> None:
 
 
 def test_every_other_card_carries_an_efa_without_an_address() -> None:
-    assert shape(P4D) == [(0, 0, "efa"), (1, 1, "efa-only"), (2, 1, "efa-only"), (3, 1, "efa-only")]
+    assert shape(P4D) == [
+        (0, 0, "efa"),
+        (1, 1, "efa-only"),
+        (2, 1, "efa-only"),
+        (3, 1, "efa-only"),
+    ]
 
 
 def test_a_card_with_room_for_one_interface_takes_it_as_its_first() -> None:
@@ -27,12 +41,18 @@ def test_a_card_with_room_for_one_interface_takes_it_as_its_first() -> None:
 
 
 def test_a_primary_card_that_carries_no_efa_still_carries_ip() -> None:
-    assert shape((EfaCard(1, 4), EfaCard(2, 4))) == [(0, 0, "interface"), (1, 1, "efa-only"), (2, 1, "efa-only")]
+    assert shape((EfaCard(1, 4), EfaCard(2, 4))) == [
+        (0, 0, "interface"),
+        (1, 1, "efa-only"),
+        (2, 1, "efa-only"),
+    ]
 
 
 def test_every_interface_has_the_security_groups_and_goes_with_its_instance() -> None:
     made = network_interfaces(P4D, GROUPS, None)
-    assert all(each["Groups"] == GROUPS and each["DeleteOnTermination"] is True for each in made)
+    assert all(
+        each["Groups"] == GROUPS and each["DeleteOnTermination"] is True for each in made
+    )
     assert all("Groups" not in each for each in network_interfaces(P4D, [], None))
 
 

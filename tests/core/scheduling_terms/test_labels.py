@@ -23,7 +23,12 @@ def test_keys_that_users_may_require(key: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [labels.HOSTNAME, "karpenter.sh/custom", "karpenter.k8s.aws/custom", "sub.karpenter.sh/x"],
+    [
+        labels.HOSTNAME,
+        "karpenter.sh/custom",
+        "karpenter.k8s.aws/custom",
+        "sub.karpenter.sh/x",
+    ],
 )
 def test_keys_that_are_reserved(key: str) -> None:
     assert labels.restriction(key) is not None
@@ -34,7 +39,10 @@ def test_a_domain_that_only_ends_alike_is_not_reserved() -> None:
 
 
 def test_the_closest_name_is_found_or_none() -> None:
-    assert labels.closest("karpenter.sh/capacity-typ", labels.WELL_KNOWN) == labels.CAPACITY_TYPE
+    assert (
+        labels.closest("karpenter.sh/capacity-typ", labels.WELL_KNOWN)
+        == labels.CAPACITY_TYPE
+    )
     assert labels.closest("nothing-like-it", labels.WELL_KNOWN) is None
     assert labels.closest(labels.ZONE, labels.WELL_KNOWN) is None
     assert labels.closest("x" * 10_000, labels.WELL_KNOWN) is None

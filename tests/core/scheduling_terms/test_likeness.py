@@ -26,13 +26,19 @@ FIRST = Crate("first", 1, ("a", "b"), {"x": "1", "y": "2"})
 def test_everything_counts_but_what_is_named() -> None:
     assert ALIKE.names == ("weight", "parts", "marks")
     assert ALIKE.key(replace(FIRST, name="other")) == ALIKE.key(FIRST)
-    for other in (replace(FIRST, weight=2), replace(FIRST, parts=("a",)), replace(FIRST, marks={"x": "1"})):
+    for other in (
+        replace(FIRST, weight=2),
+        replace(FIRST, parts=("a",)),
+        replace(FIRST, marks={"x": "1"}),
+    ):
         assert ALIKE.key(other) != ALIKE.key(FIRST)
 
 
 def test_equals_have_one_number_whether_or_not_they_are_the_same_object() -> None:
     equal = Crate("second", 1, tuple("ab"), {"y": "2", "x": "1"})
-    assert ALIKE.numbers([FIRST, equal, replace(FIRST, weight=2), replace(FIRST, name="fourth")]) == [0, 0, 1, 0]
+    assert ALIKE.numbers(
+        [FIRST, equal, replace(FIRST, weight=2), replace(FIRST, name="fourth")]
+    ) == [0, 0, 1, 0]
 
 
 def test_a_field_that_is_not_there_cannot_be_left_out() -> None:

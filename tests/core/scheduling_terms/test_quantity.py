@@ -47,7 +47,9 @@ from reservoir.core.scheduling_terms.quantity import (
         ("12e-1", Fraction(6, 5)),
     ],
 )
-def test_every_form_of_a_quantity_has_its_exact_value(text: str | int, value: Fraction) -> None:
+def test_every_form_of_a_quantity_has_its_exact_value(
+    text: str | int, value: Fraction
+) -> None:
     assert parse_quantity(text) == value
 
 
@@ -103,7 +105,10 @@ def test_cpu_is_written_back_without_loss(millis: int) -> None:
     assert cpu_millis(format_cpu(millis)) == millis
 
 
-@given(st.integers(min_value=0, max_value=LARGEST_QUANTITY) | st.integers(0, 7).map(lambda n: n * 2**60))
+@given(
+    st.integers(min_value=0, max_value=LARGEST_QUANTITY)
+    | st.integers(0, 7).map(lambda n: n * 2**60)
+)
 def test_bytes_are_written_back_without_loss(count: int) -> None:
     assert byte_count(format_bytes(count)) == count
 
@@ -113,7 +118,10 @@ def test_bytes_are_written_with_the_largest_suffix_that_fits() -> None:
     assert format_bytes(1025) == "1025"
 
 
-@given(st.text(max_size=80) | st.from_regex(r"[+-]?[0-9.]{1,30}[numkMGTPEKie]{0,3}[0-9+-]{0,4}", fullmatch=True))
+@given(
+    st.text(max_size=80)
+    | st.from_regex(r"[+-]?[0-9.]{1,30}[numkMGTPEKie]{0,3}[0-9+-]{0,4}", fullmatch=True)
+)
 def test_any_text_is_either_a_quantity_or_a_quantity_error(text: str) -> None:
     try:
         value = parse_quantity(text)

@@ -28,7 +28,9 @@ LT_9 = make(Operator.LT, "9")
 
 # A small universe makes collisions likely; it holds words, integers and odd spellings of integers.
 tokens = st.sampled_from(["A", "B", "1", "2", "3", "9", "-4", "07", "+2", ""])
-numbers = st.sampled_from(["-4", "0", "1", "2", "3", "9", str(LARGEST_INTEGER), str(SMALLEST_INTEGER)])
+numbers = st.sampled_from(
+    ["-4", "0", "1", "2", "3", "9", str(LARGEST_INTEGER), str(SMALLEST_INTEGER)]
+)
 sets = st.builds(
     Requirement.new,
     st.just(KEY),
@@ -44,13 +46,35 @@ bounds = st.builds(
 )
 simple = sets | bounds | st.sampled_from([EXISTS, ABSENT])
 requirements = simple | st.builds(Requirement.intersection, simple, simple)
-UNIVERSE = ["A", "B", "C", "", "-5", "-4", "0", "1", "2", "3", "8", "9", "10", "07", "+2", "x1", str(LARGEST_INTEGER)]
+UNIVERSE = [
+    "A",
+    "B",
+    "C",
+    "",
+    "-5",
+    "-4",
+    "0",
+    "1",
+    "2",
+    "3",
+    "8",
+    "9",
+    "10",
+    "07",
+    "+2",
+    "x1",
+    str(LARGEST_INTEGER),
+]
 
 
 @pytest.mark.parametrize(
     ("left", "right", "expected"),
     [
-        (make(Operator.NOT_IN, "A"), make(Operator.NOT_IN, "1", "2"), make(Operator.NOT_IN, "A", "1", "2")),
+        (
+            make(Operator.NOT_IN, "A"),
+            make(Operator.NOT_IN, "1", "2"),
+            make(Operator.NOT_IN, "A", "1", "2"),
+        ),
         (IN_A, IN_B, ABSENT),
         (make(Operator.IN, "A", "B"), make(Operator.NOT_IN, "A"), IN_B),
         (make(Operator.IN, "1", "9"), GT_1, make(Operator.IN, "9")),
@@ -64,10 +88,16 @@ UNIVERSE = ["A", "B", "C", "", "-5", "-4", "0", "1", "2", "3", "8", "9", "10", "
         (ABSENT, IN_A, ABSENT),
         (ABSENT, GT_1, ABSENT),
         (ABSENT, ABSENT, ABSENT),
-        (make(Operator.NOT_IN, "1", "2"), GT_1, Requirement(KEY, True, frozenset({"2"}), 2, None)),
+        (
+            make(Operator.NOT_IN, "1", "2"),
+            GT_1,
+            Requirement(KEY, True, frozenset({"2"}), 2, None),
+        ),
     ],
 )
-def test_worked_intersections(left: Requirement, right: Requirement, expected: Requirement) -> None:
+def test_worked_intersections(
+    left: Requirement, right: Requirement, expected: Requirement
+) -> None:
     assert left.intersection(right) == expected
     assert right.intersection(left) == expected
 
@@ -82,7 +112,9 @@ def test_worked_intersections(left: Requirement, right: Requirement, expected: R
         (Operator.GT, "-3", -2, None),
     ],
 )
-def test_bounds_are_inclusive_inside(operator: Operator, value: str, gte: int | None, lte: int | None) -> None:
+def test_bounds_are_inclusive_inside(
+    operator: Operator, value: str, gte: int | None, lte: int | None
+) -> None:
     requirement = make(operator, value)
     assert (requirement.complement, requirement.gte, requirement.lte) == (True, gte, lte)
     assert requirement.operator is Operator.EXISTS
@@ -95,25 +127,30 @@ def test_bounds_that_no_integer_can_meet_mean_does_not_exist_and_keep_min_values
     assert make(Operator.LT, str(SMALLEST_INTEGER)).operator is Operator.DOES_NOT_EXIST
 
 
-@pytest.mark.parametrize("values", [(), ("1", "2"), ("A",), ("1.5",), ("\u0661",), ("1_0",), (" 1",), ("9" * 30,)])
+@pytest.mark.parametrize(
+    "values",
+    [(), ("1", "2"), ("A",), ("1.5",), ("\u0661",), ("1_0",), (" 1",), ("9" * 30,)],
+)
 def test_a_bound_needs_one_integer(values: tuple[str, ...]) -> None:
     with pytest.raises(RequirementError):
         make(Operator.GT, *values)
 
 
 def test_the_larger_min_values_wins() -> None:
-    both = make(Operator.EXISTS, min_values=2).intersection(make(Operator.IN, "A", min_values=5))
+    both = make(Operator.EXISTS, min_values=2).intersection(
+        make(Operator.IN, "A", min_values=5)
+    )
     assert both.min_values == 5
     assert both.intersection(EXISTS).min_values == 5
 
 
 def test_deprecated_keys_and_values_are_rewritten() -> None:
-    assert Requirement.new("beta.kubernetes.io/arch", Operator.IN, ["x86_64"]) == Requirement.new(
-        "kubernetes.io/arch", Operator.IN, ["amd64"]
-    )
-    assert Requirement.new("failure-domain.beta.kubernetes.io/zone", Operator.EXISTS).key == (
-        "topology.kubernetes.io/zone"
-    )
+    assert Requirement.new(
+        "beta.kubernetes.io/arch", Operator.IN, ["x86_64"]
+    ) == Requirement.new("kubernetes.io/arch", Operator.IN, ["amd64"])
+    assert Requirement.new(
+        "failure-domain.beta.kubernetes.io/zone", Operator.EXISTS
+    ).key == ("topology.kubernetes.io/zone")
 
 
 def test_length_counts_allowed_values() -> None:
@@ -134,7 +171,12 @@ def test_length_counts_allowed_values() -> None:
         (GT_1, "2"),
         (LT_9, "8"),
         (GT_1.intersection(make(Operator.NOT_IN, "2", "3")), "4"),
-        (make(Operator.GT, "1").intersection(make(Operator.LT, "3")).intersection(make(Operator.NOT_IN, "2")), ""),
+        (
+            make(Operator.GT, "1")
+            .intersection(make(Operator.LT, "3"))
+            .intersection(make(Operator.NOT_IN, "2")),
+            "",
+        ),
     ],
 )
 def test_any_value_is_always_the_same_one(requirement: Requirement, value: str) -> None:
@@ -174,24 +216,33 @@ def test_intersection_is_idempotent(a: Requirement) -> None:
 
 
 @given(requirements, requirements, requirements)
-def test_intersection_is_associative(a: Requirement, b: Requirement, c: Requirement) -> None:
+def test_intersection_is_associative(
+    a: Requirement, b: Requirement, c: Requirement
+) -> None:
     assert a.intersection(b).intersection(c) == a.intersection(b.intersection(c))
 
 
 @given(requirements, requirements)
-def test_has_intersection_says_whether_the_intersection_is_empty(a: Requirement, b: Requirement) -> None:
+def test_has_intersection_says_whether_the_intersection_is_empty(
+    a: Requirement, b: Requirement
+) -> None:
     assert a.has_intersection(b) == (len(a.intersection(b)) > 0)
     assert a.has_intersection(b) == b.has_intersection(a)
 
 
 @given(requirements, requirements, st.sampled_from(UNIVERSE))
-def test_the_intersection_has_what_both_have(a: Requirement, b: Requirement, value: str) -> None:
+def test_the_intersection_has_what_both_have(
+    a: Requirement, b: Requirement, value: str
+) -> None:
     assert a.intersection(b).has(value) == (a.has(value) and b.has(value))
 
 
 @given(requirements)
 def test_what_is_written_back_means_the_same(a: Requirement) -> None:
-    parts = [Requirement.new(entry.key, entry.operator, entry.values, entry.min_values) for entry in a.to_entries()]
+    parts = [
+        Requirement.new(entry.key, entry.operator, entry.values, entry.min_values)
+        for entry in a.to_entries()
+    ]
     again = parts[0]
     for part in parts[1:]:
         again = again.intersection(part)

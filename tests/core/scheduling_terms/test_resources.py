@@ -5,13 +5,29 @@ from hypothesis import strategies as st
 from reservoir.core.scheduling_terms.quantity import QuantityError
 from reservoir.core.scheduling_terms.resources import Resources
 
-names = st.sampled_from(["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "vpc.amazonaws.com/efa", "pods"])
+names = st.sampled_from(
+    [
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "nvidia.com/gpu",
+        "vpc.amazonaws.com/efa",
+        "pods",
+    ]
+)
 vectors = st.dictionaries(names, st.integers(0, 10**12)).map(Resources.of)
 
 
 def test_units_are_millicores_bytes_and_counts() -> None:
-    parsed = Resources.parse({"cpu": "90", "memory": "1000Gi", "nvidia.com/gpu": 8, "hugepages-2Mi": "4Mi"})
-    assert dict(parsed) == {"cpu": 90_000, "memory": 1000 * 2**30, "nvidia.com/gpu": 8, "hugepages-2Mi": 4 * 2**20}
+    parsed = Resources.parse(
+        {"cpu": "90", "memory": "1000Gi", "nvidia.com/gpu": 8, "hugepages-2Mi": "4Mi"}
+    )
+    assert dict(parsed) == {
+        "cpu": 90_000,
+        "memory": 1000 * 2**30,
+        "nvidia.com/gpu": 8,
+        "hugepages-2Mi": 4 * 2**20,
+    }
 
 
 def test_a_fraction_of_a_gpu_is_refused() -> None:
@@ -58,7 +74,9 @@ def test_addition_laws(a: Resources, b: Resources, c: Resources) -> None:
 
 
 @given(vectors, vectors)
-def test_a_request_fits_exactly_when_nothing_is_missing(request: Resources, available: Resources) -> None:
+def test_a_request_fits_exactly_when_nothing_is_missing(
+    request: Resources, available: Resources
+) -> None:
     missing = request.missing(available)
     assert request.fits_in(available) == (len(missing) == 0)
     assert request.fits_in(available + missing)

@@ -1,7 +1,12 @@
 from dataclasses import replace
 
 from lab.fakes.values import workload
-from reservoir.core.serialisation.generation import StoredGeneration, content_digest, has_become, next_generation
+from reservoir.core.serialisation.generation import (
+    StoredGeneration,
+    content_digest,
+    has_become,
+    next_generation,
+)
 
 TRAIN = workload(replicas=3)
 STORED = StoredGeneration(7, content_digest(TRAIN), withdrawn=False)

@@ -9,10 +9,28 @@ import pytest
 
 from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
-from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, Lease, LeaseState, NodeClaim
-from reservoir.core.model.node_class import CapacityReservationSelectorTerm, NodeClass, NodeClassStatus, Subnet
+from reservoir.core.model.node_claim import (
+    ClaimState,
+    Drain,
+    DrainReason,
+    Lease,
+    LeaseState,
+    NodeClaim,
+)
+from reservoir.core.model.node_class import (
+    CapacityReservationSelectorTerm,
+    NodeClass,
+    NodeClassStatus,
+    Subnet,
+)
 from reservoir.core.model.node_pool import Budget, Disruption, DisruptionReason, NodePool
-from reservoir.core.model.plan import OfferingKey, Plan, PlannedNodes, ReasonCode, UnplacedReplicas
+from reservoir.core.model.plan import (
+    OfferingKey,
+    Plan,
+    PlannedNodes,
+    ReasonCode,
+    UnplacedReplicas,
+)
 from reservoir.core.model.snapshot import Node, PlacedReplicas, Snapshot
 from reservoir.core.model.workload import (
     AffinityTerm,
@@ -60,7 +78,11 @@ WORKLOAD = Workload(
         AffinityTerm(
             "host",
             LabelSelector(
-                match_expressions=(LabelSelectorExpression("a", LabelSelectorOperator.IN, frozenset({"1", "2"})),)
+                match_expressions=(
+                    LabelSelectorExpression(
+                        "a", LabelSelectorOperator.IN, frozenset({"1", "2"})
+                    ),
+                )
             ),
             weight=3,
         ),
@@ -124,13 +146,19 @@ SNAPSHOT = Snapshot(
     workloads={WORKLOAD.key: WORKLOAD},
 )  # fmt: skip
 PLAN = Plan(
-    launches=(PlannedNodes("gpu", "default", KEY, 5, 2, (PlacedReplicas("a/b", 1),), labels={"x": "y"}),),
+    launches=(
+        PlannedNodes(
+            "gpu", "default", KEY, 5, 2, (PlacedReplicas("a/b", 1),), labels={"x": "y"}
+        ),
+    ),
     unplaced=(UnplacedReplicas("a/b", 1, ReasonCode.TOPOLOGY, "why", KEY, NOW),),
 )
 
 
 @pytest.mark.parametrize(
-    "value", [WORKLOAD, CLAIM, RESERVATION, SNAPSHOT, PLAN], ids=lambda value: type(value).__name__
+    "value",
+    [WORKLOAD, CLAIM, RESERVATION, SNAPSHOT, PLAN],
+    ids=lambda value: type(value).__name__,
 )
 def test_what_is_written_is_read_back(value: object) -> None:
     text = dumps(value)
@@ -140,17 +168,30 @@ def test_what_is_written_is_read_back(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [WORKLOAD, CLAIM, RESERVATION, SNAPSHOT, PLAN], ids=lambda value: type(value).__name__
+    "value",
+    [WORKLOAD, CLAIM, RESERVATION, SNAPSHOT, PLAN],
+    ids=lambda value: type(value).__name__,
 )
 def test_the_text_is_what_a_json_library_would_write(value: object) -> None:
     data = json.loads(dumps(value))
 
-    assert dumps(value) == json.dumps(data, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    assert dumps(value) == json.dumps(
+        data, separators=(",", ":"), sort_keys=True, ensure_ascii=False
+    )
 
 
 def test_what_stands_in_many_places_is_written_in_each() -> None:
     placed = (PlacedReplicas('a/"b"', 1),)
-    launch = PlannedNodes("gpu", "default", KEY, 5, 2, placed, alternatives=(KEY, KEY), labels={"b": '"', "a": "1"})
+    launch = PlannedNodes(
+        "gpu",
+        "default",
+        KEY,
+        5,
+        2,
+        placed,
+        alternatives=(KEY, KEY),
+        labels={"b": '"', "a": "1"},
+    )
     plan = Plan(launches=(launch, replace(launch, count=3), launch))
 
     assert loads(Plan, dumps(plan)) == plan
@@ -159,7 +200,12 @@ def test_what_stands_in_many_places_is_written_in_each() -> None:
 def test_instance_types_are_written_as_they_are_in_each_of_many_snapshots() -> None:
     """Their texts are remembered from snapshot to snapshot, far more than are kept, and never taken for another's."""
     for number in range(5000):
-        kind = InstanceType(f"m{number}.large", Requirements.of(), Resources.of({"cpu": number + 1}), Resources.of({}))
+        kind = InstanceType(
+            f"m{number}.large",
+            Requirements.of(),
+            Resources.of({"cpu": number + 1}),
+            Resources.of({}),
+        )
         snapshot = Snapshot(instance_types=(kind,))
         assert f'"m{number}.large"' in dumps(snapshot)
         assert dumps(snapshot) == dumps(replace(snapshot, instance_types=(replace(kind),)))
@@ -169,7 +215,9 @@ def test_derived_fields_are_not_stored_and_come_back() -> None:
     (stored,) = to_json(SNAPSHOT)["instance_types"]
 
     assert "allocatable" not in stored
-    assert from_json(Snapshot, to_json(SNAPSHOT)).instance_types[0].allocatable == Resources.of({"cpu": 191000})
+    assert from_json(Snapshot, to_json(SNAPSHOT)).instance_types[
+        0
+    ].allocatable == Resources.of({"cpu": 191000})
 
 
 def test_equal_values_give_equal_bytes_in_whatever_order_they_were_made() -> None:
@@ -189,13 +237,17 @@ def test_rows_of_older_and_newer_forms_can_be_read() -> None:
     assert from_json(Workload, data).fallback == ()
 
 
-@pytest.mark.parametrize("data", [{}, {"id": "nc-1"}, [], None, {**to_json(CLAIM), "state": "dreaming"}])
+@pytest.mark.parametrize(
+    "data", [{}, {"id": "nc-1"}, [], None, {**to_json(CLAIM), "state": "dreaming"}]
+)
 def test_other_json_is_refused(data: object) -> None:
     with pytest.raises(CodecError):
         from_json(NodeClaim, json.loads(json.dumps(data)))
 
 
-@pytest.mark.parametrize("data", [[], None, "name", {"name": "train"}, {**to_json(WORKLOAD), "fallback": [{}]}])
+@pytest.mark.parametrize(
+    "data", [[], None, "name", {"name": "train"}, {**to_json(WORKLOAD), "fallback": [{}]}]
+)
 def test_a_workload_that_lacks_something_is_refused(data: object) -> None:
     with pytest.raises(CodecError):
         from_json(Workload, json.loads(json.dumps(data)))
@@ -218,12 +270,16 @@ def test_what_is_remembered_is_only_given_for_data_of_the_same_kind(weight: obje
     """1 and True are equal in Python, not in JSON."""
     for other in (1, True, weight):
         term = {"topology_key": "zone", "selector": {}, "weight": other}
-        (read,) = from_json(Workload, to_json(WORKLOAD) | {"anti_affinity": [term]}).anti_affinity
+        (read,) = from_json(
+            Workload, to_json(WORKLOAD) | {"anti_affinity": [term]}
+        ).anti_affinity
 
     assert (type(read.weight), read.weight) == (type(weight), weight)
 
 
-def test_the_text_of_a_node_is_made_once_while_snapshots_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_text_of_a_node_is_made_once_while_snapshots_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     nodes = tuple(_node(f"nc-{number}") for number in range(3))
     cold = dumps(Snapshot(instance_types=(), nodes=nodes))
     assert dumps(Snapshot(instance_types=(), nodes=nodes)) == cold
@@ -239,4 +295,13 @@ def test_the_text_of_a_node_is_made_once_while_snapshots_have_it(monkeypatch: py
 
 def _node(claim_id: str) -> Node:
     place = ("us-east-1a", "use1-az1", CapacityType.SPOT)
-    return Node(claim_id, "p", "c", "m5.large", *place, {}, Resources.of({"cpu": 9}), Resources.of({}))
+    return Node(
+        claim_id,
+        "p",
+        "c",
+        "m5.large",
+        *place,
+        {},
+        Resources.of({"cpu": 9}),
+        Resources.of({}),
+    )

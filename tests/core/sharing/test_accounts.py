@@ -34,12 +34,26 @@ def team_of(namespace: str) -> str:
     return {"audio": "audio", "audio-ci": "audio", "vision": "vision"}.get(namespace, "")
 
 
-def claim(capacity_type: CapacityType = BOUGHT, *, on_it: dict[str, int] | None = None, **changes: Any) -> NodeClaim:
-    placements = tuple(PlacedReplicas(f"{name}/job", count) for name, count in (on_it or {}).items())
+def claim(
+    capacity_type: CapacityType = BOUGHT,
+    *,
+    on_it: dict[str, int] | None = None,
+    **changes: Any,
+) -> NodeClaim:
+    placements = tuple(
+        PlacedReplicas(f"{name}/job", count) for name, count in (on_it or {}).items()
+    )
     offering = OfferingKey("m5.large", "us-east-1a", "use1-az1", capacity_type, None)
-    made = {"state": ClaimState.RUNNING, "price_atto_usd_per_hour": USD_AN_HOUR, "created_at": START}
+    made = {
+        "state": ClaimState.RUNNING,
+        "price_atto_usd_per_hour": USD_AN_HOUR,
+        "created_at": START,
+    }
     runs = {"instance_id": "i-1", "launched_at": START}
-    return node_claim("nc-1", **{"offering": offering, "placements": placements, **made, **runs, **changes})
+    return node_claim(
+        "nc-1",
+        **{"offering": offering, "placements": placements, **made, **runs, **changes},
+    )
 
 
 def by_namespace(amounts: dict[AccountLine, Amount]) -> dict[str, int]:
@@ -58,7 +72,9 @@ class Book:
         self.is_over = False
 
     def look(self, seen: NodeClaim, now: datetime) -> None:
-        while not self.is_over and (found := read(self.meter, seen, now, team_of)) is not None:
+        while (
+            not self.is_over and (found := read(self.meter, seen, now, team_of)) is not None
+        ):
             self.written.append(found.amounts)
             self.meter, self.is_over = found.meter, found.meter is None
 
@@ -71,17 +87,27 @@ def test_an_instance_is_charged_by_replicas_from_launch_to_end() -> None:
     book = Book()
     seen = claim(on_it={"audio": 1, "vision": 3})
     book.look(seen, START + HOUR / 2)
-    ended = replace(seen, state=ClaimState.TERMINATED, placements=(), terminated_at=START + HOUR, ended_at=START + HOUR)
+    ended = replace(
+        seen,
+        state=ClaimState.TERMINATED,
+        placements=(),
+        terminated_at=START + HOUR,
+        ended_at=START + HOUR,
+    )
     book.look(ended, START + 2 * HOUR)
     assert book.total(START + 3 * HOUR) == {
         AccountLine("2026-01-30", "audio", "audio", BOUGHT): Amount(900, USD_AN_HOUR // 4),
-        AccountLine("2026-01-30", "vision", "vision", BOUGHT): Amount(2700, 3 * USD_AN_HOUR // 4),
+        AccountLine("2026-01-30", "vision", "vision", BOUGHT): Amount(
+            2700, 3 * USD_AN_HOUR // 4
+        ),
     }
 
 
 def test_the_end_counts_once() -> None:
     book = Book()
-    ended = claim(on_it={"audio": 1}, state=ClaimState.TERMINATED, terminated_at=START + HOUR)
+    ended = claim(
+        on_it={"audio": 1}, state=ClaimState.TERMINATED, terminated_at=START + HOUR
+    )
     for _ in range(3):
         book.look(ended, START + 2 * HOUR)
     assert by_namespace(book.total(START + 5 * HOUR)) == {"audio": 3600}
@@ -90,21 +116,28 @@ def test_the_end_counts_once() -> None:
 def test_an_instance_is_charged_until_ec2_ended_it_however_late_that_was_seen() -> None:
     book = Book()
     times: Any = {"ended_at": START + HOUR, "terminated_at": START + 3 * HOUR}
-    book.look(claim(on_it={"audio": 1}, state=ClaimState.TERMINATED, **times), START + 3 * HOUR)
+    book.look(
+        claim(on_it={"audio": 1}, state=ClaimState.TERMINATED, **times), START + 3 * HOUR
+    )
     assert by_namespace(book.total(START + 5 * HOUR)) == {"audio": 3600}
 
 
 def test_reserved_units_count_in_time_and_cost_nothing() -> None:
     book = Book()
     book.look(claim(RESERVED, on_it={"audio": 1}), START)
-    assert book.total(START + HOUR) == {AccountLine("2026-01-30", "audio", "audio", RESERVED): Amount(3600, 0)}
+    assert book.total(START + HOUR) == {
+        AccountLine("2026-01-30", "audio", "audio", RESERVED): Amount(3600, 0)
+    }
 
 
 def test_who_comes_is_charged_from_the_second_at_which_they_came() -> None:
     book = Book()
     book.look(claim(on_it={"audio": 1}), START)
     came = START + timedelta(minutes=20)
-    book.look(claim(on_it={"audio": 1, "vision": 1}, placements_changed_at=came), START + timedelta(minutes=25))
+    book.look(
+        claim(on_it={"audio": 1, "vision": 1}, placements_changed_at=came),
+        START + timedelta(minutes=25),
+    )
     assert by_namespace(book.total(START + HOUR)) == {"audio": 1200 + 1200, "vision": 1200}
 
 
@@ -112,7 +145,10 @@ def test_a_node_that_leaves_is_charged_to_those_who_were_on_it_last() -> None:
     book = Book()
     book.look(claim(on_it={"audio": 1}), START)
     drain = Drain("d", DrainReason.RECLAIMED, START + HOUR / 2, START + HOUR)
-    going = claim(state=ClaimState.DRAINING, drain=replace(drain, awaiting=(PlacedReplicas("audio/job", 1),)))
+    going = claim(
+        state=ClaimState.DRAINING,
+        drain=replace(drain, awaiting=(PlacedReplicas("audio/job", 1),)),
+    )
     book.look(going, START + HOUR / 2)
     book.look(replace(going, state=ClaimState.TERMINATING, drain=drain), START + HOUR)
     assert by_namespace(book.total(START + 2 * HOUR)) == {"audio": 7200}
@@ -128,35 +164,63 @@ def test_days_and_months_are_kept_apart() -> None:
     book = Book()
     book.look(claim(on_it={"audio": 1}), START)
     book.look(claim(on_it={"audio": 1}), START + timedelta(days=3))
-    found = {account.day: amount.seconds // 3600 for account, amount in book.total(START + timedelta(days=3)).items()}
+    found = {
+        account.day: amount.seconds // 3600
+        for account, amount in book.total(START + timedelta(days=3)).items()
+    }
     assert found == {"2026-01-30": 12, "2026-01-31": 24, "2026-02-01": 24, "2026-02-02": 12}
 
 
 def test_what_was_launched_is_corrected_when_ec2_says_when() -> None:
     book = Book()
-    book.look(claim(on_it={"audio": 1}, state=ClaimState.LAUNCHED, launched_at=START + timedelta(seconds=9)), START)
+    book.look(
+        claim(
+            on_it={"audio": 1},
+            state=ClaimState.LAUNCHED,
+            launched_at=START + timedelta(seconds=9),
+        ),
+        START,
+    )
     book.look(claim(on_it={"audio": 1}), START + timedelta(minutes=1))
     assert by_namespace(book.total(START + HOUR)) == {"audio": 3600}
 
 
 def test_what_was_never_launched_costs_nothing() -> None:
-    assert read(None, claim(instance_id=None, launched_at=None, state=ClaimState.FAILED), START, team_of) is None
+    assert (
+        read(
+            None,
+            claim(instance_id=None, launched_at=None, state=ClaimState.FAILED),
+            START,
+            team_of,
+        )
+        is None
+    )
 
 
 def test_a_demoted_node_costs_from_then_on() -> None:
     book = Book()
     book.look(claim(RESERVED, on_it={"audio": 1}), START)
     book.look(claim(BOUGHT, on_it={"audio": 1}), START + HOUR)
-    found = {account.capacity_type: amount for account, amount in book.total(START + 3 * HOUR).items()}
+    found = {
+        account.capacity_type: amount
+        for account, amount in book.total(START + 3 * HOUR).items()
+    }
     assert found == {RESERVED: Amount(3600, 0), BOUGHT: Amount(7200, 2 * USD_AN_HOUR)}
 
 
 @given(
-    st.lists(st.dictionaries(st.sampled_from(["audio", "audio-ci", "vision", "x"]), st.integers(1, 7)), min_size=1),
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["audio", "audio-ci", "vision", "x"]), st.integers(1, 7)
+        ),
+        min_size=1,
+    ),
     st.lists(st.integers(0, 200_000), min_size=1, max_size=6),
     st.integers(0, 700_000),
 )
-def test_parts_add_up_to_the_second_whoever_is_on_it(states: list[dict[str, int]], looks: list[int], end: int) -> None:
+def test_parts_add_up_to_the_second_whoever_is_on_it(
+    states: list[dict[str, int]], looks: list[int], end: int
+) -> None:
     book = Book()
     now = START
     for number, wait in enumerate(looks):
@@ -164,11 +228,23 @@ def test_parts_add_up_to_the_second_whoever_is_on_it(states: list[dict[str, int]
         book.look(claim(on_it=states[number % len(states)], placements_changed_at=now), now)
     ended_at = now + timedelta(seconds=end)
     book.look(claim(state=ClaimState.TERMINATED, terminated_at=ended_at), ended_at)
-    assert sum(amount.seconds for amount in book.total(ended_at).values()) == int((ended_at - START).total_seconds())
-    assert all(len(part) <= 90 for part in book.written), "a transaction has a hundred writes"
+    assert sum(amount.seconds for amount in book.total(ended_at).values()) == int(
+        (ended_at - START).total_seconds()
+    )
+    assert all(len(part) <= 90 for part in book.written), (
+        "a transaction has a hundred writes"
+    )
 
 
 def test_rates_and_months() -> None:
-    meter = Meter("nc-1", START, START, BOUGHT, USD_AN_HOUR, {"audio": 1, "vision": 1, "audio-ci": 2})
-    assert rates([meter, meter], team_of) == {"audio": 3 * USD_AN_HOUR // 2, "vision": USD_AN_HOUR // 2}
-    assert (month_of(START), left_of_month(START)) == ("2026-01", timedelta(days=1, hours=12))
+    meter = Meter(
+        "nc-1", START, START, BOUGHT, USD_AN_HOUR, {"audio": 1, "vision": 1, "audio-ci": 2}
+    )
+    assert rates([meter, meter], team_of) == {
+        "audio": 3 * USD_AN_HOUR // 2,
+        "vision": USD_AN_HOUR // 2,
+    }
+    assert (month_of(START), left_of_month(START)) == (
+        "2026-01",
+        timedelta(days=1, hours=12),
+    )

@@ -5,7 +5,11 @@ from typing import Any
 
 from lab.fakes.values import reservation, workload
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_class import CapacityReservationSelectorTerm, NodeClass, NodeClassStatus
+from reservoir.core.model.node_class import (
+    CapacityReservationSelectorTerm,
+    NodeClass,
+    NodeClassStatus,
+)
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.team import Quota, ResourceQuota, Team
 from reservoir.core.model.workload import AffinityTerm, LabelSelector, Workload
@@ -29,7 +33,9 @@ def groups(*pools: NodePool, **parts: Any) -> PlanningGroups:
 
 
 def bound_to(name: str, **changes: Any) -> Workload:
-    return workload(f"for-{name}", node_selector=Requirements.from_labels({"kind": name}), **changes)
+    return workload(
+        f"for-{name}", node_selector=Requirements.from_labels({"kind": name}), **changes
+    )
 
 
 def pools_of(found: PlanningGroups, *demand: Workload) -> list[list[str]]:
@@ -42,7 +48,9 @@ A, B, C = pool("a"), pool("b"), pool("c")
 def test_pools_that_share_nothing_are_groups_of_their_own() -> None:
     found = groups(A, B)
     assert found.are_several
-    assert [(group.key, group.workload_keys) for group in found.of_demand([bound_to("b")])] == [
+    assert [
+        (group.key, group.workload_keys) for group in found.of_demand([bound_to("b")])
+    ] == [
         ("a", frozenset()),
         ("b", frozenset({"research/for-b"})),
     ]
@@ -54,7 +62,9 @@ def test_a_reservation_that_two_classes_select_joins_their_pools() -> None:
 
 
 def test_a_budget_joins_the_pools_of_its_team_and_a_ceiling_all() -> None:
-    team = Team("one", namespaces=("one",), node_pools=("b", "c"), budget_micro_usd_per_month=1)
+    team = Team(
+        "one", namespaces=("one",), node_pools=("b", "c"), budget_micro_usd_per_month=1
+    )
     assert pools_of(groups(A, B, C, teams=(team,))) == [["a"], ["b", "c"]]
     assert not groups(A, B, C, teams=(replace(team, node_pools=()),)).are_several
     assert not groups(A, B, C, has_ceiling=True).are_several
@@ -79,15 +89,28 @@ def test_units_that_a_cohort_owns_join_the_pools_that_use_them() -> None:
         term = CapacityReservationSelectorTerm(tags={"team": tag})
         return Team(name, namespaces=(name,), quotas=(Quota((term,), 1),))
 
-    known = (reservation("cr-1", tags={"team": "x"}), reservation("cr-2", tags={"team": "y"}))
+    known = (
+        reservation("cr-1", tags={"team": "x"}),
+        reservation("cr-2", tags={"team": "y"}),
+    )
     classes = (selecting("a", "cr-1"), selecting("b"), selecting("c", "cr-2"))
-    found = groups(A, B, C, classes=classes, reservations=known, teams=(owner("one", "x"), owner("two", "y")))
+    found = groups(
+        A,
+        B,
+        C,
+        classes=classes,
+        reservations=known,
+        teams=(owner("one", "x"), owner("two", "y")),
+    )
     assert pools_of(found) == [["a", "c"], ["b"]]
 
 
 def test_demand_that_several_pools_accept_joins_them_while_it_waits() -> None:
     found = groups(A, B, C)
-    by_pool = workload("either", required_node_terms=tuple(bound_to(name).node_selector for name in ("b", "c")))
+    by_pool = workload(
+        "either",
+        required_node_terms=tuple(bound_to(name).node_selector for name in ("b", "c")),
+    )
     assert pools_of(found, by_pool, bound_to("a")) == [["a"], ["b", "c"]]
     named = workload("named", node_selector=Requirements.from_labels({NODE_POOL: "b"}))
     assert pools_of(found, named) == [["a"], ["b"], ["c"]]

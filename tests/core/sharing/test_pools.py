@@ -19,7 +19,9 @@ POOLS = (pool("first", markets(ON_DEMAND), weight=10), pool("second", markets(ON
 
 
 def pools_of(plan: Plan) -> dict[str, str]:
-    return {launch.placements[0].workload_key: launch.node_pool_name for launch in plan.launches}
+    return {
+        launch.placements[0].workload_key: launch.node_pool_name for launch in plan.launches
+    }
 
 
 def held(*names: str) -> Snapshot:
@@ -29,7 +31,10 @@ def held(*names: str) -> Snapshot:
 
 def test_a_team_is_placed_in_the_pools_that_it_may_use() -> None:
     assert pools_of(planned(held())) == {"audio/job": "first", "vision/job": "first"}
-    assert pools_of(planned(held("second"))) == {"audio/job": "second", "vision/job": "first"}
+    assert pools_of(planned(held("second"))) == {
+        "audio/job": "second",
+        "vision/job": "first",
+    }
 
 
 def test_without_any_of_its_pools_a_team_waits_and_its_neighbours_do_not() -> None:
@@ -42,7 +47,9 @@ def test_without_any_of_its_pools_a_team_waits_and_its_neighbours_do_not() -> No
 def test_a_team_joins_no_node_of_another_pool() -> None:
     snapshot = held("second")
     (running,) = world((), [], {"vision": 1}).nodes
-    roomy = replace(running, used=running.used * 0, node_pool_name="first", reservation_id=None)
+    roomy = replace(
+        running, used=running.used * 0, node_pool_name="first", reservation_id=None
+    )
     joined = {
         placed.workload_key
         for each in planned(replace(snapshot, nodes=(roomy,))).existing
@@ -65,18 +72,32 @@ POOL_NAMES = ("first", "second")
 MAY_USE = st.sampled_from([(), ("first",), ("second",), ("gone",)])
 
 
-@given(MAY_USE, MAY_USE, st.tuples(*[st.integers(0, 3)] * 3), st.tuples(*[st.integers(0, 3)] * 2))
+@given(
+    MAY_USE,
+    MAY_USE,
+    st.tuples(*[st.integers(0, 3)] * 3),
+    st.tuples(*[st.integers(0, 3)] * 2),
+)
 def test_no_choice_of_pools_places_more(
-    audio: tuple[str, ...], vision: tuple[str, ...], wanted: tuple[int, ...], sizes: tuple[int, ...]
+    audio: tuple[str, ...],
+    vision: tuple[str, ...],
+    wanted: tuple[int, ...],
+    sizes: tuple[int, ...],
 ) -> None:
     """All choices of small worlds: who is where, within what each pool may have and each team may use."""
-    may_use = {"audio": audio or POOL_NAMES, "vision": vision or POOL_NAMES, "of-no-team": POOL_NAMES}
+    may_use = {
+        "audio": audio or POOL_NAMES,
+        "vision": vision or POOL_NAMES,
+        "of-no-team": POOL_NAMES,
+    }
     teams = (team("audio", None, node_pools=audio), team("vision", None, node_pools=vision))
     pools = [
         replace(pool(name, markets(ON_DEMAND)), limits=Resources.of({"nodes": size}))
         for name, size in zip(POOL_NAMES, sizes, strict=True)
     ]
-    demands = [wants(name, count) for name, count in zip(NAMES, wanted, strict=True) if count]
+    demands = [
+        wants(name, count) for name, count in zip(NAMES, wanted, strict=True) if count
+    ]
     plan = planned(world(teams, demands, units=0, node_pools=tuple(pools)))
     placed: Counter[str] = Counter()
     for launch in plan.launches:
@@ -92,7 +113,12 @@ def test_no_choice_of_pools_places_more(
 
     most = max(
         sum(each.total() for each in choice)
-        for choice in product(*(list(choices(name, count)) for name, count in zip(NAMES, wanted, strict=True)))
-        if all(sum(each[name] for each in choice) <= size for name, size in zip(POOL_NAMES, sizes, strict=True))
+        for choice in product(
+            *(list(choices(name, count)) for name, count in zip(NAMES, wanted, strict=True))
+        )
+        if all(
+            sum(each[name] for each in choice) <= size
+            for name, size in zip(POOL_NAMES, sizes, strict=True)
+        )
     )
     assert placed.total() == most

@@ -38,7 +38,13 @@ def claim_of(node: Node, age_min: int = 60) -> NodeClaim:
         node.claim_id,
         state=ClaimState.RUNNING,
         node_pool_name=node.node_pool_name,
-        offering=OfferingKey(node.instance_type, node.zone, node.zone_id, node.capacity_type, node.reservation_id),
+        offering=OfferingKey(
+            node.instance_type,
+            node.zone,
+            node.zone_id,
+            node.capacity_type,
+            node.reservation_id,
+        ),
         price_atto_usd_per_hour=0,
         placements=node.placements,
         allocatable=node.allocatable,
@@ -57,16 +63,26 @@ def decided(
 ) -> DisruptionDecision:
     ages = ages_min or {}
     claims = {
-        node.claim_id: claim_of(node, ages.get(node.claim_id, 60)) for node in snapshot.nodes if not node.deleting
+        node.claim_id: claim_of(node, ages.get(node.claim_id, 60))
+        for node in snapshot.nodes
+        if not node.deleting
     }
-    allowed = {(pool.name, reason): budget for pool in snapshot.node_pools for reason in DisruptionReason}
+    allowed = {
+        (pool.name, reason): budget
+        for pool in snapshot.node_pools
+        for reason in DisruptionReason
+    }
     ask = partial(solve, now=NOW, policy=POLICY)
     facts = DisruptionInput(snapshot, claims, allowed, returning=returning or {})
     return decide_disruption(facts, ask, now=NOW)
 
 
 def taken(snapshot: Snapshot, **changes: Any) -> list[str]:
-    commands = [it for it in decided(snapshot, **changes).commands if it.reason is DisruptionReason.RECLAIMED]
+    commands = [
+        it
+        for it in decided(snapshot, **changes).commands
+        if it.reason is DisruptionReason.RECLAIMED
+    ]
     return sorted(claim_id for command in commands for claim_id in command.claim_ids)
 
 
@@ -79,8 +95,12 @@ def test_as_many_units_come_back_as_are_owned_and_wanted() -> None:
 
 def test_nothing_comes_back_without_need() -> None:
     assert taken(world(TWO, [wants("vision", 2)], {"audio": 6})) == [], "there is room"
-    assert taken(world(TWO, [wants("audio", 2)], {"audio": 6, "vision": 2})) == [], "a borrower has no claim"
-    assert taken(world(TWO, [wants("vision", 2)], {"audio": 4, "vision": 4})) == [], "it has what it owns"
+    assert taken(world(TWO, [wants("audio", 2)], {"audio": 6, "vision": 2})) == [], (
+        "a borrower has no claim"
+    )
+    assert taken(world(TWO, [wants("vision", 2)], {"audio": 4, "vision": 4})) == [], (
+        "it has what it owns"
+    )
     assert taken(world(TWO, (), {"audio": 8})) == []
 
 
@@ -95,7 +115,14 @@ def test_what_may_not_be_taken_back_is_not() -> None:
 
 
 def test_whoever_belongs_to_no_team_gives_back_too() -> None:
-    assert len(taken(world((team("vision", 4, **ANY),), [wants("vision", 3)], {"of-no-team": 8}))) == 3
+    assert (
+        len(
+            taken(
+                world((team("vision", 4, **ANY),), [wants("vision", 3)], {"of-no-team": 8})
+            )
+        )
+        == 3
+    )
 
 
 def test_the_least_work_is_lost() -> None:
@@ -104,11 +131,17 @@ def test_the_least_work_is_lost() -> None:
     assert taken(snapshot, ages_min=ages) == ["audio-6", "audio-7"], "the youngest"
 
     with_checkpoints = {
-        key: replace(workload, checkpoint_period_s=600) if key.startswith("audio") else workload
+        key: replace(workload, checkpoint_period_s=600)
+        if key.startswith("audio")
+        else workload
         for key, workload in snapshot.workloads.items()
     }
-    ages = {f"audio-{number}": 15 + number for number in range(8)}  # checkpoints at 10 and 20 minutes
-    assert taken(replace(snapshot, workloads=with_checkpoints), ages_min=ages) == ["audio-5", "audio-6"]
+    # checkpoints at 10 and 20 minutes
+    ages = {f"audio-{number}": 15 + number for number in range(8)}
+    assert taken(replace(snapshot, workloads=with_checkpoints), ages_min=ages) == [
+        "audio-5",
+        "audio-6",
+    ]
 
 
 def test_whoever_borrows_most_gives_back_first() -> None:
@@ -124,7 +157,8 @@ def test_a_budget_bounds_how_many_go_at_once() -> None:
 def test_what_must_not_be_disturbed_is_passed_over() -> None:
     snapshot = world(TWO, [wants("vision", 4)], {"audio": 8})
     still = {
-        key: replace(workload, do_not_disrupt=key.startswith("audio")) for key, workload in snapshot.workloads.items()
+        key: replace(workload, do_not_disrupt=key.startswith("audio"))
+        for key, workload in snapshot.workloads.items()
     }
     assert taken(replace(snapshot, workloads=still)) == []
 
@@ -142,16 +176,26 @@ def test_a_gang_goes_whole_or_not_at_all() -> None:
     """Eight replicas of one gang: taking them all would take what audio owns, so they stay."""
     assert taken(gangs(world(TWO, [wants("vision", 2)], {"audio": 8}), "audio")) == []
     owner = (team("audio", 0, **ANY), team("vision", 8, **ANY))
-    assert len(taken(gangs(world(owner, [wants("vision", 2)], {"audio": 4}, units=4), "audio"))) == 4
+    assert (
+        len(
+            taken(gangs(world(owner, [wants("vision", 2)], {"audio": 4}, units=4), "audio"))
+        )
+        == 4
+    )
 
 
 def test_units_that_come_back_anyhow_are_not_asked_for_twice() -> None:
     snapshot = world(TWO, [wants("vision", 3)], {"audio": 8})
-    draining = tuple(replace(node, deleting=node.claim_id in ("audio-0", "audio-1")) for node in snapshot.nodes)
+    draining = tuple(
+        replace(node, deleting=node.claim_id in ("audio-0", "audio-1"))
+        for node in snapshot.nodes
+    )
     assert len(taken(replace(snapshot, nodes=draining))) == 1
 
 
-def test_units_whose_nodes_have_ended_and_that_nobody_has_yet_are_not_asked_for_twice() -> None:
+def test_units_whose_nodes_have_ended_and_that_nobody_has_yet_are_not_asked_for_twice() -> (
+    None
+):
     """Two of three that are owed came back, and EC2's count does not show them yet."""
     snapshot = world(TWO, [wants("vision", 3)], {"audio": 6})
     (reservation,) = snapshot.reservations
@@ -207,15 +251,21 @@ def test_what_comes_back_is_counted_for_the_owner_that_gets_it() -> None:
     teams = (team("audio", 6, **ANY), team("speech", 1, **ANY), team("vision", 1, **ANY))
     snapshot = world(teams, [wants("speech", 1), wants("vision", 1)], {"audio": 8})
     first, *others = snapshot.nodes
-    assert len(taken(replace(snapshot, nodes=(replace(first, deleting=True), *others)))) == 1
+    assert (
+        len(taken(replace(snapshot, nodes=(replace(first, deleting=True), *others)))) == 1
+    )
 
 
-def test_what_an_owner_that_never_reclaims_gets_of_what_comes_back_is_owed_to_others() -> None:
+def test_what_an_owner_that_never_reclaims_gets_of_what_comes_back_is_owed_to_others() -> (
+    None
+):
     teams = (team("audio", 6), team("speech", 1), team("vision", 1, **ANY))
     snapshot = world(teams, [wants("speech", 1), wants("vision", 1)], {"audio": 8})
     first, *others = snapshot.nodes
     drained = replace(snapshot, nodes=(replace(first, deleting=True), *others))
-    assert len(taken(drained)) == 1, "speech is first by its name, and does not wait for long"
+    assert len(taken(drained)) == 1, (
+        "speech is first by its name, and does not wait for long"
+    )
 
 
 def test_an_owner_that_never_reclaims_and_comes_first_keeps_no_other_from_its_own() -> None:
@@ -232,7 +282,13 @@ def test_an_owner_that_never_reclaims_and_comes_first_keeps_no_other_from_its_ow
 def test_units_that_the_waiting_work_cannot_use_stay_where_they_are() -> None:
     """The youngest nodes, whose work would lose least, stand in a reservation that vision's work does not accept."""
     only_first = require(CAPACITY_RESERVATION_ID, Operator.IN, "cr-0")
-    snapshot = world(TWO, [wants("vision", 2, node_selector=only_first)], {"audio": 8}, units=4, reservations=2)
+    snapshot = world(
+        TWO,
+        [wants("vision", 2, node_selector=only_first)],
+        {"audio": 8},
+        units=4,
+        reservations=2,
+    )
     ages = {f"audio-{number}": 100 - number for number in range(8)}
     assert taken(snapshot, ages_min=ages) == ["audio-2", "audio-3"]
 
@@ -257,11 +313,15 @@ def test_no_more_is_taken_than_owners_gain_whoever_they_are() -> None:
 
 
 def many_owners(count: int) -> tuple[Team, ...]:
-    return team("audio", 0, **ANY), *(team(f"owner-{number:02}", 2, **ANY) for number in range(count))
+    return team("audio", 0, **ANY), *(
+        team(f"owner-{number:02}", 2, **ANY) for number in range(count)
+    )
 
 
 @pytest.mark.parametrize("count", range(1, 21))
-def test_however_many_owners_reclaim_at_once_each_has_its_own_after_one_pass(count: int) -> None:
+def test_however_many_owners_reclaim_at_once_each_has_its_own_after_one_pass(
+    count: int,
+) -> None:
     teams, units = many_owners(count), 2 * count
     owners = [each.name for each in teams[1:]]
     used = Counter({"audio": units})
@@ -270,12 +330,22 @@ def test_however_many_owners_reclaim_at_once_each_has_its_own_after_one_pass(cou
     going = taken(snapshot)
 
     assert len(going) == units, "all that is owed, at once"
-    after = planned(world(teams, [wants("audio", units), *(wants(name, 2) for name in owners)], units=units))
+    after = planned(
+        world(
+            teams,
+            [wants("audio", units), *(wants(name, 2) for name in owners)],
+            units=units,
+        )
+    )
     assert units_of(after) == dict.fromkeys(owners, 2)
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6),
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4)),
+        min_size=2,
+        max_size=6,
+    ),
     st.integers(0, 3),
 )
 def test_what_is_taken_covers_what_is_owed_to_all_and_nothing_else(
@@ -283,9 +353,15 @@ def test_what_is_taken_covers_what_is_owed_to_all_and_nothing_else(
 ) -> None:
     """Each owns, uses and wants so much; together they are owed what neither is free nor draining."""
     names = [f"team-{number}" for number in range(len(owners))]
-    teams = [team(name, own, **ANY) for name, (own, _, _) in zip(names, owners, strict=True)]
+    teams = [
+        team(name, own, **ANY) for name, (own, _, _) in zip(names, owners, strict=True)
+    ]
     used = {name: runs for name, (_, runs, _) in zip(names, owners, strict=True) if runs}
-    demands = [wants(name, count) for name, (_, _, count) in zip(names, owners, strict=True) if count]
+    demands = [
+        wants(name, count)
+        for name, (_, _, count) in zip(names, owners, strict=True)
+        if count
+    ]
     snapshot = world(teams, demands, used, units=sum(used.values()) + free)
 
     going = taken(snapshot)
@@ -302,7 +378,8 @@ def test_a_loan_is_not_kept_by_saying_that_it_must_not_be_disturbed() -> None:
     teams = (team("audio", 4, **ANY), team("vision", 4, **ANY, loan_grace_s=50 * 60))
     snapshot = world(teams, [wants("vision", 2)], {"audio": 8})
     still = {
-        key: replace(workload, do_not_disrupt=key.startswith("audio")) for key, workload in snapshot.workloads.items()
+        key: replace(workload, do_not_disrupt=key.startswith("audio"))
+        for key, workload in snapshot.workloads.items()
     }
     snapshot = replace(snapshot, workloads=still)
     assert len(taken(snapshot)) == 2, "nodes are an hour old"
@@ -316,6 +393,11 @@ def test_what_the_owner_runs_beside_what_it_lent_is_respected() -> None:
     snapshot = world(teams, [wants("vision", 2)], {"audio": 8})
     own = wants("vision", 1, job="guard").workload
     guard = replace(own, requests=Resources.of({"cpu": 10}), do_not_disrupt=True)
-    nodes = tuple(replace(node, placements=(*node.placements, PlacedReplicas(guard.key, 1))) for node in snapshot.nodes)
-    guarded = replace(snapshot, nodes=nodes, workloads={**snapshot.workloads, guard.key: guard})
+    nodes = tuple(
+        replace(node, placements=(*node.placements, PlacedReplicas(guard.key, 1)))
+        for node in snapshot.nodes
+    )
+    guarded = replace(
+        snapshot, nodes=nodes, workloads={**snapshot.workloads, guard.key: guard}
+    )
     assert taken(guarded) == []

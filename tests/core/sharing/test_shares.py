@@ -22,10 +22,26 @@ TWO = (team("audio", 4), team("vision", 4))
 @pytest.mark.parametrize(
     ("teams", "wanted", "used", "expected"),
     [
-        pytest.param(TWO, {"audio": 8, "vision": 8}, {}, {"audio": 4, "vision": 4}, id="each its own"),
-        pytest.param(TWO, {"audio": 8}, {}, {"audio": 8}, id="the other's while it wants nothing"),
-        pytest.param(TWO, {"audio": 8, "vision": 1}, {}, {"audio": 7, "vision": 1}, id="what the other leaves"),
-        pytest.param(TWO, {"audio": 8, "vision": 8}, {"audio": 4}, {"vision": 4}, id="what is owned goes before loans"),
+        pytest.param(
+            TWO, {"audio": 8, "vision": 8}, {}, {"audio": 4, "vision": 4}, id="each its own"
+        ),
+        pytest.param(
+            TWO, {"audio": 8}, {}, {"audio": 8}, id="the other's while it wants nothing"
+        ),
+        pytest.param(
+            TWO,
+            {"audio": 8, "vision": 1},
+            {},
+            {"audio": 7, "vision": 1},
+            id="what the other leaves",
+        ),
+        pytest.param(
+            TWO,
+            {"audio": 8, "vision": 8},
+            {"audio": 4},
+            {"vision": 4},
+            id="what is owned goes before loans",
+        ),
         pytest.param(
             (team("audio", 4, borrowing_limit_units=2), team("vision", 4)),
             {"audio": 8},
@@ -85,7 +101,10 @@ TWO = (team("audio", 4), team("vision", 4))
     ],
 )
 def test_units_go(
-    teams: tuple[Team, ...], wanted: dict[str, int], used: dict[str, int], expected: dict[str, int]
+    teams: tuple[Team, ...],
+    wanted: dict[str, int],
+    used: dict[str, int],
+    expected: dict[str, int],
 ) -> None:
     demands = [wants(name, count) for name, count in wanted.items()]
     assert units_of(planned(world(teams, demands, used))) == expected
@@ -115,7 +134,11 @@ def test_priorities_order_within_a_team_and_not_across() -> None:
         wants("vision", 4, priority=0),
     ]
     plan = planned(world(TWO, demands, units=6))
-    placed = {placed.workload_key: launch.count for launch in plan.launches for placed in launch.placements}
+    placed = {
+        placed.workload_key: launch.count
+        for launch in plan.launches
+        for placed in launch.placements
+    }
     assert units_of(plan) == {"audio": 3, "vision": 3}
     assert placed["audio/urgent"] == 3
 
@@ -136,7 +159,9 @@ def test_units_are_held_for_a_gang_in_its_turn_and_then_lent() -> None:
     first = world(teams, [wants("audio", 4), wants("vision", 4, **gang)], used)
     assert units_of(planned(first)) == {}
     waited = wants("vision", 4, waiting=timedelta(minutes=61), **gang)
-    assert units_of(planned(world(teams, [wants("audio", 4), waited], used))) == {"audio": 2}
+    assert units_of(planned(world(teams, [wants("audio", 4), waited], used))) == {
+        "audio": 2
+    }
 
 
 def test_what_its_share_denies_is_bought_where_the_pool_may() -> None:
@@ -146,7 +171,8 @@ def test_what_its_share_denies_is_bought_where_the_pool_may() -> None:
         name: sum(
             launch.count
             for launch in plan.launches
-            if launch.offering.reservation_id and launch.placements[0].workload_key.startswith(name)
+            if launch.offering.reservation_id
+            and launch.placements[0].workload_key.startswith(name)
         )
         for name in ("audio", "vision")
     }
@@ -157,7 +183,10 @@ def test_what_its_share_denies_is_bought_where_the_pool_may() -> None:
 def test_a_team_uses_its_share_of_several_reservations() -> None:
     demands = [wants("audio", 16), wants("vision", 16)]
     teams = (team("audio", 4), team("vision", 12))
-    assert units_of(planned(world(teams, demands, reservations=2))) == {"audio": 4, "vision": 12}
+    assert units_of(planned(world(teams, demands, reservations=2))) == {
+        "audio": 4,
+        "vision": 12,
+    }
 
 
 def test_whoever_waits_hears_which_quota_it_waits_for_and_who_borrows() -> None:
@@ -191,11 +220,18 @@ def test_whoever_waits_hears_when_the_first_of_its_units_comes_back() -> None:
 def test_what_is_taken_back_comes_back_after_the_notice_at_the_latest() -> None:
     teams = (TWO[0], replace(TWO[1], reclaim_within_cohort=ReclaimWithinCohort.ANY))
     snapshot = world(teams, [wants("vision", 4)], {"audio": 8})
-    assert planned(snapshot).unplaced[0].earliest_at == NOW + timedelta(minutes=1) + VOLUNTARY_GRACE
+    assert (
+        planned(snapshot).unplaced[0].earliest_at
+        == NOW + timedelta(minutes=1) + VOLUNTARY_GRACE
+    )
     since = world(teams, [wants("vision", 4, waiting=timedelta(minutes=7))], {"audio": 8})
-    assert planned(since).unplaced[0].earliest_at == NOW + timedelta(minutes=9), "it does not move on as time does"
+    assert planned(since).unplaced[0].earliest_at == NOW + timedelta(minutes=9), (
+        "it does not move on as time does"
+    )
     ends = [timedelta(minutes=5), *[None] * 7]
-    assert planned(with_ends(snapshot, *ends)).unplaced[0].earliest_at == NOW + timedelta(minutes=5)
+    assert planned(with_ends(snapshot, *ends)).unplaced[0].earliest_at == NOW + timedelta(
+        minutes=5
+    )
 
 
 def test_what_a_team_uses_of_its_own_is_nothing_that_comes_back() -> None:
@@ -205,7 +241,12 @@ def test_what_a_team_uses_of_its_own_is_nothing_that_comes_back() -> None:
 
 
 def test_whoever_has_all_that_it_may_have_hears_that_too() -> None:
-    plan = planned(world((team("audio", 4, borrowing_limit_units=0), team("vision", 4)), [wants("audio", 5)]))
+    plan = planned(
+        world(
+            (team("audio", 4, borrowing_limit_units=0), team("vision", 4)),
+            [wants("audio", 5)],
+        )
+    )
     (refusal,) = plan.unplaced
     assert (refusal.code, refusal.count) == (ReasonCode.TEAM_QUOTA, 1)
 
@@ -224,18 +265,31 @@ def test_the_worked_example() -> None:
         assert units_of(planned(world(TWO, demands, used))) == expected
 
 
-@pytest.mark.parametrize(("free", "expected"), [(4, {"audio": 1, "speech": 3}), (6, {"audio": 2, "speech": 4})])
-def test_loans_by_weight_as_the_page_tells_them(free: int, expected: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("free", "expected"), [(4, {"audio": 1, "speech": 3}), (6, {"audio": 2, "speech": 4})]
+)
+def test_loans_by_weight_as_the_page_tells_them(
+    free: int, expected: dict[str, int]
+) -> None:
     teams = (team("audio", 0), team("speech", 0, weight=2))
     used = {"of-no-team": 8 - free}
-    assert units_of(planned(world(teams, [wants("audio", 8), wants("speech", 8)], used))) == expected
+    assert (
+        units_of(planned(world(teams, [wants("audio", 8), wants("speech", 8)], used)))
+        == expected
+    )
 
 
 def test_a_unit_is_its_teams_until_withdrawn_work_has_left_it() -> None:
     teams = [team("a", 2, borrowing_limit_units=0), team("b", 6)]
     snapshot = world(teams, [wants("a", 2, job="again")], {"a": 2})
     running = snapshot.nodes
-    gone = tuple(replace(node, placements=(), used=Resources.of({}), deleting=True) for node in running)
-    draining = tuple(replace(after, leaving=before.placements) for before, after in zip(running, gone, strict=True))
+    gone = tuple(
+        replace(node, placements=(), used=Resources.of({}), deleting=True)
+        for node in running
+    )
+    draining = tuple(
+        replace(after, leaving=before.placements)
+        for before, after in zip(running, gone, strict=True)
+    )
     assert units_of(planned(replace(snapshot, nodes=draining))) == {}
     assert units_of(planned(replace(snapshot, nodes=gone))) == {"a": 2}

@@ -14,7 +14,17 @@ from reservoir.core.model.team import Quota, Team
 from reservoir.core.model.workload import Demand, Workload
 from reservoir.core.scheduler import solve
 from reservoir.core.scheduling_terms.resources import Resources
-from tests.core.scheduler.world import NOW, POLICY, RESERVED, fx_type, markets, node, plain, pool, reservation
+from tests.core.scheduler.world import (
+    NOW,
+    POLICY,
+    RESERVED,
+    fx_type,
+    markets,
+    node,
+    plain,
+    pool,
+    reservation,
+)
 
 TERM: Final = CapacityReservationSelectorTerm(tags={"purpose": "training"})
 TYPE: Final = fx_type("p5", 8, 8, pods=10, price=1_000_000)
@@ -22,12 +32,23 @@ TYPE: Final = fx_type("p5", 8, 8, pods=10, price=1_000_000)
 
 def team(name: str, nominal: int | None = 0, **changes: Any) -> Team:
     """A team whose namespace has its name; ``nominal`` None: without a quota."""
-    quota = {key: changes.pop(key) for key in ("borrowing_limit_units", "lending_limit_units") if key in changes}
+    quota = {
+        key: changes.pop(key)
+        for key in ("borrowing_limit_units", "lending_limit_units")
+        if key in changes
+    }
     quotas = () if nominal is None else (Quota((TERM,), nominal, **quota),)
     return Team(name, namespaces=(name,), quotas=quotas, **changes)
 
 
-def wants(name: str, replicas: int, *, job: str = "job", waiting: timedelta = timedelta(), **changes: Any) -> Demand:
+def wants(
+    name: str,
+    replicas: int,
+    *,
+    job: str = "job",
+    waiting: timedelta = timedelta(),
+    **changes: Any,
+) -> Demand:
     """Demand of so many whole nodes."""
     wanted = Workload(name, job, 1, replicas, Resources.of({"cpu": 7_000}))
     return Demand(replace(wanted, **changes), replicas, NOW - waiting)
@@ -51,16 +72,42 @@ def world(
         running = wants(name, count, job="runs").workload
         workloads[running.key] = running
         for number in range(count):
-            found = node(f"{name}-{number}", TYPE, capacity_type=RESERVED, reservation_id=places.pop(0))
+            found = node(
+                f"{name}-{number}",
+                TYPE,
+                capacity_type=RESERVED,
+                reservation_id=places.pop(0),
+            )
             on_it = (PlacedReplicas(running.key, 1),)
-            nodes.append(replace(found, placements=on_it, used=running.requests + Resources.of({"pods": 1})))
+            nodes.append(
+                replace(
+                    found,
+                    placements=on_it,
+                    used=running.requests + Resources.of({"pods": 1}),
+                )
+            )
     free = Counter(places)
     blocks = [
-        reservation(f"cr-{number}", "p5", units, free_units=free[f"cr-{number}"], tags={"purpose": "training"})
+        reservation(
+            f"cr-{number}",
+            "p5",
+            units,
+            free_units=free[f"cr-{number}"],
+            tags={"purpose": "training"},
+        )
         for number in range(reservations)
     ]
-    snapshot = plain(TYPE, reservations=blocks, nodes=tuple(nodes), demands=asked, workloads=workloads)
-    return replace(snapshot, **{"teams": tuple(teams), "node_pools": (pool("default", markets(RESERVED)),), **changes})
+    snapshot = plain(
+        TYPE, reservations=blocks, nodes=tuple(nodes), demands=asked, workloads=workloads
+    )
+    return replace(
+        snapshot,
+        **{
+            "teams": tuple(teams),
+            "node_pools": (pool("default", markets(RESERVED)),),
+            **changes,
+        },
+    )
 
 
 def planned(snapshot: Snapshot) -> Plan:

@@ -54,12 +54,18 @@ def test_column_generation_makes_the_plan_cheaper_and_proves_a_bound() -> None:
 
     assert first.lower_bound_atto_usd_per_hour is None
     assert certified.lower_bound_atto_usd_per_hour is not None
-    assert certified.lower_bound_atto_usd_per_hour <= certified.cost_atto_usd_per_hour < first.cost_atto_usd_per_hour
+    assert (
+        certified.lower_bound_atto_usd_per_hour
+        <= certified.cost_atto_usd_per_hour
+        < first.cost_atto_usd_per_hour
+    )
 
 
 def test_a_first_plan_asks_the_program_who_gets_units_that_are_short() -> None:
     """Two rolls are reserved. Greed fills them so that the rest takes three more, where two would do."""
-    reserved = with_demand(plain(ROLL, reservations=(reservation("cr-1", "roll", 2),)), *PIECES)
+    reserved = with_demand(
+        plain(ROLL, reservations=(reservation("cr-1", "roll", 2),)), *PIECES
+    )
     world = unpacked(reserved)
     greedy = use_reserved(world.packing, world.types)
     buy_rest(greedy, world.types)
@@ -82,8 +88,13 @@ def test_the_pricing_problem_finds_patterns_that_are_worth_more_than_a_node_cost
 
 
 def test_of_equal_patterns_only_a_cheaper_one_becomes_a_column() -> None:
-    narrow, wide = fx_type("narrow", 8, 32, 50, offered=BOUGHT), fx_type("wide", 16, 64, 50, offered=BOUGHT)
-    world = unpacked(with_demand(plain(narrow, wide), demand(workload("any", 3000, GIB), 4)))
+    narrow, wide = (
+        fx_type("narrow", 8, 32, 50, offered=BOUGHT),
+        fx_type("wide", 16, 64, 50, offered=BOUGHT),
+    )
+    world = unpacked(
+        with_demand(plain(narrow, wide), demand(workload("any", 3000, GIB), 4))
+    )
     by_name = {item.option.key.instance_type: item for item in world.types.paid}
     master, pattern = RestrictedMaster(world.packing), ((0, 2),)
 
@@ -92,8 +103,13 @@ def test_of_equal_patterns_only_a_cheaper_one_becomes_a_column() -> None:
     assert added == [1, 1, 0]
 
 
-def test_priced_patterns_hold_no_more_carriers_of_a_rule_about_hosts_than_a_node_may() -> None:
-    rule = {"labels": {"app": "apart"}, "topology_spread": (spread(labels.HOSTNAME, 2, app="apart"),)}
+def test_priced_patterns_hold_no_more_carriers_of_a_rule_about_hosts_than_a_node_may() -> (
+    None
+):
+    rule = {
+        "labels": {"app": "apart"},
+        "topology_spread": (spread(labels.HOSTNAME, 2, app="apart"),),
+    }
     reserved = with_demand(
         plain(ROLL, reservations=(reservation("cr-1", "roll", 2),)),
         demand(workload("one", 1500, GIB, **rule), 4),
@@ -102,11 +118,16 @@ def test_priced_patterns_hold_no_more_carriers_of_a_rule_about_hosts_than_a_node
     )
     world = unpacked(reserved)
     bin_types = [*world.types.reserved, *world.types.paid]
-    priced = Knapsacks(world.items, bin_types).fill([9.0] * 3, [0.1] * len(bin_types), [5, 4, 4])
+    priced = Knapsacks(world.items, bin_types).fill(
+        [9.0] * 3, [0.1] * len(bin_types), [5, 4, 4]
+    )
 
     plan = planned(reserved, policy=CERTIFIED)
 
-    carriers = [sum(count for index, count in pattern if world.items[index].host) for _, pattern in priced]
+    carriers = [
+        sum(count for index, count in pattern if world.items[index].host)
+        for _, pattern in priced
+    ]
     assert set(carriers) == {2}
     assert not plan.unplaced
 
@@ -126,18 +147,28 @@ def test_units_that_are_paid_for_count_in_the_bound() -> None:
         demand(workload("large", 3800, GIB), 4),
     )
 
-    plan = planned(reserved, policy=SchedulingPolicy(with_certificate=True, node_overhead_micro_usd_per_hour=0))
+    plan = planned(
+        reserved,
+        policy=SchedulingPolicy(with_certificate=True, node_overhead_micro_usd_per_hour=0),
+    )
 
     # In fractions the reserved roll holds 9.9 of 15.2 CPU, and what is bought the rest.
-    assert plan.lower_bound_atto_usd_per_hour == pytest.approx(plan.cost_atto_usd_per_hour * (15.2 - 9.9) / 9.9)
+    assert plan.lower_bound_atto_usd_per_hour == pytest.approx(
+        plan.cost_atto_usd_per_hour * (15.2 - 9.9) / 9.9
+    )
 
 
 def test_the_bound_of_many_kinds_of_replicas_is_nearly_that_of_each_kind() -> None:
     """A roll has 9.9 CPU. Six hundred pieces of different sizes are more kinds than the program has rows for."""
     sizes = range(1_000, 4_000, 5)
-    many = with_demand(plain(ROLL), *(demand(workload(f"cut-{size}", size, GIB), 1) for size in sizes))
+    many = with_demand(
+        plain(ROLL), *(demand(workload(f"cut-{size}", size, GIB), 1) for size in sizes)
+    )
 
-    plan = planned(many, policy=SchedulingPolicy(with_certificate=True, node_overhead_micro_usd_per_hour=0))
+    plan = planned(
+        many,
+        policy=SchedulingPolicy(with_certificate=True, node_overhead_micro_usd_per_hour=0),
+    )
 
     nodes = sum(launch.count for launch in plan.launches)
     in_fractions = plan.cost_atto_usd_per_hour / nodes * sum(sizes) / 9_900
@@ -154,7 +185,9 @@ def test_a_program_that_takes_too_long_is_stopped() -> None:
         return looks > 5
 
     rows = [(1.0, 1e6)] * 40
-    columns = [(1.0 + row % 7, 1e6, [(row, 1.0), ((row + 1) % 40, 0.3)]) for row in range(40)]
+    columns = [
+        (1.0 + row % 7, 1e6, [(row, 1.0), ((row + 1) % 40, 0.3)]) for row in range(40)
+    ]
 
     assert linear_program.LinearProgram(rows, columns).solve()
     assert not linear_program.LinearProgram(rows, columns, expired=expired).solve()
@@ -187,8 +220,13 @@ def test_any_dual_prices_prove_a_bound(duals: list[float]) -> None:
 
     rows = [(4.0, 4.0), (6.0, 6.0), (-9.0, 0.0), (-9.0, 0.0)]
     node = (1.0, 9.0, [(2, -1.0), (3, -1.0)])
-    pieces = [(0.0, 4.0, [(0, 1.0), (2, 0.4), (3, 0.1)]), (0.0, 6.0, [(1, 1.0), (2, 0.3), (3, 0.2)])]
-    own, told = (kind(rows, [node, *pieces]) for kind in (linear_program.LinearProgram, Told))
+    pieces = [
+        (0.0, 4.0, [(0, 1.0), (2, 0.4), (3, 0.1)]),
+        (0.0, 6.0, [(1, 1.0), (2, 0.3), (3, 0.2)]),
+    ]
+    own, told = (
+        kind(rows, [node, *pieces]) for kind in (linear_program.LinearProgram, Told)
+    )
     assert own.solve()
     assert own.proven() == pytest.approx(own.objective())
 
@@ -204,5 +242,7 @@ def test_any_dual_prices_prove_a_bound(duals: list[float]) -> None:
         ([110.0 - number / 1000 for number in range(9)], True),
     ],
 )
-def test_the_search_for_patterns_ends_when_more_rounds_would_gain_nothing(costs: list[float], ends: bool) -> None:
+def test_the_search_for_patterns_ends_when_more_rounds_would_gain_nothing(
+    costs: list[float], ends: bool
+) -> None:
     assert is_done(costs) is ends

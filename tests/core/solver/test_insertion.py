@@ -33,7 +33,11 @@ FOUR = fx_type("four", 4, 16, 10)
 
 def test_a_gang_that_finds_room_for_some_takes_none() -> None:
     two_nodes = pool("default", limits=Resources.of({"nodes": 2}))
-    state = undecided(with_demand(plain(FOUR, node_pools=(two_nodes,)), demand(workload(cpu=3000, gang=Gang()), 3)))
+    state = undecided(
+        with_demand(
+            plain(FOUR, node_pools=(two_nodes,)), demand(workload(cpu=3000, gang=Gang()), 3)
+        )
+    )
 
     assert not inserting(state).place_gang(state.groups[0])
     assert (state.bins, state.remaining) == ([], [3])
@@ -70,19 +74,28 @@ def test_a_bought_node_whose_replicas_fit_elsewhere_is_not_bought() -> None:
     assert [dict(bin_.contents) for bin_ in state.bins] == [{group.index: 3}]
 
 
-def _rightsized(*nodes: tuple[str, dict[str, int]], apart: bool = False) -> list[tuple[str, dict[str, int]]]:
+def _rightsized(
+    *nodes: tuple[str, dict[str, int]], apart: bool = False
+) -> list[tuple[str, dict[str, int]]]:
     """Return nodes (type, CPU replicas by name) after rightsizing; a type is two or four CPUs of which 0.1 is kept."""
     sizes = {"largest": 2600, "large": 2400, "middle": 1400, "small": 900}
     rules = {"anti_affinity": (near(labels.HOSTNAME, app="small"),)} if apart else {}
     demands = [
-        demand(workload(name, cpu, GIB, labels={"app": name}, **(rules if name == "small" else {})), count)
+        demand(
+            workload(
+                name, cpu, GIB, labels={"app": name}, **(rules if name == "small" else {})
+            ),
+            count,
+        )
         for name, cpu in sizes.items()
         if (count := sum(held.get(name, 0) for _, held in nodes))
     ]
     state = undecided(with_demand(plain(fx_type("two", 2, 16, 10), FOUR), *demands))
     groups = {group.workload.name: group for group in state.groups}
     for kind, held in nodes:
-        option = next(item for item in state.catalogue.options if item.instance_type.name == kind)
+        option = next(
+            item for item in state.catalogue.options if item.instance_type.name == kind
+        )
         bin_ = state.open_bin(option, 1)
         for name, count in held.items():
             state.place(bin_, groups[name].relaxed[0], count)
@@ -91,7 +104,10 @@ def _rightsized(*nodes: tuple[str, dict[str, int]], apart: bool = False) -> list
 
     names = {group.index: name for name, group in groups.items()}
     return [
-        (bin_.option.instance_type.name, {names[index]: count for index, count in bin_.contents.items()})
+        (
+            bin_.option.instance_type.name,
+            {names[index]: count for index, count in bin_.contents.items()},
+        )
         for bin_ in state.bins
         if bin_.option
     ]
@@ -106,7 +122,9 @@ def test_a_replica_goes_where_there_is_room_so_that_its_node_can_be_smaller() ->
 
 def test_two_replicas_change_places_so_that_one_node_can_be_smaller() -> None:
     """Room of 0.6 holds nobody else, but 1.4 instead of 0.9: then 1.8 is left, which fits two."""
-    found = _rightsized(("four", {"large": 1, "small": 1}), ("four", {"middle": 1, "small": 1}))
+    found = _rightsized(
+        ("four", {"large": 1, "small": 1}), ("four", {"middle": 1, "small": 1})
+    )
 
     assert found == [("four", {"large": 1, "middle": 1}), ("two", {"small": 2})]
 
@@ -127,7 +145,10 @@ def test_replicas_that_seek_each_other_go_where_the_first_one_went(
     affinity: tuple[AffinityTerm, ...], zones: list[str]
 ) -> None:
     """A unit is free in each of two zones: the second replica goes to the other one only if it need not be near."""
-    units = [reservation(f"cr-{zone}", "four", 1, zone=zone, zone_id=f"id-{zone}") for zone in ZONES[:2]]
+    units = [
+        reservation(f"cr-{zone}", "four", 1, zone=zone, zone_id=f"id-{zone}")
+        for zone in ZONES[:2]
+    ]
     pair = workload("pair", 3000, GIB, affinity=affinity)
     state = undecided(with_demand(plain(FOUR, reservations=units), demand(pair, 2)))
 
@@ -140,7 +161,10 @@ def test_no_spot_pool_gets_more_than_its_share() -> None:
     share = SchedulingPolicy(spot_pool_share_percent=50, spot_share_from_nodes=2)
     cheap_spot = fx_type("four", 4, 16, 10, price={SPOT: 10_000, ON_DEMAND: 100_000})
 
-    plan = planned(with_demand(plain(cheap_spot), demand(workload(cpu=3500, memory=GIB), 4)), policy=share)
+    plan = planned(
+        with_demand(plain(cheap_spot), demand(workload(cpu=3500, memory=GIB), 4)),
+        policy=share,
+    )
 
     assert launched(plan) == {"four:spot": 4}
     assert max(launch.count for launch in plan.launches) == 2
@@ -150,13 +174,20 @@ def test_spot_that_is_dearer_than_what_would_do_on_demand_is_not_bought() -> Non
     """Of spot only a large type is left, and the replica needs little of it."""
     small = fx_type("small", 2, 8, offered=((ON_DEMAND, "zone-1"),), price=96_000)
     large = fx_type("large", 16, 64, offered=((SPOT, "zone-1"),), price=256_000)
-    state = undecided(with_demand(plain(small, large), demand(workload(cpu=1000, memory=GIB))))
-    spot = next(option for option in state.catalogue.options if option.place.capacity_type is SPOT)
+    state = undecided(
+        with_demand(plain(small, large), demand(workload(cpu=1000, memory=GIB)))
+    )
+    spot = next(
+        option for option in state.catalogue.options if option.place.capacity_type is SPOT
+    )
     state.place(state.open_bin(spot, 1), state.groups[0].relaxed[0], 1)
 
     replace_dear_spot(inserting(state))
 
     (bought,) = state.bins
     assert bought.option is not None
-    assert (bought.option.instance_type.name, bought.option.place.capacity_type) == ("small", ON_DEMAND)
+    assert (bought.option.instance_type.name, bought.option.place.capacity_type) == (
+        "small",
+        ON_DEMAND,
+    )
     assert bought.contents == {0: 1}

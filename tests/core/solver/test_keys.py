@@ -56,12 +56,21 @@ GROUPED: Key = (groups, "_GROUPED")
 DEMANDED: Key = (groups, "_DEMANDED")
 MET: Key = (nodes, "_MET_ALIKE")
 BARE: Key = (feasibility_filter, "_BARE_ALIKE")
-KINDS: dict[Key, type] = {ACCEPTS: Workload, GROUPED: Workload, DEMANDED: Demand, MET: Node, BARE: Workload}
+KINDS: dict[Key, type] = {
+    ACCEPTS: Workload,
+    GROUPED: Workload,
+    DEMANDED: Demand,
+    MET: Node,
+    BARE: Workload,
+}
 
 MINUTE, HOUR = 60, 3600
 P5, SMALL = fx_type("p5", 4, 4, pods=5), fx_type("small", 2, 2)
 ON_SPOT, NOT_ON_SPOT = (Requirements.of(markets(market)) for market in (SPOT, ON_DEMAND))
-TAINTED, TOLERANT = (pool(taints=(Taint("dedicated", "gpu"),)),), (Toleration("dedicated", value="gpu"),)
+TAINTED, TOLERANT = (
+    (pool(taints=(Taint("dedicated", "gpu"),)),),
+    (Toleration("dedicated", value="gpu"),),
+)
 BLOCK = block("b", "p5", 2, ends_in=timedelta(hours=3))
 RESERVED_ONLY = (pool("default", markets(RESERVED)),)
 APP = {"labels": {"app": "job"}}
@@ -70,13 +79,22 @@ APP = {"labels": {"app": "job"}}
 def without(monkeypatch: pytest.MonkeyPatch, key: Key, name: str) -> None:
     """Leave one entry out of a key."""
     kept = {*getattr(*key).names} - {name}
-    left_out = {field.name: "" for field in fields(KINDS[key]) if field.compare and field.name not in kept}
+    left_out = {
+        field.name: ""
+        for field in fields(KINDS[key])
+        if field.compare and field.name not in kept
+    }
     monkeypatch.setattr(*key, Likeness(KINDS[key], left_out))
 
 
-def two(name: str, first: Any, second: Any, same: dict[str, Any] | None = None, **world: Any) -> Snapshot:
+def two(
+    name: str, first: Any, second: Any, same: dict[str, Any] | None = None, **world: Any
+) -> Snapshot:
     """Demand of two workloads that differ in one field."""
-    wanted = [workload(key, cpu=1500, **{**(same or {}), name: value}) for key, value in (("a", first), ("b", second))]
+    wanted = [
+        workload(key, cpu=1500, **{**(same or {}), name: value})
+        for key, value in (("a", first), ("b", second))
+    ]
     return with_demand(plain(P5, SMALL, **world), *[demand(it, 2) for it in wanted])
 
 
@@ -84,15 +102,32 @@ OF_WORKLOADS = {
     "node_selector": two("node_selector", ON_SPOT, NOT_ON_SPOT),
     "required_node_terms": two("required_node_terms", (ON_SPOT,), (NOT_ON_SPOT,)),
     "preferred_node_terms": two(
-        "preferred_node_terms", (PreferredNodeTerm(1, ON_SPOT),), (PreferredNodeTerm(1, NOT_ON_SPOT),)
+        "preferred_node_terms",
+        (PreferredNodeTerm(1, ON_SPOT),),
+        (PreferredNodeTerm(1, NOT_ON_SPOT),),
     ),
     "tolerations": two("tolerations", TOLERANT, (), node_pools=TAINTED),
-    "topology_spread": two("topology_spread", (spread(labels.HOSTNAME, 9),), (spread(labels.HOSTNAME),), APP),
-    "affinity": two("affinity", (near(labels.HOSTNAME),), (near(labels.HOSTNAME, app="nobody"),), APP),
-    "anti_affinity": two("anti_affinity", (near(labels.HOSTNAME, app="nobody"),), (near(labels.HOSTNAME),), APP),
-    "duration_s": two("duration_s", MINUTE, 9 * HOUR, reservations=(BLOCK,), node_pools=RESERVED_ONLY),
+    "topology_spread": two(
+        "topology_spread", (spread(labels.HOSTNAME, 9),), (spread(labels.HOSTNAME),), APP
+    ),
+    "affinity": two(
+        "affinity", (near(labels.HOSTNAME),), (near(labels.HOSTNAME, app="nobody"),), APP
+    ),
+    "anti_affinity": two(
+        "anti_affinity",
+        (near(labels.HOSTNAME, app="nobody"),),
+        (near(labels.HOSTNAME),),
+        APP,
+    ),
+    "duration_s": two(
+        "duration_s", MINUTE, 9 * HOUR, reservations=(BLOCK,), node_pools=RESERVED_ONLY
+    ),
     "checkpoint_period_s": two(
-        "checkpoint_period_s", MINUTE, 9 * HOUR, reservations=(BLOCK,), node_pools=RESERVED_ONLY
+        "checkpoint_period_s",
+        MINUTE,
+        9 * HOUR,
+        reservations=(BLOCK,),
+        node_pools=RESERVED_ONLY,
     ),
 }
 BETWEEN_EQUALS = (
@@ -100,7 +135,9 @@ BETWEEN_EQUALS = (
     demand(workload("between", cpu=1600, priority=5)),
     demand(workload("idle", cpu=1500)),
 )
-TWO_UNITS = plain(SMALL, reservations=(reservation("r", "small", 2),), node_pools=RESERVED_ONLY)
+TWO_UNITS = plain(
+    SMALL, reservations=(reservation("r", "small", 2),), node_pools=RESERVED_ONLY
+)
 OF_GROUPS = {"priority": with_demand(TWO_UNITS, *BETWEEN_EQUALS)}
 
 SOON, LATER = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
@@ -108,14 +145,18 @@ SOON, LATER = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
 
 def on_nodes(first: dict[str, Any], second: dict[str, Any], **wanted: Any) -> Snapshot:
     """Demand for two nodes that differ in one field, and nothing else to be had."""
-    there = [node(key, P5, capacity_type=RESERVED, labels={}) for key in ("first", "second")]
+    there = [
+        node(key, P5, capacity_type=RESERVED, labels={}) for key in ("first", "second")
+    ]
     both = (replace(there[0], **first), replace(there[1], **second))
     asking = demand(workload("job", cpu=3000, **wanted), 2)
     return with_demand(plain(P5, node_pools=RESERVED_ONLY, nodes=both), asking)
 
 
 OF_NODES = {
-    "capacity_type": on_nodes({}, {"capacity_type": SPOT}, fallback=(FallbackStep(RESERVED),)),
+    "capacity_type": on_nodes(
+        {}, {"capacity_type": SPOT}, fallback=(FallbackStep(RESERVED),)
+    ),
     "drain_at": on_nodes(
         {"drain_at": LATER, "drain_deadline": LATER},
         {"drain_at": SOON, "drain_deadline": LATER},
@@ -128,7 +169,12 @@ OF_NODES = {
         checkpoint_period_s=HOUR,
     ),
 }
-PLANNED: dict[Key, dict[str, Snapshot]] = {ACCEPTS: OF_WORKLOADS, GROUPED: OF_GROUPS, DEMANDED: {}, MET: OF_NODES}
+PLANNED: dict[Key, dict[str, Snapshot]] = {
+    ACCEPTS: OF_WORKLOADS,
+    GROUPED: OF_GROUPS,
+    DEMANDED: {},
+    MET: OF_NODES,
+}
 ALL = [
     pytest.param(key, name, snapshot, id=f"{key[1]}-{name}")
     for key, examples in PLANNED.items()
@@ -160,17 +206,28 @@ def distinct_asks(name: str) -> int:
     """Count the requirement sets that the quick look before disruption sees for two that differ in a field."""
     make = partial(disruption.workload, cpus=1)
     work = {
-        it.key: it for it in (make(key, **{name: value}) for key, value in zip("ab", OF_DISRUPTION[name], strict=True))
+        it.key: it
+        for it in (
+            make(key, **{name: value})
+            for key, value in zip("ab", OF_DISRUPTION[name], strict=True)
+        )
     }
     it = disruption.Fleet(workloads=work)
     it.add_node("there", "large", ON_DEMAND, dict.fromkeys(work, 1))
     world = PassState.of(it.snapshot(), no_solve, disruption.NOW)
     everyone = candidates(it)
-    return len({ask.requirement_sets for ask in FeasibilityFilter(world, everyone).asks(everyone[0])})
+    return len(
+        {
+            ask.requirement_sets
+            for ask in FeasibilityFilter(world, everyone).asks(everyone[0])
+        }
+    )
 
 
 @pytest.mark.parametrize("name", OF_DISRUPTION)
-def test_the_quick_look_takes_no_workload_for_another(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quick_look_takes_no_workload_for_another(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert distinct_asks(name) == 2
     without(monkeypatch, BARE, name)
     assert distinct_asks(name) == 1

@@ -32,7 +32,9 @@ SMALL_GPU = fx_type("gpu", 8, 32, 50, extra={GPU: 1}, offered=BOUGHT, price=1_00
 LARGE = fx_type("large", 32, 128, 50, offered=BOUGHT, price=4_000_000)
 MEDIUM = fx_type("medium", 8, 32, 50, offered=BOUGHT, price=400_000)
 FIRST, CERTIFIED = SchedulingPolicy(), SchedulingPolicy(with_certificate=True)
-BOTH_FORMS = pytest.mark.parametrize("policy", [FIRST, CERTIFIED], ids=["first", "certified"])
+BOTH_FORMS = pytest.mark.parametrize(
+    "policy", [FIRST, CERTIFIED], ids=["first", "certified"]
+)
 
 
 def units(plan: Plan) -> dict[str, int]:
@@ -40,20 +42,29 @@ def units(plan: Plan) -> dict[str, int]:
     found: dict[str, int] = {}
     for launch in plan.launches:
         if launch.offering.reservation_id is not None:
-            found[launch.offering.instance_type] = found.get(launch.offering.instance_type, 0) + launch.count
+            found[launch.offering.instance_type] = (
+                found.get(launch.offering.instance_type, 0) + launch.count
+            )
     return found
 
 
 @BOTH_FORMS
-def test_work_without_accelerators_leaves_them_free_even_where_they_are_cheaper(policy: SchedulingPolicy) -> None:
+def test_work_without_accelerators_leaves_them_free_even_where_they_are_cheaper(
+    policy: SchedulingPolicy,
+) -> None:
     reservations = (reservation("cr-gpu", "gpu", 5), reservation("cr-large", "large", 5))
-    world = with_demand(plain(SMALL_GPU, LARGE, reservations=reservations), demand(workload("web", 3000, 12 * GIB), 12))
+    world = with_demand(
+        plain(SMALL_GPU, LARGE, reservations=reservations),
+        demand(workload("web", 3000, 12 * GIB), 12),
+    )
 
     assert units(planned(world, policy=policy)) == {"large": 2}
 
 
 @BOTH_FORMS
-def test_accelerators_are_used_where_nothing_else_is_paid_for(policy: SchedulingPolicy) -> None:
+def test_accelerators_are_used_where_nothing_else_is_paid_for(
+    policy: SchedulingPolicy,
+) -> None:
     world = with_demand(
         plain(SMALL_GPU, LARGE, reservations=(reservation("cr-gpu", "gpu", 5),)),
         demand(workload("web", 3000, 12 * GIB), 4),
@@ -63,7 +74,9 @@ def test_accelerators_are_used_where_nothing_else_is_paid_for(policy: Scheduling
 
 
 @BOTH_FORMS
-def test_room_beside_accelerated_work_is_used_before_another_unit(policy: SchedulingPolicy) -> None:
+def test_room_beside_accelerated_work_is_used_before_another_unit(
+    policy: SchedulingPolicy,
+) -> None:
     reservations = (reservation("cr-gpu", "gpu", 5), reservation("cr-medium", "medium", 5))
     world = with_demand(
         plain(SMALL_GPU, MEDIUM, reservations=reservations),
@@ -76,8 +89,13 @@ def test_room_beside_accelerated_work_is_used_before_another_unit(policy: Schedu
 
 @BOTH_FORMS
 def test_a_dear_unit_is_not_used_for_what_cheap_ones_hold(policy: SchedulingPolicy) -> None:
-    eight_gpus = fx_type("eight-gpus", 64, 256, 50, extra={GPU: 8}, offered=BOUGHT, price=98_000_000)
-    reservations = (reservation("cr-eight", "eight-gpus", 5), reservation("cr-gpu", "gpu", 8))
+    eight_gpus = fx_type(
+        "eight-gpus", 64, 256, 50, extra={GPU: 8}, offered=BOUGHT, price=98_000_000
+    )
+    reservations = (
+        reservation("cr-eight", "eight-gpus", 5),
+        reservation("cr-gpu", "gpu", 8),
+    )
     world = with_demand(
         plain(SMALL_GPU, eight_gpus, reservations=reservations),
         demand(workload("train", 4000, 16 * GIB, extra={GPU: 1}), 8),
@@ -87,10 +105,18 @@ def test_a_dear_unit_is_not_used_for_what_cheap_ones_hold(policy: SchedulingPoli
 
 
 @BOTH_FORMS
-def test_a_few_large_units_are_used_rather_than_many_small_ones_that_cost_as_much(policy: SchedulingPolicy) -> None:
+def test_a_few_large_units_are_used_rather_than_many_small_ones_that_cost_as_much(
+    policy: SchedulingPolicy,
+) -> None:
     quarter = fx_type("quarter", 8, 32, 50, offered=BOUGHT, price=1_000_000)
-    reservations = (reservation("cr-quarter", "quarter", 20), reservation("cr-large", "large", 5))
-    world = with_demand(plain(quarter, LARGE, reservations=reservations), demand(workload("web", 3800, 15 * GIB), 16))
+    reservations = (
+        reservation("cr-quarter", "quarter", 20),
+        reservation("cr-large", "large", 5),
+    )
+    world = with_demand(
+        plain(quarter, LARGE, reservations=reservations),
+        demand(workload("web", 3800, 15 * GIB), 16),
+    )
 
     assert units(planned(world, policy=policy)) == {"large": 2}
 
@@ -104,6 +130,8 @@ def test_a_small_certified_plan_buys_the_least_that_any_plan_does(seed: int) -> 
     plan = solve(snapshot, now=ORACLE_NOW, policy=policy)
 
     placed = placed_counts(Facts(snapshot, plan, ORACLE_NOW, policy))
-    least = BruteForce(snapshot, policy).outcomes[tuple(placed[it.workload.key] for it in snapshot.demands)]
+    least = BruteForce(snapshot, policy).outcomes[
+        tuple(placed[it.workload.key] for it in snapshot.demands)
+    ]
     assert plan.cost_atto_usd_per_hour == pytest.approx(least, rel=1e-6)
     assert not check(snapshot, plan, now=ORACLE_NOW, policy=policy)

@@ -42,17 +42,24 @@ class Bins:
 def unpacked(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> Bins:
     """Return the world as packing sees it, with no domain assigned."""
     state = undecided(snapshot, policy)
-    items = build_item_types([DomainBatch(group.relaxed[0], None, group.count) for group in state.groups])
+    items = build_item_types(
+        [DomainBatch(group.relaxed[0], None, group.count) for group in state.groups]
+    )
     types = BinTypes(state, items, policy.overhead_atto_usd)
     values = item_values(items, types)
     floor = ItemFloor(policy.reserved_floor_percent, types.buyable)
     return Bins(
-        items, types, values, Packing(GreedyKnapsack(items, values), state.residual, policy.expired, floor=floor)
+        items,
+        types,
+        values,
+        Packing(GreedyKnapsack(items, values), state.residual, policy.expired, floor=floor),
     )
 
 
 def uses(packing: Packing) -> list[tuple[str, dict[int, int], int]]:
     """Tell a packing as (instance type, pattern by item, how often)."""
     return [
-        (use.bin_type.option.key.instance_type, dict(use.pattern), use.count) for use in packing.uses if use.bin_type
+        (use.bin_type.option.key.instance_type, dict(use.pattern), use.count)
+        for use in packing.uses
+        if use.bin_type
     ]

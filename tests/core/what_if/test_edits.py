@@ -38,10 +38,18 @@ def world(**changes: Any) -> Snapshot:
     base = fx_reserved(**changes)
     (node_class,) = base.node_classes
     selecting = replace(
-        node_class, capacity_reservation_selector_terms=(CapacityReservationSelectorTerm(id="r-small"),)
+        node_class,
+        capacity_reservation_selector_terms=(
+            CapacityReservationSelectorTerm(id="r-small"),
+        ),
     )
     wanted = workload("job", cpu=1500)
-    return replace(base, node_classes=(selecting,), demands=(demand(wanted, 2),), workloads={wanted.key: wanted})
+    return replace(
+        base,
+        node_classes=(selecting,),
+        demands=(demand(wanted, 2),),
+        workloads={wanted.key: wanted},
+    )
 
 
 def after(snapshot: Snapshot, edits: WorldEdits) -> Snapshot:
@@ -57,9 +65,15 @@ def test_added_units_are_used() -> None:
 def test_added_units_that_are_to_come_are_waited_for() -> None:
     pools = (pool("default", markets(RESERVED)),)
     coming = AddedCapacity(2, "large", "id-zone-1", NOW + HOUR, NOW + 6 * HOUR)
-    more = with_demand(after(world(pools=pools), WorldEdits(added=(coming,))), demand(workload("job", cpu=5000), 2))
+    more = with_demand(
+        after(world(pools=pools), WorldEdits(added=(coming,))),
+        demand(workload("job", cpu=5000), 2),
+    )
     (waiting,) = planned(more).unplaced
-    assert (waiting.code, waiting.earliest_at) == (ReasonCode.RESERVATION_NOT_STARTED, NOW + HOUR)
+    assert (waiting.code, waiting.earliest_at) == (
+        ReasonCode.RESERVATION_NOT_STARTED,
+        NOW + HOUR,
+    )
     (added,) = [item for item in more.reservations if item.id == "with-1"]
     assert (added.kind, added.zone) == (ReservationKind.CAPACITY_BLOCK, "zone-1")
 
@@ -67,10 +81,14 @@ def test_added_units_that_are_to_come_are_waited_for() -> None:
 def test_nobody_may_use_what_no_class_selects() -> None:
     none_selects = replace(world(), node_classes=(replace(fx_reserved().node_classes[0]),))
     with pytest.raises(
-        EditError, match=r"no EC2NodeClass selects reservations: say who may use 1 large, with for NAME"
+        EditError,
+        match=r"no EC2NodeClass selects reservations: say who may use 1 large, with for NAME",
     ):
         after(none_selects, WorldEdits(added=(AddedCapacity(1, "large", "zone-1"),)))
-    named = after(none_selects, WorldEdits(added=(AddedCapacity(1, "large", "zone-1", node_class_name="default"),)))
+    named = after(
+        none_selects,
+        WorldEdits(added=(AddedCapacity(1, "large", "zone-1", node_class_name="default"),)),
+    )
     assert "with-1" in named.node_classes[0].status.reservation_ids
 
 
@@ -83,9 +101,13 @@ def test_units_that_are_gone_are_bought() -> None:
 
 def test_nodes_in_an_on_demand_reservation_that_is_gone_run_on() -> None:
     small = world().instance_types[2]
-    held = node("n-1", small, {"other": 1}, capacity_type=RESERVED, reservation_id="r-small")
+    held = node(
+        "n-1", small, {"other": 1}, capacity_type=RESERVED, reservation_id="r-small"
+    )
     found = edited(world(nodes=(held,)), WorldEdits(removed_ids=("r-small",)), NOW)
-    assert [(item.capacity_type, item.reservation_id) for item in found.snapshot.nodes] == [(ON_DEMAND, None)]
+    assert [(item.capacity_type, item.reservation_id) for item in found.snapshot.nodes] == [
+        (ON_DEMAND, None)
+    ]
     assert found.notes == ("1 node in r-small would run on, on demand",)
 
 
@@ -96,7 +118,9 @@ def test_nodes_in_a_block_that_is_gone_end_and_their_replicas_are_demand_again()
     found = edited(world_with(ending, held), WorldEdits(removed_ids=("r-block",)), NOW)
     assert found.snapshot.nodes == ()
     assert [item.pending_count for item in found.snapshot.demands] == [3]
-    assert found.notes == ("1 node in r-block would end, and their replicas be demand again",)
+    assert found.notes == (
+        "1 node in r-block would end, and their replicas be demand again",
+    )
 
 
 def world_with(ending: Any, held: Any) -> Snapshot:
@@ -108,7 +132,9 @@ def test_other_prices_move_demand() -> None:
     start = with_demand(plain(), demand(workload("job", cpu=1500), 1))
     only_bought = replace(start, node_pools=(pool("default", markets(ON_DEMAND)),))
     assert launched(planned(only_bought)) == {"small:on-demand": 1}
-    dear = after(only_bought, WorldEdits(on_demand_micro_usd_per_hour={"small": 90_000_000}))
+    dear = after(
+        only_bought, WorldEdits(on_demand_micro_usd_per_hour={"small": 90_000_000})
+    )
     assert launched(planned(dear)) == {"default:on-demand": 1}
 
 
@@ -123,7 +149,9 @@ def test_changed_pools_are_the_ones_that_count() -> None:
 def test_a_class_that_selects_otherwise_is_resolved_anew() -> None:
     other = replace(
         world().node_classes[0],
-        capacity_reservation_selector_terms=(CapacityReservationSelectorTerm(tags={"team": "a"}),),
+        capacity_reservation_selector_terms=(
+            CapacityReservationSelectorTerm(tags={"team": "a"}),
+        ),
     )
     tagged = reservation("r-tagged", "large", 1, tags={"team": "a"})
     base = world()
@@ -142,7 +170,10 @@ def test_a_new_class_is_taken_as_ready_and_that_is_said() -> None:
 
 def test_everything_that_names_nothing_is_told_at_once() -> None:
     edits = WorldEdits(
-        added=(AddedCapacity(1, "larg", "zon-1"), AddedCapacity(1, "large", "zone-1", node_class_name="defualt")),
+        added=(
+            AddedCapacity(1, "larg", "zon-1"),
+            AddedCapacity(1, "large", "zone-1", node_class_name="defualt"),
+        ),
         removed_ids=("r-smal",),
         on_demand_micro_usd_per_hour={"smal": 1},
     )

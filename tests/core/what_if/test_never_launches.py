@@ -37,7 +37,14 @@ def test_a_pool_that_can_launch_is_not_told_of() -> None:
 
 def test_each_pool_is_told_with_its_reason() -> None:
     assert never_launching(
-        replace(plain(), node_pools=(pool("b", class_name="other"), pool("a"), pool("c", class_name="defualt")))
+        replace(
+            plain(),
+            node_pools=(
+                pool("b", class_name="other"),
+                pool("a"),
+                pool("c", class_name="defualt"),
+            ),
+        )
     ) == (
         NeverLaunches("b", "there is no EC2NodeClass other"),
         NeverLaunches("c", "there is no EC2NodeClass defualt; did you mean default?"),
@@ -51,7 +58,10 @@ def test_each_pool_is_told_with_its_reason() -> None:
             one_of(labels.INSTANCE_TYPE, "smal"),
             "no instance type has node.kubernetes.io/instance-type In [smal]; did you mean small?",
         ),
-        (one_of(labels.ARCH, "sparc"), "no instance type has kubernetes.io/arch In [sparc]"),
+        (
+            one_of(labels.ARCH, "sparc"),
+            "no instance type has kubernetes.io/arch In [sparc]",
+        ),
         (
             one_of(labels.ZONE, "zone-1z"),
             "its instance types are sold nowhere with topology.kubernetes.io/zone In [zone-1z]; did you mean zone-1?",
@@ -68,17 +78,26 @@ def test_what_nothing_has(wanted: Any, told: str) -> None:
 
 def test_a_reservation_that_its_class_cannot_reach_is_told_as_such() -> None:
     unit = reservation("cr-1", "small", 4, zone="zone-2", zone_id="id-zone-2")
-    status = NodeClassStatus(reservation_ids=("cr-1",), subnets=(Subnet("subnet-1", "zone-1", "id-zone-1", 100),))
+    status = NodeClassStatus(
+        reservation_ids=("cr-1",), subnets=(Subnet("subnet-1", "zone-1", "id-zone-1", 100),)
+    )
     world = plain(reservations=[unit], node_pools=(pool("strict", markets(RESERVED)),))
 
-    (found,) = never_launching(replace(world, node_classes=(NodeClass("default", status=status),)))
+    (found,) = never_launching(
+        replace(world, node_classes=(NodeClass("default", status=status),))
+    )
 
     assert found.reason == "class default has no subnet in zone-2, where cr-1 is"
 
 
 def test_what_no_type_has_together() -> None:
-    both = pool("default", one_of(labels.INSTANCE_TYPE, "small"), one_of(labels.ARCH, "arm64"))
-    assert reason(both) == "no instance type meets all of its requirements together, though each of them is met by some"
+    both = pool(
+        "default", one_of(labels.INSTANCE_TYPE, "small"), one_of(labels.ARCH, "arm64")
+    )
+    assert (
+        reason(both)
+        == "no instance type meets all of its requirements together, though each of them is met by some"
+    )
 
 
 def test_what_is_sold_nowhere_together() -> None:
@@ -93,7 +112,12 @@ def test_a_reservation_that_is_full_or_to_come_is_no_reason() -> None:
     coming = reservation("r-2", "small", 2, state="scheduled")
     for each in (full, coming):
         strict = plain(reservations=[each])
-        assert never_launching(replace(strict, node_pools=(pool("default", markets(RESERVED)),))) == ()
+        assert (
+            never_launching(
+                replace(strict, node_pools=(pool("default", markets(RESERVED)),))
+            )
+            == ()
+        )
 
 
 def test_a_class_without_a_subnet_or_image_for_it() -> None:
@@ -121,6 +145,8 @@ def test_limits_below_every_type() -> None:
 
 def test_without_a_catalogue_nothing_is_known() -> None:
     nothing = Snapshot(
-        instance_types=(), node_pools=(pool("default", markets(RESERVED)),), node_classes=(node_class(),)
+        instance_types=(),
+        node_pools=(pool("default", markets(RESERVED)),),
+        node_classes=(node_class(),),
     )
     assert never_launching(nothing) == ()

@@ -15,10 +15,23 @@ from reservoir.names import Queue
 Body = dict[str, Any]
 
 
-def demand(key: str, cpu: str, *, action: str = "submit", generation: int = 1, pool: str = "shop", **spec: Any) -> Body:
+def demand(
+    key: str,
+    cpu: str,
+    *,
+    action: str = "submit",
+    generation: int = 1,
+    pool: str = "shop",
+    **spec: Any,
+) -> Body:
     """Return a message about one replica (unless ``spec`` says otherwise) for the nodes of a pool."""
     workload = workload_manifest(
-        key, spec.pop("replicas", 1), {"cpu": cpu}, generation=generation, nodeSelector={"story": pool}, **spec
+        key,
+        spec.pop("replicas", 1),
+        {"cpu": cpu},
+        generation=generation,
+        nodeSelector={"story": pool},
+        **spec,
     )
     return {"action": action, "workload": workload}
 
@@ -26,7 +39,13 @@ def demand(key: str, cpu: str, *, action: str = "submit", generation: int = 1, p
 def annotated(body: Body, annotations: Mapping[str, str]) -> Body:
     """Return the message with annotations on its workload."""
     workload = body["workload"]
-    return {**body, "workload": {**workload, "metadata": {**workload["metadata"], "annotations": dict(annotations)}}}
+    return {
+        **body,
+        "workload": {
+            **workload,
+            "metadata": {**workload["metadata"], "annotations": dict(annotations)},
+        },
+    }
 
 
 @dataclass(frozen=True)
@@ -41,7 +60,9 @@ class Tenants:
     def send(self, who: Person, body: Body | str, **more: Any) -> str:
         """Send a message as somebody; return its id."""
         text = body if isinstance(body, str) else json.dumps(body)
-        sent = who.client("sqs").send_message(QueueUrl=self.world.output(Queue.DEMAND.value), MessageBody=text, **more)
+        sent = who.client("sqs").send_message(
+            QueueUrl=self.world.output(Queue.DEMAND.value), MessageBody=text, **more
+        )
         return str(sent["MessageId"])
 
     def rules_against(self, who: Person, body: Body | str, **more: Any) -> set[str]:
@@ -52,7 +73,10 @@ class Tenants:
 
     def refused(self) -> dict[str, list[dict[str, Any]]]:
         """Return what was wrong with each message that was told to be refused."""
-        return {str(event["messageId"]): event["problems"] for event in self.world.events("Workload Rejected")}
+        return {
+            str(event["messageId"]): event["problems"]
+            for event in self.world.events("Workload Rejected")
+        }
 
     def accepted(self, who: Person, body: Body) -> None:
         """Send what has to be believed, and wait until it is."""
@@ -70,7 +94,11 @@ class Tenants:
     def node_of(self, key: str) -> str:
         """Return the node on which a workload's replica was placed last."""
         namespace, _, name = key.partition("/")
-        placed = [event for event in self.world.events("Workload Placed") if _names(event, namespace, name)]
+        placed = [
+            event
+            for event in self.world.events("Workload Placed")
+            if _names(event, namespace, name)
+        ]
         return str(placed[-1]["nodes"][0]["nodeClaim"])
 
     def _accepted(self) -> set[str]:
@@ -87,12 +115,16 @@ def _rule(problem: Mapping[str, Any]) -> str:
     return str(problem["rule"])
 
 
-def move_in(world: World, folder: Path, policy: list[Body], audio: Body, vision: Body) -> Tenants:
+def move_in(
+    world: World, folder: Path, policy: list[Body], audio: Body, vision: Body
+) -> Tenants:
     """Apply pools and the two Teams, with what each Team's spec has beside its namespace and its principal."""
     people = [Person(world, managed=("Sender",)) for _ in range(3)]
     teams = [
         team_manifest(name, namespaces=[name], principals=[person.arn], **spec)
-        for name, person, spec in zip(("audio", "vision"), people, (audio, vision), strict=False)
+        for name, person, spec in zip(
+            ("audio", "vision"), people, (audio, vision), strict=False
+        )
     ]
     world.apply(write_manifests(folder, [*policy, *teams]))
     world.discover()

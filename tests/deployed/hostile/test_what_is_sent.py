@@ -17,7 +17,11 @@ RUBBISH = [{f"labelSelecto{number:03}": 1 for number in range(390)} for _ in ran
 ELSEWHERE = {
     "podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {}, "namespaces": ["vision"], "topologyKey": "topology.kubernetes.io/zone"}
+            {
+                "labelSelector": {},
+                "namespaces": ["vision"],
+                "topologyKey": "topology.kubernetes.io/zone",
+            }
         ]
     }
 }
@@ -30,7 +34,9 @@ def tenants(world: World, tmp_path_factory: pytest.TempPathFactory) -> Tenants:
     pool = one_type_pool("shop", "m5.xlarge", ["on-demand"])
     found = move_in(world, tmp_path_factory.mktemp("policy"), pool, bounded, {})
     found.placed(found.vision, OWNED)
-    world.until("it runs", lambda seen: any(each.state == "running" for each in seen.live()))
+    world.until(
+        "it runs", lambda seen: any(each.state == "running" for each in seen.live())
+    )
     return found
 
 
@@ -46,7 +52,9 @@ def test_terms_without_end_are_refused_by_the_bounds_name(tenants: Tenants) -> N
 
 
 def test_a_message_of_nearly_a_megabyte_is_refused_unread(tenants: Tenants) -> None:
-    large = annotated(demand("audio/large", "1"), {f"key-{number}": "x" * 60_000 for number in range(15)})
+    large = annotated(
+        demand("audio/large", "1"), {f"key-{number}": "x" * 60_000 for number in range(15)}
+    )
     assert tenants.rules_against(tenants.audio, large) == {"size"}
 
 
@@ -58,21 +66,33 @@ def test_a_number_that_is_too_large_is_refused(tenants: Tenants) -> None:
     assert tenants.rules_against(tenants.stranger, demand("none/number", "9" * 5_000))
 
 
-def test_a_storm_of_rubbish_brings_no_neighbour_to_the_dead_letters(tenants: Tenants) -> None:
+def test_a_storm_of_rubbish_brings_no_neighbour_to_the_dead_letters(
+    tenants: Tenants,
+) -> None:
     rubbish = demand("none/rubbish", "1", topologySpreadConstraints=RUBBISH)
     storm = {tenants.send(tenants.stranger, rubbish) for _ in range(40)}
     tenants.placed(tenants.vision, demand("vision/neighbour", "100m"))
-    tenants.world.until("all rubbish is refused", lambda _: tenants.refused().keys() >= storm)
+    tenants.world.until(
+        "all rubbish is refused", lambda _: tenants.refused().keys() >= storm
+    )
     assert "vision" not in json.dumps(tenants.world.events("Workload Rejected"))
 
 
 def test_who_is_of_no_team_has_ceilings_too(tenants: Tenants) -> None:
-    assert tenants.rules_against(tenants.stranger, demand("none/crowd", "1m", replicas=1_000_000)) == {"team-limit"}
-    assert tenants.rules_against(tenants.stranger, demand("none/first", "1m", priority=2**31 - 1))
+    assert tenants.rules_against(
+        tenants.stranger, demand("none/crowd", "1m", replicas=1_000_000)
+    ) == {"team-limit"}
+    assert tenants.rules_against(
+        tenants.stranger, demand("none/first", "1m", priority=2**31 - 1)
+    )
 
 
-def test_a_team_puts_itself_before_others_no_further_than_its_limit(tenants: Tenants) -> None:
-    assert tenants.rules_against(tenants.audio, demand("audio/first", "1", priority=11)) == {"team-limit"}
+def test_a_team_puts_itself_before_others_no_further_than_its_limit(
+    tenants: Tenants,
+) -> None:
+    assert tenants.rules_against(
+        tenants.audio, demand("audio/first", "1", priority=11)
+    ) == {"team-limit"}
 
 
 def test_no_message_uses_up_the_generations_of_a_name(tenants: Tenants) -> None:
@@ -85,11 +105,16 @@ def test_no_message_uses_up_the_generations_of_a_name(tenants: Tenants) -> None:
 def test_required_affinity_keeps_no_other_team_out_of_a_zone(tenants: Tenants) -> None:
     wall = demand("audio/wall", "100m", affinity=ELSEWHERE)
     assert tenants.rules_against(tenants.audio, wall) == {"not-permitted"}
-    assert tenants.rules_against(tenants.stranger, demand("none/wall", "100m", affinity=ELSEWHERE)) == {"not-permitted"}
+    assert tenants.rules_against(
+        tenants.stranger, demand("none/wall", "100m", affinity=ELSEWHERE)
+    ) == {"not-permitted"}
 
 
 def test_nobody_takes_back_what_another_team_wants(tenants: Tenants) -> None:
-    withdrawn = {"action": "withdraw", "workload": {"metadata": {"namespace": "vision", "name": "owned"}}}
+    withdrawn = {
+        "action": "withdraw",
+        "workload": {"metadata": {"namespace": "vision", "name": "owned"}},
+    }
     for who in (tenants.audio, tenants.stranger):
         assert tenants.rules_against(who, withdrawn) == {"not-permitted"}
 
@@ -97,44 +122,80 @@ def test_nobody_takes_back_what_another_team_wants(tenants: Tenants) -> None:
 def test_what_a_message_says_of_its_sender_counts_for_nothing(tenants: Tenants) -> None:
     said = {"SenderId": {"DataType": "String", "StringValue": tenants.vision.arn}}
     update = demand("vision/owned", "1", action="update", generation=2, replicas=0)
-    assert tenants.rules_against(tenants.stranger, update, MessageAttributes=said) == {"not-permitted"}
+    assert tenants.rules_against(tenants.stranger, update, MessageAttributes=said) == {
+        "not-permitted"
+    }
 
 
-def test_a_message_that_was_overheard_is_nobody_elses_to_send_again(tenants: Tenants) -> None:
+def test_a_message_that_was_overheard_is_nobody_elses_to_send_again(
+    tenants: Tenants,
+) -> None:
     assert tenants.rules_against(tenants.audio, OWNED) == {"not-permitted"}
 
 
 def test_nobody_gives_up_the_place_of_another_teams_replica(tenants: Tenants) -> None:
     metadata = {"namespace": "vision", "name": "owned"}
-    release = {"action": "release", "workload": {"metadata": metadata}, "nodeClaim": tenants.node_of("vision/owned")}
+    release = {
+        "action": "release",
+        "workload": {"metadata": metadata},
+        "nodeClaim": tenants.node_of("vision/owned"),
+    }
     assert tenants.rules_against(tenants.audio, release) == {"not-permitted"}
 
 
 def test_a_name_that_only_looks_like_a_neighbours_is_no_name(tenants: Tenants) -> None:
-    lookalikes = ("Vision/owned", "vision /owned", "visi\u043en/owned", "audio/vision@1", "audio/../vision/owned")
-    sent = {tenants.send(who, demand(key, "1")) for key in lookalikes for who in (tenants.audio, tenants.stranger)}
+    lookalikes = (
+        "Vision/owned",
+        "vision /owned",
+        "visi\u043en/owned",
+        "audio/vision@1",
+        "audio/../vision/owned",
+    )
+    sent = {
+        tenants.send(who, demand(key, "1"))
+        for key in lookalikes
+        for who in (tenants.audio, tenants.stranger)
+    }
     tenants.world.until("all are refused", lambda _: tenants.refused().keys() >= sent)
 
 
-def test_a_message_that_says_twice_whose_workload_it_is_about_is_refused(tenants: Tenants) -> None:
-    own, theirs = (json.dumps(demand(key, "1")["workload"]) for key in ("audio/own", "vision/owned"))
+def test_a_message_that_says_twice_whose_workload_it_is_about_is_refused(
+    tenants: Tenants,
+) -> None:
+    own, theirs = (
+        json.dumps(demand(key, "1")["workload"]) for key in ("audio/own", "vision/owned")
+    )
     for first, second in ((own, theirs), (theirs, own)):
         twice = f'{{"action": "submit", "workload": {first}, "workload": {second}}}'
         assert tenants.rules_against(tenants.audio, twice) == {"duplicate"}
 
 
-def test_no_team_takes_a_namespace_that_is_anothers(tenants: Tenants, tmp_path: Path) -> None:
-    thieves = team_manifest("thieves", namespaces=["vision"], principals=[tenants.audio.arn])
+def test_no_team_takes_a_namespace_that_is_anothers(
+    tenants: Tenants, tmp_path: Path
+) -> None:
+    thieves = team_manifest(
+        "thieves", namespaces=["vision"], principals=[tenants.audio.arn]
+    )
     done = tenants.world.command("apply", "-f", str(write_manifests(tmp_path, [thieves])))
     assert done.returncode != 0
     assert "vision" in done.stdout + done.stderr
 
 
 def test_no_escape_of_a_message_reaches_a_terminal(tenants: Tenants) -> None:
-    tenants.accepted(tenants.audio, annotated(demand("audio/loud", "100m"), {"note": "\x1b[2J\x1b]0;owned\x07"}))
-    for shown in (("describe", "workload", "audio/loud"), ("get", "workloads", "-A", "-o", "json")):
+    tenants.accepted(
+        tenants.audio,
+        annotated(demand("audio/loud", "100m"), {"note": "\x1b[2J\x1b]0;owned\x07"}),
+    )
+    for shown in (
+        ("describe", "workload", "audio/loud"),
+        ("get", "workloads", "-A", "-o", "json"),
+    ):
         done = tenants.world.command(*shown)
-        assert (done.returncode, "audio" in done.stdout, "\x1b" in done.stdout) == (0, True, False), shown
+        assert (done.returncode, "audio" in done.stdout, "\x1b" in done.stdout) == (
+            0,
+            True,
+            False,
+        ), shown
 
 
 def test_after_all_that_the_neighbour_runs_where_it_ran(tenants: Tenants) -> None:

@@ -22,19 +22,29 @@ TYPE = "m7i.4xlarge"
 def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Three units that one pool may use, and nothing else."""
     world.reserve("advised", TYPE, "us-east-1a", 3, "advised")
-    world.apply(write_manifests(tmp_path_factory.mktemp("advice"), one_type_pool("advised", TYPE, ["reserved"])))
+    world.apply(
+        write_manifests(
+            tmp_path_factory.mktemp("advice"), one_type_pool("advised", TYPE, ["reserved"])
+        )
+    )
     world.discover()
 
 
 def history(world: World) -> DynamoDbHistory:
     table = world.output(Table.HISTORY.value)
     clock = ManualClock(world.now())
-    return DynamoDbHistory(world.aws.client("dynamodb"), table, clock, kept=timedelta(days=14))
+    return DynamoDbHistory(
+        world.aws.client("dynamodb"), table, clock, kept=timedelta(days=14)
+    )
 
 
 def steps(world: World) -> list[DemandStep]:
     since, until = world.now() - timedelta(days=1), world.now() + timedelta(days=1)
-    return [step for step in history(world).demand(since, until) if step.workload_key == "story/advised"]
+    return [
+        step
+        for step in history(world).demand(since, until)
+        if step.workload_key == "story/advised"
+    ]
 
 
 def test_what_was_wanted_and_where_it_ended_is_kept(world: World) -> None:
@@ -45,7 +55,9 @@ def test_what_was_wanted_and_where_it_ended_is_kept(world: World) -> None:
     world.send({"action": "withdraw", "workload": manifest})
     ended = {DemandStepKind.PLACED, DemandStepKind.WITHDRAWN}
     world.until("it is kept", lambda _: ended <= {step.kind for step in steps(world)})
-    (wanted,) = (step.workload for step in steps(world) if step.kind is DemandStepKind.WANTED)
+    (wanted,) = (
+        step.workload for step in steps(world) if step.kind is DemandStepKind.WANTED
+    )
     assert wanted is not None
     assert (wanted.key, wanted.replicas) == ("story/advised", 1)
 
@@ -58,9 +70,18 @@ def test_units_that_nobody_used_are_advised_to_be_given_back(world: World) -> No
         about = (wanted.key, 1)
         history(world).keep_demand(
             [
-                DemandStep(f"past-{day}-1", begin, DemandStepKind.WANTED, *about, workload=wanted),
-                DemandStep(f"past-{day}-2", begin, DemandStepKind.PLACED, *about, replicas=1),
-                DemandStep(f"past-{day}-3", begin + timedelta(hours=23), DemandStepKind.WITHDRAWN, *about),
+                DemandStep(
+                    f"past-{day}-1", begin, DemandStepKind.WANTED, *about, workload=wanted
+                ),
+                DemandStep(
+                    f"past-{day}-2", begin, DemandStepKind.PLACED, *about, replicas=1
+                ),
+                DemandStep(
+                    f"past-{day}-3",
+                    begin + timedelta(hours=23),
+                    DemandStepKind.WITHDRAWN,
+                    *about,
+                ),
             ]
         )
     done = world.command("advise", "--since", "13d", "-o", "json")

@@ -27,14 +27,22 @@ REPLICAS: Final = 3  # of each of them, each of which fills a node
 def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     for name in POOLS:
         world.reserve(name, TYPE, ZONE, UNITS, name)
-    manifests = [part for name in POOLS for part in one_type_pool(name, TYPE, ["reserved", "on-demand"])]
+    manifests = [
+        part
+        for name in POOLS
+        for part in one_type_pool(name, TYPE, ["reserved", "on-demand"])
+    ]
     world.apply(write_manifests(tmp_path_factory.mktemp("policy"), manifests))
     world.discover()
 
 
 def turns(world: World) -> dict[str, int]:
     """Return how many commits each group's planner made."""
-    pages = world.aws.client("dynamodb").get_paginator("scan").paginate(TableName=world.output(Table.NODE_CLAIMS.value))
+    pages = (
+        world.aws.client("dynamodb")
+        .get_paginator("scan")
+        .paginate(TableName=world.output(Table.NODE_CLAIMS.value))
+    )
     rows = [row for page in pages for row in page["Items"]]
     prefix = "planning-turn "
     return {
@@ -55,11 +63,16 @@ def test_a_storm_on_eight_planners_takes_every_reserved_unit_once(world: World) 
     for part in PARTS:
         for name in POOLS:
             submit(world, f"{name}.{part}", REPLICAS, "6")
-    world.until("every replica has its node", lambda seen: len(seen.launched) == len(PARTS) * REPLICAS * len(POOLS))
+    world.until(
+        "every replica has its node",
+        lambda seen: len(seen.launched) == len(PARTS) * REPLICAS * len(POOLS),
+    )
 
     assert world.seen.over_count == []
     nodes = [detail["node"] for detail in world.seen.launched.values()]
-    reserved = [node["capacityReservationId"] for node in nodes if node.get("capacityReservationId")]
+    reserved = [
+        node["capacityReservationId"] for node in nodes if node.get("capacityReservationId")
+    ]
     assert sorted(reserved) == sorted(each for each in world.titles for _ in range(UNITS))
     assert sorted(turns(world)) == list(POOLS)
     assert "PlanRejected" not in world.log(Function.PROVISION)
@@ -71,7 +84,10 @@ def test_work_for_any_of_the_pools_is_planned_with_all_of_them(world: World) -> 
     submit(world, "anywhere", 1, "100m", nodeSelector={})
 
     def is_placed(_: object) -> bool:
-        return any(fact["workload"]["name"] == "anywhere" for fact in world.events("Workload Placed"))
+        return any(
+            fact["workload"]["name"] == "anywhere"
+            for fact in world.events("Workload Placed")
+        )
 
     world.until("it has a place", is_placed)
     assert all(after > before[name] for name, after in turns(world).items())

@@ -21,7 +21,20 @@ pytestmark = pytest.mark.embedded
 
 ZONE: Final = "us-east-1a"
 SIZES: Final = ("xlarge", "2xlarge", "4xlarge", "12xlarge")
-FAMILIES: Final = ("c5", "c5a", "c6i", "c7i", "m5", "m5a", "m6i", "m7i", "r5", "r5a", "r6i", "r7i")
+FAMILIES: Final = (
+    "c5",
+    "c5a",
+    "c6i",
+    "c7i",
+    "m5",
+    "m5a",
+    "m6i",
+    "m7i",
+    "r5",
+    "r5a",
+    "r6i",
+    "r7i",
+)
 WITHIN: Final = timedelta(minutes=2)
 # One of these rests whole markets, and what spot refuses by them says nothing of a pool.
 OF_ACCOUNTS: Final = aws_errors.QUOTA_CODES | aws_errors.PERMISSION_CODES
@@ -58,7 +71,9 @@ def cases(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
     found: list[Case] = []
     for number, (code, instance_type) in enumerate(zip(CODES, offered, strict=False)):
         found.append(Case(number, code, instance_type, "spot"))
-        world.aws.ec2("refuse_launches", code=code, instance_type=instance_type, market="spot")
+        world.aws.ec2(
+            "refuse_launches", code=code, instance_type=instance_type, market="spot"
+        )
     manifests = [manifest for case in found for manifest in case.policy()]
     world.apply(write_manifests(tmp_path_factory.mktemp("policy"), manifests))
     world.discover()
@@ -79,7 +94,9 @@ def launched_at(world: World, cases: Sequence[Case]) -> dict[str, datetime]:
     return found
 
 
-def test_what_spot_refuses_is_bought_on_demand_within_two_minutes(world: World, cases: list[Case]) -> None:
+def test_what_spot_refuses_is_bought_on_demand_within_two_minutes(
+    world: World, cases: list[Case]
+) -> None:
     started_at = world.aws.clock.now()
     for case in cases:
         world.send({"action": "submit", "workload": story_workload(case.name, 1, "1")})
@@ -88,12 +105,20 @@ def test_what_spot_refuses_is_bought_on_demand_within_two_minutes(world: World, 
         return len(launched_at(world, cases)) == len(cases)
 
     world.until("each has a node on demand", all_run)
-    late = {code: at - started_at for code, at in launched_at(world, cases).items() if at - started_at > WITHIN}
+    late = {
+        code: at - started_at
+        for code, at in launched_at(world, cases).items()
+        if at - started_at > WITHIN
+    }
     assert late == {}
 
 
 def test_no_class_was_blocked_by_one_pools_refusal(world: World, cases: list[Case]) -> None:
     """Only the market may rest: the class launches on demand."""
-    assert {fact["node"]["capacityType"] for fact in world.events("Node Launched")} == {"on-demand"}
+    assert {fact["node"]["capacityType"] for fact in world.events("Node Launched")} == {
+        "on-demand"
+    }
     refused = {fact["code"] for fact in world.events("Launch Failed")}
-    assert refused == {case.code for case in cases}, "each was asked for on spot, and refused as was ordered"
+    assert refused == {case.code for case in cases}, (
+        "each was asked for on spot, and refused as was ordered"
+    )

@@ -42,9 +42,15 @@ def counted(world: World, name: str) -> tuple[int, int, int]:
 def test_nodes_stand_reserved_units_first(world: World, tmp_path: Path) -> None:
     world.reserve("fixed", TYPE, "us-east-1a", 2, "fixed")
     world.discover()
-    world.apply(write_manifests(tmp_path, static_pool("fixed", replicas=3, limits={"nodes": "4"})))
+    world.apply(
+        write_manifests(tmp_path, static_pool("fixed", replicas=3, limits={"nodes": "4"}))
+    )
     seen = world.until("three nodes run", lambda seen: len(seen.live("running")) == 3)
-    assert sorted(instance.market for instance in seen.live()) == ["on-demand", "reserved", "reserved"]
+    assert sorted(instance.market for instance in seen.live()) == [
+        "on-demand",
+        "reserved",
+        "reserved",
+    ]
     assert seen.over_count == []
     assert counted(world, "fixed") == (3, 3, 0)
 
@@ -61,13 +67,17 @@ def test_they_stand_when_the_work_is_withdrawn(world: World) -> None:
     metadata = {"namespace": "story", "name": "web", "generation": 2}
     world.send({"action": "withdraw", "workload": {"metadata": metadata}})
     world.send({"action": "submit", "workload": work("after")})
-    world.until("what is sent later takes their place", lambda seen: seen.placed["story/after"] == 3)
+    world.until(
+        "what is sent later takes their place", lambda seen: seen.placed["story/after"] == 3
+    )
     assert {instance.id for instance in world.look().live("running")} == before
     assert world.events("Node Draining") == []
 
 
 def test_fewer_are_wanted_and_bought_ones_go_first(world: World, tmp_path: Path) -> None:
-    world.apply(write_manifests(tmp_path, static_pool("fixed", replicas=2, limits={"nodes": "4"})))
+    world.apply(
+        write_manifests(tmp_path, static_pool("fixed", replicas=2, limits={"nodes": "4"}))
+    )
     seen = world.until("one node has gone", lambda seen: len(seen.live()) == 2)
     assert [instance.market for instance in seen.live()] == ["reserved", "reserved"]
     assert {event["reason"] for event in world.events("Node Draining")} == {"ScaledDown"}
@@ -80,9 +90,15 @@ def test_a_static_pool_stays_one(world: World, tmp_path: Path) -> None:
     assert "spec.replicas" in refused.stderr
 
 
-def test_a_pool_of_a_block_stands_when_it_begins_on_every_unit(world: World, tmp_path: Path) -> None:
-    world.apply(write_manifests(tmp_path, static_pool("block", BLOCK, replicas="allReserved")))
-    world.buy_block("block", BLOCK, "us-east-1a", 2, "block", start_in_s=600, end_in_s=DAY_S)
+def test_a_pool_of_a_block_stands_when_it_begins_on_every_unit(
+    world: World, tmp_path: Path
+) -> None:
+    world.apply(
+        write_manifests(tmp_path, static_pool("block", BLOCK, replicas="allReserved"))
+    )
+    world.buy_block(
+        "block", BLOCK, "us-east-1a", 2, "block", start_in_s=600, end_in_s=DAY_S
+    )
     world.discover()
     assert counted(world, "block") == (0, 0, 0)
     seen = world.until("its nodes run", lambda seen: len(in_block(seen)) == 2)
@@ -92,4 +108,6 @@ def test_a_pool_of_a_block_stands_when_it_begins_on_every_unit(world: World, tmp
 
 def in_block(seen: Observed) -> list[Instance]:
     titles = {reservation.id: reservation.title for reservation in seen.reservations}
-    return [it for it in seen.live("running") if titles.get(it.reservation_id or "") == "block"]
+    return [
+        it for it in seen.live("running") if titles.get(it.reservation_id or "") == "block"
+    ]

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.embedded
 
 ROOT: Final = Path(__file__).parents[3]
 SETTINGS = {"purchaseCeilingUsd": "10000", "purchaseCeilingUsdPerMonth": "15000"}
-RIGHTS: Final = json.loads((ROOT / "examples" / "iam" / "buy-capacity.json").read_text(encoding="utf-8"))["Statement"]
+RIGHTS: Final = json.loads(
+    (ROOT / "examples" / "iam" / "buy-capacity.json").read_text(encoding="utf-8")
+)["Statement"]
 WANTED: Final = "2 p5.48xlarge for 1d"
 
 
@@ -37,11 +39,15 @@ def bought(world: World, offering: str) -> list[dict[str, Any]]:
     return list(answer["CapacityReservations"])
 
 
-def test_a_block_is_bought_once_by_whoever_may_and_told_with_who(world: World, buyer: Person) -> None:
+def test_a_block_is_bought_once_by_whoever_may_and_told_with_who(
+    world: World, buyer: Person
+) -> None:
     offering, fee = on_sale(world)
     order = ("blocks", "buy", WANTED, "--offering", offering, "--tag", "team=training")
     denied = Person(world, managed=("Operator", "Viewer")).command(*order, "--dry-run")
-    assert (denied.returncode, "UnauthorizedOperation" in denied.stderr) == (2, True), denied.stderr
+    assert (denied.returncode, "UnauthorizedOperation" in denied.stderr) == (2, True), (
+        denied.stderr
+    )
     assert "nothing was bought (dry run)" in buyer.command(*order, "--dry-run").stdout
     assert bought(world, offering) == []
 
@@ -61,26 +67,37 @@ def test_a_block_is_bought_once_by_whoever_may_and_told_with_who(world: World, b
 def test_an_answer_that_is_lost_is_looked_up(world: World, buyer: Person) -> None:
     offering, fee = on_sale(world)
     world.aws.ec2("lose_response", operation="PurchaseCapacityBlock")
-    done = buyer.command("blocks", "buy", WANTED, "--offering", offering, "--yes", "--amount", fee)
+    done = buyer.command(
+        "blocks", "buy", WANTED, "--offering", offering, "--yes", "--amount", fee
+    )
     assert done.returncode == 0, done.stderr
     assert len(bought(world, offering)) == 1
 
 
 def test_the_ceilings_of_the_settings_hold(world: World, buyer: Person) -> None:
     wanted = "64 p5.48xlarge for 14d"
-    row = json.loads(world.command("get", "blocks", wanted, "-o", "json").stdout)["items"][0]
+    row = json.loads(world.command("get", "blocks", wanted, "-o", "json").stdout)["items"][
+        0
+    ]
     order = ("blocks", "buy", wanted, "--offering", row["metadata"]["name"])
     refused = buyer.command(*order, "--yes", "--amount", row["spec"]["upfrontFee"])
-    assert (refused.returncode, "one purchase may cost 10000.00 USD" in refused.stderr) == (2, True), refused.stderr
+    assert (refused.returncode, "one purchase may cost 10000.00 USD" in refused.stderr) == (
+        2,
+        True,
+    ), refused.stderr
     assert bought(world, row["metadata"]["name"]) == []
 
 
 def test_a_viewer_is_told_which_block_to_buy_for_what_waits(world: World) -> None:
-    workload = story_workload("waits", 2, "150", duration="20h", fallback=[{"capacityType": "reserved"}])
+    workload = story_workload(
+        "waits", 2, "150", duration="20h", fallback=[{"capacityType": "reserved"}]
+    )
     world.send({"action": "submit", "workload": workload})
     world.until("it waits", lambda _: bool(world.events("Workload Pending")))
     viewer = Person(world, managed=("Viewer",))
     told = viewer.command("get", "blocks", "p5.48xlarge", "--for", "story/waits")
     assert told.returncode == 0, told.stderr
-    assert told.stdout.splitlines()[2].startswith('  reservoir blocks buy "2 p5.48xlarge for 1d" --offering cb')
+    assert told.stdout.splitlines()[2].startswith(
+        '  reservoir blocks buy "2 p5.48xlarge for 1d" --offering cb'
+    )
     assert "story/waits  waits" in told.stdout

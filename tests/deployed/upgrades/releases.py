@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.app import build_app
-from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, OLDER_INDEXES_CONTEXT, function_name
+from infra.naming import (
+    DEPLOYMENT_CONTEXT,
+    EMBEDDED_CONTEXT,
+    OLDER_INDEXES_CONTEXT,
+    function_name,
+)
 from lab.embedded.reservoir import LEAVE_ASSETS
 from lab.embedded.reservoir.assembly import write_settings
 from lab.fakes.manifests import workload_manifest
@@ -47,10 +52,14 @@ class Fleet:
             before, self.code[function] = self.code[function], changed["CodeSha256"]
             assert self.code[function] != before, "another release runs from now on"
 
-    def submit(self, name: str, replicas: int, generation: int = 1, cpu: str = FILLS_A_NODE) -> dict[str, Any]:
+    def submit(
+        self, name: str, replicas: int, generation: int = 1, cpu: str = FILLS_A_NODE
+    ) -> dict[str, Any]:
         """Ask for replicas, which usually fill a node each; return the message."""
         self.wanted[name] = replicas
-        return self._send({"action": "submit", "workload": workload(name, replicas, generation, cpu)})
+        return self._send(
+            {"action": "submit", "workload": workload(name, replicas, generation, cpu)}
+        )
 
     def withdraw(self, name: str, generation: int = 1) -> dict[str, Any]:
         """Ask for nothing more; return the message."""
@@ -64,7 +73,10 @@ class Fleet:
     def settle(self) -> set[str]:
         """Wait until everything that is wanted runs, on a node each, and nothing else; return the instances."""
         count = sum(self.wanted.values())
-        self.world.until(f"{count} run", lambda seen: len(seen.live("running")) == count == len(seen.live()))
+        self.world.until(
+            f"{count} run",
+            lambda seen: len(seen.live("running")) == count == len(seen.live()),
+        )
         return self.instances()
 
     def instances(self) -> set[str]:
@@ -76,20 +88,30 @@ class Fleet:
         sqs, found = self.world.aws.client("sqs"), []
         for queue in Queue:
             url = self.world.reservoir.outputs[dead_letters_output(queue)]
-            letters = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0).get("Messages", [])
+            letters = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0).get(
+                "Messages", []
+            )
             found += [f"a dead letter of {queue.name}: {it['Body']}" for it in letters]
         return found
 
     def indexes(self, table: Table) -> set[str]:
         """Return the names of a table's indexes, as they are."""
-        found = self.world.aws.client("dynamodb").describe_table(TableName=self.world.output(table))["Table"]
+        found = self.world.aws.client("dynamodb").describe_table(
+            TableName=self.world.output(table)
+        )["Table"]
         return {index["IndexName"] for index in found["GlobalSecondaryIndexes"]}
 
     def rows(self, table: Table, listed: str | None = None) -> list[dict[str, Any]]:
         """Return a table's rows, or those under a listing key."""
-        pages = self.world.aws.client("dynamodb").get_paginator("scan").paginate(TableName=self.world.output(table))
+        pages = (
+            self.world.aws.client("dynamodb")
+            .get_paginator("scan")
+            .paginate(TableName=self.world.output(table))
+        )
         found = [row for page in pages for row in page["Items"]]
-        return [row for row in found if listed is None or row.get("listing") == {"S": listed}]
+        return [
+            row for row in found if listed is None or row.get("listing") == {"S": listed}
+        ]
 
 
 def assembly_for_both(folder: Path) -> Path:
@@ -105,10 +127,17 @@ def assembly_for_both(folder: Path) -> Path:
     return assembly
 
 
-def workload(name: str, replicas: int, generation: int, cpu: str = FILLS_A_NODE) -> dict[str, Any]:
+def workload(
+    name: str, replicas: int, generation: int, cpu: str = FILLS_A_NODE
+) -> dict[str, Any]:
     """Return a workload for the fleet's pool."""
-    requests, where = {"cpu": cpu, "memory": "10Gi"}, {"story": "kept", "topology.kubernetes.io/zone": ZONE}
-    return workload_manifest(f"{NAMESPACE}/{name}", replicas, requests, generation=generation, nodeSelector=where)
+    requests, where = (
+        {"cpu": cpu, "memory": "10Gi"},
+        {"story": "kept", "topology.kubernetes.io/zone": ZONE},
+    )
+    return workload_manifest(
+        f"{NAMESPACE}/{name}", replicas, requests, generation=generation, nodeSelector=where
+    )
 
 
 def packages_of(root: Path) -> tuple[Path, ...]:
@@ -129,4 +158,6 @@ def code_of(root: Path) -> bytes:
 
 def functions_of(root: Path) -> tuple[Function, ...]:
     """Return the functions that the release that lies there has."""
-    return tuple(it for it in Function if (root / "functions" / it / "handler.py").is_file())
+    return tuple(
+        it for it in Function if (root / "functions" / it / "handler.py").is_file()
+    )

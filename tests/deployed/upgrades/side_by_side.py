@@ -27,7 +27,14 @@ from reservoir.adapters.dynamodb.reservations import DynamoDbReservationStore
 from reservoir.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from reservoir.core.model.node_claim import DrainReason, NodeClaim
 from reservoir.names import DEPLOYMENT, Function, Table
-from tests.deployed.upgrades.releases import NAMESPACE, UNITS, Fleet, assembly_for_both, code_of, functions_of
+from tests.deployed.upgrades.releases import (
+    NAMESPACE,
+    UNITS,
+    Fleet,
+    assembly_for_both,
+    code_of,
+    functions_of,
+)
 from tests.test_tidy import ROOT
 from tests.upgrades.conftest import PREVIOUS, archive_of, unpack
 
@@ -41,7 +48,8 @@ MORTAL: Final = (
     *(Function.LAUNCH, Function.LAUNCH, Function.PROVISION, Function.PROVISION),
     *(Function.INTAKE, Function.REACT, Function.EXPIRE, Function.DISRUPT, Function.COLLECT),
 )
-CALLS_MAX: Final = 12  # a function dies at one of its first calls; passes make ten to twenty
+# a function dies at one of its first calls; passes make ten to twenty
+CALLS_MAX: Final = 12
 SETTLING: Final = timedelta(minutes=16)  # sweeps, passes and a round of the collector
 LOOKS_MAX: Final = 20
 
@@ -57,7 +65,8 @@ class Play:
     wrong: list[str] = field(default_factory=list)
     mishaps: int = 0  # deaths and lost answers that came about
     _random: Random = field(init=False)
-    _before: tuple[int, int] = (0, 0)  # drains that had been told, and instances that had been met
+    # drains that had been told, and instances that had been met
+    _before: tuple[int, int] = (0, 0)
     _generations: Counter[str] = field(default_factory=Counter)
     _sizes: dict[str, str] = field(default_factory=dict)
     _sent: list[dict[str, Any]] = field(default_factory=list)
@@ -73,7 +82,15 @@ class Play:
         self._begin()
         for _ in range(ROUNDS):
             steps = [self._put] * 2 + self._random.choices(
-                [self._submit, self._resize, self._withdraw, self._repeat, self._drain, self._resize_units, self._kill],
+                [
+                    self._submit,
+                    self._resize,
+                    self._withdraw,
+                    self._repeat,
+                    self._drain,
+                    self._resize_units,
+                    self._kill,
+                ],
                 [4, 3, 1, 1, 1, 1, 4],
                 k=3,
             )
@@ -90,7 +107,10 @@ class Play:
     # --- what is done
 
     def _begin(self) -> None:
-        self._before = len(self.fleet.world.events("Node Draining")), len(self.fleet.world.seen.met)
+        self._before = (
+            len(self.fleet.world.events("Node Draining")),
+            len(self.fleet.world.seen.met),
+        )
         self._runs = dict.fromkeys(self.both, "new")
         for function in self.both:  # an upgrade begins with everything old
             self._run(function, "old")
@@ -116,7 +136,10 @@ class Play:
 
     def _resize(self) -> None:
         if self.fleet.wanted:
-            self._ask(self._random.choice(sorted(self.fleet.wanted)), self._random.randint(0, REPLICAS_MAX))
+            self._ask(
+                self._random.choice(sorted(self.fleet.wanted)),
+                self._random.randint(0, REPLICAS_MAX),
+            )
 
     def _ask(self, name: str, replicas: int) -> None:
         self._generations[name] += 1
@@ -128,7 +151,9 @@ class Play:
         if self.fleet.wanted:
             name = self._random.choice(sorted(self.fleet.wanted))
             self._taken_back += self.fleet.wanted[name]
-            self._sent_as(self.fleet.withdraw(name, self._generations[name]), f"withdraw {name}")
+            self._sent_as(
+                self.fleet.withdraw(name, self._generations[name]), f"withdraw {name}"
+            )
 
     def _sent_as(self, message: dict[str, Any], what: str) -> None:
         self._sent.append(message)
@@ -142,7 +167,11 @@ class Play:
 
     def _drain(self) -> None:
         running = {it.id for it in self.fleet.world.seen.live("running")}
-        claims = sorted(claim.id for claim in self._claims() if claim.instance_id in running and claim.drain is None)
+        claims = sorted(
+            claim.id
+            for claim in self._claims()
+            if claim.instance_id in running and claim.drain is None
+        )
         if claims:
             claim = self._random.choice(claims)
             done = self.fleet.world.command("drain", claim, "--reason", "story", "--yes")
@@ -152,12 +181,16 @@ class Play:
     def _resize_units(self) -> None:
         count = self._random.randint(1, UNITS + 1)
         ec2 = self.fleet.world.aws.client("ec2")
-        ec2.modify_capacity_reservation(CapacityReservationId=self.fleet.reservation, InstanceCount=count)
+        ec2.modify_capacity_reservation(
+            CapacityReservationId=self.fleet.reservation, InstanceCount=count
+        )
         self._note(f"{count} units")
 
     def _kill(self) -> None:
         function, call = self._random.choice(MORTAL), self._random.randrange(CALLS_MAX)
-        action, moment = self._random.choice((("kill", "before"), ("kill", "after"), ("lose", "before")))
+        action, moment = self._random.choice(
+            (("kill", "before"), ("kill", "after"), ("lose", "before"))
+        )
         name = function_name(self.fleet.world.output(DEPLOYMENT), function)
         self.fleet.world.aws.fault(action, function=name, skip=call, moment=moment)
         self._note(f"{action} {function} {moment} {call}")
@@ -193,17 +226,27 @@ class Play:
         """Yield what has not come about."""
         stores = self._stores()
         claims, instances = self._claims(), self.fleet.world.look().live("running")
-        if {it.instance_id for it in claims} != {it.id for it in self.fleet.world.seen.live()}:
+        if {it.instance_id for it in claims} != {
+            it.id for it in self.fleet.world.seen.live()
+        }:
             yield f"claims {[(it.id, it.state, it.instance_id) for it in claims]} are not what runs: {instances}"
-        placed = Counter({it.workload_key: 0 for claim in claims for it in claim.placements})
+        placed = Counter(
+            {it.workload_key: 0 for claim in claims for it in claim.placements}
+        )
         for claim in claims:
             placed.update({it.workload_key: it.count for it in claim.placements})
             if claim.drain is not None or claim.instance_id is None:
                 yield f"{claim.id} is {claim.state}, drains: {claim.drain}"
-        wanted = {f"{NAMESPACE}/{name}": count for name, count in self.fleet.wanted.items() if count}
+        wanted = {
+            f"{NAMESPACE}/{name}": count
+            for name, count in self.fleet.wanted.items()
+            if count
+        }
         if dict(+placed) != wanted:
             yield f"placed {dict(placed)}, wanted {wanted}"
-        records = stores.workloads.get_many([f"{NAMESPACE}/{name}" for name in self._generations])
+        records = stores.workloads.get_many(
+            [f"{NAMESPACE}/{name}" for name in self._generations]
+        )
         for key, record in records.items():
             if (record.placed_count, record.open_count) != (wanted.get(key, 0), 0):
                 yield f"{key} counts {record.placed_count} placed, {record.open_count} open of {wanted.get(key, 0)}"
@@ -220,25 +263,46 @@ class Play:
         if unseen:
             self.wrong.append(f"instances that nobody looked at: {sorted(unseen)}")
         launched = list(seen.met.values())[met:]
-        twice = [claim for claim, count in Counter(it.claim_id for it in launched).items() if count > 1]
+        twice = [
+            claim
+            for claim, count in Counter(it.claim_id for it in launched).items()
+            if count > 1
+        ]
         if twice:
             self.wrong.append(f"launched twice: {twice} in {launched}")
-        told = {event["drainId"]: event for event in self.fleet.world.events("Node Draining")[drains:]}
+        told = {
+            event["drainId"]: event
+            for event in self.fleet.world.events("Node Draining")[drains:]
+        }
         why = Counter(event["reason"] for event in told.values())
         if set(why) - {DrainReason.WITHDRAWN, DrainReason.EMPTY, DrainReason.REQUESTED}:
             self.wrong.append(f"drained for another reason: {list(told.values())}")
         if why[DrainReason.WITHDRAWN] > self._taken_back:
-            self.wrong.append(f"{self._taken_back} replicas were taken back, and drained: {list(told.values())}")
-        by_hand = {e["node"]["nodeClaim"] for e in told.values() if e["reason"] == DrainReason.REQUESTED}
+            self.wrong.append(
+                f"{self._taken_back} replicas were taken back, and drained: {list(told.values())}"
+            )
+        by_hand = {
+            e["node"]["nodeClaim"]
+            for e in told.values()
+            if e["reason"] == DrainReason.REQUESTED
+        }
         if by_hand - self._drained:
             self.wrong.append(f"nobody asked to drain {by_hand - self._drained}")
         drained = {event["node"]["nodeClaim"] for event in told.values()}
         ended = {it.claim_id for it in launched} - {it.claim_id for it in seen.live()}
         if ended - drained:
             self.wrong.append(f"ended without a drain: {ended - drained}")
-        in_units = Counter(claim.offering.reservation_id for claim in self._claims() if claim.lease is not None)
+        in_units = Counter(
+            claim.offering.reservation_id
+            for claim in self._claims()
+            if claim.lease is not None
+        )
         units = {it.id: it.total_count for it in seen.reservations}
-        self.wrong += [f"{count} claims on {it}" for it, count in in_units.items() if it and count > units[it]]
+        self.wrong += [
+            f"{count} claims on {it}"
+            for it, count in in_units.items()
+            if it and count > units[it]
+        ]
         self.wrong += self.fleet.dead_letters()
 
     def _claims(self) -> tuple[NodeClaim, ...]:
@@ -253,7 +317,10 @@ class Stores:
 
     def __init__(self, world: World) -> None:
         dynamodb = world.aws.client("dynamodb")
-        tables = {table: world.output(table) for table in (Table.NODE_CLAIMS, Table.RESERVATIONS, Table.WORKLOADS)}
+        tables = {
+            table: world.output(table)
+            for table in (Table.NODE_CLAIMS, Table.RESERVATIONS, Table.WORKLOADS)
+        }
         self.workloads = DynamoDbWorkloadStore(dynamodb, tables[Table.WORKLOADS], world)
         self.reservations = DynamoDbReservationStore(
             dynamodb, tables[Table.RESERVATIONS], tables[Table.NODE_CLAIMS], world
@@ -267,7 +334,9 @@ class Stores:
         )
 
 
-def two_releases(world: World, previous: Path, folder: Path) -> tuple[Fleet, tuple[Function, ...]]:
+def two_releases(
+    world: World, previous: Path, folder: Path
+) -> tuple[Fleet, tuple[Function, ...]]:
     """Return a fleet that can be run by the release that lies there, and the functions that it has, too."""
     fleet = Fleet(world, {"old": code_of(previous), "new": code_of(ROOT)})
     fleet.make(folder)
@@ -283,7 +352,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     with (
         TemporaryDirectory() as name,
-        DeployedReservoir(print, assembly=assembly_for_both(Path(name) / "both")) as reservoir,
+        DeployedReservoir(
+            print, assembly=assembly_for_both(Path(name) / "both")
+        ) as reservoir,
     ):
         previous = Path(name) / "previous"
         unpack(archive_of(ROOT, PREVIOUS), previous)
@@ -292,7 +363,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             play = Play(fleet, seed, both)
             wrong = play.play()
             # A command prints.
-            print(f"seed {seed} {'failed' if wrong else 'held'}, {play.mishaps} mishaps", flush=True)  # noqa: T201 - a command
+            print(  # noqa: T201 - a command
+                f"seed {seed} {'failed' if wrong else 'held'}, {play.mishaps} mishaps",
+                flush=True,
+            )
             if wrong:
                 print("\n".join([*wrong, fleet.world.summary()]))  # noqa: T201 - what somebody who looks into it needs
                 return 1

@@ -27,7 +27,8 @@ __all__ = ["previous"]
 
 pytestmark = pytest.mark.embedded
 
-GROWN = (Table.NODE_CLAIMS, Table.WORKLOADS)  # the tables of which the releases have different indexes
+# the tables of which the releases have different indexes
+GROWN = (Table.NODE_CLAIMS, Table.WORKLOADS)
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +36,12 @@ def world(previous: Path) -> Iterator[World]:
     """Deploy the previous release's template; in the end no function may have been denied anything."""
     builds = previous / KEPT.name
     builds.mkdir()
-    for layer in KEPT.glob("layer-*"):  # its own is among them, while both releases lock the same dependencies
+    # its own is among them, while both releases lock the same dependencies
+    for layer in KEPT.glob("layer-*"):
         (builds / layer.name).symlink_to(layer)
-    with DeployedReservoir(print, assembly=Synthesis({}, kept=builds, root=previous).finish()) as reservoir:
+    with DeployedReservoir(
+        print, assembly=Synthesis({}, kept=builds, root=previous).finish()
+    ) as reservoir:
         world = World(reservoir)
         yield world
         denials = world.denials()
@@ -51,7 +55,8 @@ class Busy:
 
     cdk: EmbeddedCdk
     fleet: Fleet
-    seen: list[dict[Table, set[str]]] = field(default_factory=list)  # the indexes after each step
+    # the indexes after each step
+    seen: list[dict[Table, set[str]]] = field(default_factory=list)
 
     def __call__(self, command: str, *arguments: str) -> None:
         step = len(self.cdk.calls)
@@ -61,7 +66,9 @@ class Busy:
         self.seen.append({table: self.fleet.indexes(table) for table in GROWN})
 
 
-def test_the_two_steps_of_an_update_lose_nothing_and_end_nobody(world: World, tmp_path: Path) -> None:
+def test_the_two_steps_of_an_update_lose_nothing_and_end_nobody(
+    world: World, tmp_path: Path
+) -> None:
     fleet = Fleet(world, {})
     fleet.make(tmp_path)
     world.discover()
@@ -73,15 +80,28 @@ def test_the_two_steps_of_an_update_lose_nothing_and_end_nobody(world: World, tm
 
     path = write_settings(tmp_path / "settings", {})
     cdk = Busy(EmbeddedCdk(world.aws, path), fleet)
-    Deploy(read(path), Account(world.aws.client), partial(deployed, world.aws.client), cdk, print).run(())
+    Deploy(
+        read(path),
+        Account(world.aws.client),
+        partial(deployed, world.aws.client),
+        cdk,
+        print,
+    ).run(())
 
     assert cdk.cdk.calls == [("deploy", "--context", "olderIndexes=true"), ("deploy",)]
     assert cdk.cdk.outputs[RELEASE_OUTPUT] == VERSION
     for seen, with_older in zip(cdk.seen, (True, False), strict=True):
-        assert seen == {table: set(indexes(table, with_older=with_older)) for table in GROWN}
-    world.aws.clock.advance(timedelta(minutes=16), coalesce=True)  # sweeps, passes and a round of the collector
+        assert seen == {
+            table: set(indexes(table, with_older=with_older)) for table in GROWN
+        }
+    # sweeps, passes and a round of the collector
+    world.aws.clock.advance(timedelta(minutes=16), coalesce=True)
     fleet.submit("after", 1)
     assert len(before - fleet.settle()) == 2
-    drained = {place["name"] for event in world.events("Node Draining") for place in event["workloads"]}
+    drained = {
+        place["name"]
+        for event in world.events("Node Draining")
+        for place in event["workloads"]
+    }
     assert drained == {"leaves-0", "leaves-1"}, "nobody else was told to go"
     assert fleet.dead_letters() == []

@@ -12,11 +12,17 @@ KEY = "arn:aws:kms:us-east-1:123456789012:key/1234"
 
 
 def tagged(key: str) -> dict[str, Any]:
-    return {"TagSpecifications": [{"ResourceType": "instance", "Tags": [{"Key": key, "Value": "steady"}]}]}
+    return {
+        "TagSpecifications": [
+            {"ResourceType": "instance", "Tags": [{"Key": key, "Value": "steady"}]}
+        ]
+    }
 
 
 @pytest.mark.parametrize("key", ["karpenter.sh/nodepool", "two words", "_index", ".."])
-def test_tags_that_metadata_cannot_show_are_refused_where_the_account_shows_tags(cloud: Cloud, key: str) -> None:
+def test_tags_that_metadata_cannot_show_are_refused_where_the_account_shows_tags(
+    cloud: Cloud, key: str
+) -> None:
     cloud.run(**tagged(key))
     cloud.ec2.modify_instance_metadata_defaults(InstanceMetadataTags="enabled")
     with refused("InvalidParameterValue"):
@@ -26,18 +32,30 @@ def test_tags_that_metadata_cannot_show_are_refused_where_the_account_shows_tags
 
 
 def test_what_a_launch_leaves_open_is_the_accounts(cloud: Cloud) -> None:
-    cloud.ec2.modify_instance_metadata_defaults(HttpTokens="required", HttpPutResponseHopLimit=1)
+    cloud.ec2.modify_instance_metadata_defaults(
+        HttpTokens="required", HttpPutResponseHopLimit=1
+    )
     account = cloud.ec2.get_instance_metadata_defaults()["AccountLevel"]
-    assert account == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1, "ManagedBy": "account"}
+    assert account == {
+        "HttpTokens": "required",
+        "HttpPutResponseHopLimit": 1,
+        "ManagedBy": "account",
+    }
     (plain,) = cloud.run()
     (own,) = cloud.run(MetadataOptions={"HttpTokens": "optional"})
     assert cloud.instance(plain)["MetadataOptions"]["HttpTokens"] == "required"
     assert cloud.instance(own)["MetadataOptions"]["HttpTokens"] == "optional"
-    cloud.ec2.modify_instance_metadata_defaults(HttpTokens="no-preference", HttpPutResponseHopLimit=-1)
-    assert cloud.ec2.get_instance_metadata_defaults()["AccountLevel"] == {"ManagedBy": "account"}
+    cloud.ec2.modify_instance_metadata_defaults(
+        HttpTokens="no-preference", HttpPutResponseHopLimit=-1
+    )
+    assert cloud.ec2.get_instance_metadata_defaults()["AccountLevel"] == {
+        "ManagedBy": "account"
+    }
 
 
-def test_volumes_are_encrypted_with_the_accounts_key_which_must_let_the_caller(cloud: Cloud) -> None:
+def test_volumes_are_encrypted_with_the_accounts_key_which_must_let_the_caller(
+    cloud: Cloud,
+) -> None:
     cloud.ec2.modify_ebs_default_kms_key_id(KmsKeyId=KEY)
     assert cloud.ec2.get_ebs_default_kms_key_id()["KmsKeyId"] == KEY
     token = keys.REFUSED.set({KEY: keys.NOT_ALLOWED})
@@ -45,7 +63,11 @@ def test_volumes_are_encrypted_with_the_accounts_key_which_must_let_the_caller(c
         (plain,) = cloud.run()
         cloud.ec2.enable_ebs_encryption_by_default()
         (encrypted,) = cloud.run()
-        (own_key,) = cloud.run(BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"KmsKeyId": "another"}}])
+        (own_key,) = cloud.run(
+            BlockDeviceMappings=[
+                {"DeviceName": "/dev/xvda", "Ebs": {"KmsKeyId": "another"}}
+            ]
+        )
         cloud.advance(seconds=5)
     finally:
         keys.REFUSED.reset(token)
@@ -59,5 +81,9 @@ def test_volumes_are_encrypted_with_the_accounts_key_which_must_let_the_caller(c
 
 def test_a_root_volume_is_at_least_as_large_as_the_image(cloud: Cloud) -> None:
     with pytest.raises(ClientError, match=r"InvalidBlockDeviceMapping.*expect size >= 8GB"):
-        cloud.run(BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 4}}])
-    assert cloud.run(BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 8}}])
+        cloud.run(
+            BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 4}}]
+        )
+    assert cloud.run(
+        BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 8}}]
+    )

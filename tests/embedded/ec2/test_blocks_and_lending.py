@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from lab.worlds.cloud import ACCOUNT_ID, LINUX, START, TYPE, ZONE_A, ZONE_C, Cloud, Event, code_of, refused
+from lab.worlds.cloud import (
+    ACCOUNT_ID,
+    LINUX,
+    START,
+    TYPE,
+    ZONE_A,
+    ZONE_C,
+    Cloud,
+    Event,
+    code_of,
+    refused,
+)
 
 GPU, ULTRASERVER = "p5.48xlarge", "trn2u.48xlarge"
 PLANNED = "aws:ec2capacityreservation:incrementalRequestedQuantity"
@@ -14,11 +25,15 @@ INTERRUPTION = "EC2 Capacity Reservation Instance Interruption Warning"
 
 def buy(cloud: Cloud, count: int = 2, **payload: Any) -> str:
     request = {"instance_type": GPU, "zone": ZONE_A, "count": count} | payload
-    reservation_id: str = cloud.control("purchase_capacity_block", **request)["capacity_reservation_id"]
+    reservation_id: str = cloud.control("purchase_capacity_block", **request)[
+        "capacity_reservation_id"
+    ]
     return reservation_id
 
 
-def run_in(cloud: Cloud, reservation_id: str, market: str = "capacity-block", **more: Any) -> str:
+def run_in(
+    cloud: Cloud, reservation_id: str, market: str = "capacity-block", **more: Any
+) -> str:
     target = {"CapacityReservationTarget": {"CapacityReservationId": reservation_id}}
     shown = cloud.reservation(reservation_id)
     (instance,) = cloud.run(
@@ -46,7 +61,11 @@ def test_a_block_is_paid_scheduled_delivered_and_expired(cloud: Cloud) -> None:
     assert scheduled["EndDate"] == at("2026-11-03T11:30:00+00:00")
     cloud.advance(hours=1)
     active = cloud.reservation(block)
-    assert (active["State"], active["AvailableInstanceCount"], active["ReservationType"]) == (
+    assert (
+        active["State"],
+        active["AvailableInstanceCount"],
+        active["ReservationType"],
+    ) == (
         "active",
         3,
         "capacity-block",
@@ -57,7 +76,9 @@ def test_a_block_is_paid_scheduled_delivered_and_expired(cloud: Cloud) -> None:
 
 
 @pytest.mark.parametrize(("instance_type", "lead_minutes"), [(GPU, 30), (ULTRASERVER, 60)])
-def test_a_block_takes_its_instances_back_before_its_end(cloud: Cloud, instance_type: str, lead_minutes: int) -> None:
+def test_a_block_takes_its_instances_back_before_its_end(
+    cloud: Cloud, instance_type: str, lead_minutes: int
+) -> None:
     end = START + timedelta(hours=5)
     zone = ZONE_A if instance_type == GPU else "us-east-1b"
     block = buy(cloud, instance_type=instance_type, zone=zone, end=end.isoformat())
@@ -92,11 +113,18 @@ def test_events_of_a_block(cloud: Cloud) -> None:
     )
     assert delivered["customer_event_id"] == f"{block}-delivered"
     assert expiring["customer_event_id"] == f"{block}-approaching-expiry"
-    assert delivered["resources"] == [f"arn:aws:ec2:us-east-1:{ACCOUNT_ID}:capacity-reservation/{block}"]
-    assert (delivered["time"], expiring["time"]) == ("2026-11-02T08:01:00Z", "2026-11-02T12:20:00Z")
+    assert delivered["resources"] == [
+        f"arn:aws:ec2:us-east-1:{ACCOUNT_ID}:capacity-reservation/{block}"
+    ]
+    assert (delivered["time"], expiring["time"]) == (
+        "2026-11-02T08:01:00Z",
+        "2026-11-02T12:20:00Z",
+    )
     (warning,) = cloud.events_of(INTERRUPTION)
     assert warning["time"] == "2026-11-02T12:28:00Z"
-    assert warning["resources"] == [f"arn:aws:ec2:us-east-1:{ACCOUNT_ID}:instance/{instance}"]
+    assert warning["resources"] == [
+        f"arn:aws:ec2:us-east-1:{ACCOUNT_ID}:instance/{instance}"
+    ]
     assert warning["detail"] == {
         "instance-id": instance,
         "instance-action": "terminate",
@@ -127,14 +155,27 @@ def test_the_slot_of_a_block_is_scrubbed_before_it_is_free(cloud: Cloud) -> None
     assert cloud.available(block) == 1
 
 
-def test_instances_in_a_broken_unit_never_boot_and_ec2_tells_only_what_it_admits(cloud: Cloud) -> None:
+def test_instances_in_a_broken_unit_never_boot_and_ec2_tells_only_what_it_admits(
+    cloud: Cloud,
+) -> None:
     block = buy(cloud, 2)
-    cloud.control("break_units", capacity_reservation_id=block, admitted_count=1, interconnect_status="impaired")
+    cloud.control(
+        "break_units",
+        capacity_reservation_id=block,
+        admitted_count=1,
+        interconnect_status="impaired",
+    )
     sound, broken = run_in(cloud, block), run_in(cloud, block)
     cloud.advance(minutes=10)
-    assert [cloud.instance(each)["State"]["Name"] for each in (sound, broken)] == ["running", "pending"]
+    assert [cloud.instance(each)["State"]["Name"] for each in (sound, broken)] == [
+        "running",
+        "pending",
+    ]
     (status,) = cloud.ec2.describe_capacity_block_status()["CapacityBlockStatuses"]
-    assert (status["TotalUnavailableCapacity"], status["InterconnectStatus"]) == (1, "impaired")
+    assert (status["TotalUnavailableCapacity"], status["InterconnectStatus"]) == (
+        1,
+        "impaired",
+    )
     cloud.ec2.terminate_instances(InstanceIds=[broken])
     cloud.advance(minutes=10)
     cloud.control("break_units", capacity_reservation_id=block, count=0)
@@ -143,7 +184,9 @@ def test_instances_in_a_broken_unit_never_boot_and_ec2_tells_only_what_it_admits
     assert cloud.instance(replacement)["State"]["Name"] == "running"
 
 
-def test_an_extension_moves_the_end_once_it_is_paid_and_without_an_event(cloud: Cloud) -> None:
+def test_an_extension_moves_the_end_once_it_is_paid_and_without_an_event(
+    cloud: Cloud,
+) -> None:
     end = START + timedelta(hours=2)
     block = buy(cloud, end=end.isoformat())
     instance = run_in(cloud, block)
@@ -159,11 +202,16 @@ def test_an_extension_moves_the_end_once_it_is_paid_and_without_an_event(cloud: 
 
 
 def test_blocks_are_described_and_cannot_be_changed(cloud: Cloud) -> None:
-    block = buy(cloud, instance_type=ULTRASERVER, zone="us-east-1b", ultraserver_type="u-trn2x64")
-    (described,) = cloud.ec2.describe_capacity_blocks(Filters=[{"Name": "state", "Values": ["active"]}])[
-        "CapacityBlocks"
-    ]
-    assert (described["CapacityReservationIds"], described["UltraserverType"]) == ([block], "u-trn2x64")
+    block = buy(
+        cloud, instance_type=ULTRASERVER, zone="us-east-1b", ultraserver_type="u-trn2x64"
+    )
+    (described,) = cloud.ec2.describe_capacity_blocks(
+        Filters=[{"Name": "state", "Values": ["active"]}]
+    )["CapacityBlocks"]
+    assert (described["CapacityReservationIds"], described["UltraserverType"]) == (
+        [block],
+        "u-trn2x64",
+    )
     with refused("OperationNotPermitted"):
         cloud.ec2.cancel_capacity_reservation(CapacityReservationId=block)
     with refused("OperationNotPermitted"):
@@ -179,7 +227,9 @@ def test_an_on_demand_reservation_expires_and_its_instances_run_on(cloud: Cloud)
     shown = cloud.instance(instance)
     assert shown["State"]["Name"] == "running"
     assert "CapacityReservationId" not in shown
-    assert {e["detail-type"] for e in cloud.events} == {"EC2 Instance State-change Notification"}
+    assert {e["detail-type"] for e in cloud.events} == {
+        "EC2 Instance State-change Notification"
+    }
 
 
 def reservation_events(cloud: Cloud) -> list[tuple[str, str]]:
@@ -205,7 +255,9 @@ def future(cloud: Cloud) -> str:
     return reservation_id
 
 
-def test_a_future_dated_reservation_is_assessed_scheduled_and_delivered(cloud: Cloud) -> None:
+def test_a_future_dated_reservation_is_assessed_scheduled_and_delivered(
+    cloud: Cloud,
+) -> None:
     reserved = future(cloud)
     assert cloud.reservation(reserved)["State"] == "assessing"
     cloud.advance(minutes=1)
@@ -220,7 +272,9 @@ def test_a_future_dated_reservation_is_assessed_scheduled_and_delivered(cloud: C
         ("EC2 Capacity Reservation Active", "active"),
     ]
     with refused("InvalidParameterValue"):
-        cloud.ec2.modify_capacity_reservation(CapacityReservationId=reserved, InstanceCount=3)
+        cloud.ec2.modify_capacity_reservation(
+            CapacityReservationId=reserved, InstanceCount=3
+        )
 
 
 @pytest.mark.parametrize("state", ["delayed", "unsupported", "failed", "cancelled"])
@@ -230,14 +284,28 @@ def test_a_future_dated_reservation_may_go_wrong(cloud: Cloud, state: str) -> No
     cloud.control("set_reservation_state", capacity_reservation_id=reserved, state=state)
     cloud.advance(days=11)
     assert cloud.reservation(reserved)["State"] == state
-    assert reservation_events(cloud)[1:] == [(f"EC2 Capacity Reservation {state.capitalize()}", state)]
+    assert reservation_events(cloud)[1:] == [
+        (f"EC2 Capacity Reservation {state.capitalize()}", state)
+    ]
 
 
-def test_a_shared_reservation_belongs_to_another_account_and_vanishes_when_unshared(cloud: Cloud) -> None:
-    shared = cloud.control("share_reservation", instance_type=TYPE, zone="use1-az1", count=2, owner_id="111122223333")
+def test_a_shared_reservation_belongs_to_another_account_and_vanishes_when_unshared(
+    cloud: Cloud,
+) -> None:
+    shared = cloud.control(
+        "share_reservation",
+        instance_type=TYPE,
+        zone="use1-az1",
+        count=2,
+        owner_id="111122223333",
+    )
     reserved = shared["capacity_reservation_id"]
     shown = cloud.reservation(reserved)
-    assert (shown["OwnerId"], shown["AvailabilityZone"], shown["AvailableInstanceCount"]) == ("111122223333", ZONE_A, 2)
+    assert (
+        shown["OwnerId"],
+        shown["AvailabilityZone"],
+        shown["AvailableInstanceCount"],
+    ) == ("111122223333", ZONE_A, 2)
     assert ":111122223333:" in shown["CapacityReservationArn"]
     target = {"CapacityReservationTarget": {"CapacityReservationId": reserved}}
     (instance,) = cloud.run(CapacityReservationSpecification=target)
@@ -246,22 +314,31 @@ def test_a_shared_reservation_belongs_to_another_account_and_vanishes_when_unsha
         cloud.reservation(reserved)
     assert cloud.instance(instance)["CapacityReservationId"] == reserved
     assert (
-        code_of(lambda: cloud.run(CapacityReservationSpecification=target)) == "InvalidCapacityReservationId.NotFound"
+        code_of(lambda: cloud.run(CapacityReservationSpecification=target))
+        == "InvalidCapacityReservationId.NotFound"
     )
-    assert [e["detail-type"] for e in cloud.events if "Reservation" in e["detail-type"]] == []
+    assert [
+        e["detail-type"] for e in cloud.events if "Reservation" in e["detail-type"]
+    ] == []
 
 
 def warnings(cloud: Cloud) -> list[Event]:
     return cloud.events_of(INTERRUPTION)
 
 
-def test_lent_capacity_is_reclaimed_free_slots_first_then_with_two_minutes_notice(cloud: Cloud) -> None:
-    lent = cloud.control("create_interruptible", instance_type=TYPE, zone=ZONE_A, count=3)["capacity_reservation_id"]
+def test_lent_capacity_is_reclaimed_free_slots_first_then_with_two_minutes_notice(
+    cloud: Cloud,
+) -> None:
+    lent = cloud.control("create_interruptible", instance_type=TYPE, zone=ZONE_A, count=3)[
+        "capacity_reservation_id"
+    ]
     assert cloud.reservation(lent)["Interruptible"] is True
     older = run_in(cloud, lent, "interruptible-capacity-reservation")
     cloud.advance(seconds=30)
     newer = run_in(cloud, lent, "interruptible-capacity-reservation")
-    assert cloud.instance(newer)["InstanceLifecycle"] == "interruptible-capacity-reservation"
+    assert (
+        cloud.instance(newer)["InstanceLifecycle"] == "interruptible-capacity-reservation"
+    )
     cloud.control("reclaim_interruptible", capacity_reservation_id=lent, target_count=1)
     assert (cloud.reservation(lent)["TotalInstanceCount"], cloud.available(lent)) == (2, 0)
     (warning,) = warnings(cloud)
@@ -280,17 +357,34 @@ def test_lent_capacity_is_reclaimed_free_slots_first_then_with_two_minutes_notic
     assert cloud.reservation(lent)["TotalInstanceCount"] == 1
 
 
-def test_blocks_on_sale_begin_at_half_past_eleven_in_each_zone_that_has_the_type(cloud: Cloud) -> None:
+def test_blocks_on_sale_begin_at_half_past_eleven_in_each_zone_that_has_the_type(
+    cloud: Cloud,
+) -> None:
     def on_sale(**changes: Any) -> list[dict[str, Any]]:
-        request = {"InstanceType": "p5en.48xlarge", "InstanceCount": 2, "CapacityDurationHours": 48} | changes
-        found: list[dict[str, Any]] = cloud.ec2.describe_capacity_block_offerings(**request)["CapacityBlockOfferings"]
+        request = {
+            "InstanceType": "p5en.48xlarge",
+            "InstanceCount": 2,
+            "CapacityDurationHours": 48,
+        } | changes
+        found: list[dict[str, Any]] = cloud.ec2.describe_capacity_block_offerings(
+            **request
+        )["CapacityBlockOfferings"]
         return found
 
     first, second = on_sale()
     assert [first["AvailabilityZone"], second["AvailabilityZone"]] == [ZONE_A, ZONE_C]
-    assert (first["StartDate"], first["EndDate"]) == (at("2026-11-02T11:30:00+00:00"), at("2026-11-04T11:30:00+00:00"))
-    assert (first["InstanceCount"], first["CapacityBlockDurationHours"], first["CurrencyCode"]) == (2, 48, "USD")
-    assert float(on_sale(InstanceCount=4)[0]["UpfrontFee"]) == 2 * float(first["UpfrontFee"])
+    assert (first["StartDate"], first["EndDate"]) == (
+        at("2026-11-02T11:30:00+00:00"),
+        at("2026-11-04T11:30:00+00:00"),
+    )
+    assert (
+        first["InstanceCount"],
+        first["CapacityBlockDurationHours"],
+        first["CurrencyCode"],
+    ) == (2, 48, "USD")
+    assert float(on_sale(InstanceCount=4)[0]["UpfrontFee"]) == 2 * float(
+        first["UpfrontFee"]
+    )
     assert [each["CapacityBlockOfferingId"] for each in on_sale()] == [
         each["CapacityBlockOfferingId"] for each in (first, second)
     ]
@@ -301,7 +395,12 @@ def test_blocks_on_sale_begin_at_half_past_eleven_in_each_zone_that_has_the_type
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"InstanceType": TYPE}, {"InstanceCount": 3}, {"CapacityDurationHours": 25}, {"CapacityDurationHours": 15 * 24}],
+    [
+        {"InstanceType": TYPE},
+        {"InstanceCount": 3},
+        {"CapacityDurationHours": 25},
+        {"CapacityDurationHours": 15 * 24},
+    ],
 )
 def test_blocks_that_nobody_sells(cloud: Cloud, wrong: dict[str, Any]) -> None:
     with refused("InvalidParameterValue"):
@@ -312,19 +411,27 @@ def test_blocks_that_nobody_sells(cloud: Cloud, wrong: dict[str, Any]) -> None:
 
 def test_the_owner_lends_and_takes_back(cloud: Cloud) -> None:
     source = cloud.reserve(5)
-    cloud.ec2.create_interruptible_capacity_reservation_allocation(CapacityReservationId=source, InstanceCount=2)
+    cloud.ec2.create_interruptible_capacity_reservation_allocation(
+        CapacityReservationId=source, InstanceCount=2
+    )
     shown = cloud.reservation(source)
     lent = shown["InterruptibleCapacityAllocation"]["InterruptibleCapacityReservationId"]
     assert (shown["TotalInstanceCount"], cloud.available(lent)) == (3, 2)
-    assert cloud.reservation(lent)["InterruptionInfo"]["SourceCapacityReservationId"] == source
+    assert (
+        cloud.reservation(lent)["InterruptionInfo"]["SourceCapacityReservationId"] == source
+    )
     with refused("OperationNotPermitted"):
         cloud.ec2.cancel_capacity_reservation(CapacityReservationId=lent)
     run_in(cloud, lent, "interruptible-capacity-reservation")
-    cloud.ec2.update_interruptible_capacity_reservation_allocation(CapacityReservationId=source, TargetInstanceCount=0)
+    cloud.ec2.update_interruptible_capacity_reservation_allocation(
+        CapacityReservationId=source, TargetInstanceCount=0
+    )
     cloud.advance(minutes=3)
     assert cloud.reservation(source)["TotalInstanceCount"] == 5
     assert cloud.reservation(lent)["State"] == "cancelled"
-    (done,) = cloud.events_of("EC2 Interruptible Capacity Reservation Allocation Reclamation Completed")
+    (done,) = cloud.events_of(
+        "EC2 Interruptible Capacity Reservation Allocation Reclamation Completed"
+    )
     assert done["detail"] == {
         "sourceCapacityReservationId": source,
         "instanceType": TYPE,
@@ -336,6 +443,11 @@ def test_the_owner_lends_and_takes_back(cloud: Cloud) -> None:
 
 
 def test_interruptible_capacity_needs_its_market_type(cloud: Cloud) -> None:
-    lent = cloud.control("create_interruptible", instance_type=TYPE, zone=ZONE_A, count=1)["capacity_reservation_id"]
+    lent = cloud.control("create_interruptible", instance_type=TYPE, zone=ZONE_A, count=1)[
+        "capacity_reservation_id"
+    ]
     target = {"CapacityReservationTarget": {"CapacityReservationId": lent}}
-    assert code_of(lambda: cloud.run(CapacityReservationSpecification=target)) == "InvalidParameterCombination"
+    assert (
+        code_of(lambda: cloud.run(CapacityReservationSpecification=target))
+        == "InvalidParameterCombination"
+    )

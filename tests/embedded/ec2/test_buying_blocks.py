@@ -10,18 +10,24 @@ from botocore.exceptions import ConnectionClosedError
 from lab.worlds.cloud import LINUX, TYPE, ZONE_A, Cloud, code_of, refused
 
 GPU = "p5en.48xlarge"
-TAGS = [{"ResourceType": "capacity-reservation", "Tags": [{"Key": "team", "Value": "training"}]}]
+TAGS = [
+    {"ResourceType": "capacity-reservation", "Tags": [{"Key": "team", "Value": "training"}]}
+]
 
 
 def on_sale(cloud: Cloud, **changes: Any) -> dict[str, Any]:
     asked = {"InstanceType": GPU, "InstanceCount": 2, "CapacityDurationHours": 24} | changes
-    first: dict[str, Any] = cloud.ec2.describe_capacity_block_offerings(**asked)["CapacityBlockOfferings"][0]
+    first: dict[str, Any] = cloud.ec2.describe_capacity_block_offerings(**asked)[
+        "CapacityBlockOfferings"
+    ][0]
     return first
 
 
 def buy(cloud: Cloud, offering_id: str, **more: Any) -> str:
     asked = {"CapacityBlockOfferingId": offering_id, "InstancePlatform": LINUX} | more
-    reservation_id: str = cloud.ec2.purchase_capacity_block(**asked)["CapacityReservation"]["CapacityReservationId"]
+    reservation_id: str = cloud.ec2.purchase_capacity_block(**asked)["CapacityReservation"][
+        "CapacityReservationId"
+    ]
     return reservation_id
 
 
@@ -29,8 +35,14 @@ def test_what_is_bought_is_paid_then_scheduled_and_gone_from_sale(cloud: Cloud) 
     offered = on_sale(cloud)
     block = buy(cloud, offered["CapacityBlockOfferingId"], TagSpecifications=TAGS)
     shown = cloud.reservation(block)
-    assert (shown["State"], shown["ReservationType"]) == ("payment-pending", "capacity-block")
-    assert (shown["StartDate"], shown["EndDate"]) == (offered["StartDate"], offered["EndDate"])
+    assert (shown["State"], shown["ReservationType"]) == (
+        "payment-pending",
+        "capacity-block",
+    )
+    assert (shown["StartDate"], shown["EndDate"]) == (
+        offered["StartDate"],
+        offered["EndDate"],
+    )
     assert shown["Tags"] == [{"Key": "team", "Value": "training"}]
     cloud.advance(seconds=300)
     assert cloud.reservation(block)["State"] == "scheduled"
@@ -45,7 +57,14 @@ def test_a_purchase_whose_answer_is_lost_has_happened(cloud: Cloud) -> None:
     with pytest.raises(ConnectionClosedError):
         buy(cloud, offered["CapacityBlockOfferingId"], TagSpecifications=TAGS)
     filters = [{"Name": "tag:team", "Values": ["training"]}]
-    assert len(cloud.ec2.describe_capacity_reservations(Filters=filters)["CapacityReservations"]) == 1
+    assert (
+        len(
+            cloud.ec2.describe_capacity_reservations(Filters=filters)[
+                "CapacityReservations"
+            ]
+        )
+        == 1
+    )
 
 
 def test_a_block_that_is_not_paid_fails(cloud: Cloud) -> None:
@@ -74,13 +93,21 @@ def test_an_offering_is_gone_half_an_hour_before_it_would_start(cloud: Cloud) ->
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"CapacityBlockOfferingId": "cb-00000000000000000"}, "InvalidCapacityBlockOfferingIdNotFound"),
+        (
+            {"CapacityBlockOfferingId": "cb-00000000000000000"},
+            "InvalidCapacityBlockOfferingIdNotFound",
+        ),
         ({"CapacityBlockOfferingId": "p5"}, "InvalidCapacityBlockOfferingIdMalformed"),
         ({"InstancePlatform": "Windows"}, "InvalidParameterValue"),
     ],
 )
-def test_purchases_that_ec2_refuses(cloud: Cloud, changes: dict[str, Any], code: str) -> None:
-    asked = {"CapacityBlockOfferingId": on_sale(cloud)["CapacityBlockOfferingId"], "InstancePlatform": LINUX}
+def test_purchases_that_ec2_refuses(
+    cloud: Cloud, changes: dict[str, Any], code: str
+) -> None:
+    asked = {
+        "CapacityBlockOfferingId": on_sale(cloud)["CapacityBlockOfferingId"],
+        "InstancePlatform": LINUX,
+    }
     assert code_of(lambda: cloud.ec2.purchase_capacity_block(**(asked | changes))) == code
 
 
@@ -127,10 +154,15 @@ def test_the_end_moves_when_an_extension_is_paid(cloud: Cloud) -> None:
     assert cloud.reservation(block)["EndDate"] == end
     cloud.advance(seconds=300)
     assert cloud.reservation(block)["EndDate"] == end + timedelta(hours=48)
-    history = cloud.ec2.describe_capacity_block_extension_history(CapacityReservationIds=[block])
+    history = cloud.ec2.describe_capacity_block_extension_history(
+        CapacityReservationIds=[block]
+    )
     (bought,) = history["CapacityBlockExtensions"]
     assert bought["CapacityBlockExtensionStatus"] == "payment-succeeded"
-    assert bought["CapacityBlockExtensionOfferingId"] == offered["CapacityBlockExtensionOfferingId"]
+    assert (
+        bought["CapacityBlockExtensionOfferingId"]
+        == offered["CapacityBlockExtensionOfferingId"]
+    )
     with refused("InvalidCapacityBlockOfferingIdExpired"):
         extend(cloud, block, offered["CapacityBlockExtensionOfferingId"])
 
@@ -145,9 +177,14 @@ def _in_its_last_hour(cloud: Cloud, _: str) -> None:
 
 @pytest.mark.parametrize(
     ("before", "code"),
-    [(_while_one_is_to_be_paid, "OperationNotPermitted"), (_in_its_last_hour, "InvalidParameterValue")],
+    [
+        (_while_one_is_to_be_paid, "OperationNotPermitted"),
+        (_in_its_last_hour, "InvalidParameterValue"),
+    ],
 )
-def test_extensions_that_ec2_refuses(cloud: Cloud, before: Callable[[Cloud, str], None], code: str) -> None:
+def test_extensions_that_ec2_refuses(
+    cloud: Cloud, before: Callable[[Cloud, str], None], code: str
+) -> None:
     block = paid_block(cloud)
     before(cloud, block)
     assert code_of(lambda: extension(cloud, block)) == code

@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 
-from lab.worlds.cloud import ACCOUNT_ID, LINUX, START, TYPE, ZONE_A, ZONE_B, Cloud, code_of, refused
+from lab.worlds.cloud import (
+    ACCOUNT_ID,
+    LINUX,
+    START,
+    TYPE,
+    ZONE_A,
+    ZONE_B,
+    Cloud,
+    code_of,
+    refused,
+)
 
 
 def test_a_new_reservation_is_active_and_all_free(cloud: Cloud) -> None:
@@ -21,7 +31,10 @@ def test_a_new_reservation_is_active_and_all_free(cloud: Cloud) -> None:
 
 def test_the_zone_may_be_named_by_its_id(cloud: Cloud) -> None:
     made = cloud.ec2.create_capacity_reservation(
-        InstanceType=TYPE, InstancePlatform=LINUX, AvailabilityZoneId="use1-az2", InstanceCount=1
+        InstanceType=TYPE,
+        InstancePlatform=LINUX,
+        AvailabilityZoneId="use1-az2",
+        InstanceCount=1,
     )
     assert made["CapacityReservation"]["AvailabilityZone"] == ZONE_B
 
@@ -36,13 +49,26 @@ def test_the_zone_may_be_named_by_its_id(cloud: Cloud) -> None:
         ({"AvailabilityZoneId": "use1-az1"}, "InvalidParameterCombination"),
         ({"InstanceType": "p4d.24xlarge", "AvailabilityZone": "us-east-1e"}, "Unsupported"),
         ({"EndDateType": "limited"}, "InvalidParameterCombination"),
-        ({"EndDate": START + timedelta(hours=1), "EndDateType": "unlimited"}, "InvalidParameterCombination"),
-        ({"EndDate": START - timedelta(hours=1), "EndDateType": "limited"}, "InvalidParameterValue"),
+        (
+            {"EndDate": START + timedelta(hours=1), "EndDateType": "unlimited"},
+            "InvalidParameterCombination",
+        ),
+        (
+            {"EndDate": START - timedelta(hours=1), "EndDateType": "limited"},
+            "InvalidParameterValue",
+        ),
         ({"InstanceMatchCriteria": "sometimes"}, "InvalidParameterValue"),
     ],
 )
-def test_what_cannot_be_reserved_is_refused(cloud: Cloud, change: dict[str, Any], code: str) -> None:
-    assert code_of(lambda: cloud.reserve(**({"count": change.pop("InstanceCount", 1)} | change))) == code
+def test_what_cannot_be_reserved_is_refused(
+    cloud: Cloud, change: dict[str, Any], code: str
+) -> None:
+    assert (
+        code_of(
+            lambda: cloud.reserve(**({"count": change.pop("InstanceCount", 1)} | change))
+        )
+        == code
+    )
 
 
 def test_a_client_token_makes_one_reservation(cloud: Cloud) -> None:
@@ -54,13 +80,19 @@ def test_a_client_token_makes_one_reservation(cloud: Cloud) -> None:
 
 
 def test_tags_of_the_request_are_shown_and_filtered(cloud: Cloud) -> None:
-    specification = [{"ResourceType": "capacity-reservation", "Tags": [{"Key": "team", "Value": "ml"}]}]
+    specification = [
+        {"ResourceType": "capacity-reservation", "Tags": [{"Key": "team", "Value": "ml"}]}
+    ]
     tagged = cloud.reserve(TagSpecifications=specification)
     cloud.reserve()
     assert cloud.reservation(tagged)["Tags"] == [{"Key": "team", "Value": "ml"}]
     for name, values in (("tag:team", ["ml"]), ("tag-key", ["te*"])):
-        found = cloud.ec2.describe_capacity_reservations(Filters=[{"Name": name, "Values": values}])
-        assert [r["CapacityReservationId"] for r in found["CapacityReservations"]] == [tagged]
+        found = cloud.ec2.describe_capacity_reservations(
+            Filters=[{"Name": name, "Values": values}]
+        )
+        assert [r["CapacityReservationId"] for r in found["CapacityReservations"]] == [
+            tagged
+        ]
 
 
 FILTERS = {
@@ -90,21 +122,38 @@ def test_each_filter_finds_only_what_it_names(cloud: Cloud, name: str, value: st
     )
     if name == "state":
         cloud.ec2.cancel_capacity_reservation(CapacityReservationId=special)
-    found = cloud.ec2.describe_capacity_reservations(Filters=[{"Name": name, "Values": [value.replace("Z", "*")]}])
+    found = cloud.ec2.describe_capacity_reservations(
+        Filters=[{"Name": name, "Values": [value.replace("Z", "*")]}]
+    )
     assert [r["CapacityReservationId"] for r in found["CapacityReservations"]] == [special]
 
 
 def test_the_owner_filter_tells_shared_from_own(cloud: Cloud) -> None:
     own = cloud.reserve()
-    shared = cloud.control("share_reservation", instance_type=TYPE, zone=ZONE_A, count=4, owner_id="111122223333")
-    for owner, expected in ((ACCOUNT_ID, own), ("111122223333", shared["capacity_reservation_id"])):
-        found = cloud.ec2.describe_capacity_reservations(Filters=[{"Name": "owner-id", "Values": [owner]}])
-        assert [r["CapacityReservationId"] for r in found["CapacityReservations"]] == [expected]
+    shared = cloud.control(
+        "share_reservation",
+        instance_type=TYPE,
+        zone=ZONE_A,
+        count=4,
+        owner_id="111122223333",
+    )
+    for owner, expected in (
+        (ACCOUNT_ID, own),
+        ("111122223333", shared["capacity_reservation_id"]),
+    ):
+        found = cloud.ec2.describe_capacity_reservations(
+            Filters=[{"Name": "owner-id", "Values": [owner]}]
+        )
+        assert [r["CapacityReservationId"] for r in found["CapacityReservations"]] == [
+            expected
+        ]
 
 
 def test_unknown_filters_and_ids_are_errors(cloud: Cloud) -> None:
     with refused("InvalidParameterValue"):
-        cloud.ec2.describe_capacity_reservations(Filters=[{"Name": "colour", "Values": ["red"]}])
+        cloud.ec2.describe_capacity_reservations(
+            Filters=[{"Name": "colour", "Values": ["red"]}]
+        )
     with refused("InvalidCapacityReservationId.NotFound"):
         cloud.reservation("cr-00000000000000000")
     with refused("InvalidCapacityReservationId.Malformed"):
@@ -113,9 +162,15 @@ def test_unknown_filters_and_ids_are_errors(cloud: Cloud) -> None:
 
 def test_pages_cover_everything_once(cloud: Cloud) -> None:
     made = [cloud.reserve() for _ in range(5)]
-    pages = list(cloud.ec2.get_paginator("describe_capacity_reservations").paginate(PaginationConfig={"PageSize": 2}))
+    pages = list(
+        cloud.ec2.get_paginator("describe_capacity_reservations").paginate(
+            PaginationConfig={"PageSize": 2}
+        )
+    )
     assert [len(p["CapacityReservations"]) for p in pages] == [2, 2, 1]
-    assert [r["CapacityReservationId"] for p in pages for r in p["CapacityReservations"]] == made
+    assert [
+        r["CapacityReservationId"] for p in pages for r in p["CapacityReservations"]
+    ] == made
     with refused("InvalidParameterCombination"):
         cloud.ec2.describe_capacity_reservations(CapacityReservationIds=made, MaxResults=2)
     with refused("InvalidParameterValue"):
@@ -126,10 +181,18 @@ def test_modify_changes_size_end_and_criteria(cloud: Cloud) -> None:
     made = cloud.reserve(2)
     end = START + timedelta(days=2)
     cloud.ec2.modify_capacity_reservation(
-        CapacityReservationId=made, InstanceCount=5, EndDateType="limited", EndDate=end, InstanceMatchCriteria="open"
+        CapacityReservationId=made,
+        InstanceCount=5,
+        EndDateType="limited",
+        EndDate=end,
+        InstanceMatchCriteria="open",
     )
     changed = cloud.reservation(made)
-    assert (changed["TotalInstanceCount"], changed["EndDate"], changed["InstanceMatchCriteria"]) == (5, end, "open")
+    assert (
+        changed["TotalInstanceCount"],
+        changed["EndDate"],
+        changed["InstanceMatchCriteria"],
+    ) == (5, end, "open")
 
 
 def test_shrinking_below_use_puts_the_newest_instances_on_demand(cloud: Cloud) -> None:
@@ -146,15 +209,23 @@ def test_shrinking_below_use_puts_the_newest_instances_on_demand(cloud: Cloud) -
 
 def test_criteria_change_only_while_idle(cloud: Cloud) -> None:
     made = cloud.reserve(1)
-    cloud.run(CapacityReservationSpecification={"CapacityReservationTarget": {"CapacityReservationId": made}})
+    cloud.run(
+        CapacityReservationSpecification={
+            "CapacityReservationTarget": {"CapacityReservationId": made}
+        }
+    )
     with refused("InvalidParameterValue"):
-        cloud.ec2.modify_capacity_reservation(CapacityReservationId=made, InstanceMatchCriteria="open")
+        cloud.ec2.modify_capacity_reservation(
+            CapacityReservationId=made, InstanceMatchCriteria="open"
+        )
 
 
 def test_cancelling_leaves_instances_running_on_demand(cloud: Cloud) -> None:
     made = cloud.reserve(1)
     instance = cloud.run(
-        CapacityReservationSpecification={"CapacityReservationTarget": {"CapacityReservationId": made}}
+        CapacityReservationSpecification={
+            "CapacityReservationTarget": {"CapacityReservationId": made}
+        }
     )[0]
     cloud.ec2.cancel_capacity_reservation(CapacityReservationId=made)
     assert cloud.reservation(made)["State"] == "cancelled"
@@ -167,7 +238,9 @@ def test_cancelling_leaves_instances_running_on_demand(cloud: Cloud) -> None:
 
 
 def test_only_the_owner_changes_a_reservation(cloud: Cloud) -> None:
-    shared = cloud.control("share_reservation", instance_type=TYPE, zone=ZONE_A, count=1)["capacity_reservation_id"]
+    shared = cloud.control("share_reservation", instance_type=TYPE, zone=ZONE_A, count=1)[
+        "capacity_reservation_id"
+    ]
     with refused("UnauthorizedOperation"):
         cloud.ec2.cancel_capacity_reservation(CapacityReservationId=shared)
 
@@ -176,7 +249,10 @@ def test_moving_capacity_moves_free_slots_first(cloud: Cloud) -> None:
     source, target = (cloud.reserve(2, InstanceMatchCriteria="open") for _ in range(2))
     instance = cloud.run()[0]
     assert cloud.instance(instance)["CapacityReservationId"] == source
-    moved = {"SourceCapacityReservationId": source, "DestinationCapacityReservationId": target}
+    moved = {
+        "SourceCapacityReservationId": source,
+        "DestinationCapacityReservationId": target,
+    }
     cloud.ec2.move_capacity_reservation_instances(**moved, InstanceCount=1)
     assert (cloud.available(source), cloud.available(target)) == (0, 3)
     cloud.ec2.move_capacity_reservation_instances(**moved, InstanceCount=1)
@@ -186,28 +262,44 @@ def test_moving_capacity_moves_free_slots_first(cloud: Cloud) -> None:
 
 def test_used_slots_move_only_with_instances_that_were_launched_open(cloud: Cloud) -> None:
     source, target = (cloud.reserve(1, InstanceMatchCriteria="open") for _ in range(2))
-    cloud.run(CapacityReservationSpecification={"CapacityReservationTarget": {"CapacityReservationId": source}})
+    cloud.run(
+        CapacityReservationSpecification={
+            "CapacityReservationTarget": {"CapacityReservationId": source}
+        }
+    )
     with refused("InvalidParameterValue"):
         cloud.ec2.move_capacity_reservation_instances(
-            SourceCapacityReservationId=source, DestinationCapacityReservationId=target, InstanceCount=1
+            SourceCapacityReservationId=source,
+            DestinationCapacityReservationId=target,
+            InstanceCount=1,
         )
 
 
-def test_a_slot_that_moves_into_an_open_reservation_takes_an_instance_that_runs_loose(cloud: Cloud) -> None:
+def test_a_slot_that_moves_into_an_open_reservation_takes_an_instance_that_runs_loose(
+    cloud: Cloud,
+) -> None:
     source, target = cloud.reserve(2), cloud.reserve(1, InstanceMatchCriteria="open")
     first, second = (cloud.run()[0] for _ in range(2))
     assert cloud.instance(first)["CapacityReservationId"] == target
     assert "CapacityReservationId" not in cloud.instance(second)
     cloud.ec2.move_capacity_reservation_instances(
-        SourceCapacityReservationId=source, DestinationCapacityReservationId=target, InstanceCount=1
+        SourceCapacityReservationId=source,
+        DestinationCapacityReservationId=target,
+        InstanceCount=1,
     )
     assert cloud.instance(second)["CapacityReservationId"] == target
 
 
 def test_usage_is_told_by_account(cloud: Cloud) -> None:
     made = cloud.reserve(3)
-    cloud.run(CapacityReservationSpecification={"CapacityReservationTarget": {"CapacityReservationId": made}})
-    cloud.control("outsider_launch", capacity_reservation_id=made, account_id="999999999999")
+    cloud.run(
+        CapacityReservationSpecification={
+            "CapacityReservationTarget": {"CapacityReservationId": made}
+        }
+    )
+    cloud.control(
+        "outsider_launch", capacity_reservation_id=made, account_id="999999999999"
+    )
     usage = cloud.ec2.get_capacity_reservation_usage(CapacityReservationId=made)
     assert usage["InstanceUsages"] == [
         {"AccountId": ACCOUNT_ID, "UsedInstanceCount": 1},

@@ -17,8 +17,14 @@ LAUNCHES = ("instance_type", "zone", "market", "count")
 
 @pytest.mark.parametrize("action", sorted(ACTIONS))
 def test_every_action_and_member_is_documented(action: str) -> None:
-    row = next((line for line in TEXT.splitlines() if line.startswith(f"| `{action}` |")), "")
-    members = [name for name in signature(ACTIONS[action]).parameters if name not in {"world", "settings", "launches"}]
+    row = next(
+        (line for line in TEXT.splitlines() if line.startswith(f"| `{action}` |")), ""
+    )
+    members = [
+        name
+        for name in signature(ACTIONS[action]).parameters
+        if name not in {"world", "settings", "launches"}
+    ]
     if "launches" in signature(ACTIONS[action]).parameters:
         members += LAUNCHES
     assert [name for name in members if f"`{name}`" not in row] == []

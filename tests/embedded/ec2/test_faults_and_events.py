@@ -25,7 +25,9 @@ STATE_CHANGE = "EC2 Instance State-change Notification"
 SPOT: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "spot"}}
 
 
-def test_throttled_calls_have_no_effect_and_are_retried_by_a_patient_client(cloud: Cloud) -> None:
+def test_throttled_calls_have_no_effect_and_are_retried_by_a_patient_client(
+    cloud: Cloud,
+) -> None:
     cloud.control("fail_calls", operation="CreateFleet", count=1)
     with refused("RequestLimitExceeded"):
         cloud.fleet([config(cloud.template())])
@@ -52,7 +54,9 @@ def test_botocore_repeats_a_lost_call_with_the_same_token(cloud: Cloud) -> None:
 
 
 def test_capacity_can_be_missing_in_one_pool_for_a_while(cloud: Cloud) -> None:
-    cloud.control("refuse_launches", instance_type=TYPE, zone="use1-az1", market="on-demand", count=1)
+    cloud.control(
+        "refuse_launches", instance_type=TYPE, zone="use1-az1", market="on-demand", count=1
+    )
     configs = [config(cloud.template(), override(zone=ZONE_A), override(zone=ZONE_B))]
     first = cloud.fleet(configs)
     assert error_codes(first) == ["InsufficientInstanceCapacity"]
@@ -107,7 +111,10 @@ def test_a_delayed_event_may_arrive_after_its_successor(cloud: Cloud) -> None:
     cloud.run()
     cloud.advance(minutes=2)
     assert [e["detail"]["state"] for e in cloud.events] == ["running", "pending"]
-    assert [e["time"] for e in cloud.events] == ["2026-11-02T08:00:05Z", "2026-11-02T08:00:00Z"]
+    assert [e["time"] for e in cloud.events] == [
+        "2026-11-02T08:00:05Z",
+        "2026-11-02T08:00:00Z",
+    ]
 
 
 def test_the_exact_shape_of_a_state_change(cloud: Cloud) -> None:
@@ -164,7 +171,11 @@ def test_health_announces_maintenance(cloud: Cloud) -> None:
     assert detail["eventTypeCode"] == "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED"
     assert detail["startTime"] == "Tue, 03 Nov 2026 08:00:00 GMT"
     assert detail["affectedEntities"] == [{"entityValue": instance, "status": "PENDING"}]
-    assert (detail["statusCode"], detail["backupEvent"], detail["page"]) == ("closed", "true", "1")
+    assert (detail["statusCode"], detail["backupEvent"], detail["page"]) == (
+        "closed",
+        "true",
+        "1",
+    )
 
 
 def test_health_may_name_entities_by_arn(cloud: Cloud) -> None:
@@ -176,19 +187,31 @@ def test_health_may_name_entities_by_arn(cloud: Cloud) -> None:
 
 
 @pytest.mark.parametrize("summary", [False, True])
-def test_health_reports_reservations_that_are_hardly_used(cloud: Cloud, summary: bool) -> None:
+def test_health_reports_reservations_that_are_hardly_used(
+    cloud: Cloud, summary: bool
+) -> None:
     reserved = cloud.reserve()
-    cloud.control("report_underutilized", capacity_reservation_ids=[reserved], summary=summary)
+    cloud.control(
+        "report_underutilized", capacity_reservation_ids=[reserved], summary=summary
+    )
     (event,) = cloud.events_of("AWS Health Event")
     suffix = "_SUMMARY" if summary else ""
-    assert event["detail"]["eventTypeCode"] == f"AWS_EC2_ODCR_UNDERUTILIZATION_NOTIFICATION{suffix}"
+    assert (
+        event["detail"]["eventTypeCode"]
+        == f"AWS_EC2_ODCR_UNDERUTILIZATION_NOTIFICATION{suffix}"
+    )
     (entity,) = event["detail"]["affectedEntities"]
-    expected = f"{reserved} | us-east-1a | {TYPE} | Linux/UNIX | 0.0%" if summary else reserved
+    expected = (
+        f"{reserved} | us-east-1a | {TYPE} | Linux/UNIX | 0.0%" if summary else reserved
+    )
     assert entity["entityValue"] == expected
 
 
 def test_any_event_can_be_sent(cloud: Cloud) -> None:
-    for event in ({"detail-type": "EC2 Something New", "source": "aws.ec2", "detail": None}, {"no": "envelope"}):
+    for event in (
+        {"detail-type": "EC2 Something New", "source": "aws.ec2", "detail": None},
+        {"no": "envelope"},
+    ):
         cloud.control("emit", event=event)
         assert cloud.events.pop() == event
 
@@ -230,15 +253,27 @@ def test_clear_faults_ends_all_weather(cloud: Cloud) -> None:
         ("outsider_launch", {"banana": 1}, "banana"),
         ("outsider_launch", {}, "name a reservation"),
         ("terminate_instance", {"instance_id": "i-0"}, "there is no instance"),
-        ("set_pool_capacity", {"instance_type": TYPE, "zone": "nowhere", "capacity": 1}, "nowhere"),
+        (
+            "set_pool_capacity",
+            {"instance_type": TYPE, "zone": "nowhere", "capacity": 1},
+            "nowhere",
+        ),
         ("mistreat_events", {"kind": "eat"}, "eat"),
-        ("purchase_capacity_block", {"instance_type": TYPE, "zone": ZONE_A, "count": 1, "end_in_s": -1}, "ends after"),
+        (
+            "purchase_capacity_block",
+            {"instance_type": TYPE, "zone": ZONE_A, "count": 1, "end_in_s": -1},
+            "ends after",
+        ),
         (
             "set_pool_capacity",
             {"instance_type": TYPE, "zone": ZONE_A, "capacity": 1, "market": "nope"},
             "set_pool_capacity: .*there is no market 'nope'; known: on-demand, spot, ",
         ),
-        ("outsider_launch", {"instance_type": TYPE, "zone": ZONE_A, "market": "nope"}, "there is no market 'nope'"),
+        (
+            "outsider_launch",
+            {"instance_type": TYPE, "zone": ZONE_A, "market": "nope"},
+            "there is no market 'nope'",
+        ),
         (
             "purchase_capacity_block",
             {"instance_type": TYPE, "zone": ZONE_A, "count": 1, "start": "nonsense"},

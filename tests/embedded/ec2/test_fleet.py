@@ -19,13 +19,25 @@ from lab.worlds.cloud import (
     refused,
 )
 
-TOO_MANY_TAGS = [{"ResourceType": "volume", "Tags": [{"Key": str(n), "Value": ""} for n in range(51)]}]
+TOO_MANY_TAGS = [
+    {"ResourceType": "volume", "Tags": [{"Key": str(n), "Value": ""} for n in range(51)]}
+]
 
 
 def limit(
-    cloud: Cloud, capacity: int, instance_type: str = TYPE, zone: str = ZONE_A, market: str = "on-demand"
+    cloud: Cloud,
+    capacity: int,
+    instance_type: str = TYPE,
+    zone: str = ZONE_A,
+    market: str = "on-demand",
 ) -> None:
-    cloud.control("set_pool_capacity", instance_type=instance_type, zone=zone, market=market, capacity=capacity)
+    cloud.control(
+        "set_pool_capacity",
+        instance_type=instance_type,
+        zone=zone,
+        market=market,
+        capacity=capacity,
+    )
 
 
 def test_partial_success_has_instances_and_errors_in_ec2_shapes(cloud: Cloud) -> None:
@@ -54,22 +66,35 @@ def test_tags_reach_what_they_name(cloud: Cloud) -> None:
         {"ResourceType": kind, "Tags": [{"Key": "kind", "Value": kind}]}
         for kind in ("fleet", "instance", "volume", "network-interface")
     ]
-    own = [{"ResourceType": "instance", "Tags": [{"Key": "kind", "Value": "template"}, {"Key": "own", "Value": "1"}]}]
-    answer = cloud.fleet([config(cloud.template(TagSpecifications=own))], TagSpecifications=specifications)
+    own = [
+        {
+            "ResourceType": "instance",
+            "Tags": [{"Key": "kind", "Value": "template"}, {"Key": "own", "Value": "1"}],
+        }
+    ]
+    answer = cloud.fleet(
+        [config(cloud.template(TagSpecifications=own))], TagSpecifications=specifications
+    )
     instance = cloud.instance(launched(answer)[0])
     tags = {t["Key"]: t["Value"] for t in instance["Tags"]}
     assert (tags["kind"], tags["own"]) == ("instance", "1")
     assert tags["aws:ec2:fleet-id"] == answer["FleetId"]
     volume = instance["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
-    assert cloud.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Tags"] == [{"Key": "kind", "Value": "volume"}]
-    described = cloud.ec2.describe_tags(Filters=[{"Name": "key", "Values": ["kind"]}])["Tags"]
+    assert cloud.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Tags"] == [
+        {"Key": "kind", "Value": "volume"}
+    ]
+    described = cloud.ec2.describe_tags(Filters=[{"Name": "key", "Values": ["kind"]}])[
+        "Tags"
+    ]
     kinds = {t["ResourceType"]: t["Value"] for t in described}
     assert kinds == {k: k for k in ("fleet", "instance", "volume", "network-interface")}
 
 
 def test_the_cheapest_pool_gives_first_and_the_next_takes_the_rest(cloud: Cloud) -> None:
     limit(cloud, 1, "c5.large")
-    answer = cloud.fleet([config(cloud.template(), override("m5.large"), override("c5.large"))], total=3)
+    answer = cloud.fleet(
+        [config(cloud.template(), override("m5.large"), override("c5.large"))], total=3
+    )
     assert [(e["InstanceType"], len(e["InstanceIds"])) for e in answer["Instances"]] == [
         ("c5.large", 1),
         ("m5.large", 2),
@@ -77,7 +102,9 @@ def test_the_cheapest_pool_gives_first_and_the_next_takes_the_rest(cloud: Cloud)
     assert error_codes(answer) == ["InsufficientInstanceCapacity"]
 
 
-def test_everything_in_an_override_reaches_the_instance_and_is_repeated(cloud: Cloud) -> None:
+def test_everything_in_an_override_reaches_the_instance_and_is_repeated(
+    cloud: Cloud,
+) -> None:
     full = {
         "InstanceType": TYPE,
         "AvailabilityZoneId": "use1-az1",
@@ -92,36 +119,61 @@ def test_everything_in_an_override_reaches_the_instance_and_is_repeated(cloud: C
         "BlockDeviceMappings": [
             {
                 "DeviceName": "/dev/xvda",
-                "Ebs": {"VolumeSize": 50, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True},
+                "Ebs": {
+                    "VolumeSize": 50,
+                    "VolumeType": "gp3",
+                    "Encrypted": True,
+                    "DeleteOnTermination": True,
+                },
             }
         ],
     }
     answer = cloud.fleet([config(cloud.template(), full)], total=2, default="spot")
     (entry,) = answer["Instances"]
     assert len(entry["InstanceIds"]) == 1
-    repeated = {k: v for k, v in full.items() if k not in {"KeyName", "IamInstanceProfile", "MetadataOptions"}}
+    repeated = {
+        k: v
+        for k, v in full.items()
+        if k not in {"KeyName", "IamInstanceProfile", "MetadataOptions"}
+    }
     repeated |= {"AvailabilityZone": ZONE_A, "Placement": {"GroupName": "rack"}}
     assert entry["LaunchTemplateAndOverrides"]["Overrides"] == repeated
     shown = cloud.instance(entry["InstanceIds"][0])
-    assert shown["IamInstanceProfile"]["Arn"] == "arn:aws:iam::123456789012:instance-profile/nodes"
+    assert (
+        shown["IamInstanceProfile"]["Arn"]
+        == "arn:aws:iam::123456789012:instance-profile/nodes"
+    )
     assert shown["KeyName"] == "key"
     assert shown["MetadataOptions"]["HttpTokens"] == "required"
     volume = shown["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
     described = cloud.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]
-    assert (described["Size"], described["VolumeType"], described["Encrypted"]) == (50, "gp3", True)
+    assert (described["Size"], described["VolumeType"], described["Encrypted"]) == (
+        50,
+        "gp3",
+        True,
+    )
 
 
 def test_priorities_come_before_prices_when_prioritized(cloud: Cloud) -> None:
-    overrides = (override("c5.large"), override("m5.large", Priority=0), override("r5.large", Priority=7))
+    overrides = (
+        override("c5.large"),
+        override("m5.large", Priority=0),
+        override("r5.large", Priority=7),
+    )
     options = {"AllocationStrategy": "prioritized"}
     answer = cloud.fleet([config(cloud.template(), *overrides)], OnDemandOptions=options)
     assert answer["Instances"][0]["InstanceType"] == "m5.large"
 
 
 def test_weights_count_towards_the_target(cloud: Cloud) -> None:
-    overrides = (override("m5.large", WeightedCapacity=2), override("m5.4xlarge", WeightedCapacity=3))
+    overrides = (
+        override("m5.large", WeightedCapacity=2),
+        override("m5.4xlarge", WeightedCapacity=3),
+    )
     answer = cloud.fleet([config(cloud.template(), *overrides)], total=5)
-    assert [(e["InstanceType"], len(e["InstanceIds"])) for e in answer["Instances"]] == [("m5.large", 3)]
+    assert [(e["InstanceType"], len(e["InstanceIds"])) for e in answer["Instances"]] == [
+        ("m5.large", 3)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -135,13 +187,21 @@ def test_weights_count_towards_the_target(cloud: Cloud) -> None:
     ],
 )
 def test_single_zone_and_minimum(
-    cloud: Cloud, options: dict[str, Any], capacity_a: int, capacity_b: int, expected: dict[str, int]
+    cloud: Cloud,
+    options: dict[str, Any],
+    capacity_a: int,
+    capacity_b: int,
+    expected: dict[str, int],
 ) -> None:
     limit(cloud, capacity_a, zone=ZONE_A)
     limit(cloud, capacity_b, zone=ZONE_B)
     overrides = (override(zone=ZONE_A), override(zone=ZONE_B))
-    answer = cloud.fleet([config(cloud.template(), *overrides)], total=3, OnDemandOptions=options)
-    assert {e["AvailabilityZone"]: len(e["InstanceIds"]) for e in answer["Instances"]} == expected
+    answer = cloud.fleet(
+        [config(cloud.template(), *overrides)], total=3, OnDemandOptions=options
+    )
+    assert {
+        e["AvailabilityZone"]: len(e["InstanceIds"]) for e in answer["Instances"]
+    } == expected
     if sum(expected.values()) < 3:
         assert set(error_codes(answer)) == {"InsufficientInstanceCapacity"}
     assert len(cloud.instances()) == sum(expected.values())
@@ -151,11 +211,19 @@ def test_single_instance_type_keeps_to_the_type_that_holds_most(cloud: Cloud) ->
     limit(cloud, 1, "c5.large")
     overrides = (override("c5.large"), override("m5.large"))
     options = {"SingleInstanceType": True, "MinTargetCapacity": 2}
-    answer = cloud.fleet([config(cloud.template(), *overrides)], total=2, OnDemandOptions=options)
-    assert [(e["InstanceType"], len(e["InstanceIds"])) for e in answer["Instances"]] == [("m5.large", 2)]
+    answer = cloud.fleet(
+        [config(cloud.template(), *overrides)], total=2, OnDemandOptions=options
+    )
+    assert [(e["InstanceType"], len(e["InstanceIds"])) for e in answer["Instances"]] == [
+        ("m5.large", 2)
+    ]
 
 
-SPOT_POOLS = (override(zone=ZONE_A, Priority=3), override(zone=ZONE_B, Priority=1), override(zone=ZONE_C, Priority=2))
+SPOT_POOLS = (
+    override(zone=ZONE_A, Priority=3),
+    override(zone=ZONE_B, Priority=1),
+    override(zone=ZONE_C, Priority=2),
+)
 
 
 @pytest.mark.parametrize(
@@ -171,12 +239,19 @@ SPOT_POOLS = (override(zone=ZONE_A, Priority=3), override(zone=ZONE_B, Priority=
 def test_spot_strategies(cloud: Cloud, strategy: str | None, zone: str) -> None:
     """A is cheapest but nearly full; B is cheaper than C; B's priority is lost with its capacity in the last case."""
     for name, price in ((ZONE_A, 10_000), (ZONE_B, 20_000), (ZONE_C, 30_000)):
-        cloud.control("set_spot_price", instance_type=TYPE, zone=name, micro_usd_per_hour=price)
+        cloud.control(
+            "set_spot_price", instance_type=TYPE, zone=name, micro_usd_per_hour=price
+        )
     limit(cloud, 1, zone=ZONE_A, market="spot")
     if strategy == "capacity-optimized-prioritized":
         limit(cloud, 1, zone=ZONE_B, market="spot")
     options = {"AllocationStrategy": strategy} if strategy else {}
-    answer = cloud.fleet([config(cloud.template(), *SPOT_POOLS)], total=2, default="spot", SpotOptions=options)
+    answer = cloud.fleet(
+        [config(cloud.template(), *SPOT_POOLS)],
+        total=2,
+        default="spot",
+        SpotOptions=options,
+    )
     first = answer["Instances"][0]
     assert (first["AvailabilityZone"], first["Lifecycle"]) == (zone, "spot")
     assert len(launched(answer)) == 2
@@ -185,7 +260,12 @@ def test_spot_strategies(cloud: Cloud, strategy: str | None, zone: str) -> None:
 
 def test_diversified_spot_uses_every_pool(cloud: Cloud) -> None:
     options = {"AllocationStrategy": "diversified"}
-    answer = cloud.fleet([config(cloud.template(), *SPOT_POOLS)], total=3, default="spot", SpotOptions=options)
+    answer = cloud.fleet(
+        [config(cloud.template(), *SPOT_POOLS)],
+        total=3,
+        default="spot",
+        SpotOptions=options,
+    )
     assert {e["AvailabilityZone"]: len(e["InstanceIds"]) for e in answer["Instances"]} == {
         ZONE_A: 1,
         ZONE_B: 1,
@@ -197,7 +277,10 @@ def test_spot_pools_run_dry_and_bids_may_be_too_low(cloud: Cloud) -> None:
     limit(cloud, 0, market="spot")
     pools = (override(), override(zone=ZONE_B, MaxPrice="0.000001"))
     answer = cloud.fleet([config(cloud.template(), *pools)], default="spot")
-    assert set(error_codes(answer)) == {"InsufficientInstanceCapacity", "SpotMaxPriceTooLow"}
+    assert set(error_codes(answer)) == {
+        "InsufficientInstanceCapacity",
+        "SpotMaxPriceTooLow",
+    }
     assert {e["Lifecycle"] for e in answer["Errors"]} == {"spot"}
 
 
@@ -209,9 +292,14 @@ def test_a_target_may_be_split_between_markets(cloud: Cloud) -> None:
         "DefaultTargetCapacityType": "spot",
     }
     answer = cloud.ec2.create_fleet(
-        Type="instant", LaunchTemplateConfigs=[config(cloud.template())], TargetCapacitySpecification=target
+        Type="instant",
+        LaunchTemplateConfigs=[config(cloud.template())],
+        TargetCapacitySpecification=target,
     )
-    assert {e["Lifecycle"]: len(e["InstanceIds"]) for e in answer["Instances"]} == {"on-demand": 1, "spot": 3}
+    assert {e["Lifecycle"]: len(e["InstanceIds"]) for e in answer["Instances"]} == {
+        "on-demand": 1,
+        "spot": 3,
+    }
 
 
 def test_a_client_token_repeats_the_answer_and_launches_once(cloud: Cloud) -> None:
@@ -224,19 +312,23 @@ def test_a_client_token_repeats_the_answer_and_launches_once(cloud: Cloud) -> No
         cloud.fleet(configs, total=3, ClientToken="batch-1")
 
 
-def test_one_template_cannot_name_a_pool_twice_nor_two_subnets_of_a_zone(cloud: Cloud) -> None:
+def test_one_template_cannot_name_a_pool_twice_nor_two_subnets_of_a_zone(
+    cloud: Cloud,
+) -> None:
     template = cloud.template()
     with refused("InvalidFleetConfig"):
         cloud.fleet([config(template, override(), override())])
     vpc = cloud.ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
     subnets = [
-        cloud.ec2.create_subnet(VpcId=vpc, CidrBlock=f"172.31.{200 + n}.0/24", AvailabilityZone=ZONE_A)["Subnet"][
-            "SubnetId"
-        ]
+        cloud.ec2.create_subnet(
+            VpcId=vpc, CidrBlock=f"172.31.{200 + n}.0/24", AvailabilityZone=ZONE_A
+        )["Subnet"]["SubnetId"]
         for n in range(2)
     ]
     with refused("InvalidFleetConfig"):
-        cloud.fleet([config(template, *({"InstanceType": TYPE, "SubnetId": s} for s in subnets))])
+        cloud.fleet(
+            [config(template, *({"InstanceType": TYPE, "SubnetId": s} for s in subnets))]
+        )
 
 
 @pytest.mark.parametrize(
@@ -247,12 +339,20 @@ def test_one_template_cannot_name_a_pool_twice_nor_two_subnets_of_a_zone(cloud: 
         ({"OnDemandOptions": {"MinTargetCapacity": 1}}, "InvalidParameterCombination"),
         ({"OnDemandOptions": {"AllocationStrategy": "cheapest"}}, "InvalidParameterValue"),
         ({"default": "reserved-capacity"}, "MissingParameter"),
-        ({"ReservedCapacityOptions": {"ReservationTypes": ["capacity-block"]}}, "InvalidParameterCombination"),
+        (
+            {"ReservedCapacityOptions": {"ReservationTypes": ["capacity-block"]}},
+            "InvalidParameterCombination",
+        ),
         ({"default": "capacity-block"}, "InvalidParameterCombination"),
-        ({"TagSpecifications": [{"ResourceType": "subnet", "Tags": []}]}, "InvalidParameterValue"),
+        (
+            {"TagSpecifications": [{"ResourceType": "subnet", "Tags": []}]},
+            "InvalidParameterValue",
+        ),
     ],
 )
-def test_what_refuses_the_whole_request(cloud: Cloud, parameters: dict[str, Any], code: str) -> None:
+def test_what_refuses_the_whole_request(
+    cloud: Cloud, parameters: dict[str, Any], code: str
+) -> None:
     configs = [config(cloud.template())]
     assert code_of(lambda: cloud.fleet(configs, **parameters)) == code
     assert cloud.instances() == []
@@ -261,10 +361,17 @@ def test_what_refuses_the_whole_request(cloud: Cloud, parameters: dict[str, Any]
 def test_missing_templates_and_versions_refuse_the_request(cloud: Cloud) -> None:
     with refused("InvalidLaunchTemplateId.NotFound"):
         cloud.fleet([config("lt-00000000000000000")])
-    by_name = {"LaunchTemplateSpecification": {"LaunchTemplateName": "nobody", "Version": "1"}}
+    by_name = {
+        "LaunchTemplateSpecification": {"LaunchTemplateName": "nobody", "Version": "1"}
+    }
     with refused("InvalidLaunchTemplateName.NotFoundException"):
         cloud.fleet([by_name])
-    old = {"LaunchTemplateSpecification": {"LaunchTemplateId": cloud.template(), "Version": "9"}}
+    old = {
+        "LaunchTemplateSpecification": {
+            "LaunchTemplateId": cloud.template(),
+            "Version": "9",
+        }
+    }
     with refused("InvalidLaunchTemplateId.VersionNotFound"):
         cloud.fleet([old])
 
@@ -272,19 +379,33 @@ def test_missing_templates_and_versions_refuse_the_request(cloud: Cloud) -> None
 @pytest.mark.parametrize(
     ("data", "pool", "code"),
     [
-        ({}, {"InstanceType": "zz9.huge", "AvailabilityZone": ZONE_A}, "InvalidParameterValue"),
+        (
+            {},
+            {"InstanceType": "zz9.huge", "AvailabilityZone": ZONE_A},
+            "InvalidParameterValue",
+        ),
         ({}, override("p4d.24xlarge", "us-east-1e"), "Unsupported"),
-        ({}, {"InstanceType": TYPE, "SubnetId": "subnet-00000000"}, "InvalidSubnetID.NotFound"),
+        (
+            {},
+            {"InstanceType": TYPE, "SubnetId": "subnet-00000000"},
+            "InvalidSubnetID.NotFound",
+        ),
         ({"ImageId": "ami-00000000000000000"}, override(), "InvalidAMIID.NotFound"),
         ({"ImageId": "banana"}, override(), "InvalidAMIID.Malformed"),
         ({}, override("m6g.large"), "InvalidParameterValue"),
         ({"SecurityGroupIds": ["sg-00000000"]}, override(), "InvalidGroup.NotFound"),
-        ({"UserData": base64.b64encode(b"x" * 16_385).decode()}, override(), "InvalidParameterValue"),
+        (
+            {"UserData": base64.b64encode(b"x" * 16_385).decode()},
+            override(),
+            "InvalidParameterValue",
+        ),
         ({"UserData": "not base64"}, override(), "InvalidUserData.Malformed"),
         ({"TagSpecifications": TOO_MANY_TAGS}, override(), "TagLimitExceeded"),
     ],
 )
-def test_what_fails_one_pool_only(cloud: Cloud, data: dict[str, Any], pool: dict[str, Any], code: str) -> None:
+def test_what_fails_one_pool_only(
+    cloud: Cloud, data: dict[str, Any], pool: dict[str, Any], code: str
+) -> None:
     good = config(cloud.template(), override("c5.xlarge"))
     bad = config(cloud.template(**data), {"Priority": 0, **pool})
     answer = cloud.fleet([bad, good], OnDemandOptions={"AllocationStrategy": "prioritized"})
@@ -308,14 +429,18 @@ DOCUMENTED_CODES = (
 @pytest.mark.parametrize("code", DOCUMENTED_CODES)
 def test_any_error_code_can_be_ordered_for_a_pool(cloud: Cloud, code: str) -> None:
     cloud.control("refuse_launches", code=code, zone=ZONE_A, count=1)
-    answer = cloud.fleet([config(cloud.template(), override(zone=ZONE_A), override(zone=ZONE_B))])
+    answer = cloud.fleet(
+        [config(cloud.template(), override(zone=ZONE_A), override(zone=ZONE_B))]
+    )
     assert error_codes(answer) == [code]
     assert answer["Instances"][0]["AvailabilityZone"] == ZONE_B
 
 
 def test_a_subnet_runs_out_of_addresses(cloud: Cloud) -> None:
     vpc = cloud.ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
-    made = cloud.ec2.create_subnet(VpcId=vpc, CidrBlock="172.31.250.0/28", AvailabilityZone=ZONE_A)["Subnet"]
+    made = cloud.ec2.create_subnet(
+        VpcId=vpc, CidrBlock="172.31.250.0/28", AvailabilityZone=ZONE_A
+    )["Subnet"]
     subnet = {"InstanceType": TYPE, "SubnetId": made["SubnetId"]}
     answer = cloud.fleet([config(cloud.template(), subnet)], total=12)
     assert len(launched(answer)) == 11
@@ -333,7 +458,9 @@ def test_deleting_an_instant_fleet_terminates_its_instances(cloud: Cloud) -> Non
     with refused("InvalidParameterValue"):
         cloud.ec2.delete_fleets(FleetIds=[answer["FleetId"]], TerminateInstances=False)
     deleted = cloud.ec2.delete_fleets(FleetIds=[answer["FleetId"]], TerminateInstances=True)
-    assert deleted["SuccessfulFleetDeletions"][0]["CurrentFleetState"] == "deleted_terminating"
+    assert (
+        deleted["SuccessfulFleetDeletions"][0]["CurrentFleetState"] == "deleted_terminating"
+    )
     assert {i["State"]["Name"] for i in cloud.instances()} == {"shutting-down"}
 
 
@@ -350,5 +477,7 @@ def test_only_instant_fleets_are_emulated(cloud: Cloud) -> None:
     target = {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"}
     with refused("UnsupportedOperation"):
         cloud.ec2.create_fleet(
-            Type="maintain", LaunchTemplateConfigs=[config(cloud.template())], TargetCapacitySpecification=target
+            Type="maintain",
+            LaunchTemplateConfigs=[config(cloud.template())],
+            TargetCapacitySpecification=target,
         )

@@ -27,7 +27,10 @@ class Case:
     errors: frozenset[str] = frozenset()
 
 
-EXCEEDED, UNUSED = frozenset({"ReservationCapacityExceeded"}), frozenset({"UnfulfillableCapacity"})
+EXCEEDED, UNUSED = (
+    frozenset({"ReservationCapacityExceeded"}),
+    frozenset({"UnfulfillableCapacity"}),
+)
 
 TABLE = {
     # Row 1: Fleet does not use templates that target reservations when it looks for reservations itself.
@@ -45,11 +48,19 @@ TABLE = {
     # Row 5: with the preference none, even a matching open reservation is not entered.
     "untargeted, none": Case("open", False, False, "none", 0, 0, 5),
     # Row 6: a target and the preference none contradict each other: errors on launch.
-    "target-targeted, none": Case("targeted", True, False, "none", 0, 0, 0, frozenset({"InvalidParameterCombination"})),
-    "target-open, none": Case("open", True, False, "none", 0, 0, 0, frozenset({"InvalidParameterCombination"})),
+    "target-targeted, none": Case(
+        "targeted", True, False, "none", 0, 0, 0, frozenset({"InvalidParameterCombination"})
+    ),
+    "target-open, none": Case(
+        "open", True, False, "none", 0, 0, 0, frozenset({"InvalidParameterCombination"})
+    ),
     # Beyond the table: the preference that came later.
-    "target, only": Case("targeted", True, False, "capacity-reservations-only", 2, 2, 0, EXCEEDED),
-    "untargeted, only": Case("open", False, False, "capacity-reservations-only", 2, 2, 0, EXCEEDED),
+    "target, only": Case(
+        "targeted", True, False, "capacity-reservations-only", 2, 2, 0, EXCEEDED
+    ),
+    "untargeted, only": Case(
+        "open", False, False, "capacity-reservations-only", 2, 2, 0, EXCEEDED
+    ),
     "untargeted, first, none": Case("open", False, True, "none", 0, 0, 5),
 }
 
@@ -57,10 +68,13 @@ TABLE = {
 @pytest.mark.parametrize("case", TABLE.values(), ids=TABLE.keys())
 def test_row(cloud: Cloud, case: Case) -> None:
     reserved = {
-        kind: cloud.reserve(2, InstanceType=kind, InstanceMatchCriteria=case.criteria) for kind in (DEAR, CHEAP)
+        kind: cloud.reserve(2, InstanceType=kind, InstanceMatchCriteria=case.criteria)
+        for kind in (DEAR, CHEAP)
     }
     templates = {
-        kind: cloud.template(preference=case.preference, target=reserved[kind] if case.targeted else None)
+        kind: cloud.template(
+            preference=case.preference, target=reserved[kind] if case.targeted else None
+        )
         for kind in (DEAR, CHEAP)
     }
     configs = [config(templates[kind], override(kind)) for kind in (DEAR, CHEAP)]
@@ -73,11 +87,16 @@ def test_row(cloud: Cloud, case: Case) -> None:
     assert in_reservation.count(None) == case.on_demand
     assert set(error_codes(answer)) == case.errors
     assert {e["Lifecycle"] for e in answer["Instances"]} <= {"on-demand"}
-    assert (cloud.available(reserved[CHEAP]), cloud.available(reserved[DEAR])) == (2 - case.in_cheap, 2 - case.in_dear)
+    assert (cloud.available(reserved[CHEAP]), cloud.available(reserved[DEAR])) == (
+        2 - case.in_cheap,
+        2 - case.in_dear,
+    )
 
 
 @pytest.mark.parametrize("strategy", [False, True])
-def test_the_same_type_and_zone_in_two_templates_is_refused(cloud: Cloud, strategy: bool) -> None:
+def test_the_same_type_and_zone_in_two_templates_is_refused(
+    cloud: Cloud, strategy: bool
+) -> None:
     configs = [config(cloud.template(target=cloud.reserve(2))) for _ in range(2)]
     with refused("InvalidFleetConfig"):
         cloud.fleet(configs, OnDemandOptions=FIRST if strategy else {})
@@ -86,16 +105,25 @@ def test_the_same_type_and_zone_in_two_templates_is_refused(cloud: Cloud, strate
 
 def test_reservations_first_with_a_group_uses_the_group(cloud: Cloud) -> None:
     reserved = cloud.reserve(2)
-    arn = cloud.control("create_group", name="ml", capacity_reservation_ids=[reserved])["arn"]
-    answer = cloud.fleet([config(cloud.template(target=arn))], total=3, OnDemandOptions=FIRST)
+    arn = cloud.control("create_group", name="ml", capacity_reservation_ids=[reserved])[
+        "arn"
+    ]
+    answer = cloud.fleet(
+        [config(cloud.template(target=arn))], total=3, OnDemandOptions=FIRST
+    )
     where = [cloud.instance(i).get("CapacityReservationId") for i in launched(answer)]
     assert where == [reserved, reserved, None]
 
 
 def test_reservations_first_orders_by_priority_when_asked(cloud: Cloud) -> None:
-    reserved = {k: cloud.reserve(1, InstanceType=k, InstanceMatchCriteria="open") for k in (CHEAP, DEAR)}
+    reserved = {
+        k: cloud.reserve(1, InstanceType=k, InstanceMatchCriteria="open")
+        for k in (CHEAP, DEAR)
+    }
     overrides = (override(CHEAP, ZONE_A, Priority=2), override(DEAR, ZONE_A, Priority=1))
     answer = cloud.fleet(
-        [config(cloud.template(), *overrides)], total=1, OnDemandOptions={**FIRST, "AllocationStrategy": "prioritized"}
+        [config(cloud.template(), *overrides)],
+        total=1,
+        OnDemandOptions={**FIRST, "AllocationStrategy": "prioritized"},
     )
     assert cloud.instance(launched(answer)[0])["CapacityReservationId"] == reserved[DEAR]

@@ -4,14 +4,26 @@ from typing import Any
 
 import pytest
 
-from lab.worlds.cloud import LINUX, REGION, START, TYPE, ZONE_A, ZONE_B, Cloud, code_of, refused
+from lab.worlds.cloud import (
+    LINUX,
+    REGION,
+    START,
+    TYPE,
+    ZONE_A,
+    ZONE_B,
+    Cloud,
+    code_of,
+    refused,
+)
 
 STATE_CHANGE = "EC2 Instance State-change Notification"
 
 
 def into(reservation_id: str, **more: Any) -> dict[str, Any]:
     return {
-        "CapacityReservationSpecification": {"CapacityReservationTarget": {"CapacityReservationId": reservation_id}}
+        "CapacityReservationSpecification": {
+            "CapacityReservationTarget": {"CapacityReservationId": reservation_id}
+        }
     } | more
 
 
@@ -20,8 +32,13 @@ def test_an_instance_lives_by_the_clock_and_tells_of_each_state(cloud: Cloud) ->
     assert cloud.instance(instance)["State"] == {"Code": 0, "Name": "pending"}
     cloud.advance(seconds=5)
     assert cloud.instance(instance)["State"] == {"Code": 16, "Name": "running"}
-    (change,) = cloud.ec2.terminate_instances(InstanceIds=[instance])["TerminatingInstances"]
-    assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == ("running", "shutting-down")
+    (change,) = cloud.ec2.terminate_instances(InstanceIds=[instance])[
+        "TerminatingInstances"
+    ]
+    assert (change["PreviousState"]["Name"], change["CurrentState"]["Name"]) == (
+        "running",
+        "shutting-down",
+    )
     cloud.advance(seconds=10)
     gone = cloud.instance(instance)
     assert gone["State"]["Name"] == "terminated"
@@ -39,10 +56,15 @@ def test_an_instance_lives_by_the_clock_and_tells_of_each_state(cloud: Cloud) ->
         cloud.instance(instance)
 
 
-def test_a_jump_of_the_clock_gives_the_same_events_as_time_that_passes(cloud: Cloud) -> None:
+def test_a_jump_of_the_clock_gives_the_same_events_as_time_that_passes(
+    cloud: Cloud,
+) -> None:
     cloud.run()
     cloud.advance(days=1)
-    assert [e["time"] for e in cloud.events] == ["2026-11-02T08:00:00Z", "2026-11-02T08:00:05Z"]
+    assert [e["time"] for e in cloud.events] == [
+        "2026-11-02T08:00:00Z",
+        "2026-11-02T08:00:05Z",
+    ]
 
 
 def test_latencies_are_settings(cloud: Cloud) -> None:
@@ -72,7 +94,9 @@ def test_what_describes_where_an_instance_is(cloud: Cloud) -> None:
         "CapacityReservationPreference": "capacity-reservations-only",
         "CapacityReservationTarget": {"CapacityReservationId": reserved},
     }
-    (instance,) = cloud.run(CapacityReservationSpecification=specification, ClientToken="mine")
+    (instance,) = cloud.run(
+        CapacityReservationSpecification=specification, ClientToken="mine"
+    )
     shown = cloud.instance(instance)
     assert shown["CapacityReservationId"] == reserved
     assert shown["CapacityReservationSpecification"] == specification
@@ -88,13 +112,17 @@ def test_the_default_preference_is_open_and_enters_open_reservations(cloud: Clou
     first, second = cloud.run(2)
     assert cloud.instance(first)["CapacityReservationId"] == reserved
     assert "CapacityReservationId" not in cloud.instance(second)
-    assert cloud.instance(second)["CapacityReservationSpecification"] == {"CapacityReservationPreference": "open"}
+    assert cloud.instance(second)["CapacityReservationSpecification"] == {
+        "CapacityReservationPreference": "open"
+    }
 
 
 def test_a_new_open_reservation_absorbs_matching_instances(cloud: Cloud) -> None:
     loose, opted_out = (
         cloud.run(),
-        cloud.run(CapacityReservationSpecification={"CapacityReservationPreference": "none"}),
+        cloud.run(
+            CapacityReservationSpecification={"CapacityReservationPreference": "none"}
+        ),
     )
     reserved = cloud.reserve(2, InstanceMatchCriteria="open")
     assert cloud.available(reserved) == 1
@@ -110,9 +138,14 @@ MISMATCHES = {
 
 
 @pytest.mark.parametrize("change", MISMATCHES.values(), ids=MISMATCHES.keys())
-def test_a_targeted_reservation_takes_only_what_matches(cloud: Cloud, change: dict[str, Any]) -> None:
+def test_a_targeted_reservation_takes_only_what_matches(
+    cloud: Cloud, change: dict[str, Any]
+) -> None:
     reserved = cloud.reserve()
-    assert code_of(lambda: cloud.run(**into(reserved, **change))) == "ReservationCapacityExceeded"
+    assert (
+        code_of(lambda: cloud.run(**into(reserved, **change)))
+        == "ReservationCapacityExceeded"
+    )
 
 
 def test_the_platform_of_the_image_must_match_too(cloud: Cloud) -> None:
@@ -137,7 +170,9 @@ def test_filters_find_instances(cloud: Cloud) -> None:
     tags = [{"ResourceType": "instance", "Tags": [{"Key": "batch", "Value": "7"}]}]
     (special,) = cloud.run(**into(reserved, ClientToken="tok", TagSpecifications=tags))
     spot: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "spot"}}
-    (other,) = cloud.run(**spot, InstanceType="c5.large", Placement={"AvailabilityZone": ZONE_B})
+    (other,) = cloud.run(
+        **spot, InstanceType="c5.large", Placement={"AvailabilityZone": ZONE_B}
+    )
     for name, value in {
         "client-token": "tok",
         "capacity-reservation-id": reserved,
@@ -149,17 +184,25 @@ def test_filters_find_instances(cloud: Cloud) -> None:
     }.items():
         found = cloud.instances(Filters=[{"Name": name, "Values": [value]}])
         assert [i["InstanceId"] for i in found] == [special], name
-    assert [i["InstanceId"] for i in cloud.instances(Filters=[{"Name": "instance-lifecycle", "Values": ["spot"]}])] == [
-        other
-    ]
-    assert cloud.instances(Filters=[{"Name": "instance-state-name", "Values": ["terminated"]}]) == []
+    assert [
+        i["InstanceId"]
+        for i in cloud.instances(
+            Filters=[{"Name": "instance-lifecycle", "Values": ["spot"]}]
+        )
+    ] == [other]
+    assert (
+        cloud.instances(Filters=[{"Name": "instance-state-name", "Values": ["terminated"]}])
+        == []
+    )
     with refused("InvalidParameterValue"):
         cloud.instances(Filters=[{"Name": "colour", "Values": ["red"]}])
 
 
 def test_ids_that_a_filter_names_are_looked_up_as_others_are(cloud: Cloud) -> None:
     reserved = cloud.reserve(1)
-    (outsider,) = cloud.control("outsider_launch", capacity_reservation_id=reserved)["instance_ids"]
+    (outsider,) = cloud.control("outsider_launch", capacity_reservation_id=reserved)[
+        "instance_ids"
+    ]
     first, second, third = cloud.run(3)
     for names, found in {
         (third, first, "i-00000000", outsider): {first, third},
@@ -173,8 +216,15 @@ def test_ids_that_a_filter_names_are_looked_up_as_others_are(cloud: Cloud) -> No
 
 def test_pages_count_instances(cloud: Cloud) -> None:
     ids = cloud.run(12)
-    pages = list(cloud.ec2.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": 5}))
-    found = [[i["InstanceId"] for r in page["Reservations"] for i in r["Instances"]] for page in pages]
+    pages = list(
+        cloud.ec2.get_paginator("describe_instances").paginate(
+            PaginationConfig={"PageSize": 5}
+        )
+    )
+    found = [
+        [i["InstanceId"] for r in page["Reservations"] for i in r["Instances"]]
+        for page in pages
+    ]
     assert [len(page) for page in found] == [5, 5, 2]
     assert [i for page in found for i in page] == ids
     with refused("InvalidParameterCombination"):
@@ -199,10 +249,14 @@ def test_terminating_twice_is_harmless_and_protection_holds(cloud: Cloud) -> Non
         cloud.ec2.terminate_instances(InstanceIds=[first, second])
     for _ in range(2):
         cloud.ec2.terminate_instances(InstanceIds=[first])
-    assert [e["detail"]["state"] for e in cloud.events_of(STATE_CHANGE)].count("shutting-down") == 1
+    assert [e["detail"]["state"] for e in cloud.events_of(STATE_CHANGE)].count(
+        "shutting-down"
+    ) == 1
 
 
-def test_a_stopped_instance_leaves_its_reservation_and_may_not_get_back(cloud: Cloud) -> None:
+def test_a_stopped_instance_leaves_its_reservation_and_may_not_get_back(
+    cloud: Cloud,
+) -> None:
     reserved = cloud.reserve(1)
     (instance,) = cloud.run(**into(reserved))
     cloud.ec2.stop_instances(InstanceIds=[instance])
@@ -237,12 +291,19 @@ def test_what_cannot_be_stopped_or_started(cloud: Cloud) -> None:
 
 def test_status_checks_and_maintenance_are_shown(cloud: Cloud) -> None:
     (instance,) = cloud.run()
-    assert cloud.ec2.describe_instance_status(InstanceIds=[instance])["InstanceStatuses"] == []
+    assert (
+        cloud.ec2.describe_instance_status(InstanceIds=[instance])["InstanceStatuses"] == []
+    )
     cloud.advance(seconds=5)
     (status,) = cloud.ec2.describe_instance_status()["InstanceStatuses"]
-    assert (status["InstanceStatus"]["Status"], status["SystemStatus"]["Status"]) == ("ok", "ok")
+    assert (status["InstanceStatus"]["Status"], status["SystemStatus"]["Status"]) == (
+        "ok",
+        "ok",
+    )
     cloud.control("set_status_checks", instance_id=instance, system_status="impaired")
-    cloud.control("schedule_maintenance", instance_ids=[instance], code="instance-retirement")
+    cloud.control(
+        "schedule_maintenance", instance_ids=[instance], code="instance-retirement"
+    )
     impaired = [{"Name": "system-status.status", "Values": ["impaired"]}]
     (status,) = cloud.ec2.describe_instance_status(Filters=impaired)["InstanceStatuses"]
     assert status["Events"][0]["Code"] == "instance-retirement"
@@ -256,7 +317,9 @@ def test_status_checks_and_maintenance_are_shown(cloud: Cloud) -> None:
 
 def test_outsiders_take_slots_and_stay_invisible(cloud: Cloud) -> None:
     reserved = cloud.reserve(2)
-    ids = cloud.control("outsider_launch", capacity_reservation_id=reserved, count=2)["instance_ids"]
+    ids = cloud.control("outsider_launch", capacity_reservation_id=reserved, count=2)[
+        "instance_ids"
+    ]
     assert cloud.available(reserved) == 0
     assert cloud.instances() == []
     assert cloud.events == []
@@ -267,8 +330,12 @@ def test_outsiders_take_slots_and_stay_invisible(cloud: Cloud) -> None:
 
 
 def test_outsiders_take_hardware_of_a_pool(cloud: Cloud) -> None:
-    cloud.control("set_pool_capacity", instance_type=TYPE, zone=ZONE_A, market="spot", capacity=2)
-    cloud.control("outsider_launch", instance_type=TYPE, zone=ZONE_A, market="spot", count=2)
+    cloud.control(
+        "set_pool_capacity", instance_type=TYPE, zone=ZONE_A, market="spot", capacity=2
+    )
+    cloud.control(
+        "outsider_launch", instance_type=TYPE, zone=ZONE_A, market="spot", count=2
+    )
     spot: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "spot"}}
     assert code_of(lambda: cloud.run(**spot)) == "InsufficientInstanceCapacity"
     with pytest.raises(ValueError, match="InsufficientInstanceCapacity"):
@@ -277,7 +344,9 @@ def test_outsiders_take_hardware_of_a_pool(cloud: Cloud) -> None:
 
 def test_a_group_member_that_ends_hands_its_instances_to_the_next(cloud: Cloud) -> None:
     first, second = cloud.reserve(1), cloud.reserve(1)
-    arn = cloud.control("create_group", name="pair", capacity_reservation_ids=[first, second])["arn"]
+    arn = cloud.control(
+        "create_group", name="pair", capacity_reservation_ids=[first, second]
+    )["arn"]
     target = {"CapacityReservationTarget": {"CapacityReservationResourceGroupArn": arn}}
     (instance,) = cloud.run(CapacityReservationSpecification=target)
     assert cloud.instance(instance)["CapacityReservationId"] == first
@@ -288,16 +357,23 @@ def test_a_group_member_that_ends_hands_its_instances_to_the_next(cloud: Cloud) 
 
 
 def test_a_group_without_preference_falls_back_to_on_demand(cloud: Cloud) -> None:
-    arn = cloud.control("create_group", name="one", capacity_reservation_ids=[cloud.reserve(1)])["arn"]
+    arn = cloud.control(
+        "create_group", name="one", capacity_reservation_ids=[cloud.reserve(1)]
+    )["arn"]
     target = {"CapacityReservationTarget": {"CapacityReservationResourceGroupArn": arn}}
     assert len(cloud.run(2, CapacityReservationSpecification=target)) == 2
     strict = target | {"CapacityReservationPreference": "capacity-reservations-only"}
-    assert code_of(lambda: cloud.run(CapacityReservationSpecification=strict)) == "ReservationCapacityExceeded"
+    assert (
+        code_of(lambda: cloud.run(CapacityReservationSpecification=strict))
+        == "ReservationCapacityExceeded"
+    )
 
 
 def test_other_regions_have_other_zones() -> None:
     ohio = Cloud("us-east-2")
-    assert {z["ZoneName"] for z in ohio.ec2.describe_availability_zones()["AvailabilityZones"]} == {
+    assert {
+        z["ZoneName"] for z in ohio.ec2.describe_availability_zones()["AvailabilityZones"]
+    } == {
         "us-east-2a",
         "us-east-2b",
         "us-east-2c",

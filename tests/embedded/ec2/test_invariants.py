@@ -36,8 +36,12 @@ class Scene:
         self.ids = {
             "targeted": self.cloud.reserve(3),
             "open": self.cloud.reserve(2, InstanceMatchCriteria="open"),
-            "block": self.cloud.control("purchase_capacity_block", **lend, end_in_s=10_000)["capacity_reservation_id"],
-            "lent": self.cloud.control("create_interruptible", **lend)["capacity_reservation_id"],
+            "block": self.cloud.control("purchase_capacity_block", **lend, end_in_s=10_000)[
+                "capacity_reservation_id"
+            ],
+            "lent": self.cloud.control("create_interruptible", **lend)[
+                "capacity_reservation_id"
+            ],
         }
 
     def perform(self, command: str, kind: str, number: int) -> None:
@@ -49,7 +53,9 @@ class Scene:
 
     def check(self) -> None:
         instances = self.cloud.emulation.world.instances.values()
-        holding = Counter(i.reservation_id for i in instances if i.state in LIVE and i.reservation_id)
+        holding = Counter(
+            i.reservation_id for i in instances if i.state in LIVE and i.reservation_id
+        )
         described = self.cloud.ec2.describe_capacity_reservations()["CapacityReservations"]
         for shown in described:
             reservation_id = shown["CapacityReservationId"]
@@ -65,10 +71,17 @@ class Scene:
 
     def _leaving(self, occupants: dict[str, Any]) -> int:
         """Instances that still hold a slot which has been promised back."""
-        return sum(self.cloud.emulation.world.instances[i].state == "shutting-down" for i in occupants)
+        return sum(
+            self.cloud.emulation.world.instances[i].state == "shutting-down"
+            for i in occupants
+        )
 
     def _launch(self, kind: str, number: int) -> None:
-        market = {"InstanceMarketOptions": {"MarketType": MARKETS[kind]}} if kind in MARKETS else {}
+        market = (
+            {"InstanceMarketOptions": {"MarketType": MARKETS[kind]}}
+            if kind in MARKETS
+            else {}
+        )
         target = {"CapacityReservationTarget": {"CapacityReservationId": self.ids[kind]}}
         self.cloud.run(number, CapacityReservationSpecification=target, **market)
 
@@ -79,7 +92,9 @@ class Scene:
         self.cloud.run(number)
 
     def _outsider(self, kind: str, number: int) -> None:
-        self.cloud.control("outsider_launch", capacity_reservation_id=self.ids[kind], count=number)
+        self.cloud.control(
+            "outsider_launch", capacity_reservation_id=self.ids[kind], count=number
+        )
 
     def _terminate(self, _: str, number: int) -> None:
         self.cloud.ec2.terminate_instances(InstanceIds=[self._pick(number)])
@@ -88,13 +103,19 @@ class Scene:
         self.cloud.ec2.stop_instances(InstanceIds=[self._pick(number)])
 
     def _resize(self, kind: str, number: int) -> None:
-        self.cloud.ec2.modify_capacity_reservation(CapacityReservationId=self.ids[kind], InstanceCount=number)
+        self.cloud.ec2.modify_capacity_reservation(
+            CapacityReservationId=self.ids[kind], InstanceCount=number
+        )
 
     def _cancel(self, kind: str, _: int) -> None:
         self.cloud.ec2.cancel_capacity_reservation(CapacityReservationId=self.ids[kind])
 
     def _reclaim(self, kind: str, number: int) -> None:
-        self.cloud.control("reclaim_interruptible", capacity_reservation_id=self.ids[kind], target_count=number)
+        self.cloud.control(
+            "reclaim_interruptible",
+            capacity_reservation_id=self.ids[kind],
+            target_count=number,
+        )
 
     def _advance(self, _: str, number: int) -> None:
         self.cloud.advance(seconds=number)
@@ -104,7 +125,12 @@ class Scene:
         return ids[number % len(ids)] if ids else "i-00000000000000000"
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+)
 @given(st.lists(commands, max_size=25))
 def test_no_slot_is_given_twice(sequence: list[tuple[str, str, int]]) -> None:
     scene = Scene()

@@ -16,10 +16,17 @@ def play(cloud: Cloud) -> None:
     """Put something of every kind on the agenda."""
     block = buy(cloud, 2, end_in_s=5400)
     run_in(cloud, block)
-    cloud.control("extend_block", capacity_reservation_id=buy(cloud, 1, end_in_s=7200), hours=24, payment_s=60)
+    cloud.control(
+        "extend_block",
+        capacity_reservation_id=buy(cloud, 1, end_in_s=7200),
+        hours=24,
+        payment_s=60,
+    )
     buy(cloud, 1, paid=False, start_in_s=3600, duration_hours=24)
     lender = cloud.reserve(3, InstanceType=LENT)
-    lent = cloud.control("create_interruptible", source_reservation_id=lender, count=3)["capacity_reservation_id"]
+    lent = cloud.control("create_interruptible", source_reservation_id=lender, count=3)[
+        "capacity_reservation_id"
+    ]
     run_in(cloud, lent, "interruptible-capacity-reservation")
     cloud.control("reclaim_interruptible", capacity_reservation_id=lent, target_count=0)
     spot = cloud.run(InstanceMarketOptions={"MarketType": "spot"})
@@ -27,8 +34,12 @@ def play(cloud: Cloud) -> None:
     stopped = cloud.run()
     cloud.advance(seconds=10)
     cloud.ec2.stop_instances(InstanceIds=stopped)
-    cloud.ec2.terminate_instances(InstanceIds=launched(cloud.fleet([config(cloud.template())], ClientToken="once")))
-    cloud.control("mistreat_events", kind="delay", detail_type="EC2 Instance State", delay_s=30)
+    cloud.ec2.terminate_instances(
+        InstanceIds=launched(cloud.fleet([config(cloud.template())], ClientToken="once"))
+    )
+    cloud.control(
+        "mistreat_events", kind="delay", detail_type="EC2 Instance State", delay_s=30
+    )
     cloud.run(2)
 
 
@@ -44,13 +55,24 @@ def story(cloud: Cloud) -> tuple[list[object], list[object]]:
     for _ in range(40):
         cloud.advance(minutes=5)
     shown = cloud.ec2.describe_capacity_reservations()["CapacityReservations"]
-    counted = ("CapacityReservationId", "State", "TotalInstanceCount", "AvailableInstanceCount", "EndDate")
+    counted = (
+        "CapacityReservationId",
+        "State",
+        "TotalInstanceCount",
+        "AvailableInstanceCount",
+        "EndDate",
+    )
     reservations = [[it.get(name) for name in counted] for it in shown]
-    return list(cloud.events), [*reservations, *((it["InstanceId"], it["State"]) for it in cloud.instances())]
+    return list(cloud.events), [
+        *reservations,
+        *((it["InstanceId"], it["State"]) for it in cloud.instances()),
+    ]
 
 
 @pytest.mark.parametrize("after_s", [0, 20, 90, 3600])
-def test_what_is_on_the_agenda_happens_as_if_nothing_had_been_kept(tmp_path: Path, after_s: int) -> None:
+def test_what_is_on_the_agenda_happens_as_if_nothing_had_been_kept(
+    tmp_path: Path, after_s: int
+) -> None:
     plain, kept = Cloud(), Cloud()
     for cloud in (plain, kept):
         play(cloud)
@@ -71,8 +93,12 @@ def test_an_answered_token_is_remembered(tmp_path: Path) -> None:
 
 def test_moto_s_part_is_kept_too(tmp_path: Path) -> None:
     cloud = Cloud()
-    subnet = cloud.ec2.describe_subnets(Filters=[{"Name": "availability-zone", "Values": [ZONE_A]}])["Subnets"][0]
-    cloud.ec2.create_tags(Resources=[subnet["SubnetId"]], Tags=[{"Key": "network", "Value": "private"}])
+    subnet = cloud.ec2.describe_subnets(
+        Filters=[{"Name": "availability-zone", "Values": [ZONE_A]}]
+    )["Subnets"][0]
+    cloud.ec2.create_tags(
+        Resources=[subnet["SubnetId"]], Tags=[{"Key": "network", "Value": "private"}]
+    )
     image = cloud.ec2.register_image(Name="ours", Architecture="x86_64")["ImageId"]
     cloud.run(3)
     before = cloud.ec2.describe_subnets(SubnetIds=[subnet["SubnetId"]])["Subnets"]
@@ -83,4 +109,7 @@ def test_moto_s_part_is_kept_too(tmp_path: Path) -> None:
     cloud.run()
     (after,) = cloud.ec2.describe_subnets(SubnetIds=[subnet["SubnetId"]])["Subnets"]
     assert after["AvailableIpAddressCount"] <= before[0]["AvailableIpAddressCount"]
-    assert GPU in {it["InstanceType"] for it in cloud.ec2.describe_instance_types(InstanceTypes=[GPU])["InstanceTypes"]}
+    assert GPU in {
+        it["InstanceType"]
+        for it in cloud.ec2.describe_instance_types(InstanceTypes=[GPU])["InstanceTypes"]
+    }

@@ -9,7 +9,9 @@ from lab.worlds.cloud import TYPE, ZONE_A
 pytestmark = pytest.mark.embedded
 
 
-def test_a_lost_response_closes_the_connection_after_the_effect(embedded_aws: EmbeddedAws) -> None:
+def test_a_lost_response_closes_the_connection_after_the_effect(
+    embedded_aws: EmbeddedAws,
+) -> None:
     ec2 = embedded_aws.client("ec2")
     request = {
         "InstanceType": TYPE,
@@ -34,5 +36,7 @@ def test_a_refused_control_action_says_why(embedded_aws: EmbeddedAws) -> None:
 
 def test_prices_are_served_by_the_pricing_endpoint(embedded_aws: EmbeddedAws) -> None:
     filters = [{"Type": "TERM_MATCH", "Field": "instanceType", "Value": TYPE}]
-    answer = embedded_aws.client("pricing").get_products(ServiceCode="AmazonEC2", Filters=filters)
+    answer = embedded_aws.client("pricing").get_products(
+        ServiceCode="AmazonEC2", Filters=filters
+    )
     assert len(answer["PriceList"]) == 5

@@ -35,8 +35,12 @@ RESERVE = {
         ({"EndDate": "tomorrow"}, "InvalidParameterValue"),
     ],
 )
-def test_bad_requests_are_refused_by_the_model(cloud: Cloud, change: dict[str, str | None], code: str) -> None:
-    request = {name: value for name, value in (RESERVE | change).items() if value is not None}
+def test_bad_requests_are_refused_by_the_model(
+    cloud: Cloud, change: dict[str, str | None], code: str
+) -> None:
+    request = {
+        name: value for name, value in (RESERVE | change).items() if value is not None
+    }
     status, answer = send(cloud, **request)
     assert status == 400
     assert f"<Code>{code}</Code>" in answer
@@ -73,27 +77,42 @@ def test_a_dry_run_looks_at_the_request_before_it_says_yes(cloud: Cloud) -> None
         cloud.fleet([config("lt-0123456789abcdef0", {"InstanceType": TYPE})], DryRun=True)
     name = cloud.ec2.describe_launch_templates()["LaunchTemplates"][0]["LaunchTemplateName"]
     with refused("InvalidLaunchTemplateName.AlreadyExistsException"):
-        cloud.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-1"}, DryRun=True)
+        cloud.ec2.create_launch_template(
+            LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-1"}, DryRun=True
+        )
     assert cloud.instances() == []
 
 
 def test_a_subnet_is_refused_beside_network_interfaces_of_a_template(cloud: Cloud) -> None:
     template = cloud.template(NetworkInterfaces=[{"DeviceIndex": 0}])
     subnet = cloud.ec2.describe_subnets()["Subnets"][0]["SubnetId"]
-    run = {"LaunchTemplate": {"LaunchTemplateId": template}, "InstanceType": TYPE, "MinCount": 1, "MaxCount": 1}
+    run = {
+        "LaunchTemplate": {"LaunchTemplateId": template},
+        "InstanceType": TYPE,
+        "MinCount": 1,
+        "MaxCount": 1,
+    }
     with refused("InvalidParameterCombination"):
         cloud.ec2.run_instances(**run, SubnetId=subnet)
     with refused("DryRunOperation"):
-        cloud.ec2.run_instances(**run, NetworkInterfaces=[{"DeviceIndex": 0, "SubnetId": subnet}], DryRun=True)
+        cloud.ec2.run_instances(
+            **run, NetworkInterfaces=[{"DeviceIndex": 0, "SubnetId": subnet}], DryRun=True
+        )
 
 
 def test_moto_answers_for_networks_and_images(cloud: Cloud) -> None:
     vpc = cloud.ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnet = cloud.ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24", AvailabilityZone=ZONE_A)["Subnet"]
+    subnet = cloud.ec2.create_subnet(
+        VpcId=vpc, CidrBlock="10.0.1.0/24", AvailabilityZone=ZONE_A
+    )["Subnet"]
     assert subnet["AvailableIpAddressCount"] == 251
-    group = cloud.ec2.create_security_group(GroupName="nodes", Description="nodes", VpcId=vpc)["GroupId"]
+    group = cloud.ec2.create_security_group(
+        GroupName="nodes", Description="nodes", VpcId=vpc
+    )["GroupId"]
     template = cloud.template(SecurityGroupIds=[group])
-    answer = cloud.fleet([config(template, {"InstanceType": TYPE, "SubnetId": subnet["SubnetId"]})])
+    answer = cloud.fleet(
+        [config(template, {"InstanceType": TYPE, "SubnetId": subnet["SubnetId"]})]
+    )
     shown = cloud.instance(launched(answer)[0])
     assert (shown["VpcId"], shown["SubnetId"]) == (vpc, subnet["SubnetId"])
     assert shown["SecurityGroups"] == [{"GroupId": group, "GroupName": "nodes"}]
@@ -113,17 +132,32 @@ def test_what_nobody_emulates_is_refused_not_answered_empty(cloud: Cloud) -> Non
 def test_launch_templates_have_versions_and_a_default(cloud: Cloud) -> None:
     template = cloud.template()
     second = cloud.ec2.create_launch_template_version(
-        LaunchTemplateId=template, SourceVersion="1", LaunchTemplateData={"InstanceType": "c5.large"}
+        LaunchTemplateId=template,
+        SourceVersion="1",
+        LaunchTemplateData={"InstanceType": "c5.large"},
     )["LaunchTemplateVersion"]
-    assert (second["VersionNumber"], second["LaunchTemplateData"]["ImageId"]) == (2, cloud.image_id)
+    assert (second["VersionNumber"], second["LaunchTemplateData"]["ImageId"]) == (
+        2,
+        cloud.image_id,
+    )
     cloud.ec2.modify_launch_template(LaunchTemplateId=template, DefaultVersion="2")
-    (described,) = cloud.ec2.describe_launch_templates(LaunchTemplateIds=[template])["LaunchTemplates"]
+    (described,) = cloud.ec2.describe_launch_templates(LaunchTemplateIds=[template])[
+        "LaunchTemplates"
+    ]
     assert (described["DefaultVersionNumber"], described["LatestVersionNumber"]) == (2, 2)
-    versions = cloud.ec2.describe_launch_template_versions(LaunchTemplateId=template, Versions=["$Latest", "1"])
+    versions = cloud.ec2.describe_launch_template_versions(
+        LaunchTemplateId=template, Versions=["$Latest", "1"]
+    )
     assert [v["VersionNumber"] for v in versions["LaunchTemplateVersions"]] == [2, 1]
-    deleted = cloud.ec2.delete_launch_template_versions(LaunchTemplateId=template, Versions=["1", "2"])
-    assert [v["VersionNumber"] for v in deleted["SuccessfullyDeletedLaunchTemplateVersions"]] == [1]
-    assert [v["VersionNumber"] for v in deleted["UnsuccessfullyDeletedLaunchTemplateVersions"]] == [2]
+    deleted = cloud.ec2.delete_launch_template_versions(
+        LaunchTemplateId=template, Versions=["1", "2"]
+    )
+    assert [
+        v["VersionNumber"] for v in deleted["SuccessfullyDeletedLaunchTemplateVersions"]
+    ] == [1]
+    assert [
+        v["VersionNumber"] for v in deleted["UnsuccessfullyDeletedLaunchTemplateVersions"]
+    ] == [2]
     cloud.ec2.delete_launch_template(LaunchTemplateId=template)
     with refused("InvalidLaunchTemplateId.NotFound"):
         cloud.ec2.describe_launch_templates(LaunchTemplateIds=[template])
@@ -132,8 +166,12 @@ def test_launch_templates_have_versions_and_a_default(cloud: Cloud) -> None:
 def test_all_launch_templates_are_listed(cloud: Cloud) -> None:
     """More than fit in one page of the usual size, where a listing that stops silently would lose some."""
     made = {cloud.template() for _ in range(40)}
-    pages = cloud.ec2.get_paginator("describe_launch_templates").paginate(PaginationConfig={"PageSize": 15})
-    assert {t["LaunchTemplateId"] for page in pages for t in page["LaunchTemplates"]} == made
+    pages = cloud.ec2.get_paginator("describe_launch_templates").paginate(
+        PaginationConfig={"PageSize": 15}
+    )
+    assert {
+        t["LaunchTemplateId"] for page in pages for t in page["LaunchTemplates"]
+    } == made
     with refused("InvalidLaunchTemplateName.AlreadyExistsException"):
         cloud.ec2.create_launch_template(
             LaunchTemplateName="template-1", LaunchTemplateData={"ImageId": cloud.image_id}
@@ -142,22 +180,40 @@ def test_all_launch_templates_are_listed(cloud: Cloud) -> None:
 
 def test_tags_of_any_resource_can_be_changed(cloud: Cloud) -> None:
     reserved, template = cloud.reserve(), cloud.template()
-    cloud.ec2.create_tags(Resources=[reserved, template], Tags=[{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}])
+    cloud.ec2.create_tags(
+        Resources=[reserved, template],
+        Tags=[{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}],
+    )
     cloud.ec2.delete_tags(Resources=[reserved], Tags=[{"Key": "a"}])
     cloud.ec2.delete_tags(Resources=[template], Tags=[{"Key": "b", "Value": "other"}])
     assert cloud.reservation(reserved)["Tags"] == [{"Key": "b", "Value": "2"}]
-    assert len(cloud.ec2.describe_tags(Filters=[{"Name": "resource-id", "Values": [template]}])["Tags"]) == 2
+    assert (
+        len(
+            cloud.ec2.describe_tags(
+                Filters=[{"Name": "resource-id", "Values": [template]}]
+            )["Tags"]
+        )
+        == 2
+    )
     with refused("InvalidCapacityReservationId.NotFound"):
-        cloud.ec2.create_tags(Resources=[template, "cr-00000000000000000"], Tags=[{"Key": "c", "Value": "3"}])
+        cloud.ec2.create_tags(
+            Resources=[template, "cr-00000000000000000"], Tags=[{"Key": "c", "Value": "3"}]
+        )
     with refused("InvalidParameterValue"):
         cloud.ec2.create_tags(Resources=[template], Tags=[{"Key": "aws:x", "Value": "3"}])
     with refused("TagLimitExceeded"):
-        cloud.ec2.create_tags(Resources=[template], Tags=[{"Key": str(n), "Value": ""} for n in range(51)])
+        cloud.ec2.create_tags(
+            Resources=[template], Tags=[{"Key": str(n), "Value": ""} for n in range(51)]
+        )
 
 
 def test_placement_groups_can_be_named(cloud: Cloud) -> None:
-    made = cloud.ec2.create_placement_group(GroupName="rack", Strategy="cluster")["PlacementGroup"]
-    assert cloud.ec2.describe_placement_groups(GroupNames=["rack"])["PlacementGroups"] == [made]
+    made = cloud.ec2.create_placement_group(GroupName="rack", Strategy="cluster")[
+        "PlacementGroup"
+    ]
+    assert cloud.ec2.describe_placement_groups(GroupNames=["rack"])["PlacementGroups"] == [
+        made
+    ]
     with refused("InvalidPlacementGroup.Duplicate"):
         cloud.ec2.create_placement_group(GroupName="rack")
     cloud.ec2.delete_placement_group(GroupName="rack")
@@ -167,14 +223,18 @@ def test_placement_groups_can_be_named(cloud: Cloud) -> None:
 
 def test_racing_fleets_never_share_a_slot(cloud: Cloud) -> None:
     reserved = cloud.reserve(5)
-    configs = [config(cloud.template(target=reserved, preference="capacity-reservations-only"))]
+    configs = [
+        config(cloud.template(target=reserved, preference="capacity-reservations-only"))
+    ]
     clients = [cloud.emulation.client() for _ in range(12)]
     target = {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"}
     with ThreadPoolExecutor(12) as pool:
         answers = list(
             pool.map(
                 lambda client: client.create_fleet(
-                    Type="instant", LaunchTemplateConfigs=configs, TargetCapacitySpecification=target
+                    Type="instant",
+                    LaunchTemplateConfigs=configs,
+                    TargetCapacitySpecification=target,
                 ),
                 clients,
             )

@@ -18,42 +18,66 @@ from lab.worlds.cloud import (
 
 GPU = "p5.48xlarge"
 BLOCK: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "capacity-block"}}
-INTERRUPTIBLE: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "interruptible-capacity-reservation"}}
+INTERRUPTIBLE: dict[str, Any] = {
+    "InstanceMarketOptions": {"MarketType": "interruptible-capacity-reservation"}
+}
 
 
 def block(cloud: Cloud, count: int = 2, **payload: Any) -> str:
     request = {"instance_type": GPU, "zone": ZONE_A, "count": count} | payload
-    reservation_id: str = cloud.control("purchase_capacity_block", **request)["capacity_reservation_id"]
+    reservation_id: str = cloud.control("purchase_capacity_block", **request)[
+        "capacity_reservation_id"
+    ]
     return reservation_id
 
 
 def interruptible(cloud: Cloud, count: int = 2, instance_type: str = TYPE) -> str:
-    answer = cloud.control("create_interruptible", instance_type=instance_type, zone=ZONE_A, count=count)
+    answer = cloud.control(
+        "create_interruptible", instance_type=instance_type, zone=ZONE_A, count=count
+    )
     reservation_id: str = answer["capacity_reservation_id"]
     return reservation_id
 
 
-def options(*kinds: str, ids: list[str] | None = None, groups: list[str] | None = None, **more: Any) -> dict[str, Any]:
+def options(
+    *kinds: str, ids: list[str] | None = None, groups: list[str] | None = None, **more: Any
+) -> dict[str, Any]:
     target: dict[str, Any] = {}
     if ids:
         target = {"CapacityReservationTarget": {"CapacityReservationIds": ids}}
     if groups:
-        target = {"CapacityReservationTarget": {"CapacityReservationResourceGroupArns": groups}}
-    return {"ReservationTypes": list(kinds), "AllocationStrategy": "prioritized", **target, **more}
+        target = {
+            "CapacityReservationTarget": {"CapacityReservationResourceGroupArns": groups}
+        }
+    return {
+        "ReservationTypes": list(kinds),
+        "AllocationStrategy": "prioritized",
+        **target,
+        **more,
+    }
 
 
-ODCR, CB, ICR = "on-demand-capacity-reservation", "capacity-block", "interruptible-capacity-reservation"
+ODCR, CB, ICR = (
+    "on-demand-capacity-reservation",
+    "capacity-block",
+    "interruptible-capacity-reservation",
+)
 
 
 def test_a_block_fleet_launches_into_the_block_and_nowhere_else(cloud: Cloud) -> None:
     reserved = block(cloud)
     answer = cloud.fleet(
-        [config(cloud.template(target=reserved, **BLOCK), override(GPU))], total=3, default="capacity-block"
+        [config(cloud.template(target=reserved, **BLOCK), override(GPU))],
+        total=3,
+        default="capacity-block",
     )
     assert [e["Lifecycle"] for e in answer["Instances"]] == ["capacity-block"]
     assert error_codes(answer) == ["ReservationCapacityExceeded"]
     shown = cloud.instance(launched(answer)[0])
-    assert (shown["CapacityReservationId"], shown["InstanceLifecycle"]) == (reserved, "capacity-block")
+    assert (shown["CapacityReservationId"], shown["InstanceLifecycle"]) == (
+        reserved,
+        "capacity-block",
+    )
     assert shown["CapacityBlockId"] == cloud.reservation(reserved)["CapacityBlockId"]
 
 
@@ -67,7 +91,9 @@ def test_a_block_fleet_uses_one_block_only(cloud: Cloud) -> None:
         cloud.fleet(configs, default="capacity-block")
 
 
-def test_a_block_that_has_not_started_is_missing_capacity_for_fleet_and_a_state_for_run(cloud: Cloud) -> None:
+def test_a_block_that_has_not_started_is_missing_capacity_for_fleet_and_a_state_for_run(
+    cloud: Cloud,
+) -> None:
     reserved = block(cloud, start_in_s=3600)
     template = cloud.template(target=reserved, **BLOCK)
     answer = cloud.fleet([config(template, override(GPU))], default="capacity-block")
@@ -85,7 +111,10 @@ def test_a_block_that_has_not_started_is_missing_capacity_for_fleet_and_a_state_
 @pytest.mark.parametrize("default", ["on-demand", "spot"])
 def test_a_block_template_does_not_fit_other_markets(cloud: Cloud, default: str) -> None:
     with refused("InvalidParameterCombination"):
-        cloud.fleet([config(cloud.template(target=block(cloud), **BLOCK), override(GPU))], default=default)
+        cloud.fleet(
+            [config(cloud.template(target=block(cloud), **BLOCK), override(GPU))],
+            default=default,
+        )
 
 
 def test_a_block_is_not_entered_without_its_market_type(cloud: Cloud) -> None:
@@ -103,7 +132,10 @@ def test_types_are_used_up_in_the_order_given(cloud: Cloud) -> None:
         default="reserved-capacity",
         ReservedCapacityOptions=options(ICR, CB, ODCR, ids=[plain, bought, lent]),
     )
-    used = [(e["Lifecycle"], cloud.instance(e["InstanceIds"][0])["CapacityReservationId"]) for e in answer["Instances"]]
+    used = [
+        (e["Lifecycle"], cloud.instance(e["InstanceIds"][0])["CapacityReservationId"])
+        for e in answer["Instances"]
+    ]
     assert used == [(ICR, lent), (CB, bought), ("on-demand", plain)]
     shown = [cloud.instance(i).get("InstanceLifecycle") for i in launched(answer)]
     assert shown == [ICR, CB, None]
@@ -113,10 +145,17 @@ def test_types_that_are_not_listed_are_not_used(cloud: Cloud) -> None:
     plain, bought = cloud.reserve(1, InstanceType=GPU), block(cloud, 1)
     configs = [config(cloud.template(), override(GPU))]
     answer = cloud.fleet(
-        configs, total=2, default="reserved-capacity", ReservedCapacityOptions=options(CB, ids=[plain, bought])
+        configs,
+        total=2,
+        default="reserved-capacity",
+        ReservedCapacityOptions=options(CB, ids=[plain, bought]),
     )
-    assert [cloud.instance(i)["CapacityReservationId"] for i in launched(answer)] == [bought]
-    assert [(e["Lifecycle"], e["ErrorCode"]) for e in answer["Errors"]] == [(CB, "ReservationCapacityExceeded")]
+    assert [cloud.instance(i)["CapacityReservationId"] for i in launched(answer)] == [
+        bought
+    ]
+    assert [(e["Lifecycle"], e["ErrorCode"]) for e in answer["Errors"]] == [
+        (CB, "ReservationCapacityExceeded")
+    ]
 
 
 def test_priorities_of_overrides_order_the_pools(cloud: Cloud) -> None:
@@ -138,12 +177,18 @@ def test_several_reservations_of_one_pool_are_used_in_the_order_named(cloud: Clo
         default="reserved-capacity",
         ReservedCapacityOptions=options(ODCR, ids=[second, first]),
     )
-    assert [cloud.instance(i)["CapacityReservationId"] for i in launched(answer)] == [second, second, first]
+    assert [cloud.instance(i)["CapacityReservationId"] for i in launched(answer)] == [
+        second,
+        second,
+        first,
+    ]
 
 
 def test_a_group_may_mix_kinds(cloud: Cloud) -> None:
     plain, bought = cloud.reserve(1, InstanceType=GPU), block(cloud, 1)
-    arn = cloud.control("create_group", name="mixed", capacity_reservation_ids=[plain, bought])["arn"]
+    arn = cloud.control(
+        "create_group", name="mixed", capacity_reservation_ids=[plain, bought]
+    )["arn"]
     ways: tuple[dict[str, Any], ...] = ({"groups": [arn]}, {})
     for how in ways:
         answer = cloud.fleet(
@@ -161,20 +206,33 @@ def test_a_template_may_name_its_interruptible_reservation(cloud: Cloud) -> None
         config(cloud.template(target=lent, **INTERRUPTIBLE)),
         config(cloud.template(target=other, **INTERRUPTIBLE), override("c5.large")),
     ]
-    answer = cloud.fleet(configs, total=2, default="reserved-capacity", ReservedCapacityOptions=options(ICR))
-    assert {cloud.instance(i)["CapacityReservationId"] for i in launched(answer)} == {lent, other}
+    answer = cloud.fleet(
+        configs, total=2, default="reserved-capacity", ReservedCapacityOptions=options(ICR)
+    )
+    assert {cloud.instance(i)["CapacityReservationId"] for i in launched(answer)} == {
+        lent,
+        other,
+    }
 
 
-def test_on_demand_fallback_only_when_asked_and_never_into_a_reservation(cloud: Cloud) -> None:
+def test_on_demand_fallback_only_when_asked_and_never_into_a_reservation(
+    cloud: Cloud,
+) -> None:
     named, open_one = cloud.reserve(1), cloud.reserve(5, InstanceMatchCriteria="open")
-    fallback: dict[str, Any] = {"ReservedCapacityFallbackOptions": {"MarketTypes": ["on-demand"]}}
+    fallback: dict[str, Any] = {
+        "ReservedCapacityFallbackOptions": {"MarketTypes": ["on-demand"]}
+    }
     answer = cloud.fleet(
         [config(cloud.template())],
         total=3,
         default="reserved-capacity",
         ReservedCapacityOptions=options(ODCR, ids=[named], **fallback),
     )
-    assert [cloud.instance(i).get("CapacityReservationId") for i in launched(answer)] == [named, None, None]
+    assert [cloud.instance(i).get("CapacityReservationId") for i in launched(answer)] == [
+        named,
+        None,
+        None,
+    ]
     assert answer["Errors"] == []
     assert cloud.available(open_one) == 5
 
@@ -192,7 +250,9 @@ def test_on_demand_fallback_only_when_asked_and_never_into_a_reservation(cloud: 
                     "ReservationTypes": [ODCR],
                     "CapacityReservationTarget": {
                         "CapacityReservationIds": ["cr-00000000000000000"],
-                        "CapacityReservationResourceGroupArns": ["arn:aws:resource-groups:us-east-1:1:group/a"],
+                        "CapacityReservationResourceGroupArns": [
+                            "arn:aws:resource-groups:us-east-1:1:group/a"
+                        ],
                     },
                 }
             },
@@ -201,12 +261,18 @@ def test_on_demand_fallback_only_when_asked_and_never_into_a_reservation(cloud: 
         (
             {
                 "ReservedCapacityOptions": options(ODCR),
-                "OnDemandOptions": {"CapacityReservationOptions": {"UsageStrategy": "use-capacity-reservations-first"}},
+                "OnDemandOptions": {
+                    "CapacityReservationOptions": {
+                        "UsageStrategy": "use-capacity-reservations-first"
+                    }
+                },
             },
             "InvalidParameterCombination",
         ),
     ],
 )
-def test_what_does_not_go_with_reserved_capacity(cloud: Cloud, parameters: dict[str, Any], code: str) -> None:
+def test_what_does_not_go_with_reserved_capacity(
+    cloud: Cloud, parameters: dict[str, Any], code: str
+) -> None:
     with refused(code):
         cloud.fleet([config(cloud.template())], default="reserved-capacity", **parameters)

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from lab.embedded.ec2.market.prices import on_demand_micro_usd_per_hour, spot_micro_usd_per_hour
+from lab.embedded.ec2.market.prices import (
+    on_demand_micro_usd_per_hour,
+    spot_micro_usd_per_hour,
+)
 from lab.worlds.cloud import REGION, TYPE, ZONE_A, ZONE_B, Cloud, refused
 
 ON_DEMAND_FILTERS = {
@@ -22,7 +25,10 @@ BARE_METAL = {"tenancy": "Dedicated", "productFamily": "Compute Instance (bare m
 
 def price_list(cloud: Cloud, **attributes: str) -> dict[str, str]:
     """Return USD per hour by instance type, read as a scheduler reads it."""
-    filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in attributes.items()]
+    filters = [
+        {"Type": "TERM_MATCH", "Field": name, "Value": value}
+        for name, value in attributes.items()
+    ]
     pages = (
         cloud.emulation.client("pricing")
         .get_paginator("get_products")
@@ -44,14 +50,22 @@ def test_types_come_in_pages_of_100_and_all_are_offered(cloud: Cloud) -> None:
     names = [t["InstanceType"] for page in pages for t in page["InstanceTypes"]]
     assert len(names) == len(set(names)) > 1000
     offerings = cloud.ec2.get_paginator("describe_instance_type_offerings").paginate()
-    assert {o["InstanceType"] for page in offerings for o in page["InstanceTypeOfferings"]} == set(names)
+    assert {
+        o["InstanceType"] for page in offerings for o in page["InstanceTypeOfferings"]
+    } == set(names)
 
 
 def test_types_can_be_named_and_filtered(cloud: Cloud) -> None:
-    described = cloud.ec2.describe_instance_types(InstanceTypes=["p5.48xlarge"])["InstanceTypes"][0]
+    described = cloud.ec2.describe_instance_types(InstanceTypes=["p5.48xlarge"])[
+        "InstanceTypes"
+    ][0]
     assert described["GpuInfo"]["Gpus"][0]["Count"] == 8
-    trainium = cloud.ec2.describe_instance_types(Filters=[{"Name": "instance-type", "Values": ["trn2u.*"]}])
-    assert [each["InstanceType"] for each in trainium["InstanceTypes"]] == ["trn2u.48xlarge"]
+    trainium = cloud.ec2.describe_instance_types(
+        Filters=[{"Name": "instance-type", "Values": ["trn2u.*"]}]
+    )
+    assert [each["InstanceType"] for each in trainium["InstanceTypes"]] == [
+        "trn2u.48xlarge"
+    ]
     arm = [
         {"Name": "processor-info.supported-architecture", "Values": ["arm64"]},
         {"Name": "vcpu-info.default-vcpus", "Values": ["2"]},
@@ -66,11 +80,19 @@ def test_types_can_be_named_and_filtered(cloud: Cloud) -> None:
         cloud.ec2.describe_instance_types(Filters=[{"Name": "colour", "Values": ["red"]}])
 
 
-@pytest.mark.parametrize(("kind", "location"), [("availability-zone", ZONE_B), ("availability-zone-id", "use1-az1")])
+@pytest.mark.parametrize(
+    ("kind", "location"),
+    [("availability-zone", ZONE_B), ("availability-zone-id", "use1-az1")],
+)
 def test_offerings_name_zones_as_asked(cloud: Cloud, kind: str, location: str) -> None:
-    filters = [{"Name": "instance-type", "Values": [TYPE]}, {"Name": "location", "Values": [location]}]
+    filters = [
+        {"Name": "instance-type", "Values": [TYPE]},
+        {"Name": "location", "Values": [location]},
+    ]
     answer = cloud.ec2.describe_instance_type_offerings(LocationType=kind, Filters=filters)
-    assert answer["InstanceTypeOfferings"] == [{"InstanceType": TYPE, "LocationType": kind, "Location": location}]
+    assert answer["InstanceTypeOfferings"] == [
+        {"InstanceType": TYPE, "LocationType": kind, "Location": location}
+    ]
 
 
 def test_every_offered_type_has_one_on_demand_price(cloud: Cloud) -> None:
@@ -88,7 +110,9 @@ def test_every_offered_type_has_one_on_demand_price(cloud: Cloud) -> None:
 
 
 def test_a_missing_filter_mixes_in_the_rows_that_it_would_remove(cloud: Cloud) -> None:
-    careless = {name: value for name, value in ON_DEMAND_FILTERS.items() if name != "capacitystatus"}
+    careless = {
+        name: value for name, value in ON_DEMAND_FILTERS.items() if name != "capacitystatus"
+    }
     with pytest.raises(AssertionError, match="two on-demand prices"):
         price_list(cloud, **careless, **VIRTUAL)
 
@@ -98,12 +122,21 @@ def test_a_missing_filter_mixes_in_the_rows_that_it_would_remove(cloud: Cloud) -
     [
         ({"Type": "EQUALS", "Field": "instanceType", "Value": TYPE}, {TYPE}),
         ({"Type": "CONTAINS", "Field": "instanceType", "Value": "m5.la"}, {TYPE}),
-        ({"Type": "ANY_OF", "Field": "instanceType", "Value": "m5.large,c5.large"}, {TYPE, "c5.large"}),
+        (
+            {"Type": "ANY_OF", "Field": "instanceType", "Value": "m5.large,c5.large"},
+            {TYPE, "c5.large"},
+        ),
     ],
 )
-def test_filter_types(cloud: Cloud, product_filter: dict[str, str], expected: set[str]) -> None:
-    answer = cloud.emulation.client("pricing").get_products(ServiceCode="AmazonEC2", Filters=[product_filter])
-    assert {json.loads(p)["product"]["attributes"]["instanceType"] for p in answer["PriceList"]} == expected
+def test_filter_types(
+    cloud: Cloud, product_filter: dict[str, str], expected: set[str]
+) -> None:
+    answer = cloud.emulation.client("pricing").get_products(
+        ServiceCode="AmazonEC2", Filters=[product_filter]
+    )
+    assert {
+        json.loads(p)["product"]["attributes"]["instanceType"] for p in answer["PriceList"]
+    } == expected
 
 
 @pytest.mark.parametrize(
@@ -124,11 +157,14 @@ def test_prices_are_plausible(cheap: str, dear: str) -> None:
 
 def test_spot_is_cheaper_and_differs_by_zone(cloud: Cloud) -> None:
     history = cloud.ec2.describe_spot_price_history(
-        InstanceTypes=[TYPE, "c5.large"], ProductDescriptions=["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
+        InstanceTypes=[TYPE, "c5.large"],
+        ProductDescriptions=["Linux/UNIX", "Linux/UNIX (Amazon VPC)"],
     )["SpotPriceHistory"]
     by_type: dict[str, dict[str, float]] = {}
     for row in history:
-        by_type.setdefault(row["InstanceType"], {})[row["AvailabilityZone"]] = float(row["SpotPrice"])
+        by_type.setdefault(row["InstanceType"], {})[row["AvailabilityZone"]] = float(
+            row["SpotPrice"]
+        )
     for name, prices in by_type.items():
         on_demand = on_demand_micro_usd_per_hour(name) / 1_000_000
         assert all(0.29 * on_demand < price < 0.61 * on_demand for price in prices.values())
@@ -137,8 +173,12 @@ def test_spot_is_cheaper_and_differs_by_zone(cloud: Cloud) -> None:
 
 
 def test_a_set_spot_price_is_shown(cloud: Cloud) -> None:
-    cloud.control("set_spot_price", instance_type=TYPE, zone=ZONE_A, micro_usd_per_hour=12_345)
-    rows = cloud.ec2.describe_spot_price_history(InstanceTypes=[TYPE], AvailabilityZone=ZONE_A)["SpotPriceHistory"]
+    cloud.control(
+        "set_spot_price", instance_type=TYPE, zone=ZONE_A, micro_usd_per_hour=12_345
+    )
+    rows = cloud.ec2.describe_spot_price_history(
+        InstanceTypes=[TYPE], AvailabilityZone=ZONE_A
+    )["SpotPriceHistory"]
     assert [row["SpotPrice"] for row in rows] == ["0.012345"]
 
 

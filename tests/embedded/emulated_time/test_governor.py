@@ -6,7 +6,12 @@ from datetime import timedelta
 import pytest
 
 from lab.embedded.emulated_time.clock import NEVER_US, EmulatedClock
-from lab.embedded.emulated_time.governor import FINISHED_PER_LIMIT, LATENESS_LIMIT, DueWork, Governor
+from lab.embedded.emulated_time.governor import (
+    FINISHED_PER_LIMIT,
+    LATENESS_LIMIT,
+    DueWork,
+    Governor,
+)
 from tests.embedded.emulated_time.conftest import RealTime
 
 LIMIT_US = LATENESS_LIMIT // timedelta(microseconds=1)
@@ -26,11 +31,17 @@ class Timetable:
 
     def add(self, *seconds: float, recurs: bool = False) -> None:
         start_us = self.governor.clock.epoch_us()
-        self.due = sorted([*self.due, *((start_us + round(each * SECOND_US), recurs) for each in seconds)])
+        self.due = sorted(
+            [*self.due, *((start_us + round(each * SECOND_US), recurs) for each in seconds)]
+        )
 
     def begin_due(self, *, recurring: bool) -> None:
         now_us = self.governor.clock.epoch_us()
-        for entry in [entry for entry in self.due if entry[0] <= now_us and (recurring or not entry[1])]:
+        for entry in [
+            entry
+            for entry in self.due
+            if entry[0] <= now_us and (recurring or not entry[1])
+        ]:
             self.due.remove(entry)
             self.begun.append((entry[0], now_us))
             if self.each_is_work:
@@ -38,7 +49,13 @@ class Timetable:
 
     def due_work(self, now_us: int, *, recurring: bool) -> DueWork:
         del now_us
-        return DueWork(self.ready, min((due for due, recurs in self.due if recurring or not recurs), default=NEVER_US))
+        return DueWork(
+            self.ready,
+            min(
+                (due for due, recurs in self.due if recurring or not recurs),
+                default=NEVER_US,
+            ),
+        )
 
 
 @pytest.fixture
@@ -97,19 +114,27 @@ def test_while_something_is_under_way_time_is_real_and_ends_at_the_limit(
     governor.end_work()
     look_for(governor, real_time, 1)
     assert not governor.busy
-    assert governor.clock.epoch_us() - start_us == pytest.approx(LIMIT_US + rate * SECOND_US, rel=0.01)
+    assert governor.clock.epoch_us() - start_us == pytest.approx(
+        LIMIT_US + rate * SECOND_US, rel=0.01
+    )
     assert governor.worst_lateness_s == pytest.approx(1, abs=1e-4)
 
 
-def test_a_clock_slower_than_real_time_stays_so_while_it_is_busy(governor: Governor, real_time: RealTime) -> None:
+def test_a_clock_slower_than_real_time_stays_so_while_it_is_busy(
+    governor: Governor, real_time: RealTime
+) -> None:
     governor.clock.set_rate(0.2)
     start_us = governor.clock.epoch_us()
     with governor.work():
         look_for(governor, real_time, 2)
-        assert governor.clock.epoch_us() - start_us == pytest.approx(0.4 * SECOND_US, abs=10)
+        assert governor.clock.epoch_us() - start_us == pytest.approx(
+            0.4 * SECOND_US, abs=10
+        )
 
 
-def test_what_waits_to_be_taken_counts_as_work(governor: Governor, timetable: Timetable, real_time: RealTime) -> None:
+def test_what_waits_to_be_taken_counts_as_work(
+    governor: Governor, timetable: Timetable, real_time: RealTime
+) -> None:
     governor.clock.set_rate(1_000)
     timetable.ready = True
     look_for(governor, real_time, 0)
@@ -121,7 +146,9 @@ def test_what_waits_to_be_taken_counts_as_work(governor: Governor, timetable: Ti
     assert governor.clock.epoch_us() - start_us > 1_000 * SECOND_US
 
 
-def test_a_chain_without_an_end_does_not_stop_time(governor: Governor, real_time: RealTime) -> None:
+def test_a_chain_without_an_end_does_not_stop_time(
+    governor: Governor, real_time: RealTime
+) -> None:
     governor.begin_work()
     start_us = governor.clock.epoch_us()
     for _ in range(10 * FINISHED_PER_LIMIT):  # each begins the next before it ends
@@ -152,17 +179,24 @@ def test_an_advance_stops_at_every_instant_and_finishes_its_work(
             governor.end_work()
         advancing.join(0.0005)
     assert governor.clock.epoch_us() - start_us == 3_600 * SECOND_US
-    assert [begun - due for due, begun in timetable.begun] == [0] * 63  # 60 minutes' and those three before the end
+    # 60 minutes' and those three before the end
+    assert [begun - due for due, begun in timetable.begun] == [0] * 63
     assert max(ends_late) == 0  # the clock is paused: it moves by what it is advanced only
 
 
-def test_what_recurs_fires_once_at_the_end_of_a_coalescing_advance(governor: Governor, timetable: Timetable) -> None:
+def test_what_recurs_fires_once_at_the_end_of_a_coalescing_advance(
+    governor: Governor, timetable: Timetable
+) -> None:
     governor.clock.pause()
     start_us = governor.clock.epoch_us()
     timetable.add(90, 150)
     timetable.add(60, recurs=True)
     advance(governor, timedelta(hours=1), coalesce=True)
-    assert [(begun - start_us) // SECOND_US for _, begun in timetable.begun] == [90, 150, 3_600]
+    assert [(begun - start_us) // SECOND_US for _, begun in timetable.begun] == [
+        90,
+        150,
+        3_600,
+    ]
 
 
 def test_an_advance_of_nothing_waits_for_what_is_under_way(governor: Governor) -> None:
@@ -187,7 +221,9 @@ def test_without_the_governor_time_runs_ahead_of_the_work(
     timetable.add(10)
     with governor.work():
         look_for(governor, real_time, 1)
-    assert governor.clock.epoch_us() - timetable.begun[0][0] == pytest.approx(990 * SECOND_US, abs=10)
+    assert governor.clock.epoch_us() - timetable.begun[0][0] == pytest.approx(
+        990 * SECOND_US, abs=10
+    )
     assert governor.worst_lateness_s == pytest.approx(1_000, rel=0.01)
     governor.step()
     governor.forget_lateness()

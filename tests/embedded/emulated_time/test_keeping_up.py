@@ -85,7 +85,11 @@ def timer(resources: Resources, arn: str, at: datetime, what: str) -> None:
         Name=unique("timer"),
         ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
         FlexibleTimeWindow={"Mode": "OFF"},
-        Target={"Arn": arn, "RoleArn": resources.role(allow("sqs:SendMessage")), "Input": what},
+        Target={
+            "Arn": arn,
+            "RoleArn": resources.role(allow("sqs:SendMessage")),
+            "Input": what,
+        },
     )
 
 
@@ -95,11 +99,16 @@ def prepare(resources: Resources) -> str:
     policy = {"Version": "2012-10-17", "Statement": [FROM_EVENTBRIDGE]}
     url, arn = resources.queue(Policy=policy, VisibilityTimeout=600)
     allowed = allow("dynamodb:UpdateItem", "sqs:SendMessage")
-    function = resources.function(WORK_AND_WRITE_DOWN, allowed, timeout_s=600, TABLE=table, QUEUE_URL=url)
+    function = resources.function(
+        WORK_AND_WRITE_DOWN, allowed, timeout_s=600, TABLE=table, QUEUE_URL=url
+    )
     resources.feed(function, arn, BatchSize=1, ScalingConfig={"MaximumConcurrency": 2})
     rule = unique("rule")
     resources.events.put_rule(
-        Name=rule, EventPattern=json.dumps({"source": ["aws.ec2"], "detail": {"state": [{"exists": True}]}})
+        Name=rule,
+        EventPattern=json.dumps(
+            {"source": ["aws.ec2"], "detail": {"state": [{"exists": True}]}}
+        ),
     )
     resources.events.put_targets(Rule=rule, Targets=[{"Id": "queue", "Arn": arn}])
     resources.aws.clock.settle()
@@ -156,10 +165,17 @@ def test_it_does_in_jumps_too(resources: Resources, steps: list[float]) -> None:
 def each_minute(resources: Resources, source: str) -> tuple[str, str]:
     """Let a function run each minute; return its name and the table that it may write to."""
     table = resources.table()
-    function = resources.function(source, allow("dynamodb:UpdateItem"), timeout_s=600, TABLE=table)
-    arn = resources.lambda_.get_function(FunctionName=function)["Configuration"]["FunctionArn"]
+    function = resources.function(
+        source, allow("dynamodb:UpdateItem"), timeout_s=600, TABLE=table
+    )
+    arn = resources.lambda_.get_function(FunctionName=function)["Configuration"][
+        "FunctionArn"
+    ]
     resources.lambda_.add_permission(
-        FunctionName=function, StatementId="rules", Action="lambda:InvokeFunction", Principal="events.amazonaws.com"
+        FunctionName=function,
+        StatementId="rules",
+        Action="lambda:InvokeFunction",
+        Principal="events.amazonaws.com",
     )
     rule = unique("rule")
     resources.events.put_rule(Name=rule, ScheduleExpression="rate(1 minute)")
@@ -169,10 +185,13 @@ def each_minute(resources: Resources, source: str) -> tuple[str, str]:
 
 def assert_no_run_met_another(entries: list[str], runs: int) -> None:
     times = [entry.removeprefix("begins ") for entry in entries[::2]]
-    assert entries == [entry for time in times for entry in (f"begins {time}", f"ends {time}")]
+    assert entries == [
+        entry for time in times for entry in (f"begins {time}", f"ends {time}")
+    ]
     minutes = [datetime.fromisoformat(time) for time in times]
     gaps = {(after - before).total_seconds() for before, after in pairwise(minutes)}
-    assert gaps <= {59.0, 60.0, 61.0}, "every period, none twice"  # the events' times have whole seconds
+    # the events' times have whole seconds
+    assert gaps <= {59.0, 60.0, 61.0}, "every period, none twice"
     assert len(minutes) >= runs
 
 
@@ -186,7 +205,9 @@ def test_a_schedule_never_meets_its_own_next_run(resources: Resources) -> None:
     assert_no_run_met_another(journal(resources, table), 10)
 
 
-def test_a_jump_has_every_run_that_it_passes_unless_they_are_to_coalesce(resources: Resources) -> None:
+def test_a_jump_has_every_run_that_it_passes_unless_they_are_to_coalesce(
+    resources: Resources,
+) -> None:
     resources.aws.reset()
     _, table = each_minute(resources, EACH_MINUTE)
     resources.aws.clock.pause()
@@ -209,7 +230,9 @@ MEET_ANOTHER = """
 """
 
 
-def test_without_the_governor_runs_meet_as_on_a_machine_that_is_too_slow(resources: Resources) -> None:
+def test_without_the_governor_runs_meet_as_on_a_machine_that_is_too_slow(
+    resources: Resources,
+) -> None:
     resources.aws.reset()
     resources.aws.clock.govern(governed=False)
     try:

@@ -36,7 +36,13 @@ class Services:
         if what == "drop":
             raise ConnectionDropped
         body = json.dumps({"executed": executed, "scheme": scope["scheme"]}).encode()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-length", b"%d" % len(body))],
+            }
+        )
         await send({"type": "http.response.body", "body": body})
 
     async def _execute(self, service: str, what: str) -> int:
@@ -56,7 +62,12 @@ def main() -> None:
     write_certificate(folder)
     listener = socket.create_server(("127.0.0.1", 0))
     # Read by the test.
-    serve(Services(fifo), listener, folder, lambda: print(listener.getsockname()[1], flush=True))  # noqa: T201
+    serve(
+        Services(fifo),
+        listener,
+        folder,
+        lambda: print(listener.getsockname()[1], flush=True),  # noqa: T201
+    )
 
 
 if __name__ == "__main__":

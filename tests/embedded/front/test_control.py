@@ -51,14 +51,18 @@ def status(url: str, headers: dict[str, str]) -> int:
         {"Host": ""},
     ],
 )
-def test_a_web_page_cannot_reset_the_account(reset: tuple[str, list[dict[str, Any]]], headers: dict[str, str]) -> None:
+def test_a_web_page_cannot_reset_the_account(
+    reset: tuple[str, list[dict[str, Any]]], headers: dict[str, str]
+) -> None:
     url, asked = reset
     assert status(url, headers) == 403
     assert asked == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:4566", "[::1]:1"])
-def test_a_program_of_this_machine_can(reset: tuple[str, list[dict[str, Any]]], host: str) -> None:
+def test_a_program_of_this_machine_can(
+    reset: tuple[str, list[dict[str, Any]]], host: str
+) -> None:
     url, asked = reset
     assert status(url, {"Host": host}) == 200
     assert asked == [{}]

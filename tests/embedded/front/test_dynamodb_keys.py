@@ -29,7 +29,9 @@ class Tenant:
         iam.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=document)
         key = iam.create_access_key(UserName=name)["AccessKey"]
         self.dynamodb = resources.aws.client(
-            "dynamodb", aws_access_key_id=key["AccessKeyId"], aws_secret_access_key=key["SecretAccessKey"]
+            "dynamodb",
+            aws_access_key_id=key["AccessKeyId"],
+            aws_secret_access_key=key["SecretAccessKey"],
         )
 
 
@@ -50,14 +52,18 @@ CALLS: dict[str, Callable[[Tenant, dict[str, Any]], Any]] = {
     "query": lambda it, row: it.dynamodb.query(
         TableName=it.table, ExpressionAttributeValues={":v": row["id"]}, **QUERY
     ),
-    "batch get": lambda it, row: it.dynamodb.batch_get_item(RequestItems={it.table: {"Keys": [row]}}),
+    "batch get": lambda it, row: it.dynamodb.batch_get_item(
+        RequestItems={it.table: {"Keys": [row]}}
+    ),
     "batch write": lambda it, row: it.dynamodb.batch_write_item(
         RequestItems={it.table: [{"PutRequest": {"Item": row}}]}
     ),
     "batch delete": lambda it, row: it.dynamodb.batch_write_item(
         RequestItems={it.table: [{"DeleteRequest": {"Key": row}}]}
     ),
-    "transaction": lambda it, row: it.dynamodb.transact_write_items(TransactItems=[put(it.table, row)]),
+    "transaction": lambda it, row: it.dynamodb.transact_write_items(
+        TransactItems=[put(it.table, row)]
+    ),
     "transactional get": lambda it, row: it.dynamodb.transact_get_items(
         TransactItems=[{"Get": {"TableName": it.table, "Key": row}}]
     ),
@@ -86,5 +92,7 @@ def test_rows_of_ones_own_and_no_others(tenant: Tenant, operation: str) -> None:
 
 def test_one_foreign_row_among_ones_own_is_enough(tenant: Tenant) -> None:
     with pytest.raises(ClientError) as refused:
-        tenant.dynamodb.transact_write_items(TransactItems=[put(tenant.table, OWN), put(tenant.table, FOREIGN)])
+        tenant.dynamodb.transact_write_items(
+            TransactItems=[put(tenant.table, OWN), put(tenant.table, FOREIGN)]
+        )
     assert refused.value.response["Error"]["Code"] == "AccessDeniedException"

@@ -12,12 +12,20 @@ from lab.embedded.front.item_copies import ItemCopies
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4)
+    ),
 )
 
 
 def containers(value: Any) -> list[int]:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    inner = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else ()
+    )
     own = [id(value)] if isinstance(value, dict | list) else []
     return own + [found for each in inner for found in containers(each)]
 
@@ -29,7 +37,9 @@ def test_a_copy_is_equal_and_shares_no_container(value: Any) -> None:
     assert not set(containers(copied)) & set(containers(value))
 
 
-@pytest.mark.parametrize("value", [defaultdict(dict, a={"b": [1]}), {"set": {"a", "b"}}, (["a"],)])
+@pytest.mark.parametrize(
+    "value", [defaultdict(dict, a={"b": [1]}), {"set": {"a", "b"}}, (["a"],)]
+)
 def test_what_json_does_not_have_is_copied_as_ever(value: Any) -> None:
     copied = ItemCopies().deepcopy(value)
     assert copied == copy.deepcopy(value)

@@ -61,7 +61,9 @@ def test_calls_of_one_service_run_one_after_the_other() -> None:
 
     async def scenario() -> list[int]:
         call = Lanes().bound("dynamodb", work, is_long)
-        answers: list[int] = await within(asyncio.gather(*(call(number) for number in range(100))))
+        answers: list[int] = await within(
+            asyncio.gather(*(call(number) for number in range(100)))
+        )
         return answers
 
     assert asyncio.run(scenario()) == list(range(100))
@@ -140,7 +142,9 @@ def test_a_service_sees_its_own_callers_context() -> None:
 
     async def scenario() -> list[str]:
         lanes = Lanes()
-        seen: list[str] = await within(asyncio.gather(*(call_as(name, lanes) for name in ("alice", "bob"))))
+        seen: list[str] = await within(
+            asyncio.gather(*(call_as(name, lanes) for name in ("alice", "bob")))
+        )
         return seen
 
     assert asyncio.run(scenario()) == ["alice", "bob"]
@@ -178,7 +182,10 @@ def test_a_short_call_waits_its_turn_while_its_service_is_held() -> None:
         slow = asyncio.ensure_future(lanes.bound("dynamodb", hold, is_long)())
         await within(asyncio.to_thread(held.wait))
         short = asyncio.ensure_future(lanes.bound("dynamodb", put, is_short)())
-        assert await within(lanes.bound("sqs", thread_name, is_short)()) == threading.current_thread().name
+        assert (
+            await within(lanes.bound("sqs", thread_name, is_short)())
+            == threading.current_thread().name
+        )
         assert order == []
         let_go.set()
         await within(asyncio.gather(slow, short))
@@ -194,4 +201,7 @@ def test_one_service_calls_another_through_the_loop_that_decides() -> None:
         answer: str = await lanes.bound("dynamodb", thread_name, is_short)()
         return answer
 
-    assert asyncio.run(lanes.bound("cloudformation", outer, is_long)()) == threading.current_thread().name
+    assert (
+        asyncio.run(lanes.bound("cloudformation", outer, is_long)())
+        == threading.current_thread().name
+    )

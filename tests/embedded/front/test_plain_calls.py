@@ -35,10 +35,19 @@ class Site:
     def __init__(self, aws: EmbeddedAws, resources: Resources) -> None:
         self.url = aws.endpoint_url
         self.table, self.closed_table = resources.table(), resources.table()
-        aws.client("dynamodb").put_item(TableName=self.table, Item={"id": {"S": "a"}, "n": {"N": "1"}})
-        deny = {"Effect": "Deny", "Principal": "*", "Action": "sqs:ListQueueTags", "Resource": "*"}
+        aws.client("dynamodb").put_item(
+            TableName=self.table, Item={"id": {"S": "a"}, "n": {"N": "1"}}
+        )
+        deny = {
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": "sqs:ListQueueTags",
+            "Resource": "*",
+        }
         self.queue, _ = resources.queue()
-        self.closed_queue, _ = resources.queue(Policy={"Version": "2012-10-17", "Statement": [FROM_EVENTBRIDGE, deny]})
+        self.closed_queue, _ = resources.queue(
+            Policy={"Version": "2012-10-17", "Statement": [FROM_EVENTBRIDGE, deny]}
+        )
         self.caller = self._session(
             aws,
             allow("dynamodb:*", resource=f"arn:aws:dynamodb:*:*:table/{self.table}"),
@@ -49,20 +58,32 @@ class Site:
         )
         where = urlsplit(self.url)
         trust = ssl.create_default_context(cafile=str(aws.ca_bundle))
-        self._connection = http.client.HTTPSConnection(str(where.hostname), where.port, context=trust)
+        self._connection = http.client.HTTPSConnection(
+            str(where.hostname), where.port, context=trust
+        )
 
     def _session(self, aws: EmbeddedAws, *statements: dict[str, Any]) -> Credentials:
         iam, role = aws.client("iam"), unique("role")
         trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
-        arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=document(trust))["Role"]["Arn"]
-        iam.put_role_policy(RoleName=role, PolicyName="only", PolicyDocument=document(*statements))
-        made = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="caller")["Credentials"]
-        return Credentials(made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"])
+        arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=document(trust))[
+            "Role"
+        ]["Arn"]
+        iam.put_role_policy(
+            RoleName=role, PolicyName="only", PolicyDocument=document(*statements)
+        )
+        made = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="caller")[
+            "Credentials"
+        ]
+        return Credentials(
+            made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"]
+        )
 
     def close(self) -> None:
         self._connection.close()
 
-    def ask(self, service: str, target: str, body: object, who: Credentials | None = None) -> "Asked":
+    def ask(
+        self, service: str, target: str, body: object, who: Credentials | None = None
+    ) -> "Asked":
         """Sign a call of the JSON protocol."""
         text = body if isinstance(body, str) else json.dumps(body)
         kind = {"X-Amz-Target": target, "Content-Type": "application/x-amz-json-1.0"}
@@ -84,9 +105,15 @@ class Site:
         self._connection.request("POST", "/", body, headers)
         response = self._connection.getresponse()
         text = UUID.sub("uuid", response.read().decode())
-        found = {name.lower(): UUID.sub("uuid", value) for name, value in response.getheaders()}
+        found = {
+            name.lower(): UUID.sub("uuid", value) for name, value in response.getheaders()
+        }
         assert "date" in found
-        return response.status, {name: found[name] for name in found.keys() - OF_ONE_ANSWER}, text
+        return (
+            response.status,
+            {name: found[name] for name in found.keys() - OF_ONE_ANSWER},
+            text,
+        )
 
 
 class Asked:
@@ -98,7 +125,9 @@ class Asked:
         self.body = body
 
     def both_ways(self) -> tuple[Answer, Answer]:
-        return self._site.answer(self.headers, self.body), self._site.answer(self.headers | NOT_PLAIN, self.body)
+        return self._site.answer(self.headers, self.body), self._site.answer(
+            self.headers | NOT_PLAIN, self.body
+        )
 
 
 def document(*statements: dict[str, Any]) -> str:
@@ -106,7 +135,10 @@ def document(*statements: dict[str, Any]) -> str:
 
 
 def changed(
-    credentials: Credentials, access_key: str | None = None, secret_key: str | None = None, token: str | None = None
+    credentials: Credentials,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    token: str | None = None,
 ) -> Credentials:
     return Credentials(
         access_key or credentials.access_key,
@@ -136,16 +168,35 @@ KEY = {"id": {"S": "a"}}
     ("action", "body", "status", "said"),
     [
         ("GetItem", {"TableName": "open", "Key": KEY}, 200, '"N": "1"'),
-        ("GetItem", {"TableName": "closed", "Key": KEY}, 403, "no identity-based policy allows the dynamodb:GetItem"),
+        (
+            "GetItem",
+            {"TableName": "closed", "Key": KEY},
+            403,
+            "no identity-based policy allows the dynamodb:GetItem",
+        ),
         ("GetItem", {"TableName": "missing", "Key": KEY}, 403, "AccessDenied"),
         ("GetItem", {"TableName": "open", "Key": {}}, 400, "ValidationException"),
         ("DeleteItem", {"TableName": "open", "Key": KEY}, 403, "explicit deny"),
         ("BatchGetItem", {"RequestItems": {"open": {"Keys": [KEY]}}}, 200, '"N": "1"'),
-        ("BatchGetItem", {"RequestItems": {"open": {"Keys": [KEY]}, "closed": {"Keys": [KEY]}}}, 403, "AccessDenied"),
-        ("TransactGetItems", {"TransactItems": [{"Get": {"TableName": "open", "Key": KEY}}]}, 200, '"N": "1"'),
+        (
+            "BatchGetItem",
+            {"RequestItems": {"open": {"Keys": [KEY]}, "closed": {"Keys": [KEY]}}},
+            403,
+            "AccessDenied",
+        ),
         (
             "TransactGetItems",
-            {"TransactItems": [{"Get": {"TableName": name, "Key": KEY}} for name in ("open", "closed")]},
+            {"TransactItems": [{"Get": {"TableName": "open", "Key": KEY}}]},
+            200,
+            '"N": "1"',
+        ),
+        (
+            "TransactGetItems",
+            {
+                "TransactItems": [
+                    {"Get": {"TableName": name, "Key": KEY}} for name in ("open", "closed")
+                ]
+            },
             403,
             "dynamodb:GetItem",
         ),
@@ -164,9 +215,13 @@ KEY = {"id": {"S": "a"}}
         ("GetItem", "{not json", 403, "AccessDenied"),
     ],
 )
-def test_calls_of_dynamodb(site: Site, action: str, body: object, status: int, said: str) -> None:
+def test_calls_of_dynamodb(
+    site: Site, action: str, body: object, status: int, said: str
+) -> None:
     named = json.dumps(body) if not isinstance(body, str) else body
-    named = named.replace('"open"', f'"{site.table}"').replace('"closed"', f'"{site.closed_table}"')
+    named = named.replace('"open"', f'"{site.table}"').replace(
+        '"closed"', f'"{site.closed_table}"'
+    )
     assert_alike(site.ask("dynamodb", f"DynamoDB_20120810.{action}", named), status, said)
 
 
@@ -183,7 +238,10 @@ def test_calls_of_sqs(site: Site) -> None:
 
 def test_calls_of_eventbridge(site: Site) -> None:
     def put(*buses: str) -> Asked:
-        entries = [{"Source": "test", "DetailType": "x", "Detail": "{}", "EventBusName": bus} for bus in buses]
+        entries = [
+            {"Source": "test", "DetailType": "x", "Detail": "{}", "EventBusName": bus}
+            for bus in buses
+        ]
         return site.ask("events", "AWSEvents.PutEvents", {"Entries": entries})
 
     assert_alike(put("default"), 200, '"FailedEntryCount": 0')
@@ -192,10 +250,20 @@ def test_calls_of_eventbridge(site: Site) -> None:
 
 def test_calls_of_ec2(site: Site) -> None:
     assert_alike(site.ask_ec2("Action=DescribeAvailabilityZones"), 200, "us-east-1a")
-    assert_alike(site.ask_ec2("Action=DescribeInstances&MaxResults=1"), 400, "InvalidParameterValue")
-    assert_alike(site.ask_ec2("Action=DeleteFleets&FleetId.1=fleet-1&TerminateInstances=true"), 403, "Unauthorized")
+    assert_alike(
+        site.ask_ec2("Action=DescribeInstances&MaxResults=1"), 400, "InvalidParameterValue"
+    )
+    assert_alike(
+        site.ask_ec2("Action=DeleteFleets&FleetId.1=fleet-1&TerminateInstances=true"),
+        403,
+        "Unauthorized",
+    )
     assert_alike(site.ask_ec2("Action=Levitate"), 400, "InvalidAction")
-    assert_alike(site.ask_ec2("MaxResults=5&Action=DescribeInstances"), 200, "DescribeInstancesResponse")
+    assert_alike(
+        site.ask_ec2("MaxResults=5&Action=DescribeInstances"),
+        200,
+        "DescribeInstancesResponse",
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +289,9 @@ def test_the_root_may_do_everything(site: Site) -> None:
 
 @pytest.mark.parametrize("change", ["body", "target", "date"])
 def test_what_was_signed_otherwise(site: Site, change: str) -> None:
-    asked = site.ask("dynamodb", "DynamoDB_20120810.GetItem", {"TableName": site.table, "Key": KEY})
+    asked = site.ask(
+        "dynamodb", "DynamoDB_20120810.GetItem", {"TableName": site.table, "Key": KEY}
+    )
     if change == "body":
         asked.body = asked.body.replace(" ", "")
         asked.headers["Content-Length"] = str(len(asked.body))

@@ -10,11 +10,18 @@ SIGNED = (
     "AWS4-HMAC-SHA256 Credential=AKIA1/20261122/us-east-1/dynamodb/aws4_request, "
     "SignedHeaders=content-type;host;x-amz-date, Signature=0123456789abcdef"
 )
-HEADERS = {"host": "127.0.0.1:40703", "authorization": SIGNED, "content-length": "2", "x-amz-date": "20261122T080000Z"}
+HEADERS = {
+    "host": "127.0.0.1:40703",
+    "authorization": SIGNED,
+    "content-length": "2",
+    "x-amz-date": "20261122T080000Z",
+}
 
 
 def request(*more: tuple[str, str], without: str = "", **scope: Any) -> dict[str, Any]:
-    headers = [(name, value) for name, value in HEADERS.items() if name != without] + list(more)
+    headers = [(name, value) for name, value in HEADERS.items() if name != without] + list(
+        more
+    )
     return {
         "type": "http",
         "method": "POST",
@@ -27,7 +34,9 @@ def request(*more: tuple[str, str], without: str = "", **scope: Any) -> dict[str
 
 
 def test_a_signed_post_to_this_endpoint_is_plain() -> None:
-    assert plain_request(request()) == PlainRequest(HEADERS, "AKIA1", "us-east-1", "dynamodb")
+    assert plain_request(request()) == PlainRequest(
+        HEADERS, "AKIA1", "us-east-1", "dynamodb"
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +68,9 @@ def test_other_requests_are_not(other: dict[str, Any]) -> None:
         ("x-note", "caf\u00e9"),
     ],
 )
-def test_a_header_that_needs_a_closer_look_makes_it_another(header: tuple[str, str]) -> None:
+def test_a_header_that_needs_a_closer_look_makes_it_another(
+    header: tuple[str, str],
+) -> None:
     assert plain_request(request(header)) is None
 
 
@@ -74,8 +85,14 @@ def test_a_header_that_needs_a_closer_look_makes_it_another(header: tuple[str, s
     ],
 )
 def test_another_kind_of_signature_makes_it_another(authorization: str) -> None:
-    assert plain_request(request(("authorization", authorization), without="authorization")) is None
+    assert (
+        plain_request(request(("authorization", authorization), without="authorization"))
+        is None
+    )
 
 
 def test_another_host_makes_it_another() -> None:
-    assert plain_request(request(("host", "bucket.s3.localhost:40703"), without="host")) is None
+    assert (
+        plain_request(request(("host", "bucket.s3.localhost:40703"), without="host"))
+        is None
+    )

@@ -21,19 +21,28 @@ class User:
         self._name = unique("user")
         self.arn = self._iam.create_user(UserName=self._name)["User"]["Arn"]
         key = self._iam.create_access_key(UserName=self._name)["AccessKey"]
-        credentials = {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
+        credentials = {
+            "aws_access_key_id": key["AccessKeyId"],
+            "aws_secret_access_key": key["SecretAccessKey"],
+        }
         self.client = aws.client(service, **credentials)
 
     def may(self, *statements: dict[str, Any]) -> None:
         document = json.dumps({"Version": "2012-10-17", "Statement": statements})
-        self._iam.put_user_policy(UserName=self._name, PolicyName="only", PolicyDocument=document)
+        self._iam.put_user_policy(
+            UserName=self._name, PolicyName="only", PolicyDocument=document
+        )
 
     def inactive_key(self) -> None:
-        key = self._iam.list_access_keys(UserName=self._name)["AccessKeyMetadata"][0]["AccessKeyId"]
+        key = self._iam.list_access_keys(UserName=self._name)["AccessKeyMetadata"][0][
+            "AccessKeyId"
+        ]
         self._iam.update_access_key(UserName=self._name, AccessKeyId=key, Status="Inactive")
 
 
-def test_a_replaced_policy_counts_at_once(embedded_aws: EmbeddedAws, resources: Resources) -> None:
+def test_a_replaced_policy_counts_at_once(
+    embedded_aws: EmbeddedAws, resources: Resources
+) -> None:
     user, table = User(embedded_aws, "dynamodb"), resources.table()
 
     def scan() -> None:
@@ -44,7 +53,9 @@ def test_a_replaced_policy_counts_at_once(embedded_aws: EmbeddedAws, resources: 
         assert code_of(scan) == "AccessDeniedException"
         user.may(allow("dynamodb:Scan"))
         scan()
-    user.may(allow("dynamodb:Scan"), {"Effect": "Deny", "Action": "dynamodb:*", "Resource": "*"})
+    user.may(
+        allow("dynamodb:Scan"), {"Effect": "Deny", "Action": "dynamodb:*", "Resource": "*"}
+    )
     assert code_of(scan) == "AccessDeniedException"
 
 
@@ -65,11 +76,21 @@ def test_a_key_that_is_switched_off_is_refused_at_once(embedded_aws: EmbeddedAws
     assert code_of(user.client.describe_instances) == "AuthFailure"
 
 
-def test_a_policy_of_a_queue_knows_who_calls(embedded_aws: EmbeddedAws, resources: Resources) -> None:
+def test_a_policy_of_a_queue_knows_who_calls(
+    embedded_aws: EmbeddedAws, resources: Resources
+) -> None:
     user, other = User(embedded_aws, "sqs"), User(embedded_aws, "sqs")
     for caller in (user, other):
         caller.may(allow("sqs:SendMessage"))
-    deny = {"Effect": "Deny", "Principal": {"AWS": user.arn}, "Action": "sqs:SendMessage", "Resource": "*"}
+    deny = {
+        "Effect": "Deny",
+        "Principal": {"AWS": user.arn},
+        "Action": "sqs:SendMessage",
+        "Resource": "*",
+    }
     url, _ = resources.queue(Policy={"Version": "2012-10-17", "Statement": [deny]})
     other.client.send_message(QueueUrl=url, MessageBody="welcome")
-    assert code_of(lambda: user.client.send_message(QueueUrl=url, MessageBody="unwelcome")) == "AccessDenied"
+    assert (
+        code_of(lambda: user.client.send_message(QueueUrl=url, MessageBody="unwelcome"))
+        == "AccessDenied"
+    )

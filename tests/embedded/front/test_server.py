@@ -28,7 +28,13 @@ def fifo(tmp_path: Path) -> Path:
 @pytest.fixture
 def connect(tmp_path: Path, fifo: Path) -> Iterator[Connect]:
     """Start the services; return what connects to them."""
-    command = [sys.executable, "-m", "tests.embedded.front.held_services", str(tmp_path), str(fifo)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.embedded.front.held_services",
+        str(tmp_path),
+        str(fifo),
+    ]
     connections: list[http.client.HTTPSConnection] = []
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as server:  # noqa: S603 - our own module
         assert server.stdout is not None
@@ -36,7 +42,11 @@ def connect(tmp_path: Path, fifo: Path) -> Iterator[Connect]:
         trust = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
 
         def connection() -> http.client.HTTPSConnection:
-            connections.append(http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE_S, context=trust))
+            connections.append(
+                http.client.HTTPSConnection(
+                    "127.0.0.1", port, timeout=PATIENCE_S, context=trust
+                )
+            )
             return connections[-1]
 
         yield connection
@@ -54,10 +64,13 @@ def told(connection: http.client.HTTPSConnection) -> Any:
     return json.load(connection.getresponse())
 
 
-def test_a_held_call_holds_up_its_own_service_and_no_other(connect: Connect, fifo: Path) -> None:
+def test_a_held_call_holds_up_its_own_service_and_no_other(
+    connect: Connect, fifo: Path
+) -> None:
     held, behind, short, other = connect(), connect(), connect(), connect()
     held.request("GET", "/dynamodb/hold")
-    with fifo.open("w") as let_go:  # returns when the service has opened it: from here on it is held
+    # returns when the service has opened it: from here on it is held
+    with fifo.open("w") as let_go:
         behind.request("GET", "/dynamodb/answer")
         short.request("GET", "/dynamodb/answer-shortly")
         for number in range(1, 20):
@@ -90,6 +103,8 @@ def test_a_dropped_request_is_executed_and_not_answered(connect: Connect) -> Non
     dropped, other = connect(), connect()
     assert ask(other, "/sqs/answer")["executed"] == 1
     dropped.request("GET", "/sqs/drop")
-    with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError, ssl.SSLEOFError)):
+    with pytest.raises(
+        (http.client.RemoteDisconnected, ConnectionResetError, ssl.SSLEOFError)
+    ):
         dropped.getresponse()
     assert ask(other, "/sqs/answer")["executed"] == 3

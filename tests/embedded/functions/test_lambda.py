@@ -21,19 +21,29 @@ RECORD = """
 """
 
 
-def test_a_message_on_a_queue_becomes_a_row_that_its_function_wrote(resources: Resources) -> None:
+def test_a_message_on_a_queue_becomes_a_row_that_its_function_wrote(
+    resources: Resources,
+) -> None:
     table, (url, arn) = resources.table(), resources.queue()
     function = resources.function(RECORD, allow("dynamodb:PutItem"), TABLE=table)
     resources.feed(function, arn)
     resources.sqs.send_message_batch(
-        QueueUrl=url, Entries=[{"Id": str(number), "MessageBody": f"message {number}"} for number in range(10)]
+        QueueUrl=url,
+        Entries=[
+            {"Id": str(number), "MessageBody": f"message {number}"} for number in range(10)
+        ],
     )
     until(lambda: len(resources.items(table)) == 10)
-    called = {(request["service"], request["operation"]) for request in resources.aws.requests(function)}
+    called = {
+        (request["service"], request["operation"])
+        for request in resources.aws.requests(function)
+    }
     assert called == {("dynamodb", "PutItem")}
 
 
-def test_a_function_sees_the_emulated_time_and_has_its_real_time_to_work(resources: Resources) -> None:
+def test_a_function_sees_the_emulated_time_and_has_its_real_time_to_work(
+    resources: Resources,
+) -> None:
     function = resources.function(
         """
         import datetime, time
@@ -52,17 +62,24 @@ def test_a_function_sees_the_emulated_time_and_has_its_real_time_to_work(resourc
         assert 0 < remaining_ms <= 600_000
 
 
-def test_a_function_that_exceeds_its_timeout_is_killed_and_fails(resources: Resources) -> None:
-    function = resources.function("import time\ndef handle(event, context): time.sleep(event)", timeout_s=1)
+def test_a_function_that_exceeds_its_timeout_is_killed_and_fails(
+    resources: Resources,
+) -> None:
+    function = resources.function(
+        "import time\ndef handle(event, context): time.sleep(event)", timeout_s=1
+    )
     answer, failed = resources.invoke(function, 600)
     assert failed
     assert answer["errorType"] == "Sandbox.Timedout"
     assert "Task timed out after 1.00 seconds" in resources.aws.function_log(function)
     resources.lambda_.update_function_configuration(FunctionName=function, Timeout=300)
-    assert resources.invoke(function, 0) == (None, False)  # a new environment serves the next invocation
+    # a new environment serves the next invocation
+    assert resources.invoke(function, 0) == (None, False)
 
 
-def test_a_function_that_ends_its_process_fails_and_the_next_one_runs(resources: Resources) -> None:
+def test_a_function_that_ends_its_process_fails_and_the_next_one_runs(
+    resources: Resources,
+) -> None:
     function = resources.function(
         "import os\ndef handle(event, context): return os._exit(event) if event else os.getpid()"
     )
@@ -82,11 +99,14 @@ def test_an_exception_is_reported_as_the_runtime_client_does(resources: Resource
     assert "handler.py" in answer["stackTrace"][0]
 
 
-def test_a_module_that_cannot_be_imported_fails_the_invocation(resources: Resources) -> None:
+def test_a_module_that_cannot_be_imported_fails_the_invocation(
+    resources: Resources,
+) -> None:
     function = resources.function("import moto\ndef handle(event, context): pass")
     answer, failed = resources.invoke(function, {})
     assert failed
-    assert answer["errorType"] == "Runtime.ImportModuleError"  # moto is installed here, and not on Lambda
+    # moto is installed here, and not on Lambda
+    assert answer["errorType"] == "Runtime.ImportModuleError"
     assert "No module named 'moto'" in resources.aws.function_log(function)
 
 
@@ -106,7 +126,9 @@ def test_what_a_function_prints_is_in_cloudwatch_logs(resources: Resources) -> N
     lines = [
         event["message"]
         for stream in streams
-        for event in logs.get_log_events(logGroupName=group, logStreamName=stream["logStreamName"])["events"]
+        for event in logs.get_log_events(
+            logGroupName=group, logStreamName=stream["logStreamName"]
+        )["events"]
     ]
     assert any(line.startswith("seen it ") for line in lines)
     year = resources.aws.clock.now().year
@@ -141,10 +163,17 @@ MEET = """
 """
 
 
-def test_invocations_that_overlap_have_environments_of_their_own(resources: Resources) -> None:
+def test_invocations_that_overlap_have_environments_of_their_own(
+    resources: Resources,
+) -> None:
     function = resources.function(MEET, timeout_s=300)
     with ThreadPoolExecutor(3) as pool:
-        pids = list(pool.map(lambda _: resources.invoke(function, {"meeting": "three", "count": 3})[0], range(3)))
+        pids = list(
+            pool.map(
+                lambda _: resources.invoke(function, {"meeting": "three", "count": 3})[0],
+                range(3),
+            )
+        )
     assert len(set(pids)) == 3
     assert resources.invoke(function, {"meeting": "one", "count": 1})[0] in pids
 

@@ -29,14 +29,20 @@ class Layered:
         self.resources = resources
         name = unique("layer")
         files = {**LIBRARY, f"python/{name}.txt": "no layer is like another"}
-        published = resources.lambda_.publish_layer_version(LayerName=name, Content={"ZipFile": packed(files)})
+        published = resources.lambda_.publish_layer_version(
+            LayerName=name, Content={"ZipFile": packed(files)}
+        )
         self.layer = published["LayerVersionArn"]
-        self.parent = self.call(f"import os, {loaded}\ndef handle(event, context): return os.getppid()")
+        self.parent = self.call(
+            f"import os, {loaded}\ndef handle(event, context): return os.getppid()"
+        )
         assert self.parent != resources.aws.pid
 
     def make(self, source: str, **variables: str) -> str:
         name = self.resources.function(source, timeout_s=300, **variables)
-        self.resources.lambda_.update_function_configuration(FunctionName=name, Layers=[self.layer])
+        self.resources.lambda_.update_function_configuration(
+            FunctionName=name, Layers=[self.layer]
+        )
         return name
 
     def call(self, source: str, **variables: str) -> Any:
@@ -53,21 +59,28 @@ def packed(files: Mapping[str, str]) -> bytes:
     return content.getvalue()
 
 
-def test_functions_with_the_same_layers_are_forked_from_one_process(resources: Resources) -> None:
+def test_functions_with_the_same_layers_are_forked_from_one_process(
+    resources: Resources,
+) -> None:
     layered = Layered(resources)
     source = "import os, sys\ndef handle(event, context): return [os.getppid(), 'library' in sys.modules]"
-    assert layered.call(source) == [layered.parent, True]  # loaded, although this function does not ask for it
+    # loaded, although this function does not ask for it
+    assert layered.call(source) == [layered.parent, True]
     other = Layered(resources)
     assert other.parent != layered.parent
 
 
 def test_no_function_sees_what_another_did_to_a_module(resources: Resources) -> None:
     layered = Layered(resources)
-    source = "import library\nlibrary.hits += 1\ndef handle(event, context): return library.hits"
+    source = (
+        "import library\nlibrary.hits += 1\ndef handle(event, context): return library.hits"
+    )
     assert [layered.call(source) for _ in range(3)] == [1, 1, 1]
 
 
-def test_a_package_that_is_in_no_layer_is_missing_whatever_others_have(resources: Resources) -> None:
+def test_a_package_that_is_in_no_layer_is_missing_whatever_others_have(
+    resources: Resources,
+) -> None:
     layered = Layered(resources)
     source = "import library\ndef handle(event, context): pass"
     assert layered.call(source) is None
@@ -79,22 +92,38 @@ def test_a_package_that_is_in_no_layer_is_missing_whatever_others_have(resources
 def test_code_that_brings_a_package_of_its_own_gets_that_one(resources: Resources) -> None:
     layered = Layered(resources)
     name = layered.make("def handle(event, context): pass")
-    own = {"handler.py": "import library\ndef handle(event, context): return library.mine", "library.py": "mine = True"}
+    own = {
+        "handler.py": "import library\ndef handle(event, context): return library.mine",
+        "library.py": "mine = True",
+    }
     resources.lambda_.update_function_code(FunctionName=name, ZipFile=packed(own))
     assert resources.invoke(name, {}) == (True, False)
 
 
-def test_a_module_that_reads_a_variable_while_it_is_loaded_reads_that_of_its_function(resources: Resources) -> None:
+def test_a_module_that_reads_a_variable_while_it_is_loaded_reads_that_of_its_function(
+    resources: Resources,
+) -> None:
     layered = Layered(resources, "library.setting")
-    source = "import library.setting\ndef handle(event, context): return library.setting.VALUE"
+    source = (
+        "import library.setting\ndef handle(event, context): return library.setting.VALUE"
+    )
     assert layered.call(source) is None
-    assert [layered.call(source, SETTING=value) for value in ("one", "two")] == ["one", "two"]
+    assert [layered.call(source, SETTING=value) for value in ("one", "two")] == [
+        "one",
+        "two",
+    ]
 
 
-def test_a_module_that_reads_all_variables_reads_those_of_its_function(resources: Resources) -> None:
+def test_a_module_that_reads_all_variables_reads_those_of_its_function(
+    resources: Resources,
+) -> None:
     layered = Layered(resources)
     source = "import library.everything\ndef handle(event, context): return library.everything.COPY.get('SETTING')"
-    assert [layered.call(source, SETTING=value) for value in ("one", "two", "three")] == ["one", "two", "three"]
+    assert [layered.call(source, SETTING=value) for value in ("one", "two", "three")] == [
+        "one",
+        "two",
+        "three",
+    ]
 
 
 def test_what_the_interpreter_reads_is_read_by_one_of_its_own(resources: Resources) -> None:
@@ -112,19 +141,25 @@ def test_a_layer_that_cannot_be_loaded_fails_each_environment(resources: Resourc
         answer, failed = resources.invoke(name, {})
         assert failed
         assert answer["errorMessage"] == "this never loads"
-    assert layered.call("import library\ndef handle(event, context): return library.hits") == 0
+    assert (
+        layered.call("import library\ndef handle(event, context): return library.hits") == 0
+    )
 
 
 def test_environments_draw_random_numbers_of_their_own(resources: Resources) -> None:
     layered = Layered(resources)
     source = (
-        "import random, uuid\nDRAWN = [random.random(), str(uuid.uuid4())]\ndef handle(event, context): return DRAWN"
+        "import random, uuid\n"
+        "DRAWN = [random.random(), str(uuid.uuid4())]\n"
+        "def handle(event, context): return DRAWN"
     )
     first, second = layered.call(source), layered.call(source)
     assert not set(first) & set(second)
 
 
-def test_environments_and_their_parent_end_when_the_account_is_made_empty(resources: Resources) -> None:
+def test_environments_and_their_parent_end_when_the_account_is_made_empty(
+    resources: Resources,
+) -> None:
     layered = Layered(resources)
     pid = layered.call("import os\ndef handle(event, context): return os.getpid()")
     assert is_running(pid)
@@ -134,7 +169,9 @@ def test_environments_and_their_parent_end_when_the_account_is_made_empty(resour
 
 def test_what_is_killed_is_told_as_ever(resources: Resources) -> None:
     layered = Layered(resources)
-    name = layered.make("import os, signal\ndef handle(event, context): os.kill(os.getpid(), signal.SIGKILL)")
+    name = layered.make(
+        "import os, signal\ndef handle(event, context): os.kill(os.getpid(), signal.SIGKILL)"
+    )
     answer, failed = resources.invoke(name, {})
     assert failed
     assert answer["errorMessage"].endswith("Runtime exited with error: signal: SIGKILL")

@@ -18,11 +18,15 @@ def unread_bytes(zygote: Zygote) -> int:
     return int(count)
 
 
-def test_an_order_that_was_not_read_before_the_process_was_killed_is_not_waited_for(tmp_path: Path) -> None:
+def test_an_order_that_was_not_read_before_the_process_was_killed_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
     zygote = Zygote({}, tmp_path)
     os.kill(zygote._process.pid, signal.SIGSTOP)  # it reads nothing any more
     with ThreadPoolExecutor() as threads, (tmp_path / "function.log").open("wb") as log:
-        forked = threads.submit(zygote.fork, "handler.handle", {}, tmp_path, log.fileno(), log)
+        forked = threads.submit(
+            zygote.fork, "handler.handle", {}, tmp_path, log.fileno(), log
+        )
         until(lambda: unread_bytes(zygote) > 0)
         os.kill(zygote._process.pid, signal.SIGKILL)
         assert forked.result(timeout=60) is None

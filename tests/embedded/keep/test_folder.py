@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from lab.embedded.keep.folder import INDEX, LARGE_BYTES, KeepFolder, KeptStateError, read_index
+from lab.embedded.keep.folder import (
+    INDEX,
+    LARGE_BYTES,
+    KeepFolder,
+    KeptStateError,
+    read_index,
+)
 from tests.test_tidy import ROOT
 
 OLD, NEW = "what was kept before", "what is kept now"
@@ -65,12 +71,16 @@ def test_wherever_a_save_is_killed_one_whole_state_is_there(tmp_path: Path) -> N
         save(folder, OLD)
         status = save_and_die(folder, step)
         found = load(folder)
-        assert found in ({"said": OLD, "large": LARGE}, {"said": NEW, "large": b"y" * LARGE_BYTES})
+        assert found in (
+            {"said": OLD, "large": LARGE},
+            {"said": NEW, "large": b"y" * LARGE_BYTES},
+        )
         seen.append(found["said"])
         save(folder, "and it can be kept in again")
         assert load(folder)["said"] == "and it can be kept in again"
     assert len(seen) > 8
-    assert seen == sorted(seen, key=(OLD, NEW).index)  # the old one, and from one step on the new one
+    # the old one, and from one step on the new one
+    assert seen == sorted(seen, key=(OLD, NEW).index)
 
 
 def test_a_first_save_that_is_killed_leaves_nothing_to_go_on_with(tmp_path: Path) -> None:
@@ -82,7 +92,9 @@ def test_a_first_save_that_is_killed_leaves_nothing_to_go_on_with(tmp_path: Path
     assert load(folder)["said"] == NEW
 
 
-def test_what_is_large_is_written_once_and_deleted_when_nobody_needs_it(tmp_path: Path) -> None:
+def test_what_is_large_is_written_once_and_deleted_when_nobody_needs_it(
+    tmp_path: Path,
+) -> None:
     save(tmp_path, OLD)
     (first,) = blobs(tmp_path)
     written = first.stat().st_mtime_ns
@@ -102,7 +114,9 @@ def test_what_every_start_makes_anew_is_referred_to(tmp_path: Path) -> None:
 def test_a_state_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
     save(tmp_path, OLD)
     with pytest.raises(TypeError, match="pickle"):
-        KeepFolder(tmp_path, {}).save({"large": b"z" * LARGE_BYTES, "stream": sys.__stdout__}, port=1, now_us=2)
+        KeepFolder(tmp_path, {}).save(
+            {"large": b"z" * LARGE_BYTES, "stream": sys.__stdout__}, port=1, now_us=2
+        )
     assert load(tmp_path)["said"] == OLD
 
 
@@ -111,7 +125,9 @@ def test_another_version_is_refused_and_says_so(tmp_path: Path) -> None:
     index = json.loads((tmp_path / INDEX).read_text())
     (tmp_path / INDEX).write_text(json.dumps({**index, "version": "another"}))
     for read in (read_index, load):
-        with pytest.raises(KeptStateError, match=r"kept by another version .* give another folder"):
+        with pytest.raises(
+            KeptStateError, match=r"kept by another version .* give another folder"
+        ):
             read(tmp_path)
 
 

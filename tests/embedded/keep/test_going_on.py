@@ -54,24 +54,36 @@ def continued(tmp_path: Path) -> Iterator[Continued]:
     it.aws.stop()
 
 
-def test_everything_that_was_kept_is_there_and_what_was_due_still_comes(continued: Continued) -> None:
+def test_everything_that_was_kept_is_there_and_what_was_due_still_comes(
+    continued: Continued,
+) -> None:
     aws, made = continued.aws, Resources(continued.aws)
     aws.clock.advance(timedelta(days=30))  # so that it is not the time of this machine
     aws.clock.pause()  # nothing comes before it is kept
     source, source_arn = made.queue()
     target, _ = made.queue()
     table = made.table()
-    made.dynamodb.put_item(TableName=table, Item={"id": {"S": "one"}, "large": {"B": b"x" * 100_000}})
+    made.dynamodb.put_item(
+        TableName=table, Item={"id": {"S": "one"}, "large": {"B": b"x" * 100_000}}
+    )
     aws.client("s3").create_bucket(Bucket="kept")
     aws.client("s3").put_object(Bucket="kept", Key="object", Body=b"y" * 100_000)
     aws.client("ssm").put_parameter(Name="/kept", Value="value", Type="String")
     copying = made.function(COPYING, SEND, TARGET=target)
     made.feed(copying, source_arn)
     failing = made.function(FAILING)
-    made.lambda_.invoke(FunctionName=failing, InvocationType="Event", Payload=json.dumps({"number": 7}))
+    made.lambda_.invoke(
+        FunctionName=failing, InvocationType="Event", Payload=json.dumps({"number": 7})
+    )
     until(lambda: "tried 7" in aws.function_log(failing))
     made.sqs.send_message(QueueUrl=source, MessageBody="later", DelaySeconds=600)
-    block = aws.ec2("purchase_capacity_block", instance_type="p5.48xlarge", zone="us-east-1b", count=2, end_in_s=7200)
+    block = aws.ec2(
+        "purchase_capacity_block",
+        instance_type="p5.48xlarge",
+        zone="us-east-1b",
+        count=2,
+        end_in_s=7200,
+    )
     endpoint_url = aws.endpoint_url
     aws.clock.set_rate(2)
     kept_at = aws.clock.resume()
@@ -85,18 +97,28 @@ def test_everything_that_was_kept_is_there_and_what_was_due_still_comes(continue
     assert (state["rate"], state["paused"]) == (2, False)
     assert kept_at <= aws.clock.now() < kept_at + timedelta(days=1)
     assert made.items(table)["one"]["large"]["B"] == b"x" * 100_000
-    assert aws.client("s3").get_object(Bucket="kept", Key="object")["Body"].read() == b"y" * 100_000
+    assert (
+        aws.client("s3").get_object(Bucket="kept", Key="object")["Body"].read()
+        == b"y" * 100_000
+    )
     assert aws.client("ssm").get_parameter(Name="/kept")["Parameter"]["Value"] == "value"
-    assert "tried 7" not in aws.function_log(failing)  # its logs were those of the process before
+    # its logs were those of the process before
+    assert "tried 7" not in aws.function_log(failing)
     aws.clock.advance(timedelta(minutes=11))
-    assert made.bodies(target, 1) == ["later"]  # what came after the keeping is gone, the delayed message came
-    assert aws.function_log(failing).count("tried 7") == 2  # the second and third attempt of the event
+    # what came after the keeping is gone, the delayed message came
+    assert made.bodies(target, 1) == ["later"]
+    # the second and third attempt of the event
+    assert aws.function_log(failing).count("tried 7") == 2
     aws.clock.advance(timedelta(hours=2))
-    shown = aws.client("ec2").describe_capacity_reservations(CapacityReservationIds=[block["capacity_reservation_id"]])
+    shown = aws.client("ec2").describe_capacity_reservations(
+        CapacityReservationIds=[block["capacity_reservation_id"]]
+    )
     assert shown["CapacityReservations"][0]["State"] == "expired"
 
 
-def test_requests_wait_while_it_is_kept_and_none_is_half_there(continued: Continued) -> None:
+def test_requests_wait_while_it_is_kept_and_none_is_half_there(
+    continued: Continued,
+) -> None:
     aws, made = continued.aws, Resources(continued.aws)
     url, _ = made.queue()
     stopped, answered = threading.Event(), []
@@ -123,7 +145,8 @@ def test_requests_wait_while_it_is_kept_and_none_is_half_there(continued: Contin
         QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"]
     )
     kept = int(attributes["Attributes"]["ApproximateNumberOfMessages"])
-    assert before <= kept <= during + 1  # the one that was waiting when it was kept may have been first to be answered
+    # the one that was waiting when it was kept may have been first to be answered
+    assert before <= kept <= during + 1
 
 
 def test_a_clock_that_stood_still_stands_still(continued: Continued) -> None:
@@ -141,7 +164,9 @@ def test_without_a_folder_nothing_can_be_kept(embedded_aws: EmbeddedAws) -> None
         embedded_aws.keep()
 
 
-def test_where_the_port_is_taken_the_urls_have_another(continued: Continued, tmp_path: Path) -> None:
+def test_where_the_port_is_taken_the_urls_have_another(
+    continued: Continued, tmp_path: Path
+) -> None:
     made = Resources(continued.aws)
     queue, _ = made.queue()
     made.sqs.send_message(QueueUrl=queue, MessageBody="still there")

@@ -49,13 +49,18 @@ def lives(pid: int) -> bool:
     return state != "Z"
 
 
-def test_user_data_runs_with_its_instances_metadata_and_time_and_ends_with_it(running_aws: EmbeddedAws) -> None:
+def test_user_data_runs_with_its_instances_metadata_and_time_and_ends_with_it(
+    running_aws: EmbeddedAws,
+) -> None:
     running_aws.clock.advance(timedelta(days=30))
     instance = launch(running_aws, node_role(running_aws), UserData=USER_DATA)
     running_aws.clock.advance(timedelta(seconds=10))
     said = json.loads(until(lambda: console(running_aws, instance)))
     assert said["name"] == instance
-    assert abs(said["time"] - running_aws.clock.now().timestamp()) < timedelta(days=1).total_seconds()
+    assert (
+        abs(said["time"] - running_aws.clock.now().timestamp())
+        < timedelta(days=1).total_seconds()
+    )
     assert said["keys"] == [], "credentials are in the metadata alone"
     assert all(lives(pid) for pid in said["pids"])
     running_aws.client("ec2").terminate_instances(InstanceIds=[instance])

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
-from lab.embedded.reservoir.assembly import LEAVE_ASSETS, ROOT, SOURCES, Synthesis, key_of, write_settings
+from lab.embedded.reservoir.assembly import (
+    LEAVE_ASSETS,
+    ROOT,
+    SOURCES,
+    Synthesis,
+    key_of,
+    write_settings,
+)
 
 # Runs app.py and tells which files it opened.
 WATCHED = """
@@ -21,7 +28,8 @@ sys.addaudithook(lambda event, arguments: opened.add(str(arguments[0])) if event
 runpy.run_path("app.py", run_name="__main__")
 print(json.dumps(sorted(opened)))
 """
-NOT_SOURCES = (".venv", ".build", ".git", "node_modules")  # installed from the locks, or built from the sources
+# installed from the locks, or built from the sources
+NOT_SOURCES = (".venv", ".build", ".git", "node_modules")
 
 
 @pytest.fixture
@@ -39,7 +47,11 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 def opened_by_a_synthesis(outdir: Path, context: Mapping[str, object]) -> set[Path]:
-    variables = {"CDK_OUTDIR": str(outdir), "CDK_CONTEXT_JSON": json.dumps(context), "CDK_VALIDATION": "false"}
+    variables = {
+        "CDK_OUTDIR": str(outdir),
+        "CDK_CONTEXT_JSON": json.dumps(context),
+        "CDK_VALIDATION": "false",
+    }
     done = subprocess.run(  # noqa: S603 - our own program
         [sys.executable, "-c", WATCHED, json.dumps(variables)],
         cwd=ROOT,
@@ -47,8 +59,13 @@ def opened_by_a_synthesis(outdir: Path, context: Mapping[str, object]) -> set[Pa
         text=True,
         check=True,
     )
-    paths = (Path(os.path.abspath(ROOT / name)) for name in json.loads(done.stdout.splitlines()[-1]))  # noqa: PTH100 - links stay
-    return {source_of(path.relative_to(ROOT)) for path in paths if path.is_relative_to(ROOT)}
+    paths = (
+        Path(os.path.abspath(ROOT / name))  # noqa: PTH100 - links stay
+        for name in json.loads(done.stdout.splitlines()[-1])
+    )
+    return {
+        source_of(path.relative_to(ROOT)) for path in paths if path.is_relative_to(ROOT)
+    }
 
 
 def source_of(path: Path) -> Path:
@@ -58,7 +75,9 @@ def source_of(path: Path) -> Path:
 
 
 def test_a_synthesis_reads_nothing_but_the_sources(tmp_path: Path) -> None:
-    file = write_settings(tmp_path / "settings", {"manifests": str(ROOT / "examples" / "policy")})
+    file = write_settings(
+        tmp_path / "settings", {"manifests": str(ROOT / "examples" / "policy")}
+    )
     context = {EMBEDDED_CONTEXT: "true", DEPLOYMENT_CONTEXT: str(file), **LEAVE_ASSETS}
     read = {
         path
@@ -67,7 +86,11 @@ def test_a_synthesis_reads_nothing_but_the_sources(tmp_path: Path) -> None:
     }
     assert Path("infra/stack.py") in read
     known = (*SOURCES, "examples/policy")
-    assert [path for path in sorted(read) if not any(path.is_relative_to(name) for name in known)] == []
+    assert [
+        path
+        for path in sorted(read)
+        if not any(path.is_relative_to(name) for name in known)
+    ] == []
 
 
 def test_the_key_follows_every_source_and_the_settings(repository: Path) -> None:
@@ -104,7 +127,11 @@ def test_what_was_made_is_taken_until_an_asset_of_it_is_gone(tmp_path: Path) -> 
     assert again.finish() == folder
     assert list(tmp_path.iterdir()) == [folder]
     assets = json.loads((folder / "Kept.assets.json").read_text())["files"]
-    template = next(it["source"]["path"] for it in assets.values() if it["source"]["path"].endswith(".template.json"))
+    template = next(
+        it["source"]["path"]
+        for it in assets.values()
+        if it["source"]["path"].endswith(".template.json")
+    )
     (folder / template).unlink()
     anew = Synthesis(settings, tmp_path)
     assert not anew.is_kept

@@ -31,7 +31,9 @@ class Terminal:
 
     @classmethod
     def of(cls, guide: str) -> "Terminal":
-        return cls(guide, dict(re.findall(r"^  export (\w+)=(\S+)$", guide, flags=re.MULTILINE)))
+        return cls(
+            guide, dict(re.findall(r"^  export (\w+)=(\S+)$", guide, flags=re.MULTILINE))
+        )
 
     def run(self, *arguments: str, given: str | None = None) -> str:
         done = subprocess.run(  # noqa: S603 - our own program
@@ -48,9 +50,20 @@ class Terminal:
 
     def send(self, name: str) -> None:
         """Do what the guide says of the first workload, for one of this name."""
-        (file,) = re.findall(r"^  reservoir submit -f (\S+) --wait$", self.guide, flags=re.MULTILINE)
+        (file,) = re.findall(
+            r"^  reservoir submit -f (\S+) --wait$", self.guide, flags=re.MULTILINE
+        )
         manifest = (ROOT / file).read_text(encoding="utf-8").replace("first", name)
-        self.run("-m", "reservoir", "submit", "-f", "-", "--timeout", f"{LIMIT_S}s", given=manifest)
+        self.run(
+            "-m",
+            "reservoir",
+            "submit",
+            "-f",
+            "-",
+            "--timeout",
+            f"{LIMIT_S}s",
+            given=manifest,
+        )
 
     def explained(self, name: str) -> str:
         """Let a minute pass, as the guide says, in which a workload finds its place; return what is said of it."""
@@ -74,7 +87,16 @@ class Terminal:
 def playing(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
     process = subprocess.Popen(  # noqa: S603 - our own program
         # As a script starts a program in the background: it inherits that SIGINT is ignored.
-        ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "lab.embedded.reservoir", *arguments],
+        [
+            "/bin/sh",
+            "-c",
+            'trap "" INT; exec "$@"',
+            "sh",
+            sys.executable,
+            "-m",
+            "lab.embedded.reservoir",
+            *arguments,
+        ],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -123,7 +145,9 @@ def test_a_second_start_goes_on_where_the_first_one_ended(tmp_path: Path) -> Non
         terminal.send("second")
         after = terminal.explained("second")
         assert not claims(after) & claims(before)
-        assert "reserved" in terminal.run("-m", "reservoir", "explain", "node", min(claims(after)))
+        assert "reserved" in terminal.run(
+            "-m", "reservoir", "explain", "node", min(claims(after))
+        )
         ended = interrupt(process)
         assert process.returncode == 0, ended
 
@@ -139,7 +163,9 @@ def test_a_ctrl_c_before_it_runs_keeps_nothing_and_leaves_nothing(tmp_path: Path
     assert read_index(folder) is None
 
 
-def test_a_folder_that_cannot_be_gone_on_with_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_gone_on_with_is_told_before_anything_starts(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with playing("--keep", str(tmp_path)) as (process, output):
         assert "holds something else" in output.read()

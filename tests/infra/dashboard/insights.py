@@ -6,7 +6,9 @@ from typing import Any, Final
 
 Row = Mapping[str, Any]
 
-_EXPRESSION: Final = re.compile(r"(latest|max)\((?:toMillis\((@?\w+)\)|(@?\w+))\)(?: / (\d+))? as (\w+)")
+_EXPRESSION: Final = re.compile(
+    r"(latest|max)\((?:toMillis\((@?\w+)\)|(@?\w+))\)(?: / (\d+))? as (\w+)"
+)
 _COMPARISON: Final = re.compile(r"(\w+) ([<>]) (\w+)(?: \+ (\d+))?")
 
 

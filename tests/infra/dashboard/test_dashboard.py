@@ -13,7 +13,12 @@ from infra.iam.acknowledgements import as_reported
 from lab.fakes.stores.history import MemoryHistory
 from lab.fakes.stores.state import MemoryState
 from lab.fakes.system import ManualClock
-from reservoir.core.history.sample import BoughtSample, ReservationSample, Sample, WaitingSample
+from reservoir.core.history.sample import (
+    BoughtSample,
+    ReservationSample,
+    Sample,
+    WaitingSample,
+)
 from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.runtime.observability import logger
 from reservoir.usecases.history.keep_events import KeepEvents
@@ -27,10 +32,14 @@ COUNTED_BY_AWS: Final = {
     "AWS/Lambda": {"Errors", "Throttles", "Duration"},
     "AWS/SQS": {"ApproximateNumberOfMessagesVisible"},
 }
-MINUTE: Final = json.dumps({"id": "e-0", "source": "aws.events", "detail-type": "Scheduled Event", "detail": {}})
+MINUTE: Final = json.dumps(
+    {"id": "e-0", "source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
+)
 
 
-def reservation(name: str, *, free: int, usd: int, ends_in_h: int | None = None) -> ReservationSample:
+def reservation(
+    name: str, *, free: int, usd: int, ends_in_h: int | None = None
+) -> ReservationSample:
     return ReservationSample(
         id=name,
         instance_type="p5.48xlarge",
@@ -58,13 +67,21 @@ def sample() -> Sample:
             WaitingSample("NoCapacity", 2, 1, NOW - timedelta(minutes=1)),
             WaitingSample("ReservationFull", 5, 2, NOW - timedelta(hours=1)),
         ),
-        bought=(BoughtSample("research/a", 2, 9_000_000), BoughtSample("research/b", 1, 12_000_000)),
+        bought=(
+            BoughtSample("research/a", 2, 9_000_000),
+            BoughtSample("research/b", 1, 12_000_000),
+        ),
     )
 
 
 def refused(number: int, kind: str) -> str:
     detail = {"workload": {"namespace": "research", "name": f"w{number}"}, "message": "no"}
-    event = {"id": f"e-{number}", "source": "reservoir", "time": "2026-01-15T12:00:00Z", "detail-type": kind}
+    event = {
+        "id": f"e-{number}",
+        "source": "reservoir",
+        "time": "2026-01-15T12:00:00Z",
+        "detail-type": kind,
+    }
     return json.dumps({**event, "detail": detail})
 
 
@@ -93,24 +110,35 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     monkeypatch.setattr("functions.record.handler.publishes_metrics", lambda: False)
     for name in ("take_sample", "keep_accounts", "tell_teams"):
         monkeypatch.setattr(f"functions.record.handler.{name}", Fixed)
-    told = [refused(number, kind) for number, kind in enumerate([*sorted(REFUSALS), "Node Launched"], start=1)]
+    told = [
+        refused(number, kind)
+        for number, kind in enumerate([*sorted(REFUSALS), "Node Launched"], start=1)
+    ]
     bodies = [MINUTE, MINUTE, *told]
-    records = [{"messageId": f"m-{number}", "body": body} for number, body in enumerate(bodies)]
+    records = [
+        {"messageId": f"m-{number}", "body": body} for number, body in enumerate(bodies)
+    ]
     assert handler({"Records": records}, None) == {"batchItemFailures": []}
-    return [{**json.loads(line), "@timestamp": NOW} for line in stream.getvalue().splitlines()]
+    return [
+        {**json.loads(line), "@timestamp": NOW} for line in stream.getvalue().splitlines()
+    ]
 
 
 @pytest.fixture(scope="module")
 def widgets(resources: Resources) -> list[Mapping[str, Any]]:
     (board,) = of_type(resources, "AWS::CloudWatch::Dashboard").values()
-    found: list[Mapping[str, Any]] = json.loads(as_reported(board["DashboardBody"]))["widgets"]
+    found: list[Mapping[str, Any]] = json.loads(as_reported(board["DashboardBody"]))[
+        "widgets"
+    ]
     return found
 
 
 @pytest.fixture(scope="module")
 def queries(widgets: list[Mapping[str, Any]]) -> dict[str, list[str]]:
     """The first row, from left to right: title and query."""
-    row = sorted((widget for widget in widgets if widget["y"] == 0), key=lambda widget: widget["x"])
+    row = sorted(
+        (widget for widget in widgets if widget["y"] == 0), key=lambda widget: widget["x"]
+    )
     assert sum(widget["width"] for widget in row) == 24
     found = {}
     for widget in row:
@@ -120,7 +148,9 @@ def queries(widgets: list[Mapping[str, Any]]) -> dict[str, list[str]]:
     return found
 
 
-def test_the_first_row_asks_the_questions_of_each_day_in_their_order(queries: Mapping[str, Sequence[str]]) -> None:
+def test_the_first_row_asks_the_questions_of_each_day_in_their_order(
+    queries: Mapping[str, Sequence[str]],
+) -> None:
     assert list(queries) == [
         "Paid and idle, USD an hour",
         "Waiting, and why",
@@ -130,9 +160,13 @@ def test_the_first_row_asks_the_questions_of_each_day_in_their_order(queries: Ma
     ]
 
 
-def test_what_is_paid_and_idle(queries: Mapping[str, Sequence[str]], log: list[Row]) -> None:
+def test_what_is_paid_and_idle(
+    queries: Mapping[str, Sequence[str]], log: list[Row]
+) -> None:
     rows = answer(queries["Paid and idle, USD an hour"], log)
-    assert [(it["reservation"], it["idle_usd"], it["free"], it["total"]) for it in rows] == [
+    assert [
+        (it["reservation"], it["idle_usd"], it["free"], it["total"]) for it in rows
+    ] == [
         ("cr-idle", 120, 3, 4),
         ("cr-ending", 50, 1, 4),
         ("cr-used", 0, 0, 4),
@@ -147,14 +181,24 @@ def test_what_waits_and_why(queries: Mapping[str, Sequence[str]], log: list[Row]
     ]
 
 
-def test_what_ends_within_48_hours(queries: Mapping[str, Sequence[str]], log: list[Row]) -> None:
+def test_what_ends_within_48_hours(
+    queries: Mapping[str, Sequence[str]], log: list[Row]
+) -> None:
     (row,) = answer(queries["Ends within 48 hours"], log)
-    assert (row["reservation"], row["ends"], row["ours"]) == ("cr-ending", "2026-01-17T11:00:00+00:00", 3)
+    assert (row["reservation"], row["ends"], row["ours"]) == (
+        "cr-ending",
+        "2026-01-17T11:00:00+00:00",
+        3,
+    )
 
 
-def test_what_was_bought_and_for_whom(queries: Mapping[str, Sequence[str]], log: list[Row]) -> None:
+def test_what_was_bought_and_for_whom(
+    queries: Mapping[str, Sequence[str]], log: list[Row]
+) -> None:
     rows = answer(queries["Bought beside reservations, and for whom"], log)
-    assert [(it["workload"], it["usd_an_hour"], it["nodes"], it["seen"]) for it in rows] == [
+    assert [
+        (it["workload"], it["usd_an_hour"], it["nodes"], it["seen"]) for it in rows
+    ] == [
         ("research/b", 12, 1, NOW),
         ("research/a", 9, 2, NOW),
     ]
@@ -163,7 +207,9 @@ def test_what_was_bought_and_for_whom(queries: Mapping[str, Sequence[str]], log:
 def test_what_was_refused(queries: Mapping[str, Sequence[str]], log: list[Row]) -> None:
     rows = answer(queries["Refused"], log)
     assert {it["type"] for it in rows} == REFUSALS
-    assert {it["object"] for it in rows} == {f"workload/research/w{number}" for number in range(1, len(rows) + 1)}
+    assert {it["object"] for it in rows} == {
+        f"workload/research/w{number}" for number in range(1, len(rows) + 1)
+    }
     assert all(it["what"] for it in rows)
 
 
@@ -171,10 +217,18 @@ def test_the_other_rows_are_made_of_what_aws_counts_of_the_stacks_own(
     widgets: list[Mapping[str, Any]], resources: Resources
 ) -> None:
     """A metric is [namespace, name, dimension, value ...], and each value is a resource of the template."""
-    graphs = [widget["properties"]["metrics"] for widget in widgets if widget["type"] == "metric"]
+    graphs = [
+        widget["properties"]["metrics"] for widget in widgets if widget["type"] == "metric"
+    ]
     named = [metric[:4] for metrics in graphs for metric in metrics]
-    assert {namespace: {it[1] for it in named if it[0] == namespace} for namespace, *_ in named} == COUNTED_BY_AWS
+    assert {
+        namespace: {it[1] for it in named if it[0] == namespace} for namespace, *_ in named
+    } == COUNTED_BY_AWS
     for namespace, _, dimension, value in named:
-        kind = {"AWS/Lambda": "AWS::Lambda::Function", "AWS/SQS": "AWS::SQS::Queue"}[namespace]
-        assert dimension == {"AWS/Lambda": "FunctionName", "AWS/SQS": "QueueName"}[namespace]
+        kind = {"AWS/Lambda": "AWS::Lambda::Function", "AWS/SQS": "AWS::SQS::Queue"}[
+            namespace
+        ]
+        assert (
+            dimension == {"AWS/Lambda": "FunctionName", "AWS/SQS": "QueueName"}[namespace]
+        )
         assert any(name in value for name in of_type(resources, kind)), value

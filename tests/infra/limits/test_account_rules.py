@@ -41,7 +41,10 @@ def ruled(make_once: MakeOnce) -> Mapping[str, Any]:
 
 
 def test_every_role_has_the_boundary(ruled: Mapping[str, Any]) -> None:
-    boundaries = {it.get("PermissionsBoundary") for it in of_type(ruled["Resources"], "AWS::IAM::Role").values()}
+    boundaries = {
+        it.get("PermissionsBoundary")
+        for it in of_type(ruled["Resources"], "AWS::IAM::Role").values()
+    }
     assert boundaries == {BOUNDARY}
 
 
@@ -50,23 +53,35 @@ def test_everything_that_takes_tags_has_them(ruled: Mapping[str, Any]) -> None:
         if resource["Type"] in UNTAGGED:
             continue
         tags = resource["Properties"]["Tags"]
-        pairs = tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
+        pairs = (
+            tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
+        )
         assert pairs.items() >= RULES["tags"].items(), name
 
 
 def test_the_function_that_launches_is_told_the_tags(ruled: Mapping[str, Any]) -> None:
     functions = of_type(ruled["Resources"], "AWS::Lambda::Function").values()
-    told = {it["Handler"]: it["Environment"]["Variables"].get(names.LAUNCH_TAGS) for it in functions}
+    told = {
+        it["Handler"]: it["Environment"]["Variables"].get(names.LAUNCH_TAGS)
+        for it in functions
+    }
     assert json.loads(told.pop("functions.launch.handler.handler") or "{}") == RULES["tags"]
     assert set(told.values()) == {None}
 
 
 def test_logs_are_kept_as_long_as_the_settings_say(ruled: Mapping[str, Any]) -> None:
-    assert {it["RetentionInDays"] for it in of_type(ruled["Resources"], "AWS::Logs::LogGroup").values()} == {90}
+    assert {
+        it["RetentionInDays"]
+        for it in of_type(ruled["Resources"], "AWS::Logs::LogGroup").values()
+    } == {90}
 
 
-def test_the_stack_asks_for_the_bootstrap_with_the_qualifier(ruled: Mapping[str, Any]) -> None:
-    assert ruled["Parameters"]["BootstrapVersion"]["Default"] == "/cdk-bootstrap/acme/version"
+def test_the_stack_asks_for_the_bootstrap_with_the_qualifier(
+    ruled: Mapping[str, Any],
+) -> None:
+    assert (
+        ruled["Parameters"]["BootstrapVersion"]["Default"] == "/cdk-bootstrap/acme/version"
+    )
 
 
 def test_the_bootstrap_itself_keeps_the_rules() -> None:

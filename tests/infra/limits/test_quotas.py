@@ -13,21 +13,27 @@ from infra.operations.quotas import Place, Quota, Use, exceeded, uses
 from tests.infra.synthesis import template_app
 from tests.once import MakeOnce
 
-LONGEST_NAME: Final = "Reservoir-production-training-eu-central"  # the 40 characters that settings allow
+# the 40 characters that settings allow
+LONGEST_NAME: Final = "Reservoir-production-training-eu-central"
 KEYS: Final = [
-    f"arn:aws-us-gov:kms:ap-southeast-2:123456789012:key/{n}1b2c3d4-5678-90ab-cdef-EXAMPLE11111" for n in range(5)
+    f"arn:aws-us-gov:kms:ap-southeast-2:123456789012:key/{n}1b2c3d4-5678-90ab-cdef-EXAMPLE11111"
+    for n in range(5)
 ]
 EVERYTHING: Final[Mapping[str, Any]] = {
     "stack": LONGEST_NAME,
-    "alarmTopic": "arn:aws-us-gov:sns:us-gov-west-1:123456789012:" + "alarms-of-reservoir" * 4,
+    "alarmTopic": "arn:aws-us-gov:sns:us-gov-west-1:123456789012:"
+    + "alarms-of-reservoir" * 4,
     "imageParameters": "/images/of/the/team/that/builds/them/*",
     "instanceRole": "the-role-of-nodes-that-run-the-work-of-all-teams-*",
     "kmsKeys": KEYS,
-    "permissionsBoundary": "arn:aws-us-gov:iam::123456789012:policy/" + "boundary-of-every-role/" * 4 + "developers",
+    "permissionsBoundary": "arn:aws-us-gov:iam::123456789012:policy/"
+    + "boundary-of-every-role/" * 4
+    + "developers",
     "publishMetrics": True,
     "rebalancePolicy": "launch-before-drain",
     "reserveConcurrency": True,
-    "tags": {f"key-of-tag-{number}": "value-of-tag" for number in range(10)},  # 240 of the 250 characters allowed
+    # 240 of the 250 characters allowed
+    "tags": {f"key-of-tag-{number}": "value-of-tag" for number in range(10)},
     "tracing": True,
 }
 # The region with the longest name of each partition, of those that AWS has named.
@@ -44,8 +50,13 @@ PLACES: Final = {
 @pytest.fixture(scope="module")
 def whole(make_once: MakeOnce) -> Mapping[str, Any]:
     """Return the template with everything on, under the longest name, also while the release before is replaced."""
-    folder = make_once("whole-cdk.out", lambda made: template_app(made, EVERYTHING, olderIndexes=True).synth())
-    found: Mapping[str, Any] = json.loads((folder / f"{LONGEST_NAME}.template.json").read_text())
+    folder = make_once(
+        "whole-cdk.out",
+        lambda made: template_app(made, EVERYTHING, olderIndexes=True).synth(),
+    )
+    found: Mapping[str, Any] = json.loads(
+        (folder / f"{LONGEST_NAME}.template.json").read_text()
+    )
     return found
 
 
@@ -63,20 +74,38 @@ def test_everything_on_under_the_longest_name_is_within_every_quota(
 
 def test_every_quota_of_the_table_is_measured(whole: Mapping[str, Any]) -> None:
     measured = {use.quota for use in uses(whole, Place(LONGEST_NAME))}
-    assert measured == {quota for quota in vars(quotas).values() if isinstance(quota, Quota)}
+    assert measured == {
+        quota for quota in vars(quotas).values() if isinstance(quota, Quota)
+    }
 
 
 def test_what_aws_would_refuse_is_found() -> None:
-    statement = {"Effect": "Allow", "Action": "sqs:SendMessage", "Resource": {"Fn::GetAtt": ["Letters", "Arn"]}}
+    statement = {
+        "Effect": "Allow",
+        "Action": "sqs:SendMessage",
+        "Resource": {"Fn::GetAtt": ["Letters", "Arn"]},
+    }
     source = {"ArnEquals": {"aws:SourceArn": "x" * 350}}
-    document = {"Version": "2012-10-17", "Statement": [{**statement, "Condition": source}] * 21}
+    document = {
+        "Version": "2012-10-17",
+        "Statement": [{**statement, "Condition": source}] * 21,
+    }
     role: Mapping[str, Any] = {"AssumeRolePolicyDocument": {}}
     resources = {
         "Letters": {"Type": "AWS::SQS::Queue", "Properties": {}},
-        "Policy": {"Type": "AWS::SQS::QueuePolicy", "Properties": {"PolicyDocument": document}},
+        "Policy": {
+            "Type": "AWS::SQS::QueuePolicy",
+            "Properties": {"PolicyDocument": document},
+        },
         "Role": {"Type": "AWS::IAM::Role", "Properties": role},
-        "Inline": {"Type": "AWS::IAM::Policy", "Properties": {"PolicyDocument": document, "Roles": [{"Ref": "Role"}]}},
-        "Managed": {"Type": "AWS::IAM::ManagedPolicy", "Properties": {"PolicyDocument": document}},
+        "Inline": {
+            "Type": "AWS::IAM::Policy",
+            "Properties": {"PolicyDocument": document, "Roles": [{"Ref": "Role"}]},
+        },
+        "Managed": {
+            "Type": "AWS::IAM::ManagedPolicy",
+            "Properties": {"PolicyDocument": document},
+        },
     }
     found = {use.quota for use in exceeded({"Resources": resources}, Place("Reservoir"))}
     assert found == {
@@ -94,7 +123,10 @@ PAGE: Final = (ROOT / "docs" / "aws-limits.md").read_text(encoding="utf-8")
 def test_the_page_tells_every_quota_with_its_source() -> None:
     for quota in vars(quotas).values():
         if isinstance(quota, Quota):
-            assert f"| {quota.what} | {quota.limit:,} {quota.unit} | [AWS]({quota.source}) |" in PAGE
+            assert (
+                f"| {quota.what} | {quota.limit:,} {quota.unit} | [AWS]({quota.source}) |"
+                in PAGE
+            )
 
 
 def limits_of_requests() -> Iterator[tuple[str, int]]:
@@ -106,7 +138,9 @@ def limits_of_requests() -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("constant", "allowed"), list(limits_of_requests()))
-def test_what_is_asked_for_at_once_is_within_what_aws_allows(constant: str, allowed: int) -> None:
+def test_what_is_asked_for_at_once_is_within_what_aws_allows(
+    constant: str, allowed: int
+) -> None:
     module, name = constant.split(":")
     ours = getattr(importlib.import_module(module), name)
     assert 0 < ours <= allowed

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from infra.release.package import Component, bill_of_materials, checksums, components, licences, zip_assets
+from infra.release.package import (
+    Component,
+    bill_of_materials,
+    checksums,
+    components,
+    licences,
+    zip_assets,
+)
 from infra.release.template import STACK, deployed_as, released, without_name
 from infra.release.terraform import module, snake
 from infra.release.write import layer_of, synthesise
@@ -39,8 +46,16 @@ def plain(assembly: Path, synthesised: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def keys_of(assembly: Path) -> dict[str, str]:
-    files = [each for path in assembly.glob("*.assets.json") for each in json.loads(path.read_text())["files"].values()]
-    keys = [destination["objectKey"] for each in files for destination in each["destinations"].values()]
+    files = [
+        each
+        for path in assembly.glob("*.assets.json")
+        for each in json.loads(path.read_text())["files"].values()
+    ]
+    keys = [
+        destination["objectKey"]
+        for each in files
+        for destination in each["destinations"].values()
+    ]
     return {key: key for key in keys}
 
 
@@ -57,8 +72,14 @@ def comparable(resources: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("topic", [TOPIC, ""], ids=["told", "silent"])
-def test_it_makes_what_the_cdk_makes(plain: Mapping[str, Any], make_once: MakeOnce, topic: str) -> None:
-    chosen: dict[str, Any] = {"stack": "Example-west", "instanceRole": "nodes-*", "solveBudgetS": 20}
+def test_it_makes_what_the_cdk_makes(
+    plain: Mapping[str, Any], make_once: MakeOnce, topic: str
+) -> None:
+    chosen: dict[str, Any] = {
+        "stack": "Example-west",
+        "instanceRole": "nodes-*",
+        "solveBudgetS": 20,
+    }
     if topic:
         chosen["alarmTopic"] = topic
 
@@ -68,7 +89,12 @@ def test_it_makes_what_the_cdk_makes(plain: Mapping[str, Any], make_once: MakeOn
     folder = make_once(f"as-released-{bool(topic)}.cdk.out", synth)
     template = json.loads((folder / "Example-west.template.json").read_text())
     by_cdk = without_name(template, "Examplewest")["Resources"]
-    parameters = {"InstanceRole": "nodes-*", "AlarmTopic": topic, "SolveBudgetS": "20", "ProtectTables": "true"}
+    parameters = {
+        "InstanceRole": "nodes-*",
+        "AlarmTopic": topic,
+        "SolveBudgetS": "20",
+        "ProtectTables": "true",
+    }
     assert comparable(deployed_as(plain, "Example-west", parameters)) == comparable(
         {key: each for key, each in by_cdk.items() if each["Type"] != "AWS::CDK::Metadata"}
     )
@@ -76,7 +102,8 @@ def test_it_makes_what_the_cdk_makes(plain: Mapping[str, Any], make_once: MakeOn
 
 def test_no_name_of_the_release_is_left(plain: Mapping[str, Any]) -> None:
     assert "OfTheRelease" not in json.dumps(plain)
-    assert len(json.dumps(plain)) < 1_000_000  # CloudFormation's limit of a template in a bucket
+    # CloudFormation's limit of a template in a bucket
+    assert len(json.dumps(plain)) < 1_000_000
 
 
 def test_defaults_are_what_parameters_allow(plain: Mapping[str, Any]) -> None:
@@ -88,11 +115,15 @@ def test_defaults_are_what_parameters_allow(plain: Mapping[str, Any]) -> None:
             assert each["Default"] in each.get("AllowedValues", [each["Default"]]), name
 
 
-def test_terraform_has_a_variable_for_each_parameter_and_an_output_for_each_output(plain: Mapping[str, Any]) -> None:
+def test_terraform_has_a_variable_for_each_parameter_and_an_output_for_each_output(
+    plain: Mapping[str, Any],
+) -> None:
     text = module(plain)
     variables = set(re.findall(r'^variable "(\w+)"', text, re.MULTILINE))
     assert variables == {snake(name) for name in plain["Parameters"]} | {"stack_name"}
-    assert set(re.findall(r'^output "(\w+)"', text, re.MULTILINE)) == {snake(name) for name in plain["Outputs"]}
+    assert set(re.findall(r'^output "(\w+)"', text, re.MULTILINE)) == {
+        snake(name) for name in plain["Outputs"]
+    }
     given = dict(re.findall(r"^    (\w+) += var\.(\w+)$", text, re.MULTILINE))
     assert given == {name: snake(name) for name in plain["Parameters"]}
     assert text.count("{") == text.count("}")
@@ -103,12 +134,17 @@ def test_zips_are_the_same_whenever_they_are_made(tmp_path: Path) -> None:
     (assembly / "asset.1").mkdir(parents=True)
     (assembly / "asset.1" / "handler.py").write_text("pass")
     place = {"objectKey": "1.zip", "bucketName": "b"}
-    asset = {"source": {"path": "asset.1", "packaging": "zip"}, "destinations": {"here": place}}
+    asset = {
+        "source": {"path": "asset.1", "packaging": "zip"},
+        "destinations": {"here": place},
+    }
     (assembly / "x.assets.json").write_text(json.dumps({"files": {"1": asset}}))
     assert zip_assets(assembly, tmp_path / "a") == {"1.zip": "1.zip"}
     (assembly / "asset.1" / "handler.py").touch()
     zip_assets(assembly, tmp_path / "b")
-    assert (tmp_path / "a" / "1.zip").read_bytes() == (tmp_path / "b" / "1.zip").read_bytes()
+    assert (tmp_path / "a" / "1.zip").read_bytes() == (
+        tmp_path / "b" / "1.zip"
+    ).read_bytes()
     assert zipfile.ZipFile(tmp_path / "a" / "1.zip").namelist() == ["handler.py"]
     assert checksums(tmp_path / "a") == checksums(tmp_path / "b")
 
@@ -119,7 +155,12 @@ def test_the_bill_names_every_package_of_the_lock_with_a_licence(
     found = components(layer_of(assembly, synthesised))
     locked = dict(re.findall(r"^([\w.-]+)==([\w.]+)", LOCK.read_text(), re.MULTILINE))
     here = {each.name.lower().replace("_", "-"): each.version for each in found}
-    assert here.items() <= {name.lower().replace("_", "-"): version for name, version in locked.items()}.items()
+    assert (
+        here.items()
+        <= {
+            name.lower().replace("_", "-"): version for name, version in locked.items()
+        }.items()
+    )
     assert {"botocore", "pydantic", "numpy", "highspy"} <= here.keys()
     assert [each.name for each in found if each.licence == "not stated"] == []
     bill = bill_of_materials("1.0.0", found)
@@ -129,6 +170,8 @@ def test_the_bill_names_every_package_of_the_lock_with_a_licence(
 
 
 def test_licences_are_told_with_their_texts() -> None:
-    text = licences([Component("numpy", "2.0", "BSD-3-Clause", {"LICENSE.txt": "Copyright\n"})])
+    text = licences(
+        [Component("numpy", "2.0", "BSD-3-Clause", {"LICENSE.txt": "Copyright\n"})]
+    )
     assert "numpy 2.0: BSD-3-Clause" in text
     assert "Copyright" in text

@@ -29,16 +29,23 @@ BEFORE = """# Changelog
 def checkout(tmp_path: Path) -> Path:
     names = tmp_path / NAMES
     names.parent.mkdir(parents=True)
-    names.write_text('"""Names."""\n\nVERSION: Final = "0.2.0"  # of the release\nOTHER: Final = "0.2.0"\n')
+    names.write_text(
+        '"""Names."""\n\nVERSION: Final = "0.2.0"  # of the release\nOTHER: Final = "0.2.0"\n'
+    )
     (tmp_path / CHANGELOG).write_text(BEFORE)
     return tmp_path
 
 
 def test_what_is_unreleased_gets_the_version_and_the_date(checkout: Path) -> None:
     cut(checkout, "0.3.0", ON)
-    assert (checkout / CHANGELOG).read_text() == BEFORE.replace("## Unreleased", "## 0.3.0 (2027-01-15)")
+    assert (checkout / CHANGELOG).read_text() == BEFORE.replace(
+        "## Unreleased", "## 0.3.0 (2027-01-15)"
+    )
     names = (checkout / NAMES).read_text()
-    assert names == '"""Names."""\n\nVERSION: Final = "0.3.0"  # of the release\nOTHER: Final = "0.2.0"\n'
+    assert (
+        names
+        == '"""Names."""\n\nVERSION: Final = "0.3.0"  # of the release\nOTHER: Final = "0.2.0"\n'
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,9 @@ def test_what_is_unreleased_gets_the_version_and_the_date(checkout: Path) -> Non
         ("v0.3.0", "no version of the form 1.2.3"),
     ],
 )
-def test_a_version_that_cannot_follow_changes_nothing(checkout: Path, version: str, why: str) -> None:
+def test_a_version_that_cannot_follow_changes_nothing(
+    checkout: Path, version: str, why: str
+) -> None:
     with pytest.raises(ReleaseError, match=why):
         cut(checkout, version, ON)
     assert (checkout / CHANGELOG).read_text() == BEFORE
@@ -59,7 +68,9 @@ def test_a_version_that_cannot_follow_changes_nothing(checkout: Path, version: s
 def test_versions_are_compared_as_numbers(checkout: Path) -> None:
     cut(checkout, "0.10.0", ON)
     (checkout / CHANGELOG).write_text(
-        (checkout / CHANGELOG).read_text().replace("# Changelog\n", "# Changelog\n\n## Unreleased\n\n- More.\n")
+        (checkout / CHANGELOG)
+        .read_text()
+        .replace("# Changelog\n", "# Changelog\n\n## Unreleased\n\n- More.\n")
     )
     with pytest.raises(ReleaseError, match=r"not above the last release, 0\.10\.0"):
         cut(checkout, "0.9.0", ON)

@@ -45,7 +45,9 @@ def doubts(world: ObjectSet) -> list[tuple[str, str]]:
 
 
 def images(*architectures: str) -> NodeClass:
-    found = tuple(MachineImage(f"ami-{architecture}", architecture) for architecture in architectures)
+    found = tuple(
+        MachineImage(f"ami-{architecture}", architecture) for architecture in architectures
+    )
     return replace(NODE_CLASS, status=NodeClassStatus(machine_images=found))
 
 
@@ -54,13 +56,17 @@ def test_objects_that_fit_raise_no_doubt() -> None:
 
 
 def test_a_pool_whose_class_does_not_exist() -> None:
-    (doubt,) = cross_check(ObjectSet([replace(pool(), node_class_name="gpuu")], [NodeClass("gpu")]))
+    (doubt,) = cross_check(
+        ObjectSet([replace(pool(), node_class_name="gpuu")], [NodeClass("gpu")])
+    )
     assert (doubt.rule, doubt.suggestion) == ("no-class", "gpu")
     assert doubt.path == ("spec", "template", "spec", "nodeClassRef", "name")
 
 
 def test_requirements_that_leave_no_value() -> None:
-    contradiction = pool((labels.ZONE, Operator.IN, ["a"]), (labels.ZONE, Operator.NOT_IN, ["a"]))
+    contradiction = pool(
+        (labels.ZONE, Operator.IN, ["a"]), (labels.ZONE, Operator.NOT_IN, ["a"])
+    )
     assert doubts(ObjectSet([contradiction], [NODE_CLASS])) == [("NodePool/p", "no-value")]
 
 
@@ -69,7 +75,8 @@ def test_requirements_that_leave_no_value() -> None:
     [
         (["amd64"], ["arm64"], [("NodePool/p", "architecture")]),
         (["arm64"], ["amd64"], [("NodePool/p", "architecture")]),
-        (["amd64", "arm64"], ["amd64"], [("NodePool/p", "architecture")]),  # it would quietly never launch ARM
+        # it would quietly never launch ARM
+        (["amd64", "arm64"], ["amd64"], [("NodePool/p", "architecture")]),
         (["amd64", "arm64"], ["amd64", "arm64"], []),
         (["amd64"], ["amd64", "arm64"], []),
         (["amd64"], [], []),  # not discovered yet: nothing is known
@@ -78,7 +85,10 @@ def test_requirements_that_leave_no_value() -> None:
 def test_images_of_the_wrong_architecture(
     allowed: list[str], found: list[str], expected: list[tuple[str, str]]
 ) -> None:
-    assert doubts(ObjectSet([pool((labels.ARCH, Operator.IN, allowed))], [images(*found)])) == expected
+    assert (
+        doubts(ObjectSet([pool((labels.ARCH, Operator.IN, allowed))], [images(*found)]))
+        == expected
+    )
 
 
 def test_a_pool_that_says_nothing_about_architectures_takes_what_the_class_has() -> None:
@@ -104,20 +114,25 @@ def test_before_discovery_the_names_of_images_tell_their_architecture(
 
 
 def test_a_reserved_only_pool_whose_class_selects_no_reservation() -> None:
-    assert doubts(ObjectSet([only("reserved")], [NodeClass("c")])) == [("NodePool/p", "no-reservation")]
+    assert doubts(ObjectSet([only("reserved")], [NodeClass("c")])) == [
+        ("NodePool/p", "no-reservation")
+    ]
     assert doubts(ObjectSet([pool()], [NodeClass("c")])) == []
 
 
 def test_a_pool_that_names_a_reservation_and_excludes_reserved_capacity() -> None:
     contradiction = pool(
-        (labels.CAPACITY_TYPE, Operator.IN, ["spot"]), (labels.CAPACITY_RESERVATION_ID, Operator.IN, ["cr-1"])
+        (labels.CAPACITY_TYPE, Operator.IN, ["spot"]),
+        (labels.CAPACITY_RESERVATION_ID, Operator.IN, ["cr-1"]),
     )
     world = ObjectSet([contradiction, only("reserved", "q")], [NODE_CLASS])
     assert doubts(world) == [("NodePool/p", "not-reserved")]
 
 
 def test_selected_reservations_that_no_pool_may_use() -> None:
-    assert doubts(ObjectSet([only("spot")], [NODE_CLASS])) == [("EC2NodeClass/c", "reservations-unused")]
+    assert doubts(ObjectSet([only("spot")], [NODE_CLASS])) == [
+        ("EC2NodeClass/c", "reservations-unused")
+    ]
     assert doubts(ObjectSet([only("spot"), only("reserved", "q")], [NODE_CLASS])) == []
     assert doubts(ObjectSet([], [NODE_CLASS])) == []
 
@@ -127,7 +142,10 @@ def test_a_ladder_that_names_what_every_pool_excludes() -> None:
     workload = replace(WORKLOAD, fallback=ladder)
     (doubt,) = cross_check(ObjectSet([only("reserved")], [NODE_CLASS], [workload]))
     assert (doubt.rule, doubt.path) == ("ladder", ("spec", "fallback", 1))
-    assert doubts(ObjectSet([only("reserved"), only("spot", "q")], [NODE_CLASS], [workload])) == []
+    assert (
+        doubts(ObjectSet([only("reserved"), only("spot", "q")], [NODE_CLASS], [workload]))
+        == []
+    )
 
 
 def test_a_workload_that_no_pool_can_serve_says_why_for_each() -> None:
@@ -137,7 +155,9 @@ def test_a_workload_that_no_pool_can_serve_says_why_for_each() -> None:
     (doubt,) = cross_check(ObjectSet([tainted, elsewhere], [NODE_CLASS], [wanted]))
     assert doubt.rule == "no-pool"
     assert "gpu: taint gpu:NoSchedule is not tolerated" in doubt.message
-    assert f"other: {labels.ZONE} In [b] does not meet {labels.ZONE} In [a]" in doubt.message
+    assert (
+        f"other: {labels.ZONE} In [b] does not meet {labels.ZONE} In [a]" in doubt.message
+    )
 
 
 def test_what_can_be_relaxed_is_no_doubt() -> None:
@@ -156,25 +176,40 @@ def test_what_can_be_relaxed_is_no_doubt() -> None:
 def test_tolerated_taints_are_no_doubt() -> None:
     tainted = replace(pool(), taints=(Taint("a", "b"),), startup_taints=(Taint("booting"),))
     assert (
-        doubts(ObjectSet([tainted], [NODE_CLASS], [replace(WORKLOAD, tolerations=(Toleration("a", value="b"),))])) == []
+        doubts(
+            ObjectSet(
+                [tainted],
+                [NODE_CLASS],
+                [replace(WORKLOAD, tolerations=(Toleration("a", value="b"),))],
+            )
+        )
+        == []
     )
 
 
 def test_a_pool_that_misspells_a_label() -> None:
-    misspelt = pool(("topology.kubernetes.io/zon", Operator.IN, ["us-west-2a"]), ("team", Operator.EXISTS, []))
+    misspelt = pool(
+        ("topology.kubernetes.io/zon", Operator.IN, ["us-west-2a"]),
+        ("team", Operator.EXISTS, []),
+    )
     (doubt,) = cross_check(ObjectSet([misspelt], [NODE_CLASS]))
     assert (doubt.rule, doubt.suggestion) == ("custom-label", "topology.kubernetes.io/zone")
 
 
 def test_a_workload_that_misspells_a_resource() -> None:
-    workload = replace(WORKLOAD, requests=Resources.of({"nvidia.com/gpus": 8, "example.com/licence": 1}))
+    workload = replace(
+        WORKLOAD, requests=Resources.of({"nvidia.com/gpus": 8, "example.com/licence": 1})
+    )
     (doubt,) = cross_check(ObjectSet([pool()], [NODE_CLASS], [workload]))
     assert (doubt.rule, doubt.suggestion) == ("resource", "nvidia.com/gpu")
     assert "can never launch because no instance type" in doubt.message
 
 
 def test_no_more_than_a_hundred_doubts_are_told() -> None:
-    pools = [replace(pool(name=f"p{number:03}"), node_class_name="absent") for number in range(150)]
+    pools = [
+        replace(pool(name=f"p{number:03}"), node_class_name="absent")
+        for number in range(150)
+    ]
     found = cross_check(ObjectSet(pools, [NODE_CLASS]))
     assert [doubt.rule for doubt in found] == ["no-class"] * 100 + ["more"]
 
@@ -183,7 +218,9 @@ def test_more_workloads_and_pools_than_can_be_compared_are_told_so() -> None:
     pools = [pool(name=f"p{number:03}") for number in range(400)]
     workloads = [replace(WORKLOAD, name=f"w{number:03}") for number in range(400)]
     found = cross_check(ObjectSet(pools, [NODE_CLASS], workloads))
-    assert [(doubt.name, doubt.rule) for doubt in found] == [("default/w126", "not-checked")]
+    assert [(doubt.name, doubt.rule) for doubt in found] == [
+        ("default/w126", "not-checked")
+    ]
 
 
 def test_units_that_are_owned_twice_raise_a_doubt_and_as_many_as_there_are_do_not() -> None:
@@ -191,12 +228,17 @@ def test_units_that_are_owned_twice_raise_a_doubt_and_as_many_as_there_are_do_no
     block = reservation("cr-1", total_count=8, tags={"purpose": "training"})
 
     def doubts(*owned: int) -> list[str]:
-        teams = [Team(f"team-{number}", quotas=(Quota((term,), units),)) for number, units in enumerate(owned)]
+        teams = [
+            Team(f"team-{number}", quotas=(Quota((term,), units),))
+            for number, units in enumerate(owned)
+        ]
         found = cross_check(ObjectSet(teams=teams, reservations=(block,)))
         return [doubt.message for doubt in found if doubt.rule == "quota-exceeds-units"]
 
     assert doubts(4, 4) == []
-    assert doubts(4, 5) == ["of tag purpose training 9 units are owned (team-0 4, team-1 5), and there are 8"]
+    assert doubts(4, 5) == [
+        "of tag purpose training 9 units are owned (team-0 4, team-1 5), and there are 8"
+    ]
 
 
 def test_a_pool_of_a_team_that_does_not_exist_raises_a_doubt() -> None:

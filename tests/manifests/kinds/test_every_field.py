@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from reservoir.core.model.node_class import SelectorTerm
-from reservoir.core.model.workload import AffinityTerm, LabelSelector, LabelSelectorExpression, LabelSelectorOperator
+from reservoir.core.model.workload import (
+    AffinityTerm,
+    LabelSelector,
+    LabelSelectorExpression,
+    LabelSelectorOperator,
+)
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.taint import Taint, TaintEffect, Toleration
 from reservoir.manifests.kinds.affinity import TOPOLOGY_KEYS
@@ -58,11 +63,22 @@ def static_pool() -> dict[str, Any]:
 def node_class() -> dict[str, Any]:
     """The alternatives to what `tests.manifests.kinds.valid` uses."""
     manifest = valid.node_class()
-    metadata = {"name": "class", "labels": {"a": "b"}, "annotations": {"c": "d"}, "resourceVersion": "1"}
-    spec = {key: value for key, value in manifest["spec"].items() if key.endswith("SelectorTerms")}
+    metadata = {
+        "name": "class",
+        "labels": {"a": "b"},
+        "annotations": {"c": "d"},
+        "resourceVersion": "1",
+    }
+    spec = {
+        key: value
+        for key, value in manifest["spec"].items()
+        if key.endswith("SelectorTerms")
+    }
     del spec["capacityReservationSelectorTerms"]
     spec |= {
-        "capacityReservationSpec": {"capacityReservationTarget": {"capacityReservationId": "cr-1"}},
+        "capacityReservationSpec": {
+            "capacityReservationTarget": {"capacityReservationId": "cr-1"}
+        },
         "amiSelectorTerms": [{"alias": "bottlerocket@latest"}],
         "instanceProfile": "nodes",
         "blockDeviceMappings": [
@@ -82,7 +98,11 @@ def node_class() -> dict[str, Any]:
         "instanceStorePolicy": "RAID0",
         "ipPrefixCount": 1,
         "context": "x",
-        "connectionTracking": {"tcpEstablishedTimeout": 350, "udpStreamTimeout": 90, "udpTimeout": 45},
+        "connectionTracking": {
+            "tcpEstablishedTimeout": 350,
+            "udpStreamTimeout": 90,
+            "udpTimeout": 45,
+        },
         "networkInterfaces": [
             {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
             {"networkCardIndex": 1, "deviceIndex": 1, "interfaceType": "efa-only"},
@@ -94,14 +114,20 @@ def node_class() -> dict[str, Any]:
 def team() -> dict[str, Any]:
     """What `tests.manifests.kinds.valid` leaves out."""
     manifest = valid.team()
-    manifest["metadata"] |= {"labels": {"a": "b"}, "annotations": {"c": "d"}, "resourceVersion": "1"}
+    manifest["metadata"] |= {
+        "labels": {"a": "b"},
+        "annotations": {"c": "d"},
+        "resourceVersion": "1",
+    }
     arn = "arn:aws:resource-groups:us-west-2:123456789012:group/training"
     terms = [
         {"id": "cr-12345749"},
         {"ownerID": "123456789012", "instanceMatchCriteria": "targeted"},
         {"reservationGroupARN": arn},
     ]
-    manifest["spec"]["quotas"] = [{"capacityReservationSelectorTerms": terms, "nominalQuota": 0}]
+    manifest["spec"]["quotas"] = [
+        {"capacityReservationSelectorTerms": terms, "nominalQuota": 0}
+    ]
     return manifest
 
 
@@ -115,7 +141,11 @@ def workload() -> dict[str, Any]:
     }
     manifest["spec"]["affinity"] = {"podAffinity": both, "podAntiAffinity": both}
     manifest["spec"]["tolerations"] = [{"key": "a", "value": "b"}]
-    spread = {"topologyKey": labels.ZONE_ID, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    spread = {
+        "topologyKey": labels.ZONE_ID,
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+    }
     spread |= {"labelSelector": TERM["labelSelector"], "nodeAffinityPolicy": "Ignore"}
     manifest["spec"]["topologySpreadConstraints"] = [spread]
     return manifest
@@ -140,11 +170,17 @@ def paths(value: Any, prefix: str = "") -> Iterator[str]:
                 valid.node_class(),
                 node_class(),
                 # validated by tests of their own
-                {"spec": {"capacityReservationSpec": {"capacityReservationPreference": "open"}}},
+                {
+                    "spec": {
+                        "capacityReservationSpec": {"capacityReservationPreference": "open"}
+                    }
+                },
                 {
                     "spec": {
                         "capacityReservationSpec": {
-                            "capacityReservationTarget": {"capacityReservationResourceGroupArn": "arn"}
+                            "capacityReservationTarget": {
+                                "capacityReservationResourceGroupArn": "arn"
+                            }
                         }
                     }
                 },
@@ -167,11 +203,15 @@ def test_no_field_is_left_out(kind: str, manifests: list[dict[str, Any]]) -> Non
 
 
 @pytest.mark.parametrize(
-    "manifest", [node_pool(), static_pool(), node_class(), team(), workload()], ids=lambda manifest: manifest["kind"]
+    "manifest",
+    [node_pool(), static_pool(), node_class(), team(), workload()],
+    ids=lambda manifest: manifest["kind"],
 )
 def test_the_alternatives_are_valid(manifest: dict[str, Any]) -> None:
     read, problems = read_document(Document(manifest))
-    assert [str(problem) for problem in problems if problem.severity is Severity.ERROR] == []
+    assert [
+        str(problem) for problem in problems if problem.severity is Severity.ERROR
+    ] == []
     assert read is not None
 
 
@@ -184,7 +224,11 @@ def test_the_alternatives_of_a_pool_arrive_in_the_core() -> None:
 def test_the_alternatives_of_a_class_arrive_in_the_core() -> None:
     core = NodeClassManifest.model_validate(node_class()).to_core()
     assert core.ami_selector_terms == (SelectorTerm(alias="bottlerocket@latest"),)
-    assert (core.role, core.instance_profile, core.placement_group) == (None, "nodes", "pg-1")
+    assert (core.role, core.instance_profile, core.placement_group) == (
+        None,
+        "nodes",
+        "pg-1",
+    )
     assert core.block_device_mappings == (
         {
             "DeviceName": "/dev/sdb",
@@ -197,13 +241,19 @@ def test_the_alternatives_of_a_class_arrive_in_the_core() -> None:
             },
         },
     )
-    assert core.connection_tracking == {"TcpEstablishedTimeout": 350, "UdpStreamTimeout": 90, "UdpTimeout": 45}
+    assert core.connection_tracking == {
+        "TcpEstablishedTimeout": 350,
+        "UdpStreamTimeout": 90,
+        "UdpTimeout": 45,
+    }
     assert core.metadata_options["HttpEndpoint"] == "disabled"
     assert core.metadata_options["HttpProtocolIpv6"] == "enabled"
 
 
 def test_what_is_ignored_of_the_alternatives_is_named() -> None:
-    ignored = [read_document(Document(manifest))[1] for manifest in (node_pool(), node_class())]
+    ignored = [
+        read_document(Document(manifest))[1] for manifest in (node_pool(), node_class())
+    ]
     assert {problem.path for problems in ignored for problem in problems} == {
         "spec.template.spec.taints[0].timeAdded",
         "spec.template.spec.startupTaints[0].timeAdded",
@@ -217,16 +267,27 @@ def test_what_is_ignored_of_the_alternatives_is_named() -> None:
 
 def test_the_alternatives_of_a_workload_arrive_in_the_core() -> None:
     core = WorkloadManifest.model_validate(workload()).to_core()
-    both = tuple(AffinityTerm(labels.ZONE, SELECTOR, weight, frozenset({"shop", "ci"})) for weight in (None, 9))
+    both = tuple(
+        AffinityTerm(labels.ZONE, SELECTOR, weight, frozenset({"shop", "ci"}))
+        for weight in (None, 9)
+    )
     assert (core.affinity, core.anti_affinity) == (both, both)
     assert core.tolerations == (Toleration("a", value="b"),)
     (spread,) = core.topology_spread
-    assert (spread.topology_key, spread.node_affinity_policy_honor) == (labels.ZONE_ID, False)
+    assert (spread.topology_key, spread.node_affinity_policy_honor) == (
+        labels.ZONE_ID,
+        False,
+    )
 
 
-@pytest.mark.parametrize("key", [labels.ZONE, labels.HOSTNAME, labels.CAPACITY_TYPE, labels.ZONE_ID])
+@pytest.mark.parametrize(
+    "key", [labels.ZONE, labels.HOSTNAME, labels.CAPACITY_TYPE, labels.ZONE_ID]
+)
 def test_topology_keys(key: str) -> None:
     assert key in TOPOLOGY_KEYS
     manifest = workload()
     manifest["spec"]["topologySpreadConstraints"][0]["topologyKey"] = key
-    assert WorkloadManifest.model_validate(manifest).to_core().topology_spread[0].topology_key == key
+    assert (
+        WorkloadManifest.model_validate(manifest).to_core().topology_spread[0].topology_key
+        == key
+    )

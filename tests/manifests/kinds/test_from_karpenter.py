@@ -40,7 +40,12 @@ def live(manifest: dict[str, Any]) -> dict[str, Any]:
 def test_a_list_is_read_object_by_object_with_the_lines_of_each() -> None:
     wrong = node_pool()
     wrong["spec"]["wieght"] = 7
-    listed = {"apiVersion": "v1", "kind": "List", "items": [node_class(), wrong], "metadata": {"resourceVersion": ""}}
+    listed = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [node_class(), wrong],
+        "metadata": {"resourceVersion": ""},
+    }
     text = yaml.safe_dump(listed)
     reading = read_files([("f.yaml", text)])
     (problem,) = [item for item in reading.problems if item.rule == "unknown-field"]
@@ -50,7 +55,13 @@ def test_a_list_is_read_object_by_object_with_the_lines_of_each() -> None:
 
 
 def test_a_live_object_is_understood_and_its_version_is_not_ours() -> None:
-    reading = read({"apiVersion": "v1", "kind": "List", "items": [live(node_pool()), live(node_class())]})
+    reading = read(
+        {
+            "apiVersion": "v1",
+            "kind": "List",
+            "items": [live(node_pool()), live(node_class())],
+        }
+    )
     assert {item.severity for item in reading.problems} == {Severity.IGNORED}
     notes = [item for item in reading.problems if item.rule == "cluster-only"]
     assert len(notes) == 2
@@ -66,7 +77,11 @@ def test_a_live_object_is_understood_and_its_version_is_not_ours() -> None:
 
 def test_what_the_api_server_clears_is_said_to_mean_nothing() -> None:
     manifest = node_pool()
-    manifest["metadata"] |= {"namespace": "karpenter", "generateName": "pool-", "deletionGracePeriodSeconds": None}
+    manifest["metadata"] |= {
+        "namespace": "karpenter",
+        "generateName": "pool-",
+        "deletionGracePeriodSeconds": None,
+    }
     reading = read(manifest)
     assert [str(problem).partition("metadata: ")[2] for problem in reading.problems] == [
         "namespace, generateName: a Kubernetes cluster's own, without effect here [cluster-only]"
@@ -108,21 +123,37 @@ OPTIONAL = {
 
 def without_fields(value: Any, fields: set[str]) -> Any:
     if isinstance(value, dict):
-        return {key: without_fields(item, fields) for key, item in value.items() if key not in fields}
-    return [without_fields(item, fields) for item in value] if isinstance(value, list) else value
+        return {
+            key: without_fields(item, fields)
+            for key, item in value.items()
+            if key not in fields
+        }
+    return (
+        [without_fields(item, fields) for item in value]
+        if isinstance(value, list)
+        else value
+    )
 
 
-@pytest.mark.parametrize("left_out", [set(), {"limits", "taints", "budgets", "metadataOptions", "labels"}])
-def test_a_null_that_helm_left_behind_means_that_the_field_is_absent(left_out: set[str]) -> None:
+@pytest.mark.parametrize(
+    "left_out", [set(), {"limits", "taints", "budgets", "metadataOptions", "labels"}]
+)
+def test_a_null_that_helm_left_behind_means_that_the_field_is_absent(
+    left_out: set[str],
+) -> None:
     for valid_manifest in (node_pool(), node_class()):
         manifest = without_fields(valid_manifest, left_out)
         known = KINDS[manifest["kind"]][1].wire_fields()["spec"].annotation
         assert known is not None
         nulls = with_nulls(manifest)
-        nulls["spec"] = {key: item for key, item in nulls["spec"].items() if key in known.wire_fields()}
+        nulls["spec"] = {
+            key: item for key, item in nulls["spec"].items() if key in known.wire_fields()
+        }
         (with_null,), (plain,) = read(nulls).manifests, read(manifest).manifests
         assert with_null.manifest.model_dump() == plain.manifest.model_dump()
-        assert not [each for each in read(nulls).problems if each.severity is Severity.ERROR]
+        assert not [
+            each for each in read(nulls).problems if each.severity is Severity.ERROR
+        ]
 
 
 def test_a_required_field_without_a_value_is_required_and_a_list_has_no_holes() -> None:
@@ -144,14 +175,29 @@ def test_the_version_that_reservoir_printed_counts() -> None:
 @pytest.mark.parametrize(
     ("kind", "version", "told"),
     [
-        ("NodeOverlay", "karpenter.sh/v1alpha1", "NodeOverlay is not served: prices and capacity are what EC2 says"),
-        ("NodeClass", "eks.amazonaws.com/v1", "Make it an EC2NodeClass of karpenter.k8s.aws/v1"),
+        (
+            "NodeOverlay",
+            "karpenter.sh/v1alpha1",
+            "NodeOverlay is not served: prices and capacity are what EC2 says",
+        ),
+        (
+            "NodeClass",
+            "eks.amazonaws.com/v1",
+            "Make it an EC2NodeClass of karpenter.k8s.aws/v1",
+        ),
         ("NodeClaim", "karpenter.sh/v1", "leave it out"),
         ("Provisioner", "karpenter.sh/v1alpha5", "convert it to a NodePool"),
     ],
 )
 def test_what_is_not_served_says_what_to_do(kind: str, version: str, told: str) -> None:
-    reading = read({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": {"anything": 1}})
+    reading = read(
+        {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": "a"},
+            "spec": {"anything": 1},
+        }
+    )
     assert rules(reading) == ["not-served"]
     assert told in reading.problems[0].message
 
@@ -179,8 +225,17 @@ kind: NodePool
 metadata: {name: Q}
 spec: {template: {spec: {nodeClassRef: {name: c}, requirements: []}}
 """
-    told = [(problem.rule, problem.line) for problem in read_files([("f.yaml", text)]).problems]
-    assert told == [("duplicate", 7), ("merge-key", 9), ("tag", 10), ("yaml", 16), ("name", 4), ("duration", 10)]
+    told = [
+        (problem.rule, problem.line) for problem in read_files([("f.yaml", text)]).problems
+    ]
+    assert told == [
+        ("duplicate", 7),
+        ("merge-key", 9),
+        ("tag", 10),
+        ("yaml", 16),
+        ("name", 4),
+        ("duration", 10),
+    ]
 
 
 def test_documents_before_one_that_is_no_yaml_are_looked_at() -> None:
@@ -197,8 +252,13 @@ def test_a_thousand_equal_mistakes_are_told_a_hundred_times() -> None:
 
 def test_a_variable_that_nothing_has_replaced() -> None:
     wrong = node_class()
-    wrong["spec"] |= {"role": "KarpenterNodeRole-${CLUSTER_NAME}", "userData": "echo ${HOME}"}
-    wrong["spec"]["subnetSelectorTerms"] = [{"tags": {"karpenter.sh/discovery": "${CLUSTER_NAME}"}}]
+    wrong["spec"] |= {
+        "role": "KarpenterNodeRole-${CLUSTER_NAME}",
+        "userData": "echo ${HOME}",
+    }
+    wrong["spec"]["subnetSelectorTerms"] = [
+        {"tags": {"karpenter.sh/discovery": "${CLUSTER_NAME}"}}
+    ]
     told = [(problem.path, problem.message) for problem in read(wrong).problems]
     assert told == [
         ("spec.role", "holds ${CLUSTER_NAME}, a variable that nothing has replaced"),
@@ -213,7 +273,9 @@ def test_a_number_is_no_duration() -> None:
     wrong = node_pool()
     wrong["spec"]["template"]["spec"]["expireAfter"] = 10
     (problem,) = read(wrong).problems
-    assert str(problem).endswith("expireAfter: must be a duration with its unit, such as 10s or 10m [duration]")
+    assert str(problem).endswith(
+        "expireAfter: must be a duration with its unit, such as 10s or 10m [duration]"
+    )
 
 
 @pytest.mark.parametrize("kind", ["[List]", "{List: 1}", "7", "null"])
@@ -236,11 +298,17 @@ def test_a_kind_that_is_no_text_is_no_list_and_no_crash(kind: str) -> None:
         ("__CLUSTER__", "__CLUSTER__"),
     ],
 )
-def test_what_nothing_has_replaced_is_found_wherever_it_is(text: str, variable: str) -> None:
+def test_what_nothing_has_replaced_is_found_wherever_it_is(
+    text: str, variable: str
+) -> None:
     for field in ("role", "instanceProfile"):
         manifest = node_class()
-        manifest["spec"] = {key: item for key, item in manifest["spec"].items() if key != "role"} | {field: text}
-        assert told_of(manifest) == {(f"spec.{field}", f"holds {variable}, a variable that nothing has replaced")}
+        manifest["spec"] = {
+            key: item for key, item in manifest["spec"].items() if key != "role"
+        } | {field: text}
+        assert told_of(manifest) == {
+            (f"spec.{field}", f"holds {variable}, a variable that nothing has replaced")
+        }
     manifest = node_class()
     manifest["spec"]["tags"] = {"cluster": text}
     manifest["spec"]["subnetSelectorTerms"] = [{"tags": {"karpenter.sh/discovery": text}}]
@@ -249,12 +317,18 @@ def test_what_nothing_has_replaced_is_found_wherever_it_is(text: str, variable: 
         "spec.subnetSelectorTerms[0].tags['karpenter.sh/discovery']",
     }
     manifest = node_class()
-    manifest["spec"]["subnetSelectorTerms"] = [{"tags": {f"kubernetes.io/cluster/{text}": "owned"}}]
+    manifest["spec"]["subnetSelectorTerms"] = [
+        {"tags": {f"kubernetes.io/cluster/{text}": "owned"}}
+    ]
     assert len(told_of(manifest)) == 1
 
 
 def told_of(manifest: dict[str, Any]) -> set[tuple[str, str]]:
-    return {(each.path, each.message) for each in read(manifest).problems if each.severity is Severity.ERROR}
+    return {
+        (each.path, each.message)
+        for each in read(manifest).problems
+        if each.severity is Severity.ERROR
+    }
 
 
 def test_ordinary_signs_are_no_variables() -> None:
@@ -271,7 +345,9 @@ def test_labels_of_auto_mode_mean_karpenters_or_are_refused() -> None:
         return manifest
 
     (item,) = read(pool("eks.amazonaws.com/instance-category")).manifests
-    written = item.manifest.model_dump(mode="json", by_alias=True)["spec"]["template"]["spec"]["requirements"]
+    written = item.manifest.model_dump(mode="json", by_alias=True)["spec"]["template"][
+        "spec"
+    ]["requirements"]
     assert [each["key"] for each in written] == ["karpenter.k8s.aws/instance-category"]
     assert told_of(pool("eks.amazonaws.com/compute-type")) == {
         (
@@ -284,9 +360,14 @@ def test_labels_of_auto_mode_mean_karpenters_or_are_refused() -> None:
 def test_a_pool_requires_no_other_name_and_taints_nothing_twice() -> None:
     manifest = node_pool()
     template = manifest["spec"]["template"]["spec"]
-    template["requirements"] = [{"key": "karpenter.sh/nodepool", "operator": "In", "values": ["other"]}]
+    template["requirements"] = [
+        {"key": "karpenter.sh/nodepool", "operator": "In", "values": ["other"]}
+    ]
     template["startupTaints"] = [{**template["taints"][0], "value": "other"}]
     assert told_of(manifest) == {
         ("spec.template.spec.requirements[0].key", "is set to the pool's own name"),
-        ("spec.template.spec.startupTaints", "has two taints of key 'nvidia.com/gpu' and effect 'NoSchedule'"),
+        (
+            "spec.template.spec.startupTaints",
+            "has two taints of key 'nvidia.com/gpu' and effect 'NoSchedule'",
+        ),
     }

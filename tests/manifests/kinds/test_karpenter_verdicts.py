@@ -18,14 +18,26 @@ from reservoir.manifests.parsing.problems import Severity
 from reservoir.manifests.validate import KINDS, read_document
 from tests.manifests.kinds import valid
 
-DOCUMENTED: Final = (Path(__file__).parents[3] / "docs" / "manifests.md").read_text(encoding="utf-8")
+DOCUMENTED: Final = (Path(__file__).parents[3] / "docs" / "manifests.md").read_text(
+    encoding="utf-8"
+)
 LEFT_OUT: Final = "(left out)"
 
 
 def pool() -> dict[str, Any]:
     template = {
-        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "web"},
-        "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}],
+        "nodeClassRef": {
+            "group": "karpenter.k8s.aws",
+            "kind": "EC2NodeClass",
+            "name": "web",
+        },
+        "requirements": [
+            {
+                "key": "karpenter.sh/capacity-type",
+                "operator": "In",
+                "values": ["spot", "on-demand"],
+            }
+        ],
         "taints": [{"key": "web", "value": "only", "effect": "NoSchedule"}],
     }
     return {
@@ -51,7 +63,12 @@ def node_class() -> dict[str, Any]:
             "amiSelectorTerms": [{"alias": "al2023@latest"}],
             "subnetSelectorTerms": [{"tags": {"network": "web"}}],
             "securityGroupSelectorTerms": [{"name": "web"}],
-            "blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "60Gi", "volumeType": "gp3"}}],
+            "blockDeviceMappings": [
+                {
+                    "deviceName": "/dev/xvda",
+                    "ebs": {"volumeSize": "60Gi", "volumeType": "gp3"},
+                }
+            ],
             "tags": {"team": "web"},
         },
     }
@@ -190,8 +207,12 @@ def test_what_is_changed_is_taken_by_both() -> None:
     assert is_taken(node_class())
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[1]} {case[2]!r}"[:90])
-def test_a_verdict_is_karpenters_or_the_difference_is_documented(case: tuple[str, str, Any, bool, str | None]) -> None:
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: f"{case[0]} {case[1]} {case[2]!r}"[:90]
+)
+def test_a_verdict_is_karpenters_or_the_difference_is_documented(
+    case: tuple[str, str, Any, bool, str | None],
+) -> None:
     kind, place, value, karpenter, difference = case
     ours = is_taken(changed(kind, place, value))
     assert (ours != karpenter) is (difference is not None)
@@ -201,8 +222,12 @@ def test_a_verdict_is_karpenters_or_the_difference_is_documented(case: tuple[str
 def test_every_documented_difference_has_a_case() -> None:
     section = DOCUMENTED.partition("### Where verdicts differ from Karpenter's")[2]
     tables = section.partition("These fields are read")[0]
-    rows = {line.split("|")[1].strip() for line in tables.splitlines() if line.startswith("|")}
-    assert rows - {"difference", "---"} == {case[4] for case in CASES if case[4] is not None}
+    rows = {
+        line.split("|")[1].strip() for line in tables.splitlines() if line.startswith("|")
+    }
+    assert rows - {"difference", "---"} == {
+        case[4] for case in CASES if case[4] is not None
+    }
 
 
 IGNORED: Final = (
@@ -221,7 +246,11 @@ IGNORED: Final = (
 
 
 def with_field(kind: str, place: str, value: Any) -> Any:
-    manifest = {"NodePool": valid.node_pool, "EC2NodeClass": valid.node_class, "Workload": valid.workload}[kind]()
+    manifest = {
+        "NodePool": valid.node_pool,
+        "EC2NodeClass": valid.node_class,
+        "Workload": valid.workload,
+    }[kind]()
     if kind == "Workload":
         manifest["spec"]["tolerations"] = [{"key": "web", "operator": "Exists"}]
     target: Any = manifest
@@ -253,7 +282,9 @@ def test_the_documentation_lists_every_ignored_field() -> None:
     }  # fmt: skip
     assert marked == {(kind, place.replace(".0.", "[].")) for kind, place, _ in IGNORED}
     listed = DOCUMENTED.partition("nothing depends on them:")[2].partition("\n## ")[0]
-    assert [place for _, place, _ in IGNORED if place.rpartition(".")[2] not in listed] == []
+    assert [
+        place for _, place, _ in IGNORED if place.rpartition(".")[2] not in listed
+    ] == []
 
 
 def ignored_paths(model: type[BaseModel], prefix: str) -> Iterator[str]:

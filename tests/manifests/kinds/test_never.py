@@ -20,36 +20,75 @@ from reservoir.manifests.crosscheck import ObjectSet, cross_check
 from reservoir.manifests.kinds.node_pool import NodePoolManifest
 from tests.core.scheduler.world import NOW, POLICY, demand, types_launched, workload
 
-FAMILIES = ("c5n", "c7g", "g6", "g6f", "i4i", "inf2", "m5", "m5zn", "m7i-flex", "p5", "t3", "trn1", "u-6tb1", "c6a")
+FAMILIES = (
+    "c5n",
+    "c7g",
+    "g6",
+    "g6f",
+    "i4i",
+    "inf2",
+    "m5",
+    "m5zn",
+    "m7i-flex",
+    "p5",
+    "t3",
+    "trn1",
+    "u-6tb1",
+    "c6a",
+)
 PRICES = {CapacityType.ON_DEMAND: 2_000_000, CapacityType.SPOT: 1_000_000}
 
 
 @cache
 def catalogue() -> tuple[InstanceType, ...]:
-    described = [info for name, info in instance_types().items() if name.partition(".")[0] in FAMILIES]
+    described = [
+        info
+        for name, info in instance_types().items()
+        if name.partition(".")[0] in FAMILIES
+    ]
     offerings = values.sold(PRICES, [(values.ZONE, values.ZONE_ID)])
-    parsed = (parse(info, "us-east-1", Fraction("0.075")).instance_type for info in described)
-    return tuple(replace(each, offerings=offerings, on_demand_price_micro_usd_per_hour=2_000_000) for each in parsed)
+    parsed = (
+        parse(info, "us-east-1", Fraction("0.075")).instance_type for info in described
+    )
+    return tuple(
+        replace(each, offerings=offerings, on_demand_price_micro_usd_per_hour=2_000_000)
+        for each in parsed
+    )
 
 
 def launches(requirements: Sequence[dict[str, Any]]) -> tuple[bool, bool]:
     """Whether something is launched for a pool with these requirements, and whether that is said to be possible."""
-    template = {"spec": {"nodeClassRef": {"name": "default"}, "requirements": list(requirements)}}
+    template = {
+        "spec": {"nodeClassRef": {"name": "default"}, "requirements": list(requirements)}
+    }
     manifest = {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
         "metadata": {"name": "pool"},
         "spec": {"template": template},
     }
-    pool, node_class = NodePoolManifest.model_validate(manifest).to_core(), NodeClass("default")
-    snapshot = Snapshot(catalogue(), (), node_pools=(pool,), node_classes=(node_class,), demands=(demand(workload()),))
+    pool, node_class = (
+        NodePoolManifest.model_validate(manifest).to_core(),
+        NodeClass("default"),
+    )
+    snapshot = Snapshot(
+        catalogue(),
+        (),
+        node_pools=(pool,),
+        node_classes=(node_class,),
+        demands=(demand(workload()),),
+    )
     doubts = cross_check(ObjectSet(node_pools=(pool,), node_classes=(node_class,)))
     is_said = not any("the pool can never launch" in doubt.message for doubt in doubts)
     return bool(types_launched(solve(snapshot, now=NOW, policy=POLICY))), is_said
 
 
 # No pool can require these; reservations and placement groups are not in this world.
-ELSEWHERE = labels.RESERVATION_LABELS | {labels.PLACEMENT_GROUP_ID, labels.PLACEMENT_GROUP_PARTITION, labels.NODE_POOL}
+ELSEWHERE = labels.RESERVATION_LABELS | {
+    labels.PLACEMENT_GROUP_ID,
+    labels.PLACEMENT_GROUP_PARTITION,
+    labels.NODE_POOL,
+}
 
 
 @pytest.mark.parametrize("key", sorted(labels.WELL_KNOWN - ELSEWHERE))
@@ -86,7 +125,9 @@ def test_a_label_that_is_to_be_absent(key: str) -> None:
         ],
     ],
 )
-def test_what_is_said_of_a_pool_is_what_the_scheduler_does(requirements: list[dict[str, Any]]) -> None:
+def test_what_is_said_of_a_pool_is_what_the_scheduler_does(
+    requirements: list[dict[str, Any]],
+) -> None:
     does, is_said = launches(requirements)
     assert does is is_said
 
@@ -94,4 +135,6 @@ def test_what_is_said_of_a_pool_is_what_the_scheduler_does(requirements: list[di
 def test_bare_metal_is_excluded_by_the_hypervisor_that_it_lacks() -> None:
     metal = [each for each in catalogue() if each.name.endswith("metal")]
     assert metal
-    assert all(each.requirements[labels.INSTANCE_HYPERVISOR].values == {""} for each in metal)
+    assert all(
+        each.requirements[labels.INSTANCE_HYPERVISOR].values == {""} for each in metal
+    )

@@ -3,7 +3,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from reservoir.core.model.node_pool import Budget, ConsolidationPolicy, Disruption, DisruptionReason
+from reservoir.core.model.node_pool import (
+    Budget,
+    ConsolidationPolicy,
+    Disruption,
+    DisruptionReason,
+)
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.scheduling_terms.requirements import Requirements
@@ -38,7 +43,9 @@ def test_every_field_arrives_in_the_core() -> None:
     pool = NodePoolManifest.model_validate(valid.node_pool()).to_core()
     assert (pool.name, pool.node_class_name, pool.weight) == ("pool", "class", 10)
     assert pool.requirements[labels.CAPACITY_TYPE].values == {"reserved", "spot"}
-    assert pool.requirements[labels.INSTANCE_CPU] == Requirement.new(labels.INSTANCE_CPU, Operator.GT, ["4"], 3)
+    assert pool.requirements[labels.INSTANCE_CPU] == Requirement.new(
+        labels.INSTANCE_CPU, Operator.GT, ["4"], 3
+    )
     assert pool.requirements["team"].values == {"red"}
     assert pool.requirements[labels.NODE_POOL].values == {"pool"}
     assert pool.labels == {"team": "red"}
@@ -58,7 +65,9 @@ def test_every_field_arrives_in_the_core() -> None:
 
 def test_defaults_are_karpenters() -> None:
     manifest = valid.node_pool()
-    manifest["spec"] = {"template": {"spec": {"nodeClassRef": {"name": "class"}, "requirements": []}}}
+    manifest["spec"] = {
+        "template": {"spec": {"nodeClassRef": {"name": "class"}, "requirements": []}}
+    }
     pool = NodePoolManifest.model_validate(manifest).to_core()
     assert pool.disruption == Disruption()
     assert (pool.weight, pool.limits) == (0, None)
@@ -68,14 +77,23 @@ def test_defaults_are_karpenters() -> None:
 @pytest.mark.parametrize(("text", "seconds"), [("WhileReservationLasts", 0), ("90m", 5400)])
 def test_keep_reserved(text: str, seconds: int) -> None:
     manifest = changed("spec.disruption.keepReserved", text)
-    assert NodePoolManifest.model_validate(manifest).to_core().disruption.keep_reserved_s == seconds
+    assert (
+        NodePoolManifest.model_validate(manifest).to_core().disruption.keep_reserved_s
+        == seconds
+    )
 
 
 def test_units_move_only_where_that_is_asked_for() -> None:
     manifest = valid.node_pool()
-    assert NodePoolManifest.model_validate(manifest).to_core().disruption.move_reserved_units
+    assert (
+        NodePoolManifest.model_validate(manifest).to_core().disruption.move_reserved_units
+    )
     del manifest["spec"]["disruption"]["moveReservedUnits"]
-    assert not NodePoolManifest.model_validate(manifest).to_core().disruption.move_reserved_units
+    assert (
+        not NodePoolManifest.model_validate(manifest)
+        .to_core()
+        .disruption.move_reserved_units
+    )
 
 
 def test_a_limit_of_zero_stops_the_pool() -> None:
@@ -104,8 +122,16 @@ REQUIREMENT = "spec.template.spec.requirements[0]"
         ("spec.wieght", 1, ("spec.wieght", "unknown-field")),
         ("spec.limits", {"nodes": "1.5"}, ("spec.limits", "quantity")),
         ("spec.limits", {"cpu": "-1"}, ("spec.limits.cpu", "quantity")),
-        ("spec.template.spec.nodeClassRef.name", None, ("spec.template.spec.nodeClassRef.name", "missing")),
-        ("spec.template.spec.expireAfter", "30d", ("spec.template.spec.expireAfter", "duration")),
+        (
+            "spec.template.spec.nodeClassRef.name",
+            None,
+            ("spec.template.spec.nodeClassRef.name", "missing"),
+        ),
+        (
+            "spec.template.spec.expireAfter",
+            "30d",
+            ("spec.template.spec.expireAfter", "duration"),
+        ),
         (
             "spec.template.spec.terminationGracePeriod",
             "Never",
@@ -121,19 +147,71 @@ REQUIREMENT = "spec.template.spec.requirements[0]"
             {"kubernetes.io/hostname": "x"},
             ("spec.template.metadata.labels['kubernetes.io/hostname']", "label-restricted"),
         ),
-        ("spec.template.spec.requirements.0.operator", "in", (f"{REQUIREMENT}.operator", "enum")),
-        ("spec.template.spec.requirements.0.values", [], (f"{REQUIREMENT}.values", "values")),
-        ("spec.template.spec.requirements.0.values", ["ondemand"], (f"{REQUIREMENT}.values", "label-value-unknown")),
-        ("spec.template.spec.requirements.0.minValues", 3, (f"{REQUIREMENT}.minValues", "min-values")),
-        ("spec.template.spec.requirements.0.minValues", 51, (f"{REQUIREMENT}.minValues", "less-than-equal")),
-        ("spec.template.spec.requirements.0.key", "kubernetes.io/hostname", (f"{REQUIREMENT}.key", "label-restricted")),
-        ("spec.template.spec.requirements.0.key", "karpenter.sh/x", (f"{REQUIREMENT}.key", "label-restricted")),
-        ("spec.template.spec.taints.0.effect", "Never", ("spec.template.spec.taints[0].effect", "enum")),
-        ("spec.disruption.budgets.0.nodes", "110%", ("spec.disruption.budgets[0].nodes", "budget-nodes")),
-        ("spec.disruption.budgets.0.duration", "1h", ("spec.disruption.budgets[0].schedule", "budget-window")),
-        ("spec.disruption.budgets.1.schedule", "hourly", ("spec.disruption.budgets[1].schedule", "schedule")),
-        ("spec.disruption.budgets.1.timeZone", "Mars/Base", ("spec.disruption.budgets[1].timeZone", "time-zone")),
-        ("spec.disruption.budgets.1.reasons", ["Bored"], ("spec.disruption.budgets[1].reasons[0]", "enum")),
+        (
+            "spec.template.spec.requirements.0.operator",
+            "in",
+            (f"{REQUIREMENT}.operator", "enum"),
+        ),
+        (
+            "spec.template.spec.requirements.0.values",
+            [],
+            (f"{REQUIREMENT}.values", "values"),
+        ),
+        (
+            "spec.template.spec.requirements.0.values",
+            ["ondemand"],
+            (f"{REQUIREMENT}.values", "label-value-unknown"),
+        ),
+        (
+            "spec.template.spec.requirements.0.minValues",
+            3,
+            (f"{REQUIREMENT}.minValues", "min-values"),
+        ),
+        (
+            "spec.template.spec.requirements.0.minValues",
+            51,
+            (f"{REQUIREMENT}.minValues", "less-than-equal"),
+        ),
+        (
+            "spec.template.spec.requirements.0.key",
+            "kubernetes.io/hostname",
+            (f"{REQUIREMENT}.key", "label-restricted"),
+        ),
+        (
+            "spec.template.spec.requirements.0.key",
+            "karpenter.sh/x",
+            (f"{REQUIREMENT}.key", "label-restricted"),
+        ),
+        (
+            "spec.template.spec.taints.0.effect",
+            "Never",
+            ("spec.template.spec.taints[0].effect", "enum"),
+        ),
+        (
+            "spec.disruption.budgets.0.nodes",
+            "110%",
+            ("spec.disruption.budgets[0].nodes", "budget-nodes"),
+        ),
+        (
+            "spec.disruption.budgets.0.duration",
+            "1h",
+            ("spec.disruption.budgets[0].schedule", "budget-window"),
+        ),
+        (
+            "spec.disruption.budgets.1.schedule",
+            "hourly",
+            ("spec.disruption.budgets[1].schedule", "schedule"),
+        ),
+        (
+            "spec.disruption.budgets.1.timeZone",
+            "Mars/Base",
+            ("spec.disruption.budgets[1].timeZone", "time-zone"),
+        ),
+        (
+            "spec.disruption.budgets.1.reasons",
+            ["Bored"],
+            ("spec.disruption.budgets[1].reasons[0]", "enum"),
+        ),
         ("spec.replicas", 3, ("spec.weight", "static")),
         ("spec.replicas", 3, ("spec.limits", "static")),
         ("spec.replicas", -1, ("spec.replicas", "replicas")),
@@ -142,7 +220,9 @@ REQUIREMENT = "spec.template.spec.requirements[0]"
         ("spec.replicas", "AllReserved", ("spec.replicas", "replicas")),
     ],
 )
-def test_what_is_wrong_is_found_at_its_place(path: str, value: Any, problem: tuple[str, str]) -> None:
+def test_what_is_wrong_is_found_at_its_place(
+    path: str, value: Any, problem: tuple[str, str]
+) -> None:
     assert problem in rules(changed(path, value))
 
 
@@ -169,7 +249,9 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 def test_a_field_at_the_wrong_place_is_sent_to_the_right_one() -> None:
     _, problems = read_document(Document(changed("spec.requirements", [])))
-    assert [problem.suggestion for problem in problems] == ["spec.template.spec.requirements"]
+    assert [problem.suggestion for problem in problems] == [
+        "spec.template.spec.requirements"
+    ]
 
 
 def test_the_hash_covers_what_running_nodes_cannot_change_and_nothing_else() -> None:
@@ -191,7 +273,8 @@ def test_a_manifest_cannot_be_changed_by_its_reader() -> None:
         manifest.kind = "Other"  # type: ignore[assignment,misc] # the point of the test
 
 
-@pytest.mark.parametrize("age", ["876000h", "2562047h"])  # a hundred years, and the longest that Go can hold
+# a hundred years, and the longest that Go can hold
+@pytest.mark.parametrize("age", ["876000h", "2562047h"])
 def test_an_age_that_was_written_for_never_is_taken(age: str) -> None:
     manifest = valid.node_pool()
     manifest["spec"]["template"]["spec"]["expireAfter"] = age
@@ -222,18 +305,77 @@ FRACTION = "reservoir/gpu-fraction"
     ("requirements", "allows"),
     [
         ([], False),
-        ([{"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["g"]}], False),
-        ([{"key": "karpenter.k8s.aws/instance-family", "operator": "NotIn", "values": ["g6"]}], False),
-        ([{"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["g6f"]}], True),
-        ([{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["g6f.large"]}], True),
+        (
+            [
+                {
+                    "key": "karpenter.k8s.aws/instance-category",
+                    "operator": "In",
+                    "values": ["g"],
+                }
+            ],
+            False,
+        ),
+        (
+            [
+                {
+                    "key": "karpenter.k8s.aws/instance-family",
+                    "operator": "NotIn",
+                    "values": ["g6"],
+                }
+            ],
+            False,
+        ),
+        (
+            [
+                {
+                    "key": "karpenter.k8s.aws/instance-family",
+                    "operator": "In",
+                    "values": ["g6f"],
+                }
+            ],
+            True,
+        ),
+        (
+            [
+                {
+                    "key": "node.kubernetes.io/instance-type",
+                    "operator": "In",
+                    "values": ["g6f.large"],
+                }
+            ],
+            True,
+        ),
         ([{"key": FRACTION, "operator": "Exists"}], True),
-        ([{"key": "karpenter.k8s.aws/instance-gpu-memory", "operator": "Lt", "values": ["9000"]}], True),
-        ([{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["reserved"]}], True),
+        (
+            [
+                {
+                    "key": "karpenter.k8s.aws/instance-gpu-memory",
+                    "operator": "Lt",
+                    "values": ["9000"],
+                }
+            ],
+            True,
+        ),
+        (
+            [
+                {
+                    "key": "karpenter.sh/capacity-type",
+                    "operator": "In",
+                    "values": ["reserved"],
+                }
+            ],
+            True,
+        ),
     ],
 )
-def test_parts_of_gpus_are_for_pools_that_name_them(requirements: list[dict[str, Any]], allows: bool) -> None:
+def test_parts_of_gpus_are_for_pools_that_name_them(
+    requirements: list[dict[str, Any]], allows: bool
+) -> None:
     manifest = valid.node_pool()
     manifest["spec"]["template"]["spec"]["requirements"] = requirements
     pool = NodePoolManifest.model_validate(manifest).to_core()
     eighth = Requirements.from_labels({FRACTION: "0.125"})
-    assert (pool.requirements[FRACTION].has("0.125") and pool.requirements.intersects(eighth) is None) is allows
+    assert (
+        pool.requirements[FRACTION].has("0.125")
+        and pool.requirements.intersects(eighth) is None
+    ) is allows

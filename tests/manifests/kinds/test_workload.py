@@ -17,12 +17,18 @@ from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
-from reservoir.core.scheduling_terms.taint import TaintEffect, Toleration, TolerationOperator
+from reservoir.core.scheduling_terms.taint import (
+    TaintEffect,
+    Toleration,
+    TolerationOperator,
+)
 from reservoir.manifests.kinds.workload import WorkloadManifest
 from tests.manifests.kinds import valid
 
 ZONE_A = Requirements.of(Requirement.new(labels.ZONE, Operator.IN, ["us-west-2a"]))
-WEB = LabelSelector((("app", "web"),), (LabelSelectorExpression("tier", LabelSelectorOperator.EXISTS),))
+WEB = LabelSelector(
+    (("app", "web"),), (LabelSelectorExpression("tier", LabelSelectorOperator.EXISTS),)
+)
 
 
 def with_spec(**fields: Any) -> dict[str, Any]:
@@ -31,40 +37,68 @@ def with_spec(**fields: Any) -> dict[str, Any]:
 
 def test_every_field_arrives_in_the_core() -> None:
     core = WorkloadManifest.model_validate(valid.workload()).to_core()
-    assert (core.key, core.generation, core.replicas, core.priority) == ("shop/web", 3, 4, -5)
+    assert (core.key, core.generation, core.replicas, core.priority) == (
+        "shop/web",
+        3,
+        4,
+        -5,
+    )
     # a request wins over its limit, and a limit alone is a request
     assert core.requests == Resources.of({"cpu": 500, "memory": 2**30, "nvidia.com/gpu": 1})
     assert core.node_selector == Requirements.from_labels({labels.ARCH: "amd64"})
     assert core.required_node_terms == (ZONE_A, ZONE_A)
     assert core.preferred_node_terms == (PreferredNodeTerm(10, ZONE_A),)
     own_revision = LabelSelector((("app", "web"), ("rev", "7")), WEB.match_expressions)
-    assert core.affinity == (AffinityTerm(labels.ZONE, own_revision, None, frozenset({"shop"})),)
+    assert core.affinity == (
+        AffinityTerm(labels.ZONE, own_revision, None, frozenset({"shop"})),
+    )
     assert core.anti_affinity == (AffinityTerm(labels.HOSTNAME, LabelSelector(), 1),)
     assert core.tolerations == (
-        Toleration("nvidia.com/gpu", TolerationOperator.EXISTS, "", TaintEffect.NO_SCHEDULE),
+        Toleration(
+            "nvidia.com/gpu", TolerationOperator.EXISTS, "", TaintEffect.NO_SCHEDULE
+        ),
         Toleration(operator=TolerationOperator.EXISTS),
     )
     assert core.topology_spread == (
         TopologySpreadConstraint(
-            labels.CAPACITY_TYPE, 2, WEB, min_domains=2, node_taints_policy_honor=True, match_label_keys=("rev",)
+            labels.CAPACITY_TYPE,
+            2,
+            WEB,
+            min_domains=2,
+            node_taints_policy_honor=True,
+            match_label_keys=("rev",),
         ),
     )
     assert core.gang == Gang(labels.ZONE)
     assert (core.duration_s, core.checkpoint_period_s) == (6 * 3600, 600)
-    assert core.fallback == (FallbackStep(CapacityType.RESERVED, 7200), FallbackStep(CapacityType.ON_DEMAND))
+    assert core.fallback == (
+        FallbackStep(CapacityType.RESERVED, 7200),
+        FallbackStep(CapacityType.ON_DEMAND),
+    )
     assert core.max_price_micro_usd_per_hour == 98_320_000
     assert core.do_not_disrupt
 
 
 def test_a_workload_needs_little() -> None:
-    manifest = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": {"name": "w"}, "spec": {}}
+    manifest = {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": {"name": "w"},
+        "spec": {},
+    }
     core = WorkloadManifest.model_validate(manifest).to_core()
     assert (core.key, core.replicas, core.generation) == ("default/w", 1, 1)
-    assert (core.requests, core.gang, core.fallback, core.do_not_disrupt) == (Resources.of({}), None, (), False)
+    assert (core.requests, core.gang, core.fallback, core.do_not_disrupt) == (
+        Resources.of({}),
+        None,
+        (),
+        False,
+    )
 
 
 @pytest.mark.parametrize(
-    ("price", "micro_usd"), [("98.32", 98_320_000), ("0.000001", 1), (12, 12_000_000), (0.1, 100_000)]
+    ("price", "micro_usd"),
+    [("98.32", 98_320_000), ("0.000001", 1), (12, 12_000_000), (0.1, 100_000)],
 )
 def test_prices_are_exact(price: Any, micro_usd: int) -> None:
     core = WorkloadManifest.model_validate(with_spec(maxPricePerHour=price)).to_core()
@@ -81,17 +115,38 @@ AFFINITY = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecu
         ({"replicas": 1_000_001}, ("spec.replicas", "less-than-equal")),
         ({"replicas": 2.0}, ("spec.replicas", "int-type")),
         ({"priority": 2**31}, ("spec.priority", "less-than-equal")),
-        ({"resources": {"requests": {"cpu": "lots"}}}, ("spec.resources.requests.cpu", "quantity")),
-        ({"resources": {"requests": {"cpu": True}}}, ("spec.resources.requests.cpu", "string-type")),
-        ({"resources": {"requests": {"cpu": float("inf")}}}, ("spec.resources.requests.cpu", "quantity")),
-        ({"resources": {"requests": {"memory": "1e30"}}}, ("spec.resources.requests.memory", "quantity")),
-        ({"resources": {"requests": {"nvidia.com/gpu": "0.5"}}}, ("spec.resources.requests", "quantity")),
-        ({"resources": {"requests": {"": "1"}}}, ("spec.resources.requests['']", "string-too-short")),
+        (
+            {"resources": {"requests": {"cpu": "lots"}}},
+            ("spec.resources.requests.cpu", "quantity"),
+        ),
+        (
+            {"resources": {"requests": {"cpu": True}}},
+            ("spec.resources.requests.cpu", "string-type"),
+        ),
+        (
+            {"resources": {"requests": {"cpu": float("inf")}}},
+            ("spec.resources.requests.cpu", "quantity"),
+        ),
+        (
+            {"resources": {"requests": {"memory": "1e30"}}},
+            ("spec.resources.requests.memory", "quantity"),
+        ),
+        (
+            {"resources": {"requests": {"nvidia.com/gpu": "0.5"}}},
+            ("spec.resources.requests", "quantity"),
+        ),
+        (
+            {"resources": {"requests": {"": "1"}}},
+            ("spec.resources.requests['']", "string-too-short"),
+        ),
         (
             {"nodeSelector": {"kubernetes.io/hostname": "x"}},
             ("spec.nodeSelector['kubernetes.io/hostname']", "label-restricted"),
         ),
-        ({"nodeSelector": {"kubernetes.io/arch": "amd"}}, ("spec.nodeSelector", "label-value-unknown")),
+        (
+            {"nodeSelector": {"kubernetes.io/arch": "amd"}},
+            ("spec.nodeSelector", "label-value-unknown"),
+        ),
         ({"tolerations": [{"value": "x"}]}, ("spec.tolerations[0].key", "toleration")),
         (
             {"tolerations": [{"key": "a", "operator": "Exists", "value": "x"}]},
@@ -99,12 +154,24 @@ AFFINITY = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecu
         ),
         ({"gang": None}, ("spec.gangTopologyKey", "gang")),
         ({"gang": "true"}, ("spec.gang", "bool-type")),
-        ({"gangTopologyKey": "kubernetes.io/hostname"}, ("spec.gangTopologyKey", "literal-error")),
+        (
+            {"gangTopologyKey": "kubernetes.io/hostname"},
+            ("spec.gangTopologyKey", "literal-error"),
+        ),
         ({"duration": "1d"}, ("spec.duration", "duration")),
         ({"duration": "99999999h"}, ("spec.duration", "duration")),
-        ({"fallback": [{"capacityType": "spot"}, {"capacityType": "on-demand"}]}, ("spec.fallback", "fallback")),
-        ({"fallback": [{"capacityType": "spot", "for": "1h"}] * 2}, ("spec.fallback", "fallback")),
-        ({"fallback": [{"capacityType": "free"}]}, ("spec.fallback[0].capacityType", "enum")),
+        (
+            {"fallback": [{"capacityType": "spot"}, {"capacityType": "on-demand"}]},
+            ("spec.fallback", "fallback"),
+        ),
+        (
+            {"fallback": [{"capacityType": "spot", "for": "1h"}] * 2},
+            ("spec.fallback", "fallback"),
+        ),
+        (
+            {"fallback": [{"capacityType": "free"}]},
+            ("spec.fallback[0].capacityType", "enum"),
+        ),
         ({"maxPricePerHour": "-1"}, ("spec.maxPricePerHour", "price")),
         ({"maxPricePerHour": "1.0000001"}, ("spec.maxPricePerHour", "price")),
         ({"maxPricePerHour": "$5"}, ("spec.maxPricePerHour", "price")),
@@ -113,7 +180,9 @@ AFFINITY = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecu
             {
                 "affinity": {
                     "podAffinity": {
-                        "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {}, "topologyKey": "rack"}]
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {"labelSelector": {}, "topologyKey": "rack"}
+                        ]
                     }
                 }
             },
@@ -122,7 +191,11 @@ AFFINITY = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecu
         (
             {
                 "affinity": {
-                    "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": labels.ZONE}]}
+                    "podAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {"topologyKey": labels.ZONE}
+                        ]
+                    }
                 }
             },
             (f"{AFFINITY}.labelSelector", "missing"),
@@ -130,7 +203,11 @@ AFFINITY = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecu
         (
             {
                 "affinity": {
-                    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": []
+                        }
+                    }
                 }
             },
             (
@@ -167,5 +244,7 @@ AFFINITY = "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecu
         ),
     ],
 )
-def test_what_is_wrong_is_found_at_its_place(fields: dict[str, Any], problem: tuple[str, str]) -> None:
+def test_what_is_wrong_is_found_at_its_place(
+    fields: dict[str, Any], problem: tuple[str, str]
+) -> None:
     assert problem in valid.errors(with_spec(**fields))

@@ -6,20 +6,35 @@ from reservoir.manifests.parsing.load import Document
 from reservoir.manifests.parsing.problems import Severity
 from reservoir.manifests.validate import read_document
 
-SELECTOR = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}
-EXPRESSION = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-west-2a"]}
+SELECTOR = {
+    "matchLabels": {"app": "web"},
+    "matchExpressions": [{"key": "tier", "operator": "Exists"}],
+}
+EXPRESSION = {
+    "key": "topology.kubernetes.io/zone",
+    "operator": "In",
+    "values": ["us-west-2a"],
+}
 
 
 def with_spec(manifest: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """The manifest with fields of its spec set, or removed for None."""
-    spec = {name: value for name, value in {**manifest["spec"], **fields}.items() if value is not None}
+    spec = {
+        name: value
+        for name, value in {**manifest["spec"], **fields}.items()
+        if value is not None
+    }
     return {**manifest, "spec": spec}
 
 
 def errors(manifest: dict[str, Any]) -> set[tuple[str, str]]:
     """Where a manifest is wrong, and which rules it breaks; it is read unless it is wrong somewhere."""
     read, problems = read_document(Document(manifest))
-    wrong = {(problem.path, problem.rule) for problem in problems if problem.severity is Severity.ERROR}
+    wrong = {
+        (problem.path, problem.rule)
+        for problem in problems
+        if problem.severity is Severity.ERROR
+    }
     assert (read is None) == bool(wrong)
     return wrong
 
@@ -28,18 +43,40 @@ def node_pool() -> dict[str, Any]:
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
-        "metadata": {"name": "pool", "labels": {"a": "b"}, "annotations": {"example.com/note": "any text, ü"}},
+        "metadata": {
+            "name": "pool",
+            "labels": {"a": "b"},
+            "annotations": {"example.com/note": "any text, ü"},
+        },
         "spec": {
             "template": {
-                "metadata": {"labels": {"team": "red"}, "annotations": {"example.com/x": "y"}},
+                "metadata": {
+                    "labels": {"team": "red"},
+                    "annotations": {"example.com/x": "y"},
+                },
                 "spec": {
-                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "class"},
+                    "nodeClassRef": {
+                        "group": "karpenter.k8s.aws",
+                        "kind": "EC2NodeClass",
+                        "name": "class",
+                    },
                     "requirements": [
-                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["reserved", "spot"]},
-                        {"key": "karpenter.k8s.aws/instance-cpu", "operator": "Gt", "values": ["4"], "minValues": 3},
+                        {
+                            "key": "karpenter.sh/capacity-type",
+                            "operator": "In",
+                            "values": ["reserved", "spot"],
+                        },
+                        {
+                            "key": "karpenter.k8s.aws/instance-cpu",
+                            "operator": "Gt",
+                            "values": ["4"],
+                            "minValues": 3,
+                        },
                         {"key": "example.com/pool", "operator": "Exists"},
                     ],
-                    "taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}],
+                    "taints": [
+                        {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+                    ],
                     "startupTaints": [{"key": "booting", "effect": "NoExecute"}],
                     "expireAfter": "720h",
                     "terminationGracePeriod": "1h30m",
@@ -75,13 +112,23 @@ def node_class() -> dict[str, Any]:
         "spec": {
             "capacityReservationSelectorTerms": [
                 {"id": "cr-12345749"},
-                {"ownerID": "123456789012", "tags": {"purpose": "*"}, "instanceMatchCriteria": "targeted"},
-                {"reservationGroupARN": "arn:aws:resource-groups:us-west-2:123456789012:group/training"},
+                {
+                    "ownerID": "123456789012",
+                    "tags": {"purpose": "*"},
+                    "instanceMatchCriteria": "targeted",
+                },
+                {
+                    "reservationGroupARN": "arn:aws:resource-groups:us-west-2:123456789012:group/training"
+                },
             ],
             "openReservationPreference": "open",
             "fleetTargetingMode": "reserved-capacity",
             "subnetSelectorTerms": [{"id": "subnet-1"}, {"tags": {"network": "private"}}],
-            "securityGroupSelectorTerms": [{"id": "sg-1"}, {"name": "nodes"}, {"tags": {"network": "*"}}],
+            "securityGroupSelectorTerms": [
+                {"id": "sg-1"},
+                {"name": "nodes"},
+                {"tags": {"network": "*"}},
+            ],
             "amiSelectorTerms": [
                 {"id": "ami-1"},
                 {"name": "app-*", "owner": "self"},
@@ -93,7 +140,12 @@ def node_class() -> dict[str, Any]:
             "blockDeviceMappings": [
                 {
                     "deviceName": "/dev/xvda",
-                    "ebs": {"volumeSize": "20Gi", "volumeType": "gp3", "encrypted": True, "iops": 3000},
+                    "ebs": {
+                        "volumeSize": "20Gi",
+                        "volumeType": "gp3",
+                        "encrypted": True,
+                        "iops": 3000,
+                    },
                     "rootVolume": True,
                 }
             ],
@@ -117,7 +169,10 @@ def team() -> dict[str, Any]:
         "metadata": {"name": "vision"},
         "spec": {
             "namespaces": ["vision", "vision-ci"],
-            "principals": ["arn:aws:iam::123456789012:role/vision/front-end", "AROAEXAMPLE0123456789"],
+            "principals": [
+                "arn:aws:iam::123456789012:role/vision/front-end",
+                "AROAEXAMPLE0123456789",
+            ],
             "limits": {
                 "priority": 100,
                 "replicas": 64,
@@ -168,12 +223,18 @@ def workload() -> dict[str, Any]:
         "spec": {
             "replicas": 4,
             "priority": -5,
-            "resources": {"requests": {"cpu": 0.5, "memory": "1Gi"}, "limits": {"cpu": "1", "nvidia.com/gpu": 1}},
+            "resources": {
+                "requests": {"cpu": 0.5, "memory": "1Gi"},
+                "limits": {"cpu": "1", "nvidia.com/gpu": 1},
+            },
             "nodeSelector": {"beta.kubernetes.io/arch": "amd64"},
             "affinity": {
                 "nodeAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": {
-                        "nodeSelectorTerms": [{"matchExpressions": [EXPRESSION]}, {"matchExpressions": [EXPRESSION]}]
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [EXPRESSION]},
+                            {"matchExpressions": [EXPRESSION]},
+                        ]
                     },
                     "preferredDuringSchedulingIgnoredDuringExecution": [
                         {"weight": 10, "preference": {"matchExpressions": [EXPRESSION]}}
@@ -193,13 +254,21 @@ def workload() -> dict[str, Any]:
                     "preferredDuringSchedulingIgnoredDuringExecution": [
                         {
                             "weight": 1,
-                            "podAffinityTerm": {"labelSelector": {}, "topologyKey": "kubernetes.io/hostname"},
+                            "podAffinityTerm": {
+                                "labelSelector": {},
+                                "topologyKey": "kubernetes.io/hostname",
+                            },
                         }
                     ]
                 },
             },
             "tolerations": [
-                {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5},
+                {
+                    "key": "nvidia.com/gpu",
+                    "operator": "Exists",
+                    "effect": "NoSchedule",
+                    "tolerationSeconds": 5,
+                },
                 {"operator": "Exists"},
             ],
             "topologySpreadConstraints": [
@@ -217,7 +286,10 @@ def workload() -> dict[str, Any]:
             "gangTopologyKey": "topology.kubernetes.io/zone",
             "duration": "6h",
             "checkpointPeriod": "10m",
-            "fallback": [{"capacityType": "reserved", "for": "2h"}, {"capacityType": "on-demand"}],
+            "fallback": [
+                {"capacityType": "reserved", "for": "2h"},
+                {"capacityType": "on-demand"},
+            ],
             "maxPricePerHour": "98.32",
         },
     }

@@ -19,7 +19,9 @@ RESEARCH = Team(
     "research-team",
     namespaces=("research",),
     principals=("arn:aws:iam::123456789012:role/front-end",),
-    limits=TeamLimits(priority=10, replicas=8, checkpoint_period_s=3600, generation_jump=100),
+    limits=TeamLimits(
+        priority=10, replicas=8, checkpoint_period_s=3600, generation_jump=100
+    ),
     principal_ids=frozenset({"AROAOWN"}),
 )
 OWN, STRANGER = "AROAOWN:front-end-1", "AROAOTHER:front-end-1"
@@ -42,7 +44,9 @@ class Teams(World):
 
     def __init__(self, *teams: Team, unreadable: tuple[str, ...] = ()) -> None:
         super().__init__()
-        self.rules = DemandRules(frozenset(), by_namespace(teams or (RESEARCH,)), unreadable)
+        self.rules = DemandRules(
+            frozenset(), by_namespace(teams or (RESEARCH,)), unreadable
+        )
 
     def by(self, sender_id: str | None, body: dict[str, Any]) -> Answer:
         message = parse_demand(json.dumps(body))
@@ -55,16 +59,22 @@ class Teams(World):
         rows, releases = dict(self.state.workload_rows), list(self.releases)
         with pytest.raises(ManifestError) as error:
             self.by(sender_id, body)
-        assert (self.state.workload_rows, self.releases) == (rows, releases), "changes nothing"
+        assert (self.state.workload_rows, self.releases) == (rows, releases), (
+            "changes nothing"
+        )
         return [(problem.path, problem.rule) for problem in error.value.problems]
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("sender_id", [STRANGER, None, "", "AROAOWNX:x", "123456789012", "front-end-1:AROAOWN"])
+@pytest.mark.parametrize(
+    "sender_id", [STRANGER, None, "", "AROAOWNX:x", "123456789012", "front-end-1:AROAOWN"]
+)
 def test_nobody_else_acts_for_a_teams_namespace(verb: str, sender_id: str | None) -> None:
     world = Teams()
     world.by(OWN, submit(generation=1))
-    assert world.refused(sender_id, VERBS[verb]) == [("workload.metadata.namespace", "not-permitted")]
+    assert world.refused(sender_id, VERBS[verb]) == [
+        ("workload.metadata.namespace", "not-permitted")
+    ]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -94,22 +104,38 @@ def test_a_team_asks_for_no_more_than_its_limits() -> None:
         ("workload.spec.priority", "team-limit"),
         ("workload.spec.replicas", "team-limit"),
     ]
-    assert world.refused(OWN, submit(checkpointPeriod="61m")) == [("workload.spec.checkpointPeriod", "team-limit")]
-    assert world.by(OWN, submit(replicas=8, priority=10, checkpointPeriod="1h")).ignored is None
+    assert world.refused(OWN, submit(checkpointPeriod="61m")) == [
+        ("workload.spec.checkpointPeriod", "team-limit")
+    ]
+    assert (
+        world.by(OWN, submit(replicas=8, priority=10, checkpointPeriod="1h")).ignored
+        is None
+    )
 
 
 def away_from(*namespaces: str, weight: int | None = None) -> dict[str, Any]:
     """A message whose replicas avoid those of these namespaces, or would rather."""
-    term = {"labelSelector": {}, "namespaces": list(namespaces), "topologyKey": "topology.kubernetes.io/zone"}
+    term = {
+        "labelSelector": {},
+        "namespaces": list(namespaces),
+        "topologyKey": "topology.kubernetes.io/zone",
+    }
     if weight is None:
         rules: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     else:
-        rules = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "podAffinityTerm": term}]}
+        rules = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": weight, "podAffinityTerm": term}
+            ]
+        }
     return submit(affinity={"podAntiAffinity": rules})
 
 
 def test_required_affinity_stays_at_home() -> None:
-    vision, open_to_us = Team("vision", ("vision",)), Team("robots", ("robots",), affinity_from=("research-team",))
+    vision, open_to_us = (
+        Team("vision", ("vision",)),
+        Team("robots", ("robots",), affinity_from=("research-team",)),
+    )
     world = Teams(RESEARCH, vision, open_to_us)
     assert world.refused(OWN, away_from("vision", "robots")) == [
         ("workload.spec.affinity.podAntiAffinity", "not-permitted")

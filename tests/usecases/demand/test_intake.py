@@ -35,24 +35,39 @@ class World:
         self.queue = MemoryQueue()
         self.bus = MemoryBus()
         self.releases: list[tuple[Any, ...]] = []
-        bounds = SendingBounds(MemoryDemandCensus(self.state.workloads, self.clock), self.clock)
-        self.intake = Intake(self.state.workloads, self.release, self.queue, self.bus, self.clock, bounds)
+        bounds = SendingBounds(
+            MemoryDemandCensus(self.state.workloads, self.clock), self.clock
+        )
+        self.intake = Intake(
+            self.state.workloads, self.release, self.queue, self.bus, self.clock, bounds
+        )
 
-    def release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
+    def release(
+        self, workload_key: str, claim_id: str, count: int | None, now: datetime
+    ) -> bool:
         self.releases.append((workload_key, claim_id, count, now))
         return claim_id == "nc-1"
 
     def send(self, body: dict[str, Any]) -> str | None:
         return self.answer(body).changed_key
 
-    def answer(self, body: dict[str, Any], sent_by: str | None = None, message_id: str | None = None) -> Answer:
+    def answer(
+        self,
+        body: dict[str, Any],
+        sent_by: str | None = None,
+        message_id: str | None = None,
+    ) -> Answer:
         message = parse_demand(json.dumps(body))
         assert not isinstance(message, DescribeMessage)
-        return self.intake.apply(message, DemandRules(frozenset({"gpu"})), sent_by, message_id)
+        return self.intake.apply(
+            message, DemandRules(frozenset({"gpu"})), sent_by, message_id
+        )
 
     def placed(self, count: int) -> "World":
         """Let so many replicas run."""
-        self.state.workloads.put(replace(self.record, placed_count=count), expected_revision=self.record.revision)
+        self.state.workloads.put(
+            replace(self.record, placed_count=count), expected_revision=self.record.revision
+        )
         return self
 
     @property
@@ -70,12 +85,19 @@ def submit(generation: int = 1, replicas: int = 4, **spec: Any) -> dict[str, Any
 def withdraw(generation: int = 1) -> dict[str, Any]:
     return {
         "action": "withdraw",
-        "workload": {"metadata": {"name": "train", "namespace": "research", "generation": generation}},
+        "workload": {
+            "metadata": {"name": "train", "namespace": "research", "generation": generation}
+        },
     }
 
 
 def release(node_claim: str = "nc-1", replicas: int = 2) -> dict[str, Any]:
-    return {**withdraw(), "action": "release", "nodeClaim": node_claim, "replicas": replicas}
+    return {
+        **withdraw(),
+        "action": "release",
+        "nodeClaim": node_claim,
+        "replicas": replicas,
+    }
 
 
 def test_a_submit_is_pending_from_now_on() -> None:
@@ -97,7 +119,9 @@ def test_a_repeat_and_an_older_generation_change_nothing() -> None:
     assert world.state.write_count == written
 
 
-def test_other_content_under_a_generation_that_is_taken_is_refused_and_changes_nothing() -> None:
+def test_other_content_under_a_generation_that_is_taken_is_refused_and_changes_nothing() -> (
+    None
+):
     world = World()
     world.send(submit(generation=2))
     written = world.state.write_count
@@ -170,13 +194,22 @@ def test_a_withdraw_older_than_the_workload_is_ignored() -> None:
 MESSAGES = [submit(1, 4), submit(2, 8), withdraw(2), submit(3, 5), withdraw(1)]
 
 
-@given(st.permutations(range(len(MESSAGES))), st.lists(st.integers(0, len(MESSAGES) - 1), max_size=4))
-def test_the_order_and_number_of_deliveries_do_not_matter(order: list[int], again: list[int]) -> None:
+@given(
+    st.permutations(range(len(MESSAGES))),
+    st.lists(st.integers(0, len(MESSAGES) - 1), max_size=4),
+)
+def test_the_order_and_number_of_deliveries_do_not_matter(
+    order: list[int], again: list[int]
+) -> None:
     world = World()
     for index in itertools.chain(order, again):
         world.send(MESSAGES[index])
 
-    assert (world.record.generation, world.record.withdrawn, world.record.pending_count) == (3, False, 5)
+    assert (
+        world.record.generation,
+        world.record.withdrawn,
+        world.record.pending_count,
+    ) == (3, False, 5)
 
 
 def test_a_withdraw_and_a_submit_of_one_generation_commute_towards_withdrawn() -> None:
@@ -230,7 +263,9 @@ def test_what_is_wanted_is_decided_on_the_row_as_it_is_when_it_is_written() -> N
     def get(key: str) -> WorkloadRecord | None:
         record = original(key)
         if record is not None and next(reads, False):
-            world.state.workload_rows[KEY] = replace(record, placed_count=1, revision=record.revision + 1)
+            world.state.workload_rows[KEY] = replace(
+                record, placed_count=1, revision=record.revision + 1
+            )
         return record
 
     world.state.workloads.get = get  # type: ignore[method-assign] # its first read sees the row before it moves
@@ -241,7 +276,9 @@ def test_what_is_wanted_is_decided_on_the_row_as_it_is_when_it_is_written() -> N
 
 def told(world: World, **messages: dict[str, Any]) -> None:
     """Apply messages by their ids, and tell their senders."""
-    world.intake.tell({message_id: world.answer(body) for message_id, body in messages.items()})
+    world.intake.tell(
+        {message_id: world.answer(body) for message_id, body in messages.items()}
+    )
 
 
 def test_a_sender_hears_that_its_message_was_applied() -> None:
@@ -251,7 +288,12 @@ def test_a_sender_hears_that_its_message_was_applied() -> None:
     generation_1 = {"namespace": "research", "name": "train", "generation": 1}
     assert world.bus.of("Workload Accepted") == [
         {"version": 1, "messageId": "first", "action": "submit", "workload": generation_1},
-        {"version": 1, "messageId": "second", "action": "withdraw", "workload": generation_1},
+        {
+            "version": 1,
+            "messageId": "second",
+            "action": "withdraw",
+            "workload": generation_1,
+        },
         {
             "version": 1,
             "messageId": "third",
@@ -283,7 +325,11 @@ def test_a_sender_hears_why_its_message_changed_nothing(
     told(world, late=message)
 
     (ignored,) = world.bus.of("Workload Ignored")
-    assert (ignored["messageId"], ignored["reason"], ignored["storedGeneration"]) == ("late", reason, stored)
+    assert (ignored["messageId"], ignored["reason"], ignored["storedGeneration"]) == (
+        "late",
+        reason,
+        stored,
+    )
     assert world.bus.of("Workload Accepted") == []
 
 
@@ -305,7 +351,9 @@ def test_nothing_is_told_of_a_batch_in_which_nothing_was_understood() -> None:
 def test_a_workload_is_followed_by_the_message_that_it_began_with() -> None:
     world = World()
     bodies = [submit(), submit(), submit(generation=2, replicas=5), release(), withdraw(2)]
-    answers = [world.answer(body, message_id=f"m-{number}") for number, body in enumerate(bodies)]
+    answers = [
+        world.answer(body, message_id=f"m-{number}") for number, body in enumerate(bodies)
+    ]
     assert {answer.workload.correlation_id for answer in answers} == {"m-0"}
     assert world.record.correlation_id == "m-0"
 
@@ -326,7 +374,10 @@ def test_what_replicas_were_placed_with_is_kept_when_the_spec_changes() -> None:
     world.send(submit(3, replicas=5, priority=5))
     assert [each.generation for each in world.record.former] == [1]
     world.send(submit(4, priority=7))
-    assert [(each.generation, each.priority) for each in world.record.former] == [(1, 0), (3, 5)]
+    assert [(each.generation, each.priority) for each in world.record.former] == [
+        (1, 0),
+        (3, 5),
+    ]
 
 
 def test_more_earlier_specs_than_are_kept_are_refused_while_they_run() -> None:

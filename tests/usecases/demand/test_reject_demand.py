@@ -25,7 +25,12 @@ def rejected(body: str) -> tuple[str, dict[str, Any]]:
 
 def submit(**changes: object) -> str:
     metadata = {"name": "train", "namespace": "research"}
-    workload = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata, "spec": {}}
+    workload = {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": metadata,
+        "spec": {},
+    }
     return json.dumps({"action": "submit", "workload": {**workload, **changes}})
 
 
@@ -35,7 +40,10 @@ def test_every_problem_is_told_with_its_place_and_what_was_meant() -> None:
         "workload.spec.gang: must be true or false (did you mean true?); "
         "workload.spec.replica: is not a known field (did you mean replicas?)"
     )
-    assert [(problem["path"], problem["rule"], problem["suggestion"]) for problem in told["problems"]] == [
+    assert [
+        (problem["path"], problem["rule"], problem["suggestion"])
+        for problem in told["problems"]
+    ] == [
         ("workload.spec.gang", "bool-type", "true"),
         ("workload.spec.replica", "unknown-field", "replicas"),
     ]
@@ -44,14 +52,27 @@ def test_every_problem_is_told_with_its_place_and_what_was_meant() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    ["{", "[]", '"workload"', '{"workload": {"metadata": 1}}', submit(metadata={"name": "No Name"}), "[" * 99_999],
+    [
+        "{",
+        "[]",
+        '"workload"',
+        '{"workload": {"metadata": 1}}',
+        submit(metadata={"name": "No Name"}),
+        "[" * 99_999,
+    ],
 )
 def test_what_has_no_valid_name_is_told_without_one(body: str) -> None:
     assert "workload" not in rejected(body)[1]
 
 
 def test_twenty_problems_are_told_in_plain_text() -> None:
-    reason, told = rejected(submit(spec={"tolerations": [{f"field{number}\u202e\n": 1 for number in range(10)}] * 4}))
+    reason, told = rejected(
+        submit(
+            spec={
+                "tolerations": [{f"field{number}\u202e\n": 1 for number in range(10)}] * 4
+            }
+        )
+    )
     assert len(told["problems"]) == 20
     assert reason.isascii()
     assert reason.isprintable()

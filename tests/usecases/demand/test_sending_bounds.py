@@ -19,7 +19,10 @@ OTHER = Team("vision", namespaces=("vision", "vision-ci"))
 
 
 def with_limits(**limits: Any) -> Teams:
-    return Teams(replace(RESEARCH, limits=TeamLimits(**limits)), replace(OTHER, limits=TeamLimits(**limits)))
+    return Teams(
+        replace(RESEARCH, limits=TeamLimits(**limits)),
+        replace(OTHER, limits=TeamLimits(**limits)),
+    )
 
 
 def named(name: str, body: dict[str, Any], namespace: str = "research") -> dict[str, Any]:
@@ -61,8 +64,12 @@ def test_so_many_workloads_of_a_team_wait_at_a_time() -> None:
     world.by(OWN, named("a", submit(), "vision"))
     world.by(OWN, named("b", submit(), "vision-ci"))
     assert bound(world, named("c", submit(), "vision")) == "waiting workloads"
-    assert world.by(OWN, named("a", submit(2, replicas=3), "vision")).ignored is None, "it waits already"
-    assert world.by(OWN, named("d", submit(replicas=0), "vision")).ignored is None, "it waits for nothing"
+    assert world.by(OWN, named("a", submit(2, replicas=3), "vision")).ignored is None, (
+        "it waits already"
+    )
+    assert world.by(OWN, named("d", submit(replicas=0), "vision")).ignored is None, (
+        "it waits for nothing"
+    )
     assert world.by(OWN, submit()).ignored is None, "others are not concerned"
 
     world.by(OWN, named("b", withdraw(), "vision-ci"))
@@ -75,13 +82,17 @@ def test_so_many_workloads_of_a_team_are_new_in_a_day() -> None:
     world.by(OWN, named("a", submit()))
     world.by(OWN, named("b", withdraw()))
     assert bound(world, named("c", submit())) == "new workloads per day"
-    assert world.by(OWN, named("a", submit(2, replicas=3))).ignored is None, "it is there already"
+    assert world.by(OWN, named("a", submit(2, replicas=3))).ignored is None, (
+        "it is there already"
+    )
 
     world.clock.advance(days=1)
     assert world.by(OWN, named("c", submit())).ignored is None
 
 
-def test_namespaces_of_no_team_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_namespaces_of_no_team_are_counted_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     few = TeamLimits(waiting_workloads=2)
     monkeypatch.setattr("reservoir.core.model.team.CEILINGS", few)
     world = Teams(OTHER)
@@ -112,9 +123,13 @@ def test_a_team_may_choose_more_than_the_ceilings() -> None:
 def test_of_the_refusals_of_one_sender_so_many_are_told() -> None:
     clock = ManualClock()
     letters, bus = MemoryDeadLetters(), MemoryBus()
-    reject = RejectDemand(letters, bus, MemoryDemandCensus(MemoryState(clock).workloads, clock))
+    reject = RejectDemand(
+        letters, bus, MemoryDemandCensus(MemoryState(clock).workloads, clock)
+    )
     for number in range(TOLD_PER_MINUTE + 5):
-        reject.reject(f"m-{number}", "{", [Problem("", "json", "is not JSON")], "AROAONE:session")
+        reject.reject(
+            f"m-{number}", "{", [Problem("", "json", "is not JSON")], "AROAONE:session"
+        )
     assert len(bus.of("Workload Rejected")) == TOLD_PER_MINUTE
     assert len(letters.letters) == TOLD_PER_MINUTE + 5
 

@@ -96,7 +96,9 @@ class LateListing(MemoryWorkloads):
         return super().list_needing_planning() if self._world.pauses_s else ()
 
 
-def test_a_pass_that_was_woken_for_nobody_waits_for_a_listing_that_shows_nobody_too() -> None:
+def test_a_pass_that_was_woken_for_nobody_waits_for_a_listing_that_shows_nobody_too() -> (
+    None
+):
     world = world_with(4)
     world.submit(replicas=4)
     world.state.workloads = LateListing(world)

@@ -14,7 +14,10 @@ from reservoir.ports.errors import ThrottledError
 
 
 def catalogue(world: PlanningWorld) -> dict[str, InstanceType]:
-    return {instance_type.name: instance_type for instance_type in world.state.offerings.load_catalogue()}
+    return {
+        instance_type.name: instance_type
+        for instance_type in world.state.offerings.load_catalogue()
+    }
 
 
 def markets(instance_type: InstanceType) -> dict[tuple[str, str], int]:
@@ -28,7 +31,12 @@ def test_every_zone_and_market_with_a_price_is_an_offering() -> None:
     world = PlanningWorld()
     found = world.offerings().run()
 
-    assert (found.type_count, found.written_count, found.unpriced, found.failures) == (3, 3, (), ())
+    assert (found.type_count, found.written_count, found.unpriced, found.failures) == (
+        3,
+        3,
+        (),
+        (),
+    )
     assert markets(catalogue(world)["m5.large"]) == {
         (market, f"us-east-1{letter}"): price
         for letter in "abc"
@@ -68,7 +76,9 @@ def test_a_price_that_moves_brings_the_others_of_its_type_along() -> None:
     world.prices.spot_prices = prices
 
     assert world.offerings().run().written_count == 1
-    assert markets(catalogue(world)["m5.large"])["spot", "us-east-1b"] == 28_800 * 101 // 100
+    assert (
+        markets(catalogue(world)["m5.large"])["spot", "us-east-1b"] == 28_800 * 101 // 100
+    )
 
 
 def test_an_on_demand_price_is_never_rounded() -> None:
@@ -77,24 +87,35 @@ def test_an_on_demand_price_is_never_rounded() -> None:
     world.prices.on_demand_prices = {**ON_DEMAND, "m5.large": ON_DEMAND["m5.large"] + 1}
 
     assert world.offerings().run().written_count == 1
-    assert catalogue(world)["m5.large"].on_demand_price_micro_usd_per_hour == ON_DEMAND["m5.large"] + 1
+    assert (
+        catalogue(world)["m5.large"].on_demand_price_micro_usd_per_hour
+        == ON_DEMAND["m5.large"] + 1
+    )
 
 
 def test_a_shortage_and_its_reason_do_not_get_into_the_catalogue() -> None:
     world = PlanningWorld()
     world.offerings().run()
     until = world.clock.now() + timedelta(minutes=5)
-    world.state.offerings.mark_unavailable([Market(CapacityType.SPOT)], until=until, reason="no role")
-    assert any(offering.unavailable_reason for offering in catalogue(world)["m5.large"].offerings)
+    world.state.offerings.mark_unavailable(
+        [Market(CapacityType.SPOT)], until=until, reason="no role"
+    )
+    assert any(
+        offering.unavailable_reason for offering in catalogue(world)["m5.large"].offerings
+    )
 
     assert world.offerings().run().written_count == 0
     world.clock.advance(minutes=6)
-    assert not any(offering.unavailable_reason for offering in catalogue(world)["m5.large"].offerings)
+    assert not any(
+        offering.unavailable_reason for offering in catalogue(world)["m5.large"].offerings
+    )
 
 
 def test_a_type_without_a_price_is_reported_and_cannot_be_bought() -> None:
     world = PlanningWorld()
-    world.prices.on_demand_prices = {name: price for name, price in ON_DEMAND.items() if name != "m5.large"}
+    world.prices.on_demand_prices = {
+        name: price for name, price in ON_DEMAND.items() if name != "m5.large"
+    }
 
     found = world.offerings().run()
 
@@ -104,23 +125,33 @@ def test_a_type_without_a_price_is_reported_and_cannot_be_bought() -> None:
     assert {offering.capacity_type for offering in known.offerings} == {CapacityType.SPOT}
     # In a reservation it counts as the dearest, not as free.
     prices = ReservedPrices.of(world.state.offerings.load_catalogue())
-    assert prices.atto_usd_per_hour(known) == prices.atto_usd_per_hour(catalogue(world)["p5.48xlarge"])
+    assert prices.atto_usd_per_hour(known) == prices.atto_usd_per_hour(
+        catalogue(world)["p5.48xlarge"]
+    )
     assert 0 < prices.atto_usd_per_hour(known) < min(SPOT.values()) * ATTO_USD_PER_MICRO_USD
 
 
 def test_a_price_that_disappears_stays_as_it_was() -> None:
     world = PlanningWorld()
     world.offerings().run()
-    world.prices.on_demand_prices = {name: price for name, price in ON_DEMAND.items() if name != "m5.large"}
+    world.prices.on_demand_prices = {
+        name: price for name, price in ON_DEMAND.items() if name != "m5.large"
+    }
 
     found = world.offerings().run()
 
-    assert (found.unpriced, found.priced_from_before, found.written_count) == ((), ("m5.large",), 0)
+    assert (found.unpriced, found.priced_from_before, found.written_count) == (
+        (),
+        ("m5.large",),
+        0,
+    )
 
 
 def test_a_spot_pool_without_a_price_is_not_offered() -> None:
     world = PlanningWorld()
-    world.prices.spot_prices = {key: price for key, price in SPOT.items() if key != ("m5.large", "us-east-1b")}
+    world.prices.spot_prices = {
+        key: price for key, price in SPOT.items() if key != ("m5.large", "us-east-1b")
+    }
 
     assert world.offerings().run().spot_lost == ()
 
@@ -131,7 +162,9 @@ def test_a_spot_pool_without_a_price_is_not_offered() -> None:
 def test_a_spot_pool_that_loses_its_price_is_named() -> None:
     world = PlanningWorld()
     world.offerings().run()
-    world.prices.spot_prices = {key: price for key, price in SPOT.items() if key != ("m5.large", "us-east-1b")}
+    world.prices.spot_prices = {
+        key: price for key, price in SPOT.items() if key != ("m5.large", "us-east-1b")
+    }
 
     assert world.offerings().run().spot_lost == ("m5.large us-east-1b",)
     assert ("spot", "us-east-1b") not in markets(catalogue(world)["m5.large"])
@@ -149,7 +182,10 @@ def test_prices_that_cannot_be_read_stay_as_they_were() -> None:
 
     found = world.offerings().run()
 
-    assert found.failures == ("on-demand prices: ThrottlingException", "spot prices: RequestLimitExceeded")
+    assert found.failures == (
+        "on-demand prices: ThrottlingException",
+        "spot prices: RequestLimitExceeded",
+    )
     assert found.written_count == 0
     assert world.state.offerings.load_catalogue() == before
 
@@ -181,4 +217,6 @@ def test_a_zone_that_the_account_has_not_opted_into_is_left_out() -> None:
 
     world.offerings().run()
 
-    assert {offering.zone_id for offering in catalogue(world)["m5.large"].offerings} == {"use1-az1"}
+    assert {offering.zone_id for offering in catalogue(world)["m5.large"].offerings} == {
+        "use1-az1"
+    }

@@ -16,11 +16,17 @@ class World(PlanningWorld):
     def __init__(self) -> None:
         super().__init__()
         self.turns = MemoryDiscoveryTurns()
-        self.apply(node_class_manifest(capacityReservationSelectorTerms=[{"tags": {"team": "research"}}]))
+        self.apply(
+            node_class_manifest(
+                capacityReservationSelectorTerms=[{"tags": {"team": "research"}}]
+            )
+        )
 
     def event(self) -> bool:
         """Bring an event that was told at the start; return whether its function read EC2."""
-        on_event = DiscoverOnEvent(self.discovery(), self.turns, self.clock, pause=self._pause)
+        on_event = DiscoverOnEvent(
+            self.discovery(), self.turns, self.clock, pause=self._pause
+        )
         return on_event.run(START) is not None
 
     def _pause(self, seconds: float) -> None:

@@ -42,14 +42,23 @@ def selected(world: PlanningWorld) -> tuple[str, ...]:
 
 def world_selecting(*terms: dict[str, Any], **spec: Any) -> PlanningWorld:
     world = PlanningWorld()
-    world.apply(node_class_manifest(capacityReservationSelectorTerms=list(terms), **spec), node_pool_manifest())
+    world.apply(
+        node_class_manifest(capacityReservationSelectorTerms=list(terms), **spec),
+        node_pool_manifest(),
+    )
     return world
 
 
 # The reservations of Karpenter's own suite (scenarios S-22 to S-26).
 SUITE = (
     reservation("cr-1a-1", instance_type="m5.large", available_count=10, total_count=10),
-    reservation("cr-1a-2", instance_type="m5.large", available_count=10, total_count=10, tags={"discovery": "x"}),
+    reservation(
+        "cr-1a-2",
+        instance_type="m5.large",
+        available_count=10,
+        total_count=10,
+        tags={"discovery": "x"},
+    ),
     reservation(
         "cr-p5",
         owner_id=OTHER,
@@ -58,9 +67,15 @@ SUITE = (
         tags={"capacity-block": "yes"},
     ),
     reservation("cr-1b-1", instance_type="m5.large", zone="us-east-1b", zone_id="use1-az2"),
-    reservation("cr-1b-2", instance_type="m5.large", owner_id=OTHER, tags={"discovery": "x"}),
+    reservation(
+        "cr-1b-2", instance_type="m5.large", owner_id=OTHER, tags={"discovery": "x"}
+    ),
     reservation("cr-1a-3", instance_type="m5.large", instance_match_criteria="open"),
-    reservation("cr-interruptible", kind=ReservationKind.INTERRUPTIBLE, instance_match_criteria="open"),
+    reservation(
+        "cr-interruptible",
+        kind=ReservationKind.INTERRUPTIBLE,
+        instance_match_criteria="open",
+    ),
     reservation("cr-nil", instance_type="m5.large"),
 )
 
@@ -72,9 +87,24 @@ SUITE = (
         ([{"tags": {"discovery": "*"}}], {"cr-1a-2", "cr-1b-2"}),
         ([{"tags": {"discovery": "y"}}], set()),
         ([{"tags": {"discovery": "x"}, "ownerID": SELF}], {"cr-1a-2"}),
-        ([{"instanceMatchCriteria": "targeted"}], {"cr-1a-1", "cr-1a-2", "cr-p5", "cr-1b-1", "cr-1b-2", "cr-nil"}),
-        ([{"instanceMatchCriteria": "targeted", "tags": {"discovery": "x"}}], {"cr-1a-2", "cr-1b-2"}),
-        ([{"instanceMatchCriteria": "targeted", "tags": {"discovery": "x"}, "ownerID": SELF}], {"cr-1a-2"}),
+        (
+            [{"instanceMatchCriteria": "targeted"}],
+            {"cr-1a-1", "cr-1a-2", "cr-p5", "cr-1b-1", "cr-1b-2", "cr-nil"},
+        ),
+        (
+            [{"instanceMatchCriteria": "targeted", "tags": {"discovery": "x"}}],
+            {"cr-1a-2", "cr-1b-2"},
+        ),
+        (
+            [
+                {
+                    "instanceMatchCriteria": "targeted",
+                    "tags": {"discovery": "x"},
+                    "ownerID": SELF,
+                }
+            ],
+            {"cr-1a-2"},
+        ),
         ([{"id": "cr-nil"}, {"id": "cr-p5"}, {"id": "cr-unknown"}], {"cr-nil", "cr-p5"}),
         ([{"reservationGroupARN": GROUP}], {"cr-p5", "cr-1a-1"}),
         ([{"reservationGroupARN": GROUP, "ownerID": OTHER}], {"cr-p5"}),
@@ -84,7 +114,9 @@ SUITE = (
         ),
     ],
 )
-def test_terms_select_as_karpenter_selects(terms: list[dict[str, Any]], expected: set[str]) -> None:
+def test_terms_select_as_karpenter_selects(
+    terms: list[dict[str, Any]], expected: set[str]
+) -> None:
     world = world_selecting(*terms)
     world.reader.put(*SUITE)
     world.reader.groups[GROUP] = frozenset({"cr-p5", "cr-1a-1", "cr-elsewhere"})
@@ -92,7 +124,9 @@ def test_terms_select_as_karpenter_selects(terms: list[dict[str, Any]], expected
     world.discover()
 
     assert set(selected(world)) == expected
-    assert {record.reservation.id for record in world.state.reservations.list_current()} == expected
+    assert {
+        record.reservation.id for record in world.state.reservations.list_current()
+    } == expected
 
 
 def test_platform_and_tenancy_are_the_classes_own() -> None:
@@ -106,7 +140,10 @@ def test_platform_and_tenancy_are_the_classes_own() -> None:
     assert selected(world) == ("cr-linux",)
 
     world = world_selecting({"tags": {"team": "*"}}, tenancy="dedicated")
-    world.reader.put(reservation("cr-linux", tags=TEAM), reservation("cr-dedicated", tags=TEAM, tenancy="dedicated"))
+    world.reader.put(
+        reservation("cr-linux", tags=TEAM),
+        reservation("cr-dedicated", tags=TEAM, tenancy="dedicated"),
+    )
     world.discover()
     assert selected(world) == ("cr-dedicated",)
 
@@ -114,7 +151,8 @@ def test_platform_and_tenancy_are_the_classes_own() -> None:
 @pytest.mark.parametrize(
     ("selector", "expected"),
     [
-        (None, {"cr-plain", "cr-rack-1", "cr-rack-2"}),  # launches into a group's reservation join the group
+        # launches into a group's reservation join the group
+        (None, {"cr-plain", "cr-rack-1", "cr-rack-2"}),
         ({"name": "rack-1"}, {"cr-plain", "cr-rack-1"}),
         ({"id": "pg-0123456789abcdef0"}, {"cr-plain"}),
     ],
@@ -134,14 +172,21 @@ def test_a_reservation_in_a_placement_group_serves_classes_of_that_group(
     assert set(selected(world)) == expected
 
 
-def test_reservations_that_others_share_are_selected_by_id_and_vanish_when_unshared() -> None:
+def test_reservations_that_others_share_are_selected_by_id_and_vanish_when_unshared() -> (
+    None
+):
     """Their owner's tags are not shown to us."""
     world = world_selecting({"id": "cr-shared"}, {"id": "cr-sharedblock"})
     tomorrow = START + timedelta(days=1)
     world.reader.put(
         reservation("cr-own", tags=TEAM),
         reservation("cr-shared", owner_id=OTHER),
-        reservation("cr-sharedblock", owner_id=OTHER, kind=ReservationKind.CAPACITY_BLOCK, end_at=tomorrow),
+        reservation(
+            "cr-sharedblock",
+            owner_id=OTHER,
+            kind=ReservationKind.CAPACITY_BLOCK,
+            end_at=tomorrow,
+        ),
     )
     world.discover()
     assert selected(world) == ("cr-shared", "cr-sharedblock")
@@ -151,15 +196,23 @@ def test_reservations_that_others_share_are_selected_by_id_and_vanish_when_unsha
     assert selected(world) == ("cr-sharedblock",)
 
 
-def test_a_future_dated_reservation_is_known_through_its_states_and_used_when_it_is_there() -> None:
+def test_a_future_dated_reservation_is_known_through_its_states_and_used_when_it_is_there() -> (
+    None
+):
     starts = START + timedelta(days=9)
     world = PlanningWorld().ready(
-        reservation(tags=TEAM, state="assessing", start_at=starts, total_count=0, available_count=0),
+        reservation(
+            tags=TEAM, state="assessing", start_at=starts, total_count=0, available_count=0
+        ),
         pool=node_pool_manifest(capacity_types=("reserved",)),
     )
     world.submit(replicas=2)
     for state in ("scheduled", "delayed"):
-        world.reader.put(reservation(tags=TEAM, state=state, start_at=starts, total_count=0, available_count=0))
+        world.reader.put(
+            reservation(
+                tags=TEAM, state=state, start_at=starts, total_count=0, available_count=0
+            )
+        )
         world.clock.advance(hours=1)
         world.discover()
         world.plan()
@@ -169,7 +222,10 @@ def test_a_future_dated_reservation_is_known_through_its_states_and_used_when_it
     world.reader.put(reservation(tags=TEAM, start_at=starts))
     assert world.discover().woke_planner
     world.plan()
-    assert (world.workload().pending_count, world.reservation().balance.outstanding_count) == (0, 2)
+    assert (
+        world.workload().pending_count,
+        world.reservation().balance.outstanding_count,
+    ) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -191,15 +247,23 @@ def test_a_future_dated_reservation_is_known_through_its_states_and_used_when_it
         ("unsupported", False),
     ],
 )
-def test_what_may_become_usable_is_known_and_only_what_is_active_is_used(state: str, kept: bool) -> None:
+def test_what_may_become_usable_is_known_and_only_what_is_active_is_used(
+    state: str, kept: bool
+) -> None:
     world = PlanningWorld().ready(
-        reservation(state=state, tags=TEAM, start_at=START + timedelta(days=1) if state == "scheduled" else None)
+        reservation(
+            state=state,
+            tags=TEAM,
+            start_at=START + timedelta(days=1) if state == "scheduled" else None,
+        )
     )
 
     assert (selected(world) == ("cr-1",)) is kept
     world.submit(replicas=1)
     world.plan()
-    leased = [claim for claim in world.state.node_claims.list_live() if claim.lease is not None]
+    leased = [
+        claim for claim in world.state.node_claims.list_live() if claim.lease is not None
+    ]
     assert bool(leased) is (state == "active")
 
 
@@ -220,7 +284,11 @@ def test_unchanged_facts_write_nothing() -> None:
     for _ in range(5):
         world.clock.advance(minutes=1)
         found = world.discover()
-        assert (found.written_count, found.changed_classes, found.woke_planner) == (0, (), False)
+        assert (found.written_count, found.changed_classes, found.woke_planner) == (
+            0,
+            (),
+            False,
+        )
 
     assert world.state.write_count == written
     assert class_status(world) == status
@@ -228,7 +296,9 @@ def test_unchanged_facts_write_nothing() -> None:
 
 
 def test_freed_units_and_started_reservations_wake_the_planner() -> None:
-    scheduled = reservation(tags=TEAM, state="scheduled", start_at=START + timedelta(hours=1), available_count=0)
+    scheduled = reservation(
+        tags=TEAM, state="scheduled", start_at=START + timedelta(hours=1), available_count=0
+    )
     world = PlanningWorld().ready(scheduled)
 
     world.clock.advance(hours=1)
@@ -251,11 +321,15 @@ def test_an_outsider_that_takes_the_last_unit_is_told() -> None:
     world.clock.advance(minutes=1)
     world.discover()
 
-    assert [event["capacityReservationId"] for event in world.bus.of("Reservation Exhausted")] == ["cr-1"]
+    assert [
+        event["capacityReservationId"] for event in world.bus.of("Reservation Exhausted")
+    ] == ["cr-1"]
 
 
 @pytest.mark.parametrize(("available_count", "is_told"), [(2, False), (0, True)])
-def test_a_launch_that_ec2_counts_already_exhausts_nothing(available_count: int, is_told: bool) -> None:
+def test_a_launch_that_ec2_counts_already_exhausts_nothing(
+    available_count: int, is_told: bool
+) -> None:
     """Two of four units are leased, and the leases stay open beside what EC2 shows a moment later."""
     record = PlanningWorld().ready(reservation(tags=TEAM)).state.reservations.get("cr-1")
     assert record is not None
@@ -270,7 +344,10 @@ def test_units_that_lie_idle_are_told_once_and_then_daily() -> None:
     def idle(**passed: float) -> list[tuple[int, str]]:
         world.clock.advance(**passed)
         world.discover()
-        return [(event["idleCount"], event["idleSince"]) for event in world.bus.of("Reservation Idle")]
+        return [
+            (event["idleCount"], event["idleSince"])
+            for event in world.bus.of("Reservation Idle")
+        ]
 
     assert idle(minutes=29) == []
     first = (4, "2026-01-15T12:00:00Z")
@@ -279,7 +356,8 @@ def test_units_that_lie_idle_are_told_once_and_then_daily() -> None:
     assert idle(minutes=1) == idle(hours=23) == [first]
     assert world.state.write_count == written  # saying nothing costs nothing
     world.reader.put(reservation(tags=TEAM, available_count=1))
-    assert idle(hours=1) == [first, (1, first[1])]  # a unit has been free all the time, if not always the same one
+    # a unit has been free all the time, if not always the same one
+    assert idle(hours=1) == [first, (1, first[1])]
 
 
 def test_units_that_are_used_in_between_begin_to_lie_idle_anew() -> None:
@@ -295,11 +373,15 @@ def test_units_that_are_used_in_between_begin_to_lie_idle_anew() -> None:
     assert world.bus.of("Reservation Idle") == []
     world.clock.advance(minutes=1)
     world.discover()
-    assert [event["idleSince"] for event in world.bus.of("Reservation Idle")] == ["2026-01-15T12:25:00Z"]
+    assert [event["idleSince"] for event in world.bus.of("Reservation Idle")] == [
+        "2026-01-15T12:25:00Z"
+    ]
 
 
 def test_what_is_promised_or_not_yet_there_does_not_lie_idle() -> None:
-    scheduled = reservation("cr-later", tags=TEAM, state="scheduled", start_at=START + timedelta(days=1))
+    scheduled = reservation(
+        "cr-later", tags=TEAM, state="scheduled", start_at=START + timedelta(days=1)
+    )
     world = PlanningWorld().ready(reservation(tags=TEAM), scheduled)
     committed(world, 4)
     world.clock.advance(hours=1)
@@ -365,11 +447,15 @@ def test_a_class_learns_what_it_selects() -> None:
     assert status.instance_profile == "nodes-profile"
     pool = world.policy.get(PolicyKind.NODE_POOL, "gpu")
     assert pool is not None
-    assert {condition.type: condition.status for condition in pool.status.conditions}["Ready"] == "True"  # type: ignore[index] # StrEnum
+    assert {condition.type: condition.status for condition in pool.status.conditions}[
+        "Ready"  # type: ignore[index] # StrEnum
+    ] == "True"
 
 
 def block_class(world: PlanningWorld) -> None:
-    StoredPolicy(world.policy, world.clock).block_launches("default", "UnauthorizedOperation")
+    StoredPolicy(world.policy, world.clock).block_launches(
+        "default", "UnauthorizedOperation"
+    )
 
 
 def block_after(world: PlanningWorld, **passed: float) -> str | None:
@@ -388,39 +474,59 @@ def test_a_blocked_class_is_released_by_a_change_or_after_a_rest() -> None:
     assert block_after(world, minutes=1) is None
 
 
-def test_other_subnets_release_a_blocked_class_and_other_counts_of_their_addresses_do_not() -> None:
+def test_other_subnets_release_a_blocked_class_and_other_counts_of_their_addresses_do_not() -> (
+    None
+):
     """Every launch of anybody in a subnet changes the count: the class would be asked for each minute."""
     world = PlanningWorld().ready(reservation(tags=TEAM))
     block_class(world)
     for free in (11, 10, 0, 250):
-        world.environment.found_subnets = tuple(replace(each, available_ip_count=free) for each in SUBNETS)
+        world.environment.found_subnets = tuple(
+            replace(each, available_ip_count=free) for each in SUBNETS
+        )
         assert block_after(world, minutes=1) == "UnauthorizedOperation"
-    assert {subnet.available_ip_count for subnet in class_status(world).status.node_class.subnets} == {250}
+    assert {
+        subnet.available_ip_count
+        for subnet in class_status(world).status.node_class.subnets
+    } == {250}
     world.environment.found_subnets = SUBNETS[:-1]
     assert block_after(world, minutes=1) is None
 
 
-def test_a_block_by_a_launch_shows_in_the_conditions_and_outlives_the_next_discovery() -> None:
+def test_a_block_by_a_launch_shows_in_the_conditions_and_outlives_the_next_discovery() -> (
+    None
+):
     world = PlanningWorld().ready(reservation(tags=TEAM))
 
-    StoredPolicy(world.policy, world.clock).block_launches("default", "Permission: UnauthorizedOperation")
+    StoredPolicy(world.policy, world.clock).block_launches(
+        "default", "Permission: UnauthorizedOperation"
+    )
 
     for _ in range(2):
-        shown = {str(condition.type): condition for condition in class_status(world).status.conditions}
+        shown = {
+            str(condition.type): condition
+            for condition in class_status(world).status.conditions
+        }
         assert shown["Ready"].status == "False"
         assert shown["LaunchesPermitted"].message == "Permission: UnauthorizedOperation"
         world.clock.advance(minutes=1)
         world.discover()
 
 
-def test_a_class_whose_terms_select_nothing_is_told_once_and_again_when_it_is_another_fault() -> None:
+def test_a_class_whose_terms_select_nothing_is_told_once_and_again_when_it_is_another_fault() -> (
+    None
+):
     world = PlanningWorld().ready(reservation(tags=TEAM))
 
     def told(minutes: int = 1) -> list[str]:
         for _ in range(minutes):
             world.clock.advance(minutes=1)
             world.discover()
-        return [each["message"] for each in world.bus.of("Launches Blocked") if each["nodeClass"] == "default"]
+        return [
+            each["message"]
+            for each in world.bus.of("Launches Blocked")
+            if each["nodeClass"] == "default"
+        ]
 
     assert told() == []
     world.environment.found_subnets = ()
@@ -448,11 +554,17 @@ def answered(world: PlanningWorld, outcome: ValidationOutcome, reason: str) -> N
     policy = StoredPolicy(world.policy, world.clock)
     node_class = policy.node_class("default")
     assert node_class is not None
-    policy.save_validation("default", Validation(validated(node_class), world.clock.now(), outcome, reason, "said"))
+    policy.save_validation(
+        "default",
+        Validation(validated(node_class), world.clock.now(), outcome, reason, "said"),
+    )
 
 
 def shown(world: PlanningWorld) -> dict[str, tuple[str, str]]:
-    return {str(each.type): (str(each.status), each.reason) for each in class_status(world).status.conditions}
+    return {
+        str(each.type): (str(each.status), each.reason)
+        for each in class_status(world).status.conditions
+    }
 
 
 def test_a_class_is_tried_until_it_is_answered_and_again_when_it_changes() -> None:
@@ -506,7 +618,12 @@ def test_an_answer_that_comes_while_discovery_runs_is_kept() -> None:
 
 
 def block(**changes: Any) -> CapacityReservation:
-    return reservation(kind=ReservationKind.CAPACITY_BLOCK, tags=TEAM, end_at=START + timedelta(hours=24), **changes)
+    return reservation(
+        kind=ReservationKind.CAPACITY_BLOCK,
+        tags=TEAM,
+        end_at=START + timedelta(hours=24),
+        **changes,
+    )
 
 
 def test_a_block_gets_one_exact_timer_that_moves_with_its_end() -> None:
@@ -529,7 +646,9 @@ def test_an_ultra_server_block_drains_seventy_minutes_before_its_end() -> None:
 
 def test_a_reservation_that_is_to_come_gets_a_timer_at_its_start() -> None:
     start = START + timedelta(hours=2)
-    coming = reservation(tags=TEAM, state="scheduled", start_at=start, total_count=0, available_count=0)
+    coming = reservation(
+        tags=TEAM, state="scheduled", start_at=start, total_count=0, available_count=0
+    )
     world = PlanningWorld().ready(coming)
     assert world.timers.starts == {"cr-1": start}
 
@@ -544,13 +663,19 @@ def test_a_reservation_that_is_to_come_gets_a_timer_at_its_start() -> None:
 
 def test_a_reservation_that_is_late_gets_no_timer_in_the_past() -> None:
     late = reservation(
-        tags=TEAM, state="delayed", start_at=START - timedelta(hours=1), total_count=0, available_count=0
+        tags=TEAM,
+        state="delayed",
+        start_at=START - timedelta(hours=1),
+        total_count=0,
+        available_count=0,
     )
     assert PlanningWorld().ready(late).timers.starts == {}
 
 
 def test_an_odcr_that_expires_gets_no_timer() -> None:
-    world = PlanningWorld().ready(reservation(tags=TEAM, end_at=START + timedelta(hours=24)))
+    world = PlanningWorld().ready(
+        reservation(tags=TEAM, end_at=START + timedelta(hours=24))
+    )
     assert world.timers.at == {}
 
 
@@ -564,8 +689,15 @@ def committed(world: PlanningWorld, replicas: int) -> list[NodeClaim]:
 
 
 def launched(world: PlanningWorld, claim: NodeClaim) -> NodeClaim:
-    claim = world.state.node_claims.save(replace(claim, state=ClaimState.LAUNCHING), expected_revision=claim.revision)
-    after = replace(claim, state=ClaimState.LAUNCHED, instance_id=f"i-{claim.id}", launched_at=world.clock.now())
+    claim = world.state.node_claims.save(
+        replace(claim, state=ClaimState.LAUNCHING), expected_revision=claim.revision
+    )
+    after = replace(
+        claim,
+        state=ClaimState.LAUNCHED,
+        instance_id=f"i-{claim.id}",
+        launched_at=world.clock.now(),
+    )
     return world.state.node_claims.settle(after, expected_revision=claim.revision)
 
 
@@ -577,7 +709,8 @@ def test_a_launch_is_counted_by_its_lease_until_ec2_counts_it() -> None:
     world.reader.put(reservation(tags=TEAM, available_count=3))
 
     world.discover()
-    assert world.reservation().balance == Balance(3, 1)  # conservative: counted twice for a minute
+    # conservative: counted twice for a minute
+    assert world.reservation().balance == Balance(3, 1)
     world.clock.advance(seconds=COUNT_LAG.total_seconds())
     found = world.discover()
     assert (found.absorbed_count, world.reservation().balance) == (1, Balance(3, 0))
@@ -596,7 +729,9 @@ def test_a_row_that_was_lost_is_made_anew_with_all_that_is_promised() -> None:
     assert world.reservation().balance == Balance(4, 1)
     world.submit("more", replicas=9)
     world.plan()
-    assert len(world.state.node_claims.list_leased("cr-1")) == 4, "no unit is promised twice"
+    assert len(world.state.node_claims.list_leased("cr-1")) == 4, (
+        "no unit is promised twice"
+    )
 
 
 def test_leases_of_a_reservation_that_vanished_are_closed() -> None:
@@ -638,7 +773,9 @@ def test_claims_that_move_on_during_the_observation_do_not_hold_the_facts_back()
     world = PlanningWorld().ready(reservation(tags=TEAM))
     (claim,) = committed(world, 1)
     stale = launched(world, claim)
-    world.state.node_claims.save(replace(stale, state=ClaimState.RUNNING), expected_revision=stale.revision)
+    world.state.node_claims.save(
+        replace(stale, state=ClaimState.RUNNING), expected_revision=stale.revision
+    )
 
     def lagging_index(reservation_id: str) -> tuple[NodeClaim, ...]:
         assert reservation_id == "cr-1"
@@ -656,13 +793,17 @@ def test_claims_that_move_on_during_the_observation_do_not_hold_the_facts_back()
 def test_units_in_a_zone_without_a_subnet_show_as_available_nowhere() -> None:
     """No node can be launched into them, so neither the class nor its pool counts them."""
     out_of_reach = reservation("cr-1", tags=TEAM, zone="us-east-1f", zone_id="use1-az6")
-    world = PlanningWorld().ready(out_of_reach, pool=node_pool_manifest(capacity_types=("reserved",)))
+    world = PlanningWorld().ready(
+        out_of_reach, pool=node_pool_manifest(capacity_types=("reserved",))
+    )
     pool = world.policy.get(PolicyKind.NODE_POOL, "gpu")
     assert pool is not None
 
     assert selected(world) == ("cr-1",)
     for stored in (class_status(world), pool):
-        assert "CapacityReservation" not in {str(condition.type) for condition in stored.status.conditions}
+        assert "CapacityReservation" not in {
+            str(condition.type) for condition in stored.status.conditions
+        }
 
 
 @pytest.mark.parametrize(
@@ -676,9 +817,13 @@ def test_units_in_a_zone_without_a_subnet_show_as_available_nowhere() -> None:
         ("node.kubernetes.io/instance-type", "m5.large", False),
     ],
 )
-def test_a_pool_shows_only_units_that_its_nodes_could_run_in(key: str, value: str, shows: bool) -> None:
+def test_a_pool_shows_only_units_that_its_nodes_could_run_in(
+    key: str, value: str, shows: bool
+) -> None:
     manifest = node_pool_manifest(capacity_types=("reserved",))
-    manifest["spec"]["template"]["spec"]["requirements"] = [{"key": key, "operator": "In", "values": [value]}]
+    manifest["spec"]["template"]["spec"]["requirements"] = [
+        {"key": key, "operator": "In", "values": [value]}
+    ]
     world = PlanningWorld().ready(reservation("cr-1", tags=TEAM), pool=manifest)
     pool = world.policy.get(PolicyKind.NODE_POOL, "gpu")
     assert pool is not None
@@ -688,7 +833,9 @@ def test_a_pool_shows_only_units_that_its_nodes_could_run_in(key: str, value: st
     assert ("CapacityReservation" in found) is shows
 
 
-def test_units_that_ec2_calls_unlaunchable_are_offered_to_nobody_until_it_says_otherwise() -> None:
+def test_units_that_ec2_calls_unlaunchable_are_offered_to_nobody_until_it_says_otherwise() -> (
+    None
+):
     pool = node_pool_manifest(capacity_types=("reserved",))
     world = PlanningWorld().ready(reservation(tags=TEAM, is_launchable=False), pool=pool)
     record = world.submit(requests=Resources.of({"nvidia.com/gpu": 8}))
@@ -701,36 +848,64 @@ def test_units_that_ec2_calls_unlaunchable_are_offered_to_nobody_until_it_says_o
     world.clock.advance(minutes=1)
     world.discover()
     world.provisioner().run()
-    assert {claim.offering.reservation_id for claim in world.state.node_claims.list_live()} == {"cr-1"}
+    assert {
+        claim.offering.reservation_id for claim in world.state.node_claims.list_live()
+    } == {"cr-1"}
 
 
-def told_of_changes(world: PlanningWorld) -> list[tuple[list[str], dict[str, tuple[Any, Any]]]]:
+def told_of_changes(
+    world: PlanningWorld,
+) -> list[tuple[list[str], dict[str, tuple[Any, Any]]]]:
     changed = world.bus.of("Reservation Changed")
     return [
-        (event["what"], {it["field"]: (it.get("old"), it.get("new")) for it in event["changes"]}) for event in changed
+        (
+            event["what"],
+            {it["field"]: (it.get("old"), it.get("new")) for it in event["changes"]},
+        )
+        for event in changed
     ]
 
 
 def test_what_becomes_of_a_reservation_is_told_with_old_and_new() -> None:
     end = START + timedelta(days=2)
     block = reservation(
-        tags=TEAM, kind=ReservationKind.CAPACITY_BLOCK, state="scheduled", start_at=START, end_at=end, total_count=0
+        tags=TEAM,
+        kind=ReservationKind.CAPACITY_BLOCK,
+        state="scheduled",
+        start_at=START,
+        end_at=end,
+        total_count=0,
     )
     world = PlanningWorld().ready(replace(block, available_count=0))
     begun = replace(block, state="active", total_count=4, available_count=4)
     later = replace(begun, end_at=end + timedelta(days=1))
-    for shown in (begun, begun, later, replace(later, available_count=1), replace(later, state="expired")):
+    for shown in (
+        begun,
+        begun,
+        later,
+        replace(later, available_count=1),
+        replace(later, state="expired"),
+    ):
         world.clock.advance(minutes=1)
         world.reader.put(shown)
         world.discover()
-    assert [what for what, _ in told_of_changes(world)] == [["appeared"], ["began"], ["extended"], ["expired"]]
-    assert told_of_changes(world)[2][1] == {"endAt": ("2026-01-17T12:00:00Z", "2026-01-18T12:00:00Z")}
+    assert [what for what, _ in told_of_changes(world)] == [
+        ["appeared"],
+        ["began"],
+        ["extended"],
+        ["expired"],
+    ]
+    assert told_of_changes(world)[2][1] == {
+        "endAt": ("2026-01-17T12:00:00Z", "2026-01-18T12:00:00Z")
+    }
 
 
 def test_a_cancelled_reservation_is_cancelled_and_not_exhausted() -> None:
     world = PlanningWorld().ready(reservation(tags=TEAM))
     world.clock.advance(minutes=1)
-    world.reader.put(reservation(tags=TEAM, state="cancelled", total_count=0, available_count=0))
+    world.reader.put(
+        reservation(tags=TEAM, state="cancelled", total_count=0, available_count=0)
+    )
     world.discover()
     assert told_of_changes(world)[-1][0] == ["cancelled"]
     assert world.bus.of("Reservation Exhausted") == []
@@ -745,7 +920,9 @@ def test_what_is_not_listed_any_more_was_unshared_and_is_told_once() -> None:
     assert [what for what, _ in told_of_changes(world)] == [["appeared"], ["unshared"]]
 
 
-def test_who_dies_before_it_is_saved_tells_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_dies_before_it_is_saved_tells_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = PlanningWorld().ready(reservation(tags=TEAM))
     world.reader.put(reservation(tags=TEAM, total_count=8, available_count=8))
 
@@ -758,7 +935,11 @@ def test_who_dies_before_it_is_saved_tells_it_again(monkeypatch: pytest.MonkeyPa
         with pytest.raises(Killed):
             world.discover()
     world.discover()
-    assert [what for what, _ in told_of_changes(world)] == [["appeared"], ["resized"], ["resized"]]
+    assert [what for what, _ in told_of_changes(world)] == [
+        ["appeared"],
+        ["resized"],
+        ["resized"],
+    ]
 
 
 def test_a_bus_that_refuses_stops_nothing_else() -> None:
@@ -778,7 +959,9 @@ def test_a_bus_that_refuses_stops_nothing_else() -> None:
     assert stored.reservation.total_count == 8
 
 
-def test_an_end_is_told_once_two_weeks_one_week_and_a_day_before_and_again_when_it_moves() -> None:
+def test_an_end_is_told_once_two_weeks_one_week_and_a_day_before_and_again_when_it_moves() -> (
+    None
+):
     end = START + timedelta(days=20)
     block = reservation(tags=TEAM, kind=ReservationKind.CAPACITY_BLOCK, end_at=end)
     world = PlanningWorld().ready(block)
@@ -791,7 +974,8 @@ def test_an_end_is_told_once_two_weeks_one_week_and_a_day_before_and_again_when_
             world.clock.advance(minutes=1)
             world.discover()
         told += [
-            (day, event["days"], event.get("successor")) for event in world.bus.of("Reservation Ending")[len(told) :]
+            (day, event["days"], event.get("successor"))
+            for event in world.bus.of("Reservation Ending")[len(told) :]
         ]
     assert told == [(6, 14, None), (13, 7, None), (16, 7, None), (22, 1, None)]
 
@@ -800,8 +984,17 @@ def test_an_end_that_is_known_late_is_told_at_once_with_what_goes_on() -> None:
     end = START + timedelta(days=3)
     block = reservation(tags=TEAM, kind=ReservationKind.CAPACITY_BLOCK, end_at=end)
     later = replace(
-        block, id="cr-2", state="scheduled", start_at=end + timedelta(hours=1), end_at=end + timedelta(days=30)
+        block,
+        id="cr-2",
+        state="scheduled",
+        start_at=end + timedelta(hours=1),
+        end_at=end + timedelta(days=30),
     )
     world = PlanningWorld().ready(block, later)
     (told,) = world.bus.of("Reservation Ending")
-    assert (told["days"], told["successor"], told["gapS"], told["nodeCount"]) == (7, "cr-2", 3_600, 0)
+    assert (told["days"], told["successor"], told["gapS"], told["nodeCount"]) == (
+        7,
+        "cr-2",
+        3_600,
+        0,
+    )

@@ -39,7 +39,9 @@ def test_its_nodes_are_replaced_by_another_pools_before_they_drain() -> None:
         assert world.pending() == 0
     (new,) = world.live()
     assert (new.node_pool_name, new.replaces) == ("successor", (old.id,))
-    assert [event["reason"] for event in world.bus.of("Node Draining")] == ["NodePoolDeleted"]
+    assert [event["reason"] for event in world.bus.of("Node Draining")] == [
+        "NodePoolDeleted"
+    ]
     explained = ExplainNode(world.state.node_claims, world.state.decisions).explain(old.id)
     assert explained is not None
     assert explained.disruption.text.startswith("NodePool gpu was deleted")
@@ -49,7 +51,9 @@ def test_they_go_although_no_other_pool_holds_their_replicas() -> None:
     world = deleted(successor=False)
     world.minutes(3)
     assert (world.live(), world.pending()) == ([], 1)
-    assert [event["reason"] for event in world.bus.of("Node Draining")] == ["NodePoolDeleted"]
+    assert [event["reason"] for event in world.bus.of("Node Draining")] == [
+        "NodePoolDeleted"
+    ]
 
 
 def test_they_go_a_tenth_at_a_time() -> None:
@@ -59,11 +63,16 @@ def test_they_go_a_tenth_at_a_time() -> None:
     report = world.minute()
     assert report.drained == 2  # 10 %, rounded up
     waiting = next(claim for claim in world.live() if claim.state is ClaimState.RUNNING)
-    assert world.reason(waiting.id) == "NodePool gpu was deleted; budget of NodePool gpu is used up"
+    assert (
+        world.reason(waiting.id)
+        == "NodePool gpu was deleted; budget of NodePool gpu is used up"
+    )
     assert world.minute().drained == 0
 
 
-def test_a_deleted_pool_that_is_the_whole_fleet_ends_nothing_before_somebody_looked() -> None:
+def test_a_deleted_pool_that_is_the_whole_fleet_ends_nothing_before_somebody_looked() -> (
+    None
+):
     """The first tenth is measured by all nodes that would follow."""
     world = deleted(successor=False, replicas=12)
     for _ in range(90):
@@ -71,13 +80,19 @@ def test_a_deleted_pool_that_is_the_whole_fleet_ends_nothing_before_somebody_loo
     assert {claim.state for claim in world.live()} == {ClaimState.RUNNING}
     assert "12 shall end (deleted-pools), 5 of 12 may" in world.reason(world.live()[0].id)
     (told,) = world.bus.of("Endings Held")
-    assert (told["kind"], told["wantedCount"], told["isShut"]) == ("deleted-pools", 12, True)
+    assert (told["kind"], told["wantedCount"], told["isShut"]) == (
+        "deleted-pools",
+        12,
+        True,
+    )
 
 
 def test_a_lift_lets_the_nodes_of_a_deleted_pool_go() -> None:
     world = deleted(successor=False, replicas=12)
     world.minute()
-    lift = Lift(12, world.clock.now() + timedelta(hours=2), "ops", "it was meant", world.clock.now())
+    lift = Lift(
+        12, world.clock.now() + timedelta(hours=2), "ops", "it was meant", world.clock.now()
+    )
     LiftEnvelope(world.tallies, world.bus).lift(EndingKind.DELETED_POOLS, lift)
     world.minutes(30)
     assert world.live() == []
@@ -93,19 +108,25 @@ def test_they_take_no_new_replicas() -> None:
     assert world.state.workload_rows["research/small"].placed_count == 0
 
 
-def test_a_pool_that_a_listing_leaves_out_is_not_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_that_a_listing_leaves_out_is_not_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = DisruptWorld("on-demand", consolidateAfter="Never")
     world.submit("web", gpus=8)
     world.minutes(2)
     listed = world.store.list_all
 
     def late() -> Sequence[PolicyObject]:
-        return tuple(stored for stored in listed() if stored.kind is not PolicyKind.NODE_POOL)
+        return tuple(
+            stored for stored in listed() if stored.kind is not PolicyKind.NODE_POOL
+        )
 
     monkeypatch.setattr(world.store, "list_all", late)  # what a lagging index may answer
     world.disruption_pass()
     assert world.bus.of("Node Draining") == []
-    assert [node.deleting for node in world.gatherer().gather(world.clock.now()).snapshot.nodes] == [False]
+    assert [
+        node.deleting for node in world.gatherer().gather(world.clock.now()).snapshot.nodes
+    ] == [False]
 
 
 def test_a_pool_that_is_made_again_in_time_keeps_its_nodes() -> None:
@@ -119,9 +140,19 @@ def test_a_pool_that_is_made_again_in_time_keeps_its_nodes() -> None:
     delete_pool(world)
     world.minute()
     assert world.state.claim_rows[old.id].disruption is not None
-    world.store.commit([PutPolicy(PolicyKind.NODE_POOL, "gpu", former.manifest, former.generation + 1, None)])
+    world.store.commit(
+        [
+            PutPolicy(
+                PolicyKind.NODE_POOL, "gpu", former.manifest, former.generation + 1, None
+            )
+        ]
+    )
     world.minute()
     assert world.reason(old.id) == "NodePool gpu exists again: it stays"
     world.minutes(2)
     stored = world.state.claim_rows[old.id]
-    assert (stored.state, stored.disruption, world.at_work()) == (ClaimState.RUNNING, None, 1)
+    assert (stored.state, stored.disruption, world.at_work()) == (
+        ClaimState.RUNNING,
+        None,
+        1,
+    )

@@ -53,11 +53,20 @@ def test_on_demand_moves_into_a_reservation_whose_unit_becomes_free() -> None:
     assert world.types() == ["p5.48xlarge reserved", "p5.48xlarge reserved"]
     assert len(world.ec2.all()) == 3
     (new,) = [c for c in world.live() if old.id in c.replaces]
-    order = [(kind, detail["node"]["nodeClaim"]) for kind, detail in world.bus.events if "node" in detail]
-    assert order[-3:] == [("Node Launched", new.id), ("Node Draining", old.id), ("Node Terminated", old.id)]
+    order = [
+        (kind, detail["node"]["nodeClaim"])
+        for kind, detail in world.bus.events
+        if "node" in detail
+    ]
+    assert order[-3:] == [
+        ("Node Launched", new.id),
+        ("Node Draining", old.id),
+        ("Node Terminated", old.id),
+    ]
     assert world.bus.of("Node Draining")[-1]["reason"] == "Consolidation"
     placed = world.bus.of("Workload Placed")[-1]
-    assert [node["nodeClaim"] for node in placed["nodes"]] == [new.id]  # the workload is told where to go
+    # the workload is told where to go
+    assert [node["nodeClaim"] for node in placed["nodes"]] == [new.id]
 
 
 def test_the_old_node_drains_only_once_its_replacement_runs() -> None:
@@ -65,7 +74,11 @@ def test_the_old_node_drains_only_once_its_replacement_runs() -> None:
     old = dear(world)
     world.minute()
     (new,) = [c for c in world.claims() if c.replaces]
-    assert (new.state, new.placements, new.expected) == (ClaimState.LAUNCHED, (), old.placements)
+    assert (new.state, new.placements, new.expected) == (
+        ClaimState.LAUNCHED,
+        (),
+        old.placements,
+    )
     world.clock.advance(minutes=1)
     world.disruption_pass()  # EC2 has not brought it up yet
     assert world.state.claim_rows[old.id].state is ClaimState.RUNNING
@@ -81,7 +94,9 @@ def test_nothing_is_handed_over_to_a_node_that_was_cordoned_since() -> None:
     world.minute()
     (new,) = [c for c in world.live() if old.id in c.replaces]
     running = world.state.claim_rows[new.id]
-    world.state.node_claims.save(replace(running, cordoned=True), expected_revision=running.revision)
+    world.state.node_claims.save(
+        replace(running, cordoned=True), expected_revision=running.revision
+    )
 
     for _ in range(4):
         world.minute()
@@ -105,7 +120,9 @@ def test_a_replacement_that_fails_drains_nothing() -> None:
 
 
 @pytest.mark.parametrize("state", [ClaimState.DRAINING, ClaimState.TERMINATING])
-def test_nothing_is_handed_over_to_a_replacement_that_goes_itself(state: ClaimState) -> None:
+def test_nothing_is_handed_over_to_a_replacement_that_goes_itself(
+    state: ClaimState,
+) -> None:
     """It was interrupted while the pass that found it running was under way."""
     world = on_the_side()
     old = dear(world)
@@ -113,7 +130,10 @@ def test_nothing_is_handed_over_to_a_replacement_that_goes_itself(state: ClaimSt
     (new,) = [c for c in world.live() if old.id in c.replaces]
     world.state.claim_rows[new.id] = replace(new, state=state)
     hand_over = HandOver(world.state.node_claims, (new.id,), world.clock.now())
-    hand_over(world.state.claim_rows[old.id], lambda claim: replace(claim, state=ClaimState.DRAINING))
+    hand_over(
+        world.state.claim_rows[old.id],
+        lambda claim: replace(claim, state=ClaimState.DRAINING),
+    )
     assert (world.state.claim_rows[new.id].placements, hand_over.placed) == ((), [])
     assert world.pending() == 1
 
@@ -126,7 +146,9 @@ def test_nothing_moves_into_a_block_that_has_begun_to_drain() -> None:
     (old,) = world.live()
     drain_at = world.clock.now() + timedelta(minutes=2)
     kind = ReservationKind.CAPACITY_BLOCK
-    world.add_reservation("cr-block", kind=kind, total_count=1, end_at=drain_at + timedelta(minutes=40))
+    world.add_reservation(
+        "cr-block", kind=kind, total_count=1, end_at=drain_at + timedelta(minutes=40)
+    )
     world.minute()
     (new,) = [c for c in world.live() if c.replaces == (old.id,)]
     world.clock.set(drain_at)
@@ -151,13 +173,16 @@ def test_the_room_of_a_replacement_is_for_the_replicas_that_it_was_made_for() ->
     assert len(world.ec2.all()) == 4  # the urgent one got a node of its own
 
 
-def test_s106_what_has_become_of_a_replacement_is_looked_at_before_the_old_node_goes() -> None:
+def test_s106_what_has_become_of_a_replacement_is_looked_at_before_the_old_node_goes() -> (
+    None
+):
     """Karpenter compares the types that it chose; here it is also the reservation, up to the moment of the drain."""
     world = on_the_side()
     old = dear(world)
     world.minute()
     (new,) = [c for c in world.live() if c.replaces]
-    world.resize("cr-1", 1)  # its owner takes a unit back, and the replacement runs on as on-demand
+    # its owner takes a unit back, and the replacement runs on as on-demand
+    world.resize("cr-1", 1)
     world.ec2.change(new.instance_id or "", capacity_reservation_id=None)
     world.minute()
     assert world.state.claim_rows[new.id].offering.reservation_id is None
@@ -179,10 +204,17 @@ def test_s106_a_type_that_is_not_to_be_had_at_the_launch_stops_the_move() -> Non
     assert old.offering.instance_type == "m5.4xlarge"
     world.change_pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]})
     for instance_type in ("m5.large", "m5.xlarge"):
-        world.ec2.refusals |= {(instance_type, zone_id): LaunchErrorKind.INSUFFICIENT_CAPACITY for _, zone_id in ZONES}
+        world.ec2.refusals |= {
+            (instance_type, zone_id): LaunchErrorKind.INSUFFICIENT_CAPACITY
+            for _, zone_id in ZONES
+        }
     world.minutes(3)
     assert [c.state for c in world.claims() if c.replaces] == [ClaimState.FAILED]
-    assert (world.live()[0].id, world.live()[0].disruption, world.bus.of("Node Draining")) == (old.id, None, [])
+    assert (
+        world.live()[0].id,
+        world.live()[0].disruption,
+        world.bus.of("Node Draining"),
+    ) == (old.id, None, [])
 
 
 def test_a_workload_that_must_not_be_disturbed_by_now_stays() -> None:
@@ -192,7 +224,9 @@ def test_a_workload_that_must_not_be_disturbed_by_now_stays() -> None:
     record = world.state.workload_rows["research/train"]
     assert record.workload is not None
     calm = replace(record.workload, do_not_disrupt=True)
-    world.state.workloads.put(replace(record, workload=calm), expected_revision=record.revision)
+    world.state.workloads.put(
+        replace(record, workload=calm), expected_revision=record.revision
+    )
     world.minute()
     assert world.state.claim_rows[old.id].disruption is None
     assert world.reason(old.id) == "workload research/train says do-not-disrupt: it stays"
@@ -230,7 +264,9 @@ def test_a_node_goes_when_its_replicas_fit_elsewhere() -> None:
     assert world.types() == ["m5.4xlarge on-demand"]
 
 
-def test_do_not_disrupt_that_arrives_just_before_the_commit_stops_a_command_without_replacements() -> None:
+def test_do_not_disrupt_that_arrives_just_before_the_commit_stops_a_command_without_replacements() -> (
+    None
+):
     world = half_empty()
 
     def say_so() -> None:
@@ -241,7 +277,8 @@ def test_do_not_disrupt_that_arrives_just_before_the_commit_stops_a_command_with
         changed = replace(record, generation=generation, workload=calm)
         world.state.workloads.put(changed, expected_revision=record.revision)
 
-    world.armed = Effects(before={2: say_so})  # after the decision was kept, before it is committed
+    # after the decision was kept, before it is committed
+    world.armed = Effects(before={2: say_so})
     report = world.disruption_pass()
 
     assert (report.drained, report.dropped) == (0, 1)
@@ -309,7 +346,10 @@ def empties(count: int, **disruption: Any) -> DisruptWorld:
     world.minutes(2)
     for claim in world.claims():  # their replicas ended without a word
         world.state.node_claims.return_replicas(
-            claim, expected_revision=claim.revision, placements={"research/web": 1}, returned_at=world.clock.now()
+            claim,
+            expected_revision=claim.revision,
+            placements={"research/web": 1},
+            returned_at=world.clock.now(),
         )
     world.scale("web", 0)
     settings = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}], **disruption}
@@ -378,18 +418,32 @@ def test_a_destination_that_fills_up_meanwhile_stops_the_move_onto_it() -> None:
     assert "changed while this was decided" in world.reason(source.id)
 
 
-@pytest.mark.parametrize(("budget", "expected"), [("30%", 3), ("0", 0), ("100%", 10), ("4", 4)])
+@pytest.mark.parametrize(
+    ("budget", "expected"), [("30%", 3), ("0", 0), ("100%", 10), ("4", 4)]
+)
 def test_budgets_bound_a_pass(budget: str, expected: int) -> None:  # S-101
     world = empties(10, budgets=[{"nodes": budget}])
     report = world.disruption_pass()
     assert report.drained == expected
-    assert sum("budget of NodePool gpu is used up" in reason for reason in report.refusals.values()) == 10 - expected
+    assert (
+        sum(
+            "budget of NodePool gpu is used up" in reason
+            for reason in report.refusals.values()
+        )
+        == 10 - expected
+    )
 
 
 def test_a_window_protects_nodes_in_its_own_time_zone_and_for_its_reasons_only() -> None:
-    half_past_eleven_utc = {"schedule": "30 12 * * *", "duration": "1h", "timeZone": "Europe/Berlin"}
+    half_past_eleven_utc = {
+        "schedule": "30 12 * * *",
+        "duration": "1h",
+        "timeZone": "Europe/Berlin",
+    }
     closed = {"nodes": "0", "reasons": ["Empty"], **half_past_eleven_utc}
-    world = empties(3, budgets=[closed, {"nodes": "0", "reasons": ["Underutilized"]}, {"nodes": "2"}])
+    world = empties(
+        3, budgets=[closed, {"nodes": "0", "reasons": ["Underutilized"]}, {"nodes": "2"}]
+    )
     assert (world.clock.now().hour, world.clock.now().minute) == (12, 2)
     assert world.disruption_pass().drained == 0
     world.clock.advance(minutes=28)  # in UTC it would open now
@@ -412,14 +466,24 @@ def test_budgets_count_what_another_pass_sent_away_although_the_listing_lags() -
     world.state.node_claims.list_live = lambda: listed  # type: ignore[method-assign] # as before either pass
     report = world.disruption_pass()
     assert (report.drained, report.dropped) == (0, 3)
-    assert set(report.refusals.values()) >= {"budget of NodePool gpu was used up while this was decided"}
-    assert len([c for c in world.state.claim_rows.values() if c.state is ClaimState.RUNNING]) == 7
+    assert set(report.refusals.values()) >= {
+        "budget of NodePool gpu was used up while this was decided"
+    }
+    assert (
+        len([c for c in world.state.claim_rows.values() if c.state is ClaimState.RUNNING])
+        == 7
+    )
 
 
 def test_a_pass_that_acts_lists_the_fleet_twice_and_reads_none_of_the_rest() -> None:
     world = empties(10, budgets=[{"nodes": "3"}])
     claims: Any = world.state.node_claims
-    list_live, get_many, listed, read = claims.list_live, claims.get_many, list[int](), set[str]()
+    list_live, get_many, listed, read = (
+        claims.list_live,
+        claims.get_many,
+        list[int](),
+        set[str](),
+    )
 
     def listing() -> tuple[NodeClaim, ...]:
         listed.append(1)
@@ -444,7 +508,8 @@ def test_a_pass_that_commits_between_the_budgets_and_the_commit_spends_them() ->
     others = []
 
     def another_pass() -> None:
-        dearer = replace(second.offering, instance_type="p5e.48xlarge")  # so it is that pass's first choice
+        # so it is that pass's first choice
+        dearer = replace(second.offering, instance_type="p5e.48xlarge")
         world.state.claim_rows[second.id] = replace(second, offering=dearer, revision=99)
         world.effects = Effects()
         others.append(world.disrupt().run().drained)
@@ -488,7 +553,8 @@ def test_a_full_reservation_is_rolled_one_slot_after_the_other() -> None:
         world.minute()
         away.append(3 - world.at_work())
         assert world.state.workload_rows["research/train"].pending_count == 0
-        assert world.state.workload_rows["research/other"].placed_count == 0  # though it is more urgent
+        # though it is more urgent
+        assert world.state.workload_rows["research/other"].placed_count == 0
     assert max(away) == 1
     assert away[-1] == 0
     assert not old & {c.id for c in world.live()}
@@ -535,7 +601,8 @@ def test_a_slot_that_ec2_shows_free_too_early_is_asked_for_again() -> None:
     (new,) = world.live()
     assert (new.state, new.replaces != ()) == (ClaimState.LAUNCHING, True)
     assert world.state.workload_rows["research/other"].placed_count == 0
-    assert len(world.bus.of("Reservation Exhausted")) == told  # it is ours, and is coming back
+    # it is ours, and is coming back
+    assert len(world.bus.of("Reservation Exhausted")) == told
     world.ec2.refusals.clear()
     world.minutes(2)
     assert world.live()[0].state is ClaimState.RUNNING
@@ -572,7 +639,9 @@ def test_a_slot_whose_reservation_ends_is_given_up_at_once() -> None:
     world.resize("cr-1", 0)
     world.minutes(3)
     assert world.state.workload_rows["research/train"].pending_count == 0
-    world.ec2.reservations["cr-1"] = replace(world.ec2.reservations["cr-1"], state="cancelled")
+    world.ec2.reservations["cr-1"] = replace(
+        world.ec2.reservations["cr-1"], state="cancelled"
+    )
     world.minutes(2)
     assert world.live() == []
     assert world.state.workload_rows["research/train"].pending_count == 1
@@ -595,9 +664,10 @@ def test_pools_that_share_a_reservation_do_not_wait_for_each_other() -> None:
     world.state.claim_rows[second.id] = second
     world.copy_pool("second")
     world.minute()
-    assert {c.state for c in (world.state.claim_rows[first.id], world.state.claim_rows[second.id])} == {
-        ClaimState.DRAINING
-    }
+    assert {
+        c.state
+        for c in (world.state.claim_rows[first.id], world.state.claim_rows[second.id])
+    } == {ClaimState.DRAINING}
     world.draining().release("research/train", second.id, None, world.clock.now())
     world.holds_on = True
     world.minutes(4)
@@ -627,7 +697,8 @@ def test_work_that_drift_moves_finds_the_room_that_it_was_simulated_into() -> No
         world.scale(name, 1)
         world.minutes(3)
     world.change_pool(labels={"version": "2"})
-    for _ in range(12):  # the second node has its turn when the replicas have come and gone with it
+    # the second node has its turn when the replicas have come and gone with it
+    for _ in range(12):
         world.minute()
         assert world.at_work() >= 2
         assert world.pending() == 0
@@ -644,7 +715,8 @@ def test_the_node_of_a_gang_is_replaced_also_while_other_members_wait() -> None:
     (old,) = world.live()
     world.scale("train", 3)  # for two more, of which one would have room
     patient = dict(node_pool_manifest(capacity_types=("reserved",))["spec"]["template"])
-    patient["spec"] = {**patient["spec"], "terminationGracePeriod": "10m"}  # else drift passes over gangs
+    # else drift passes over gangs
+    patient["spec"] = {**patient["spec"], "terminationGracePeriod": "10m"}
     world.change_pool(template={**patient, "metadata": {"labels": {"version": "2"}}})
     world.minutes(5)
     (new,) = world.live()
@@ -672,7 +744,10 @@ def empty_out(world: DisruptWorld, name: str) -> None:
     """Let a workload end on its node without the planner taking part."""
     (claim,) = world.live()
     world.state.node_claims.return_replicas(
-        claim, expected_revision=claim.revision, placements={f"research/{name}": 1}, returned_at=world.clock.now()
+        claim,
+        expected_revision=claim.revision,
+        placements={f"research/{name}": 1},
+        returned_at=world.clock.now(),
     )
     world.scale(name, 0)
 
@@ -690,7 +765,10 @@ def test_a_pool_can_keep_its_empty_reserved_nodes() -> None:
     assert world.live() == []
 
 
-def test_scaling_down_moves_paid_work_onto_units_that_are_empty_and_launches_nothing() -> None:  # L-04
+# L-04
+def test_scaling_down_moves_paid_work_onto_units_that_are_empty_and_launches_nothing() -> (
+    None
+):
     world = DisruptWorld("reserved", "on-demand", consolidateAfter="Never")
     world.add_reservation("cr-1", total_count=6)
     world.submit("train", replicas=8, gpus=8)
@@ -700,7 +778,10 @@ def test_scaling_down_moves_paid_work_onto_units_that_are_empty_and_launches_not
     assert (len(reserved), len(paid)) == (6, 2)
     for claim in (*reserved[:2], paid[0]):  # three replicas end, wherever they are
         world.state.node_claims.return_replicas(
-            claim, expected_revision=claim.revision, placements={"research/train": 1}, returned_at=world.clock.now()
+            claim,
+            expected_revision=claim.revision,
+            placements={"research/train": 1},
+            returned_at=world.clock.now(),
         )
     world.scale("train", 5)
     world.change_pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]})
@@ -761,7 +842,9 @@ def test_replicas_that_fit_on_nodes_that_stay_go_there_without_a_launch() -> Non
     assert world.pending() == 0
 
 
-def test_a_command_that_moves_more_workloads_than_a_transaction_holds_checks_them_all() -> None:
+def test_a_command_that_moves_more_workloads_than_a_transaction_holds_checks_them_all() -> (
+    None
+):
     marked = node_claim("nc-1")
     depends_on = {f"research/w{number:03}": 1 for number in range(250)}
 
@@ -769,7 +852,8 @@ def test_a_command_that_moves_more_workloads_than_a_transaction_holds_checks_the
 
     assert all(part.item_count() < COMMIT_ITEMS_MAX for part in parts)
     assert {key for part in parts for key in part.depends_on} == depends_on.keys()
-    assert [bool(part.existing) for part in parts] == [False, False, True]  # what changes something comes last
+    # what changes something comes last
+    assert [bool(part.existing) for part in parts] == [False, False, True]
 
 
 @pytest.mark.parametrize(("waiting", "expected"), [(0, 0), (60, 0), (67, 7)])
@@ -777,10 +861,14 @@ def test_what_waits_for_more_than_an_hour_is_counted(waiting: int, expected: int
     turns = tuple(WaitingTurn(f"nc-{number}", START) for number in range(waiting))
     decision = DisruptionDecision((), (), waiting=turns)
     assert unjudged_for_an_hour(decision, START) == expected
-    assert unjudged_for_an_hour(decision, START + timedelta(hours=1)) == waiting, "they have waited for an hour"
+    assert unjudged_for_an_hour(decision, START + timedelta(hours=1)) == waiting, (
+        "they have waited for an hour"
+    )
 
 
-def test_whoever_waits_for_its_turn_is_first_in_the_next_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_waits_for_its_turn_is_first_in_the_next_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = DisruptWorld("on-demand")
     world.submit("train", replicas=1, cpus=1)
     world.minutes(2)
@@ -789,7 +877,9 @@ def test_whoever_waits_for_its_turn_is_first_in_the_next_pass(monkeypatch: pytes
 
     def decide(given: DisruptionInput, *_: object, now: datetime) -> DisruptionDecision:
         seen.append(given.waiting)
-        return DisruptionDecision((), (), waiting=(WaitingTurn(node.id, given.waiting.get(node.id, now)),))
+        return DisruptionDecision(
+            (), (), waiting=(WaitingTurn(node.id, given.waiting.get(node.id, now)),)
+        )
 
     monkeypatch.setattr("reservoir.usecases.disruption.disrupt.decide_disruption", decide)
     passes, first = world.disrupt(), world.clock.now()

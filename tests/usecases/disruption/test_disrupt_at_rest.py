@@ -13,7 +13,12 @@ from lab.worlds.disrupt_world import DisruptWorld
 from lab.worlds.launch_world import ZONES
 from reservoir.core.model.node_claim import ClaimState
 
-MARKETS = (("reserved",), ("reserved", "on-demand"), ("reserved", "spot", "on-demand"), ("on-demand", "spot"))
+MARKETS = (
+    ("reserved",),
+    ("reserved", "on-demand"),
+    ("reserved", "spot", "on-demand"),
+    ("on-demand", "spot"),
+)
 RESERVED_TYPES = ("m5.large", "m5.xlarge", "m5.4xlarge", "p5.48xlarge")
 QUIET_MINUTES = 45  # longer than the longest wait: a slot that does not come free
 AT_REST = 5
@@ -42,12 +47,20 @@ def something_happens(world: DisruptWorld, random: Random, step: int) -> None:
         gpus = 8 if random.random() < 0.2 else 0
         cpus = 0.0 if gpus else random.choice([0.5, 1, 1.5, 3, 7, 12])
         priority = random.choice([0, 0, 10])
-        world.submit(f"w{step}", replicas=random.randint(1, 4), cpus=cpus, gpus=gpus, priority=priority)
+        world.submit(
+            f"w{step}",
+            replicas=random.randint(1, 4),
+            cpus=cpus,
+            gpus=gpus,
+            priority=priority,
+        )
     elif what < 0.7:
         world.scale(random.choice(names), random.randint(0, 4))
     elif what < 0.85:
         reservation_id = random.choice(sorted(world.ec2.reservations))
-        used = world.ec2.reservations[reservation_id].total_count - world.ec2.free_units(reservation_id)
+        used = world.ec2.reservations[reservation_id].total_count - world.ec2.free_units(
+            reservation_id
+        )
         world.resize(reservation_id, max(used, random.randint(0, 4)))
     else:
         world.change_pool(labels={"version": str(step)})
@@ -58,7 +71,11 @@ def minutes(world: DisruptWorld, random: Random) -> None:
         world.armed = Effects()
         if random.random() < 0.4:
             number = random.randint(1, 12)
-            world.armed = Effects(kill_before=number) if random.random() < 0.5 else Effects(lose_answer_of=number)
+            world.armed = (
+                Effects(kill_before=number)
+                if random.random() < 0.5
+                else Effects(lose_answer_of=number)
+            )
         world.minute()
 
 
@@ -74,6 +91,13 @@ def test_a_fleet_comes_to_rest(seed: int) -> None:
     launched = len(world.ec2.all())
     world.minutes(AT_REST)
     assert len(world.ec2.all()) == launched
-    assert all(report.drained == report.replaced == report.refilled == 0 for report in world.reports[-AT_REST:])
+    assert all(
+        report.drained == report.replaced == report.refilled == 0
+        for report in world.reports[-AT_REST:]
+    )
     assert {claim.state for claim in world.live()} <= {ClaimState.RUNNING}
-    assert not [claim for claim in world.live() if claim.disruption is not None or claim.waits_for_slot]
+    assert not [
+        claim
+        for claim in world.live()
+        if claim.disruption is not None or claim.waits_for_slot
+    ]

@@ -77,7 +77,10 @@ def _has_empty_nodes() -> DisruptWorld:
     world.minutes(2)
     for claim in world.claims():
         world.state.node_claims.return_replicas(
-            claim, expected_revision=claim.revision, placements={"research/web": 1}, returned_at=world.clock.now()
+            claim,
+            expected_revision=claim.revision,
+            placements={"research/web": 1},
+            returned_at=world.clock.now(),
         )
     world.scale("web", 0)
     world.change_pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]})
@@ -130,7 +133,9 @@ def _lacks_a_unit() -> DisruptWorld:
     """A unit lies idle in a reservation that the class does not select, and a node is paid for beside a full one."""
     world = DisruptWorld("reserved", "on-demand", moveReservedUnits=True)
     for reservation_id, count in (("cr-idle", 4), ("cr-mine", 1)):
-        world.add_reservation(reservation_id, total_count=count, tags={MOVABLE_TAG: MOVABLE_VALUE})
+        world.add_reservation(
+            reservation_id, total_count=count, tags={MOVABLE_TAG: MOVABLE_VALUE}
+        )
     world.select("cr-mine")
     world.submit("train", replicas=2, gpus=8)
     world.plan_and_launch()
@@ -139,7 +144,9 @@ def _lacks_a_unit() -> DisruptWorld:
 
 RESERVED, PAID = "p5.48xlarge reserved", "p5.48xlarge on-demand"
 STORIES = {
-    "into-a-reservation": Story(_moves_into_a_reservation, (RESERVED, RESERVED), 1, at_work=2),
+    "into-a-reservation": Story(
+        _moves_into_a_reservation, (RESERVED, RESERVED), 1, at_work=2
+    ),
     "failed-replacement": Story(_fails_to_replace, (PAID, RESERVED), 0, at_work=2),
     "terminate-first": Story(_is_full, (RESERVED,), 1),
     "drift-with-room": Story(_drifts_with_room, (RESERVED,), 1, at_work=1),
@@ -151,7 +158,9 @@ STORIES = {
 }
 
 
-def play(story: Story, armed: Effects | None = None, *, beside: int | None = None) -> DisruptWorld:
+def play(
+    story: Story, armed: Effects | None = None, *, beside: int | None = None
+) -> DisruptWorld:
     """Play a story; just before effect number ``beside`` another pass runs whole."""
     world = story.prepare()
     before = len(world.ec2.all())
@@ -161,7 +170,9 @@ def play(story: Story, armed: Effects | None = None, *, beside: int | None = Non
     for _ in range(story.minutes):
         world.minute()
         assert world.at_work() >= story.at_work, "a node went before its time"
-        assert not world.state.workload_rows.get("research/other") or not placed(world, "research/other")
+        assert not world.state.workload_rows.get("research/other") or not placed(
+            world, "research/other"
+        )
     world.launched = len(world.ec2.all()) - before
     return world
 
@@ -180,14 +191,26 @@ def check(world: DisruptWorld, story: Story) -> None:
     assert tuple(world.types()) == story.types
     assert world.launched <= story.launched, "launched something twice"
     assert all(claim.state is ClaimState.RUNNING for claim in world.live())
-    wanted = sum(record.workload.replicas for record in world.state.workload_rows.values() if record.workload)
-    mine = wanted - sum(record.pending_count for record in world.state.workload_rows.values())
-    assert mine == sum(placed.count for claim in world.live() for placed in claim.placements)
+    wanted = sum(
+        record.workload.replicas
+        for record in world.state.workload_rows.values()
+        if record.workload
+    )
+    mine = wanted - sum(
+        record.pending_count for record in world.state.workload_rows.values()
+    )
+    assert mine == sum(
+        placed.count for claim in world.live() for placed in claim.placements
+    )
     assert not any(claim.disruption for claim in world.live()), "a mark was left behind"
     assert not world.state.node_claims.list_moving(), "a move was left half-way"
-    assert world.mover.moved_count == int("cr-idle" in world.ec2.reservations), "a unit moved twice, or not at all"
+    assert world.mover.moved_count == int("cr-idle" in world.ec2.reservations), (
+        "a unit moved twice, or not at all"
+    )
     told = set(world.of("Node Terminated"))
-    assert {claim.id for claim in world.claims() if claim.state is ClaimState.TERMINATED} == told
+    assert {
+        claim.id for claim in world.claims() if claim.state is ClaimState.TERMINATED
+    } == told
     drains: dict[str, set[str]] = {}
     for event in world.bus.of("Node Draining"):
         drains.setdefault(event["node"]["nodeClaim"], set()).add(event["drainId"])
@@ -196,7 +219,11 @@ def check(world: DisruptWorld, story: Story) -> None:
 
 def points(world: DisruptWorld) -> range:
     """Return the numbers of a story's effects, without those of the quiet passes at its end."""
-    last = max(number for number, name in enumerate(world.armed.log, 1) if not name.startswith("save"))
+    last = max(
+        number
+        for number, name in enumerate(world.armed.log, 1)
+        if not name.startswith("save")
+    )
     return range(1, last + 2)
 
 

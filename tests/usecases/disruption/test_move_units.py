@@ -16,7 +16,9 @@ def idle(count: int = 4) -> DisruptWorld:
     """Units that lie idle in one reservation, and a full one beside it; the pool wants moves."""
     world = DisruptWorld("reserved", "on-demand", moveReservedUnits=True)
     for reservation_id, total in (("cr-idle", count), ("cr-mine", 1)):
-        world.add_reservation(reservation_id, total_count=total, tags={MOVABLE_TAG: MOVABLE_VALUE})
+        world.add_reservation(
+            reservation_id, total_count=total, tags={MOVABLE_TAG: MOVABLE_VALUE}
+        )
     world.select("cr-mine")
     return world
 
@@ -51,13 +53,18 @@ def test_a_paid_node_gets_a_unit_that_lay_idle_elsewhere() -> None:
     world.minutes(8)
     assert world.types() == ["p5.48xlarge reserved", "p5.48xlarge reserved"]
     assert {claim.offering.reservation_id for claim in world.live()} == {"cr-mine"}
-    assert (world.mover.moved_count, sum(report.units_moved for report in world.reports)) == (1, 1)
+    assert (
+        world.mover.moved_count,
+        sum(report.units_moved for report in world.reports),
+    ) == (1, 1)
     assert free(world) == (3, 0)
     world.minutes(4)
     assert world.mover.moved_count == 1
 
 
-def test_demand_that_only_a_full_reservation_can_hold_gets_a_unit_that_lay_idle_elsewhere() -> None:
+def test_demand_that_only_a_full_reservation_can_hold_gets_a_unit_that_lay_idle_elsewhere() -> (
+    None
+):
     world = idle()
     world.submit("steady", gpus=8)
     world.minutes(2)
@@ -79,11 +86,14 @@ def test_units_are_nobodys_until_ec2_shows_them_where_they_went() -> None:
     assert run(world, MOVE) == Moved(moved=2)
     assert free(world) == (2, 1)  # the source's are leased, the destination's not seen yet
     world.clock.advance(seconds=10)
-    world.observe("cr-idle")  # began too early to contain the move for certain: counted twice, never not at all
+    # began too early to contain the move for certain: counted twice, never not at all
+    world.observe("cr-idle")
     assert free(world) == (0, 1)
     later(world)
     assert free(world) == (2, 3)
-    assert {claim.lease.state for claim in leases(world) if claim.lease} == {LeaseState.ABSORBED}
+    assert {claim.lease.state for claim in leases(world) if claim.lease} == {
+        LeaseState.ABSORBED
+    }
     world.check()
 
 
@@ -92,7 +102,9 @@ def test_what_ec2_refuses_is_given_back_and_said() -> None:
     world.mover.refuses = True
     assert run(world, MOVE) == Moved(refused={"cr-idle": "InvalidParameterValue"})
     assert free(world) == (4, 1)
-    assert [claim.lease.state for claim in leases(world) if claim.lease] == [LeaseState.RETURNED]
+    assert [claim.lease.state for claim in leases(world) if claim.lease] == [
+        LeaseState.RETURNED
+    ]
 
 
 def test_a_node_that_waits_for_a_unit_that_ec2_does_not_move_says_so() -> None:
@@ -101,9 +113,14 @@ def test_a_node_that_waits_for_a_unit_that_ec2_does_not_move_says_so() -> None:
     world.submit("train", replicas=2, gpus=8)
     world.minutes(2)
     (dear,) = [claim for claim in world.live() if claim.offering.reservation_id is None]
-    assert world.reason(dear.id) == "EC2 refused to move a unit from cr-idle to cr-mine: InvalidParameterValue"
+    assert (
+        world.reason(dear.id)
+        == "EC2 refused to move a unit from cr-idle to cr-mine: InvalidParameterValue"
+    )
     world.minute()
-    assert world.reason(dear.id).startswith("EC2 refused to move a unit from cr-idle to cr-mine: asked again from ")
+    assert world.reason(dear.id).startswith(
+        "EC2 refused to move a unit from cr-idle to cr-mine: asked again from "
+    )
     world.mover.refuses = False
     world.minutes(2)
     world.disruption_pass()
@@ -122,12 +139,16 @@ def test_a_move_that_ec2_goes_on_refusing_is_asked_for_more_and_more_seldom() ->
 
 def test_units_that_are_not_free_any_more_are_not_asked_for() -> None:
     world = idle(count=2)
-    world.state.reservations.mark_exhausted("cr-idle", refused_at=world.clock.advance(seconds=1))
+    world.state.reservations.mark_exhausted(
+        "cr-idle", refused_at=world.clock.advance(seconds=1)
+    )
     assert run(world, MOVE) == Moved(dropped=1)
     assert (world.mover.moved_count, leases(world)) == (0, [])
 
 
-def test_an_answer_that_is_not_to_be_had_is_asked_for_again_and_given_up_in_the_end() -> None:
+def test_an_answer_that_is_not_to_be_had_is_asked_for_again_and_given_up_in_the_end() -> (
+    None
+):
     world = idle()
     world.mover.throttle_count = 2
     assert run(world, UnitMove("cr-idle", "cr-mine", 1, "because")) == Moved()

@@ -42,10 +42,14 @@ def test_a_spot_node_moves_once_on_demand_is_cheaper() -> None:
     world = DisruptWorld("spot", "on-demand")
     world.submit("web", cpus=1)
     world.minutes(3)
-    world.state.offerings.save_catalogue(with_spot_prices({kind.name: 10**9 for kind in TYPES}))
+    world.state.offerings.save_catalogue(
+        with_spot_prices({kind.name: 10**9 for kind in TYPES})
+    )
     world.minutes(5)
 
-    assert [claim.offering.capacity_type for claim in world.live()] == [CapacityType.ON_DEMAND]
+    assert [claim.offering.capacity_type for claim in world.live()] == [
+        CapacityType.ON_DEMAND
+    ]
 
 
 def test_a_replacement_is_given_up_if_what_it_replaces_is_cheaper_again() -> None:
@@ -53,10 +57,15 @@ def test_a_replacement_is_given_up_if_what_it_replaces_is_cheaper_again() -> Non
     world.submit("web", cpus=1)
     world.minutes(3)
     (old,) = world.live()
-    world.state.offerings.save_catalogue(with_spot_prices({kind.name: 10**9 for kind in TYPES}))
+    world.state.offerings.save_catalogue(
+        with_spot_prices({kind.name: 10**9 for kind in TYPES})
+    )
     world.minute()  # an on-demand node is launched; the spot node waits for it
     world.state.offerings.save_catalogue(TYPES)
     report = world.minute()
 
-    assert (report.abandoned, world.state.claim_rows[old.id].state) == (1, ClaimState.RUNNING)
+    assert (report.abandoned, world.state.claim_rows[old.id].state) == (
+        1,
+        ClaimState.RUNNING,
+    )
     assert world.reason(old.id) == "its replacements are no cheaper any more: it stays"

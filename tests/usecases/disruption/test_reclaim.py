@@ -15,7 +15,9 @@ from reservoir.core.safety.endings import EndingKind
 MINUTE = timedelta(minutes=1)
 
 
-def ended(claim_id: str, minute: int, reason: DrainReason = DrainReason.RECLAIMED) -> NodeClaim:
+def ended(
+    claim_id: str, minute: int, reason: DrainReason = DrainReason.RECLAIMED
+) -> NodeClaim:
     return node_claim(
         claim_id,
         state=ClaimState.TERMINATED,
@@ -32,8 +34,12 @@ def test_a_unit_is_on_its_way_until_somebody_has_it() -> None:
     now = START + 10 * MINUTE
     assert units_returning([ended("a", 5)], [given_out("b", 1)], now) == {"cr-1": 1}
     assert units_returning([ended("a", 5)], [given_out("b", 6)], now) == {}
-    assert units_returning([ended("a", 5), ended("c", 7)], [given_out("b", 6)], now) == {"cr-1": 1}
-    assert units_returning([ended("a", 5), ended("c", 7)], [given_out("b", 8)], now) == {"cr-1": 1}
+    assert units_returning([ended("a", 5), ended("c", 7)], [given_out("b", 6)], now) == {
+        "cr-1": 1
+    }
+    assert units_returning([ended("a", 5), ended("c", 7)], [given_out("b", 8)], now) == {
+        "cr-1": 1
+    }
 
 
 def test_a_unit_that_went_to_an_outsider_is_not_waited_for_for_ever() -> None:
@@ -52,19 +58,34 @@ class Cohort(DisruptWorld):
         super().__init__("reserved")
         self.add_reservation(total_count=4, tags={"purpose": "lent"})
         for name, nominal in (("audio", 1), ("vision", 2)):
-            quota = {"capacityReservationSelectorTerms": [{"tags": {"purpose": "lent"}}], "nominalQuota": nominal}
-            self.apply(team_manifest(name, namespaces=[name], reclaimWithinCohort="Any", quotas=[quota]))
+            quota = {
+                "capacityReservationSelectorTerms": [{"tags": {"purpose": "lent"}}],
+                "nominalQuota": nominal,
+            }
+            self.apply(
+                team_manifest(
+                    name, namespaces=[name], reclaimWithinCohort="Any", quotas=[quota]
+                )
+            )
         self.submit("job", namespace="audio", replicas=4, gpus=8)
         self.minutes(2)
         assert self.owners() == ["audio/job"] * 4
         self.submit("job", namespace="vision", replicas=1, gpus=8)
 
     def owners(self) -> list[str]:
-        return sorted(placed.workload_key for claim in self.live() for placed in claim.placements)
+        return sorted(
+            placed.workload_key for claim in self.live() for placed in claim.placements
+        )
 
     def taken(self) -> int:
         """Count the nodes that were told to go because their units were lent."""
-        return len({each["drainId"] for each in self.bus.of("Node Draining") if each["reason"] == "Reclaimed"})
+        return len(
+            {
+                each["drainId"]
+                for each in self.bus.of("Node Draining")
+                if each["reason"] == "Reclaimed"
+            }
+        )
 
     def scrub(self, unit_count: int) -> None:
         """Let EC2 show so many units fewer than there are, as it does while it scrubs them."""
@@ -77,7 +98,9 @@ def test_nothing_more_is_taken_while_a_unit_is_scrubbed() -> None:
     world.scrub(1)
     for _ in range(10):
         world.minute()
-    assert (world.taken(), world.owners()) == (1, ["audio/job"] * 3), "it ended, and EC2 shows it as used"
+    assert (world.taken(), world.owners()) == (1, ["audio/job"] * 3), (
+        "it ended, and EC2 shows it as used"
+    )
     world.scrub(0)
     world.minutes(2)
     assert (world.taken(), world.owners()) == (1, ["audio/job"] * 3 + ["vision/job"])
@@ -114,8 +137,15 @@ class ManyOwners(DisruptWorld):
         self.names = [f"owner-{number:02}" for number in range(count)]
         self.add_reservation(total_count=4 * count, tags={"purpose": "lent"})
         for name in self.names:
-            quota = {"capacityReservationSelectorTerms": [{"tags": {"purpose": "lent"}}], "nominalQuota": 2}
-            self.apply(team_manifest(name, namespaces=[name], reclaimWithinCohort="Any", quotas=[quota]))
+            quota = {
+                "capacityReservationSelectorTerms": [{"tags": {"purpose": "lent"}}],
+                "nominalQuota": 2,
+            }
+            self.apply(
+                team_manifest(
+                    name, namespaces=[name], reclaimWithinCohort="Any", quotas=[quota]
+                )
+            )
         self.submit("job", namespace="audio", replicas=4 * count, gpus=8)
         self.minutes(2)
         assert self.placed("audio/job") == 4 * count
@@ -131,7 +161,9 @@ class ManyOwners(DisruptWorld):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 20])
-def test_owners_have_their_own_within_minutes_however_many_want_it_at_once(count: int) -> None:
+def test_owners_have_their_own_within_minutes_however_many_want_it_at_once(
+    count: int,
+) -> None:
     """With work that leaves at once, and with work that stays until its deadline, 15 minutes after it was told."""
     world = ManyOwners(count)
     assert world.minutes_until_served() <= 3

@@ -18,7 +18,9 @@ class HalfLaunched(World):
         super().__init__()
         self.add_reservation()
         self.add_reservation("cr-2")
-        self.ec2.reservations["cr-2"] = replace(self.ec2.reservations["cr-2"], total_count=0)
+        self.ec2.reservations["cr-2"] = replace(
+            self.ec2.reservations["cr-2"], total_count=0
+        )
         self.add_workload("gang", replicas=2)
         first = self.plan(1, reserved(), batch_id="b-1", **OF_GANG)
         self.rest = self.plan(1, reserved("cr-2"), batch_id="b-2", **OF_GANG)
@@ -37,8 +39,12 @@ def world() -> HalfLaunched:
     return HalfLaunched()
 
 
-def test_a_member_that_drains_by_now_has_the_time_that_was_announced(world: HalfLaunched) -> None:
-    world.drain(world.member, DrainReason.INTERRUPTION, world.clock.now() + timedelta(minutes=2))
+def test_a_member_that_drains_by_now_has_the_time_that_was_announced(
+    world: HalfLaunched,
+) -> None:
+    world.drain(
+        world.member, DrainReason.INTERRUPTION, world.clock.now() + timedelta(minutes=2)
+    )
     world.launch().run(world.rest)
     assert world.row.state is ClaimState.DRAINING
     assert [instance.id for instance in world.ec2.live()] == [world.member.instance_id]

@@ -34,7 +34,8 @@ class Scenario:
 
     prepare: Prepare
     instances: int  # that must exist in the end, however often the run was killed
-    undone: int = 0  # that were launched and ended again, because their gang did not come whole
+    # that were launched and ended again, because their gang did not come whole
+    undone: int = 0
 
 
 def _reserved(world: World) -> list[LaunchBatch]:
@@ -80,20 +81,28 @@ def _quota(world: World) -> list[LaunchBatch]:
 
 
 def _template_deleted(world: World) -> list[LaunchBatch]:
-    world.ec2.whole_refusals = [LaunchError(LaunchErrorKind.TEMPLATE_MISSING, "InvalidLaunchTemplateId.NotFound")]
+    world.ec2.whole_refusals = [
+        LaunchError(LaunchErrorKind.TEMPLATE_MISSING, "InvalidLaunchTemplateId.NotFound")
+    ]
     return [world.plan(2, on_demand("m5.large"))]
 
 
 def _throttled_answer(world: World) -> list[LaunchBatch]:
-    world.ec2.whole_refusals = [LaunchError(LaunchErrorKind.TRANSIENT, "RequestLimitExceeded")]
+    world.ec2.whole_refusals = [
+        LaunchError(LaunchErrorKind.TRANSIENT, "RequestLimitExceeded")
+    ]
     return [world.plan(2, on_demand("m5.large"))]
 
 
 def _partial_gang(world: World) -> list[LaunchBatch]:
     world.add_block(world.clock.now() + timedelta(days=1))
     world.add_workload("gang", replicas=4)
-    batch = world.plan(4, reserved("cr-block"), workload="research/gang", gang_key="research/gang")
-    world.ec2.reservations["cr-block"] = replace(world.ec2.reservations["cr-block"], total_count=3)
+    batch = world.plan(
+        4, reserved("cr-block"), workload="research/gang", gang_key="research/gang"
+    )
+    world.ec2.reservations["cr-block"] = replace(
+        world.ec2.reservations["cr-block"], total_count=3
+    )
     return [batch]
 
 
@@ -113,7 +122,10 @@ def _gang_in_two_calls(world: World) -> list[LaunchBatch]:
 def _probe(world: World) -> list[LaunchBatch]:
     """Two batches of which one may ask EC2 whether an offering that was short has capacity again."""
     world.shortages.put({on_demand("m5.large"): Shortage(world.clock.now())})
-    return [world.plan(2, on_demand("m5.large"), batch_id="b-1"), world.plan(1, on_demand("m5.large"), batch_id="b-2")]
+    return [
+        world.plan(2, on_demand("m5.large"), batch_id="b-1"),
+        world.plan(1, on_demand("m5.large"), batch_id="b-2"),
+    ]
 
 
 def _failed_probe(world: World) -> list[LaunchBatch]:
@@ -157,8 +169,13 @@ def deliver(world: World, batches: list[LaunchBatch]) -> None:
 def deliver_inside(world: World, batches: list[LaunchBatch], inner: Effects) -> None:
     """Run a second function whole; it finds other free addresses, so it would build other requests."""
     node_class = world.policy.classes["default"]
-    subnets = tuple(replace(s, available_ip_count=400 - s.available_ip_count) for s in node_class.status.subnets)
-    world.policy.classes["default"] = replace(node_class, status=replace(node_class.status, subnets=subnets))
+    subnets = tuple(
+        replace(s, available_ip_count=400 - s.available_ip_count)
+        for s in node_class.status.subnets
+    )
+    world.policy.classes["default"] = replace(
+        node_class, status=replace(node_class.status, subnets=subnets)
+    )
     saved, world.effects = world.effects, inner
     deliver(world, batches)
     world.effects = saved
@@ -183,19 +200,37 @@ def recover(world: World, batches: list[LaunchBatch], returns_after: timedelta) 
 def check(world: World, scenario: Scenario) -> None:
     alive = world.ec2.live()
     assert len(alive) == scenario.instances, "launched too many or too few"
-    assert len(world.ec2.all()) <= scenario.instances + scenario.undone, "launched something twice"
+    assert len(world.ec2.all()) <= scenario.instances + scenario.undone, (
+        "launched something twice"
+    )
     claims = world.claims()
-    holders = [c.instance_id for c in claims if c.state in (ClaimState.LAUNCHED, ClaimState.RUNNING)]
-    assert sorted(i for i in holders if i) == sorted(i.id for i in alive), "an instance without exactly one claim"
+    holders = [
+        c.instance_id
+        for c in claims
+        if c.state in (ClaimState.LAUNCHED, ClaimState.RUNNING)
+    ]
+    assert sorted(i for i in holders if i) == sorted(i.id for i in alive), (
+        "an instance without exactly one claim"
+    )
     placed = sum(record.placed_count for record in world.state.workload_rows.values())
-    assert placed == sum(p.count for c in claims for p in c.placements), "a replica was lost or doubled"
+    assert placed == sum(p.count for c in claims for p in c.placements), (
+        "a replica was lost or doubled"
+    )
     assert placed == scenario.instances
     assert not any(c.state in (ClaimState.PLANNED, ClaimState.LAUNCHING) for c in claims)
     for reservation_id, row in world.state.reservation_rows.items():
-        leases = [c.lease for c in claims if c.lease is not None and c.lease.reservation_id == reservation_id]
-        assert row.balance.outstanding_count == sum(lease.state in OPEN_LEASE_STATES for lease in leases)
+        leases = [
+            c.lease
+            for c in claims
+            if c.lease is not None and c.lease.reservation_id == reservation_id
+        ]
+        assert row.balance.outstanding_count == sum(
+            lease.state in OPEN_LEASE_STATES for lease in leases
+        )
     failed = [c for c in claims if c.state is ClaimState.FAILED]
-    assert all(c.lease is None or c.lease.state not in OPEN_LEASE_STATES for c in failed), "a lease leaked"
+    assert all(c.lease is None or c.lease.state not in OPEN_LEASE_STATES for c in failed), (
+        "a lease leaked"
+    )
     if failed:
         assert world.queue.wake_ups, "nobody was told that replicas wait again"
     for claim in claims:
@@ -249,7 +284,9 @@ def test_a_launch_that_is_killed_twice(name: str, cover: Cover) -> None:
 
 
 @pytest.mark.parametrize("name", ["reserved", "outsider", "mixed", "shortage", "probe"])
-def test_a_message_that_is_delivered_to_two_functions_at_once(name: str, cover: Cover) -> None:
+def test_a_message_that_is_delivered_to_two_functions_at_once(
+    name: str, cover: Cover
+) -> None:
     """The second function runs whole at each point of the first one."""
     scenario = SCENARIOS[name]
     for number in range(1, effects_of(scenario) + 1):
@@ -267,7 +304,9 @@ def test_a_message_that_is_delivered_to_two_functions_at_once(name: str, cover: 
 
 @pytest.mark.parametrize("name", ["reserved", "outsider", "mixed", "shortage"])
 @pytest.mark.parametrize("killed_before", [2, 5, 6, 7])
-def test_two_functions_that_recover_at_once(name: str, killed_before: int, cover: Cover) -> None:
+def test_two_functions_that_recover_at_once(
+    name: str, killed_before: int, cover: Cover
+) -> None:
     """The first delivery died early or late; long after it, one function recovers inside another."""
     scenario = SCENARIOS[name]
 
@@ -285,7 +324,9 @@ def test_two_functions_that_recover_at_once(name: str, killed_before: int, cover
     deliver(world, batches)
     for number in range(1, world.effects.count + 1):
         world, batches = dead_world()
-        world.effects = Effects(before={number: partial(deliver_inside, world, batches, Effects())})
+        world.effects = Effects(
+            before={number: partial(deliver_inside, world, batches, Effects())}
+        )
         deliver(world, batches)
         recover(world, batches, RETURNS_AFTER["replay"])
         check(world, scenario)
@@ -302,7 +343,9 @@ def test_a_throttled_call_is_repeated_with_its_token() -> None:
     assert len(world.ec2.launch_calls) == 1
 
 
-def test_a_count_that_was_taken_between_the_intent_and_the_launch_does_not_contain_the_launch() -> None:
+def test_a_count_that_was_taken_between_the_intent_and_the_launch_does_not_contain_the_launch() -> (
+    None
+):
     """The first function got no further than its intent; a minute later another one launches.
 
     Were the launch dated to the intent, an observation from between would pass for one that counts it, and show its
@@ -320,7 +363,9 @@ def test_a_count_that_was_taken_between_the_intent_and_the_launch_does_not_conta
     deliver(world, [batch])
     assert len(world.ec2.all()) == 1
 
-    ReservationObserver(world.state.reservations, world.state.node_claims, world.bus).observe(before, shown, seen_at)
+    ReservationObserver(
+        world.state.reservations, world.state.node_claims, world.bus
+    ).observe(before, shown, seen_at)
 
     assert world.free_units() == shown.total_count - 1
 
@@ -336,9 +381,16 @@ def drained_world() -> World:
 
 def interrupted(world: World) -> list[Notice]:
     """Warn all spot instances, the first of which EC2 has taken already."""
-    spots = [claim for claim in world.claims() if claim.offering.capacity_type is CapacityType.SPOT]
+    spots = [
+        claim
+        for claim in world.claims()
+        if claim.offering.capacity_type is CapacityType.SPOT
+    ]
     now = world.clock.now()
-    found = [Notice(NoticeKind.SPOT_INTERRUPTION, now, (claim.instance_id or "",)) for claim in spots]
+    found = [
+        Notice(NoticeKind.SPOT_INTERRUPTION, now, (claim.instance_id or "",))
+        for claim in spots
+    ]
     world.ec2.change(found[0].instance_ids[0], state="terminated")
     return [*found, Notice(NoticeKind.STATE_CHANGED, now, found[0].instance_ids)]
 

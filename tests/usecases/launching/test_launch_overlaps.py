@@ -44,7 +44,9 @@ class Twice:
         assert self.world.free_units() == 1
 
 
-def test_a_claim_that_the_other_run_has_marked_is_not_taken_for_one_that_was_given_back() -> None:
+def test_a_claim_that_the_other_run_has_marked_is_not_taken_for_one_that_was_given_back() -> (
+    None
+):
     twice = Twice()
     one, two = twice.run(), twice.run()
     one.step("begin")
@@ -65,7 +67,8 @@ def test_a_run_that_was_overtaken_does_not_close_the_attempt_of_the_other() -> N
     dead.step("save_many")
     dead.die()
     twice.world.clock.advance(seconds=(ADOPTION_AGE + timedelta(seconds=1)).total_seconds())
-    one, two = twice.run(), twice.run()  # both have found that nothing came of the first attempt
+    # both have found that nothing came of the first attempt
+    one, two = twice.run(), twice.run()
     assert one.at == two.at == "resolve"
     two.step("resolve")
     two.step("complete")

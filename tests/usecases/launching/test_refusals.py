@@ -22,12 +22,17 @@ from reservoir.core.model.node_claim import ClaimState, NodeClaim
 
 SPOT, ON_DEMAND, RESERVED = CapacityType.SPOT, CapacityType.ON_DEMAND, CapacityType.RESERVED
 FAMILIES: Final = ("c5", "m5", "m6i", "r5")
-TYPES: Final = tuple(priced(f"{family}.2xlarge", 8, 400_000 + number) for number, family in enumerate(FAMILIES))
+TYPES: Final = tuple(
+    priced(f"{family}.2xlarge", 8, 400_000 + number)
+    for number, family in enumerate(FAMILIES)
+)
 UNIT: Final = TYPES[0].name
 WITHIN: Final = 2  # minutes
 RUNBOOK: Final = Path(__file__).parents[3] / "docs" / "runbook.md"
 
-OF_RESERVATIONS: Final = aws_errors.RESERVATION_EXHAUSTED_CODES | aws_errors.RESERVATION_UNUSABLE_CODES
+OF_RESERVATIONS: Final = (
+    aws_errors.RESERVATION_EXHAUSTED_CODES | aws_errors.RESERVATION_UNUSABLE_CODES
+)
 # Throttling says nothing about capacity, whatever it is said of: it is asked again. So is trouble of AWS's own that is
 # said of the whole call; here it is said of pools.
 CODES: Final = sorted(
@@ -48,7 +53,9 @@ def world_of(*capacity_types: str) -> DisruptWorld:
     return world
 
 
-def refused(world: DisruptWorld, market: CapacityType, code: str, instance_type: str | None = None) -> None:
+def refused(
+    world: DisruptWorld, market: CapacityType, code: str, instance_type: str | None = None
+) -> None:
     world.ec2.refused_codes[market, instance_type] = code
 
 
@@ -57,7 +64,11 @@ def nodes(world: DisruptWorld, minutes: int = WITHIN) -> list[NodeClaim]:
     world.plan_and_launch()
     for _ in range(minutes):
         world.minute()
-    return [claim for claim in world.live() if claim.state in (ClaimState.LAUNCHED, ClaimState.RUNNING)]
+    return [
+        claim
+        for claim in world.live()
+        if claim.state in (ClaimState.LAUNCHED, ClaimState.RUNNING)
+    ]
 
 
 def markets(claims: list[NodeClaim]) -> set[CapacityType]:
@@ -89,7 +100,10 @@ def test_what_one_type_refuses_runs_as_another(code: str) -> None:
     refused(world, SPOT, code, TYPES[0].name)  # the cheapest
     world.submit("job", replicas=1, cpus=6)
     (node,) = nodes(world)
-    assert (node.offering.instance_type, node.offering.capacity_type) != (TYPES[0].name, SPOT)
+    assert (node.offering.instance_type, node.offering.capacity_type) != (
+        TYPES[0].name,
+        SPOT,
+    )
     assert node.offering.capacity_type is SPOT
     assert not class_is_blocked(world)
 
@@ -106,7 +120,9 @@ def test_what_a_reservation_refuses_is_bought_and_never_told_as_full(code: str) 
 
 
 @pytest.mark.parametrize("code", ["InvalidFleetConfiguration", "UnauthorizedOperation"])
-def test_a_market_that_refuses_unlike_families_is_asked_more_and_more_seldom(code: str) -> None:
+def test_a_market_that_refuses_unlike_families_is_asked_more_and_more_seldom(
+    code: str,
+) -> None:
     world = world_of("spot")
     refused(world, SPOT, code)
     world.submit("job", replicas=1, cpus=6)
@@ -143,8 +159,14 @@ def test_throttling_rests_no_pool_although_ec2_names_it() -> None:
 
 def test_the_runbook_says_of_each_code_what_it_leads_to() -> None:
     """A row of the page is a set of the code: whoever sorts a code anew is shown that the page is not."""
-    section = RUNBOOK.read_text(encoding="utf-8").split("| codes | lead to |")[1].split("\n\n")[0]
-    rows = [frozenset(re.findall(r"`([^`]+)`", line)) for line in section.splitlines() if line.startswith("| `")]
+    section = (
+        RUNBOOK.read_text(encoding="utf-8").split("| codes | lead to |")[1].split("\n\n")[0]
+    )
+    rows = [
+        frozenset(re.findall(r"`([^`]+)`", line))
+        for line in section.splitlines()
+        if line.startswith("| `")
+    ]
     blocking = aws_errors.CONFIGURATION_CODES | aws_errors.PERMISSION_CODES
     asked_again = aws_errors.THROTTLE_CODES | aws_errors.SERVICE_TROUBLE_CODES
     assert rows == [

@@ -14,16 +14,23 @@ from reservoir.core.model.workload import Gang
 from reservoir.ports.policy import PolicyKind, PolicyStatus
 
 
-def with_subnets(world: DisruptWorld, *sizes: int, counted: int | None = None, zone: int = 0) -> None:
+def with_subnets(
+    world: DisruptWorld, *sizes: int, counted: int | None = None, zone: int = 0
+) -> None:
     """Give the class subnets of these sizes in one zone; ``counted``: what EC2 last said of each, if it lags."""
     subnets = tuple(
-        Subnet(f"s-{n}", *ZONES[zone], size if counted is None else counted) for n, size in enumerate(sizes)
+        Subnet(f"s-{n}", *ZONES[zone], size if counted is None else counted)
+        for n, size in enumerate(sizes)
     )
     stored = world.store.get(PolicyKind.NODE_CLASS, "default")
     assert stored is not None
     status = replace(stored.status.node_class, subnets=subnets)
-    world.store.save_status(PolicyKind.NODE_CLASS, "default", PolicyStatus(node_class=status))
-    world.ec2.subnet_sizes = {subnet.id: size for subnet, size in zip(subnets, sizes, strict=True)}
+    world.store.save_status(
+        PolicyKind.NODE_CLASS, "default", PolicyStatus(node_class=status)
+    )
+    world.ec2.subnet_sizes = {
+        subnet.id: size for subnet, size in zip(subnets, sizes, strict=True)
+    }
 
 
 def used(world: DisruptWorld) -> dict[str, int]:
@@ -56,7 +63,9 @@ def test_a_subnet_that_is_fuller_than_ec2_last_said_rests_alone() -> None:  # R-
     world.plan_and_launch()
     assert {claim.state for claim in world.claims()} == {ClaimState.LAUNCHED}
     assert used(world) == {"s-0": 3, "s-1": 9}
-    assert set(world.state.offerings.list_unavailable(world.clock.now())) == {SubnetKey("s-0")}
+    assert set(world.state.offerings.list_unavailable(world.clock.now())) == {
+        SubnetKey("s-0")
+    }
 
 
 def test_units_of_a_reservation_are_used_from_the_second_subnet() -> None:
@@ -81,7 +90,9 @@ def test_a_zone_rests_only_when_all_its_subnets_are_full() -> None:
     assert used(world) == {"s-0": 1, "s-1": 1}
     waiting = world.bus.of("Workload Pending")[-1]
     assert (waiting["reason"], waiting["replicas"]) == ("OfferingUnavailable", 1)
-    assert "no subnet of class default in us-east-1a has a free address" in waiting["message"]
+    assert (
+        "no subnet of class default in us-east-1a has a free address" in waiting["message"]
+    )
     assert waiting["earliestAt"] is not None
 
 
@@ -112,7 +123,10 @@ def test_a_gang_in_two_subnets_is_whole_or_nothing(counted: int | None) -> None:
     whole_nodes(world, 5, gang=Gang())
     world.minutes(3)
     assert world.ec2.live() == []
-    assert {claim.state for claim in world.claims()} <= {ClaimState.FAILED, ClaimState.TERMINATED}
+    assert {claim.state for claim in world.claims()} <= {
+        ClaimState.FAILED,
+        ClaimState.TERMINATED,
+    }
 
 
 def test_a_full_subnet_that_ec2_counts_addresses_in_is_tried_more_and_more_seldom() -> None:

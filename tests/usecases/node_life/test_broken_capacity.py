@@ -45,14 +45,19 @@ def suspected(world: World) -> int:
     return 0 if failures is None else failures.suspected_count(world.clock.now())
 
 
-def test_the_second_node_that_does_not_boot_there_is_reported_with_what_ec2_says(world: World) -> None:
+def test_the_second_node_that_does_not_boot_there_is_reported_with_what_ec2_says(
+    world: World,
+) -> None:
     never_start(world, "b-1")
     assert world.bus.of("Capacity Suspected") == []
     (second,) = never_start(world, "b-2")
     (event,) = world.bus.of("Capacity Suspected")
     assert (event["capacityReservationId"], event["capacityBlockId"]) == (BLOCK, "cb-1")
     assert (event["suspectedCount"], event["rounds"]) == (1, 2)
-    assert (event["nodeClaims"], event["instanceIds"]) == ([second.id], [second.instance_id])
+    assert (event["nodeClaims"], event["instanceIds"]) == (
+        [second.id],
+        [second.instance_id],
+    )
     assert event["blockStatus"] == {
         "availableCount": 3,
         "interconnectStatus": "ok",
@@ -72,7 +77,9 @@ def test_the_report_is_made_without_ec2s_word(world: World) -> None:
     assert "blockStatus" not in event
 
 
-def test_an_instance_that_ends_before_it_ran_counts_however_we_hear_of_it(world: World) -> None:
+def test_an_instance_that_ends_before_it_ran_counts_however_we_hear_of_it(
+    world: World,
+) -> None:
     never_start(world, "b-1")
     (claim,) = launched(world, "b-2")
     world.ec2.change(claim.instance_id or "", state="terminated")  # Server.InternalError
@@ -82,7 +89,9 @@ def test_an_instance_that_ends_before_it_ran_counts_however_we_hear_of_it(world:
 def test_checks_that_fail_soon_after_the_launch_count(world: World) -> None:
     never_start(world, "b-1")
     (claim,) = world.running(1, reserved(BLOCK), batch_id="b-2")
-    world.ec2.unhealthy = [InstanceHealth(claim.instance_id or "", impaired_since=world.clock.now())]
+    world.ec2.unhealthy = [
+        InstanceHealth(claim.instance_id or "", impaired_since=world.clock.now())
+    ]
     world.clock.advance(minutes=2)
     assert world.expire().run().suspected_count == 1
 
@@ -91,7 +100,9 @@ def test_a_machine_that_breaks_in_use_is_no_failed_boot(world: World) -> None:
     never_start(world, "b-1")
     (claim,) = world.running(1, reserved(BLOCK), batch_id="b-2")
     world.clock.advance(minutes=31)
-    world.ec2.unhealthy = [InstanceHealth(claim.instance_id or "", impaired_since=world.clock.now())]
+    world.ec2.unhealthy = [
+        InstanceHealth(claim.instance_id or "", impaired_since=world.clock.now())
+    ]
     world.clock.advance(minutes=2)
     report = world.expire().run()
     assert (report.unhealthy_count, report.suspected_count) == (1, 0)

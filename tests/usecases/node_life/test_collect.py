@@ -23,8 +23,13 @@ from reservoir.usecases.safety.tables import AdoptTables
 def left_over(world: World, name: str, **changes: object) -> Instance:
     """An instance that a launch brought and no claim has: a copy of one that has a claim."""
     (claim,) = world.running(1, on_demand("m5.large"), batch_id=f"b-{name}")
-    twin = next(instance for instance in world.ec2.live() if instance.id == claim.instance_id)
-    return replace(twin, **({"id": name, "claim_id": None, "launched_at": world.clock.now()} | changes))  # type: ignore[arg-type] # field names of tests
+    twin = next(
+        instance for instance in world.ec2.live() if instance.id == claim.instance_id
+    )
+    return replace(
+        twin,
+        **({"id": name, "claim_id": None, "launched_at": world.clock.now()} | changes),  # type: ignore[arg-type] # field names of tests
+    )
 
 
 def ids(world: World) -> set[str]:
@@ -70,7 +75,9 @@ def test_a_launch_of_a_gang_that_was_under_way_goes_on(world: World) -> None:
     world.effects = Effects()
     assert {claim.state for claim in world.claims()} == {ClaimState.LAUNCHING}
     record = world.state.workload_rows["research/gang"]
-    world.state.workload_rows["research/gang"] = replace(record, workload=workload("gang", replicas=3))
+    world.state.workload_rows["research/gang"] = replace(
+        record, workload=workload("gang", replicas=3)
+    )
     world.clock.advance(minutes=1)
     assert world.collect().run().resent_count == 1
 
@@ -102,7 +109,9 @@ def test_what_a_launch_takes_over_while_the_collector_looks_is_kept(world: World
     (launched,) = world.ec2.live()
     report = replace(world.collect(), attempts=cast("Any", ReadLate())).run()
     assert report.orphan_count == 0
-    assert [(claim.state, claim.instance_id) for claim in world.claims()] == [(ClaimState.LAUNCHED, launched.id)]
+    assert [(claim.state, claim.instance_id) for claim in world.claims()] == [
+        (ClaimState.LAUNCHED, launched.id)
+    ]
     assert world.ec2.live() == [launched]
 
 
@@ -116,8 +125,12 @@ def test_instances_without_our_tags_are_never_touched(world: World) -> None:
 
 def test_a_tag_that_somebody_else_set_ends_nothing(world: World) -> None:
     """Whoever may tag instances can set our owner tag, and a batch that does not exist, or one that does."""
-    world.ec2.add(left_over(world, "i-invented", batch_id="b-of-nobody", launch_template_id=None))
-    world.ec2.add(left_over(world, "i-more-like-this", launch_template_id="lt-of-somebody-else"))
+    world.ec2.add(
+        left_over(world, "i-invented", batch_id="b-of-nobody", launch_template_id=None)
+    )
+    world.ec2.add(
+        left_over(world, "i-more-like-this", launch_template_id="lt-of-somebody-else")
+    )
     world.clock.advance(minutes=20)
     report = world.collect().run()
     assert set(report.spared) == {"i-invented", "i-more-like-this"}
@@ -153,7 +166,9 @@ def test_a_claims_table_that_was_emptied_ends_nothing(world: World) -> None:
     for _ in range(100):
         world.clock.advance(minutes=5)
         report = world.collect().run()
-        assert report.unknown_tables == ("NodeClaims carries no mark: it is new, or was emptied",)
+        assert report.unknown_tables == (
+            "NodeClaims carries no mark: it is new, or was emptied",
+        )
     assert ids(world) == before
 
 
@@ -175,7 +190,9 @@ def test_the_tables_of_a_new_deployment_are_marked_unasked(world: World) -> None
     assert world.envelope().tables.recognition().is_whole
 
 
-def test_tables_from_before_there_were_marks_are_marked_if_they_know_every_instance(world: World) -> None:
+def test_tables_from_before_there_were_marks_are_marked_if_they_know_every_instance(
+    world: World,
+) -> None:
     fleet(world, 4)
     world.marks = MemoryTableMarks()
     world.collect().run()
@@ -208,7 +225,13 @@ def test_a_lift_lets_that_many_orphans_go_once(world: World) -> None:
     world.clock.advance(minutes=5)
     world.collect().run()
     until = world.clock.now() + timedelta(minutes=30)
-    lift = Lift(48, until, "arn:aws:iam::111122223333:user/ops", "the claims are gone for good", world.clock.now())
+    lift = Lift(
+        48,
+        until,
+        "arn:aws:iam::111122223333:user/ops",
+        "the claims are gone for good",
+        world.clock.now(),
+    )
     LiftEnvelope(world.tallies, world.bus).lift(EndingKind.ORPHANS, lift)
     world.collect().run()
     assert ids(world) == set()
@@ -228,7 +251,9 @@ def test_what_was_launched_before_tables_were_adopted_is_no_orphan(world: World)
     world.marks.restore("NodeClaims")
     world.collect().run()
     tables = AdoptTables(world.envelope().tables, world.bus)
-    assert tables.adopt(tables.look(), by="ops", reason="restored", now=world.clock.now()).is_whole
+    assert tables.adopt(
+        tables.look(), by="ops", reason="restored", now=world.clock.now()
+    ).is_whole
     world.clock.advance(minutes=30)
     assert len(world.collect().run().spared) == 2
     assert ids(world) == before
@@ -249,7 +274,9 @@ def test_an_instance_of_an_open_attempt_is_left_for_adoption(world: World) -> No
     assert len(world.ec2.all()) == 2
 
 
-def test_a_claim_without_an_instance_is_left_to_the_sweep_which_alarms(world: World) -> None:
+def test_a_claim_without_an_instance_is_left_to_the_sweep_which_alarms(
+    world: World,
+) -> None:
     (claim,) = world.running(1, on_demand("m5.large"))
     world.ec2.forget(claim.instance_id or "")
     world.clock.advance(minutes=10)
@@ -262,7 +289,9 @@ def test_a_claim_without_an_instance_is_left_to_the_sweep_which_alarms(world: Wo
 
 def test_the_instance_of_a_claim_that_ended_is_terminated(world: World) -> None:
     (claim,) = world.running(1, on_demand("m5.large"))
-    world.state.claim_rows[claim.id] = replace(claim, state=ClaimState.TERMINATED, placements=())
+    world.state.claim_rows[claim.id] = replace(
+        claim, state=ClaimState.TERMINATED, placements=()
+    )
     world.clock.advance(minutes=10)
     assert world.collect().run().orphan_count == 1
     assert world.ec2.live() == []
@@ -276,20 +305,28 @@ def test_claims_whose_tag_is_missing_are_tagged(world: World) -> None:
     assert {i.claim_id for i in world.ec2.live()} == {c.id for c in claims}
 
 
-def test_templates_of_changed_classes_and_gone_reservations_are_deleted(world: World) -> None:
+def test_templates_of_changed_classes_and_gone_reservations_are_deleted(
+    world: World,
+) -> None:
     world.running(1, reserved())
     world.running(1, on_demand("m5.large"), batch_id="b-2")
     used = set(world.ec2.templates)
     assert len(used) == 2
     world.clock.advance(hours=2)
     assert world.collect().run().deleted_template_count == 0
-    world.policy.classes["default"] = replace(world.policy.classes["default"], static_hash="h2")
+    world.policy.classes["default"] = replace(
+        world.policy.classes["default"], static_hash="h2"
+    )
     assert world.collect().run().deleted_template_count == 2
     world.running(1, on_demand("m5.large"), batch_id="b-3")
     assert len(world.ec2.templates) == 1
 
 
 def test_a_young_template_is_spared(world: World) -> None:
-    young = StoredTemplate("reservoir-test-x", world.clock.now() - timedelta(minutes=30), {NODE_CLASS_TAG: "gone"})
+    young = StoredTemplate(
+        "reservoir-test-x",
+        world.clock.now() - timedelta(minutes=30),
+        {NODE_CLASS_TAG: "gone"},
+    )
     world.ec2.templates[young.name] = young
     assert world.collect().run().deleted_template_count == 0

@@ -87,7 +87,9 @@ def test_an_empty_node_goes_at_once(world: World) -> None:
     (claim,) = world.running(1, reserved())
     record = world.state.workload_rows["research/train"]
     world.state.workload_rows["research/train"] = _withdrawn(record)
-    world.draining().shed_surplus(world.state.workload_rows["research/train"], [claim], world.clock.now())
+    world.draining().shed_surplus(
+        world.state.workload_rows["research/train"], [claim], world.clock.now()
+    )
     assert world.claims()[0].state is ClaimState.DRAINING
     world.draining().release("research/train", claim.id, 1, world.clock.now())
     assert world.ec2.live() == []
@@ -138,7 +140,9 @@ def _withdrawn(record: WorkloadRecord) -> WorkloadRecord:
     return replace(record, withdrawn=True)
 
 
-def test_a_claim_that_is_withdrawn_before_its_launch_is_never_launched(world: World) -> None:
+def test_a_claim_that_is_withdrawn_before_its_launch_is_never_launched(
+    world: World,
+) -> None:
     batch = world.plan(2, reserved())
     record = _withdrawn(world.state.workload_rows["research/train"])
     world.state.workload_rows["research/train"] = record

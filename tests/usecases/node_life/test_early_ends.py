@@ -36,14 +36,22 @@ KMS = "Client.InternalError"
         (None, Cause.UNKNOWN),
     ],
 )
-def test_a_state_reason_says_whose_trouble_it_was(state_reason: str | None, cause: Cause) -> None:
+def test_a_state_reason_says_whose_trouble_it_was(
+    state_reason: str | None, cause: Cause
+) -> None:
     assert cause_of(state_reason) is cause
 
 
-def dying(*capacity_types: str, reason: str | None = KMS, everywhere: bool = True) -> DisruptWorld:
+def dying(
+    *capacity_types: str, reason: str | None = KMS, everywhere: bool = True
+) -> DisruptWorld:
     """A world in which nothing that is launched ever runs."""
     world = DisruptWorld(*capacity_types)
-    names = ("m5.large", "m5.xlarge", "m5.4xlarge", "p5.48xlarge") if everywhere else ("m5.large",)
+    names = (
+        ("m5.large", "m5.xlarge", "m5.4xlarge", "p5.48xlarge")
+        if everywhere
+        else ("m5.large",)
+    )
     world.ec2.early_ends = dict.fromkeys(names, reason)
     return world
 
@@ -55,7 +63,9 @@ def test_a_key_that_is_denied_lets_the_class_rest(capacity_type: str) -> None:
     world.minutes(2)
     assert len(world.ec2.all()) == 4  # four deaths, and no replan
     assert world.live() == []
-    (blocked,) = {(event["nodeClass"], event["reason"]) for event in world.bus.of("Launches Blocked")}
+    (blocked,) = {
+        (event["nodeClass"], event["reason"]) for event in world.bus.of("Launches Blocked")
+    }
     assert blocked == ("default", KMS)
     failed = world.bus.of("Launch Failed")
     assert {event["code"] for event in failed} == {KMS}
@@ -83,7 +93,9 @@ def test_a_class_that_is_mended_launches_at_once() -> None:
     world.ec2.early_ends = {}
     stored = world.store.get(PolicyKind.NODE_CLASS, "default")
     assert stored is not None
-    world.apply({**stored.manifest, "spec": {**stored.manifest["spec"], "tags": {"mended": "yes"}}})
+    world.apply(
+        {**stored.manifest, "spec": {**stored.manifest["spec"], "tags": {"mended": "yes"}}}
+    )
     world.minutes(2)
     assert [claim.state for claim in world.live()] == [ClaimState.RUNNING]
 
@@ -117,7 +129,9 @@ def test_after_a_rest_one_claim_goes_first_and_the_others_when_its_instance_runs
     assert not world.bus.of("Launch Failed")[1:], "nobody gave up"
 
 
-def test_when_the_one_that_went_first_ends_too_the_class_rests_longer_and_the_others_were_spared() -> None:
+def test_when_the_one_that_went_first_ends_too_the_class_rests_longer_and_the_others_were_spared() -> (
+    None
+):
     world = mended_after_a_rest(("more", 4))
     world.minutes(2)
     assert len(world.ec2.all()) == 2  # the first, and the one that tried again
@@ -149,14 +163,19 @@ def test_one_unexplained_end_holds_nobody_back() -> None:
 
 def test_the_conditions_of_a_class_say_that_it_rests_and_until_when() -> None:
     world = FleetWorld()
-    world.ec2.early_ends = dict.fromkeys(("m5.large", "m5.xlarge", "m5.4xlarge", "p5.48xlarge"), KMS)
+    world.ec2.early_ends = dict.fromkeys(
+        ("m5.large", "m5.xlarge", "m5.4xlarge", "p5.48xlarge"), KMS
+    )
     world.submit("train", 1, cpus=1)
     for _ in range(2):
         world.every_function()
     stored = world.store.get(PolicyKind.NODE_CLASS, "default")
     assert stored is not None
     conditions = {condition.type: condition for condition in stored.status.conditions}
-    permitted, ready = conditions[ConditionType.LAUNCHES_PERMITTED], conditions[ConditionType.READY]
+    permitted, ready = (
+        conditions[ConditionType.LAUNCHES_PERMITTED],
+        conditions[ConditionType.READY],
+    )
     assert (permitted.status, permitted.reason) == (ConditionStatus.FALSE, "NothingStarts")
     assert KMS in permitted.message
     assert "launched again from 12:0" in permitted.message
@@ -166,11 +185,15 @@ def test_the_conditions_of_a_class_say_that_it_rests_and_until_when() -> None:
     world.every_function()
     stored = world.store.get(PolicyKind.NODE_CLASS, "default")
     assert stored is not None
-    assert {c.status for c in stored.status.conditions if c.type is ConditionType.READY} == {ConditionStatus.TRUE}
+    assert {
+        c.status for c in stored.status.conditions if c.type is ConditionType.READY
+    } == {ConditionStatus.TRUE}
 
 
 @pytest.mark.parametrize("capacity_type", ["on-demand", "spot", "reserved"])
-def test_an_early_end_whose_event_was_lost_is_found_by_the_sweep_with_the_same_consequences(capacity_type: str) -> None:
+def test_an_early_end_whose_event_was_lost_is_found_by_the_sweep_with_the_same_consequences(
+    capacity_type: str,
+) -> None:
     def after(told: bool) -> tuple[list[str], list[str], int, int]:
         world = dying(capacity_type)
         world.add_reservation("cr-1", total_count=4)
@@ -180,27 +203,40 @@ def test_an_early_end_whose_event_was_lost_is_found_by_the_sweep_with_the_same_c
         report: ReactReport | ExpireReport
         if told:
             ids = tuple(instance.id for instance in world.ec2.all())
-            report = world.react().run([Notice(NoticeKind.STATE_CHANGED, world.clock.now(), ids)])
+            report = world.react().run(
+                [Notice(NoticeKind.STATE_CHANGED, world.clock.now(), ids)]
+            )
         else:
-            assert world.collect().run().orphan_count == 0, "the collector leaves claims to the sweep"
+            assert world.collect().run().orphan_count == 0, (
+                "the collector leaves claims to the sweep"
+            )
             assert not world.bus.of("Launch Failed")
             report = world.expire().run()
-        events = [f"{event['nodeClass']} {event['reason']}" for event in world.bus.of("Launches Blocked")]
-        rests = sorted(map(str, world.state.offerings.list_unavailable(world.clock.now()).items()))
+        events = [
+            f"{event['nodeClass']} {event['reason']}"
+            for event in world.bus.of("Launches Blocked")
+        ]
+        rests = sorted(
+            map(str, world.state.offerings.list_unavailable(world.clock.now()).items())
+        )
         return events, rests, report.early_count, report.blocked_count
 
     assert after(told=True) == after(told=False)
     assert after(told=False)[2:] == (1, 1)  # what the alarms count
 
 
-def test_batches_that_were_planned_before_are_not_launched_into_a_class_that_rests() -> None:
+def test_batches_that_were_planned_before_are_not_launched_into_a_class_that_rests() -> (
+    None
+):
     world = World()
     world.add_workload(replicas=10)
     (first,) = world.claims_of(world.plan(1, on_demand("m5.large"), batch_id="b-1"))
     second = world.plan(1, on_demand("m5.xlarge"), batch_id="b-2")
     world.clock.advance(minutes=1)
     key = NodeClassKey("default", "h1")
-    world.state.offerings.mark_unavailable([key], until=world.clock.now() + timedelta(minutes=3), reason="it dies")
+    world.state.offerings.mark_unavailable(
+        [key], until=world.clock.now() + timedelta(minutes=3), reason="it dies"
+    )
     assert world.launch().run(second).failed_count == 1
     assert world.ec2.launch_calls == []
     assert "it dies" in world.bus.of("Launch Failed")[0]["message"]
@@ -218,7 +254,9 @@ def test_a_host_that_fails_rests_its_offering_and_the_next_one_serves() -> None:
     assert not world.bus.of("Launches Blocked")
 
 
-def test_an_offering_whose_instances_end_rests_longer_each_time_although_its_launches_succeed() -> None:
+def test_an_offering_whose_instances_end_rests_longer_each_time_although_its_launches_succeed() -> (
+    None
+):
     world = World()
     world.add_workload(replicas=10)
     world.ec2.early_ends = {"m5.large": "Server.InternalError"}
@@ -226,7 +264,9 @@ def test_an_offering_whose_instances_end_rests_longer_each_time_although_its_lau
         world.launch().run(world.plan(1, on_demand("m5.large"), batch_id=f"b-{number}"))
         world.ec2.start_all()
         world.expire().run()
-        until = world.state.offerings.list_unavailable(world.clock.now())[on_demand("m5.large")].until
+        until = world.state.offerings.list_unavailable(world.clock.now())[
+            on_demand("m5.large")
+        ].until
         assert until - world.clock.now() == timedelta(minutes=minutes)
         world.clock.set(until)
 
@@ -238,12 +278,16 @@ def test_spot_that_is_taken_back_before_it_runs_rests_that_pool_alone() -> None:
     world.launch().run(world.plan(2, spot("m5.large")))
     world.ec2.start_all()
     world.expire().run()
-    assert set(world.state.offerings.list_unavailable(world.clock.now())) == {spot("m5.large")}
+    assert set(world.state.offerings.list_unavailable(world.clock.now())) == {
+        spot("m5.large")
+    }
     assert len(world.bus.of("Launch Failed")) == 2
 
 
 @pytest.mark.parametrize("reason", ["Client.UserInitiatedShutdown", None])
-def test_a_class_whose_instances_somebody_ends_again_and_again_rests_too(reason: str | None) -> None:
+def test_a_class_whose_instances_somebody_ends_again_and_again_rests_too(
+    reason: str | None,
+) -> None:
     """A guardian of the account, say, that ends what has no tag of its own: other offerings would fare no better."""
     world = dying("on-demand", reason=reason)
     world.submit("train", 1, cpus=1)
@@ -258,7 +302,8 @@ def test_units_of_a_reservation_rest_one_after_the_other(reason: str | None) -> 
     world.add_reservation("cr-1", total_count=4)
     world.submit("train", 1, gpus=8)
     world.minutes(55)
-    assert 4 <= len(world.ec2.all()) <= 6  # the first failure says little; then each unit is tried once
+    # the first failure says little; then each unit is tried once
+    assert 4 <= len(world.ec2.all()) <= 6
     assert world.bus.of("Capacity Suspected")[-1]["capacityReservationId"] == "cr-1"
     assert not world.bus.of("Launches Blocked")
 
@@ -284,7 +329,9 @@ def test_the_same_end_seen_twice_rests_no_longer() -> None:
     shown = world.ec2.get_many([launched.instance_id or ""])
     for _ in range(3):  # as a function does that dies before the claim moves on
         world.life().apply([launched], shown, world.clock.now())
-        world.state.claim_rows[claim.id] = replace(launched, revision=world.state.claim_rows[claim.id].revision)
+        world.state.claim_rows[claim.id] = replace(
+            launched, revision=world.state.claim_rows[claim.id].revision
+        )
     rests = world.state.offerings.list_unavailable(world.clock.now())
     assert rests[on_demand("m5.large")].until - world.clock.now() == timedelta(minutes=3)
     assert {it.capacity_type for it in rests} == {CapacityType.ON_DEMAND}  # type: ignore[union-attr] # offerings alone

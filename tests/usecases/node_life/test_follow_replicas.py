@@ -40,15 +40,27 @@ def test_ready_and_failed_are_told(world: World) -> None:
     (claim, _) = world.running(2, reserved())
     assert tell(world, claim, "ready", replicas=1)
     assert tell(world, claim, "failed", exitCode=-9, restarts=0, nextStartInS=10)
-    assert tell(world, claim, "failed", exitCode=1, restarts=3, nextStartInS=80, logTail="bad\x1b[2J\n")
+    assert tell(
+        world,
+        claim,
+        "failed",
+        exitCode=1,
+        restarts=3,
+        nextStartInS=80,
+        logTail="bad\x1b[2J\n",
+    )
     (ready,) = world.bus.of("Replica Ready")
     assert (ready["node"]["nodeClaim"], ready["replicas"]) == (claim.id, 1)
     first, fourth = world.bus.of("Replica Failed")
     assert (first["isCrashLoop"], fourth["isCrashLoop"]) == (False, True)
-    assert fourth["logTail"] == "bad\N{REPLACEMENT CHARACTER}[2J\n", "nothing that moves a cursor"
+    assert fourth["logTail"] == "bad\N{REPLACEMENT CHARACTER}[2J\n", (
+        "nothing that moves a cursor"
+    )
 
 
-def test_the_most_that_was_said_to_run_is_kept_in_whatever_order_reports_come(world: World) -> None:
+def test_the_most_that_was_said_to_run_is_kept_in_whatever_order_reports_come(
+    world: World,
+) -> None:
     (claim, _) = world.running(2, reserved())
     for total in (1, 3, 2):
         assert tell(world, claim, "ready", replicas=total)
@@ -63,7 +75,9 @@ def test_a_race_for_what_runs_is_decided_again(world: World) -> None:
     (claim, _) = world.running(2, reserved())
 
     def somebody_writes() -> None:
-        world.state.node_claims.save(replace(claim, cordoned=True), expected_revision=claim.revision)
+        world.state.node_claims.save(
+            replace(claim, cordoned=True), expected_revision=claim.revision
+        )
 
     world.effects = Effects(before={2: somebody_writes})  # between the event and the write
     assert tell(world, claim, "ready", replicas=1)
@@ -82,7 +96,9 @@ def test_a_replica_that_finishes_is_not_demand_again(world: World) -> None:
     assert (event["replicas"], event["finished"], event["wanted"]) == (1, 1, 2)
     world.drain(other, DrainReason.CONSOLIDATION)
     record = world.state.workload_rows[KEY]
-    assert (record.placed_count, record.pending_count) == (0, 1), "the other one is wanted still"
+    assert (record.placed_count, record.pending_count) == (0, 1), (
+        "the other one is wanted still"
+    )
 
 
 def test_a_report_that_comes_again_changes_nothing(world: World) -> None:
@@ -106,8 +122,12 @@ def test_a_report_that_is_taken_twice_at_once_is_not_counted_twice(world: World)
 
     assert claim.instance_id is not None
     late: Any = Late()
-    assert replace(follow, workloads=late).apply(report("finished", replicas=1), claim.instance_id)
-    assert {(it["replicas"], it["finished"]) for it in world.bus.of("Replica Finished")} == {(1, 1)}
+    assert replace(follow, workloads=late).apply(
+        report("finished", replicas=1), claim.instance_id
+    )
+    assert {
+        (it["replicas"], it["finished"]) for it in world.bus.of("Replica Finished")
+    } == {(1, 1)}
     assert world.state.workload_rows[KEY].finished_count == 1
 
 
@@ -118,7 +138,9 @@ def test_what_finishes_on_a_node_that_drains_is_not_placed_again(world: World) -
     assert tell(world, claim, "finished", replicas=1)
     record = world.state.workload_rows[KEY]
     assert (record.pending_count, record.finished_count) == (0, 1)
-    assert world.state.claim_rows[claim.id].state is ClaimState.TERMINATING, "nobody is awaited any more"
+    assert world.state.claim_rows[claim.id].state is ClaimState.TERMINATING, (
+        "nobody is awaited any more"
+    )
 
 
 def test_released_lets_a_draining_node_go(world: World) -> None:
@@ -148,7 +170,9 @@ def test_a_race_that_is_lost_is_decided_again(world: World) -> None:
 
     def somebody_writes() -> None:
         record = world.state.workload_rows[KEY]
-        world.state.workloads.put(replace(record, unplaced=()), expected_revision=record.revision)
+        world.state.workloads.put(
+            replace(record, unplaced=()), expected_revision=record.revision
+        )
 
     world.effects = Effects(before={2: somebody_writes})  # between the event and the write
     assert tell(world, claim, "finished", replicas=1)
@@ -178,10 +202,17 @@ def test_killed_at_each_step_nothing_is_lost_or_doubled(*, draining: bool) -> No
     for effects in mishaps(range(1, whole.count + 1)):
         world = played(effects)
         record = world.state.workload_rows[KEY]
-        assert (record.placed_count, record.finished_count, record.pending_count) == (1, 1, 0)
+        assert (record.placed_count, record.finished_count, record.pending_count) == (
+            1,
+            1,
+            0,
+        )
         assert world.bus.of("Replica Finished")
         states = [claim.state for claim in world.claims()]
-        assert states == [ClaimState.TERMINATING if draining else ClaimState.RUNNING, ClaimState.RUNNING]
+        assert states == [
+            ClaimState.TERMINATING if draining else ClaimState.RUNNING,
+            ClaimState.RUNNING,
+        ]
 
 
 def gangs(world: World) -> list[dict[str, Any] | None]:
@@ -199,7 +230,10 @@ def test_nodes_that_have_all_arrived_know_each_other(world: World) -> None:
     assert gangs(world) == [None, None], "the other one is not there yet"
     assert tell(world, second, "arrived", address="10.0.0.2")
     known = {"worldSize": 2, "addresses": ["10.0.0.1", "10.0.0.2"]}
-    dealt = [{"nodeRank": 0, "firstRank": 0, **known}, {"nodeRank": 1, "firstRank": 1, **known}]
+    dealt = [
+        {"nodeRank": 0, "firstRank": 0, **known},
+        {"nodeRank": 1, "firstRank": 1, **known},
+    ]
     assert gangs(world) == dealt
     rows = dict(world.state.claim_rows)
     assert tell(world, second, "arrived", address="10.0.0.2")
@@ -215,16 +249,26 @@ def test_nodes_know_each_other_although_the_index_has_not_heard_of_the_last_one(
     listed = tuple(claim for claim in world.claims() if claim.id == first.id)
     monkeypatch.setattr(world.state.node_claims, "list_live", lambda: listed)
     assert tell(world, second, "arrived", address="10.0.0.2")
-    assert [gang and gang["addresses"] for gang in gangs(world)] == [["10.0.0.1", "10.0.0.2"]] * 2
+    assert [gang and gang["addresses"] for gang in gangs(world)] == [
+        ["10.0.0.1", "10.0.0.2"]
+    ] * 2
 
 
 def test_the_node_of_another_workload_is_no_member(world: World) -> None:
     first, second = world.running(2, reserved())
-    assert not tell(world, first, "arrived", workload={"namespace": "research", "name": "other"}, address="10.0.0.1")
+    assert not tell(
+        world,
+        first,
+        "arrived",
+        workload={"namespace": "research", "name": "other"},
+        address="10.0.0.1",
+    )
     assert {claim.address for claim in (first, second)} == {None}
 
 
-@pytest.mark.parametrize("address", ["evil.example.com", "10.0.0.1; reboot", "", "10.0.0.1/8"])
+@pytest.mark.parametrize(
+    "address", ["evil.example.com", "10.0.0.1; reboot", "", "10.0.0.1/8"]
+)
 def test_an_address_is_an_address(address: str) -> None:
     with pytest.raises(ManifestError):
         report("arrived", address=address)

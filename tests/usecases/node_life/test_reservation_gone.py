@@ -22,7 +22,9 @@ def world() -> DisruptWorld:
 
 def cancel(world: DisruptWorld) -> None:
     """EC2 cancels the reservation, which leaves the instance running; discovery is the first to see it."""
-    world.ec2.reservations["cr-1"] = replace(world.ec2.reservations["cr-1"], state="cancelled", total_count=0)
+    world.ec2.reservations["cr-1"] = replace(
+        world.ec2.reservations["cr-1"], state="cancelled", total_count=0
+    )
     for instance in world.ec2.live():
         world.ec2.change(instance.id, capacity_reservation_id=None)
     world.clock.advance(seconds=10)
@@ -30,7 +32,9 @@ def cancel(world: DisruptWorld) -> None:
     world.select()
 
 
-def test_a_node_whose_reservation_is_gone_does_not_drift_before_it_is_demoted(world: DisruptWorld) -> None:
+def test_a_node_whose_reservation_is_gone_does_not_drift_before_it_is_demoted(
+    world: DisruptWorld,
+) -> None:
     cancel(world)
     world.disruption_pass()
     (claim,) = world.live()

@@ -25,7 +25,9 @@ def example_files() -> list[tuple[str, str]]:
     return [(path.name, path.read_text()) for path in sorted(EXAMPLES.glob("*.yaml"))]
 
 
-def test_the_examples_apply_without_a_doubt_and_applying_them_again_changes_nothing(store: MemoryPolicyStore) -> None:
+def test_the_examples_apply_without_a_doubt_and_applying_them_again_changes_nothing(
+    store: MemoryPolicyStore,
+) -> None:
     bus = Bus()
     first = applier(store, bus).apply(example_files())
     assert {change.change for change in first.changes} == {Change.CREATED}
@@ -36,10 +38,16 @@ def test_the_examples_apply_without_a_doubt_and_applying_them_again_changes_noth
     assert (len(bus.events), bus.wake_count) == (1, 1)
 
 
-def test_what_is_printed_can_be_applied_and_changes_nothing(store: MemoryPolicyStore) -> None:
+def test_what_is_printed_can_be_applied_and_changes_nothing(
+    store: MemoryPolicyStore,
+) -> None:
     applier(store).apply(example_files())
     printed = to_yaml(
-        {**row.manifest, "status": {"conditions": []}, "metadata": {**row.manifest["metadata"], "resourceVersion": "1"}}
+        {
+            **row.manifest,
+            "status": {"conditions": []},
+            "metadata": {**row.manifest["metadata"], "resourceVersion": "1"},
+        }
         for row in store.list_all()
     )
     outcome = applier(store).apply([("printed", printed)])
@@ -49,18 +57,24 @@ def test_what_is_printed_can_be_applied_and_changes_nothing(store: MemoryPolicyS
 def test_the_event_tells_what_changed(store: MemoryPolicyStore) -> None:
     bus = Bus()
     applier(store).apply(files(node_class(), pool()))
-    applier(store, bus).apply(files(node_class(), pool(requirement="{key: team, operator: Exists}")))
+    applier(store, bus).apply(
+        files(node_class(), pool(requirement="{key: team, operator: Exists}"))
+    )
     (event,) = bus.events
     assert isinstance(event, PolicyChanged)
     assert event.detail() == {
         "version": 1,
-        "changes": [{"kind": "NodePool", "name": "p", "change": "updated", "generation": 2}],
+        "changes": [
+            {"kind": "NodePool", "name": "p", "change": "updated", "generation": 2}
+        ],
     }
 
 
 def test_one_error_writes_nothing_at_all(store: MemoryPolicyStore) -> None:
     with pytest.raises(ManifestError) as caught:
-        applier(store).apply(files(node_class(), pool().replace("weight: 7", "weight: 700"), "kind: Nothing"))
+        applier(store).apply(
+            files(node_class(), pool().replace("weight: 7", "weight: 700"), "kind: Nothing")
+        )
     assert [problem.source for problem in caught.value.problems] == ["1.yaml", "2.yaml"]
     assert store.list_all() == ()
 
@@ -72,13 +86,18 @@ def rules_told(applied: ApplyPolicy, *texts: str) -> list[tuple[str, str]]:
     return sorted((problem.subject, problem.rule) for problem in caught.value.problems)
 
 
-def test_one_round_tells_errors_and_what_is_doubtful_in_all_that_was_given(store: MemoryPolicyStore) -> None:
+def test_one_round_tells_errors_and_what_is_doubtful_in_all_that_was_given(
+    store: MemoryPolicyStore,
+) -> None:
     """Values that the catalogue lacks are told of the pool that has errors and of the one that has none."""
     known = KnownValues({ZONE: frozenset({"us-east-1a"})}, "in this account and region")
     mistyped = f"{{key: {ZONE}, operator: In, values: [us-east-1z]}}"
     broken = pool("broken", requirement=mistyped).replace("weight: 7", "weight: many")
     told = rules_told(
-        replace(applier(store), known=lambda: known), node_class(), broken, pool("valid", "no-such", mistyped)
+        replace(applier(store), known=lambda: known),
+        node_class(),
+        broken,
+        pool("valid", "no-such", mistyped),
     )
     assert told == [
         ("NodePool/broken", "int-type"),
@@ -89,7 +108,9 @@ def test_one_round_tells_errors_and_what_is_doubtful_in_all_that_was_given(store
     assert store.list_all() == ()
 
 
-def test_what_an_object_with_errors_may_supply_is_not_said_to_be_missing(store: MemoryPolicyStore) -> None:
+def test_what_an_object_with_errors_may_supply_is_not_said_to_be_missing(
+    store: MemoryPolicyStore,
+) -> None:
     """Neither as it was given, nor as it is stored: what is stored is about to change."""
     broken = node_class(image="app-arm64-*").replace("spec:", "spec:\n  mistake: 1")
     told = rules_told(applier(store), broken, pool())
@@ -97,15 +118,21 @@ def test_what_an_object_with_errors_may_supply_is_not_said_to_be_missing(store: 
     applier(store).apply(files(node_class(image="app-arm64-*")))
     on_x86 = pool(requirement="{key: kubernetes.io/arch, operator: In, values: [amd64]}")
     assert rules_told(applier(store), broken, on_x86) == told
-    assert [doubt.rule for doubt in applier(store).apply(files(on_x86)).problems] == ["architecture"]
+    assert [doubt.rule for doubt in applier(store).apply(files(on_x86)).problems] == [
+        "architecture"
+    ]
 
 
-def test_what_the_files_show_is_told_also_when_aws_does_not_answer(store: MemoryPolicyStore) -> None:
+def test_what_the_files_show_is_told_also_when_aws_does_not_answer(
+    store: MemoryPolicyStore,
+) -> None:
     def unreadable() -> KnownValues | None:
         raise AccessDeniedError("AccessDenied", "Query")
 
     without_catalogue = replace(applier(store), known=unreadable)
-    assert rules_told(without_catalogue, pool().replace("weight: 7", "weight: many")) == [("NodePool/p", "int-type")]
+    assert rules_told(without_catalogue, pool().replace("weight: 7", "weight: many")) == [
+        ("NodePool/p", "int-type")
+    ]
     with pytest.raises(AccessDeniedError):
         without_catalogue.apply(files(node_class(), pool()))
 
@@ -129,29 +156,45 @@ def test_an_object_that_moves_on_during_an_apply_is_a_conflict_and_nothing_is_wr
 
     store.before_commit = overtake
     with pytest.raises(ConflictError):
-        applier(store).apply(files(node_class(image="new-*"), pool().replace("weight: 7", "weight: 9")))
+        applier(store).apply(
+            files(node_class(image="new-*"), pool().replace("weight: 7", "weight: 9"))
+        )
     rows = {row.kind: row for row in store.list_all()}
     assert rows[PolicyKind.NODE_POOL].manifest["spec"]["weight"] == 8
-    assert rows[PolicyKind.NODE_CLASS].manifest["spec"]["amiSelectorTerms"] == [{"name": "app-*"}]
+    assert rows[PolicyKind.NODE_CLASS].manifest["spec"]["amiSelectorTerms"] == [
+        {"name": "app-*"}
+    ]
 
 
 @pytest.mark.parametrize("version", ["7", "x"])
-def test_a_resource_version_that_is_not_the_stored_one_is_a_conflict(store: MemoryPolicyStore, version: str) -> None:
+def test_a_resource_version_that_is_not_the_stored_one_is_a_conflict(
+    store: MemoryPolicyStore, version: str
+) -> None:
     applier(store).apply(files(node_class(), pool()))
     stale = pool().replace("{name: p}", f"{{name: p, resourceVersion: '{version}'}}")
     with pytest.raises(ConflictError):
         applier(store).apply(files(stale))
 
 
-def test_an_object_that_was_deleted_meanwhile_is_not_created_again_by_an_edit(store: MemoryPolicyStore) -> None:
+def test_an_object_that_was_deleted_meanwhile_is_not_created_again_by_an_edit(
+    store: MemoryPolicyStore,
+) -> None:
     with pytest.raises(ConflictError, match="does not exist"):
-        applier(store).apply(files(pool().replace("{name: p}", "{name: p, resourceVersion: '1'}")))
+        applier(store).apply(
+            files(pool().replace("{name: p}", "{name: p, resourceVersion: '1'}"))
+        )
 
 
-def test_delete_names_what_it_deleted_and_warns_of_what_it_breaks(store: MemoryPolicyStore) -> None:
+def test_delete_names_what_it_deleted_and_warns_of_what_it_breaks(
+    store: MemoryPolicyStore,
+) -> None:
     applier(store).apply(files(node_class(), pool()))
-    outcome = applier(store).delete([(PolicyKind.NODE_CLASS, "c"), (PolicyKind.NODE_CLASS, "unknown")])
-    assert [(change.name, change.change) for change in outcome.changes] == [("c", Change.DELETED)]
+    outcome = applier(store).delete(
+        [(PolicyKind.NODE_CLASS, "c"), (PolicyKind.NODE_CLASS, "unknown")]
+    )
+    assert [(change.name, change.change) for change in outcome.changes] == [
+        ("c", Change.DELETED)
+    ]
     assert [problem.rule for problem in outcome.problems] == ["no-class"]
     assert [row.name for row in store.list_all()] == ["p"]
 
@@ -159,7 +202,9 @@ def test_delete_names_what_it_deleted_and_warns_of_what_it_breaks(store: MemoryP
 def test_only_what_is_named_as_removed_is_deleted(store: MemoryPolicyStore) -> None:
     applier(store).apply(files(node_class(), pool("old"), pool("left-out"), pool("kept")))
     removed = [(PolicyKind.NODE_POOL, "old"), (PolicyKind.NODE_POOL, "gone-already")]
-    outcome = applier(store).replace(files(node_class(), pool("kept"), pool("new")), removed)
+    outcome = applier(store).replace(
+        files(node_class(), pool("kept"), pool("new")), removed
+    )
     assert {change.name: change.change for change in outcome.effective} == {
         "new": Change.CREATED,
         "old": Change.DELETED,
@@ -169,7 +214,8 @@ def test_only_what_is_named_as_removed_is_deleted(store: MemoryPolicyStore) -> N
 
 def test_what_is_removed_and_given_is_a_contradiction(store: MemoryPolicyStore) -> None:
     with pytest.raises(
-        ManifestError, match=r"1\.yaml:4: error: NodePool/p metadata.name: is to be removed, and is given"
+        ManifestError,
+        match=r"1\.yaml:4: error: NodePool/p metadata.name: is to be removed, and is given",
     ):
         applier(store).replace(files(node_class(), pool()), [(PolicyKind.NODE_POOL, "p")])
     assert store.list_all() == ()
@@ -181,21 +227,33 @@ def test_a_workload_is_not_policy(store: MemoryPolicyStore) -> None:
         applier(store).apply(files(text))
 
 
-def test_the_same_object_twice_is_an_error_that_names_both_places(store: MemoryPolicyStore) -> None:
-    with pytest.raises(ManifestError, match=r"1\.yaml:4: error: NodePool/p .* first at 0\.yaml:4"):
+def test_the_same_object_twice_is_an_error_that_names_both_places(
+    store: MemoryPolicyStore,
+) -> None:
+    with pytest.raises(
+        ManifestError, match=r"1\.yaml:4: error: NodePool/p .* first at 0\.yaml:4"
+    ):
         applier(store).apply(files(pool(), pool()))
 
 
-def test_more_objects_than_one_transaction_holds_are_refused(store: MemoryPolicyStore) -> None:
+def test_more_objects_than_one_transaction_holds_are_refused(
+    store: MemoryPolicyStore,
+) -> None:
     with pytest.raises(ManifestError, match="at most 100"):
-        applier(store).apply(files(node_class(), "---".join(pool(f"p{index}") for index in range(100))))
+        applier(store).apply(
+            files(node_class(), "---".join(pool(f"p{index}") for index in range(100)))
+        )
     assert store.list_all() == ()
 
 
 def test_a_warning_is_given_and_does_not_forbid(store: MemoryPolicyStore) -> None:
     outcome = applier(store).apply(files(pool(node_class_name="gpus"), node_class("gpu")))
     (problem,) = outcome.problems
-    assert (problem.severity, problem.suggestion, problem.line) == (Severity.WARNING, "gpu", 7)
+    assert (problem.severity, problem.suggestion, problem.line) == (
+        Severity.WARNING,
+        "gpu",
+        7,
+    )
     assert "can never launch because there is no EC2NodeClass gpus" in problem.message
     assert len(store.list_all()) == 2
 
@@ -214,7 +272,10 @@ def test_stored_policy_becomes_values_of_the_core(store: MemoryPolicyStore) -> N
     applier(store).apply(example_files())
     policy = policy_of(store.list_all())
     assert [pool.name for pool in policy.node_pools] == ["default", "gpu-training"]
-    assert [node_class.name for node_class in policy.node_classes] == ["default", "gpu-training"]
+    assert [node_class.name for node_class in policy.node_classes] == [
+        "default",
+        "gpu-training",
+    ]
 
 
 def test_names_of_files_that_cannot_be_read_are_not_found() -> None:

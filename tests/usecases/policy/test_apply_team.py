@@ -20,8 +20,12 @@ from reservoir.usecases.policy.policy_objects import policy_of
 ROLE = "arn:aws:iam::123456789012:role/front-end"
 
 
-def team(name: str = "vision", *namespaces: str, principals: tuple[str, ...] = (ROLE,)) -> dict[str, Any]:
-    return team_manifest(name, namespaces=list(namespaces) or [name], principals=list(principals))
+def team(
+    name: str = "vision", *namespaces: str, principals: tuple[str, ...] = (ROLE,)
+) -> dict[str, Any]:
+    return team_manifest(
+        name, namespaces=list(namespaces) or [name], principals=list(principals)
+    )
 
 
 class World:
@@ -30,7 +34,9 @@ class World:
         self.principals = MemoryPrincipals({ROLE: "AROA1"})
 
     def apply(self, *manifests: dict[str, Any], dry_run: bool = False) -> Outcome:
-        files = [(f"{number}.json", json.dumps(each)) for number, each in enumerate(manifests)]
+        files = [
+            (f"{number}.json", json.dumps(each)) for number, each in enumerate(manifests)
+        ]
         return applier(self.store, principals=self.principals).apply(files, dry_run=dry_run)
 
     @property
@@ -73,7 +79,10 @@ def test_a_principal_that_iam_does_not_know_is_told_and_lets_nobody_in() -> None
     assert [(problem.rule, problem.path) for problem in outcome.problems] == [
         ("principal-not-found", "spec.principals")
     ]
-    assert world.condition() == ("False", f"IAM knows no {ROLE}: apply the team again once it does")
+    assert world.condition() == (
+        "False",
+        f"IAM knows no {ROLE}: apply the team again once it does",
+    )
     assert not world.team.may_act("AROA1:x")
     assert not world.team.may_act("")
 

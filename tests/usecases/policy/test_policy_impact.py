@@ -25,7 +25,9 @@ def impact(world: PlanningWorld, *manifests: dict[str, Any]) -> PolicyImpact:
     principals = ResolvePrincipals(MemoryPrincipals(), world.clock)
     apply_policy = ApplyPolicy(world.policy, world.bus, world.queue, principals)
     outcome = apply_policy.apply([("", to_yaml(manifests))], dry_run=True)
-    return FindPolicyImpact(snapshot_gatherer_from(world.outside()), world.clock).of(outcome.effective)
+    return FindPolicyImpact(snapshot_gatherer_from(world.outside()), world.clock).of(
+        outcome.effective
+    )
 
 
 def test_what_changes_no_node_has_no_impact() -> None:
@@ -43,17 +45,29 @@ def test_a_market_that_is_no_longer_allowed_makes_its_nodes_drift() -> None:
 
 
 def test_reservations_that_are_no_longer_selected_make_theirs_drift() -> None:
-    other = node_class_manifest(capacityReservationSelectorTerms=[{"tags": {"team": "other"}}])
+    other = node_class_manifest(
+        capacityReservationSelectorTerms=[{"tags": {"team": "other"}}]
+    )
     (node,) = impact(ready(), other).drifting
-    assert (node.is_reserved, node.reason) == (True, "reservation cr-1 is no longer selected")
+    assert (node.is_reserved, node.reason) == (
+        True,
+        "reservation cr-1 is no longer selected",
+    )
 
 
 def test_a_misspelt_type_is_a_pool_that_never_launches() -> None:
     changed = node_pool_manifest(name="new")
-    types = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["p5.48xlagre"]}
+    types = {
+        "key": "node.kubernetes.io/instance-type",
+        "operator": "In",
+        "values": ["p5.48xlagre"],
+    }
     changed["spec"]["template"]["spec"]["requirements"].append(types)
     found = impact(ready(), changed)
     assert found.drifting == ()
     assert [(item.node_pool_name, item.reason) for item in found.never_launching] == [
-        ("new", "no instance type has node.kubernetes.io/instance-type In [p5.48xlagre]; did you mean p5.48xlarge?")
+        (
+            "new",
+            "no instance type has node.kubernetes.io/instance-type In [p5.48xlagre]; did you mean p5.48xlarge?",
+        )
     ]

@@ -41,7 +41,10 @@ def told(outcome: DemandOutcome) -> list[tuple[str, str, int]]:
         (
             place.workload_key,
             place.claim_id
-            or (place.offering and (place.offering.reservation_id or str(place.offering.capacity_type)))
+            or (
+                place.offering
+                and (place.offering.reservation_id or str(place.offering.capacity_type))
+            )
             or "",
             place.replica_count,
         )
@@ -50,9 +53,17 @@ def told(outcome: DemandOutcome) -> list[tuple[str, str, int]]:
 
 
 def test_there_is_nothing_to_write_with() -> None:
-    methods = {name for name, _ in inspect.getmembers(SnapshotSource, inspect.isfunction) if not name.startswith("_")}
+    methods = {
+        name
+        for name, _ in inspect.getmembers(SnapshotSource, inspect.isfunction)
+        if not name.startswith("_")
+    }
     assert methods == {"gather"}
-    written = [name for name in ("commit", "put", "save", "publish", "queue", "ids") if name in PlanDemand.__slots__]
+    written = [
+        name
+        for name in ("commit", "put", "save", "publish", "queue", "ids")
+        if name in PlanDemand.__slots__
+    ]
     assert written == []
 
 
@@ -60,7 +71,10 @@ def test_reserved_units_first_and_the_rest_is_bought() -> None:
     world = ready(units=4)
     before = world.state.node_claims.list_live()
     answer = asking(world).plan([workload("train", replicas=6)], NOTHING)
-    assert told(answer.present) == [("research/train", "cr-1", 4), ("research/train", "on-demand", 2)]
+    assert told(answer.present) == [
+        ("research/train", "cr-1", 4),
+        ("research/train", "on-demand", 2),
+    ]
     assert answer.present.added_micro_usd_per_hour == 2 * USD_P5
     assert answer.edited is None
     assert world.state.node_claims.list_live() == before
@@ -75,12 +89,17 @@ def test_what_is_planned_is_what_then_happens() -> None:
     world.plan()
     claims = world.state.node_claims.list_live()
     reserved = sum(claim.offering.reservation_id == "cr-1" for claim in claims)
-    assert [count for *_, count in told(answer.present)] == [reserved, len(claims) - reserved]
+    assert [count for *_, count in told(answer.present)] == [
+        reserved,
+        len(claims) - reserved,
+    ]
 
 
 def test_what_waits_says_why() -> None:
     world = ready(units=1, pool=node_pool_manifest(capacity_types=("reserved",)))
-    (waiting,) = asking(world).plan([workload("train", replicas=3)], NOTHING).present.waiting
+    (waiting,) = (
+        asking(world).plan([workload("train", replicas=3)], NOTHING).present.waiting
+    )
     assert (waiting.count, waiting.code.value) == (2, "ReservationFull")
 
 
@@ -91,7 +110,11 @@ def test_who_waits_already_may_be_displaced() -> None:
     outcome = asking(world).plan([urgent], NOTHING).present
     assert told(outcome) == [("research/urgent", "cr-1", 1)]
     (displaced,) = outcome.displaced
-    assert (displaced.workload_key, displaced.replica_count, displaced.reserved_count) == ("research/batch", 1, 1)
+    assert (displaced.workload_key, displaced.replica_count, displaced.reserved_count) == (
+        "research/batch",
+        1,
+        1,
+    )
     assert displaced.waiting is not None
     assert displaced.waiting.code.value == "ReservationFull"
 
@@ -99,9 +122,17 @@ def test_who_waits_already_may_be_displaced() -> None:
 def test_who_is_bought_for_instead_loses_a_unit_but_no_place() -> None:
     world = ready(units=2)
     world.submit("batch", replicas=2)
-    outcome = asking(world).plan([replace(workload("urgent", replicas=1), priority=100)], NOTHING).present
+    outcome = (
+        asking(world)
+        .plan([replace(workload("urgent", replicas=1), priority=100)], NOTHING)
+        .present
+    )
     (displaced,) = outcome.displaced
-    assert (displaced.replica_count, displaced.reserved_count, displaced.waiting) == (0, 1, None)
+    assert (displaced.replica_count, displaced.reserved_count, displaced.waiting) == (
+        0,
+        1,
+        None,
+    )
     assert outcome.added_micro_usd_per_hour == USD_P5
 
 
@@ -120,14 +151,22 @@ def test_the_edited_world_stands_beside_the_present() -> None:
     answer = asking(world).plan([workload("train", replicas=3)], edits)
     assert answer.edited is not None
     assert told(answer.present)[1:] == [("research/train", "on-demand", 2)]
-    assert sorted(told(answer.edited)) == [("research/train", "cr-1", 1), ("research/train", "with-1", 2)]
-    assert (answer.present.added_micro_usd_per_hour, answer.edited.added_micro_usd_per_hour) == (2 * USD_P5, 0)
+    assert sorted(told(answer.edited)) == [
+        ("research/train", "cr-1", 1),
+        ("research/train", "with-1", 2),
+    ]
+    assert (
+        answer.present.added_micro_usd_per_hour,
+        answer.edited.added_micro_usd_per_hour,
+    ) == (2 * USD_P5, 0)
 
 
 def test_a_duration_that_does_not_fit_a_block_to_come() -> None:
     world = ready(units=1, pool=node_pool_manifest(capacity_types=("reserved",)))
     now = world.clock.now()
-    block = AddedCapacity(2, "p5.48xlarge", "us-east-1b", now + timedelta(hours=1), now + timedelta(hours=4))
+    block = AddedCapacity(
+        2, "p5.48xlarge", "us-east-1b", now + timedelta(hours=1), now + timedelta(hours=4)
+    )
     long = replace(workload("train", replicas=2), duration_s=12 * 3600)
     answer = asking(world).plan([long], WorldEdits(added=(block,)))
     assert answer.edited is not None

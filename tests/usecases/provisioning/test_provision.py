@@ -46,7 +46,9 @@ def test_reserved_units_are_leased_first_and_the_rest_is_bought() -> None:
     report = world.plan()
 
     claims = world.state.node_claims.list_live()
-    reserved = [claim for claim in claims if claim.offering.capacity_type is CapacityType.RESERVED]
+    reserved = [
+        claim for claim in claims if claim.offering.capacity_type is CapacityType.RESERVED
+    ]
     assert (len(reserved), len(claims)) == (3, 5)
     assert {claim.lease.reservation_id for claim in reserved if claim.lease} == {"cr-1"}
     assert world.reservation().balance == Balance(3, 3)
@@ -78,8 +80,11 @@ def test_a_node_has_efas_only_if_its_replicas_ask_for_them() -> None:
     world.submit("fabric", replicas=1, requests=Resources.of({**one_gpu, EFA: 4}))
     world.plan()
 
-    fabric = next(claim for claim in world.state.node_claims.list_live() if claim.id != plain.id)
-    assert fabric.allocatable[EFA] == 32  # although the other node had room for everything else
+    fabric = next(
+        claim for claim in world.state.node_claims.list_live() if claim.id != plain.id
+    )
+    # although the other node had room for everything else
+    assert fabric.allocatable[EFA] == 32
     assert fabric.placements[0].workload_key == "research/fabric"
 
 
@@ -89,7 +94,11 @@ def test_placements_and_exhaustion_are_told() -> None:
     world.plan()
 
     (placed,) = world.bus.of("Workload Placed")
-    assert (placed["workload"]["name"], placed["replicas"], len(placed["nodes"])) == ("train", 5, 5)
+    assert (placed["workload"]["name"], placed["replicas"], len(placed["nodes"])) == (
+        "train",
+        5,
+        5,
+    )
     (exhausted,) = world.bus.of("Reservation Exhausted")
     assert exhausted["capacityReservationId"] == "cr-1"
 
@@ -135,7 +144,12 @@ def test_an_idle_pass_neither_solves_nor_writes() -> None:
 
     report = world.plan()
 
-    assert (world.solves, world.state.write_count, report.plan_ids, report.attempts) == (0, written, [], 0)
+    assert (world.solves, world.state.write_count, report.plan_ids, report.attempts) == (
+        0,
+        written,
+        [],
+        0,
+    )
 
 
 def test_the_decision_can_be_replayed() -> None:
@@ -146,7 +160,9 @@ def test_the_decision_can_be_replayed() -> None:
     stored = world.state.decisions.load(plan_id)
     assert stored is not None
     decision, snapshot_json = stored
-    again = world.solve(loads(Snapshot, snapshot_json), decision.made_at, world.provisioner().policy)
+    again = world.solve(
+        loads(Snapshot, snapshot_json), decision.made_at, world.provisioner().policy
+    )
     assert again == loads(Plan, decision.plan_json)
     assert {claim.plan_id for claim in world.state.node_claims.list_live()} == {plan_id}
 
@@ -172,7 +188,9 @@ def overcommitting(world: PlanningWorld, *names: str) -> Any:
     def solve(snapshot: Snapshot, now: Any, policy: Any) -> Plan:
         plan = world.solve(snapshot, now, policy)
         launches = tuple(
-            replace(it, count=2 * it.count) if keys & {placed.workload_key for placed in it.placements} else it
+            replace(it, count=2 * it.count)
+            if keys & {placed.workload_key for placed in it.placements}
+            else it
             for it in plan.launches
         )
         cost = plan.cost_atto_usd_per_hour + sum(
@@ -192,10 +210,14 @@ def test_a_plan_that_breaks_a_rule_is_kept_and_only_whom_it_is_about_waits() -> 
     report = world.provisioner(solve=overcommitting(world, "bad")).run()
 
     assert (report.placed_count, report.unplaced_count, report.held_count) == (1, 1, 1)
-    assert [claim.placements[0].workload_key for claim in world.state.node_claims.list_live()] == ["research/good"]
+    assert [
+        claim.placements[0].workload_key for claim in world.state.node_claims.list_live()
+    ] == ["research/good"]
     (held,) = world.workload("bad").unplaced
     assert (held.code, held.count) == (ReasonCode.PLAN_REJECTED, 1)
-    assert [event["reason"] for event in world.bus.of("Workload Pending")] == ["PlanRejected"]
+    assert [event["reason"] for event in world.bus.of("Workload Pending")] == [
+        "PlanRejected"
+    ]
     rejected_id = report.rejected[0].split(":")[0]
     assert rejected_id in held.message
     assert rejected_id not in report.plan_ids
@@ -211,7 +233,9 @@ def test_the_plan_without_those_held_replays_from_its_own_snapshot() -> None:
     stored = world.state.decisions.load(plan_id)
     assert stored is not None
     decision, snapshot_json = stored
-    again = world.solve(loads(Snapshot, snapshot_json), decision.made_at, world.provisioner().policy)
+    again = world.solve(
+        loads(Snapshot, snapshot_json), decision.made_at, world.provisioner().policy
+    )
     assert again == loads(Plan, decision.plan_json)
     assert {claim.plan_id for claim in world.state.node_claims.list_live()} == {plan_id}
 
@@ -236,7 +260,9 @@ def test_who_runs_beside_the_held_ones_still_counts() -> None:
     world.plan()
     record = world.workload("bad")
     assert record.workload is not None
-    grown = replace(record, generation=2, workload=replace(record.workload, generation=2, replicas=2))
+    grown = replace(
+        record, generation=2, workload=replace(record.workload, generation=2, replicas=2)
+    )
     world.state.workloads.put(grown, expected_revision=record.revision)
     world.submit("other", replicas=1, labels={"app": "other"})
 
@@ -250,7 +276,8 @@ def test_who_runs_beside_the_held_ones_still_counts() -> None:
     ("late", "waiting", "woken"),
     [
         (("late",), ReasonCode.OUT_OF_TIME, ["out of time"]),
-        (("late", "early"), ReasonCode.OUT_OF_TIME, []),  # the next pass would have no less to do
+        # the next pass would have no less to do
+        (("late", "early"), ReasonCode.OUT_OF_TIME, []),
         (("late",), ReasonCode.RESERVATION_FULL, []),
     ],
 )
@@ -264,7 +291,12 @@ def test_a_pass_that_had_no_time_for_all_wakes_another_if_that_has_less_to_do(
     def cut_short(snapshot: Snapshot, now: Any, policy: Any) -> Plan:
         looked_at = tuple(it for it in snapshot.demands if it.workload.name not in late)
         plan = world.solve(replace(snapshot, demands=looked_at), now, policy)
-        return replace(plan, unplaced=tuple(UnplacedReplicas(f"research/{name}", 1, waiting, "") for name in late))
+        return replace(
+            plan,
+            unplaced=tuple(
+                UnplacedReplicas(f"research/{name}", 1, waiting, "") for name in late
+            ),
+        )
 
     world.queue.wake_ups.clear()
     report = world.provisioner(solve=cut_short, check=lambda *_: ()).run()
@@ -314,9 +346,19 @@ def test_a_plan_that_could_be_better_is_told_of_and_applied() -> None:
         plan = world.solve(snapshot, now, policy)
         (reserved,) = plan.launches
         assert reserved.count == 2
-        left = UnplacedReplicas(reserved.placements[0].workload_key, 1, ReasonCode.RESERVATION_FULL, "no unit is free")
+        left = UnplacedReplicas(
+            reserved.placements[0].workload_key,
+            1,
+            ReasonCode.RESERVATION_FULL,
+            "no unit is free",
+        )
         cost = plan.cost_atto_usd_per_hour // 2
-        return replace(plan, launches=(replace(reserved, count=1),), unplaced=(left,), cost_atto_usd_per_hour=cost)
+        return replace(
+            plan,
+            launches=(replace(reserved, count=1),),
+            unplaced=(left,),
+            cost_atto_usd_per_hour=cost,
+        )
 
     report = world.provisioner(solve=timid).run()
 
@@ -339,9 +381,15 @@ def test_a_lost_race_is_planned_again_with_what_is_left() -> None:
 
     report = world.provisioner(solve=outsider_comes_first).run()
 
-    kinds = sorted(claim.offering.capacity_type for claim in world.state.node_claims.list_live())
+    kinds = sorted(
+        claim.offering.capacity_type for claim in world.state.node_claims.list_live()
+    )
     assert kinds == ["on-demand", "on-demand", "on-demand", "reserved"]
-    assert (report.attempts, report.conflict_count, world.workload().pending_count) == (2, 1, 0)
+    assert (report.attempts, report.conflict_count, world.workload().pending_count) == (
+        2,
+        1,
+        0,
+    )
 
 
 def test_a_workload_that_changed_meanwhile_is_planned_by_its_new_spec() -> None:
@@ -352,8 +400,13 @@ def test_a_workload_that_changed_meanwhile_is_planned_by_its_new_spec() -> None:
         plan = world.solve(snapshot, now, policy)
         record = world.workload()
         if record.generation == 1 and record.workload is not None:
-            spec = replace(record.workload, generation=2, requests=Resources.of({"cpu": 1000}))
-            world.state.workloads.put(replace(record, generation=2, workload=spec), expected_revision=record.revision)
+            spec = replace(
+                record.workload, generation=2, requests=Resources.of({"cpu": 1000})
+            )
+            world.state.workloads.put(
+                replace(record, generation=2, workload=spec),
+                expected_revision=record.revision,
+            )
         return plan
 
     world.provisioner(solve=changed_meanwhile).run()
@@ -383,7 +436,9 @@ def test_a_gang_that_cannot_be_committed_whole_is_given_back() -> None:
 
     def outsider_after_the_first_transaction(commit: PlannedCommit) -> None:
         if next(commits) == 1:
-            world.state.reservations.mark_exhausted("cr-1", refused_at=world.clock.advance(seconds=1))
+            world.state.reservations.mark_exhausted(
+                "cr-1", refused_at=world.clock.advance(seconds=1)
+            )
         original(commit)
 
     world.state.node_claims.commit = outsider_after_the_first_transaction  # type: ignore[method-assign] # interferes
@@ -421,7 +476,8 @@ def test_demand_does_not_wait_for_a_store_of_decisions_that_is_down() -> None:
         raise TransientError("SlowDown", "PutObject")
 
     world.state.decisions.save = down  # type: ignore[method-assign] # interferes
-    with pytest.raises(TransientError, match="SlowDown"):  # the pass is repeated, and counted as an error
+    # the pass is repeated, and counted as an error
+    with pytest.raises(TransientError, match="SlowDown"):
         world.plan()
 
     assert world.workload().pending_count == 0
@@ -456,7 +512,9 @@ def test_a_death_before_any_write_leaks_nothing_and_loses_no_replica(number: int
     placed = sum(item.count for claim in claims for item in claim.placements)
     assert placed == 137
     assert (world.workload().placed_count, world.workload("small").placed_count) == (130, 7)
-    leased = sum(claim.lease is not None and claim.lease.state is LeaseState.HELD for claim in claims)
+    leased = sum(
+        claim.lease is not None and claim.lease.state is LeaseState.HELD for claim in claims
+    )
     assert world.reservation().balance == Balance(120, leased)
     assert leased == 120
     assert world.state.workloads.list_needing_planning() == ()
@@ -480,7 +538,9 @@ def test_surplus_is_handed_to_the_drain_protocol() -> None:
     world.submit(replicas=2)
     world.plan()
     record = world.workload()
-    world.state.workloads.put(replace(record, withdrawn=True), expected_revision=record.revision)
+    world.state.workloads.put(
+        replace(record, withdrawn=True), expected_revision=record.revision
+    )
 
     world.plan()
 
@@ -521,7 +581,8 @@ def test_a_pass_says_how_long_it_solved_and_how_much_dearer_its_plan_may_be() ->
 
 def test_the_gap_is_of_the_bound_and_unknown_without_one() -> None:
     gaps = [
-        Plan(cost_atto_usd_per_hour=110, lower_bound_atto_usd_per_hour=bound).gap_percent for bound in (100, 0, None)
+        Plan(cost_atto_usd_per_hour=110, lower_bound_atto_usd_per_hour=bound).gap_percent
+        for bound in (100, 0, None)
     ]
     assert gaps == [10.0, None, None]
 
@@ -548,7 +609,9 @@ def test_earlier_specs_are_forgotten_when_nothing_runs_with_them() -> None:
     world.plan()
     record = world.workload()
     assert record.workload is not None
-    updated = submitted(record, replace(record.workload, generation=2, priority=3), world.clock.now())
+    updated = submitted(
+        record, replace(record.workload, generation=2, priority=3), world.clock.now()
+    )
     assert updated is not None
     world.state.workloads.put(updated, expected_revision=record.revision)
     world.plan()
@@ -574,7 +637,10 @@ def test_anti_affinity_that_reaches_another_team_keeps_it_out_of_nothing() -> No
     world.submit(replicas=3, anti_affinity=(term,))
     world.plan()
     world.submit("other", namespace="vision", replicas=1)
-    world.apply(team_manifest("vision", namespaces=["vision"]), team_manifest("research", namespaces=["research"]))
+    world.apply(
+        team_manifest("vision", namespaces=["vision"]),
+        team_manifest("research", namespaces=["research"]),
+    )
     world.plan()
     waiting = world.state.workloads.get("vision/other")
     assert waiting is not None
@@ -588,7 +654,9 @@ def test_a_row_that_dynamodb_does_not_take_keeps_no_other_from_its_reason() -> N
     rows = world.state.workload_rows
     large = rows["research/a-first"]
     assert large.workload is not None
-    rows[large.key] = replace(large, workload=replace(large.workload, annotations={"note": "x" * 410_000}))
+    rows[large.key] = replace(
+        large, workload=replace(large.workload, annotations={"note": "x" * 410_000})
+    )
 
     world.plan()
 
@@ -601,7 +669,9 @@ class _RefusingRow(MemoryNodeClaims):
 
     def commit(self, commit: PlannedCommit) -> None:
         if "research/a-first" in commit.placed_by_workload():
-            raise RowsRefusedError("ValidationException", "TransactWriteItems", ["research/a-first"])
+            raise RowsRefusedError(
+                "ValidationException", "TransactWriteItems", ["research/a-first"]
+            )
         super().commit(commit)
 
 
@@ -623,7 +693,10 @@ class _Wordy(PlanningWorld):
     def solve(self, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
         del snapshot, now, policy
         message = "in the way: " + "ns/web, " * 1_000
-        return Plan(unplaced=(UnplacedReplicas("research/train", 1, ReasonCode.TOPOLOGY, message),) * 20)
+        return Plan(
+            unplaced=(UnplacedReplicas("research/train", 1, ReasonCode.TOPOLOGY, message),)
+            * 20
+        )
 
 
 def test_no_reason_is_longer_than_a_row_has_room_for() -> None:

@@ -33,7 +33,9 @@ SMALL = Resources.of({"cpu": 500})
 class Whole:
     """Planner and launcher on one state, every effect of both watched."""
 
-    def __init__(self, units: int, *, prior: Callable[["Whole"], None] = lambda _: None) -> None:
+    def __init__(
+        self, units: int, *, prior: Callable[["Whole"], None] = lambda _: None
+    ) -> None:
         facts = reservation("cr-1", units, tags=TEAM)
         self.planning = PlanningWorld().ready(facts, pool=node_pool_manifest())
         self.launching = World()
@@ -83,7 +85,10 @@ class Whole:
                 self.launching.launch().run(batch)
             self.planning.clock.advance(minutes=1)
             self.launching.collect().run()
-            if not self.planning.queue.launches and not self.planning.state.workloads.list_needing_planning():
+            if (
+                not self.planning.queue.launches
+                and not self.planning.state.workloads.list_needing_planning()
+            ):
                 return
         raise AssertionError("it never came to rest")
 
@@ -99,9 +104,14 @@ class Whole:
         assert dict(placed) == replicas, "a replica was lost or doubled"
         assert {key: state.workload_rows[key].placed_count for key in replicas} == replicas
         ids = sorted(claim.instance_id or "" for claim in live)
-        assert ids == sorted(instance.id for instance in self.launching.ec2.all()), "launched twice, or not at all"
+        assert ids == sorted(instance.id for instance in self.launching.ec2.all()), (
+            "launched twice, or not at all"
+        )
         row = state.reservation_rows["cr-1"]
-        open_leases = sum(claim.lease is not None and claim.lease.state in OPEN_LEASE_STATES for claim in claims)
+        open_leases = sum(
+            claim.lease is not None and claim.lease.state in OPEN_LEASE_STATES
+            for claim in claims
+        )
         assert row.balance.outstanding_count == open_leases, "a lease leaked"
         assert open_leases == sum(claim.lease is not None for claim in live)
         assert row.balance.free_units >= 0, "a unit was promised twice"
@@ -122,7 +132,8 @@ def _mixed(world: Whole) -> None:
 
 
 def _gang(world: Whole) -> None:
-    world.planning.submit("gang", replicas=100, requests=GPU, gang=Gang())  # two transactions
+    # two transactions
+    world.planning.submit("gang", replicas=100, requests=GPU, gang=Gang())
 
 
 def _joining(world: Whole) -> None:
@@ -139,7 +150,9 @@ def _shrinking(world: Whole) -> None:
     world.planning.plan()
     record = world.planning.workload("train")
     assert record.workload is not None
-    smaller = replace(record, generation=2, workload=replace(record.workload, generation=2, replicas=2))
+    smaller = replace(
+        record, generation=2, workload=replace(record.workload, generation=2, replicas=2)
+    )
     world.planning.state.workloads.put(smaller, expected_revision=record.revision)
     world.planning.submit("late", replicas=2, requests=GPU)
 
@@ -147,7 +160,9 @@ def _shrinking(world: Whole) -> None:
 STORIES = {
     "mixed": Story(_mixed, {"research/train": 5, "research/small": 7}),
     "gang": Story(_gang, {"research/gang": 100}, units=60),
-    "joining": Story(_joining, {"research/first": 1, "research/small": 3, "research/train": 1}),
+    "joining": Story(
+        _joining, {"research/first": 1, "research/small": 3, "research/train": 1}
+    ),
     "shrinking": Story(_shrinking, {"research/train": 2, "research/late": 2}),
 }
 
@@ -162,7 +177,8 @@ def test_planning_and_launching_killed_anywhere(name: str, cover: Cover) -> None
     undisturbed.recover(minutes=0)
     undisturbed.check(story.replicas)
     assert count >= 6
-    step = 1 if count < 100 else 11  # a gang's hundred claims are moved one by one: their points are alike
+    # a gang's hundred claims are moved one by one: their points are alike
+    step = 1 if count < 100 else 11
     for number in (*range(1, min(count, 15)), *range(15, count + 1, step)):
         for mishap in (Effects(kill_before=number), Effects(lose_answer_of=number)):
             world = Whole(story.units, prior=story.begin)

@@ -72,7 +72,9 @@ def test_a_node_that_has_ended_frees_its_limit_although_nothing_lists_it() -> No
     world.submit("first", replicas=1, requests=BIG)
     planner.run()
     (claim,) = world.state.claim_rows.values()
-    world.state.claim_rows[claim.id] = replace(claim, state=ClaimState.FAILED, revision=claim.revision + 1)
+    world.state.claim_rows[claim.id] = replace(
+        claim, state=ClaimState.FAILED, revision=claim.revision + 1
+    )
     world.submit("second", replicas=1, requests=BIG)
     planner.run()
 
@@ -117,7 +119,11 @@ def test_a_claim_is_asked_for_until_listings_show_it_as_committed(
 
 @pytest.mark.parametrize(
     "stored",
-    [None, node_claim("nc-1", revision=1), node_claim("nc-1", revision=2, state=ClaimState.FAILED)],
+    [
+        None,
+        node_claim("nc-1", revision=1),
+        node_claim("nc-1", revision=2, state=ClaimState.FAILED),
+    ],
     ids=["no row", "never committed", "ended"],
 )
 def test_what_is_not_live_or_not_committed_is_forgotten(stored: NodeClaim | None) -> None:
@@ -125,5 +131,8 @@ def test_what_is_not_live_or_not_committed_is_forgotten(stored: NodeClaim | None
     before = node_claim("nc-1", revision=1)
     recent.add(PlannedCommit(claims=(node_claim("nc-0"),), existing=((before, before),)))
     assert recent.not_in({}) == ["nc-0", "nc-1"]
-    recent.forget_ended(["nc-0", "nc-1"], {"nc-0": node_claim("nc-0")} | ({} if stored is None else {"nc-1": stored}))
+    recent.forget_ended(
+        ["nc-0", "nc-1"],
+        {"nc-0": node_claim("nc-0")} | ({} if stored is None else {"nc-1": stored}),
+    )
     assert recent.not_in({}) == ["nc-0"]

@@ -38,7 +38,9 @@ def decided(policy: SchedulingPolicy = CERTIFIED) -> tuple[PlanningWorld, str]:
 
 
 def replayed(world: PlanningWorld, plan_id: str) -> Replayed:
-    found = Replay(world.state.decisions, solve_in_full, SchedulingPolicy()).run(plan_id, nothing)
+    found = Replay(world.state.decisions, solve_in_full, SchedulingPolicy()).run(
+        plan_id, nothing
+    )
     assert found is not None
     return found
 
@@ -53,7 +55,9 @@ def test_the_same_to_the_byte() -> None:
 
 
 def test_the_settings_of_its_planner_count_and_not_those_of_today() -> None:
-    world, plan_id = decided(SchedulingPolicy(with_certificate=True, node_overhead_micro_usd_per_hour=9_999))
+    world, plan_id = decided(
+        SchedulingPolicy(with_certificate=True, node_overhead_micro_usd_per_hour=9_999)
+    )
     assert replayed(world, plan_id).replayed is None
 
 
@@ -91,7 +95,10 @@ def test_another_release_decided() -> None:
 def test_a_planner_that_ran_out_of_time() -> None:
     world, plan_id = decided(replace(CERTIFIED, expired=lambda: True))
     found = replayed(world, plan_id)
-    assert found.why == "the planner noted, and this replay does not: no certificate: out of time"
+    assert (
+        found.why
+        == "the planner noted, and this replay does not: no certificate: out of time"
+    )
 
 
 def test_what_would_have_differed_with_more_capacity() -> None:
@@ -108,7 +115,10 @@ def test_what_would_have_differed_with_more_capacity() -> None:
 
 def test_what_is_not_known_is_told() -> None:
     world, _ = decided()
-    assert Replay(world.state.decisions, solve_in_full, CERTIFIED).run("plan-nobody", nothing) is None
+    assert (
+        Replay(world.state.decisions, solve_in_full, CERTIFIED).run("plan-nobody", nothing)
+        is None
+    )
 
 
 @pytest.mark.parametrize("text", ["{}", json.dumps({"launches": [{"newer": 1}]})])
@@ -133,4 +143,6 @@ def test_settings_of_a_planner_that_this_release_cannot_read_are_refused(text: s
     with pytest.raises(ReplayError, match=reason):
         replayed(world, plan_id)
     with pytest.raises(ReplayError, match=reason):
-        ExplainAlternatives(world.state.node_claims, world.state.decisions, CERTIFIED).explain("research/train")
+        ExplainAlternatives(
+            world.state.node_claims, world.state.decisions, CERTIFIED
+        ).explain("research/train")

@@ -36,12 +36,19 @@ def world_of(*pools: dict[str, Any], units: int = 0) -> PlanningWorld:
 
 def submit(world: PlanningWorld, name: str, *kinds: str, **changes: Any) -> str:
     terms = tuple(Requirements.from_labels({"kind": kind}) for kind in kinds)
-    return world.submit(name, required_node_terms=terms, **{"replicas": 1, "requests": SMALL, **changes}).key
+    return world.submit(
+        name, required_node_terms=terms, **{"replicas": 1, "requests": SMALL, **changes}
+    ).key
 
 
 def named(*keys: str, group: str = "") -> Woken:
     """Why a pass runs for a group with these parts, one letter each, or for one that finds out."""
-    return Woken(frozenset(keys), names_all=True, group_keys=frozenset(group[:1]), parts=frozenset(group))
+    return Woken(
+        frozenset(keys),
+        names_all=True,
+        group_keys=frozenset(group[:1]),
+        parts=frozenset(group),
+    )
 
 
 def pools_in_use(world: PlanningWorld) -> list[str]:
@@ -66,14 +73,24 @@ def test_whoever_finds_out_plans_for_the_groups_itself_while_few_wait() -> None:
 
     report = world.provisioner().run(named(one, two))
 
-    assert (report.placed_count, pools_in_use(world), world.queue.groups) == (2, ["a", "b"], {})
-    assert {key: turn.number for key, turn in world.state.planning_turns.items()} == {"a": 1, "b": 1}
+    assert (report.placed_count, pools_in_use(world), world.queue.groups) == (
+        2,
+        ["a", "b"],
+        {},
+    )
+    assert {key: turn.number for key, turn in world.state.planning_turns.items()} == {
+        "a": 1,
+        "b": 1,
+    }
 
 
 @pytest.mark.parametrize(
-    ("count", "placed"), [(PLANNED_AT_ONCE_MAX, PLANNED_AT_ONCE_MAX), (PLANNED_AT_ONCE_MAX + 1, 0)]
+    ("count", "placed"),
+    [(PLANNED_AT_ONCE_MAX, PLANNED_AT_ONCE_MAX), (PLANNED_AT_ONCE_MAX + 1, 0)],
 )
-def test_few_are_counted_in_all_groups_that_a_wake_up_is_about(count: int, placed: int) -> None:
+def test_few_are_counted_in_all_groups_that_a_wake_up_is_about(
+    count: int, placed: int
+) -> None:
     world = world_of(pool("a"), pool("b"), pool("c"))
     keys = [submit(world, f"job-{number}", "ab"[number % 2]) for number in range(count)]
     submit(world, "elsewhere", "c")
@@ -150,7 +167,10 @@ def test_demand_that_either_pool_may_serve_is_planned_with_both() -> None:
     assert world.queue.groups == {"a+b": frozenset({one, either})}
     assert world.provisioner().run(named(one, either, group="ab")).placed_count == 2
 
-    assert {key: turn.number for key, turn in world.state.planning_turns.items()} == {"a": 1, "b": 1}
+    assert {key: turn.number for key, turn in world.state.planning_turns.items()} == {
+        "a": 1,
+        "b": 1,
+    }
 
 
 def test_a_wake_up_for_a_group_that_is_part_of_another_now_is_handed_on() -> None:
@@ -163,7 +183,9 @@ def test_a_wake_up_for_a_group_that_is_part_of_another_now_is_handed_on() -> Non
     assert either
 
 
-def test_what_was_joined_is_planned_also_if_the_demand_that_joined_it_has_found_a_place() -> None:
+def test_what_was_joined_is_planned_also_if_the_demand_that_joined_it_has_found_a_place() -> (
+    None
+):
     world = world_of(pool("a"), pool("b"))
     submit(world, "one", "b")
 
@@ -172,13 +194,16 @@ def test_what_was_joined_is_planned_also_if_the_demand_that_joined_it_has_found_
     assert world.queue.groups == {"b": frozenset()}
 
 
-def test_demand_that_joins_groups_while_a_planner_waits_for_more_is_not_left_to_nobody() -> None:
+def test_demand_that_joins_groups_while_a_planner_waits_for_more_is_not_left_to_nobody() -> (
+    None
+):
     world = world_of(pool("a"), pool("b"))
     keys = [submit(world, f"job-{number}", "b") for number in range(2)]
 
     def joined(seconds: float) -> None:
         world.pause(seconds)
-        if len(world.state.workload_rows) == 2:  # whoever wrote it dies before it wakes anybody
+        # whoever wrote it dies before it wakes anybody
+        if len(world.state.workload_rows) == 2:
             submit(world, "either", "a", "b")
 
     report = world.provisioner(pause=joined).run(named(*keys, group="b"))
@@ -188,7 +213,9 @@ def test_demand_that_joins_groups_while_a_planner_waits_for_more_is_not_left_to_
 
 
 @pytest.mark.parametrize("group", ["", "a"])
-def test_of_two_passes_that_share_a_pool_one_commits_and_the_other_counts_its_nodes(group: str) -> None:
+def test_of_two_passes_that_share_a_pool_one_commits_and_the_other_counts_its_nodes(
+    group: str,
+) -> None:
     world = world_of(pool("a", cpu="2"), pool("b"))
     submit(world, "either", "a", "b")
     mine = submit(world, "mine", "a", requests=Resources.of({"cpu": 1_500}))
@@ -209,7 +236,11 @@ def test_of_two_passes_that_share_a_pool_one_commits_and_the_other_counts_its_no
     report = planner.run(named(mine, group="a"))
 
     assert report.conflict_count == 1
-    cpus = sum(claim.allocatable["cpu"] for claim in world.state.claim_rows.values() if claim.node_pool_name == "a")
+    cpus = sum(
+        claim.allocatable["cpu"]
+        for claim in world.state.claim_rows.values()
+        if claim.node_pool_name == "a"
+    )
     assert cpus <= 2_000
 
 
@@ -218,11 +249,16 @@ def test_limits_count_what_another_process_has_just_committed() -> None:
     big = Resources.of({"cpu": 12_000})
     written_at: dict[str, float] = {}
 
-    def listed() -> tuple[NodeClaim, ...]:  # the index shows claims half a second after they were written
+    # the index shows claims half a second after they were written
+    def listed() -> tuple[NodeClaim, ...]:
         now = world.clock.now().timestamp()
         for key in world.state.claim_rows:
             written_at.setdefault(key, now)
-        return tuple(row for key, row in sorted(world.state.claim_rows.items()) if now - written_at[key] > 0.5)
+        return tuple(
+            row
+            for key, row in sorted(world.state.claim_rows.items())
+            if now - written_at[key] > 0.5
+        )
 
     world.state.node_claims.list_live = listed  # type: ignore[method-assign] # the index lags
     for number in range(2):
@@ -253,7 +289,9 @@ def test_eight_planners_side_by_side_promise_no_unit_twice() -> None:
     planners[0].run()
 
     reserved = [
-        claim for claim in world.state.claim_rows.values() if claim.offering.capacity_type is CapacityType.RESERVED
+        claim
+        for claim in world.state.claim_rows.values()
+        if claim.offering.capacity_type is CapacityType.RESERVED
     ]
     assert len(reserved) == 3
     assert world.reservation().balance.free_units == 0

@@ -26,7 +26,8 @@ def test_room_that_is_gone_by_now_is_not_given_away() -> None:
     world, node = world_with_room()
     stale = world.state.node_claims.list_live()
     full = replace(node, placements=(*node.placements, PlacedReplicas("research/other", 1)))
-    world.state.node_claims.save(full, expected_revision=node.revision)  # somebody else was faster
+    # somebody else was faster
+    world.state.node_claims.save(full, expected_revision=node.revision)
     world.state.node_claims.list_live = lambda: stale  # type: ignore[method-assign] # the index lags
     world.submit("second", replicas=1, requests=TWO_CPUS)
 
@@ -37,7 +38,9 @@ def test_room_that_is_gone_by_now_is_not_given_away() -> None:
     assert stored.placements[:2] == full.placements
     assert world.workload("second").placed_count == 1
     placed = [it for claim in world.state.claim_rows.values() for it in claim.placements]
-    assert [it for it in placed if it.workload_key == "research/second"] == [PlacedReplicas("research/second", 1)]
+    assert [it for it in placed if it.workload_key == "research/second"] == [
+        PlacedReplicas("research/second", 1)
+    ]
 
 
 def test_a_picture_that_stays_old_is_waited_for() -> None:
@@ -45,7 +48,8 @@ def test_a_picture_that_stays_old_is_waited_for() -> None:
     stale = world.state.reservations.list_current()
     (record,) = stale
     leased = replace(record.balance, outstanding_count=1)
-    world.state.reservations.rebalance(record, leased, record.observed_at)  # somebody else was faster
+    # somebody else was faster
+    world.state.reservations.rebalance(record, leased, record.observed_at)
     world.state.reservations.list_current = lambda: stale  # type: ignore[method-assign] # the index lags
     world.submit("first", replicas=1, requests=TWO_CPUS)
     woken_before = len(world.queue.wake_ups)
@@ -61,7 +65,9 @@ def test_a_picture_that_stays_old_is_waited_for() -> None:
 def test_a_node_that_has_ended_by_now_gets_nothing() -> None:
     world, node = world_with_room()
     stale = world.state.node_claims.list_live()
-    world.state.claim_rows[node.id] = replace(node, state=ClaimState.TERMINATED, revision=node.revision + 1)
+    world.state.claim_rows[node.id] = replace(
+        node, state=ClaimState.TERMINATED, revision=node.revision + 1
+    )
     real, shown = world.state.node_claims.list_live, [stale]
 
     def lagging() -> tuple[NodeClaim, ...]:
@@ -74,7 +80,9 @@ def test_a_node_that_has_ended_by_now_gets_nothing() -> None:
 
     assert report.conflict_count == 1
     hosts = [
-        it.id for it in world.state.claim_rows.values() if "research/second" in {p.workload_key for p in it.placements}
+        it.id
+        for it in world.state.claim_rows.values()
+        if "research/second" in {p.workload_key for p in it.placements}
     ]
     assert len(hosts) == 1
     assert hosts != [node.id]

@@ -17,7 +17,9 @@ from reservoir.ports.state import ConflictError
 from reservoir.usecases.purchasing.buy_block import BuyBlock, PurchaseRefusedError, Result
 
 USD = 1_000_000
-ORDER = BlockOrder("cb-1", "p5.48xlarge", "us-east-1c", 2, START, START + timedelta(days=1), 1_500 * USD)
+ORDER = BlockOrder(
+    "cb-1", "p5.48xlarge", "us-east-1c", 2, START, START + timedelta(days=1), 1_500 * USD
+)
 OTHER = replace(ORDER, offering_id="cb-2")
 EXTENSION = replace(ORDER, offering_id="cbe-1", extends="cr-7")
 CEILINGS = Ceilings(2_000 * USD, 4_000 * USD)
@@ -38,7 +40,9 @@ class Desk:
         self.shop = self.shop or BlockShop(self.clock)
 
     def of(self, buyer: str = "ada") -> BuyBlock:
-        return BuyBlock(self.store, self.shop, self.bus, self.clock, self._pause, self.ceilings, buyer)
+        return BuyBlock(
+            self.store, self.shop, self.bus, self.clock, self._pause, self.ceilings, buyer
+        )
 
     def _pause(self, seconds: float) -> None:
         self.paused_s.append(seconds)
@@ -70,9 +74,17 @@ def test_what_is_bought_is_written_down_and_told_with_who(order: BlockOrder) -> 
     desk = Desk()
     assert desk.buy(order) is Result.BOUGHT
     (purchase,) = desk.store.list_all()
-    assert (purchase.state, purchase.by, purchase.order.fee_micro_usd) == (PurchaseState.BOUGHT, "ada", 1_500 * USD)
+    assert (purchase.state, purchase.by, purchase.order.fee_micro_usd) == (
+        PurchaseState.BOUGHT,
+        "ada",
+        1_500 * USD,
+    )
     (told,) = desk.bus.of("Capacity Purchased")
-    assert (told["by"], told["feeMicroUsd"], told["offering"]) == ("ada", 1_500 * USD, order.offering_id)
+    assert (told["by"], told["feeMicroUsd"], told["offering"]) == (
+        "ada",
+        1_500 * USD,
+        order.offering_id,
+    )
     assert desk.store.book().book.spent_micro_usd("2026-01") == 1_500 * USD
 
 
@@ -95,7 +107,9 @@ def test_a_bus_that_refuses_keeps_no_purchase_open() -> None:
 def test_an_offering_is_never_bought_again() -> None:
     desk = Desk()
     desk.buy()
-    assert desk.of("bob").preview(ORDER).refusals[0].startswith("ada has bought cb-1 already")
+    assert (
+        desk.of("bob").preview(ORDER).refusals[0].startswith("ada has bought cb-1 already")
+    )
     with pytest.raises(PurchaseRefusedError, match="ada has bought cb-1 already"):
         desk.buy(buyer="bob")
     assert len(desk.shop.sales) == 1
@@ -113,7 +127,10 @@ def test_consent_is_to_the_book_that_was_shown() -> None:
 
 def test_what_ec2_refuses_costs_nothing_and_may_be_tried_again() -> None:
     desk = Desk()
-    for refusal in (NOT_ON_SALE, ThrottledError("RequestLimitExceeded", "PurchaseCapacityBlock")):
+    for refusal in (
+        NOT_ON_SALE,
+        ThrottledError("RequestLimitExceeded", "PurchaseCapacityBlock"),
+    ):
         desk.shop.refusal = refusal
         use_case = desk.of()
         outcome = use_case.buy(use_case.preview(ORDER))
@@ -128,7 +145,11 @@ def test_what_ec2_refuses_costs_nothing_and_may_be_tried_again() -> None:
     [
         (ORDER, Ceilings(), "the deployment lets nobody buy"),
         (ORDER, Ceilings(1_499 * USD, 4_000 * USD), "one purchase may cost 1499.00 USD"),
-        (ORDER, Ceilings(2_000 * USD, 1_000 * USD), "of the 1000.00 USD of 2026-01 1000.00 USD are left"),
+        (
+            ORDER,
+            Ceilings(2_000 * USD, 1_000 * USD),
+            "of the 1000.00 USD of 2026-01 1000.00 USD are left",
+        ),
     ],
 )
 def test_ceilings(order: BlockOrder, ceilings: Ceilings, reason: str) -> None:
@@ -143,7 +164,9 @@ def test_a_month_has_room_for_what_is_left_of_it() -> None:
     desk = Desk()
     assert [desk.buy(ORDER), desk.buy(OTHER)] == [Result.BOUGHT, Result.BOUGHT]
     third = replace(ORDER, offering_id="cb-3")
-    with pytest.raises(PurchaseRefusedError, match=r"of the 4000.00 USD of 2026-01 1000.00 USD are left"):
+    with pytest.raises(
+        PurchaseRefusedError, match=r"of the 4000.00 USD of 2026-01 1000.00 USD are left"
+    ):
         desk.buy(third)
     desk.clock.advance(days=31)
     assert desk.buy(third) is Result.BOUGHT
@@ -160,7 +183,10 @@ def test_who_does_not_know_stops_and_nobody_buys_before_it_is_settled() -> None:
     desk = Desk()
     desk.shop = LosesAnswers(BlockShop(desk.clock, shown_after=timedelta(minutes=5)))
     assert desk.buy() is Result.UNCLEAR
-    assert "it is not known what became of the purchase of cb-1" in desk.of("bob").preview(OTHER).refusals[0]
+    assert (
+        "it is not known what became of the purchase of cb-1"
+        in desk.of("bob").preview(OTHER).refusals[0]
+    )
     with pytest.raises(PurchaseRefusedError, match="tried to"):
         desk.buy()
     assert desk.of("bob").settle("cb-1").result is Result.UNCLEAR
@@ -197,7 +223,9 @@ def test_who_has_slept_since_the_intent_does_not_buy() -> None:
     assert desk.shop.sales == []
 
 
-def test_what_ec2_shows_as_bought_is_not_bought_again_although_the_tables_forgot_it() -> None:
+def test_what_ec2_shows_as_bought_is_not_bought_again_although_the_tables_forgot_it() -> (
+    None
+):
     desk = Desk()
     desk.buy()
     desk.store = MemoryPurchases()  # restored to a time before

@@ -17,7 +17,10 @@ from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
 from tests.usecases.purchasing.test_buy_block import ORDER, USD, Desk
 
 SEEDS, PART = 10_000, 500
-ORDERS = [replace(ORDER, offering_id=f"cb-{n}", fee_micro_usd=fee * USD) for n, fee in enumerate((900, 1_200, 1_500))]
+ORDERS = [
+    replace(ORDER, offering_id=f"cb-{n}", fee_micro_usd=fee * USD)
+    for n, fee in enumerate((900, 1_200, 1_500))
+]
 MONTH = 2_500 * USD
 STORED, SOLD = ("book", "get", "commit"), ("buy", "bought")
 _EFFECTS_MAX = 14
@@ -77,7 +80,9 @@ class Story:
         is_joined = depth < 2 and self.chance.random() < 0.5
         meanwhile = {number: lambda: self.command(depth + 1)} if is_joined else {}
         effects = Effects(
-            kill_before=self._one_of(0.3), lose_answer_of=self._one_of(0.3), before={**meanwhile, **self._sleep()}
+            kill_before=self._one_of(0.3),
+            lose_answer_of=self._one_of(0.3),
+            before={**meanwhile, **self._sleep()},
         )
         self.shop.refusal = NOT_ON_SALE if self.chance.random() < 0.1 else None
         desk = Desk(
@@ -93,7 +98,10 @@ class Story:
             if self.chance.random() < 0.6:
                 buyer.buy(buyer.preview(order))
             else:
-                buyer.settle(order.offering_id, not_bought=self.chance.choice((None, "not in the console")))
+                buyer.settle(
+                    order.offering_id,
+                    not_bought=self.chance.choice((None, "not in the console")),
+                )
         except (Killed, AwsError, ConflictError, PurchaseRefusedError):
             return
 
@@ -101,7 +109,9 @@ class Story:
         self.desk.clock.advance(seconds=seconds)
 
     def _one_of(self, share: float) -> int | None:
-        return self.chance.randint(1, _EFFECTS_MAX) if self.chance.random() < share else None
+        return (
+            self.chance.randint(1, _EFFECTS_MAX) if self.chance.random() < share else None
+        )
 
     def _sleep(self) -> dict[int, Callable[[], None]]:
         """A machine is suspended before an effect, and goes on later."""

@@ -15,12 +15,20 @@ INSTANCE_STATE: Final = "EC2 Instance State-change Notification"
 SPOT_INTERRUPTION: Final = "EC2 Spot Instance Interruption Warning"
 SPOT_REBALANCE: Final = "EC2 Instance Rebalance Recommendation"
 RESERVATION_INTERRUPTION: Final = "EC2 Capacity Reservation Instance Interruption Warning"
-RECLAMATION_COMPLETED: Final = "EC2 Interruptible Capacity Reservation Allocation Reclamation Completed"
+RECLAMATION_COMPLETED: Final = (
+    "EC2 Interruptible Capacity Reservation Allocation Reclamation Completed"
+)
 HEALTH: Final = "AWS Health Event"
 
 # AWS documents two names for each; which one is on the wire is a setting of the emulation.
-BLOCK_DELIVERED: Final = ("Capacity Block Delivered", "Capacity Block Reservation Delivered")
-BLOCK_EXPIRING: Final = ("Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning")
+BLOCK_DELIVERED: Final = (
+    "Capacity Block Delivered",
+    "Capacity Block Reservation Delivered",
+)
+BLOCK_EXPIRING: Final = (
+    "Capacity Block Expiration Warning",
+    "Capacity Block Reservation Expiration Warning",
+)
 
 # States of a future-dated reservation that EC2 announces.
 _ANNOUNCED_STATES: Final = {
@@ -60,11 +68,16 @@ class EventMaker:
             {"instance-id": instance.instance_id, "state": instance.state},
         )
 
-    def spot_interruption(self, instance: Instance, at: datetime, action: str = "terminate") -> Event:
+    def spot_interruption(
+        self, instance: Instance, at: datetime, action: str = "terminate"
+    ) -> Event:
         """Announce a Spot interruption; the ARN names the zone and no account, as AWS documents it."""
         arn = f"arn:aws:ec2:{instance.spec.zone.name}:instance/{instance.instance_id}"
         return self._event(
-            SPOT_INTERRUPTION, at, [arn], {"instance-id": instance.instance_id, "instance-action": action}
+            SPOT_INTERRUPTION,
+            at,
+            [arn],
+            {"instance-id": instance.instance_id, "instance-action": action},
         )
 
     def rebalance(self, instance: Instance, at: datetime) -> Event:
@@ -72,39 +85,71 @@ class EventMaker:
         arn = f"arn:aws:ec2:{instance.spec.zone.name}:instance/{instance.instance_id}"
         return self._event(SPOT_REBALANCE, at, [arn], {"instance-id": instance.instance_id})
 
-    def block_interruption(self, instance: Instance, at: datetime, terminates_at: datetime) -> Event:
+    def block_interruption(
+        self, instance: Instance, at: datetime, terminates_at: datetime
+    ) -> Event:
         """Announce that EC2 will take an instance of a block: list of resources, zone id spelt out, a lifecycle."""
         detail = self._interruption(instance, terminates_at) | {
             "availability-zone-id": instance.spec.zone.zone_id,
             "instance-lifecycle": "capacity-block",
         }
-        return self._event(RESERVATION_INTERRUPTION, at, [self._instance_arn(instance)], detail)
+        return self._event(
+            RESERVATION_INTERRUPTION, at, [self._instance_arn(instance)], detail
+        )
 
-    def interruptible_interruption(self, instance: Instance, at: datetime, terminates_at: datetime) -> Event:
+    def interruptible_interruption(
+        self, instance: Instance, at: datetime, terminates_at: datetime
+    ) -> Event:
         """Announce that EC2 will take an interruptible instance: bare string of resources, ``azId``."""
-        detail = self._interruption(instance, terminates_at) | {"azId": instance.spec.zone.zone_id}
+        detail = self._interruption(instance, terminates_at) | {
+            "azId": instance.spec.zone.zone_id
+        }
         event = self._event(RESERVATION_INTERRUPTION, at, [], detail)
         return event | {"resources": f"[{self._instance_arn(instance)}]"}
 
-    def block(self, reservation: CapacityReservation, at: datetime, *, expiring: bool, older_name: bool) -> Event:
+    def block(
+        self,
+        reservation: CapacityReservation,
+        at: datetime,
+        *,
+        expiring: bool,
+        older_name: bool,
+    ) -> Event:
         """Announce that a capacity block was delivered or will expire."""
         names = BLOCK_EXPIRING if expiring else BLOCK_DELIVERED
         moment = "approaching-expiry" if expiring else "delivered"
         end = {"end-date": iso(reservation.end_at)} if reservation.end_at else {}
         detail = {"capacity-reservation-id": reservation.reservation_id} | end
-        event = self._event(names[older_name], at, [self.reservation_arn(reservation)], detail)
+        event = self._event(
+            names[older_name], at, [self.reservation_arn(reservation)], detail
+        )
         return event | {"customer_event_id": f"{reservation.reservation_id}-{moment}"}
 
-    def reservation_state(self, reservation: CapacityReservation, at: datetime) -> Event | None:
+    def reservation_state(
+        self, reservation: CapacityReservation, at: datetime
+    ) -> Event | None:
         """Announce the state of a future-dated reservation; some states have no event."""
         name = _ANNOUNCED_STATES.get(reservation.state)
         if name is None:
             return None
-        detail = {"capacity-reservation-id": reservation.reservation_id, "state": reservation.state}
-        return self._event(f"EC2 Capacity Reservation {name}", at, [self.reservation_arn(reservation)], detail)
+        detail = {
+            "capacity-reservation-id": reservation.reservation_id,
+            "state": reservation.state,
+        }
+        return self._event(
+            f"EC2 Capacity Reservation {name}",
+            at,
+            [self.reservation_arn(reservation)],
+            detail,
+        )
 
     def reclamation_completed(
-        self, source: CapacityReservation, allocation: CapacityReservation, at: datetime, *, reclaimed: int
+        self,
+        source: CapacityReservation,
+        allocation: CapacityReservation,
+        at: datetime,
+        *,
+        reclaimed: int,
     ) -> Event:
         """Tell the source's owner that interruptible capacity came back; mixed spelling as documented."""
         detail = {
@@ -115,7 +160,9 @@ class EventMaker:
             "ReclaimedInstanceCount": str(reclaimed),
             "targetInstanceCount": str(allocation.total_count),
         }
-        return self._event(RECLAMATION_COMPLETED, at, [self.reservation_arn(source)], detail)
+        return self._event(
+            RECLAMATION_COMPLETED, at, [self.reservation_arn(source)], detail
+        )
 
     def health_scheduled_change(
         self,
@@ -136,12 +183,16 @@ class EventMaker:
                 "startTime": _rfc1123(starts_at),
                 "endTime": _rfc1123(starts_at + timedelta(hours=2)),
                 "statusCode": "upcoming",
-                "affectedEntities": [{"entityValue": value, "status": "PENDING"} for value in entity_values],
+                "affectedEntities": [
+                    {"entityValue": value, "status": "PENDING"} for value in entity_values
+                ],
                 **(overrides or {}),
             },
         )
 
-    def health_underutilized(self, entity_values: list[str], at: datetime, *, summary: bool) -> Event:
+    def health_underutilized(
+        self, entity_values: list[str], at: datetime, *, summary: bool
+    ) -> Event:
         """Announce reservations that are less than a fifth used."""
         suffix = "_SUMMARY" if summary else ""
         return self._health(
@@ -168,7 +219,9 @@ class EventMaker:
         }
 
     def _instance_arn(self, instance: Instance) -> str:
-        return f"arn:aws:ec2:{self.region}:{instance.owner_id}:instance/{instance.instance_id}"
+        return (
+            f"arn:aws:ec2:{self.region}:{instance.owner_id}:instance/{instance.instance_id}"
+        )
 
     def _health(self, resources: list[str], at: datetime, detail: dict[str, Any]) -> Event:
         event_id = self.ids.uuid("health")
@@ -179,7 +232,9 @@ class EventMaker:
             "communicationId": event_id,
             "lastUpdatedTime": _rfc1123(at),
             "eventRegion": self.region,
-            "eventDescription": [{"language": "en_US", "latestDescription": "Sent by the embedded AWS."}],
+            "eventDescription": [
+                {"language": "en_US", "latestDescription": "Sent by the embedded AWS."}
+            ],
             "affectedAccount": self.account_id,
             "page": "1",
             "totalPages": "1",
@@ -188,7 +243,12 @@ class EventMaker:
         return self._event(HEALTH, at, resources, common | detail, source="aws.health")
 
     def _event(
-        self, detail_type: str, at: datetime, resources: list[str], detail: dict[str, Any], source: str = "aws.ec2"
+        self,
+        detail_type: str,
+        at: datetime,
+        resources: list[str],
+        detail: dict[str, Any],
+        source: str = "aws.ec2",
     ) -> Event:
         return {
             "version": "0",

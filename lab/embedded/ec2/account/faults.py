@@ -35,7 +35,9 @@ class LaunchFault:
         """Whether this fault is meant for a launch."""
         wanted = (self.instance_type, self.zone, self.market)
         actual = (spec.instance_type, spec.zone.name, spec.market.value)
-        return all(want is None or want == have for want, have in zip(wanted, actual, strict=True))
+        return all(
+            want is None or want == have for want, have in zip(wanted, actual, strict=True)
+        )
 
 
 @dataclass

@@ -22,4 +22,6 @@ class IdMaker:
 
     def _digest(self, purpose: str) -> str:
         self._issued[purpose] += 1
-        return hashlib.sha256(f"{self._seed}/{purpose}/{self._issued[purpose]}".encode()).hexdigest()
+        return hashlib.sha256(
+            f"{self._seed}/{purpose}/{self._issued[purpose]}".encode()
+        ).hexdigest()

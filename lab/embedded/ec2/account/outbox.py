@@ -42,7 +42,14 @@ class Outbox:
 
     def put(self, event: Event) -> None:
         """Queue ``event`` for delivery, applying a fault that is waiting for it."""
-        fault = next((f for f in self.faults if str(event.get("detail-type", "")).startswith(f.detail_type)), None)
+        fault = next(
+            (
+                f
+                for f in self.faults
+                if str(event.get("detail-type", "")).startswith(f.detail_type)
+            ),
+            None,
+        )
         if fault is None:
             self._ready.append(event)
             return
@@ -52,7 +59,10 @@ class Outbox:
         if fault.kind == "duplicate":
             self._ready.extend((event, event))
         elif fault.kind == "delay":
-            self._agenda.at(self._agenda.now() + timedelta(seconds=fault.delay_s), partial(self._ready.append, event))
+            self._agenda.at(
+                self._agenda.now() + timedelta(seconds=fault.delay_s),
+                partial(self._ready.append, event),
+            )
 
     def flush(self) -> None:
         """Deliver what is ready, in order; call it without holding the emulation's lock.

@@ -3,7 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lab.embedded.ec2.account.state import HOLDING_STATES, CapacityReservation, Instance, Market, ReservationKind
+from lab.embedded.ec2.account.state import (
+    HOLDING_STATES,
+    CapacityReservation,
+    Instance,
+    Market,
+    ReservationKind,
+)
 
 PoolKey = tuple[str, str, Market]
 
@@ -15,7 +21,10 @@ class PoolLimits:
     sizes: dict[PoolKey, int] = field(default_factory=dict)
 
     def free(
-        self, key: PoolKey, instances: Iterable[Instance], reservations: Iterable[CapacityReservation]
+        self,
+        key: PoolKey,
+        instances: Iterable[Instance],
+        reservations: Iterable[CapacityReservation],
     ) -> int | None:
         """Return how many instances the pool can still hold, None when it is not limited.
 
@@ -31,16 +40,22 @@ class PoolLimits:
             for i in instances
             if i.is_live
             and i.reservation_id is None
-            and (i.spec.instance_type, i.spec.zone.name, i.market) == (instance_type, zone, market)
+            and (i.spec.instance_type, i.spec.zone.name, i.market)
+            == (instance_type, zone, market)
         )
         if market is Market.ON_DEMAND:
             taken += sum(
-                _held_on_demand(r) for r in reservations if (r.instance_type, r.zone.name) == (instance_type, zone)
+                _held_on_demand(r)
+                for r in reservations
+                if (r.instance_type, r.zone.name) == (instance_type, zone)
             )
         return max(0, size - taken)
 
 
 def _held_on_demand(reservation: CapacityReservation) -> int:
-    if reservation.kind is not ReservationKind.ON_DEMAND or reservation.state not in HOLDING_STATES:
+    if (
+        reservation.kind is not ReservationKind.ON_DEMAND
+        or reservation.state not in HOLDING_STATES
+    ):
         return 0
     return max(reservation.total_count, len(reservation.occupants))

@@ -43,7 +43,10 @@ def join(world: World, instance: Instance, reservation: CapacityReservation) -> 
     instance.reservation_id = reservation.reservation_id
     instance.block_id = reservation.block_id
     sound_count = reservation.total_count - reservation.broken_count
-    if reservation.broken_count and len(reservation.occupants) - len(reservation.stuck) >= sound_count:
+    if (
+        reservation.broken_count
+        and len(reservation.occupants) - len(reservation.stuck) >= sound_count
+    ):
         reservation.stuck.add(instance.instance_id)
     reservation.occupants[instance.instance_id] = world.now()
 
@@ -55,9 +58,15 @@ def leave(world: World, instance: Instance) -> None:
         return
     reservation.occupants.pop(instance.instance_id, None)
     reservation.stuck.discard(instance.instance_id)
-    if reservation.kind is ReservationKind.CAPACITY_BLOCK and world.settings.block_scrub_s > 0:
+    if (
+        reservation.kind is ReservationKind.CAPACITY_BLOCK
+        and world.settings.block_scrub_s > 0
+    ):
         reservation.scrubbing.add(instance.instance_id)
-        world.after(world.settings.block_scrub_s, partial(reservation.scrubbing.discard, instance.instance_id))
+        world.after(
+            world.settings.block_scrub_s,
+            partial(reservation.scrubbing.discard, instance.instance_id),
+        )
 
 
 def release(world: World, reservation: CapacityReservation, instance: Instance) -> None:
@@ -91,7 +100,9 @@ def absorb(world: World, reservation: CapacityReservation) -> None:
     A new open reservation takes matching instances that run outside any reservation and have not opted out; a
     reservation that joins a group takes those that target the group.
     """
-    for instance in sorted(world.instances.values(), key=lambda i: (i.launched_at, i.instance_id)):
+    for instance in sorted(
+        world.instances.values(), key=lambda i: (i.launched_at, i.instance_id)
+    ):
         if reservation.available_count == 0:
             return
         if _would_enter(world, instance, reservation):
@@ -103,7 +114,9 @@ def is_plain(reservation: CapacityReservation) -> bool:
     return reservation.kind is ReservationKind.ON_DEMAND and reservation.state == "active"
 
 
-def _would_enter(world: World, instance: Instance, reservation: CapacityReservation) -> bool:
+def _would_enter(
+    world: World, instance: Instance, reservation: CapacityReservation
+) -> bool:
     loose = (
         instance.state in {"pending", "running"}
         and instance.reservation_id is None
@@ -114,7 +127,11 @@ def _would_enter(world: World, instance: Instance, reservation: CapacityReservat
     target = instance.spec.target
     if target.group_arn is not None:
         return reservation.reservation_id in world.groups.get(target.group_arn, ())
-    return reservation.match_criteria == "open" and target.preference != "none" and not target.is_targeted
+    return (
+        reservation.match_criteria == "open"
+        and target.preference != "none"
+        and not target.is_targeted
+    )
 
 
 def record_counts(world: World) -> None:

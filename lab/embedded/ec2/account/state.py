@@ -36,8 +36,12 @@ _MARKETS: Final = {
 
 # States in which a reservation holds hardware that nobody else can have.
 HOLDING_STATES: Final = frozenset({"active", "pending"})
-NOT_STARTED_STATES: Final = frozenset({"scheduled", "payment-pending", "assessing", "delayed"})
-ENDED_STATES: Final = frozenset({"expired", "cancelled", "failed", "payment-failed", "unsupported"})
+NOT_STARTED_STATES: Final = frozenset(
+    {"scheduled", "payment-pending", "assessing", "delayed"}
+)
+ENDED_STATES: Final = frozenset(
+    {"expired", "cancelled", "failed", "payment-failed", "unsupported"}
+)
 
 LINUX: Final = "Linux/UNIX"
 

@@ -106,12 +106,17 @@ class World:
         return (i for i in found if i is not None and i.owner_id == self.account_id)
 
 
-def create_world(clock: Clock, emit: Callable[[Event], None], account_id: str, region: str) -> World:
+def create_world(
+    clock: Clock, emit: Callable[[Event], None], account_id: str, region: str
+) -> World:
     """Return an empty EC2 with a default network, as a new account has."""
     agenda = Agenda(clock)
     ids = IdMaker(f"{account_id}/{region}")
     moto = MotoEc2(account_id, region)
-    zones = {zone.name: Zone(zone.name, zone.zone_id) for zone in moto.backend.describe_availability_zones()}
+    zones = {
+        zone.name: Zone(zone.name, zone.zone_id)
+        for zone in moto.backend.describe_availability_zones()
+    }
     return World(
         account_id=account_id,
         region=region,

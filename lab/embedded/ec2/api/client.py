@@ -55,17 +55,24 @@ def bound_client(emulation: Answering, service: str, region: str, attempts: int)
 
     def send(request: AWSPreparedRequest, **_: Any) -> AWSResponse:
         headers = {
-            name: value.decode() if isinstance(value, bytes) else str(value) for name, value in request.headers.items()
+            name: value.decode() if isinstance(value, bytes) else str(value)
+            for name, value in request.headers.items()
         }
         body = _as_bytes(request.body)
         try:
             if service == "pricing":
-                status, answer_headers, answer = emulation.pricing(body, headers.get("X-Amz-Target", ""))
+                status, answer_headers, answer = emulation.pricing(
+                    body, headers.get("X-Amz-Target", "")
+                )
             else:
-                status, answer_headers, answer = emulation.dispatch(request.method, headers, body)
+                status, answer_headers, answer = emulation.dispatch(
+                    request.method, headers, body
+                )
         except ResponseLostError as error:
             raise ConnectionClosedError(endpoint_url=request.url) from error
-        return AWSResponse(request.url, status, HTTPHeaders.from_dict(answer_headers), _RawBody(answer))
+        return AWSResponse(
+            request.url, status, HTTPHeaders.from_dict(answer_headers), _RawBody(answer)
+        )
 
     client.meta.events.register("before-send", send)
     return client

@@ -35,7 +35,8 @@ def invalid_combination(message: str) -> Ec2Error:
 def reservation_not_found(reservation_id: str) -> Ec2Error:
     """Return the error for a reservation that does not exist or is not shared with the caller."""
     return Ec2Error(
-        "InvalidCapacityReservationId.NotFound", f"The capacity reservation ID '{reservation_id}' does not exist"
+        "InvalidCapacityReservationId.NotFound",
+        f"The capacity reservation ID '{reservation_id}' does not exist",
     )
 
 

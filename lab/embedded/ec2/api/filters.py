@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from lab.embedded.ec2.api.errors import FILTER_INVALID, Ec2Error, invalid_combination, invalid_value
+from lab.embedded.ec2.api.errors import (
+    FILTER_INVALID,
+    Ec2Error,
+    invalid_combination,
+    invalid_value,
+)
 
 Item = TypeVar("Item")
 # What a filter compares: one value, several of which any may match, or nothing.
@@ -78,7 +83,11 @@ def _texts(value: Readable) -> list[str]:
 def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Return what tells whether a text matches any pattern; most have no wildcard, and there may be hundreds."""
     exact = frozenset(pattern for pattern in patterns if not _has_wildcard(pattern))
-    wild = [re.compile(fnmatch.translate(each.replace("[", "[[]"))).match for each in patterns if _has_wildcard(each)]
+    wild = [
+        re.compile(fnmatch.translate(each.replace("[", "[[]"))).match
+        for each in patterns
+        if _has_wildcard(each)
+    ]
     return lambda text: text in exact or any(matches(text) for matches in wild)
 
 
@@ -104,14 +113,20 @@ def page(
     """
     size = parameters.get("MaxResults")
     if size is not None and with_ids:
-        raise invalid_combination("The parameter MaxResults cannot be used together with ids in the same request")
+        raise invalid_combination(
+            "The parameter MaxResults cannot be used together with ids in the same request"
+        )
     if size is not None and not minimum <= size <= maximum:
         raise invalid_value(
             f"Value ( {size} ) for parameter maxResults is invalid. Expecting a value between {minimum} and {maximum}."
         )
     start = _start(parameters.get("NextToken"), len(items))
     end = start + (size or default)
-    token = base64.urlsafe_b64encode(f"from:{end}".encode()).decode() if end < len(items) else None
+    token = (
+        base64.urlsafe_b64encode(f"from:{end}".encode()).decode()
+        if end < len(items)
+        else None
+    )
     return list(items[start:end]), token
 
 

@@ -29,20 +29,35 @@ class Image:
 
 IMAGES: Final = (
     *(
-        Image(f"al2023-ami-2023.9.20261027.0-kernel-6.12-{arch}", arch, "Amazon Linux 2023 kernel-6.12 AMI")
-        for arch in _MAJOR_ARCHITECTURES
-    ),
-    *(
-        Image(f"amazon-eks-node-al2023-{arch}-standard-1.34-v20261027", arch, "EKS-optimized Amazon Linux 2023")
+        Image(
+            f"al2023-ami-2023.9.20261027.0-kernel-6.12-{arch}",
+            arch,
+            "Amazon Linux 2023 kernel-6.12 AMI",
+        )
         for arch in _MAJOR_ARCHITECTURES
     ),
     *(
         Image(
-            f"amazon-eks-node-al2023-x86_64-{kind}-1.34-v20261027", "x86_64", f"EKS-optimized for {kind} accelerators"
+            f"amazon-eks-node-al2023-{arch}-standard-1.34-v20261027",
+            arch,
+            "EKS-optimized Amazon Linux 2023",
+        )
+        for arch in _MAJOR_ARCHITECTURES
+    ),
+    *(
+        Image(
+            f"amazon-eks-node-al2023-x86_64-{kind}-1.34-v20261027",
+            "x86_64",
+            f"EKS-optimized for {kind} accelerators",
         )
         for kind in ("nvidia", "neuron")
     ),
-    Image("Windows_Server-2025-English-Full-Base-2026.10.14", "x86_64", "Microsoft Windows Server 2025", "windows"),
+    Image(
+        "Windows_Server-2025-English-Full-Base-2026.10.14",
+        "x86_64",
+        "Microsoft Windows Server 2025",
+        "windows",
+    ),
 )
 
 

@@ -10,7 +10,10 @@ from typing import Final
 
 StateReason = tuple[str, str]
 
-NOT_ALLOWED: Final[StateReason] = ("Client.InternalError", "Client.InternalError: Client error on launch")
+NOT_ALLOWED: Final[StateReason] = (
+    "Client.InternalError",
+    "Client.InternalError: Client error on launch",
+)
 INVALID_STATE: Final[StateReason] = (
     "Client.InvalidKMSKey.InvalidState",
     "Client.InvalidKMSKey.InvalidState: The KMS key provided is in an incorrect state",

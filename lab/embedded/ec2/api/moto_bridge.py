@@ -58,7 +58,10 @@ class MotoEc2:
 
     def _bind(self) -> None:
         self._headers = HTTPHeaders.from_dict(
-            {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8", "x-moto-account-id": self._account_id}
+            {
+                "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
+                "x-moto-account-id": self._account_id,
+            }
         )
         self._url = f"https://ec2.{self._region}.amazonaws.com/"
         backend = self.backend
@@ -82,15 +85,29 @@ class MotoEc2:
         """
         if any(word in operation for word in _SHADOWED):
             raise Ec2Error("UnsupportedOperation", f"{operation} is not emulated.")
-        prepared = AWSPreparedRequest("POST", self._url, self._headers, body, stream_output=False)
+        prepared = AWSPreparedRequest(
+            "POST", self._url, self._headers, body, stream_output=False
+        )
         request = normalize_request(prepared)
         try:
-            status, headers, text = self._response_class.dispatch(request, request.raw_url, request.headers)
+            status, headers, text = self._response_class.dispatch(
+                request, request.raw_url, request.headers
+            )
         except HTTPException as error:
-            return int(error.code or 400), {"Content-Type": "text/xml;charset=UTF-8"}, _as_bytes(error.get_body())
+            return (
+                int(error.code or 400),
+                {"Content-Type": "text/xml;charset=UTF-8"},
+                _as_bytes(error.get_body()),
+            )
         except NotImplementedError as error:
-            raise Ec2Error("UnsupportedOperation", f"{operation} is not emulated: {error}") from error
-        return int(status), {"Content-Type": headers.get("Content-Type", "text/xml;charset=UTF-8")}, _as_bytes(text)
+            raise Ec2Error(
+                "UnsupportedOperation", f"{operation} is not emulated: {error}"
+            ) from error
+        return (
+            int(status),
+            {"Content-Type": headers.get("Content-Type", "text/xml;charset=UTF-8")},
+            _as_bytes(text),
+        )
 
 
 def _as_bytes(text: str | bytes) -> bytes:

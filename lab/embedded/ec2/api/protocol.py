@@ -9,7 +9,14 @@ from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-from botocore.model import ListShape, MapShape, OperationNotFoundError, Shape, StringShape, StructureShape
+from botocore.model import (
+    ListShape,
+    MapShape,
+    OperationNotFoundError,
+    Shape,
+    StringShape,
+    StructureShape,
+)
 from botocore.validate import ParamValidator
 from moto.core.model import OperationModel
 from moto.core.utils import get_service_model
@@ -87,7 +94,9 @@ class Ec2Protocol:
         try:
             model: OperationModel = self._model.operation_model(name)
         except OperationNotFoundError as error:
-            raise Ec2Error("InvalidAction", f"The action {name} is not valid for this web service.") from error
+            raise Ec2Error(
+                "InvalidAction", f"The action {name} is not valid for this web service."
+            ) from error
         return model
 
     def _refuse_invalid(self, parameters: dict[str, Any], shape: Shape) -> None:
@@ -122,4 +131,6 @@ def _refuse_foreign_values(value: Any, shape: Shape) -> None:
         and shape.name not in _OPEN_ENUMERATIONS
         and value not in shape.enum
     ):
-        raise invalid_value(f"Value ({value}) for {shape.name} is invalid. Valid values: {', '.join(shape.enum)}")
+        raise invalid_value(
+            f"Value ({value}) for {shape.name} is invalid. Valid values: {', '.join(shape.enum)}"
+        )

@@ -42,7 +42,10 @@ class TagStore:
 
     def rendered(self, resource_id: str) -> list[dict[str, str]] | None:
         """Return the tags in an answer's form, sorted by key, or None when there are none."""
-        return [{"Key": key, "Value": value} for key, value in sorted(self.of(resource_id).items())] or None
+        return [
+            {"Key": key, "Value": value}
+            for key, value in sorted(self.of(resource_id).items())
+        ] or None
 
     def put(self, resource_id: str, tags: Mapping[str, str]) -> None:
         """Add or replace tags.
@@ -71,7 +74,11 @@ class TagStore:
 
     def rows(self) -> list[TagRow]:
         """Return (resource id, key, value) of every tag, in a fixed order."""
-        return sorted((resource, key, value) for resource, tags in self._tags.items() for key, value in tags.items())
+        return sorted(
+            (resource, key, value)
+            for resource, tags in self._tags.items()
+            for key, value in tags.items()
+        )
 
 
 def refuse_too_many(tags: Mapping[str, str]) -> None:
@@ -83,7 +90,10 @@ def refuse_too_many(tags: Mapping[str, str]) -> None:
         ``TagLimitExceeded``.
     """
     if sum(not key.startswith("aws:") for key in tags) > TAG_LIMIT:
-        raise Ec2Error("TagLimitExceeded", "The maximum number of Tags for a resource has been reached.")
+        raise Ec2Error(
+            "TagLimitExceeded",
+            "The maximum number of Tags for a resource has been reached.",
+        )
 
 
 def from_specifications(
@@ -100,7 +110,9 @@ def from_specifications(
     for specification in specifications or ():
         resource_type = specification.get("ResourceType", "")
         if resource_type not in allowed:
-            raise invalid_value(f"'{resource_type}' is not a valid taggable resource type for this operation.")
+            raise invalid_value(
+                f"'{resource_type}' is not a valid taggable resource type for this operation."
+            )
         tags = found.setdefault(resource_type, {})
         for tag in specification.get("Tags", []):
             key = tag.get("Key", "")
@@ -131,7 +143,12 @@ def describe_tags(store: TagStore, parameters: dict[str, Any]) -> dict[str, Any]
         "key": lambda row: row[1],
         "value": lambda row: row[2],
     }
-    found = select(store.rows(), parameters.get("Filters"), readers, lambda row: {row[1]: row[2]})
+    found = select(
+        store.rows(), parameters.get("Filters"), readers, lambda row: {row[1]: row[2]}
+    )
     rows, token = page(found, parameters, default=1000, minimum=5, maximum=1000)
-    tags = [{"ResourceId": r, "ResourceType": resource_type(r), "Key": key, "Value": value} for r, key, value in rows]
+    tags = [
+        {"ResourceId": r, "ResourceType": resource_type(r), "Key": key, "Value": value}
+        for r, key, value in rows
+    ]
     return {"Tags": tags} | ({"NextToken": token} if token else {})

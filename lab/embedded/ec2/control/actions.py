@@ -9,7 +9,11 @@ from lab.embedded.ec2.control import faults as control_faults
 from lab.embedded.ec2.control import instances as control_instances
 from lab.embedded.ec2.control import reservations as control_reservations
 
-ACTIONS: Final = {**control_reservations.ACTIONS, **control_instances.ACTIONS, **control_faults.ACTIONS}
+ACTIONS: Final = {
+    **control_reservations.ACTIONS,
+    **control_instances.ACTIONS,
+    **control_faults.ACTIONS,
+}
 
 
 class ControlError(ValueError):
@@ -25,7 +29,9 @@ def perform(world: World, action: str, payload: Mapping[str, Any]) -> dict[str, 
         For an unknown action, a member that it does not take, or one that makes no sense.
     """
     if action not in ACTIONS:
-        raise ControlError(f"there is no control action {action!r}; known: {', '.join(sorted(ACTIONS))}")
+        raise ControlError(
+            f"there is no control action {action!r}; known: {', '.join(sorted(ACTIONS))}"
+        )
     try:
         return ACTIONS[action](world, **payload)
     except (TypeError, Ec2Error) as error:

@@ -31,7 +31,12 @@ def configure(world: World, **settings: Any) -> dict[str, Any]:
 
 
 def set_pool_capacity(
-    world: World, *, instance_type: str, zone: str, market: str = "on-demand", capacity: int | None
+    world: World,
+    *,
+    instance_type: str,
+    zone: str,
+    market: str = "on-demand",
+    capacity: int | None,
 ) -> dict[str, Any]:
     """Limit how many instances a pool holds in all, those that run included; None removes the limit.
 
@@ -48,7 +53,9 @@ def set_pool_capacity(
     return {}
 
 
-def set_spot_price(world: World, *, instance_type: str, zone: str, micro_usd_per_hour: int) -> dict[str, Any]:
+def set_spot_price(
+    world: World, *, instance_type: str, zone: str, micro_usd_per_hour: int
+) -> dict[str, Any]:
     """Replace the Spot price that the formula gives.
 
     Raises
@@ -76,7 +83,9 @@ def fail_calls(
 
 def lose_response(world: World, *, operation: str, count: int = 1) -> dict[str, Any]:
     """Let the next calls of an operation take effect and lose their answers."""
-    world.faults.lost_responses[operation] = world.faults.lost_responses.get(operation, 0) + count
+    world.faults.lost_responses[operation] = (
+        world.faults.lost_responses.get(operation, 0) + count
+    )
     return {}
 
 
@@ -99,7 +108,11 @@ def refuse_launches(
 
 
 def fail_starts(
-    world: World, *, code: str = "Client.InternalError", message: str = "Client error on launch", **launches: Any
+    world: World,
+    *,
+    code: str = "Client.InternalError",
+    message: str = "Client error on launch",
+    **launches: Any,
 ) -> dict[str, Any]:
     """Let instances of the ``launches`` that match end with a state reason when they would begin to run.
 
@@ -113,7 +126,12 @@ def fail_starts(
 
 
 def mistreat_events(
-    world: World, *, kind: FaultKind, detail_type: str = "", count: int = 1, delay_s: float = 0.0
+    world: World,
+    *,
+    kind: FaultKind,
+    detail_type: str = "",
+    count: int = 1,
+    delay_s: float = 0.0,
 ) -> dict[str, Any]:
     """Delay, duplicate or drop the next events whose detail-type starts with ``detail_type``.
 
@@ -155,7 +173,14 @@ def _launch_fault(
     count: int | None = None,
 ) -> LaunchFault:
     """Return what fails launches that match, for good when no count is given; ``zone`` is a name or an id."""
-    return LaunchFault(code, message, instance_type, zone_of(world, zone).name if zone else None, market, count)
+    return LaunchFault(
+        code,
+        message,
+        instance_type,
+        zone_of(world, zone).name if zone else None,
+        market,
+        count,
+    )
 
 
 ACTIONS: Final[Mapping[str, Action]] = {

@@ -5,7 +5,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from lab.embedded.ec2.account.state import LaunchSpec, Market, ReservationTarget, ScheduledEvent
+from lab.embedded.ec2.account.state import (
+    LaunchSpec,
+    Market,
+    ReservationTarget,
+    ScheduledEvent,
+)
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.errors import invalid_value
 from lab.embedded.ec2.control.support import Action, instance_of, market_of, zone_of
@@ -36,7 +41,11 @@ def outsider_launch(
     """
     if capacity_reservation_id is not None:
         reservation = world.reservation(capacity_reservation_id)
-        place, kind, chosen = reservation.zone, reservation.instance_type, reservation.kind.market
+        place, kind, chosen = (
+            reservation.zone,
+            reservation.instance_type,
+            reservation.kind.market,
+        )
         target = ReservationTarget("capacity-reservations-only", capacity_reservation_id)
     elif instance_type is not None and zone is not None:
         place, kind, chosen = zone_of(world, zone), instance_type, market_of(market)
@@ -47,10 +56,16 @@ def outsider_launch(
     spec = LaunchSpec(kind, "ami-outsider", place, subnet_id, market=chosen, target=target)
     draft = Draft(world)
     placed = [draft.place(spec) for _ in range(count)]
-    return {"instance_ids": [launch_elsewhere(world, spec, slot, account_id).instance_id for slot in placed]}
+    return {
+        "instance_ids": [
+            launch_elsewhere(world, spec, slot, account_id).instance_id for slot in placed
+        ]
+    }
 
 
-def terminate_instance(world: World, *, instance_id: str, code: str = "Server.InternalError") -> dict[str, Any]:
+def terminate_instance(
+    world: World, *, instance_id: str, code: str = "Server.InternalError"
+) -> dict[str, Any]:
     """End an instance as failing hardware, or an outsider's own decision, would.
 
     Raises
@@ -58,12 +73,19 @@ def terminate_instance(world: World, *, instance_id: str, code: str = "Server.In
     Ec2Error
         ``InvalidParameterValue``.
     """
-    terminate(world, instance_of(world, instance_id), (code, f"{code}: terminated by a test"))
+    terminate(
+        world, instance_of(world, instance_id), (code, f"{code}: terminated by a test")
+    )
     return {}
 
 
 def interrupt_spot(
-    world: World, *, instance_id: str, notice_s: float | None = None, rebalance: bool = False, warn: bool = True
+    world: World,
+    *,
+    instance_id: str,
+    notice_s: float | None = None,
+    rebalance: bool = False,
+    warn: bool = True,
 ) -> dict[str, Any]:
     """Interrupt a Spot Instance: a rebalance recommendation if asked for, the warning, then termination.
 
@@ -98,7 +120,11 @@ def recommend_rebalance(world: World, *, instance_id: str) -> dict[str, Any]:
 
 
 def set_status_checks(
-    world: World, *, instance_id: str, instance_status: str = "ok", system_status: str = "ok"
+    world: World,
+    *,
+    instance_id: str,
+    instance_status: str = "ok",
+    system_status: str = "ok",
 ) -> dict[str, Any]:
     """Let status checks pass (ok), fail (impaired) or have no data (insufficient-data).
 
@@ -135,13 +161,21 @@ def schedule_maintenance(
     for instance_id in instance_ids:
         event_id = world.ids.resource("instance-event")
         description = f"The instance is scheduled for {code}"
-        instance_of(world, instance_id).scheduled_events.append(ScheduledEvent(event_id, code, description, starts_at))
+        instance_of(world, instance_id).scheduled_events.append(
+            ScheduledEvent(event_id, code, description, starts_at)
+        )
     if health_event:
         health_code = f"AWS_EC2_{code.upper().replace('-', '_')}_SCHEDULED"
-        prefix = f"arn:aws:ec2:{world.region}:{world.account_id}:instance/" if entity_arns else ""
+        prefix = (
+            f"arn:aws:ec2:{world.region}:{world.account_id}:instance/"
+            if entity_arns
+            else ""
+        )
         entities = [f"{prefix}{i}" for i in instance_ids]
         world.announce(
-            world.events.health_scheduled_change(entities, world.now(), health_code, starts_at, overrides=detail)
+            world.events.health_scheduled_change(
+                entities, world.now(), health_code, starts_at, overrides=detail
+            )
         )
     return {}
 
@@ -158,7 +192,9 @@ def clear_maintenance(world: World, *, instance_id: str) -> dict[str, Any]:
     return {}
 
 
-def protect_instance(world: World, *, instance_id: str, protected: bool = True) -> dict[str, Any]:
+def protect_instance(
+    world: World, *, instance_id: str, protected: bool = True
+) -> dict[str, Any]:
     """Switch termination protection on or off.
 
     Raises

@@ -94,7 +94,9 @@ def extend_block(
         or block.end_at is None
         or block.state not in {"active", "scheduled"}
     ):
-        raise invalid_value(f"{capacity_reservation_id} is not a block that can be extended")
+        raise invalid_value(
+            f"{capacity_reservation_id} is not a block that can be extended"
+        )
     new_end = moment(world, end, None) or block.end_at + timedelta(hours=hours or 24)
     world.after(payment_s, partial(_extend, world, block, new_end))
     return {"end": new_end.isoformat()}
@@ -122,8 +124,13 @@ def break_units(
         ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``.
     """
     block = world.reservation(capacity_reservation_id)
-    if block.kind is not ReservationKind.CAPACITY_BLOCK or not 0 <= count <= block.total_count:
-        raise invalid_value(f"{capacity_reservation_id} is not a block of at least {count} units")
+    if (
+        block.kind is not ReservationKind.CAPACITY_BLOCK
+        or not 0 <= count <= block.total_count
+    ):
+        raise invalid_value(
+            f"{capacity_reservation_id} is not a block of at least {count} units"
+        )
     block.broken_count, block.admitted_count = count, admitted_count
     block.interconnect_status = interconnect_status
     return {}
@@ -147,7 +154,17 @@ def share_reservation(
     Ec2Error
         ``InvalidParameterValue``.
     """
-    return _add(world, ReservationKind.ON_DEMAND, instance_type, zone, count, owner_id, match_criteria, platform, end)
+    return _add(
+        world,
+        ReservationKind.ON_DEMAND,
+        instance_type,
+        zone,
+        count,
+        owner_id,
+        match_criteria,
+        platform,
+        end,
+    )
 
 
 def unshare_reservation(world: World, *, capacity_reservation_id: str) -> dict[str, Any]:
@@ -180,14 +197,28 @@ def create_interruptible(
         ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``, ``OperationNotPermitted``.
     """
     if source_reservation_id is not None:
-        allocation = interruptible.allocate(world, world.reservation(source_reservation_id), count)
+        allocation = interruptible.allocate(
+            world, world.reservation(source_reservation_id), count
+        )
         return {"capacity_reservation_id": allocation.reservation_id}
     if instance_type is None or zone is None:
         raise invalid_value("name a source reservation, or an instance type and a zone")
-    return _add(world, ReservationKind.INTERRUPTIBLE, instance_type, zone, count, owner_id, "targeted", platform, None)
+    return _add(
+        world,
+        ReservationKind.INTERRUPTIBLE,
+        instance_type,
+        zone,
+        count,
+        owner_id,
+        "targeted",
+        platform,
+        None,
+    )
 
 
-def reclaim_interruptible(world: World, *, capacity_reservation_id: str, target_count: int = 0) -> dict[str, Any]:
+def reclaim_interruptible(
+    world: World, *, capacity_reservation_id: str, target_count: int = 0
+) -> dict[str, Any]:
     """Let the owner take capacity back: free slots at once, then running instances after two minutes' notice.
 
     Raises
@@ -196,12 +227,19 @@ def reclaim_interruptible(world: World, *, capacity_reservation_id: str, target_
         ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``.
     """
     reservation = world.reservation(capacity_reservation_id)
-    if reservation.kind is not ReservationKind.INTERRUPTIBLE or not 0 <= target_count <= reservation.total_count:
-        raise invalid_value(f"{capacity_reservation_id} cannot be reclaimed down to {target_count}")
+    if (
+        reservation.kind is not ReservationKind.INTERRUPTIBLE
+        or not 0 <= target_count <= reservation.total_count
+    ):
+        raise invalid_value(
+            f"{capacity_reservation_id} cannot be reclaimed down to {target_count}"
+        )
     return {"instance_ids": interruptible.reclaim(world, reservation, target_count)}
 
 
-def set_reservation_state(world: World, *, capacity_reservation_id: str, state: str) -> dict[str, Any]:
+def set_reservation_state(
+    world: World, *, capacity_reservation_id: str, state: str
+) -> dict[str, Any]:
     """Put a reservation into any state (delayed, failed, payment-failed...) with the event that belongs to it.
 
     Raises
@@ -219,7 +257,9 @@ def set_reservation_state(world: World, *, capacity_reservation_id: str, state: 
     return {}
 
 
-def set_launch_status(world: World, *, capacity_reservation_id: str, launch_status: str) -> dict[str, Any]:
+def set_launch_status(
+    world: World, *, capacity_reservation_id: str, launch_status: str
+) -> dict[str, Any]:
     """Let EC2 say whether anything can be launched into an UltraServer's reservation; no event tells.
 
     Raises
@@ -246,14 +286,18 @@ def create_group(
     arn = arn or f"arn:aws:resource-groups:{world.region}:{world.account_id}:group/{name}"
     for reservation_id in capacity_reservation_ids:
         if world.reservation(reservation_id).state != "active":
-            raise invalid_value(f"{reservation_id} is not active; only active reservations can be added to a group")
+            raise invalid_value(
+                f"{reservation_id} is not active; only active reservations can be added to a group"
+            )
     world.groups[arn] = list(capacity_reservation_ids)
     for reservation_id in capacity_reservation_ids:
         slots.absorb(world, world.reservations[reservation_id])
     return {"arn": arn}
 
 
-def report_underutilized(world: World, *, capacity_reservation_ids: list[str], summary: bool = False) -> dict[str, Any]:
+def report_underutilized(
+    world: World, *, capacity_reservation_ids: list[str], summary: bool = False
+) -> dict[str, Any]:
     """Send the Health event about reservations that are hardly used, in its short or its summary form.
 
     Raises
@@ -268,7 +312,9 @@ def report_underutilized(world: World, *, capacity_reservation_ids: list[str], s
         else r.reservation_id
         for r in reservations
     ]
-    world.announce(world.events.health_underutilized(entities, world.now(), summary=summary))
+    world.announce(
+        world.events.health_underutilized(entities, world.now(), summary=summary)
+    )
     return {}
 
 

@@ -5,7 +5,12 @@ from fractions import Fraction
 from typing import Any
 
 from lab.embedded.ec2.account.slots import fits, open_reservations
-from lab.embedded.ec2.account.state import CapacityReservation, LaunchSpec, Market, ReservationKind
+from lab.embedded.ec2.account.state import (
+    CapacityReservation,
+    LaunchSpec,
+    Market,
+    ReservationKind,
+)
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.errors import Ec2Error
 from lab.embedded.ec2.fleets.order import on_demand_order, spot_order
@@ -25,7 +30,9 @@ def plan_fleet(world: World, request: FleetRequest) -> Plan:
     """
     plan, draft = Plan(), Draft(world)
     rest = request.total_units - request.on_demand_units - request.spot_units
-    on_demand = request.on_demand_units + (rest if request.default_market == "on-demand" else 0)
+    on_demand = request.on_demand_units + (
+        rest if request.default_market == "on-demand" else 0
+    )
     on_spot = request.spot_units + (rest if request.default_market == "spot" else 0)
     if on_demand:
         plan.absorb(_on_demand_part(world, request, draft, on_demand))
@@ -40,7 +47,10 @@ def plan_fleet(world: World, request: FleetRequest) -> Plan:
 
 def _on_demand_part(world: World, request: FleetRequest, draft: Draft, units: int) -> Plan:
     options = request.on_demand_options
-    pools = sorted(request.pools, key=on_demand_order(options.get("AllocationStrategy", "lowest-price")))
+    pools = sorted(
+        request.pools,
+        key=on_demand_order(options.get("AllocationStrategy", "lowest-price")),
+    )
     if not request.uses_reservations_first:
         return _within_options(draft, pools, Market.ON_DEMAND, units, options)
     # Fleet looks for open reservations itself; a template that names a reservation contradicts that and is not used.
@@ -48,7 +58,9 @@ def _on_demand_part(world: World, request: FleetRequest, draft: Draft, units: in
     plan = Plan()
     for pool in usable:
         if pool.spec is not None and pool.spec.target.preference != "none":
-            fill_reservations(draft, plan, pool, Fraction(units), _matching(world, pool.spec))
+            fill_reservations(
+                draft, plan, pool, Fraction(units), _matching(world, pool.spec)
+            )
     if plan.units < units:
         plan.absorb(fill(draft, usable, Market.ON_DEMAND, units - plan.units))
     if plan.units < units:
@@ -78,7 +90,9 @@ def _spot_part(world: World, request: FleetRequest, draft: Draft, units: int) ->
     return _within_options(draft, pools, Market.SPOT, units, options)
 
 
-def _within_options(draft: Draft, pools: Sequence[Pool], market: Market, units: int, options: dict[str, Any]) -> Plan:
+def _within_options(
+    draft: Draft, pools: Sequence[Pool], market: Market, units: int, options: dict[str, Any]
+) -> Plan:
     """Fill under SingleInstanceType, SingleAvailabilityZone and MinTargetCapacity (all or nothing)."""
     needed = Fraction(units)
     best: tuple[Plan, Draft] | None = None

@@ -61,12 +61,20 @@ def describe_fleets(world: World, parameters: Parameters) -> dict[str, Any]:
         ``InvalidFleetId.NotFound``, ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
     ids = parameters.get("FleetIds", [])
-    readers: Readers[Fleet] = {"fleet-state": lambda f: f.state, "type": lambda _: "instant"}
+    readers: Readers[Fleet] = {
+        "fleet-state": lambda f: f.state,
+        "type": lambda _: "instant",
+    }
     found = select(
-        [_find(world, i) for i in ids], parameters.get("Filters"), readers, lambda f: world.tags.of(f.fleet_id)
+        [_find(world, i) for i in ids],
+        parameters.get("Filters"),
+        readers,
+        lambda f: world.tags.of(f.fleet_id),
     )
     fleets, token = page(found, parameters, default=1000, maximum=1000)
-    return without_empty({"Fleets": [_rendered(world, f) for f in fleets], "NextToken": token})
+    return without_empty(
+        {"Fleets": [_rendered(world, f) for f in fleets], "NextToken": token}
+    )
 
 
 def delete_fleets(world: World, parameters: Parameters) -> dict[str, Any]:
@@ -79,22 +87,39 @@ def delete_fleets(world: World, parameters: Parameters) -> dict[str, Any]:
     """
     ids = parameters["FleetIds"]
     if len(ids) > INSTANT_DELETE_LIMIT:
-        raise invalid_value(f"You can delete at most {INSTANT_DELETE_LIMIT} instant fleets in one request.")
+        raise invalid_value(
+            f"You can delete at most {INSTANT_DELETE_LIMIT} instant fleets in one request."
+        )
     if not parameters["TerminateInstances"]:
-        raise Ec2Error("InvalidParameterValue", "The instances of an instant fleet are always terminated with it.")
+        raise Ec2Error(
+            "InvalidParameterValue",
+            "The instances of an instant fleet are always terminated with it.",
+        )
     done, failed = [], []
     for fleet_id in ids:
         fleet = world.fleets.get(fleet_id)
         if fleet is None:
             failed.append(
-                {"FleetId": fleet_id, "Error": {"Code": "fleetIdDoesNotExist", "Message": "The fleet does not exist."}}
+                {
+                    "FleetId": fleet_id,
+                    "Error": {
+                        "Code": "fleetIdDoesNotExist",
+                        "Message": "The fleet does not exist.",
+                    },
+                }
             )
             continue
         before, fleet.state = fleet.state, "deleted_terminating"
         for instance_id in fleet.instance_ids:
             if instance_id in world.instances:
                 terminate(world, world.instances[instance_id])
-        done.append({"FleetId": fleet_id, "PreviousFleetState": before, "CurrentFleetState": fleet.state})
+        done.append(
+            {
+                "FleetId": fleet_id,
+                "PreviousFleetState": before,
+                "CurrentFleetState": fleet.state,
+            }
+        )
     return {"SuccessfulFleetDeletions": done, "UnsuccessfulFleetDeletions": failed}
 
 
@@ -117,7 +142,9 @@ def _launch(world: World, fleet_id: str, plan: Plan) -> list[dict[str, Any]]:
             client_token=f"{fleet_id}-{number}",
         )
         world.tags.put(instance.instance_id, {"aws:ec2:fleet-id": fleet_id})
-        groups.setdefault(key, _entry(planned.pool, instance))["InstanceIds"].append(instance.instance_id)
+        groups.setdefault(key, _entry(planned.pool, instance))["InstanceIds"].append(
+            instance.instance_id
+        )
     return list(groups.values())
 
 
@@ -138,7 +165,9 @@ def _entry(pool: Pool, instance: Instance) -> dict[str, Any]:
 
 
 def _template_and_overrides(pool: Pool, spec: LaunchSpec | None) -> dict[str, Any]:
-    overrides = {name: value for name, value in pool.override.items() if name not in _REQUEST_ONLY}
+    overrides = {
+        name: value for name, value in pool.override.items() if name not in _REQUEST_ONLY
+    }
     if "GroupName" in pool.override.get("Placement", {}):
         overrides["Placement"] = {"GroupName": pool.override["Placement"]["GroupName"]}
     if spec is not None:
@@ -155,7 +184,9 @@ def _template_and_overrides(pool: Pool, spec: LaunchSpec | None) -> dict[str, An
 
 def _find(world: World, fleet_id: str) -> Fleet:
     if fleet_id not in world.fleets:
-        raise Ec2Error("InvalidFleetId.NotFound", f"The fleet ID '{fleet_id}' does not exist")
+        raise Ec2Error(
+            "InvalidFleetId.NotFound", f"The fleet ID '{fleet_id}' does not exist"
+        )
     return world.fleets[fleet_id]
 
 
@@ -169,7 +200,8 @@ def _rendered(world: World, fleet: Fleet) -> dict[str, Any]:
             "ClientToken": fleet.request.get("ClientToken"),
             "FulfilledCapacity": float(len(fleet.instance_ids)),
             "Instances": [
-                {k: v for k, v in entry.items() if k not in _ANSWER_ONLY} for entry in fleet.result["Instances"]
+                {k: v for k, v in entry.items() if k not in _ANSWER_ONLY}
+                for entry in fleet.result["Instances"]
             ],
             "Errors": fleet.result["Errors"],
             "Tags": world.tags.rendered(fleet.fleet_id),

@@ -39,10 +39,19 @@ def spot_order(world: World, draft: Draft, strategy: str, units: int) -> SortKey
     def price(pool: Pool) -> Fraction:
         if pool.spec is None or pool.spec.instance_type not in instance_types():
             return Fraction(0)
-        return _unit_price(pool, spot.price_micro_usd_per_hour(world, pool.spec.instance_type, pool.spec.zone.name))
+        return _unit_price(
+            pool,
+            spot.price_micro_usd_per_hour(
+                world, pool.spec.instance_type, pool.spec.zone.name
+            ),
+        )
 
     def missing(pool: Pool) -> int:
-        free = draft.free_hardware(replace(pool.spec, market=Market.SPOT)) if pool.spec is not None else 0
+        free = (
+            draft.free_hardware(replace(pool.spec, market=Market.SPOT))
+            if pool.spec is not None
+            else 0
+        )
         return 0 if free is None else max(0, units - free)
 
     if strategy in {"price-capacity-optimized", "capacity-optimized"}:
@@ -54,7 +63,11 @@ def spot_order(world: World, draft: Draft, strategy: str, units: int) -> SortKey
 
 def _on_demand_price(pool: Pool) -> int:
     known = pool.spec is not None and pool.spec.instance_type in instance_types()
-    return on_demand_micro_usd_per_hour(pool.spec.instance_type) if known and pool.spec is not None else 0
+    return (
+        on_demand_micro_usd_per_hour(pool.spec.instance_type)
+        if known and pool.spec is not None
+        else 0
+    )
 
 
 def _unit_price(pool: Pool, micro_usd_per_hour: int) -> Fraction:

@@ -5,7 +5,11 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from lab.embedded.ec2.account.state import CapacityReservation, LaunchSpec, Market
-from lab.embedded.ec2.api.errors import INSUFFICIENT_CAPACITY, Ec2Error, reservation_exceeded
+from lab.embedded.ec2.api.errors import (
+    INSUFFICIENT_CAPACITY,
+    Ec2Error,
+    reservation_exceeded,
+)
 from lab.embedded.ec2.fleets.request import Pool
 from lab.embedded.ec2.instances.placement import Draft, Slot
 
@@ -24,7 +28,9 @@ class Plan:
     """What a fleet will launch and what it could not; ``units`` is the capacity that the launches cover."""
 
     launches: list[PlannedLaunch] = field(default_factory=list)
-    refusals: dict[tuple[int, Market, str], tuple[Pool, Market, Ec2Error]] = field(default_factory=dict)
+    refusals: dict[tuple[int, Market, str], tuple[Pool, Market, Ec2Error]] = field(
+        default_factory=dict
+    )
     units: Fraction = Fraction(0)
 
     def add(self, pool: Pool, spec: LaunchSpec, slot: Slot) -> None:
@@ -56,7 +62,9 @@ def fill(draft: Draft, pools: Sequence[Pool], market: Market, units: Fraction) -
     return plan
 
 
-def fill_evenly(draft: Draft, pools: Sequence[Pool], market: Market, units: Fraction) -> Plan:
+def fill_evenly(
+    draft: Draft, pools: Sequence[Pool], market: Market, units: Fraction
+) -> Plan:
     """Take one instance from each pool in turn."""
     plan, open_pools = Plan(), list(pools)
     while plan.units < units and open_pools:
@@ -67,7 +75,11 @@ def fill_evenly(draft: Draft, pools: Sequence[Pool], market: Market, units: Frac
 
 
 def fill_reservations(
-    draft: Draft, plan: Plan, pool: Pool, units: Fraction, candidates: list[CapacityReservation]
+    draft: Draft,
+    plan: Plan,
+    pool: Pool,
+    units: Fraction,
+    candidates: list[CapacityReservation],
 ) -> None:
     """Take the free slots of ``candidates`` in order until ``plan`` covers the target."""
     if pool.spec is None:

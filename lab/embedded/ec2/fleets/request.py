@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from lab.embedded.ec2.account.state import LaunchSpec, LaunchTemplate, LaunchTemplateVersion, Market
+from lab.embedded.ec2.account.state import (
+    LaunchSpec,
+    LaunchTemplate,
+    LaunchTemplateVersion,
+    Market,
+)
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.errors import Ec2Error, invalid_combination, invalid_value
 from lab.embedded.ec2.api.tags import from_specifications
@@ -63,7 +68,9 @@ class FleetRequest:
     @property
     def uses_reservations_first(self) -> bool:
         """Whether Fleet shall fill reservations before it buys on-demand capacity."""
-        options: dict[str, Any] = self.on_demand_options.get("CapacityReservationOptions", {})
+        options: dict[str, Any] = self.on_demand_options.get(
+            "CapacityReservationOptions", {}
+        )
         return options.get("UsageStrategy") == USE_RESERVATIONS_FIRST
 
 
@@ -76,8 +83,12 @@ def parse(world: World, parameters: Parameters) -> FleetRequest:
         For what makes EC2 refuse the whole request; what concerns one pool only is kept in that pool.
     """
     if parameters.get("Type", "maintain") != "instant":
-        raise Ec2Error("UnsupportedOperation", "Only fleets of the type 'instant' are emulated.")
-    tags = from_specifications(parameters.get("TagSpecifications"), ("fleet", *TAGGABLE_AT_LAUNCH))
+        raise Ec2Error(
+            "UnsupportedOperation", "Only fleets of the type 'instant' are emulated."
+        )
+    tags = from_specifications(
+        parameters.get("TagSpecifications"), ("fleet", *TAGGABLE_AT_LAUNCH)
+    )
     target = parameters["TargetCapacitySpecification"]
     request = FleetRequest(
         pools=tuple(_pools(world, parameters["LaunchTemplateConfigs"], tags)),
@@ -99,15 +110,24 @@ def parse(world: World, parameters: Parameters) -> FleetRequest:
     return request
 
 
-def _pools(world: World, configs: list[dict[str, Any]], tags: dict[str, dict[str, str]]) -> Iterator[Pool]:
+def _pools(
+    world: World, configs: list[dict[str, Any]], tags: dict[str, dict[str, str]]
+) -> Iterator[Pool]:
     if not 1 <= len(configs) <= CONFIG_LIMIT:
-        raise invalid_value(f"A fleet needs between 1 and {CONFIG_LIMIT} launch template configurations.")
+        raise invalid_value(
+            f"A fleet needs between 1 and {CONFIG_LIMIT} launch template configurations."
+        )
     index = 0
     for config in configs:
         wanted = config.get("LaunchTemplateSpecification", {})
-        template = launch_templates.find(world, wanted.get("LaunchTemplateId"), wanted.get("LaunchTemplateName"))
+        template = launch_templates.find(
+            world, wanted.get("LaunchTemplateId"), wanted.get("LaunchTemplateName")
+        )
         if not wanted.get("Version"):
-            raise Ec2Error("MissingParameter", "A launch template specification of a fleet must name a version.")
+            raise Ec2Error(
+                "MissingParameter",
+                "A launch template specification of a fleet must name a version.",
+            )
         version = launch_templates.version_of(template, wanted["Version"])
         for override in config.get("Overrides") or [{}]:
             yield _pool(world, index, template, version, override, tags)
@@ -124,7 +144,10 @@ def _pool(
 ) -> Pool:
     if override.get("WeightedCapacity", 1) <= 0:
         raise invalid_value("A weighted capacity must be positive.")
-    system = {"aws:ec2launchtemplate:id": template.template_id, "aws:ec2launchtemplate:version": str(version.number)}
+    system = {
+        "aws:ec2launchtemplate:id": template.template_id,
+        "aws:ec2launchtemplate:version": str(version.number),
+    }
     extra = tags | {"instance": tags.get("instance", {}) | system}
     try:
         spec = resolve(world, version.data | override, extra_tags=extra)
@@ -135,9 +158,13 @@ def _pool(
 
 def _check_targets(request: FleetRequest) -> None:
     if not 1 <= request.total_units <= TARGET_LIMIT:
-        raise invalid_value(f"The total target capacity must be between 1 and {TARGET_LIMIT}.")
+        raise invalid_value(
+            f"The total target capacity must be between 1 and {TARGET_LIMIT}."
+        )
     if request.on_demand_units + request.spot_units > request.total_units:
-        raise invalid_value("On-demand and Spot target capacity together exceed the total target capacity.")
+        raise invalid_value(
+            "On-demand and Spot target capacity together exceed the total target capacity."
+        )
 
 
 def _check_minimum(options: dict[str, Any]) -> None:
@@ -145,7 +172,9 @@ def _check_minimum(options: dict[str, Any]) -> None:
     if minimum is None:
         return
     if not (options.get("SingleInstanceType") or options.get("SingleAvailabilityZone")):
-        raise invalid_combination("MinTargetCapacity requires SingleInstanceType or SingleAvailabilityZone.")
+        raise invalid_combination(
+            "MinTargetCapacity requires SingleInstanceType or SingleAvailabilityZone."
+        )
     if not 1 <= minimum <= 1000:
         raise invalid_value("MinTargetCapacity must be between 1 and 1000.")
 
@@ -163,7 +192,9 @@ def _check_market(request: FleetRequest) -> None:
                 f"OnDemandTargetCapacity and SpotTargetCapacity cannot be used with {request.default_market}."
             )
         if reservations_first:
-            raise invalid_combination(f"CapacityReservationOptions cannot be used with {request.default_market}.")
+            raise invalid_combination(
+                f"CapacityReservationOptions cannot be used with {request.default_market}."
+            )
     if request.default_market == "capacity-block":
         _check_blocks(request)
     if request.default_market == "reserved-capacity":
@@ -184,15 +215,24 @@ def _check_blocks(request: FleetRequest) -> None:
 
 def _check_reserved(options: dict[str, Any]) -> None:
     if not options.get("ReservationTypes"):
-        raise Ec2Error("MissingParameter", "ReservedCapacityOptions must name the reservation types.")
+        raise Ec2Error(
+            "MissingParameter", "ReservedCapacityOptions must name the reservation types."
+        )
     target = options.get("CapacityReservationTarget", {})
-    if target.get("CapacityReservationIds") and target.get("CapacityReservationResourceGroupArns"):
-        raise invalid_combination("Specify capacity reservation ids or resource group ARNs, not both.")
+    if target.get("CapacityReservationIds") and target.get(
+        "CapacityReservationResourceGroupArns"
+    ):
+        raise invalid_combination(
+            "Specify capacity reservation ids or resource group ARNs, not both."
+        )
 
 
 def _refuse_template_markets(request: FleetRequest) -> None:
     for pool in request.pools:
-        if pool.spec is not None and pool.spec.market in {Market.CAPACITY_BLOCK, Market.INTERRUPTIBLE}:
+        if pool.spec is not None and pool.spec.market in {
+            Market.CAPACITY_BLOCK,
+            Market.INTERRUPTIBLE,
+        }:
             raise invalid_combination(
                 f"The market type {pool.spec.market} of launch template {pool.template.template_id} cannot be used "
                 f"with the target capacity type {request.default_market}."
@@ -207,5 +247,8 @@ def _refuse_duplicates(pools: tuple[Pool, ...]) -> None:
             continue
         key = (pool.spec.instance_type, pool.spec.zone.name)
         if key in seen:
-            raise Ec2Error("InvalidFleetConfig", "The fleet configuration contains duplicate instance pools.")
+            raise Ec2Error(
+                "InvalidFleetConfig",
+                "The fleet configuration contains duplicate instance pools.",
+            )
         seen.add(key)

@@ -6,16 +6,28 @@ from fractions import Fraction
 from typing import Any
 
 from lab.embedded.ec2.account.slots import fits, open_reservations
-from lab.embedded.ec2.account.state import NOT_STARTED_STATES, CapacityReservation, LaunchSpec, Market, ReservationKind
+from lab.embedded.ec2.account.state import (
+    NOT_STARTED_STATES,
+    CapacityReservation,
+    LaunchSpec,
+    Market,
+    ReservationKind,
+)
 from lab.embedded.ec2.account.world import World
-from lab.embedded.ec2.api.errors import Ec2Error, insufficient_capacity, reservation_exceeded
+from lab.embedded.ec2.api.errors import (
+    Ec2Error,
+    insufficient_capacity,
+    reservation_exceeded,
+)
 from lab.embedded.ec2.fleets.order import on_demand_order
 from lab.embedded.ec2.fleets.plan import Plan, fill, fill_reservations
 from lab.embedded.ec2.fleets.request import FleetRequest, Pool
 from lab.embedded.ec2.instances.placement import Draft, group_members
 
 
-def reserved_part(world: World, request: FleetRequest, draft: Draft, units: Fraction) -> Plan:
+def reserved_part(
+    world: World, request: FleetRequest, draft: Draft, units: Fraction
+) -> Plan:
     """Fill by reservation type in the given order, then by override priority.
 
     EC2 chooses at random among several reservations of one type; here they are used in the order in which the request
@@ -35,20 +47,27 @@ def reserved_part(world: World, request: FleetRequest, draft: Draft, units: Frac
             if pool.spec is None:
                 continue
             candidates = [
-                r for r in _reserved_candidates(world, options, pool.spec) if r.kind is kind and fits(r, pool.spec)
+                r
+                for r in _reserved_candidates(world, options, pool.spec)
+                if r.kind is kind and fits(r, pool.spec)
             ]
             if candidates:
                 fill_reservations(draft, plan, pool, units, candidates)
     fallback = options.get("ReservedCapacityFallbackOptions", {}).get("MarketTypes", [])
     if plan.units < units and "on-demand" in fallback:
         ordered = sorted(
-            request.pools, key=on_demand_order(request.on_demand_options.get("AllocationStrategy", "lowest-price"))
+            request.pools,
+            key=on_demand_order(
+                request.on_demand_options.get("AllocationStrategy", "lowest-price")
+            ),
         )
         return _with_fallback(draft, plan, ordered, units)
     if plan.units < units:
         market = ReservationKind(options["ReservationTypes"][0]).market
         for pool in pools:
-            plan.refuse(pool, market, pool.refusal or _reserved_refusal(world, options, pool))
+            plan.refuse(
+                pool, market, pool.refusal or _reserved_refusal(world, options, pool)
+            )
     return plan
 
 
@@ -61,17 +80,28 @@ def _reserved_refusal(world: World, options: dict[str, Any], pool: Pool) -> Ec2E
     return reservation_exceeded()
 
 
-def _with_fallback(draft: Draft, plan: Plan, pools: Sequence[Pool], units: Fraction) -> Plan:
+def _with_fallback(
+    draft: Draft, plan: Plan, pools: Sequence[Pool], units: Fraction
+) -> Plan:
     for pool in pools:
         if pool.spec is not None:
             loose = replace(
-                pool.spec, target=replace(pool.spec.target, preference="none", reservation_id=None, group_arn=None)
+                pool.spec,
+                target=replace(
+                    pool.spec.target, preference="none", reservation_id=None, group_arn=None
+                ),
             )
-            plan.absorb(fill(draft, [replace(pool, spec=loose)], Market.ON_DEMAND, units - plan.units))
+            plan.absorb(
+                fill(
+                    draft, [replace(pool, spec=loose)], Market.ON_DEMAND, units - plan.units
+                )
+            )
     return plan
 
 
-def _reserved_candidates(world: World, options: dict[str, Any], spec: LaunchSpec) -> Iterator[CapacityReservation]:
+def _reserved_candidates(
+    world: World, options: dict[str, Any], spec: LaunchSpec
+) -> Iterator[CapacityReservation]:
     target = options.get("CapacityReservationTarget", {})
     ids = list(target.get("CapacityReservationIds", []))
     groups = list(target.get("CapacityReservationResourceGroupArns", []))

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from lab.embedded.ec2.account.state import LINUX, BlockDevice, LaunchSpec, Market, ReservationTarget, Zone
+from lab.embedded.ec2.account.state import (
+    LINUX,
+    BlockDevice,
+    LaunchSpec,
+    Market,
+    ReservationTarget,
+    Zone,
+)
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api import keys
 from lab.embedded.ec2.api.errors import Ec2Error, invalid_combination, invalid_value
@@ -24,7 +31,10 @@ Data = Mapping[str, Any]
 
 
 def resolve(
-    world: World, data: Data, market: Market | None = None, extra_tags: Mapping[str, Mapping[str, str]] | None = None
+    world: World,
+    data: Data,
+    market: Market | None = None,
+    extra_tags: Mapping[str, Mapping[str, str]] | None = None,
 ) -> LaunchSpec:
     """Return the launch that ``data`` (launch template data with the override's members on top) describes.
 
@@ -40,11 +50,14 @@ def resolve(
     """
     if "InstanceRequirements" in data:
         raise Ec2Error(
-            "UnsupportedOperation", "Launching by InstanceRequirements is not emulated; name an instance type."
+            "UnsupportedOperation",
+            "Launching by InstanceRequirements is not emulated; name an instance type.",
         )
     instance_type = data.get("InstanceType")
     if not instance_type:
-        raise Ec2Error("MissingParameter", "The request must contain the parameter InstanceType")
+        raise Ec2Error(
+            "MissingParameter", "The request must contain the parameter InstanceType"
+        )
     image_id, platform = resolve_image(world, data.get("ImageId"))
     subnet_id, zone = resolve_subnet(world, data)
     tags = _tags(data, extra_tags or {})
@@ -63,7 +76,9 @@ def resolve(
         security_group_ids=_security_groups(world, data, subnet_id),
         user_data=_user_data(data),
         key_name=data.get("KeyName"),
-        instance_profile=dict(data["IamInstanceProfile"]) if data.get("IamInstanceProfile") else None,
+        instance_profile=dict(data["IamInstanceProfile"])
+        if data.get("IamInstanceProfile")
+        else None,
         block_devices=_block_devices(world, data.get("BlockDeviceMappings", [])),
         metadata_options=metadata_options,
         placement_group=data.get("Placement", {}).get("GroupName"),
@@ -75,7 +90,9 @@ def resolve(
 
 def market_of(data: Data) -> Market:
     """Return the market that a launch template or RunInstances asks for; on-demand when it names none."""
-    return Market(data.get("InstanceMarketOptions", {}).get("MarketType", Market.ON_DEMAND.value))
+    return Market(
+        data.get("InstanceMarketOptions", {}).get("MarketType", Market.ON_DEMAND.value)
+    )
 
 
 def resolve_subnet(world: World, data: Data) -> tuple[str, Zone]:
@@ -92,14 +109,29 @@ def resolve_subnet(world: World, data: Data) -> tuple[str, Zone]:
     interfaces = data.get("NetworkInterfaces") or [{}]
     subnet_id = data.get("SubnetId") or interfaces[0].get("SubnetId")
     if subnet_id:
-        subnet = next((s for zone in backend.subnets.values() for s in zone.values() if s.id == subnet_id), None)
+        subnet = next(
+            (
+                s
+                for zone in backend.subnets.values()
+                for s in zone.values()
+                if s.id == subnet_id
+            ),
+            None,
+        )
         if subnet is None:
-            raise Ec2Error("InvalidSubnetID.NotFound", f"The subnet ID '{subnet_id}' does not exist")
+            raise Ec2Error(
+                "InvalidSubnetID.NotFound", f"The subnet ID '{subnet_id}' does not exist"
+            )
         return subnet.id, world.zones[subnet.availability_zone]
     zone = resolve_zone(world, data)
-    default = next((s for s in backend.subnets.get(zone.name, {}).values() if s.default_for_az), None)
+    default = next(
+        (s for s in backend.subnets.get(zone.name, {}).values() if s.default_for_az), None
+    )
     if default is None:
-        raise Ec2Error("MissingInput", f"No subnets found for the default VPC in availability zone {zone.name}.")
+        raise Ec2Error(
+            "MissingInput",
+            f"No subnets found for the default VPC in availability zone {zone.name}.",
+        )
     return default.id, zone
 
 
@@ -115,7 +147,9 @@ def resolve_zone(world: World, data: Data) -> Zone:
     name = data.get("AvailabilityZone") or placement.get("AvailabilityZone")
     zone_id = data.get("AvailabilityZoneId") or placement.get("AvailabilityZoneId")
     if name and zone_id:
-        raise invalid_combination("Specify AvailabilityZone or AvailabilityZoneId, not both.")
+        raise invalid_combination(
+            "Specify AvailabilityZone or AvailabilityZoneId, not both."
+        )
     if not name and not zone_id:
         return min(world.zones.values())
     for zone in world.zones.values():
@@ -137,10 +171,14 @@ def resolve_image(world: World, image_id: str | None) -> tuple[str, str]:
     if image_id.startswith("resolve:ssm:"):
         return f"ami-{hashlib.sha256(image_id.encode()).hexdigest()[:17]}", LINUX
     if not image_id.startswith("ami-"):
-        raise Ec2Error("InvalidAMIID.Malformed", f'Invalid id: "{image_id}" (expecting "ami-...")')
+        raise Ec2Error(
+            "InvalidAMIID.Malformed", f'Invalid id: "{image_id}" (expecting "ami-...")'
+        )
     image = world.moto.backend.amis.get(image_id)
     if image is None:
-        raise Ec2Error("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
+        raise Ec2Error(
+            "InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist"
+        )
     return image_id, "Windows" if image.platform == "windows" else LINUX
 
 
@@ -154,7 +192,9 @@ def _target(specification: Data) -> ReservationTarget:
 
 
 def _max_price(data: Data) -> int | None:
-    text = data.get("MaxPrice") or data.get("InstanceMarketOptions", {}).get("SpotOptions", {}).get("MaxPrice")
+    text = data.get("MaxPrice") or data.get("InstanceMarketOptions", {}).get(
+        "SpotOptions", {}
+    ).get("MaxPrice")
     if not text:
         return None
     try:
@@ -204,7 +244,9 @@ def _block_devices(world: World, mappings: list[dict[str, Any]]) -> tuple[BlockD
 
 def _tags(data: Data, extra: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
     own = from_specifications(data.get("TagSpecifications"), TAGGABLE_IN_TEMPLATE)
-    merged = {kind: {**own.get(kind, {}), **extra.get(kind, {})} for kind in TAGGABLE_AT_LAUNCH}
+    merged = {
+        kind: {**own.get(kind, {}), **extra.get(kind, {})} for kind in TAGGABLE_AT_LAUNCH
+    }
     for tags in merged.values():
         refuse_too_many(tags)
     return merged
@@ -215,7 +257,9 @@ def _user_data(data: Data) -> str | None:
     try:
         size = len(base64.b64decode(text or "", validate=True))
     except ValueError as error:
-        raise Ec2Error("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.") from error
+        raise Ec2Error(
+            "InvalidUserData.Malformed", "Invalid BASE64 encoding of user data."
+        ) from error
     if size > USER_DATA_LIMIT_BYTES:
         raise invalid_value(f"User data is limited to {USER_DATA_LIMIT_BYTES} bytes")
     return text

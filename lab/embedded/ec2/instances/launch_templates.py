@@ -23,7 +23,11 @@ def find(world: World, template_id: str | None, name: str | None) -> LaunchTempl
     Ec2Error
         ``InvalidLaunchTemplateId.NotFound``, ``InvalidLaunchTemplateName.NotFoundException``, ``MissingParameter``.
     """
-    visible = {each.template_id: each for each in world.templates.values() if _is_visible(world, each)}
+    visible = {
+        each.template_id: each
+        for each in world.templates.values()
+        if _is_visible(world, each)
+    }
     if template_id:
         if template_id in visible:
             return visible[template_id]
@@ -32,7 +36,10 @@ def find(world: World, template_id: str | None, name: str | None) -> LaunchTempl
             f"The specified launch template, with template ID {template_id}, does not exist.",
         )
     if not name:
-        raise Ec2Error("MissingParameter", "Either launch template ID or launch template name must be specified.")
+        raise Ec2Error(
+            "MissingParameter",
+            "Either launch template ID or launch template name must be specified.",
+        )
     found = next((t for t in visible.values() if t.name == name), None)
     if found is None:
         raise Ec2Error(
@@ -44,7 +51,9 @@ def find(world: World, template_id: str | None, name: str | None) -> LaunchTempl
 
 def _is_visible(world: World, template: LaunchTemplate) -> bool:
     """Whether what was made has reached the part of EC2 that is asked: it is eventually consistent."""
-    return world.now() - template.created_at >= timedelta(seconds=world.settings.template_lag_s)
+    return world.now() - template.created_at >= timedelta(
+        seconds=world.settings.template_lag_s
+    )
 
 
 def version_of(template: LaunchTemplate, number: str | None) -> LaunchTemplateVersion:
@@ -84,7 +93,10 @@ def check_new(world: World, parameters: Parameters) -> None:
             "Launch template names have 3 to 128 letters, digits or ()./_-.",
         )
     if any(t.name == name for t in world.templates.values()):
-        raise Ec2Error("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
+        raise Ec2Error(
+            "InvalidLaunchTemplateName.AlreadyExistsException",
+            "Launch template name already in use.",
+        )
     from_specifications(parameters.get("TagSpecifications"), ["launch-template"])
 
 
@@ -115,12 +127,16 @@ def create_launch_template_version(world: World, parameters: Parameters) -> dict
     Ec2Error
         ``InvalidLaunchTemplateId.VersionNotFound``, ``VersionLimitExceeded``, and as :func:`find` does.
     """
-    template = find(world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName"))
+    template = find(
+        world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName")
+    )
     base: dict[str, Any] = {}
     if parameters.get("SourceVersion"):
         base = version_of(template, parameters["SourceVersion"]).data
     version = _add_version(
-        world, template, parameters | {"LaunchTemplateData": base | parameters["LaunchTemplateData"]}
+        world,
+        template,
+        parameters | {"LaunchTemplateData": base | parameters["LaunchTemplateData"]},
     )
     return {"LaunchTemplateVersion": _rendered_version(world, template, version)}
 
@@ -133,7 +149,9 @@ def modify_launch_template(world: World, parameters: Parameters) -> dict[str, An
     Ec2Error
         ``InvalidLaunchTemplateId.VersionNotFound``, and as :func:`find` does.
     """
-    template = find(world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName"))
+    template = find(
+        world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName")
+    )
     if "DefaultVersion" in parameters:
         template.default_version = version_of(template, parameters["DefaultVersion"]).number
     return {"LaunchTemplate": _rendered(world, template)}
@@ -147,7 +165,9 @@ def delete_launch_template(world: World, parameters: Parameters) -> dict[str, An
     Ec2Error
         As :func:`find` does.
     """
-    template = find(world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName"))
+    template = find(
+        world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName")
+    )
     del world.templates[template.template_id]
     return {"LaunchTemplate": _rendered(world, template)}
 
@@ -160,7 +180,9 @@ def delete_launch_template_versions(world: World, parameters: Parameters) -> dic
     Ec2Error
         As :func:`find` does.
     """
-    template = find(world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName"))
+    template = find(
+        world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName")
+    )
     deleted, failed = [], []
     for number in parameters["Versions"]:
         common = {
@@ -170,17 +192,31 @@ def delete_launch_template_versions(world: World, parameters: Parameters) -> dic
         }
         if int(number) not in template.versions:
             failed.append(
-                common | {"ResponseError": {"Code": "launchTemplateVersionDoesNotExist", "Message": "No such version."}}
+                common
+                | {
+                    "ResponseError": {
+                        "Code": "launchTemplateVersionDoesNotExist",
+                        "Message": "No such version.",
+                    }
+                }
             )
         elif int(number) == template.default_version:
             failed.append(
                 common
-                | {"ResponseError": {"Code": "unexpectedError", "Message": "The default version cannot be deleted."}}
+                | {
+                    "ResponseError": {
+                        "Code": "unexpectedError",
+                        "Message": "The default version cannot be deleted.",
+                    }
+                }
             )
         else:
             del template.versions[int(number)]
             deleted.append(common)
-    return {"SuccessfullyDeletedLaunchTemplateVersions": deleted, "UnsuccessfullyDeletedLaunchTemplateVersions": failed}
+    return {
+        "SuccessfullyDeletedLaunchTemplateVersions": deleted,
+        "UnsuccessfullyDeletedLaunchTemplateVersions": failed,
+    }
 
 
 def describe_launch_templates(world: World, parameters: Parameters) -> dict[str, Any]:
@@ -191,7 +227,10 @@ def describe_launch_templates(world: World, parameters: Parameters) -> dict[str,
     Ec2Error
         ``InvalidParameterCombination``, ``InvalidParameterValue``, and as :func:`find` does.
     """
-    ids, names = parameters.get("LaunchTemplateIds", []), parameters.get("LaunchTemplateNames", [])
+    ids, names = (
+        parameters.get("LaunchTemplateIds", []),
+        parameters.get("LaunchTemplateNames", []),
+    )
     if ids or names:
         chosen = [find(world, i, None) for i in ids] + [find(world, None, n) for n in names]
     else:
@@ -200,12 +239,20 @@ def describe_launch_templates(world: World, parameters: Parameters) -> dict[str,
         "launch-template-name": lambda t: t.name,
         "create-time": lambda t: t.created_at,
     }
-    found = select(chosen, parameters.get("Filters"), readers, lambda t: world.tags.of(t.template_id))
-    templates, token = page(found, parameters, default=200, maximum=200, with_ids=bool(ids or names))
-    return without_empty({"LaunchTemplates": [_rendered(world, t) for t in templates], "NextToken": token})
+    found = select(
+        chosen, parameters.get("Filters"), readers, lambda t: world.tags.of(t.template_id)
+    )
+    templates, token = page(
+        found, parameters, default=200, maximum=200, with_ids=bool(ids or names)
+    )
+    return without_empty(
+        {"LaunchTemplates": [_rendered(world, t) for t in templates], "NextToken": token}
+    )
 
 
-def describe_launch_template_versions(world: World, parameters: Parameters) -> dict[str, Any]:
+def describe_launch_template_versions(
+    world: World, parameters: Parameters
+) -> dict[str, Any]:
     """Answer DescribeLaunchTemplateVersions, newest first.
 
     Raises
@@ -214,7 +261,10 @@ def describe_launch_template_versions(world: World, parameters: Parameters) -> d
         ``InvalidLaunchTemplateId.VersionNotFound``, ``InvalidParameterCombination``, ``InvalidParameterValue``, and as
         :func:`find` does.
     """
-    template_id, name = parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName")
+    template_id, name = (
+        parameters.get("LaunchTemplateId"),
+        parameters.get("LaunchTemplateName"),
+    )
     wanted = parameters.get("Versions")
     if template_id or name:
         template = find(world, template_id, name)
@@ -223,21 +273,34 @@ def describe_launch_template_versions(world: World, parameters: Parameters) -> d
     elif wanted and set(wanted) <= {"$Latest", "$Default"}:
         chosen = [(t, version_of(t, n)) for t in world.templates.values() for n in wanted]
     else:
-        raise Ec2Error("MissingParameter", "Name a launch template, or ask for $Latest or $Default of all of them.")
+        raise Ec2Error(
+            "MissingParameter",
+            "Name a launch template, or ask for $Latest or $Default of all of them.",
+        )
     if parameters.get("Filters"):
         raise invalid_value("Filters are not emulated for DescribeLaunchTemplateVersions.")
     versions, token = page(chosen, parameters, default=200, maximum=200)
     return without_empty(
-        {"LaunchTemplateVersions": [_rendered_version(world, t, v) for t, v in versions], "NextToken": token}
+        {
+            "LaunchTemplateVersions": [_rendered_version(world, t, v) for t, v in versions],
+            "NextToken": token,
+        }
     )
 
 
-def _add_version(world: World, template: LaunchTemplate, parameters: Parameters) -> LaunchTemplateVersion:
+def _add_version(
+    world: World, template: LaunchTemplate, parameters: Parameters
+) -> LaunchTemplateVersion:
     number = max(template.versions, default=0) + 1
     if len(template.versions) >= VERSION_LIMIT:
-        raise Ec2Error("VersionLimitExceeded", "The launch template has reached its limit of versions.")
+        raise Ec2Error(
+            "VersionLimitExceeded", "The launch template has reached its limit of versions."
+        )
     version = LaunchTemplateVersion(
-        number, parameters["LaunchTemplateData"], parameters.get("VersionDescription"), world.now()
+        number,
+        parameters["LaunchTemplateData"],
+        parameters.get("VersionDescription"),
+        world.now(),
     )
     template.versions[number] = version
     return version
@@ -257,7 +320,9 @@ def _rendered(world: World, template: LaunchTemplate) -> dict[str, Any]:
     )
 
 
-def _rendered_version(world: World, template: LaunchTemplate, version: LaunchTemplateVersion) -> dict[str, Any]:
+def _rendered_version(
+    world: World, template: LaunchTemplate, version: LaunchTemplateVersion
+) -> dict[str, Any]:
     return without_empty(
         {
             "LaunchTemplateId": template.template_id,

@@ -10,8 +10,14 @@ from lab.embedded.ec2.account.state import Instance, LaunchSpec
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.instances.placement import Slot
 
-USER_INITIATED = ("Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown")
-SPOT_TERMINATED = ("Server.SpotInstanceTermination", "Server.SpotInstanceTermination: Spot instance termination")
+USER_INITIATED = (
+    "Client.UserInitiatedShutdown",
+    "Client.UserInitiatedShutdown: User initiated shutdown",
+)
+SPOT_TERMINATED = (
+    "Server.SpotInstanceTermination",
+    "Server.SpotInstanceTermination: Spot instance termination",
+)
 RESERVATION_ENDED = (
     "Server.CapacityReservationTermination",
     "Server.CapacityReservationTermination: the capacity reservation was reclaimed",
@@ -70,7 +76,14 @@ def launch(
 def launch_elsewhere(world: World, spec: LaunchSpec, slot: Slot, owner_id: str) -> Instance:
     """Start an instance of another account: it takes its slot or hardware and is otherwise invisible here."""
     instance_id = world.ids.resource("i")
-    instance = Instance(instance_id, owner_id, spec, world.now(), slot.market, run_id=world.ids.resource("r"))
+    instance = Instance(
+        instance_id,
+        owner_id,
+        spec,
+        world.now(),
+        slot.market,
+        run_id=world.ids.resource("r"),
+    )
     start(world, instance, slot)
     return instance
 
@@ -84,15 +97,21 @@ def start(world: World, instance: Instance, slot: Slot) -> None:
     world.after(world.settings.pending_s, partial(_become_running, world, instance))
 
 
-def terminate(world: World, instance: Instance, reason: tuple[str, str] = USER_INITIATED) -> None:
+def terminate(
+    world: World, instance: Instance, reason: tuple[str, str] = USER_INITIATED
+) -> None:
     """Begin to shut an instance down; nothing happens to one that already is."""
     if instance.state in {"shutting-down", "terminated"}:
         return
     instance.state_reason = reason
     if reason is USER_INITIATED:
-        instance.transition_reason = f"User initiated ({world.now().strftime('%Y-%m-%d %H:%M:%S')} GMT)"
+        instance.transition_reason = (
+            f"User initiated ({world.now().strftime('%Y-%m-%d %H:%M:%S')} GMT)"
+        )
     _enter_state(world, instance, "shutting-down")
-    world.after(world.settings.shutting_down_s, partial(_become_terminated, world, instance))
+    world.after(
+        world.settings.shutting_down_s, partial(_become_terminated, world, instance)
+    )
 
 
 def stop(world: World, instance: Instance) -> None:
@@ -116,7 +135,9 @@ def _become_stopped(world: World, instance: Instance) -> None:
 
 
 def _become_running(world: World, instance: Instance) -> None:
-    refused = next((device.refused for device in instance.spec.block_devices if device.refused), None)
+    refused = next(
+        (device.refused for device in instance.spec.block_devices if device.refused), None
+    )
     if instance.state == "pending" and refused is not None:
         instance.state_reason = refused
         _become_terminated(world, instance)
@@ -137,7 +158,9 @@ def _become_terminated(world: World, instance: Instance) -> None:
     _take_back(world, instance)
     instance.terminated_at = world.now()
     _enter_state(world, instance, "terminated")
-    world.after(world.settings.terminated_tags_s, partial(world.tags.drop, instance.instance_id))
+    world.after(
+        world.settings.terminated_tags_s, partial(world.tags.drop, instance.instance_id)
+    )
     world.after(world.settings.terminated_visible_s, partial(_forget, world, instance))
 
 
@@ -156,9 +179,14 @@ def _give_network(world: World, instance: Instance) -> None:
     subnet = backend.get_subnet(instance.spec.subnet_id)
     # Left to itself, moto would draw addresses at random and could give one twice.
     address = subnet.get_available_subnet_ip(_AttachedInstance(instance.instance_id))
-    interface = backend.create_network_interface(subnet, address, group_ids=list(instance.spec.security_group_ids))
+    interface = backend.create_network_interface(
+        subnet, address, group_ids=list(instance.spec.security_group_ids)
+    )
     interface.status = "in-use"
-    instance.network_interface_id, instance.private_ip = interface.id, interface.private_ip_address
+    instance.network_interface_id, instance.private_ip = (
+        interface.id,
+        interface.private_ip_address,
+    )
     world.tags.put(interface.id, instance.spec.tags.get("network-interface", {}))
 
 
@@ -172,7 +200,9 @@ def _give_volumes(world: World, instance: Instance) -> None:
             volume_type=device.volume_type,
             iops=device.iops,
         )
-        volume.attachment = _Attachment(volume, _AttachedInstance(instance.instance_id), device.device, "attached")
+        volume.attachment = _Attachment(
+            volume, _AttachedInstance(instance.instance_id), device.device, "attached"
+        )
         world.tags.put(volume.id, instance.spec.tags.get("volume", {}))
         ids.append(volume.id)
     instance.volume_ids = tuple(ids)
@@ -184,7 +214,9 @@ def _take_back(world: World, instance: Instance) -> None:
         interface = backend.enis[instance.network_interface_id]
         interface.subnet.del_subnet_ip(interface.private_ip_address)
         backend.delete_network_interface(instance.network_interface_id)
-    for volume_id, device in zip(instance.volume_ids, instance.spec.block_devices, strict=True):
+    for volume_id, device in zip(
+        instance.volume_ids, instance.spec.block_devices, strict=True
+    ):
         volume = backend.volumes[volume_id]
         volume.attachment = None
         if device.delete_on_termination:

@@ -13,7 +13,8 @@ from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.errors import invalid_value
 
 Parameters = dict[str, Any]
-NO_PREFERENCE: Final = "no-preference"  # also -1, of the hop limit: the account has no default any more
+# also -1, of the hop limit: the account has no default any more
+NO_PREFERENCE: Final = "no-preference"
 _SHOWN_KEY: Final = re.compile(r"[0-9a-zA-Z\-_+=,.@:]{1,255}")
 _RESERVED_KEYS: Final = frozenset({".", "..", "_index"})
 
@@ -23,7 +24,9 @@ def options_of(world: World, asked: Mapping[str, Any] | None) -> dict[str, Any] 
     return {**world.metadata_defaults, **(asked or {})} or None
 
 
-def refuse_tags_that_metadata_cannot_show(options: Mapping[str, Any] | None, tags: Mapping[str, str]) -> None:
+def refuse_tags_that_metadata_cannot_show(
+    options: Mapping[str, Any] | None, tags: Mapping[str, str]
+) -> None:
     """Refuse a launch whose tags its metadata would have to show, and cannot.
 
     Raises
@@ -43,9 +46,16 @@ def refuse_tags_that_metadata_cannot_show(options: Mapping[str, Any] | None, tag
             )
 
 
-def modify_instance_metadata_defaults(world: World, parameters: Parameters) -> dict[str, Any]:
+def modify_instance_metadata_defaults(
+    world: World, parameters: Parameters
+) -> dict[str, Any]:
     """Answer ModifyInstanceMetadataDefaults."""
-    for name in ("HttpTokens", "HttpPutResponseHopLimit", "HttpEndpoint", "InstanceMetadataTags"):
+    for name in (
+        "HttpTokens",
+        "HttpPutResponseHopLimit",
+        "HttpEndpoint",
+        "InstanceMetadataTags",
+    ):
         if name not in parameters:
             continue
         if parameters[name] in (NO_PREFERENCE, -1):

@@ -44,7 +44,8 @@ def run_instances(world: World, parameters: Parameters) -> dict[str, Any]:
             break
     run_id, token = world.ids.resource("r"), parameters.get("ClientToken")
     started = [
-        launch(world, spec, slot, run_id=run_id, launch_index=n, client_token=token) for n, slot in enumerate(placed)
+        launch(world, spec, slot, run_id=run_id, launch_index=n, client_token=token)
+        for n, slot in enumerate(placed)
     ]
     return reservation_of(world, started)
 
@@ -61,14 +62,20 @@ def check_run(world: World, parameters: Parameters) -> LaunchSpec:
     template_tags: dict[str, str] = {}
     if "LaunchTemplate" in parameters:
         wanted = parameters["LaunchTemplate"]
-        template = launch_templates.find(world, wanted.get("LaunchTemplateId"), wanted.get("LaunchTemplateName"))
+        template = launch_templates.find(
+            world, wanted.get("LaunchTemplateId"), wanted.get("LaunchTemplateName")
+        )
         version = launch_templates.version_of(template, wanted.get("Version"))
-        data = version.data | {k: v for k, v in parameters.items() if k != "TagSpecifications"}
+        data = version.data | {
+            k: v for k, v in parameters.items() if k != "TagSpecifications"
+        }
         template_tags = {
             "aws:ec2launchtemplate:id": template.template_id,
             "aws:ec2launchtemplate:version": str(version.number),
         }
-    tags = from_specifications(parameters.get("TagSpecifications"), (*TAGGABLE_AT_LAUNCH, "spot-instances-request"))
+    tags = from_specifications(
+        parameters.get("TagSpecifications"), (*TAGGABLE_AT_LAUNCH, "spot-instances-request")
+    )
     tags["instance"] = tags.get("instance", {}) | template_tags
     if data.get("SubnetId") and data.get("NetworkInterfaces"):
         raise Ec2Error(
@@ -92,13 +99,23 @@ def describe_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     """
     ids = parameters.get("InstanceIds", [])
     filters = parameters.get("Filters")
-    found = select(_chosen(world, ids, filters), filters, _readers(), lambda i: world.tags.of(i.instance_id))
-    instances, token = page(found, parameters, default=1000, minimum=5, maximum=1000, with_ids=bool(ids))
+    found = select(
+        _chosen(world, ids, filters),
+        filters,
+        _readers(),
+        lambda i: world.tags.of(i.instance_id),
+    )
+    instances, token = page(
+        found, parameters, default=1000, minimum=5, maximum=1000, with_ids=bool(ids)
+    )
     by_run: dict[str, list[Instance]] = {}
     for instance in instances:
         by_run.setdefault(instance.run_id, []).append(instance)
     return without_empty(
-        {"Reservations": [reservation_of(world, group) for group in by_run.values()], "NextToken": token}
+        {
+            "Reservations": [reservation_of(world, group) for group in by_run.values()],
+            "NextToken": token,
+        }
     )
 
 
@@ -112,20 +129,34 @@ def describe_instance_status(world: World, parameters: Parameters) -> dict[str, 
         ``InvalidParameterValue``.
     """
     ids = parameters.get("InstanceIds", [])
-    chosen = [i for i in _chosen(world, ids) if parameters.get("IncludeAllInstances") or i.state == "running"]
+    chosen = [
+        i
+        for i in _chosen(world, ids)
+        if parameters.get("IncludeAllInstances") or i.state == "running"
+    ]
     readers: Readers[Instance] = {
         "availability-zone": lambda i: i.spec.zone.name,
         "availability-zone-id": lambda i: i.spec.zone.zone_id,
         "instance-state-name": lambda i: i.state,
         "instance-state-code": lambda i: STATE_CODES[i.state],
-        "instance-status.status": lambda i: i.instance_status if i.state == "running" else "not-applicable",
-        "system-status.status": lambda i: i.system_status if i.state == "running" else "not-applicable",
+        "instance-status.status": lambda i: (
+            i.instance_status if i.state == "running" else "not-applicable"
+        ),
+        "system-status.status": lambda i: (
+            i.system_status if i.state == "running" else "not-applicable"
+        ),
         "event.code": lambda i: [e.code for e in i.scheduled_events],
         "event.instance-event-id": lambda i: [e.event_id for e in i.scheduled_events],
     }
-    found = select(chosen, parameters.get("Filters"), readers, lambda i: world.tags.of(i.instance_id))
-    instances, token = page(found, parameters, default=1000, minimum=5, maximum=1000, with_ids=bool(ids))
-    return without_empty({"InstanceStatuses": [status_of(i) for i in instances], "NextToken": token})
+    found = select(
+        chosen, parameters.get("Filters"), readers, lambda i: world.tags.of(i.instance_id)
+    )
+    instances, token = page(
+        found, parameters, default=1000, minimum=5, maximum=1000, with_ids=bool(ids)
+    )
+    return without_empty(
+        {"InstanceStatuses": [status_of(i) for i in instances], "NextToken": token}
+    )
 
 
 def terminate_instances(world: World, parameters: Parameters) -> dict[str, Any]:
@@ -139,7 +170,9 @@ def terminate_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     """
     ids = list(dict.fromkeys(parameters["InstanceIds"]))
     if len(ids) > TERMINATE_LIMIT:
-        raise invalid_value(f"You can terminate at most {TERMINATE_LIMIT} instances in one request.")
+        raise invalid_value(
+            f"You can terminate at most {TERMINATE_LIMIT} instances in one request."
+        )
     instances = _by_ids(world, ids)
     protected = next((i for i in instances if i.termination_protected), None)
     if protected is not None:
@@ -169,7 +202,8 @@ def stop_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     for instance in instances:
         if instance.market is not Market.ON_DEMAND:
             raise Ec2Error(
-                "UnsupportedOperation", f"You can't stop the instance '{instance.instance_id}' of its market type."
+                "UnsupportedOperation",
+                f"You can't stop the instance '{instance.instance_id}' of its market type.",
             )
         if instance.state not in {"pending", "running", "stopping", "stopped"}:
             raise _wrong_state(instance, "stopped")
@@ -229,7 +263,9 @@ def _chosen(world: World, ids: list[str], filters: Filters | None = None) -> lis
     return [instance for instance in chosen if instance.launched_at <= shown_until]
 
 
-def _by_ids(world: World, ids: list[str], shown_until: datetime | None = None) -> list[Instance]:
+def _by_ids(
+    world: World, ids: list[str], shown_until: datetime | None = None
+) -> list[Instance]:
     malformed = [i for i in ids if not _INSTANCE_ID.fullmatch(i)]
     if malformed:
         raise Ec2Error("InvalidInstanceID.Malformed", f'Invalid id: "{malformed[0]}"')
@@ -241,7 +277,10 @@ def _by_ids(world: World, ids: list[str], shown_until: datetime | None = None) -
     missing = [i for i in ids if i not in known]
     if missing:
         plural, are = ("IDs", "do") if len(missing) > 1 else ("ID", "does")
-        raise Ec2Error("InvalidInstanceID.NotFound", f"The instance {plural} '{', '.join(missing)}' {are} not exist")
+        raise Ec2Error(
+            "InvalidInstanceID.NotFound",
+            f"The instance {plural} '{', '.join(missing)}' {are} not exist",
+        )
     return [known[i] for i in ids]
 
 
@@ -262,7 +301,9 @@ def _readers() -> Readers[Instance]:
         "client-token": lambda i: i.client_token,
         "image-id": lambda i: i.spec.image_id,
         "instance-id": lambda i: i.instance_id,
-        "instance-lifecycle": lambda i: None if i.market is Market.ON_DEMAND else i.market.value,
+        "instance-lifecycle": lambda i: (
+            None if i.market is Market.ON_DEMAND else i.market.value
+        ),
         "instance-state-code": lambda i: STATE_CODES[i.state],
         "instance-state-name": lambda i: i.state,
         "instance-type": lambda i: i.spec.instance_type,

@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 
 from lab.embedded.ec2.account.pools import PoolKey
 from lab.embedded.ec2.account.slots import fits, open_reservations
-from lab.embedded.ec2.account.state import NOT_STARTED_STATES, CapacityReservation, LaunchSpec, Market, ReservationKind
+from lab.embedded.ec2.account.state import (
+    NOT_STARTED_STATES,
+    CapacityReservation,
+    LaunchSpec,
+    Market,
+    ReservationKind,
+)
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.errors import (
     Ec2Error,
@@ -96,8 +102,14 @@ class Draft:
         """Return how many more instances the pool of ``spec`` can hold outside reservations; None without a limit."""
         key = (spec.instance_type, spec.zone.name, spec.market)
         if key not in self._pool_free:
-            own = [r for r in self.world.reservations.values() if r.owner_id == self.world.account_id]
-            self._pool_free[key] = self.world.pools.free(key, self.world.instances.values(), own)
+            own = [
+                r
+                for r in self.world.reservations.values()
+                if r.owner_id == self.world.account_id
+            ]
+            self._pool_free[key] = self.world.pools.free(
+                key, self.world.instances.values(), own
+            )
         free = self._pool_free[key]
         return None if free is None else free - self.pools[key]
 
@@ -124,13 +136,19 @@ class Draft:
             _refuse_kind(reservation, ReservationKind.ON_DEMAND)
             return self._enter(spec, [reservation])
         if target.group_arn is not None:
-            members = [r for r in group_members(self.world, target.group_arn) if r.kind is ReservationKind.ON_DEMAND]
+            members = [
+                r
+                for r in group_members(self.world, target.group_arn)
+                if r.kind is ReservationKind.ON_DEMAND
+            ]
             return self._enter_or_fall_back(spec, members)
         if target.preference == "none":
             return self._on_hardware(spec)
         return self._enter_or_fall_back(spec, open_reservations(self.world, spec))
 
-    def _enter_or_fall_back(self, spec: LaunchSpec, candidates: list[CapacityReservation]) -> Slot:
+    def _enter_or_fall_back(
+        self, spec: LaunchSpec, candidates: list[CapacityReservation]
+    ) -> Slot:
         try:
             return self._enter(spec, candidates)
         except Ec2Error:
@@ -145,8 +163,17 @@ class Draft:
             _refuse_kind(reservation, kind)
             return self._enter(spec, [reservation])
         if spec.target.group_arn is not None:
-            return self._enter(spec, [r for r in group_members(self.world, spec.target.group_arn) if r.kind is kind])
-        raise invalid_combination(f"The market type {spec.market} requires a capacity reservation target.")
+            return self._enter(
+                spec,
+                [
+                    r
+                    for r in group_members(self.world, spec.target.group_arn)
+                    if r.kind is kind
+                ],
+            )
+        raise invalid_combination(
+            f"The market type {spec.market} requires a capacity reservation target."
+        )
 
     def _enter(self, spec: LaunchSpec, candidates: list[CapacityReservation]) -> Slot:
         for reservation in candidates:
@@ -168,7 +195,9 @@ class Draft:
     def _refuse_without_address(self, spec: LaunchSpec) -> None:
         subnet_id = spec.subnet_id
         if subnet_id not in self._address_free:
-            self._address_free[subnet_id] = self.world.moto.backend.get_subnet(subnet_id).available_ip_address_count
+            self._address_free[subnet_id] = self.world.moto.backend.get_subnet(
+                subnet_id
+            ).available_ip_address_count
         if self._address_free[subnet_id] <= self.addresses[subnet_id]:
             raise Ec2Error(
                 "InsufficientFreeAddressesInSubnet",
@@ -186,7 +215,11 @@ def group_members(world: World, group_arn: str) -> list[CapacityReservation]:
     """
     if group_arn not in world.groups:
         raise invalid_value(f"The resource group {group_arn} does not exist.")
-    return [r for r in (world.reservations[i] for i in world.groups[group_arn]) if r.visible and r.state == "active"]
+    return [
+        r
+        for r in (world.reservations[i] for i in world.groups[group_arn])
+        if r.visible and r.state == "active"
+    ]
 
 
 def refuse_impossible(world: World, spec: LaunchSpec) -> None:
@@ -199,7 +232,9 @@ def refuse_impossible(world: World, spec: LaunchSpec) -> None:
     """
     if spec.instance_type not in instance_types():
         raise invalid_value(f"Invalid value '{spec.instance_type}' for InstanceType.")
-    if spec.zone.name not in offered_zones(world.region).get(spec.instance_type, frozenset()):
+    if spec.zone.name not in offered_zones(world.region).get(
+        spec.instance_type, frozenset()
+    ):
         raise Ec2Error(
             "Unsupported",
             f"Your requested instance type ({spec.instance_type}) is not supported in your requested "
@@ -207,7 +242,9 @@ def refuse_impossible(world: World, spec: LaunchSpec) -> None:
         )
     for group_id in spec.security_group_ids:
         if world.moto.backend.get_security_group_from_id(group_id) is None:
-            raise Ec2Error("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
+            raise Ec2Error(
+                "InvalidGroup.NotFound", f"The security group '{group_id}' does not exist"
+            )
     _refuse_wrong_architecture(world, spec)
 
 
@@ -235,7 +272,9 @@ def refuse_contradiction(spec: LaunchSpec) -> None:
             f"A capacity reservation preference of '{target.preference}' cannot be used together with a target."
         )
     if target.reservation_id is not None and target.group_arn is not None:
-        raise invalid_combination("Specify a capacity reservation id or a resource group ARN, not both.")
+        raise invalid_combination(
+            "Specify a capacity reservation id or a resource group ARN, not both."
+        )
     if spec.market is Market.SPOT and target.is_targeted:
         raise invalid_combination("Spot Instances cannot target a capacity reservation.")
 

@@ -10,7 +10,11 @@ from lab.embedded.ec2.api.errors import Ec2Error, invalid_combination
 from lab.embedded.ec2.api.filters import Readable, Readers, page, select, without_empty
 from lab.embedded.ec2.instances.launch_specs import resolve_zone
 from lab.embedded.ec2.market import spot
-from lab.embedded.ec2.market.catalogue import InstanceTypeInfo, instance_types, offered_zones
+from lab.embedded.ec2.market.catalogue import (
+    InstanceTypeInfo,
+    instance_types,
+    offered_zones,
+)
 from lab.embedded.ec2.market.prices import usd
 
 Parameters = dict[str, Any]
@@ -32,10 +36,17 @@ _PATHS: Final = {
     "instance-storage-supported": ("InstanceStorageSupported",),
     "instance-type": ("InstanceType",),
     "memory-info.size-in-mib": ("MemoryInfo", "SizeInMiB"),
-    "network-info.efa-info.maximum-efa-interfaces": ("NetworkInfo", "EfaInfo", "MaximumEfaInterfaces"),
+    "network-info.efa-info.maximum-efa-interfaces": (
+        "NetworkInfo",
+        "EfaInfo",
+        "MaximumEfaInterfaces",
+    ),
     "network-info.efa-supported": ("NetworkInfo", "EfaSupported"),
     "network-info.ena-support": ("NetworkInfo", "EnaSupport"),
-    "network-info.encryption-in-transit-supported": ("NetworkInfo", "EncryptionInTransitSupported"),
+    "network-info.encryption-in-transit-supported": (
+        "NetworkInfo",
+        "EncryptionInTransitSupported",
+    ),
     "network-info.ipv6-supported": ("NetworkInfo", "Ipv6Supported"),
     "network-info.maximum-network-cards": ("NetworkInfo", "MaximumNetworkCards"),
     "network-info.maximum-network-interfaces": ("NetworkInfo", "MaximumNetworkInterfaces"),
@@ -57,19 +68,28 @@ def describe_instance_types(world: World, parameters: Parameters) -> dict[str, A
         ``InvalidInstanceType``, ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
     names = parameters.get("InstanceTypes", [])
-    offered = {name: info for name, info in instance_types().items() if name in offered_zones(world.region)}
+    offered = {
+        name: info
+        for name, info in instance_types().items()
+        if name in offered_zones(world.region)
+    }
     unknown = sorted(set(names) - offered.keys())
     if unknown:
         raise Ec2Error(
-            "InvalidInstanceType", f"The following supplied instance types do not exist: [{', '.join(unknown)}]"
+            "InvalidInstanceType",
+            f"The following supplied instance types do not exist: [{', '.join(unknown)}]",
         )
     chosen = [offered[name] for name in names] if names else list(offered.values())
     found = select(chosen, parameters.get("Filters"), _TYPE_READERS, lambda _: {})
-    types, token = page(found, parameters, default=100, minimum=5, maximum=100, with_ids=bool(names))
+    types, token = page(
+        found, parameters, default=100, minimum=5, maximum=100, with_ids=bool(names)
+    )
     return without_empty({"InstanceTypes": types, "NextToken": token})
 
 
-def describe_instance_type_offerings(world: World, parameters: Parameters) -> dict[str, Any]:
+def describe_instance_type_offerings(
+    world: World, parameters: Parameters
+) -> dict[str, Any]:
     """Answer DescribeInstanceTypeOfferings by region, zone name or zone id.
 
     Raises
@@ -78,10 +98,18 @@ def describe_instance_type_offerings(world: World, parameters: Parameters) -> di
         ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
     kind = parameters.get("LocationType", "region")
-    readers: Readers[Offering] = {"instance-type": lambda o: o[0], "location": lambda o: o[1]}
-    found = select(sorted(_offerings(world, kind)), parameters.get("Filters"), readers, lambda _: {})
+    readers: Readers[Offering] = {
+        "instance-type": lambda o: o[0],
+        "location": lambda o: o[1],
+    }
+    found = select(
+        sorted(_offerings(world, kind)), parameters.get("Filters"), readers, lambda _: {}
+    )
     offerings, token = page(found, parameters, default=1000, minimum=5, maximum=1000)
-    rows = [{"InstanceType": name, "LocationType": kind, "Location": location} for name, location in offerings]
+    rows = [
+        {"InstanceType": name, "LocationType": kind, "Location": location}
+        for name, location in offerings
+    ]
     return without_empty({"InstanceTypeOfferings": rows, "NextToken": token})
 
 
@@ -97,14 +125,21 @@ def describe_spot_price_history(world: World, parameters: Parameters) -> dict[st
         ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
     if "AvailabilityZone" in parameters and "AvailabilityZoneId" in parameters:
-        raise invalid_combination("Specify AvailabilityZone or AvailabilityZoneId, not both.")
+        raise invalid_combination(
+            "Specify AvailabilityZone or AvailabilityZoneId, not both."
+        )
     readers: Readers[Offering] = {
         "availability-zone": lambda o: o[1],
         "availability-zone-id": lambda o: world.zones[o[1]].zone_id,
         "instance-type": lambda o: o[0],
         "product-description": lambda _: [LINUX, f"{LINUX} (Amazon VPC)"],
     }
-    found = select(sorted(_spot_pools(world, parameters)), parameters.get("Filters"), readers, lambda _: {})
+    found = select(
+        sorted(_spot_pools(world, parameters)),
+        parameters.get("Filters"),
+        readers,
+        lambda _: {},
+    )
     pools, token = page(found, parameters, default=1000, maximum=1000)
     stamped = world.now().replace(hour=0, minute=0, second=0, microsecond=0)
     rows = [
@@ -137,11 +172,17 @@ def _spot_pools(world: World, parameters: Parameters) -> Iterator[Offering]:
         return
     names = set(parameters.get("InstanceTypes", []))
     only = (
-        resolve_zone(world, parameters).name if {"AvailabilityZone", "AvailabilityZoneId"} & parameters.keys() else None
+        resolve_zone(world, parameters).name
+        if {"AvailabilityZone", "AvailabilityZoneId"} & parameters.keys()
+        else None
     )
     for name, zones in offered_zones(world.region).items():
         info = instance_types().get(name)
-        if info is None or "spot" not in info.get("SupportedUsageClasses", []) or (names and name not in names):
+        if (
+            info is None
+            or "spot" not in info.get("SupportedUsageClasses", [])
+            or (names and name not in names)
+        ):
             continue
         yield from ((name, zone) for zone in zones if only in (None, zone))
 
@@ -154,4 +195,6 @@ def _read(info: InstanceTypeInfo, path: tuple[str, ...]) -> Readable:
     return found
 
 
-_TYPE_READERS: Readers[InstanceTypeInfo] = {name: partial(_read, path=path) for name, path in _PATHS.items()}
+_TYPE_READERS: Readers[InstanceTypeInfo] = {
+    name: partial(_read, path=path) for name, path in _PATHS.items()
+}

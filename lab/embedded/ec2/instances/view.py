@@ -8,7 +8,14 @@ from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.filters import without_empty
 from lab.embedded.ec2.market.catalogue import architectures, instance_types
 
-STATE_CODES: Final = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
+STATE_CODES: Final = {
+    "pending": 0,
+    "running": 16,
+    "shutting-down": 32,
+    "terminated": 48,
+    "stopping": 64,
+    "stopped": 80,
+}
 
 
 def state_of(name: str) -> dict[str, Any]:
@@ -37,7 +44,10 @@ def instance_of(world: World, instance: Instance) -> dict[str, Any]:
             "InstanceType": spec.instance_type,
             "State": state_of(instance.state),
             "StateTransitionReason": instance.transition_reason,
-            "StateReason": {"Code": instance.state_reason[0], "Message": instance.state_reason[1]}
+            "StateReason": {
+                "Code": instance.state_reason[0],
+                "Message": instance.state_reason[1],
+            }
             if instance.state_reason
             else None,
             "LaunchTime": instance.launched_at,
@@ -50,8 +60,12 @@ def instance_of(world: World, instance: Instance) -> dict[str, Any]:
             "RootDeviceName": spec.block_devices[0].device,
             "EbsOptimized": spec.ebs_optimized,
             "EnaSupport": True,
-            "InstanceLifecycle": None if instance.market is Market.ON_DEMAND else instance.market.value,
-            "SpotInstanceRequestId": f"sir-{instance.instance_id[-8:]}" if instance.market is Market.SPOT else None,
+            "InstanceLifecycle": None
+            if instance.market is Market.ON_DEMAND
+            else instance.market.value,
+            "SpotInstanceRequestId": f"sir-{instance.instance_id[-8:]}"
+            if instance.market is Market.SPOT
+            else None,
             "CapacityReservationId": instance.reservation_id,
             "CapacityBlockId": instance.block_id,
             "CapacityReservationSpecification": _capacity_specification(instance),
@@ -84,8 +98,12 @@ def status_of(instance: Instance) -> dict[str, Any]:
             "AvailabilityZone": instance.spec.zone.name,
             "AvailabilityZoneId": instance.spec.zone.zone_id,
             "InstanceState": state_of(instance.state),
-            "InstanceStatus": _summary(instance.instance_status, instance.impaired_since, running=running),
-            "SystemStatus": _summary(instance.system_status, instance.impaired_since, running=running),
+            "InstanceStatus": _summary(
+                instance.instance_status, instance.impaired_since, running=running
+            ),
+            "SystemStatus": _summary(
+                instance.system_status, instance.impaired_since, running=running
+            ),
             "Events": [
                 without_empty(
                     {
@@ -103,12 +121,16 @@ def status_of(instance: Instance) -> dict[str, Any]:
     )
 
 
-def _summary(status: str, impaired_since: datetime | None, *, running: bool) -> dict[str, Any]:
+def _summary(
+    status: str, impaired_since: datetime | None, *, running: bool
+) -> dict[str, Any]:
     if not running:
         return {"Status": "not-applicable"}
     passed = {"ok": "passed", "impaired": "failed"}.get(status, status)
     since = impaired_since if status == "impaired" else None
-    detail = without_empty({"Name": "reachability", "Status": passed, "ImpairedSince": since})
+    detail = without_empty(
+        {"Name": "reachability", "Status": passed, "ImpairedSince": since}
+    )
     return {"Status": status, "Details": [detail]}
 
 
@@ -119,7 +141,10 @@ def _capacity_specification(instance: Instance) -> dict[str, Any]:
         shown["CapacityReservationPreference"] = target.preference or "open"
     if target.is_targeted:
         shown["CapacityReservationTarget"] = without_empty(
-            {"CapacityReservationId": target.reservation_id, "CapacityReservationResourceGroupArn": target.group_arn}
+            {
+                "CapacityReservationId": target.reservation_id,
+                "CapacityReservationResourceGroupArn": target.group_arn,
+            }
         )
     return shown
 
@@ -130,7 +155,8 @@ def _profile(world: World, instance: Instance) -> dict[str, str] | None:
         return None
     name = profile.get("Name") or profile.get("Arn", "").rpartition("/")[2]
     return {
-        "Arn": profile.get("Arn") or f"arn:aws:iam::{world.account_id}:instance-profile/{name}",
+        "Arn": profile.get("Arn")
+        or f"arn:aws:iam::{world.account_id}:instance-profile/{name}",
         "Id": f"AIPA{name[:16].upper()}",
     }
 
@@ -142,7 +168,11 @@ def _attachments(world: World, instance: Instance) -> dict[str, Any]:
         for i in instance.spec.security_group_ids
     ]
     host = f"ip-{(instance.private_ip or '').replace('.', '-')}"
-    suffix = "ec2.internal" if world.region == "us-east-1" else f"{world.region}.compute.internal"
+    suffix = (
+        "ec2.internal"
+        if world.region == "us-east-1"
+        else f"{world.region}.compute.internal"
+    )
     return {
         "SubnetId": instance.spec.subnet_id,
         "VpcId": subnet.vpc_id,
@@ -170,6 +200,8 @@ def _attachments(world: World, instance: Instance) -> dict[str, Any]:
                     "DeleteOnTermination": device.delete_on_termination,
                 },
             }
-            for volume_id, device in zip(instance.volume_ids, instance.spec.block_devices, strict=True)
+            for volume_id, device in zip(
+                instance.volume_ids, instance.spec.block_devices, strict=True
+            )
         ],
     }

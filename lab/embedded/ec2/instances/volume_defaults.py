@@ -21,14 +21,18 @@ def key_of(world: World, ebs: Mapping[str, Any]) -> str | None:
     return world.default_volume_key if is_encrypted else None
 
 
-def enable_ebs_encryption_by_default(world: World, parameters: Parameters) -> dict[str, Any]:
+def enable_ebs_encryption_by_default(
+    world: World, parameters: Parameters
+) -> dict[str, Any]:
     """Answer EnableEbsEncryptionByDefault."""
     del parameters
     world.encrypts_volumes = True
     return {"EbsEncryptionByDefault": True}
 
 
-def disable_ebs_encryption_by_default(world: World, parameters: Parameters) -> dict[str, Any]:
+def disable_ebs_encryption_by_default(
+    world: World, parameters: Parameters
+) -> dict[str, Any]:
     """Answer DisableEbsEncryptionByDefault."""
     del parameters
     world.encrypts_volumes = False

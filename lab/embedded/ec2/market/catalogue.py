@@ -12,7 +12,10 @@ _ULTRASERVER_FAMILIES: Final = ("trn2u", "p6e-gb200")
 
 # us-east-2 is where AWS offers Trn2 UltraServers; us-east-1 has one too here, so that tests of the usual region can use
 # it.
-_EXTRA_OFFERINGS: Final = (("us-east-1", "us-east-1b", "trn2u.48xlarge"), ("us-east-2", "us-east-2b", "trn2u.48xlarge"))
+_EXTRA_OFFERINGS: Final = (
+    ("us-east-1", "us-east-1b", "trn2u.48xlarge"),
+    ("us-east-2", "us-east-2b", "trn2u.48xlarge"),
+)
 
 
 @cache

@@ -56,7 +56,11 @@ def on_demand_micro_usd_per_hour(instance_type: str) -> int:
         per_vcpu -= MICRO_USD_BURSTABLE_VCPU_DISCOUNT
     memory = info["MemoryInfo"]["SizeInMiB"] * MICRO_USD_PER_GIB // 1024
     machine = (vcpus * per_vcpu + memory) * _processor_percent(instance_type) // 100
-    disk = info.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0) * MICRO_USD_PER_DISK_TB // 1000
+    disk = (
+        info.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)
+        * MICRO_USD_PER_DISK_TB
+        // 1000
+    )
     accelerators = sum(
         count * _MICRO_USD_PER_ACCELERATOR.get(name, _MICRO_USD_OTHER_ACCELERATOR)
         for name, count in _accelerators(info)
@@ -80,12 +84,23 @@ def usd(micro_usd: int) -> str:
 def _processor_percent(instance_type: str) -> int:
     if "arm64" in architectures(instance_type):
         return _ARM_PERCENT
-    generation = instance_type.split(".")[0].lstrip("abcdefghijklmnopqrstuvwxyz").lstrip("0123456789")
+    generation = (
+        instance_type.split(".")[0]
+        .lstrip("abcdefghijklmnopqrstuvwxyz")
+        .lstrip("0123456789")
+    )
     return _AMD_PERCENT if generation.startswith("a") else _INTEL_PERCENT
 
 
 def _accelerators(info: Mapping[str, Any]) -> list[tuple[str, int]]:
     gpus = info.get("GpuInfo", {}).get("Gpus", [])
     neurons = info.get("NeuronInfo", {}).get("NeuronDevices", [])
-    others = info.get("InferenceAcceleratorInfo", {}).get("Accelerators", []) if not neurons else []
-    return [(device.get("Name", ""), device.get("Count", 1)) for device in (*gpus, *neurons, *others)]
+    others = (
+        info.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])
+        if not neurons
+        else []
+    )
+    return [
+        (device.get("Name", ""), device.get("Count", 1))
+        for device in (*gpus, *neurons, *others)
+    ]

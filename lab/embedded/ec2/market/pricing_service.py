@@ -17,7 +17,8 @@ from lab.embedded.ec2.market.catalogue import instance_types, offered_zones
 from lab.embedded.ec2.market.prices import on_demand_micro_usd_per_hour, usd
 
 PAGE_SIZE: Final = 100
-_HEADERS: Final = {"Content-Type": "application/x-amz-json-1.1"}  # copied into answers: MiniStack adds to them
+# copied into answers: MiniStack adds to them
+_HEADERS: Final = {"Content-Type": "application/x-amz-json-1.1"}
 _WINDOWS_PERCENT: Final = 145
 _DEDICATED_PERCENT: Final = 106
 
@@ -51,24 +52,43 @@ class PricingService:
         try:
             if target.rpartition(".")[2] != "GetProducts":
                 raise Ec2Error("InvalidParameterException", f"{target} is not emulated.")
-            return 200, dict(_HEADERS), json.dumps(self._get_products(json.loads(body or b"{}"))).encode()
+            return (
+                200,
+                dict(_HEADERS),
+                json.dumps(self._get_products(json.loads(body or b"{}"))).encode(),
+            )
         except json.JSONDecodeError:
             return 400, dict(_HEADERS), b'{"__type":"SerializationException"}'
         except Ec2Error as error:
-            return 400, dict(_HEADERS), json.dumps({"__type": error.code, "message": error.message}).encode()
+            return (
+                400,
+                dict(_HEADERS),
+                json.dumps({"__type": error.code, "message": error.message}).encode(),
+            )
 
     def _get_products(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request.get("ServiceCode") != "AmazonEC2":
             raise Ec2Error("NotFoundException", "Only AmazonEC2 is emulated.")
-        found = [p for p in _products(self._region) if all(_matches(p, f) for f in request.get("Filters", []))]
+        found = [
+            p
+            for p in _products(self._region)
+            if all(_matches(p, f) for f in request.get("Filters", []))
+        ]
         products, token = page(found, request, default=PAGE_SIZE, maximum=PAGE_SIZE)
-        answer: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": [_document(p) for p in products]}
+        answer: dict[str, Any] = {
+            "FormatVersion": "aws_v1",
+            "PriceList": [_document(p) for p in products],
+        }
         return answer | ({"NextToken": token} if token else {})
 
 
 @cache
 def _products(region: str) -> tuple[Product, ...]:
-    return tuple(product for name in sorted(offered_zones(region)) for product in _products_of(region, name))
+    return tuple(
+        product
+        for name in sorted(offered_zones(region))
+        for product in _products_of(region, name)
+    )
 
 
 def _products_of(region: str, name: str) -> Iterator[Product]:
@@ -119,17 +139,24 @@ def _attribute(product: Product, name: str) -> str | None:
     if name.lower() == "productfamily":
         return product.family
     wanted = name.lower()
-    return next((value for key, value in product.attributes.items() if key.lower() == wanted), None)
+    return next(
+        (value for key, value in product.attributes.items() if key.lower() == wanted), None
+    )
 
 
 def _document(product: Product) -> str:
     sku = "-".join(
-        product.attributes[name] for name in ("instanceType", "operatingSystem", "tenancy", "capacitystatus")
+        product.attributes[name]
+        for name in ("instanceType", "operatingSystem", "tenancy", "capacitystatus")
     )
     rate = f"{sku}.HOURLY.1"
     return json.dumps(
         {
-            "product": {"productFamily": product.family, "attributes": dict(product.attributes), "sku": sku},
+            "product": {
+                "productFamily": product.family,
+                "attributes": dict(product.attributes),
+                "sku": sku,
+            },
             "serviceCode": "AmazonEC2",
             "terms": {
                 "OnDemand": {

@@ -33,9 +33,12 @@ _DAILY_UP_TO_DAYS: Final = 14
 _WEEKLY_UP_TO_DAYS: Final = 182
 _WEEK_DAYS: Final = 7
 _PERCENT_OF_ON_DEMAND: Final = 40
-_STARTS_AT: Final = timedelta(hours=11, minutes=30)  # UTC, when AWS's blocks end and the next ones start
+# UTC, when AWS's blocks end and the next ones start
+_STARTS_AT: Final = timedelta(hours=11, minutes=30)
 _SOONEST: Final = timedelta(minutes=30)
-PLATFORMS: Final = frozenset({"Linux/UNIX", "Red Hat Enterprise Linux", "RHEL with HA", "SUSE Linux", "Ubuntu Pro"})
+PLATFORMS: Final = frozenset(
+    {"Linux/UNIX", "Red Hat Enterprise Linux", "RHEL with HA", "SUSE Linux", "Ubuntu Pro"}
+)
 _OFFERING_ID: Final = re.compile(r"cb[a-z]?-0[0-9a-f]{16}")
 # An extension is bought between 57 days and an hour before the block ends, and has failed if it is not paid by then.
 _EXTENDED_FROM: Final = timedelta(days=57)
@@ -46,7 +49,9 @@ _CALLS_AT_ONCE: Final = 10
 _CALLS_PER_S: Final = 0.15
 
 
-def describe_capacity_block_offerings(world: World, parameters: Parameters) -> dict[str, Any]:
+def describe_capacity_block_offerings(
+    world: World, parameters: Parameters
+) -> dict[str, Any]:
     """Answer DescribeCapacityBlockOfferings: in each zone that has the type, the first block that could be had.
 
     Raises
@@ -56,14 +61,25 @@ def describe_capacity_block_offerings(world: World, parameters: Parameters) -> d
     """
     _throttle(world, "DescribeCapacityBlockOfferings")
     if "UltraserverType" in parameters:
-        raise Ec2Error("UnsupportedOperation", "Offerings of whole UltraServers are not emulated.")
+        raise Ec2Error(
+            "UnsupportedOperation", "Offerings of whole UltraServers are not emulated."
+        )
     name, count, hours = _asked(parameters)
-    start_at = _first_start(max(world.now() + _SOONEST, parameters.get("StartDateRange", world.now())))
+    start_at = _first_start(
+        max(world.now() + _SOONEST, parameters.get("StartDateRange", world.now()))
+    )
     end_at = start_at + timedelta(hours=hours)
     latest = parameters.get("EndDateRange")
-    zones = sorted(offered_zones(world.region).get(name, ())) if latest is None or end_at <= latest else []
+    zones = (
+        sorted(offered_zones(world.region).get(name, ()))
+        if latest is None or end_at <= latest
+        else []
+    )
     fee = on_demand_micro_usd_per_hour(name) * _PERCENT_OF_ON_DEMAND // 100 * count * hours
-    found = [_offering(world, BlockOffering("", name, zone, count, start_at, end_at, fee)) for zone in zones]
+    found = [
+        _offering(world, BlockOffering("", name, zone, count, start_at, end_at, fee))
+        for zone in zones
+    ]
     offerings, token = page(found, parameters, default=1000, maximum=1000)
     shown = [_shown(offering) for offering in offerings]
     return without_empty({"CapacityBlockOfferings": shown, "NextToken": token})
@@ -84,10 +100,14 @@ def purchase_capacity_block(world: World, parameters: Parameters) -> dict[str, A
     if offering.is_extension:
         raise _not_found(offering.offering_id)
     if parameters["InstancePlatform"] not in PLATFORMS:
-        raise invalid_value(f"Capacity Blocks do not support the platform '{parameters['InstancePlatform']}'")
+        raise invalid_value(
+            f"Capacity Blocks do not support the platform '{parameters['InstancePlatform']}'"
+        )
     if offering.is_sold or world.now() + _SOONEST > offering.start_at:
         raise _expired(offering.offering_id)
-    tags = from_specifications(parameters.get("TagSpecifications"), ["capacity-reservation", "capacity-block"])
+    tags = from_specifications(
+        parameters.get("TagSpecifications"), ["capacity-reservation", "capacity-block"]
+    )
     block = CapacityReservation(
         reservation_id=world.ids.resource("cr"),
         owner_id=world.account_id,
@@ -110,10 +130,15 @@ def purchase_capacity_block(world: World, parameters: Parameters) -> dict[str, A
     begin(world, block)
     block.visible = world.settings.block_shown_after_s <= 0
     world.after(world.settings.block_shown_after_s, partial(_show, block))
-    return {"CapacityReservation": reservation_of(world, block), "CapacityBlocks": [block_of(world, block)]}
+    return {
+        "CapacityReservation": reservation_of(world, block),
+        "CapacityBlocks": [block_of(world, block)],
+    }
 
 
-def describe_capacity_block_extension_offerings(world: World, parameters: Parameters) -> dict[str, Any]:
+def describe_capacity_block_extension_offerings(
+    world: World, parameters: Parameters
+) -> dict[str, Any]:
     """Answer DescribeCapacityBlockExtensionOfferings: a block can be had for longer, at the price of a new one.
 
     Raises
@@ -123,11 +148,20 @@ def describe_capacity_block_extension_offerings(world: World, parameters: Parame
         ``OperationNotPermitted``, ``RequestLimitExceeded``, ``UnauthorizedOperation``.
     """
     _throttle(world, "DescribeCapacityBlockExtensionOfferings")
-    block, hours = _extendable(world, parameters), parameters["CapacityBlockExtensionDurationHours"]
+    block, hours = (
+        _extendable(world, parameters),
+        parameters["CapacityBlockExtensionDurationHours"],
+    )
     _check_hours(hours)
     begins_at = block.end_at or world.now()
     count = max(block.total_count, block.planned_count)
-    fee = on_demand_micro_usd_per_hour(block.instance_type) * _PERCENT_OF_ON_DEMAND // 100 * count * hours
+    fee = (
+        on_demand_micro_usd_per_hour(block.instance_type)
+        * _PERCENT_OF_ON_DEMAND
+        // 100
+        * count
+        * hours
+    )
     wanted = BlockOffering(
         "",
         block.instance_type,
@@ -145,7 +179,9 @@ def describe_capacity_block_extension_offerings(world: World, parameters: Parame
     return without_empty({"CapacityBlockExtensionOfferings": shown, "NextToken": token})
 
 
-def purchase_capacity_block_extension(world: World, parameters: Parameters) -> dict[str, Any]:
+def purchase_capacity_block_extension(
+    world: World, parameters: Parameters
+) -> dict[str, Any]:
     """Answer PurchaseCapacityBlockExtension: the end moves when the extension is paid, without an event.
 
     Raises
@@ -169,7 +205,9 @@ def purchase_capacity_block_extension(world: World, parameters: Parameters) -> d
     return {"CapacityBlockExtensions": [_shown_purchase(block, extension)]}
 
 
-def describe_capacity_block_extension_history(world: World, parameters: Parameters) -> dict[str, Any]:
+def describe_capacity_block_extension_history(
+    world: World, parameters: Parameters
+) -> dict[str, Any]:
     """Answer DescribeCapacityBlockExtensionHistory: what was ever bought to extend blocks, and whether it is paid.
 
     Raises
@@ -189,21 +227,33 @@ def describe_capacity_block_extension_history(world: World, parameters: Paramete
         "capacity-block-extension-status": lambda e: e.status,
         "instance-type": lambda e: e.offering.instance_type,
     }
-    chosen = [each for each in world.block_extensions if not ids or each.offering.extends in ids]
+    chosen = [
+        each for each in world.block_extensions if not ids or each.offering.extends in ids
+    ]
     found = select(chosen, parameters.get("Filters"), readers, lambda _: {})
     extensions, token = page(found, parameters, default=1000, maximum=1000)
-    shown = [_shown_purchase(world.reservations[each.offering.extends or ""], each) for each in extensions]
+    shown = [
+        _shown_purchase(world.reservations[each.offering.extends or ""], each)
+        for each in extensions
+    ]
     return without_empty({"CapacityBlockExtensions": shown, "NextToken": token})
 
 
 def _asked(parameters: Parameters) -> tuple[str, int, int]:
-    name, count, hours = (parameters.get(each) for each in ("InstanceType", "InstanceCount", "CapacityDurationHours"))
-    if not isinstance(name, str) or "capacity-block" not in instance_types().get(name, {}).get(
-        "SupportedUsageClasses", ()
-    ):
-        raise invalid_value(f"The instance type '{name}' is not supported for Capacity Blocks")
+    name, count, hours = (
+        parameters.get(each)
+        for each in ("InstanceType", "InstanceCount", "CapacityDurationHours")
+    )
+    if not isinstance(name, str) or "capacity-block" not in instance_types().get(
+        name, {}
+    ).get("SupportedUsageClasses", ()):
+        raise invalid_value(
+            f"The instance type '{name}' is not supported for Capacity Blocks"
+        )
     if count not in COUNTS:
-        raise invalid_value(f"The instance count must be one of {', '.join(map(str, COUNTS))}")
+        raise invalid_value(
+            f"The instance count must be one of {', '.join(map(str, COUNTS))}"
+        )
     _check_hours(hours or 0)
     return name, count, hours or 0
 
@@ -213,7 +263,9 @@ def _check_hours(hours: int) -> None:
     is_daily = 1 <= days <= _DAILY_UP_TO_DAYS
     is_weekly = _DAILY_UP_TO_DAYS < days <= _WEEKLY_UP_TO_DAYS and days % _WEEK_DAYS == 0
     if rest or not (is_daily or is_weekly):
-        raise invalid_value("The duration must be 1 to 14 days, or up to 182 days in steps of 7")
+        raise invalid_value(
+            "The duration must be 1 to 14 days, or up to 182 days in steps of 7"
+        )
 
 
 def _check_whole_length(block: CapacityReservation, end_at: datetime) -> None:
@@ -225,15 +277,33 @@ def _check_whole_length(block: CapacityReservation, end_at: datetime) -> None:
 def _extendable(world: World, parameters: Parameters) -> CapacityReservation:
     block = world.reservation(parameters["CapacityReservationId"])
     if block.owner_id != world.account_id:
-        raise Ec2Error("UnauthorizedOperation", "You are not the owner of this capacity reservation.", 403)
-    if block.kind is not ReservationKind.CAPACITY_BLOCK or block.state not in {"active", "scheduled"}:
-        raise invalid_value(f"{block.reservation_id} is not a Capacity Block that is active or scheduled")
+        raise Ec2Error(
+            "UnauthorizedOperation",
+            "You are not the owner of this capacity reservation.",
+            403,
+        )
+    if block.kind is not ReservationKind.CAPACITY_BLOCK or block.state not in {
+        "active",
+        "scheduled",
+    }:
+        raise invalid_value(
+            f"{block.reservation_id} is not a Capacity Block that is active or scheduled"
+        )
     left = (block.end_at or world.now()) - world.now()
     if not _EXTENDED_UNTIL <= left <= _EXTENDED_FROM:
-        raise invalid_value("A Capacity Block can be extended between 57 days and one hour before it ends")
-    pending = [each for each in world.block_extensions if each.offering.extends == block.reservation_id]
+        raise invalid_value(
+            "A Capacity Block can be extended between 57 days and one hour before it ends"
+        )
+    pending = [
+        each
+        for each in world.block_extensions
+        if each.offering.extends == block.reservation_id
+    ]
     if any(each.status == "payment-pending" for each in pending):
-        raise Ec2Error("OperationNotPermitted", "An extension of the Capacity Block is still to be paid.")
+        raise Ec2Error(
+            "OperationNotPermitted",
+            "An extension of the Capacity Block is still to be paid.",
+        )
     return block
 
 
@@ -243,7 +313,11 @@ def _show(block: CapacityReservation) -> None:
 
 def _pay(world: World, block: CapacityReservation, extension: BlockExtension) -> None:
     is_late = block.end_at is None or world.now() > block.end_at - _PAID_UNTIL
-    if is_late or not world.settings.block_payments_succeed or block.state not in {"active", "scheduled"}:
+    if (
+        is_late
+        or not world.settings.block_payments_succeed
+        or block.state not in {"active", "scheduled"}
+    ):
         extension.status = "payment-failed"
         return
     extension.status = "payment-succeeded"
@@ -253,7 +327,14 @@ def _pay(world: World, block: CapacityReservation, extension: BlockExtension) ->
 
 def _offering(world: World, wanted: BlockOffering) -> BlockOffering:
     """Return what is on sale by these facts, under an id that it keeps until it is sold."""
-    facts = (wanted.instance_type, wanted.zone, wanted.count, wanted.start_at, wanted.end_at, wanted.extends)
+    facts = (
+        wanted.instance_type,
+        wanted.zone,
+        wanted.count,
+        wanted.start_at,
+        wanted.end_at,
+        wanted.extends,
+    )
     prefix = "cbe" if wanted.is_extension else "cb"
     sold_count = 0
     while True:
@@ -269,18 +350,27 @@ def _offering(world: World, wanted: BlockOffering) -> BlockOffering:
 
 def _known(world: World, offering_id: str) -> BlockOffering:
     if _OFFERING_ID.fullmatch(offering_id) is None:
-        raise Ec2Error("InvalidCapacityBlockOfferingIdMalformed", f"The offering id '{offering_id}' is malformed")
+        raise Ec2Error(
+            "InvalidCapacityBlockOfferingIdMalformed",
+            f"The offering id '{offering_id}' is malformed",
+        )
     if offering_id not in world.block_offerings:
         raise _not_found(offering_id)
     return world.block_offerings[offering_id]
 
 
 def _not_found(offering_id: str) -> Ec2Error:
-    return Ec2Error("InvalidCapacityBlockOfferingIdNotFound", f"The offering '{offering_id}' cannot be found")
+    return Ec2Error(
+        "InvalidCapacityBlockOfferingIdNotFound",
+        f"The offering '{offering_id}' cannot be found",
+    )
 
 
 def _expired(offering_id: str) -> Ec2Error:
-    return Ec2Error("InvalidCapacityBlockOfferingIdExpired", f"The offering '{offering_id}' is no longer available")
+    return Ec2Error(
+        "InvalidCapacityBlockOfferingIdExpired",
+        f"The offering '{offering_id}' is no longer available",
+    )
 
 
 def _shown(offering: BlockOffering) -> dict[str, Any]:
@@ -315,7 +405,9 @@ def _shown_extension(block: CapacityReservation, offering: BlockOffering) -> dic
     }
 
 
-def _shown_purchase(block: CapacityReservation, extension: BlockExtension) -> dict[str, Any]:
+def _shown_purchase(
+    block: CapacityReservation, extension: BlockExtension
+) -> dict[str, Any]:
     offering = extension.offering
     return {
         "CapacityReservationId": block.reservation_id,

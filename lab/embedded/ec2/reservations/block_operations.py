@@ -30,9 +30,16 @@ def describe_capacity_blocks(world: World, parameters: Parameters) -> dict[str, 
         "state": lambda r: r.state,
     }
     ids = parameters.get("CapacityBlockIds", [])
-    found = select(_blocks(world, ids), parameters.get("Filters"), readers, lambda r: world.tags.of(r.block_id or ""))
+    found = select(
+        _blocks(world, ids),
+        parameters.get("Filters"),
+        readers,
+        lambda r: world.tags.of(r.block_id or ""),
+    )
     blocks, token = page(found, parameters, default=1000, maximum=1000)
-    return without_empty({"CapacityBlocks": [block_of(world, r) for r in blocks], "NextToken": token})
+    return without_empty(
+        {"CapacityBlocks": [block_of(world, r) for r in blocks], "NextToken": token}
+    )
 
 
 def describe_capacity_block_status(world: World, parameters: Parameters) -> dict[str, Any]:
@@ -43,11 +50,15 @@ def describe_capacity_block_status(world: World, parameters: Parameters) -> dict
     Ec2Error
         ``InvalidCapacityBlockId.NotFound``, ``InvalidParameterCombination``, ``InvalidParameterValue``.
     """
-    readers: Readers[CapacityReservation] = {"interconnect-status": lambda r: r.interconnect_status}
+    readers: Readers[CapacityReservation] = {
+        "interconnect-status": lambda r: r.interconnect_status
+    }
     ids = parameters.get("CapacityBlockIds", [])
     found = select(_blocks(world, ids), parameters.get("Filters"), readers, lambda _: {})
     blocks, token = page(found, parameters, default=1000, maximum=1000)
-    return without_empty({"CapacityBlockStatuses": [_status(r) for r in blocks], "NextToken": token})
+    return without_empty(
+        {"CapacityBlockStatuses": [_status(r) for r in blocks], "NextToken": token}
+    )
 
 
 def create_interruptible_allocation(world: World, parameters: Parameters) -> dict[str, Any]:
@@ -79,13 +90,20 @@ def update_interruptible_allocation(world: World, parameters: Parameters) -> dic
     """
     source_id = parameters["CapacityReservationId"]
     allocation = next(
-        (r for r in world.reservations.values() if r.source_reservation_id == source_id and r.state == "active"), None
+        (
+            r
+            for r in world.reservations.values()
+            if r.source_reservation_id == source_id and r.state == "active"
+        ),
+        None,
     )
     if allocation is None:
         raise invalid_value(f"{source_id} has no interruptible allocation.")
     target = parameters["TargetInstanceCount"]
     if target > allocation.total_count:
-        raise Ec2Error("UnsupportedOperation", "Growing an interruptible allocation is not emulated.")
+        raise Ec2Error(
+            "UnsupportedOperation", "Growing an interruptible allocation is not emulated."
+        )
     before = allocation.total_count
     interruptible.reclaim(world, allocation, target)
     return {
@@ -117,10 +135,15 @@ def block_of(world: World, block: CapacityReservation) -> dict[str, Any]:
 
 
 def _blocks(world: World, ids: list[str]) -> list[CapacityReservation]:
-    blocks = [r for r in world.visible_reservations() if r.kind is ReservationKind.CAPACITY_BLOCK]
+    blocks = [
+        r for r in world.visible_reservations() if r.kind is ReservationKind.CAPACITY_BLOCK
+    ]
     unknown = set(ids) - {r.block_id for r in blocks}
     if unknown:
-        raise Ec2Error("InvalidCapacityBlockId.NotFound", f"The capacity block '{min(unknown)}' does not exist")
+        raise Ec2Error(
+            "InvalidCapacityBlockId.NotFound",
+            f"The capacity block '{min(unknown)}' does not exist",
+        )
     return [r for r in blocks if not ids or r.block_id in ids]
 
 
@@ -135,5 +158,7 @@ def _status(block: CapacityReservation) -> dict[str, Any]:
         "CapacityBlockId": block.block_id,
         "InterconnectStatus": block.interconnect_status,
         **counts,
-        "CapacityReservationStatuses": [{"CapacityReservationId": block.reservation_id, **counts}],
+        "CapacityReservationStatuses": [
+            {"CapacityReservationId": block.reservation_id, **counts}
+        ],
     }

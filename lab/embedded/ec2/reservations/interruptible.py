@@ -20,14 +20,22 @@ def allocate(world: World, source: CapacityReservation, count: int) -> CapacityR
         When the source is not an active, unlimited on-demand reservation of this account, has too little free capacity,
         or has an allocation already.
     """
-    if source.owner_id != world.account_id or not slots.is_plain(source) or source.end_at is not None:
+    if (
+        source.owner_id != world.account_id
+        or not slots.is_plain(source)
+        or source.end_at is not None
+    ):
         raise Ec2Error(
-            "OperationNotPermitted", "The source must be your own active on-demand reservation without an end."
+            "OperationNotPermitted",
+            "The source must be your own active on-demand reservation without an end.",
         )
     if any(
-        r.source_reservation_id == source.reservation_id and r.state == "active" for r in world.reservations.values()
+        r.source_reservation_id == source.reservation_id and r.state == "active"
+        for r in world.reservations.values()
     ):
-        raise Ec2Error("OperationNotPermitted", "The source has an interruptible allocation already.")
+        raise Ec2Error(
+            "OperationNotPermitted", "The source has an interruptible allocation already."
+        )
     if not 1 <= count <= source.available_count:
         raise invalid_value("The source does not have that much free capacity.")
     source.total_count -= count
@@ -57,7 +65,9 @@ def reclaim(world: World, reservation: CapacityReservation, target_count: int) -
     free_now = min(surplus, reservation.available_count)
     _give_back(world, reservation, free_now)
     occupants = reservation.occupants
-    doomed = sorted(occupants, key=lambda i: (occupants[i], i), reverse=True)[: surplus - free_now]
+    doomed = sorted(occupants, key=lambda i: (occupants[i], i), reverse=True)[
+        : surplus - free_now
+    ]
     terminates_at = world.now() + timedelta(seconds=world.settings.interruption_notice_s)
     for instance_id in doomed:
         warn_instance(world, reservation, world.instances[instance_id], terminates_at)
@@ -66,7 +76,9 @@ def reclaim(world: World, reservation: CapacityReservation, target_count: int) -
     return doomed
 
 
-def _take(world: World, reservation: CapacityReservation, doomed: list[str], surplus: int) -> None:
+def _take(
+    world: World, reservation: CapacityReservation, doomed: list[str], surplus: int
+) -> None:
     for instance_id in doomed:
         if instance_id in world.instances:
             terminate(world, world.instances[instance_id], RESERVATION_ENDED)
@@ -77,7 +89,11 @@ def _take(world: World, reservation: CapacityReservation, doomed: list[str], sur
 def _complete(world: World, reservation: CapacityReservation, reclaimed: int) -> None:
     source = world.reservations.get(reservation.source_reservation_id or "")
     if source is not None:
-        world.announce(world.events.reclamation_completed(source, reservation, world.now(), reclaimed=reclaimed))
+        world.announce(
+            world.events.reclamation_completed(
+                source, reservation, world.now(), reclaimed=reclaimed
+            )
+        )
     if reservation.total_count == 0:
         reservation.state = "cancelled"
 

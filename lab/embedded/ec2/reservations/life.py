@@ -5,7 +5,12 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from lab.embedded.ec2.account import slots
-from lab.embedded.ec2.account.state import ENDED_STATES, CapacityReservation, Instance, ReservationKind
+from lab.embedded.ec2.account.state import (
+    ENDED_STATES,
+    CapacityReservation,
+    Instance,
+    ReservationKind,
+)
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.instances.life import RESERVATION_ENDED, terminate
 from lab.embedded.ec2.market.catalogue import is_ultraserver
@@ -24,12 +29,16 @@ def begin(world: World, reservation: CapacityReservation) -> None:
     starts_later = reservation.start_at > world.now()
     if reservation.kind is ReservationKind.CAPACITY_BLOCK:
         if reservation.state == "payment-pending":
-            world.after(world.settings.block_payment_s, partial(_pay_for, world, reservation))
+            world.after(
+                world.settings.block_payment_s, partial(_pay_for, world, reservation)
+            )
         else:
             _become_scheduled(world, reservation)
     elif starts_later:
         reservation.state = "assessing"
-        world.after(world.settings.assessment_s, partial(_become_scheduled, world, reservation))
+        world.after(
+            world.settings.assessment_s, partial(_become_scheduled, world, reservation)
+        )
     else:
         _begin_now(world, reservation)
     end_on_time(world, reservation)
@@ -53,7 +62,9 @@ def end_on_time(world: World, reservation: CapacityReservation) -> None:
         reservation.reclaiming = False
         reclaim_at = end_at - reclaim_lead(reservation.instance_type)
         warn_at = reclaim_at - timedelta(seconds=world.settings.block_warning_s)
-        _at_if_end_still(world, reservation, end_at, end_at - EXPIRY_WARNING_LEAD, _warn_of_expiry)
+        _at_if_end_still(
+            world, reservation, end_at, end_at - EXPIRY_WARNING_LEAD, _warn_of_expiry
+        )
         _at_if_end_still(world, reservation, end_at, warn_at, _warn_instances)
         _at_if_end_still(world, reservation, end_at, reclaim_at, _reclaim)
 
@@ -64,25 +75,39 @@ def activate(world: World, reservation: CapacityReservation) -> None:
     reservation.total_count = reservation.planned_count
     if reservation.kind is ReservationKind.CAPACITY_BLOCK:
         older = world.settings.older_block_event_names
-        world.announce(world.events.block(reservation, world.now(), expiring=False, older_name=older))
+        world.announce(
+            world.events.block(reservation, world.now(), expiring=False, older_name=older)
+        )
     else:
         world.announce(world.events.reservation_state(reservation, world.now()))
 
 
-def warn_instance(world: World, reservation: CapacityReservation, instance: Instance, terminates_at: datetime) -> None:
+def warn_instance(
+    world: World,
+    reservation: CapacityReservation,
+    instance: Instance,
+    terminates_at: datetime,
+) -> None:
     """Send the interruption warning in the variant of the reservation's kind."""
     if instance.owner_id != world.account_id:
         return
     if reservation.kind is ReservationKind.CAPACITY_BLOCK:
-        world.announce(world.events.block_interruption(instance, world.now(), terminates_at))
+        world.announce(
+            world.events.block_interruption(instance, world.now(), terminates_at)
+        )
     else:
-        world.announce(world.events.interruptible_interruption(instance, world.now(), terminates_at))
+        world.announce(
+            world.events.interruptible_interruption(instance, world.now(), terminates_at)
+        )
 
 
 def _begin_now(world: World, reservation: CapacityReservation) -> None:
     if world.settings.reservation_pending_s > 0:
         reservation.state = "pending"
-        world.after(world.settings.reservation_pending_s, partial(_leave_pending, world, reservation))
+        world.after(
+            world.settings.reservation_pending_s,
+            partial(_leave_pending, world, reservation),
+        )
     else:
         reservation.state = "active"
         slots.absorb(world, reservation)
@@ -105,7 +130,9 @@ def _become_scheduled(world: World, reservation: CapacityReservation) -> None:
     if reservation.state in ENDED_STATES:
         return
     reservation.state = "scheduled"
-    world.tags.put(reservation.reservation_id, {PLANNED_SIZE_TAG: str(reservation.planned_count)})
+    world.tags.put(
+        reservation.reservation_id, {PLANNED_SIZE_TAG: str(reservation.planned_count)}
+    )
     if reservation.kind is not ReservationKind.CAPACITY_BLOCK:
         world.announce(world.events.reservation_state(reservation, world.now()))
     start_at = reservation.start_at
@@ -121,13 +148,19 @@ def _start(world: World, reservation: CapacityReservation) -> None:
 
 
 def _at_if_end_still(
-    world: World, reservation: CapacityReservation, end_at: datetime, due: datetime, action: Step
+    world: World,
+    reservation: CapacityReservation,
+    end_at: datetime,
+    due: datetime,
+    action: Step,
 ) -> None:
     """Run ``action`` at ``due`` unless the end has been moved or the reservation has ended by then."""
     world.agenda.at(due, partial(_run_if_end_still, world, reservation, end_at, action))
 
 
-def _run_if_end_still(world: World, reservation: CapacityReservation, end_at: datetime, action: Step) -> None:
+def _run_if_end_still(
+    world: World, reservation: CapacityReservation, end_at: datetime, action: Step
+) -> None:
     if reservation.end_at == end_at and reservation.state not in ENDED_STATES:
         action(world, reservation)
 
@@ -146,7 +179,9 @@ def _expire(world: World, reservation: CapacityReservation) -> None:
 def _warn_of_expiry(world: World, reservation: CapacityReservation) -> None:
     if reservation.state == "active":
         older = world.settings.older_block_event_names
-        world.announce(world.events.block(reservation, world.now(), expiring=True, older_name=older))
+        world.announce(
+            world.events.block(reservation, world.now(), expiring=True, older_name=older)
+        )
 
 
 def _warn_instances(world: World, reservation: CapacityReservation) -> None:

@@ -5,9 +5,19 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lab.embedded.ec2.account import slots
-from lab.embedded.ec2.account.state import CapacityReservation, Instance, Market, ReservationKind
+from lab.embedded.ec2.account.state import (
+    CapacityReservation,
+    Instance,
+    Market,
+    ReservationKind,
+)
 from lab.embedded.ec2.account.world import World
-from lab.embedded.ec2.api.errors import Ec2Error, insufficient_capacity, invalid_combination, invalid_value
+from lab.embedded.ec2.api.errors import (
+    Ec2Error,
+    insufficient_capacity,
+    invalid_combination,
+    invalid_value,
+)
 from lab.embedded.ec2.api.filters import Readers, page, select, without_empty
 from lab.embedded.ec2.api.tags import from_specifications
 from lab.embedded.ec2.instances.launch_specs import resolve_zone
@@ -33,15 +43,21 @@ def create_capacity_reservation(world: World, parameters: Parameters) -> dict[st
     zone = resolve_zone(world, parameters)
     if "AvailabilityZone" not in parameters and "AvailabilityZoneId" not in parameters:
         raise Ec2Error(
-            "MissingParameter", "The request must contain the parameter availabilityZone or availabilityZoneId"
+            "MissingParameter",
+            "The request must contain the parameter availabilityZone or availabilityZoneId",
         )
     if instance_type not in instance_types():
         raise invalid_value(f"Invalid value '{instance_type}' for InstanceType.")
     if zone.name not in offered_zones(world.region).get(instance_type, frozenset()):
-        raise Ec2Error("Unsupported", f"The instance type {instance_type} is not supported in {zone.name}.")
+        raise Ec2Error(
+            "Unsupported",
+            f"The instance type {instance_type} is not supported in {zone.name}.",
+        )
     _check_count(count)
     end_at = _end_date(world, parameters)
-    tags = from_specifications(parameters.get("TagSpecifications"), ["capacity-reservation"])
+    tags = from_specifications(
+        parameters.get("TagSpecifications"), ["capacity-reservation"]
+    )
     starts_later = "StartDate" in parameters
     reservation = CapacityReservation(
         reservation_id=world.ids.resource("cr"),
@@ -88,9 +104,14 @@ def modify_capacity_reservation(world: World, parameters: Parameters) -> dict[st
         )
     if "InstanceCount" in parameters:
         _resize(world, reservation, parameters["InstanceCount"])
-    if "InstanceMatchCriteria" in parameters and parameters["InstanceMatchCriteria"] != reservation.match_criteria:
+    if (
+        "InstanceMatchCriteria" in parameters
+        and parameters["InstanceMatchCriteria"] != reservation.match_criteria
+    ):
         if reservation.occupants:
-            raise invalid_value("The instance eligibility can only be changed while no instance uses the reservation.")
+            raise invalid_value(
+                "The instance eligibility can only be changed while no instance uses the reservation."
+            )
         reservation.match_criteria = parameters["InstanceMatchCriteria"]
         slots.absorb(world, reservation)
     if "EndDateType" in parameters or "EndDate" in parameters:
@@ -110,7 +131,10 @@ def cancel_capacity_reservation(world: World, parameters: Parameters) -> dict[st
     """
     reservation = _own_plain(world, parameters["CapacityReservationId"])
     if reservation.state not in {"active", "pending", "assessing", "scheduled", "delayed"}:
-        raise Ec2Error("InvalidCapacityReservationState", f"The capacity reservation is already {reservation.state}.")
+        raise Ec2Error(
+            "InvalidCapacityReservationState",
+            f"The capacity reservation is already {reservation.state}.",
+        )
     future_dated = reservation.state in {"assessing", "scheduled", "delayed"}
     reservation.state = "cancelled"
     slots.release_all(world, reservation)
@@ -131,14 +155,31 @@ def describe_capacity_reservations(world: World, parameters: Parameters) -> dict
     ids = parameters.get("CapacityReservationIds", [])
     malformed = [i for i in ids if not _RESERVATION_ID.fullmatch(i)]
     if malformed:
-        raise Ec2Error("InvalidCapacityReservationId.Malformed", f"The ID '{malformed[0]}' is not valid")
+        raise Ec2Error(
+            "InvalidCapacityReservationId.Malformed",
+            f"The ID '{malformed[0]}' is not valid",
+        )
     chosen = [world.reservation(i) for i in ids] if ids else world.visible_reservations()
-    found = select(chosen, parameters.get("Filters"), _READERS, lambda r: world.tags.of(r.reservation_id))
-    reservations, token = page(found, parameters, default=1000, maximum=1000, with_ids=bool(ids))
-    return without_empty({"CapacityReservations": [reservation_of(world, r) for r in reservations], "NextToken": token})
+    found = select(
+        chosen,
+        parameters.get("Filters"),
+        _READERS,
+        lambda r: world.tags.of(r.reservation_id),
+    )
+    reservations, token = page(
+        found, parameters, default=1000, maximum=1000, with_ids=bool(ids)
+    )
+    return without_empty(
+        {
+            "CapacityReservations": [reservation_of(world, r) for r in reservations],
+            "NextToken": token,
+        }
+    )
 
 
-def move_capacity_reservation_instances(world: World, parameters: Parameters) -> dict[str, Any]:
+def move_capacity_reservation_instances(
+    world: World, parameters: Parameters
+) -> dict[str, Any]:
     """Answer MoveCapacityReservationInstances: free slots first, then used ones if both reservations are open.
 
     A used slot moves with its instance, which must have been launched with the preference open. A reservation that was
@@ -154,18 +195,28 @@ def move_capacity_reservation_instances(world: World, parameters: Parameters) ->
     target = _own_plain(world, parameters["DestinationCapacityReservationId"])
     count = parameters["InstanceCount"]
     same = ("instance_type", "zone", "platform", "tenancy", "placement_group_arn", "end_at")
-    if source is target or any(getattr(source, name) != getattr(target, name) for name in same):
+    if source is target or any(
+        getattr(source, name) != getattr(target, name) for name in same
+    ):
         raise invalid_combination(
             "Source and destination must differ and share type, platform, zone, tenancy and end time."
         )
     if source.state != "active" or target.state != "active":
-        raise Ec2Error("InvalidCapacityReservationState", "Both capacity reservations must be active.")
+        raise Ec2Error(
+            "InvalidCapacityReservationState", "Both capacity reservations must be active."
+        )
     both_open = source.match_criteria == target.match_criteria == "open"
-    used = [i for i in source.occupants if both_open and _was_launched_open(world.instances[i])]
+    used = [
+        i for i in source.occupants if both_open and _was_launched_open(world.instances[i])
+    ]
     if not 1 <= count <= source.available_count + len(used):
-        raise invalid_value("The source capacity reservation does not have that much capacity to move.")
+        raise invalid_value(
+            "The source capacity reservation does not have that much capacity to move."
+        )
     if source.commitment_end_at and world.now() < source.commitment_end_at:
-        raise invalid_value("The instance count cannot decrease during the commitment duration.")
+        raise invalid_value(
+            "The instance count cannot decrease during the commitment duration."
+        )
     moving = used[: max(0, count - source.available_count)]
     source.total_count -= count
     target.total_count += count
@@ -201,7 +252,10 @@ def get_capacity_reservation_usage(world: World, parameters: Parameters) -> dict
         "TotalInstanceCount": reservation.total_count,
         "AvailableInstanceCount": slots.described_available(world, reservation),
         "State": reservation.state,
-        "InstanceUsages": [{"AccountId": owner, "UsedInstanceCount": count} for owner, count in sorted(used.items())],
+        "InstanceUsages": [
+            {"AccountId": owner, "UsedInstanceCount": count}
+            for owner, count in sorted(used.items())
+        ],
     }
 
 
@@ -226,7 +280,11 @@ _READERS: Readers[CapacityReservation] = {
 def _own_plain(world: World, reservation_id: str) -> CapacityReservation:
     reservation = world.reservation(reservation_id)
     if reservation.owner_id != world.account_id:
-        raise Ec2Error("UnauthorizedOperation", "You are not the owner of this capacity reservation.", 403)
+        raise Ec2Error(
+            "UnauthorizedOperation",
+            "You are not the owner of this capacity reservation.",
+            403,
+        )
     if reservation.kind is not ReservationKind.ON_DEMAND:
         raise Ec2Error(
             "OperationNotPermitted",
@@ -236,7 +294,10 @@ def _own_plain(world: World, reservation_id: str) -> CapacityReservation:
 
 
 def _was_launched_open(instance: Instance) -> bool:
-    return instance.spec.target.preference in (None, "open") and not instance.spec.target.is_targeted
+    return (
+        instance.spec.target.preference in (None, "open")
+        and not instance.spec.target.is_targeted
+    )
 
 
 def _check_count(count: int) -> None:
@@ -246,29 +307,46 @@ def _check_count(count: int) -> None:
 
 def _end_date(world: World, parameters: Parameters) -> datetime | None:
     end_at: datetime | None = parameters.get("EndDate")
-    limited = parameters.get("EndDateType", "limited" if end_at else "unlimited") == "limited"
+    limited = (
+        parameters.get("EndDateType", "limited" if end_at else "unlimited") == "limited"
+    )
     if limited != (end_at is not None):
-        raise invalid_combination("An end date belongs to the end date type 'limited', and to that only.")
+        raise invalid_combination(
+            "An end date belongs to the end date type 'limited', and to that only."
+        )
     if end_at is not None and end_at <= world.now():
         raise invalid_value("The end date must be in the future.")
     return end_at
 
 
-def _check_future_dated(world: World, reservation: CapacityReservation, parameters: Parameters) -> None:
+def _check_future_dated(
+    world: World, reservation: CapacityReservation, parameters: Parameters
+) -> None:
     lead = reservation.start_at - world.now()
     if not timedelta(days=5) <= lead <= timedelta(days=120):
-        raise invalid_value("A future-dated capacity reservation starts between 5 and 120 days from now.")
+        raise invalid_value(
+            "A future-dated capacity reservation starts between 5 and 120 days from now."
+        )
     if "CommitmentDuration" not in parameters:
-        raise Ec2Error("MissingParameter", "A future-dated capacity reservation requires a commitment duration.")
+        raise Ec2Error(
+            "MissingParameter",
+            "A future-dated capacity reservation requires a commitment duration.",
+        )
     if reservation.match_criteria != "targeted":
         raise invalid_value("A future-dated capacity reservation must be targeted.")
     vcpus = instance_types()[reservation.instance_type]["VCpuInfo"]["DefaultVCpus"]
     if vcpus * reservation.planned_count < 32:
-        raise invalid_value("A future-dated capacity reservation must cover at least 32 vCPUs.")
-    reservation.commitment_end_at = reservation.start_at + timedelta(seconds=parameters["CommitmentDuration"])
+        raise invalid_value(
+            "A future-dated capacity reservation must cover at least 32 vCPUs."
+        )
+    reservation.commitment_end_at = reservation.start_at + timedelta(
+        seconds=parameters["CommitmentDuration"]
+    )
 
 
-def _refuse_without_hardware(world: World, reservation: CapacityReservation, count: int) -> None:
+def _refuse_without_hardware(
+    world: World, reservation: CapacityReservation, count: int
+) -> None:
     own = [r for r in world.reservations.values() if r.owner_id == world.account_id]
     key = (reservation.instance_type, reservation.zone.name, Market.ON_DEMAND)
     free = world.pools.free(key, world.instances.values(), own)
@@ -281,13 +359,23 @@ def _resize(world: World, reservation: CapacityReservation, count: int) -> None:
         raise invalid_value("The instance count must be at least 1.")
     grown = count - reservation.total_count
     if abs(grown) > COUNT_LIMIT:
-        raise invalid_value(f"The instance count can change by at most {COUNT_LIMIT} in one request.")
+        raise invalid_value(
+            f"The instance count can change by at most {COUNT_LIMIT} in one request."
+        )
     if grown > 0:
         _refuse_without_hardware(world, reservation, grown)
-    if reservation.commitment_end_at and grown < 0 and world.now() < reservation.commitment_end_at:
-        raise invalid_value("The instance count cannot decrease during the commitment duration.")
+    if (
+        reservation.commitment_end_at
+        and grown < 0
+        and world.now() < reservation.commitment_end_at
+    ):
+        raise invalid_value(
+            "The instance count cannot decrease during the commitment duration."
+        )
     reservation.total_count = count
-    newest_first = sorted(reservation.occupants, key=lambda i: (reservation.occupants[i], i), reverse=True)
+    newest_first = sorted(
+        reservation.occupants, key=lambda i: (reservation.occupants[i], i), reverse=True
+    )
     for instance_id in newest_first[: max(0, len(reservation.occupants) - count)]:
         slots.release(world, reservation, world.instances[instance_id])
     slots.absorb(world, reservation)

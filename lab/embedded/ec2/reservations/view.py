@@ -40,7 +40,9 @@ def reservation_of(world: World, reservation: CapacityReservation) -> dict[str, 
             "PlacementGroupArn": reservation.placement_group_arn,
             "DeliveryPreference": reservation.delivery_preference,
             "CommitmentInfo": _commitment(reservation),
-            "CapacityAllocations": [{"AllocationType": "used", "Count": len(reservation.occupants)}],
+            "CapacityAllocations": [
+                {"AllocationType": "used", "Count": len(reservation.occupants)}
+            ],
             "Interruptible": True if interruptible else None,
             "InterruptionInfo": _interruption(reservation) if interruptible else None,
             "InterruptibleCapacityAllocation": _allocation(world, reservation),
@@ -52,24 +54,36 @@ def reservation_of(world: World, reservation: CapacityReservation) -> dict[str, 
 def _commitment(reservation: CapacityReservation) -> dict[str, Any] | None:
     if reservation.commitment_end_at is None:
         return None
-    return {"CommittedInstanceCount": reservation.planned_count, "CommitmentEndDate": reservation.commitment_end_at}
+    return {
+        "CommittedInstanceCount": reservation.planned_count,
+        "CommitmentEndDate": reservation.commitment_end_at,
+    }
 
 
 def _interruption(reservation: CapacityReservation) -> dict[str, Any]:
     source = reservation.source_reservation_id
-    return without_empty({"SourceCapacityReservationId": source, "InterruptionType": "adhoc"})
+    return without_empty(
+        {"SourceCapacityReservationId": source, "InterruptionType": "adhoc"}
+    )
 
 
 def _allocation(world: World, source: CapacityReservation) -> dict[str, Any] | None:
     allocation = next(
-        (r for r in world.reservations.values() if r.source_reservation_id == source.reservation_id), None
+        (
+            r
+            for r in world.reservations.values()
+            if r.source_reservation_id == source.reservation_id
+        ),
+        None,
     )
     if allocation is None or source.owner_id != world.account_id:
         return None
     return {
         "InstanceCount": allocation.total_count,
         "TargetInstanceCount": allocation.planned_count,
-        "Status": "updating" if allocation.planned_count != allocation.total_count else "active",
+        "Status": "updating"
+        if allocation.planned_count != allocation.total_count
+        else "active",
         "InterruptibleCapacityReservationId": allocation.reservation_id,
         "InterruptionType": "adhoc",
     }

@@ -25,7 +25,9 @@ class AnswerWriter:
     def __init__(self) -> None:
         self._members: dict[str, _Members] = {}  # by the name of the structure
 
-    def write(self, model: OperationModel, result: Mapping[str, Any], request_id: str) -> bytes:
+    def write(
+        self, model: OperationModel, result: Mapping[str, Any], request_id: str
+    ) -> bytes:
         """Return the document that answers a call of ``model``; members that are None are left out.
 
         Raises
@@ -48,7 +50,11 @@ class AnswerWriter:
         if isinstance(shape, StructureShape):
             return _structure(self._members_of(shape), start, end)
         if isinstance(shape, ListShape):
-            return _list(self.member(shape.member, shape.member.serialization.get("name", "item")), start, end)
+            return _list(
+                self.member(shape.member, shape.member.serialization.get("name", "item")),
+                start,
+                end,
+            )
         if shape.type_name == "string":
             return _string(start, end)
         return _scalar(*_SCALARS[shape.type_name], start, end)
@@ -62,7 +68,9 @@ class AnswerWriter:
 class _Members(dict[str, Write]):
     """What writes each member of a structure by its name, made when it is first needed: shapes contain themselves."""
 
-    def __init__(self, shape: StructureShape, member: Callable[[Shape, str], Write]) -> None:
+    def __init__(
+        self, shape: StructureShape, member: Callable[[Shape, str], Write]
+    ) -> None:
         super().__init__()
         self._shape = shape
         self._member = member
@@ -104,7 +112,8 @@ def _string(start: str, end: str) -> Write:
     def write(value: Any, append: Append) -> None:
         if not isinstance(value, str):
             raise _misfit(start, value)
-        if "&" in value or "<" in value or ">" in value:  # hardly ever, and looking is cheaper than replacing
+        # hardly ever, and looking is cheaper than replacing
+        if "&" in value or "<" in value or ">" in value:
             value = escape(value)
         append(f"{start}{value}{end}")
 

@@ -22,9 +22,12 @@ class QuestionReader:
     """Reads the parameters of any EC2 operation; safe to use from many threads."""
 
     def __init__(self) -> None:
-        self._members: dict[str, Mapping[str, tuple[str, Shape]]] = {}  # by structure and by name on the wire
+        # by structure and by name on the wire
+        self._members: dict[str, Mapping[str, tuple[str, Shape]]] = {}
 
-    def read(self, values: Mapping[str, str], shape: StructureShape | None) -> tuple[dict[str, Any], set[str]]:
+    def read(
+        self, values: Mapping[str, str], shape: StructureShape | None
+    ) -> tuple[dict[str, Any], set[str]]:
         """Return the parameters under botocore's member names, and the names that the model does not know.
 
         ``shape`` is None for an operation without parameters.
@@ -55,7 +58,8 @@ class QuestionReader:
         members = self._members.get(shape.name)
         if members is None:
             members = self._members[shape.name] = {
-                _name_on_the_wire(name, member): (name, member) for name, member in shape.members.items()
+                _name_on_the_wire(name, member): (name, member)
+                for name, member in shape.members.items()
             }
         value: dict[str, Any] = {}
         for part, child in node.items():

@@ -33,7 +33,13 @@ from reservoir.adapters.dynamodb.table import (
 )
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.serialisation.json_codec import dumps, loads
-from reservoir.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading, added_up
+from reservoir.core.sharing.accounts import (
+    AccountLine,
+    Amount,
+    Meter,
+    MeterReading,
+    added_up,
+)
 from reservoir.names import KEY, SORT_KEY, TTL_ATTRIBUTE
 from reservoir.ports.state import COMMIT_ITEMS_MAX
 from reservoir.ports.system import Clock
@@ -85,14 +91,22 @@ class DynamoDbAccounts:
         """Return a claim's meter while it runs."""
         key: Any = attributes({KEY: _RUNNING, SORT_KEY: claim_id})
         with map_client_errors():
-            row = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
+            row = self._client.get_item(
+                TableName=self._table, Key=key, ConsistentRead=True
+            ).get("Item")
         return None if row is None else readable(row, _meter)
 
     def meters_of(self, claim_ids: Collection[str]) -> Mapping[str, Meter]:
         """Return those of these claims' meters that run, by claim."""
         rows = DynamoDbTable(self._client, self._table)
-        keys = [attributes({KEY: _RUNNING, SORT_KEY: claim_id}) for claim_id in sorted(set(claim_ids))]
-        parts = (keys[first : first + BATCH_GET_MAX] for first in range(0, len(keys), BATCH_GET_MAX))
+        keys = [
+            attributes({KEY: _RUNNING, SORT_KEY: claim_id})
+            for claim_id in sorted(set(claim_ids))
+        ]
+        parts = (
+            keys[first : first + BATCH_GET_MAX]
+            for first in range(0, len(keys), BATCH_GET_MAX)
+        )
         found = chain.from_iterable(rows.get_batch(part) for part in parts)
         meters = [readable(row, _meter) for row in found]
         return {meter.claim_id: meter for meter in meters}
@@ -101,11 +115,20 @@ class DynamoDbAccounts:
         """Add the amounts to their accounts, and move the meter; raises ConflictError."""
         transact(self._client, self._writes([_Move(claim_id, before, reading)]))
 
-    def write_many(self, before: Mapping[str, Meter | None], readings: Mapping[str, MeterReading]) -> Collection[str]:
+    def write_many(
+        self, before: Mapping[str, Meter | None], readings: Mapping[str, MeterReading]
+    ) -> Collection[str]:
         """Add and move as many to a transaction as it holds; each account is added to once in it."""
         moved: list[_Move] = []
-        for some in _fitting([_Move(key, before.get(key), reading) for key, reading in sorted(readings.items())]):
-            moved += transact_what_holds(self._client, lambda move: move.claim_id, some, self._writes)
+        for some in _fitting(
+            [
+                _Move(key, before.get(key), reading)
+                for key, reading in sorted(readings.items())
+            ]
+        ):
+            moved += transact_what_holds(
+                self._client, lambda move: move.claim_id, some, self._writes
+            )
         return {move.claim_id for move in moved}
 
     def accounts(self, month: str) -> Mapping[AccountLine, Amount]:
@@ -117,18 +140,28 @@ class DynamoDbAccounts:
         for move in moves:
             writes.append(self._moved(move.claim_id, move.before, move.reading.meter))
             if move.looks_for_end:
-                writes.append(self._not_ended(move.claim_id, ends=move.reading.meter is None))
+                writes.append(
+                    self._not_ended(move.claim_id, ends=move.reading.meter is None)
+                )
         amounts = added_up(move.reading.amounts for move in moves)
-        return writes + [self._added(account, amount) for account, amount in amounts.items()]
+        return writes + [
+            self._added(account, amount) for account, amount in amounts.items()
+        ]
 
     def _moved(self, claim_id: str, before: Meter | None, after: Meter | None) -> Write:
         expression = Expression()
-        condition = expression.absent() if before is None else expression.at(DATA, dumps(before))
+        condition = (
+            expression.absent() if before is None else expression.at(DATA, dumps(before))
+        )
         key = {KEY: _RUNNING, SORT_KEY: claim_id}
         if after is None and before is None:
-            return self._write("ConditionCheck", claim_id, expression, condition, Key=attributes(key))
+            return self._write(
+                "ConditionCheck", claim_id, expression, condition, Key=attributes(key)
+            )
         if after is None:
-            return self._write("Delete", claim_id, expression, condition, Key=attributes(key))
+            return self._write(
+                "Delete", claim_id, expression, condition, Key=attributes(key)
+            )
         row = attributes({**key, FORM: CURRENT_FORM, DATA: dumps(after)})
         return self._write("Put", claim_id, expression, condition, Item=row)
 
@@ -137,8 +170,16 @@ class DynamoDbAccounts:
         condition = expression.absent()
         key = {KEY: _ENDED, SORT_KEY: claim_id}
         if not ends:
-            return self._write("ConditionCheck", claim_id, expression, condition, Key=attributes(key))
-        row = attributes({**key, FORM: CURRENT_FORM, TTL_ATTRIBUTE: epoch_s(self._clock.now() + _ENDED_KEPT)})
+            return self._write(
+                "ConditionCheck", claim_id, expression, condition, Key=attributes(key)
+            )
+        row = attributes(
+            {
+                **key,
+                FORM: CURRENT_FORM,
+                TTL_ATTRIBUTE: epoch_s(self._clock.now() + _ENDED_KEPT),
+            }
+        )
         return self._write("Put", claim_id, expression, condition, Item=row)
 
     def _added(self, account: AccountLine, amount: Amount) -> Write:
@@ -167,12 +208,18 @@ class DynamoDbAccounts:
         }
         return Write("Update", name, parameters)
 
-    def _write(self, kind: Any, row: str, expression: Expression, condition: str, **what: Any) -> Write:
+    def _write(
+        self, kind: Any, row: str, expression: Expression, condition: str, **what: Any
+    ) -> Write:
         parameters = {
             "TableName": self._table,
             "ConditionExpression": condition,
             "ExpressionAttributeNames": expression.names,
-            **({"ExpressionAttributeValues": expression.values} if expression.values else {}),
+            **(
+                {"ExpressionAttributeValues": expression.values}
+                if expression.values
+                else {}
+            ),
             **what,
         }
         return Write(kind, row, parameters)
@@ -195,7 +242,11 @@ def _fitting(moves: Sequence[_Move]) -> Iterator[Sequence[_Move]]:
     part: list[_Move] = []
     rows, accounts = 0, set[AccountLine]()
     for move in moves:
-        if part and rows + move.meter_rows + len(accounts | move.reading.amounts.keys()) > COMMIT_ITEMS_MAX:
+        if (
+            part
+            and rows + move.meter_rows + len(accounts | move.reading.amounts.keys())
+            > COMMIT_ITEMS_MAX
+        ):
             yield part
             part, rows, accounts = [], 0, set()
         part.append(move)
@@ -211,5 +262,7 @@ def _meter(row: Attributes) -> Meter:
 
 def _account(row: Attributes) -> tuple[AccountLine, Amount]:
     capacity_type = CapacityType(text(row, "capacity_type"))
-    account = AccountLine(text(row, "day"), text(row, "team"), text(row, "namespace"), capacity_type)
+    account = AccountLine(
+        text(row, "day"), text(row, "team"), text(row, "namespace"), capacity_type
+    )
     return account, Amount(number(row, _SECONDS), number(row, _ATTO_USD))

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 LISTED: Final = "boot-failures"
 _PREFIX: Final = "#boots "  # no reservation's id begins with "#"
-_ROUNDED_UP: Final = timedelta(seconds=1)  # rows are forgotten at whole seconds, never before their time
+# rows are forgotten at whole seconds, never before their time
+_ROUNDED_UP: Final = timedelta(seconds=1)
 
 
 class DynamoDbBootFailures:

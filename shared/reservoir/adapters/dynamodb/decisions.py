@@ -51,17 +51,27 @@ _POLICY: Final = "policy"
 class StoredDecisions:
     """Implements ``reservoir.ports.history.DecisionStore``."""
 
-    def __init__(self, client: "DynamoDBClient", table_name: str, s3: "S3Client", bucket: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        table_name: str,
+        s3: "S3Client",
+        bucket: str,
+        clock: Clock,
+    ) -> None:
         self._client = client
         self._table = DynamoDbTable(client, table_name)
         self._s3 = s3
         self._bucket = bucket
         self._clock = clock
-        self._shared: dict[str, datetime] = {}  # when this process wrote a snapshot, by digest
+        # when this process wrote a snapshot, by digest
+        self._shared: dict[str, datetime] = {}
 
     def save(self, decision: Decision, snapshot_json: str) -> None:
         """Keep a decision and its snapshot; the row comes last, so that what it points to is there."""
-        self._write(decision, snapshot_json, _digest(decision.plan_json), _digest(snapshot_json))
+        self._write(
+            decision, snapshot_json, _digest(decision.plan_json), _digest(snapshot_json)
+        )
 
     def save_if_changed(self, decision: Decision, snapshot_json: str) -> None:
         """Keep a decision, unless the one of its id says the same of the same snapshot."""
@@ -77,14 +87,18 @@ class StoredDecisions:
             return None
         told = readable(row, _summary)
         policy_json = text(row, _POLICY) if _POLICY in row else None
-        decision = Decision(plan_id, told.made_at, self._get(_plan_key(plan_id)), told.counts, policy_json)
+        decision = Decision(
+            plan_id, told.made_at, self._get(_plan_key(plan_id)), told.counts, policy_json
+        )
         return decision, self._get(_snapshot_key(readable(row, _snapshot)))
 
     def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
         """Return what is told of the decisions that are kept, by id: rows alone, no objects."""
         return all_readable(self._table.get_many(plan_ids, self._clock.now()), _summary)
 
-    def _write(self, decision: Decision, snapshot_json: str, plan: str, snapshot: str) -> None:
+    def _write(
+        self, decision: Decision, snapshot_json: str, plan: str, snapshot: str
+    ) -> None:
         now = self._clock.now()
         last = self._shared.get(snapshot)
         if last is None or now - last > _SHARED:
@@ -113,7 +127,11 @@ class StoredDecisions:
         body = gzip.compress(plain, compresslevel=level, mtime=0)
         with map_client_errors():
             self._s3.put_object(
-                Bucket=self._bucket, Key=key, Body=body, ContentType="application/json", ContentEncoding="gzip"
+                Bucket=self._bucket,
+                Key=key,
+                Body=body,
+                ContentType="application/json",
+                ContentEncoding="gzip",
             )
 
     def _get(self, key: str) -> str:
@@ -123,7 +141,9 @@ class StoredDecisions:
 
 
 def _summary(row: Attributes) -> DecisionSummary:
-    return DecisionSummary(text(row, KEY), datetime.fromisoformat(text(row, _MADE_AT)), json.loads(data(row)))
+    return DecisionSummary(
+        text(row, KEY), datetime.fromisoformat(text(row, _MADE_AT)), json.loads(data(row))
+    )
 
 
 def _snapshot(row: Attributes) -> str:

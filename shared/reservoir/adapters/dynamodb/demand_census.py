@@ -25,24 +25,39 @@ _PREFIX: Final = "#sent"  # no workload's key has it
 class DynamoDbDemandCensus:
     """Implements ``reservoir.ports.messaging.DemandCensus``."""
 
-    def __init__(self, client: "DynamoDBClient", table: str, clock: Clock, parts: Executor | None = None) -> None:
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        table: str,
+        clock: Clock,
+        parts: Executor | None = None,
+    ) -> None:
         """``parts`` as in :class:`DynamoDbTable`."""
         self._client = client
         self._table = table
         self._clock = clock
-        self._waiting = RevisionIndex(DynamoDbTable(client, table), WAITING_REVISIONS_INDEX, LISTING_KEY, parts)
+        self._waiting = RevisionIndex(
+            DynamoDbTable(client, table), WAITING_REVISIONS_INDEX, LISTING_KEY, parts
+        )
 
     def add(self, whose: str, span: timedelta) -> int:
         """Count one more, and return the sum."""
         now = self._clock.now()
         began = beginning(now, span)
         expression = Expression()
-        count, until = expression.name(_COUNT), expression.assign(TTL_ATTRIBUTE, epoch_s(began + 2 * span))
+        count, until = (
+            expression.name(_COUNT),
+            expression.assign(TTL_ATTRIBUTE, epoch_s(began + 2 * span)),
+        )
         update = f"SET {until} ADD {count} {expression.value(1)}"
         with map_client_errors():
             answer = self._client.update_item(
                 TableName=self._table,
-                Key={KEY: {"S": f"{_PREFIX} {whose} {int(span.total_seconds())} {epoch_s(began)}"}},
+                Key={
+                    KEY: {
+                        "S": f"{_PREFIX} {whose} {int(span.total_seconds())} {epoch_s(began)}"
+                    }
+                },
                 UpdateExpression=update,
                 ExpressionAttributeNames=expression.names,
                 ExpressionAttributeValues=expression.values,

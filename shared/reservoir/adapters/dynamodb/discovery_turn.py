@@ -43,8 +43,19 @@ class DynamoDbDiscoveryTurns:
     def write(self, turn: DiscoveryTurn, *, expected_revision: int) -> None:
         """Write the turn; raises ConflictError when somebody else did first."""
         expression = Expression()
-        condition = expression.at(REVISION, expected_revision) if expected_revision else expression.absent()
-        row = attributes({KEY: _ROW, FORM: CURRENT_FORM, DATA: dumps(turn), REVISION: expected_revision + 1})
+        condition = (
+            expression.at(REVISION, expected_revision)
+            if expected_revision
+            else expression.absent()
+        )
+        row = attributes(
+            {
+                KEY: _ROW,
+                FORM: CURRENT_FORM,
+                DATA: dumps(turn),
+                REVISION: expected_revision + 1,
+            }
+        )
         apply(self._table.client, self._table.put(row, expression, condition))
 
 

@@ -42,7 +42,8 @@ from reservoir.ports.system import Clock
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_SHARDS: Final = 4  # of an hour: some 4,000 rows a second, four times what one partition takes
+# of an hour: some 4,000 rows a second, four times what one partition takes
+_SHARDS: Final = 4
 _HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
 _BATCH_MAX: Final = 25  # rows in one BatchWriteItem
@@ -73,14 +74,18 @@ class DynamoDbHistory:
         """Keep events. The key of a row is made of the event's id and time: a repeat writes the same row again."""
         rows: dict[tuple[str, str], Attributes] = {}
         for event in events:
-            rows.update({(text(row, KEY), text(row, SORT_KEY)): row for row in self._rows(event)})
+            rows.update(
+                {(text(row, KEY), text(row, SORT_KEY)): row for row in self._rows(event)}
+            )
         keyed = [rows[key] for key in sorted(rows)]
         for start in range(0, len(keyed), _BATCH_MAX):
             self._put(keyed[start : start + _BATCH_MAX])
 
     def of_object(self, name: str, since: datetime, until: datetime) -> Iterator[PastEvent]:
         """Yield what happened to one object, oldest first."""
-        yield from sorted(self._partition(name, since, until), key=lambda event: event.order)
+        yield from sorted(
+            self._partition(name, since, until), key=lambda event: event.order
+        )
 
     def timeline(self, since: datetime, until: datetime) -> Iterator[PastEvent]:
         """Yield everything that happened, oldest first."""
@@ -174,7 +179,9 @@ class DynamoDbHistory:
             pause_with_jitter(attempt, self._sleep)
         raise ThrottledError("UnprocessedItems", "BatchWriteItem")
 
-    def _partition(self, name: str, since: datetime, until: datetime) -> Iterator[PastEvent]:
+    def _partition(
+        self, name: str, since: datetime, until: datetime
+    ) -> Iterator[PastEvent]:
         yield from understood(self._read(name, since, until), _event)
 
     def _read(self, name: str, since: datetime, until: datetime) -> Iterator[Attributes]:
@@ -191,7 +198,9 @@ class DynamoDbHistory:
         now_s = epoch_s(self._clock.now())
         with map_client_errors():
             for page in pages:
-                yield from (row for row in page["Items"] if number(row, TTL_ATTRIBUTE) > now_s)
+                yield from (
+                    row for row in page["Items"] if number(row, TTL_ATTRIBUTE) > now_s
+                )
 
 
 def _hour(at: datetime) -> datetime:
@@ -216,10 +225,14 @@ def _step(row: Attributes) -> DemandStep:
 
 def _sample(row: Attributes) -> Sample:
     if number(row, FORM) > CURRENT_FORM:
-        raise RowFormError(f"a sample has form {number(row, FORM)}, this version reads {CURRENT_FORM}")
+        raise RowFormError(
+            f"a sample has form {number(row, FORM)}, this version reads {CURRENT_FORM}"
+        )
     return loads(Sample, gzip.decompress(row[DATA]["B"]).decode())
 
 
 def _event(row: Attributes) -> PastEvent:
     at, _, event_id = text(row, SORT_KEY).partition(" ")
-    return PastEvent(event_id, datetime.fromisoformat(at), text(row, _DETAIL_TYPE), json.loads(data(row)))
+    return PastEvent(
+        event_id, datetime.fromisoformat(at), text(row, _DETAIL_TYPE), json.loads(data(row))
+    )

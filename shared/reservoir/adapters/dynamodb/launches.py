@@ -25,7 +25,13 @@ from reservoir.adapters.dynamodb.table import (
     text,
     understood,
 )
-from reservoir.core.capacity.shortage import Shortage, forgotten_at, is_probed_by_other, needs_probe, probed
+from reservoir.core.capacity.shortage import (
+    Shortage,
+    forgotten_at,
+    is_probed_by_other,
+    needs_probe,
+    probed,
+)
 from reservoir.core.capacity.unavailable_offerings import (
     BootKey,
     ClassMarketKey,
@@ -71,21 +77,29 @@ class DynamoDbLaunchAttempts:
         """Record an intent unless another one is open."""
         expression = Expression()
         follows = f"({expression.at(NUMBER, attempt.number - 1)} AND {expression.at(PHASE, COMPLETED)})"
-        return self._put(attempt, INTENDED, expression, f"{expression.absent()} OR {follows}")
+        return self._put(
+            attempt, INTENDED, expression, f"{expression.absent()} OR {follows}"
+        )
 
     def resolve(self, attempt: LaunchAttempt, outcome: LaunchOutcome) -> LaunchAttempt:
         """Record the outcome unless there is one."""
         expression = Expression()
-        condition = f"{expression.at(NUMBER, attempt.number)} AND {expression.at(PHASE, INTENDED)}"
+        condition = (
+            f"{expression.at(NUMBER, attempt.number)} AND {expression.at(PHASE, INTENDED)}"
+        )
         return self._put(replace(attempt, outcome=outcome), RESOLVED, expression, condition)
 
     def complete(self, attempt: LaunchAttempt) -> None:
         """Close the attempt; one that was closed before, by whomever, stays closed."""
         expression = Expression()
-        condition = f"{expression.at(NUMBER, attempt.number)} AND {expression.at(PHASE, RESOLVED)}"
+        condition = (
+            f"{expression.at(NUMBER, attempt.number)} AND {expression.at(PHASE, RESOLVED)}"
+        )
         self._put(replace(attempt, completed=True), COMPLETED, expression, condition)
 
-    def _put(self, attempt: LaunchAttempt, phase: int, expression: Expression, condition: str) -> LaunchAttempt:
+    def _put(
+        self, attempt: LaunchAttempt, phase: int, expression: Expression, condition: str
+    ) -> LaunchAttempt:
         row = attributes(
             {
                 KEY: _attempt_key(attempt.batch_id),
@@ -118,30 +132,49 @@ class DynamoDbShortageHistory:
         """Return what is remembered about the offerings."""
         keys = {_shortage_key(offering): offering for offering in offerings}
         rows = self._table.get_many(keys, self._clock.now())
-        return {keys[text(row, KEY)]: shortage for row, shortage in understood(rows, _shortage)}
+        return {
+            keys[text(row, KEY)]: shortage for row, shortage in understood(rows, _shortage)
+        }
 
     def put(self, shortages: Mapping[Remembered, Shortage]) -> None:
         """Remember shortages; the last writer wins, all of them mean the same."""
         for offering in sorted(shortages, key=_shortage_key):
             with map_client_errors():
-                self._client.put_item(TableName=self._table.name, Item=_shortage_row(offering, shortages[offering]))
+                self._client.put_item(
+                    TableName=self._table.name,
+                    Item=_shortage_row(offering, shortages[offering]),
+                )
 
-    def begin_probes(self, offerings: Collection[R], batch_id: str, now: datetime) -> frozenset[R]:
+    def begin_probes(
+        self, offerings: Collection[R], batch_id: str, now: datetime
+    ) -> frozenset[R]:
         """Take the probes that are free; whoever writes first has them."""
         wanted = {_shortage_key(offering): offering for offering in offerings}
         taken: set[R] = set()
-        for row, shortage in understood(self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now), _shortage):
+        for row, shortage in understood(
+            self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now), _shortage
+        ):
             key = text(row, KEY)
-            if key not in wanted or not needs_probe(shortage, now) or shortage.probe_batch_id == batch_id:
+            if (
+                key not in wanted
+                or not needs_probe(shortage, now)
+                or shortage.probe_batch_id == batch_id
+            ):
                 continue
-            if is_probed_by_other(shortage, batch_id, now) or not self._take_probe(wanted[key], row, batch_id, now):
+            if is_probed_by_other(shortage, batch_id, now) or not self._take_probe(
+                wanted[key], row, batch_id, now
+            ):
                 taken.add(wanted[key])
         return frozenset(taken)
 
-    def _take_probe(self, offering: Remembered, row: Attributes, batch_id: str, now: datetime) -> bool:
+    def _take_probe(
+        self, offering: Remembered, row: Attributes, batch_id: str, now: datetime
+    ) -> bool:
         expression = Expression()
         probing = probed(loads(Shortage, data(row)), batch_id, now)
-        write = self._table.put(_shortage_row(offering, probing), expression, expression.at(DATA, data(row)))
+        write = self._table.put(
+            _shortage_row(offering, probing), expression, expression.at(DATA, data(row))
+        )
         try:
             apply(self._client, write)
         except ConflictError:
@@ -189,6 +222,12 @@ def _shortage_key(offering: Remembered) -> str:
     if isinstance(offering, MoveKey):
         return f"#failures move {offering.source_id} {offering.destination_id}"
     if isinstance(offering, BootKey):
-        return f"#failures boots {_shortage_key(offering.offering).removeprefix('#failures ')}"
-    where = f"#failures {offering.instance_type} {offering.zone_id} {offering.capacity_type}"
-    return where if offering.reservation_id is None else f"{where} {offering.reservation_id}"
+        return (
+            f"#failures boots {_shortage_key(offering.offering).removeprefix('#failures ')}"
+        )
+    where = (
+        f"#failures {offering.instance_type} {offering.zone_id} {offering.capacity_type}"
+    )
+    return (
+        where if offering.reservation_id is None else f"{where} {offering.reservation_id}"
+    )

@@ -13,11 +13,17 @@ OUTSTANDING: Final = "outstanding_count"
 FREE: Final = "free_units"
 
 
-def leased_write(table: DynamoDbTable, reservation_id: str, count: int, free_needed: int) -> Write:
+def leased_write(
+    table: DynamoDbTable, reservation_id: str, count: int, free_needed: int
+) -> Write:
     """Promise ``count`` units if ``free_needed`` are free; what is promised beyond waits for units that are in use."""
     expression = Expression()
     # The reservation must be known even when nothing needs to be free.
-    condition = expression.at_least(FREE, free_needed) if free_needed else expression.at_least(OUTSTANDING, 0)
+    condition = (
+        expression.at_least(FREE, free_needed)
+        if free_needed
+        else expression.at_least(OUTSTANDING, 0)
+    )
     moved = [expression.change(OUTSTANDING, count), expression.change(FREE, -count)]
     return table.update(reservation_id, expression, condition, assignments=moved)
 

@@ -32,7 +32,12 @@ from reservoir.adapters.dynamodb.table import (
     transact_what_holds,
     understood,
 )
-from reservoir.adapters.dynamodb.workloads import placed_write, record_write, returned_write, unchanged_check
+from reservoir.adapters.dynamodb.workloads import (
+    placed_write,
+    record_write,
+    returned_write,
+    unchanged_check,
+)
 from reservoir.core.capacity import ledger
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.serialisation.json_codec import dumps, loads
@@ -91,12 +96,16 @@ class DynamoDbNodeClaimStore:
         parts: Executor | None = None,
     ) -> None:
         self._client = client
-        self._rows = ClaimRows(DynamoDbTable(client, node_claims_table, parts=parts), instance_arn_prefix)
+        self._rows = ClaimRows(
+            DynamoDbTable(client, node_claims_table, parts=parts), instance_arn_prefix
+        )
         self._table = self._rows.table
         self._reservations = DynamoDbTable(client, reservations_table)
         self._workloads = DynamoDbTable(client, workloads_table)
         self._clock = clock
-        self._revisions = RevisionIndex(self._table, LIVE_REVISIONS_INDEX, LISTING_KEY, parts)
+        self._revisions = RevisionIndex(
+            self._table, LIVE_REVISIONS_INDEX, LISTING_KEY, parts
+        )
         self._known = KnownRows[NodeClaim]()  # what was listed last
 
     def get(self, claim_id: str) -> NodeClaim | None:
@@ -113,7 +122,9 @@ class DynamoDbNodeClaimStore:
         now = self._clock.now()
         revisions = self._revisions.listed(LISTED)
         live = self._known.at(revisions)
-        read = understood(self._table.get_many(revisions.keys() - live.keys(), now, _LISTED_NAMES), _claim)
+        read = understood(
+            self._table.get_many(revisions.keys() - live.keys(), now, _LISTED_NAMES), _claim
+        )
         live.update((claim.id, claim) for claim in read if claim.is_live)
         self._known.keep(live)
         return tuple(live[key] for key in sorted(live))
@@ -127,17 +138,23 @@ class DynamoDbNodeClaimStore:
         """Return claims by EC2 instance id."""
         rows = self._indexed(INSTANCE_INDEX, INSTANCE_KEY, sorted(set(instance_ids)))
         claims = all_readable(rows, _claim).values()
-        return {claim.instance_id: claim for claim in claims if claim.instance_id is not None}
+        return {
+            claim.instance_id: claim for claim in claims if claim.instance_id is not None
+        }
 
     def list_leased(self, reservation_id: str) -> tuple[NodeClaim, ...]:
         """Return claims with an open lease on the reservation, by id."""
         claims = understood(self._indexed(LEASE_INDEX, LEASE_KEY, [reservation_id]), _claim)
         return tuple(filter(ledger.holds_open_lease, claims))
 
-    def _indexed(self, index: str, key_name: str, keys: Collection[str]) -> Iterator[Attributes]:
+    def _indexed(
+        self, index: str, key_name: str, keys: Collection[str]
+    ) -> Iterator[Attributes]:
         """Look ids up in a keys-only index and read the rows themselves."""
         now = self._clock.now()
-        entries = chain.from_iterable(self._table.query(index, key_name, key, now) for key in keys)
+        entries = chain.from_iterable(
+            self._table.query(index, key_name, key, now) for key in keys
+        )
         ids = [text(entry, KEY) for entry in entries]
         return self._table.get_many(ids, now) if ids else iter(())
 
@@ -149,8 +166,12 @@ class DynamoDbNodeClaimStore:
     def planning_turns(self, group_keys: Collection[str]) -> Mapping[str, PlanningTurn]:
         """Return the turns of planning that were taken so far, by group; each has a row of its own, as the turn has."""
         wanted = [planning_turn_row(key) for key in group_keys]
-        taken = all_readable(self._table.get_many(wanted, self._clock.now()), _planning_turn)
-        return {key: taken.get(planning_turn_row(key), PlanningTurn()) for key in group_keys}
+        taken = all_readable(
+            self._table.get_many(wanted, self._clock.now()), _planning_turn
+        )
+        return {
+            key: taken.get(planning_turn_row(key), PlanningTurn()) for key in group_keys
+        }
 
     def commit(self, commit: PlannedCommit) -> None:
         """Write claims, leases and workload counts in one transaction."""
@@ -166,11 +187,15 @@ class DynamoDbNodeClaimStore:
             for key, count in sorted(commit.placed_by_workload().items())
         ]
         writes += [
-            unchanged_check(self._workloads, key, generation) for key, generation in sorted(commit.depends_on.items())
+            unchanged_check(self._workloads, key, generation)
+            for key, generation in sorted(commit.depends_on.items())
         ]
         if commit.turn is not None:
             writes.append(self._taken_turn(commit.turn))
-        writes += [self._taken_planning_turn(key, turn) for key, turn in sorted(commit.planning_turns.items())]
+        writes += [
+            self._taken_planning_turn(key, turn)
+            for key, turn in sorted(commit.planning_turns.items())
+        ]
         transact(self._client, writes, recognise_repeats=True)
 
     def save(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
@@ -184,7 +209,10 @@ class DynamoDbNodeClaimStore:
         for start in range(0, len(claims), COMMIT_ITEMS_MAX):
             some = claims[start : start + COMMIT_ITEMS_MAX]
             saved += transact_what_holds(
-                self._client, _id, some, lambda rest: [self._write(claim, claim.revision) for claim in rest]
+                self._client,
+                _id,
+                some,
+                lambda rest: [self._write(claim, claim.revision) for claim in rest],
             )
         return {claim.id: replace(claim, revision=claim.revision + 1) for claim in saved}
 
@@ -196,7 +224,12 @@ class DynamoDbNodeClaimStore:
         return self.save(ledger.settled(claim), expected_revision=expected_revision)
 
     def return_replicas(
-        self, claim: NodeClaim, *, expected_revision: int, placements: Mapping[str, int], returned_at: datetime
+        self,
+        claim: NodeClaim,
+        *,
+        expected_revision: int,
+        placements: Mapping[str, int],
+        returned_at: datetime,
     ) -> NodeClaim:
         """Write ``claim`` and take ``placements`` off it, back to demand, exactly once."""
         keys = sorted(placements)
@@ -210,12 +243,19 @@ class DynamoDbNodeClaimStore:
             expected_revision += 1
         taken = {key: placements[key] for key in keys}
         relieved = ledger.relieved(claim, taken)
-        gives_back = ledger.holds_open_lease(claim) and not ledger.holds_open_lease(relieved)
+        gives_back = ledger.holds_open_lease(claim) and not ledger.holds_open_lease(
+            relieved
+        )
         self._return(relieved, expected_revision, taken, returned_at, gives_back=gives_back)
         return replace(relieved, revision=expected_revision + 1)
 
     def finish_replicas(
-        self, claim: NodeClaim, *, expected_revision: int, record: WorkloadRecord, expected_record_revision: int
+        self,
+        claim: NodeClaim,
+        *,
+        expected_revision: int,
+        record: WorkloadRecord,
+        expected_record_revision: int,
     ) -> NodeClaim:
         """Write a claim of which replicas have finished, and their workload's record, in one transaction."""
         writes = [
@@ -235,27 +275,45 @@ class DynamoDbNodeClaimStore:
         gives_back: bool,
     ) -> None:
         writes = [self._write(claim, expected_revision)]
-        writes += [returned_write(self._workloads, key, count, returned_at) for key, count in taken.items()]
+        writes += [
+            returned_write(self._workloads, key, count, returned_at)
+            for key, count in taken.items()
+        ]
         if gives_back and claim.lease is not None:
             writes.append(closed_write(self._reservations, claim.lease.reservation_id, 1))
         transact(self._client, writes)
 
-    def return_many(self, claims: Sequence[NodeClaim], *, returned_at: datetime) -> Mapping[str, NodeClaim]:
+    def return_many(
+        self, claims: Sequence[NodeClaim], *, returned_at: datetime
+    ) -> Mapping[str, NodeClaim]:
         """As ``return_replicas``, as many to a transaction as it holds; a row that several touch is written once."""
         returned: list[NodeClaim] = []
         for some in _fitting(claims):
-            returned += transact_what_holds(self._client, _id, some, lambda rest: self._returns(rest, returned_at))
-        return {claim.id: replace(_relieved(claim), revision=claim.revision + 1) for claim in returned}
+            returned += transact_what_holds(
+                self._client, _id, some, lambda rest: self._returns(rest, returned_at)
+            )
+        return {
+            claim.id: replace(_relieved(claim), revision=claim.revision + 1)
+            for claim in returned
+        }
 
-    def _returns(self, claims: Sequence[NodeClaim], returned_at: datetime) -> Sequence[Write]:
+    def _returns(
+        self, claims: Sequence[NodeClaim], returned_at: datetime
+    ) -> Sequence[Write]:
         taken = Counter[str]()
         given_back = Counter[str]()
         for claim in claims:
             taken.update(_placed(claim))
             given_back.update(_gives_back(claim))
         writes = [self._write(_relieved(claim), claim.revision) for claim in claims]
-        writes += [returned_write(self._workloads, key, count, returned_at) for key, count in sorted(taken.items())]
-        writes += [closed_write(self._reservations, key, count) for key, count in sorted(given_back.items())]
+        writes += [
+            returned_write(self._workloads, key, count, returned_at)
+            for key, count in sorted(taken.items())
+        ]
+        writes += [
+            closed_write(self._reservations, key, count)
+            for key, count in sorted(given_back.items())
+        ]
         return writes
 
     def _stored(self, claim_id: str, expected_revision: int) -> NodeClaim:
@@ -269,7 +327,11 @@ class DynamoDbNodeClaimStore:
 
     def _taken_planning_turn(self, group_key: str, turn: PlanningTurn) -> Write:
         at = None if turn.taken_at is None else turn.taken_at.isoformat()
-        row: Mapping[str, Value | None] = {KEY: planning_turn_row(group_key), REVISION: turn.number, _TAKEN_AT: at}
+        row: Mapping[str, Value | None] = {
+            KEY: planning_turn_row(group_key),
+            REVISION: turn.number,
+            _TAKEN_AT: at,
+        }
         return self._counted_up(row, turn.number - 1)
 
     def _counted_up(self, row: Mapping[str, Value | None], before: int) -> Write:
@@ -307,7 +369,9 @@ def _relieved(claim: NodeClaim) -> NodeClaim:
 
 def _gives_back(claim: NodeClaim) -> Sequence[str]:
     """Return the reservation whose unit comes free with the claim's replicas, if one does."""
-    gives_back = ledger.holds_open_lease(claim) and not ledger.holds_open_lease(_relieved(claim))
+    gives_back = ledger.holds_open_lease(claim) and not ledger.holds_open_lease(
+        _relieved(claim)
+    )
     return [claim.lease.reservation_id] if gives_back and claim.lease is not None else []
 
 
@@ -319,7 +383,9 @@ def _fitting(claims: Sequence[NodeClaim]) -> Iterator[Sequence[NodeClaim]]:
     part: list[NodeClaim] = []
     others: set[tuple[str, str]] = set()  # rows of the other tables
     for claim in claims:
-        own = {("workload", key) for key in _placed(claim)} | {("reservation", key) for key in _gives_back(claim)}
+        own = {("workload", key) for key in _placed(claim)} | {
+            ("reservation", key) for key in _gives_back(claim)
+        }
         if len(own) >= COMMIT_ITEMS_MAX:
             continue
         if len(part) + 1 + len(others | own) > COMMIT_ITEMS_MAX:
@@ -347,7 +413,9 @@ class ClaimRows:
         expression = Expression()
         # The revision is the whole condition: the caller decided on exactly the row that it read.
         condition = expression.at(REVISION, expected_revision)
-        return self.table.put(self.row(replace(claim, revision=expected_revision + 1)), expression, condition)
+        return self.table.put(
+            self.row(replace(claim, revision=expected_revision + 1)), expression, condition
+        )
 
     def row(self, claim: NodeClaim) -> Attributes:
         """Return the claim as a row: the claim itself, what the indexes list it by, and what its instance may know."""
@@ -366,7 +434,11 @@ class ClaimRows:
 
 
 def _listed(claim: NodeClaim) -> Mapping[str, Value | None]:
-    leased = claim.lease.reservation_id if claim.lease is not None and ledger.holds_open_lease(claim) else None
+    leased = (
+        claim.lease.reservation_id
+        if claim.lease is not None and ledger.holds_open_lease(claim)
+        else None
+    )
     forgotten = not claim.is_live and leased is None
     return {
         KEY: claim.id,
@@ -375,9 +447,15 @@ def _listed(claim: NodeClaim) -> Mapping[str, Value | None]:
         REVISION: claim.revision,
         INSTANCE_KEY: claim.instance_id,
         LEASE_KEY: leased,
-        LISTING_KEY: LISTED if claim.is_live else _MOVING if ledger.is_moving(claim) else None,
+        LISTING_KEY: LISTED
+        if claim.is_live
+        else _MOVING
+        if ledger.is_moving(claim)
+        else None,
         # A claim that ended keeps its row until its lease is closed, or the unit would leak.
-        TTL_ATTRIBUTE: epoch_s((claim.terminated_at or claim.created_at) + _ENDED_KEPT) if forgotten else None,
+        TTL_ATTRIBUTE: epoch_s((claim.terminated_at or claim.created_at) + _ENDED_KEPT)
+        if forgotten
+        else None,
     }
 
 

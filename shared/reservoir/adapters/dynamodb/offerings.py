@@ -66,7 +66,9 @@ _INDEX_LAG: Final = timedelta(seconds=10)  # usually well under a second; AWS pr
 class DynamoDbOfferingStore:
     """Implements ``reservoir.ports.state.OfferingStore``."""
 
-    def __init__(self, client: "DynamoDBClient", table_name: str, clock: Clock, executor: Executor) -> None:
+    def __init__(
+        self, client: "DynamoDBClient", table_name: str, clock: Clock, executor: Executor
+    ) -> None:
         self._client = client
         self._table = DynamoDbTable(client, table_name)
         self._clock = clock
@@ -79,7 +81,9 @@ class DynamoDbOfferingStore:
         """Return all types with prices; shortages that have not expired are applied to the offerings."""
         return self.load_with_rests()[0]
 
-    def load_with_rests(self, only: Collection[str] | None = None) -> tuple[tuple[InstanceType, ...], Rests]:
+    def load_with_rests(
+        self, only: Collection[str] | None = None
+    ) -> tuple[tuple[InstanceType, ...], Rests]:
         """Return the catalogue, or ``only`` these types of it, and everything that rests now."""
         now = self._clock.now()
         reading = self._executor.submit(self.list_unavailable, now)
@@ -99,13 +103,17 @@ class DynamoDbOfferingStore:
         if version is None or version != self._known_version:
             self._read(now)
             # While the index may still lag the rows behind this version, what was read is used but not remembered.
-            is_settled = version is not None and datetime.fromisoformat(version) + _INDEX_LAG <= now
+            is_settled = (
+                version is not None and datetime.fromisoformat(version) + _INDEX_LAG <= now
+            )
             self._known_version = version if is_settled else None
         return self._parsed
 
     def _read(self, now: datetime) -> None:
         """Read the whole catalogue: a type that is left out would be taken for one that is not sold any more."""
-        found = all_readable(self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now), _type)
+        found = all_readable(
+            self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now), _type
+        )
         self._known = {name: text for name, (text, _) in found.items()}
         self._parsed = tuple(found[name][1] for name in sorted(found))
 
@@ -121,20 +129,33 @@ class DynamoDbOfferingStore:
         Rows are compared with what is stored, so a catalogue that did not change costs one read of it and no write. A
         hundred rows go in one request; the version comes last: until then, readers use what they have.
         """
-        rows = list(self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now()))
+        rows = list(
+            self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now())
+        )
         self._known = {}
         for row in rows:
             for known, _ in understood([row], _type):
                 self._known[text(row, KEY)] = known
-        wanted = {instance_type.name: dumps(instance_type) for instance_type in instance_types}
-        changed = sorted(name for name, value in wanted.items() if self._known.get(name) != value)
+        wanted = {
+            instance_type.name: dumps(instance_type) for instance_type in instance_types
+        }
+        changed = sorted(
+            name for name, value in wanted.items() if self._known.get(name) != value
+        )
         gone = sorted({text(row, KEY) for row in rows} - wanted.keys())
         writes = [self._put(name, wanted[name]) for name in changed]
-        writes += [Write("Delete", name, {"TableName": self._table.name, "Key": {KEY: {"S": name}}}) for name in gone]
+        writes += [
+            Write(
+                "Delete", name, {"TableName": self._table.name, "Key": {KEY: {"S": name}}}
+            )
+            for name in gone
+        ]
         for start in range(0, len(writes), COMMIT_ITEMS_MAX):
             transact(self._client, writes[start : start + COMMIT_ITEMS_MAX])
         if writes:
-            version = attributes({KEY: VERSION_ROW, FORM: CURRENT_FORM, DATA: instant(self._clock.now())})
+            version = attributes(
+                {KEY: VERSION_ROW, FORM: CURRENT_FORM, DATA: instant(self._clock.now())}
+            )
             with map_client_errors():
                 self._client.put_item(TableName=self._table.name, Item=version)
         return len(changed) + len(gone)
@@ -144,21 +165,29 @@ class DynamoDbOfferingStore:
         row = attributes({KEY: name, FORM: CURRENT_FORM, DATA: value, LISTING_KEY: LISTED})
         return Write("Put", name, {"TableName": self._table.name, "Item": row})
 
-    def mark_unavailable(self, places: Collection[Place], *, until: datetime, reason: str = "") -> None:
+    def mark_unavailable(
+        self, places: Collection[Place], *, until: datetime, reason: str = ""
+    ) -> None:
         """Remember a shortage until ``until``; a later instant wins over an earlier one."""
         for place in sorted(set(places), key=_key):
             expression = Expression()
             condition = f"{expression.absent()} OR {expression.before(UNTIL, until)}"
             try:
-                apply(self._client, self._table.put(_shortage(place, until, reason), expression, condition))
+                apply(
+                    self._client,
+                    self._table.put(_shortage(place, until, reason), expression, condition),
+                )
             except ConflictError:
                 continue  # a later instant is known already
 
     def list_unavailable(self, now: datetime) -> Mapping[Place, Unavailable]:
         """Return shortages that have not expired."""
         rows = self._table.query(LISTING_INDEX, LISTING_KEY, SHORTAGES, now)
-        shortages = dict(understood(rows, _read_shortage))  # what cannot be read is asked for, and rests again
-        return {place: shortage for place, shortage in shortages.items() if shortage.until > now}
+        # what cannot be read is asked for, and rests again
+        shortages = dict(understood(rows, _read_shortage))
+        return {
+            place: shortage for place, shortage in shortages.items() if shortage.until > now
+        }
 
 
 def _type(row: Attributes) -> tuple[str, InstanceType]:
@@ -169,10 +198,14 @@ def _key(place: Place) -> str:
     if isinstance(place, SubnetKey):
         return _SUBNET_PREFIX + place.subnet_id
     if isinstance(place, ClassMarketKey):
-        return f"{_CLASS_MARKET_PREFIX}{place.name} {place.static_hash} {place.capacity_type}"
+        return (
+            f"{_CLASS_MARKET_PREFIX}{place.name} {place.static_hash} {place.capacity_type}"
+        )
     if isinstance(place, NodeClassKey):
         return f"{_CLASS_PREFIX}{place.name} {place.static_hash}"
-    return (_MARKET_PREFIX if isinstance(place, Market) else _SHORTAGE_PREFIX) + dumps(place)
+    return (_MARKET_PREFIX if isinstance(place, Market) else _SHORTAGE_PREFIX) + dumps(
+        place
+    )
 
 
 def _read_shortage(row: Attributes) -> tuple[Place, Unavailable]:
@@ -204,6 +237,7 @@ def _shortage(place: Place, until: datetime, reason: str) -> Attributes:
             UNTIL: instant(until),
             REASON: reason or None,
             LISTING_KEY: SHORTAGES,
-            TTL_ATTRIBUTE: epoch_s(until) + 1,  # whole seconds, rounded up: never before the shortage is over
+            # whole seconds, rounded up: never before the shortage is over
+            TTL_ATTRIBUTE: epoch_s(until) + 1,
         }
     )

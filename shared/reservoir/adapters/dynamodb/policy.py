@@ -29,7 +29,14 @@ from reservoir.adapters.dynamodb.table import (
 from reservoir.core.model.conditions import ConditionType, condition_order
 from reservoir.core.serialisation.json_codec import dumps, from_json, loads
 from reservoir.names import KEY, LISTING_INDEX, LISTING_KEY
-from reservoir.ports.policy import DeletePolicy, Pause, PolicyKind, PolicyObject, PolicyStatus, PolicyWrite
+from reservoir.ports.policy import (
+    DeletePolicy,
+    Pause,
+    PolicyKind,
+    PolicyObject,
+    PolicyStatus,
+    PolicyWrite,
+)
 from reservoir.ports.state import ConflictError, UnreadableRowsError
 from reservoir.ports.system import Clock
 
@@ -42,7 +49,16 @@ STATUS: Final = "status"
 LATER_CONDITIONS: Final = "laterConditions"
 """Conditions of types that the release before does not know: it cannot read a status that has one of them."""
 PAUSE: Final = "pause"  # absent: nobody ever paused the pool
-_OF_AN_OBJECT: Final = (FORM, DATA, STATUS, LATER_CONDITIONS, PAUSE, GENERATION, LISTING_KEY)  # gone with the object
+# gone with the object
+_OF_AN_OBJECT: Final = (
+    FORM,
+    DATA,
+    STATUS,
+    LATER_CONDITIONS,
+    PAUSE,
+    GENERATION,
+    LISTING_KEY,
+)
 _LATER_TYPES: Final = frozenset({ConditionType.VALIDATION_SUCCEEDED})
 _KNOWN_TYPES: Final = frozenset(map(str, ConditionType))
 
@@ -80,7 +96,10 @@ class DynamoDbPolicyStore:
         condition = f"attribute_exists({expression.name(LISTING_KEY)}) AND {is_expected}"
         assignments = [expression.assign(PAUSE, dumps(pause))]
         key = _key(PolicyKind.NODE_POOL, name)
-        apply(self._client, self._table.update(key, expression, condition, assignments=assignments))
+        apply(
+            self._client,
+            self._table.update(key, expression, condition, assignments=assignments),
+        )
 
     def save_status(self, kind: PolicyKind, name: str, status: PolicyStatus) -> bool:
         """Replace an object's status; False when nothing was written, as it is equal or the object is gone."""
@@ -88,9 +107,17 @@ class DynamoDbPolicyStore:
         stored = _stored(status)
         # No condition on the revision: an operator's change and what was found meanwhile do not exclude each other.
         listed = f"attribute_exists({expression.name(LISTING_KEY)})"
-        differs = " OR ".join(f"{expression.name(key)} <> {expression.value(value)}" for key, value in stored.items())
+        differs = " OR ".join(
+            f"{expression.name(key)} <> {expression.value(value)}"
+            for key, value in stored.items()
+        )
         assignments = [expression.assign(key, value) for key, value in stored.items()]
-        write = self._table.update(_key(kind, name), expression, f"{listed} AND ({differs})", assignments=assignments)
+        write = self._table.update(
+            _key(kind, name),
+            expression,
+            f"{listed} AND ({differs})",
+            assignments=assignments,
+        )
         try:
             apply(self._client, write)
         except ConflictError:
@@ -103,9 +130,13 @@ class DynamoDbPolicyStore:
         if isinstance(write, DeletePolicy):
             condition = expression.at(REVISION, write.expected_revision)
             counted = expression.assign(REVISION, write.expected_revision + 1)
-            return self._table.update(key, expression, condition, assignments=[counted], removed=_OF_AN_OBJECT)
+            return self._table.update(
+                key, expression, condition, assignments=[counted], removed=_OF_AN_OBJECT
+            )
         assignments = [
-            expression.assign(DATA, json.dumps(write.manifest, separators=(",", ":"), sort_keys=True)),
+            expression.assign(
+                DATA, json.dumps(write.manifest, separators=(",", ":"), sort_keys=True)
+            ),
             expression.assign(GENERATION, write.generation),
         ]
         if write.expected_revision is None:
@@ -113,7 +144,10 @@ class DynamoDbPolicyStore:
             last = f"if_not_exists({revision}, {expression.value(0)})"
             assignments += [
                 expression.assign(FORM, CURRENT_FORM),
-                *(expression.assign(key, value) for key, value in _stored(write.status or PolicyStatus()).items()),
+                *(
+                    expression.assign(key, value)
+                    for key, value in _stored(write.status or PolicyStatus()).items()
+                ),
                 expression.assign(LISTING_KEY, LISTED),
                 f"{revision} = {last} + {expression.value(1)}",
             ]
@@ -121,7 +155,10 @@ class DynamoDbPolicyStore:
         else:
             assignments.append(expression.assign(REVISION, write.expected_revision + 1))
             if write.status is not None:
-                assignments += [expression.assign(key, value) for key, value in _stored(write.status).items()]
+                assignments += [
+                    expression.assign(key, value)
+                    for key, value in _stored(write.status).items()
+                ]
             condition = expression.at(REVISION, write.expected_revision)
         return self._table.update(key, expression, condition, assignments=assignments)
 
@@ -133,7 +170,9 @@ def _key(kind: PolicyKind, name: str) -> str:
 def _stored(status: PolicyStatus) -> dict[str, str]:
     """Return the attributes that hold a status."""
     later = tuple(each for each in status.conditions if each.type in _LATER_TYPES)
-    known_before = tuple(each for each in status.conditions if each.type not in _LATER_TYPES)
+    known_before = tuple(
+        each for each in status.conditions if each.type not in _LATER_TYPES
+    )
     return {
         STATUS: dumps(replace(status, conditions=known_before)),
         LATER_CONDITIONS: dumps(PolicyStatus(conditions=later)),
@@ -146,14 +185,18 @@ def _status(row: Attributes) -> PolicyStatus:
     if LATER_CONDITIONS not in row:
         return status
     later = _readable_status(text(row, LATER_CONDITIONS)).conditions
-    return replace(status, conditions=tuple(sorted((*status.conditions, *later), key=condition_order)))
+    return replace(
+        status, conditions=tuple(sorted((*status.conditions, *later), key=condition_order))
+    )
 
 
 def _readable_status(stored: str) -> PolicyStatus:
     """Leave out conditions of types that only a newer release knows: the object means the same without them."""
     fields = json.loads(stored)
     if "conditions" in fields:
-        fields["conditions"] = [each for each in fields["conditions"] if each["type"] in _KNOWN_TYPES]
+        fields["conditions"] = [
+            each for each in fields["conditions"] if each["type"] in _KNOWN_TYPES
+        ]
     return from_json(PolicyStatus, fields)
 
 

@@ -28,7 +28,11 @@ from reservoir.adapters.dynamodb.table import (
 )
 from reservoir.core.capacity.idle import idle_since
 from reservoir.core.capacity.ledger import Balance, observed
-from reservoir.core.model.capacity_reservation import CapacityReservation, ObservedReservation, RefusedUnits
+from reservoir.core.model.capacity_reservation import (
+    CapacityReservation,
+    ObservedReservation,
+    RefusedUnits,
+)
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.serialisation.json_codec import dumps, loads
 from reservoir.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
@@ -42,7 +46,8 @@ OBSERVED_AT: Final = "observed_at"
 IDLE_SINCE: Final = "idle_since"
 IDLE_SAID_AT: Final = "idle_said_at"
 ENDING_SAID: Final = "ending_said"
-REFUSAL: Final = "refusal"  # what EC2 said when it refused a unit, until the next observation ...
+# what EC2 said when it refused a unit, until the next observation ...
+REFUSAL: Final = "refusal"
 SHOWN: Final = "shown"  # ... and how many it had shown as available before
 LISTED: Final = "current"
 # Long enough to look up afterwards what a claim of last month ran on.
@@ -62,7 +67,9 @@ class DynamoDbReservationStore:
     ) -> None:
         self._client = client
         self._table = DynamoDbTable(client, table_name)
-        self._claim_rows = ClaimRows(DynamoDbTable(client, node_claims_table_name), instance_arn_prefix)
+        self._claim_rows = ClaimRows(
+            DynamoDbTable(client, node_claims_table_name), instance_arn_prefix
+        )
         self._clock = clock
 
     def get(self, reservation_id: str) -> ReservationRecord | None:
@@ -96,29 +103,50 @@ class DynamoDbReservationStore:
             return stored
         after = _observed(reservation, stored, observed_at, len(absorbed))
         retired = not after.is_current
-        if not absorbed and not retired and replace(after, observed_at=stored.observed_at) == stored:
+        if (
+            not absorbed
+            and not retired
+            and replace(after, observed_at=stored.observed_at) == stored
+        ):
             return stored
         first, rest = absorbed[: COMMIT_ITEMS_MAX - 1], absorbed[COMMIT_ITEMS_MAX - 1 :]
-        writes = [self._observation(after, len(first)), *map(self._claim_rows.absorbed_write, first)]
+        writes = [
+            self._observation(after, len(first)),
+            *map(self._claim_rows.absorbed_write, first),
+        ]
         try:
             transact(self._client, writes)
         except ConflictError as error:
             newer = self.get(reservation.id)
-            if reservation.id in error.rows and newer is not None and newer.observed_at >= observed_at:
+            if (
+                reservation.id in error.rows
+                and newer is not None
+                and newer.observed_at >= observed_at
+            ):
                 return newer
             raise
         for start in range(0, len(rest), COMMIT_ITEMS_MAX - 1):
             chunk = rest[start : start + COMMIT_ITEMS_MAX - 1]
             closing = [closed_write(self._table, reservation.id, len(chunk))]
-            transact(self._client, closing + [self._claim_rows.absorbed_write(claim) for claim in chunk])
+            transact(
+                self._client,
+                closing + [self._claim_rows.absorbed_write(claim) for claim in chunk],
+            )
         return after
 
     def _insert(
-        self, reservation: ObservedReservation, observed_at: datetime, outstanding_count: int
+        self,
+        reservation: ObservedReservation,
+        observed_at: datetime,
+        outstanding_count: int,
     ) -> ReservationRecord:
-        balance = Balance(min(reservation.available_count, reservation.total_count), outstanding_count)
+        balance = Balance(
+            min(reservation.available_count, reservation.total_count), outstanding_count
+        )
         since = idle_since(None, reservation, balance.free_units, observed_at)
-        record = ReservationRecord(_with_balance(reservation, balance), balance, observed_at, since)
+        record = ReservationRecord(
+            _with_balance(reservation, balance), balance, observed_at, since
+        )
         expression = Expression()
         condition = f"{expression.absent()} OR {expression.expired(self._clock.now())}"
         apply(self._client, self._table.put(_row(record), expression, condition))
@@ -148,14 +176,26 @@ class DynamoDbReservationStore:
             assignments.append(expression.assign(LISTING_KEY, LISTED))
             removed.append(TTL_ATTRIBUTE)
         else:
-            assignments.append(expression.assign(TTL_ATTRIBUTE, epoch_s(after.observed_at + _ENDED_KEPT)))
+            assignments.append(
+                expression.assign(TTL_ATTRIBUTE, epoch_s(after.observed_at + _ENDED_KEPT))
+            )
             removed.append(LISTING_KEY)
-        return self._table.update(after.reservation.id, expression, condition, assignments=assignments, removed=removed)
+        return self._table.update(
+            after.reservation.id,
+            expression,
+            condition,
+            assignments=assignments,
+            removed=removed,
+        )
 
-    def mark_exhausted(self, reservation_id: str, *, refused_at: datetime, refusal: str = "") -> None:
+    def mark_exhausted(
+        self, reservation_id: str, *, refused_at: datetime, refusal: str = ""
+    ) -> None:
         """EC2 refused a unit; the refusal is an observation of nothing free."""
         expression = Expression()
-        condition = f"{expression.exists()} AND {expression.before(OBSERVED_AT, refused_at)}"
+        condition = (
+            f"{expression.exists()} AND {expression.before(OBSERVED_AT, refused_at)}"
+        )
         # Nothing is available, so free is what is outstanding, negated.
         assignments = [
             expression.assign(OBSERVED_AT, instant(refused_at)),
@@ -166,18 +206,24 @@ class DynamoDbReservationStore:
         if refusal:
             shown = expression.name(SHOWN)
             # Every operand is the value before the update; a second refusal keeps what the first one found.
-            assignments.append(f"{shown} = if_not_exists({shown}, {expression.name(AVAILABLE)})")
+            assignments.append(
+                f"{shown} = if_not_exists({shown}, {expression.name(AVAILABLE)})"
+            )
             assignments.append(expression.assign(REFUSAL, refusal))
         else:
             removed = [REFUSAL, SHOWN]
-        write = self._table.update(reservation_id, expression, condition, assignments=assignments, removed=removed)
+        write = self._table.update(
+            reservation_id, expression, condition, assignments=assignments, removed=removed
+        )
         try:
             apply(self._client, write)
         except ConflictError:
             # Unknown, or observed since: then the observation knows better than the refusal.
             return
 
-    def mark_idle_said(self, reservation_ids: Collection[str], *, said_at: datetime) -> None:
+    def mark_idle_said(
+        self, reservation_ids: Collection[str], *, said_at: datetime
+    ) -> None:
         """Remember that it was published; a row that is gone needs no memory."""
         for reservation_id in sorted(set(reservation_ids)):
             self._remember(reservation_id, IDLE_SAID_AT, instant(said_at))
@@ -190,7 +236,9 @@ class DynamoDbReservationStore:
     def _remember(self, reservation_id: str, name: str, value: str) -> None:
         expression = Expression()
         assignments = [expression.assign(name, value)]
-        write = self._table.update(reservation_id, expression, expression.exists(), assignments=assignments)
+        write = self._table.update(
+            reservation_id, expression, expression.exists(), assignments=assignments
+        )
         try:
             apply(self._client, write)
         except ConflictError:
@@ -207,7 +255,10 @@ class DynamoDbReservationStore:
             condition = expression.at(OBSERVED_AT, instant(stored.observed_at))
             facts = _facts(replace(stored.reservation, stale=True))
             write = self._table.update(
-                reservation_id, expression, condition, assignments=[expression.assign(DATA, facts)]
+                reservation_id,
+                expression,
+                condition,
+                assignments=[expression.assign(DATA, facts)],
             )
             try:
                 apply(self._client, write)
@@ -218,15 +269,26 @@ class DynamoDbReservationStore:
 
 
 def _observed(
-    reservation: ObservedReservation, stored: ReservationRecord, observed_at: datetime, absorbed_count: int
+    reservation: ObservedReservation,
+    stored: ReservationRecord,
+    observed_at: datetime,
+    absorbed_count: int,
 ) -> ReservationRecord:
-    balance = observed(stored.balance, min(reservation.available_count, reservation.total_count), absorbed_count)
+    balance = observed(
+        stored.balance,
+        min(reservation.available_count, reservation.total_count),
+        absorbed_count,
+    )
     since = idle_since(stored.idle_since, reservation, balance.free_units, observed_at)
     shown = _with_balance(reservation, balance)
-    return ReservationRecord(shown, balance, observed_at, since, stored.idle_said_at, stored.ending_said)
+    return ReservationRecord(
+        shown, balance, observed_at, since, stored.idle_said_at, stored.ending_said
+    )
 
 
-def _with_balance(reservation: ObservedReservation, balance: Balance) -> CapacityReservation:
+def _with_balance(
+    reservation: ObservedReservation, balance: Balance
+) -> CapacityReservation:
     facts = replace(reservation, available_count=balance.available_count)
     if isinstance(facts, CapacityReservation):
         facts = replace(facts, refusal=None)
@@ -249,7 +311,9 @@ def _row(record: ReservationRecord) -> Attributes:
             FREE: record.balance.free_units,
             IDLE_SINCE: None if record.idle_since is None else instant(record.idle_since),
             LISTING_KEY: LISTED if record.is_current else None,
-            TTL_ATTRIBUTE: None if record.is_current else epoch_s(record.observed_at + _ENDED_KEPT),
+            TTL_ATTRIBUTE: None
+            if record.is_current
+            else epoch_s(record.observed_at + _ENDED_KEPT),
         }
     )
 
@@ -258,7 +322,9 @@ def _record(row: Attributes) -> ReservationRecord:
     balance = Balance(number(row, AVAILABLE), number(row, OUTSTANDING))
     reservation = _with_balance(loads(CapacityReservation, data(row)), balance)
     if REFUSAL in row:
-        reservation = replace(reservation, refusal=RefusedUnits(text(row, REFUSAL), number(row, SHOWN)))
+        reservation = replace(
+            reservation, refusal=RefusedUnits(text(row, REFUSAL), number(row, SHOWN))
+        )
     return ReservationRecord(
         reservation,
         balance,

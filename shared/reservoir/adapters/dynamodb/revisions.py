@@ -12,7 +12,14 @@ from itertools import chain
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from reservoir.adapters.aws_errors import map_client_errors
-from reservoir.adapters.dynamodb.table import REVISION, DynamoDbTable, Expression, number, projection, text
+from reservoir.adapters.dynamodb.table import (
+    REVISION,
+    DynamoDbTable,
+    Expression,
+    number,
+    projection,
+    text,
+)
 from reservoir.names import KEY
 
 # An entry is some 60 bytes, so a page of 1 MB holds 16,000: up to that one request is enough. What takes more is read
@@ -60,7 +67,9 @@ class RevisionIndex:
     ``parts`` as in :class:`DynamoDbTable`.
     """
 
-    def __init__(self, table: DynamoDbTable, index: str, attribute: str, parts: Executor | None) -> None:
+    def __init__(
+        self, table: DynamoDbTable, index: str, attribute: str, parts: Executor | None
+    ) -> None:
         self._table = table
         self._index = index
         self._attribute = attribute

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Value = str | int
-Attributes = dict[str, Any]  # a row as DynamoDB writes it: {"id": {"S": "cr-1"}, "revision": {"N": "3"}}
+# a row as DynamoDB writes it: {"id": {"S": "cr-1"}, "revision": {"N": "3"}}
+Attributes = dict[str, Any]
 
 DATA: Final = "data"  # the value itself, as JSON
 FORM: Final = "form"  # of the row, so that a reader refuses what it cannot understand
@@ -37,7 +38,9 @@ _CONDITION_FAILED_ALONE: Final = "ConditionalCheckFailedException"
 # A row is larger than DynamoDB takes, or written as it takes none; the first alone, the second in a transaction.
 _ROW_REFUSED_ALONE: Final = "ValidationException"
 _ROW_REFUSED: Final = "ValidationError"
-_PASSING_REASONS: Final = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
+_PASSING_REASONS: Final = frozenset(
+    {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+)
 _ATTEMPTS_MAX: Final = 8
 _FIRST_PAUSE_S: Final = 0.02
 
@@ -83,11 +86,15 @@ def data(row: Attributes) -> str:
         The row has a form that this version does not know.
     """
     if number(row, FORM) > CURRENT_FORM:
-        raise RowFormError(f"row {text(row, KEY)} has form {number(row, FORM)}, this version reads {CURRENT_FORM}")
+        raise RowFormError(
+            f"row {text(row, KEY)} has form {number(row, FORM)}, this version reads {CURRENT_FORM}"
+        )
     return text(row, DATA)
 
 
-def understood(rows: Iterable[Attributes], decode: Callable[[Attributes], T]) -> Iterator[T]:
+def understood(
+    rows: Iterable[Attributes], decode: Callable[[Attributes], T]
+) -> Iterator[T]:
     """Yield what can be read, and name the other rows in the log: a list goes on without them.
 
     For lists only from whose gaps nothing follows. Who asks for a row by name is told that it cannot be read
@@ -126,7 +133,9 @@ def readable(row: Attributes, decode: Callable[[Attributes], T]) -> T:
         raise UnreadableRowsError([_name(row)]) from error
 
 
-def all_readable(rows: Iterable[Attributes], decode: Callable[[Attributes], T]) -> dict[str, T]:
+def all_readable(
+    rows: Iterable[Attributes], decode: Callable[[Attributes], T]
+) -> dict[str, T]:
     """Return what rows say, by key.
 
     Raises
@@ -237,22 +246,35 @@ class DynamoDbTable:
     def get(self, key: str, now: datetime) -> Attributes | None:
         """Return the row, or None."""
         with map_client_errors():
-            row = self.client.get_item(TableName=self.name, Key={KEY: {"S": key}}, ConsistentRead=True).get("Item")
+            row = self.client.get_item(
+                TableName=self.name, Key={KEY: {"S": key}}, ConsistentRead=True
+            ).get("Item")
         return None if row is None or _is_expired(row, now) else row
 
-    def get_many(self, keys: Collection[str], now: datetime, names: Sequence[str] = ()) -> Iterator[Attributes]:
+    def get_many(
+        self, keys: Collection[str], now: datetime, names: Sequence[str] = ()
+    ) -> Iterator[Attributes]:
         """Return the rows that exist, sorted by key, of ``names`` or of all attributes; many are read side by side."""
         wanted: list[Attributes] = [{KEY: {"S": key}} for key in sorted(set(keys))]
-        parts = [wanted[start : start + BATCH_GET_MAX] for start in range(0, len(wanted), BATCH_GET_MAX)]
+        parts = [
+            wanted[start : start + BATCH_GET_MAX]
+            for start in range(0, len(wanted), BATCH_GET_MAX)
+        ]
         several = map if self._parts is None or len(parts) < 2 else self._parts.map
         rows = chain.from_iterable(several(lambda some: self.get_batch(some, names), parts))
         kept = [row for row in rows if not _is_expired(row, now)]
         return iter(sorted(kept, key=lambda row: text(row, KEY)))
 
-    def get_batch(self, keys: Sequence[Attributes], names: Sequence[str] = ()) -> list[Attributes]:
+    def get_batch(
+        self, keys: Sequence[Attributes], names: Sequence[str] = ()
+    ) -> list[Attributes]:
         """Return the rows that exist, in no order, expired ones too; of BATCH_GET_MAX keys at most."""
         rows: list[Attributes] = []
-        request: Any = {"Keys": list(keys), "ConsistentRead": True, **projection(Expression(), names)}
+        request: Any = {
+            "Keys": list(keys),
+            "ConsistentRead": True,
+            **projection(Expression(), names),
+        }
         for attempt in range(_ATTEMPTS_MAX):
             with map_client_errors():
                 answer = self.client.batch_get_item(RequestItems={self.name: request})
@@ -283,7 +305,9 @@ class DynamoDbTable:
 
     def put(self, row: Attributes, expression: Expression, condition: str) -> Write:
         """Return a write that replaces the row if the condition holds."""
-        return Write("Put", text(row, KEY), {"Item": row, **self._conditional(expression, condition)})
+        return Write(
+            "Put", text(row, KEY), {"Item": row, **self._conditional(expression, condition)}
+        )
 
     def update(
         self,
@@ -299,11 +323,19 @@ class DynamoDbTable:
         if removed:
             update += " REMOVE " + ", ".join(map(expression.name, removed))
         conditional = self._conditional(expression, condition)
-        return Write("Update", key, {"Key": {KEY: {"S": key}}, "UpdateExpression": update, **conditional})
+        return Write(
+            "Update",
+            key,
+            {"Key": {KEY: {"S": key}}, "UpdateExpression": update, **conditional},
+        )
 
     def check(self, key: str, expression: Expression, condition: str) -> Write:
         """Return the part of a transaction that changes nothing and needs the condition to hold."""
-        return Write("ConditionCheck", key, {"Key": {KEY: {"S": key}}, **self._conditional(expression, condition)})
+        return Write(
+            "ConditionCheck",
+            key,
+            {"Key": {KEY: {"S": key}}, **self._conditional(expression, condition)},
+        )
 
     def _conditional(self, expression: Expression, condition: str) -> dict[str, Any]:
         parameters: dict[str, Any] = {
@@ -345,7 +377,9 @@ def apply(client: "DynamoDBClient", write: Write) -> None:
         raise
 
 
-def transact(client: "DynamoDBClient", writes: Sequence[Write], *, recognise_repeats: bool = False) -> None:
+def transact(
+    client: "DynamoDBClient", writes: Sequence[Write], *, recognise_repeats: bool = False
+) -> None:
     """Do all writes or none.
 
     Raises ConflictError naming the rows whose conditions did not hold, RowsRefusedError naming those that DynamoDB does
@@ -363,11 +397,22 @@ def transact(client: "DynamoDBClient", writes: Sequence[Write], *, recognise_rep
             try:
                 client.transact_write_items(**request)
             except client.exceptions.TransactionCanceledException as error:
-                reasons = [reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])]
-                failed = [write.row for write, code in zip(writes, reasons, strict=True) if code == _CONDITION_FAILED]
+                reasons = [
+                    reason.get("Code", "None")
+                    for reason in error.response.get("CancellationReasons", [])
+                ]
+                failed = [
+                    write.row
+                    for write, code in zip(writes, reasons, strict=True)
+                    if code == _CONDITION_FAILED
+                ]
                 if failed:
                     raise ConflictError(failed) from error
-                refused = [write.row for write, code in zip(writes, reasons, strict=True) if code == _ROW_REFUSED]
+                refused = [
+                    write.row
+                    for write, code in zip(writes, reasons, strict=True)
+                    if code == _ROW_REFUSED
+                ]
                 if refused:
                     raise _refused("TransactWriteItems", refused) from error
                 if not _PASSING_REASONS.intersection(reasons):

@@ -53,7 +53,8 @@ PLACED: Final = "placed_count"
 OPEN: Final = "open_count"
 PENDING_SINCE: Final = "pending_since"
 LISTED: Final = "needs-planning"
-STANDING: Final = "placed"  # in the index of those with replicas placed; taken out by the first put without any
+# in the index of those with replicas placed; taken out by the first put without any
+STANDING: Final = "placed"
 # An update to this release is being rolled back: its index is gone before its functions are, and the index that the
 # release before reads is there still.
 _NO_SUCH_INDEX: Final = "ValidationException"
@@ -62,13 +63,21 @@ _NO_SUCH_INDEX: Final = "ValidationException"
 class DynamoDbWorkloadStore:
     """Implements ``reservoir.ports.state.WorkloadStore``."""
 
-    def __init__(self, client: "DynamoDBClient", table_name: str, clock: Clock, parts: Executor | None = None) -> None:
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        table_name: str,
+        clock: Clock,
+        parts: Executor | None = None,
+    ) -> None:
         """``parts`` as in :class:`DynamoDbTable`."""
         self._client = client
         self._table = DynamoDbTable(client, table_name, parts=parts)
         self._clock = clock
         self._placed = RevisionIndex(self._table, PLACED_REVISIONS_INDEX, PLACED_KEY, parts)
-        self._waiting = RevisionIndex(self._table, WAITING_REVISIONS_INDEX, LISTING_KEY, parts)
+        self._waiting = RevisionIndex(
+            self._table, WAITING_REVISIONS_INDEX, LISTING_KEY, parts
+        )
         self._known = KnownRows[WorkloadRecord]()  # what a pass read last
         self._known_waiting = KnownRows[WorkloadRecord]()  # what was listed last
 
@@ -85,10 +94,14 @@ class DynamoDbWorkloadStore:
         """Return the revisions of workloads with replicas placed."""
         return self._placed.listed(STANDING)
 
-    def get_placed(self, keys: Collection[str], revisions: Mapping[str, int]) -> Mapping[str, WorkloadRecord]:
+    def get_placed(
+        self, keys: Collection[str], revisions: Mapping[str, int]
+    ) -> Mapping[str, WorkloadRecord]:
         """Return the records that exist; those that are known at their revision, and settled, are not read again."""
         known = self._known.at({key: revisions[key] for key in keys if key in revisions})
-        settled = {key: record for key, record in known.items() if not record.needs_planning}
+        settled = {
+            key: record for key, record in known.items() if not record.needs_planning
+        }
         found = {**settled, **self.get_many(set(keys) - settled.keys())}
         self._known.keep(found)
         return dict(sorted(found.items()))
@@ -109,7 +122,9 @@ class DynamoDbWorkloadStore:
         self._known_waiting.keep(waiting)
         return tuple(waiting[key] for key in sorted(waiting))
 
-    def put(self, record: WorkloadRecord, *, expected_revision: int | None) -> WorkloadRecord:
+    def put(
+        self, record: WorkloadRecord, *, expected_revision: int | None
+    ) -> WorkloadRecord:
         """Write the record if the stored revision is the expected one."""
         expression = Expression()
         if expected_revision is None:
@@ -122,20 +137,30 @@ class DynamoDbWorkloadStore:
         return written
 
 
-def record_write(table: DynamoDbTable, record: WorkloadRecord, expected_revision: int) -> Write:
+def record_write(
+    table: DynamoDbTable, record: WorkloadRecord, expected_revision: int
+) -> Write:
     """Write the record if the stored revision is the expected one."""
     expression = Expression()
     condition = expression.at(REVISION, expected_revision)
-    return table.put(_row(replace(record, revision=expected_revision + 1)), expression, condition)
+    return table.put(
+        _row(replace(record, revision=expected_revision + 1)), expression, condition
+    )
 
 
-def placed_write(table: DynamoDbTable, key: str, count: int, generation: int | None) -> Write:
+def placed_write(
+    table: DynamoDbTable, key: str, count: int, generation: int | None
+) -> Write:
     """Count ``count`` more replicas as placed, if so many are pending and the workload is still the planned one."""
     expression = Expression()
     condition = expression.at_least(OPEN, count)
     if generation is not None:
         condition += f" AND {expression.at(GENERATION, generation)}"
-    moved = [expression.change(PLACED, count), expression.change(OPEN, -count), expression.change(REVISION, 1)]
+    moved = [
+        expression.change(PLACED, count),
+        expression.change(OPEN, -count),
+        expression.change(REVISION, 1),
+    ]
     moved.append(expression.assign(PLACED_KEY, STANDING))
     return table.update(key, expression, condition, assignments=moved)
 
@@ -146,7 +171,9 @@ def unchanged_check(table: DynamoDbTable, key: str, generation: int) -> Write:
     return table.check(key, expression, expression.at(GENERATION, generation))
 
 
-def returned_write(table: DynamoDbTable, key: str, count: int, returned_at: datetime) -> Write:
+def returned_write(
+    table: DynamoDbTable, key: str, count: int, returned_at: datetime
+) -> Write:
     """Count ``count`` replicas as not placed any more and list the workload for planning.
 
     It is listed even if nothing is pending then (a withdrawn one); the planner takes it off again.
@@ -160,7 +187,9 @@ def returned_write(table: DynamoDbTable, key: str, count: int, returned_at: date
         f"{since} = if_not_exists({since}, {expression.value(instant(returned_at))})",
         expression.assign(LISTING_KEY, LISTED),
     ]
-    return table.update(key, expression, expression.at_least(PLACED, count), assignments=moved)
+    return table.update(
+        key, expression, expression.at_least(PLACED, count), assignments=moved
+    )
 
 
 def _row(record: WorkloadRecord) -> Attributes:
@@ -175,10 +204,14 @@ def _row(record: WorkloadRecord) -> Attributes:
             GENERATION: record.generation,
             PLACED: record.placed_count,
             OPEN: record.open_count,
-            PENDING_SINCE: None if record.pending_since is None else instant(record.pending_since),
+            PENDING_SINCE: None
+            if record.pending_since is None
+            else instant(record.pending_since),
             LISTING_KEY: LISTED if record.needs_planning else None,
             PLACED_KEY: STANDING if record.placed_count > 0 else None,
-            TTL_ATTRIBUTE: None if record.expires_at is None else epoch_s(record.expires_at),
+            TTL_ATTRIBUTE: None
+            if record.expires_at is None
+            else epoch_s(record.expires_at),
         }
     )
 
@@ -188,5 +221,7 @@ def _record(row: Attributes) -> WorkloadRecord:
         loads(WorkloadRecord, data(row)),
         revision=number(row, REVISION),
         placed_count=number(row, PLACED),
-        pending_since=datetime.fromisoformat(text(row, PENDING_SINCE)) if PENDING_SINCE in row else None,
+        pending_since=datetime.fromisoformat(text(row, PENDING_SINCE))
+        if PENDING_SINCE in row
+        else None,
     )

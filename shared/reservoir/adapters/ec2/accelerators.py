@@ -5,7 +5,11 @@ from typing import Any, Final
 
 from reservoir.core.scheduling_terms import labels
 
-_GPU_RESOURCES: Final = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}
+_GPU_RESOURCES: Final = {
+    "NVIDIA": "nvidia.com/gpu",
+    "AMD": "amd.com/gpu",
+    "Habana": "habana.ai/gaudi",
+}
 _NEURON: Final = "aws.amazon.com/neuron"
 _NEURON_CORE: Final = "aws.amazon.com/neuroncore"
 # Accelerators that EC2 lists for inference are of several makers; only AWS's own are Neuron devices.
@@ -16,7 +20,12 @@ _INFERENCE_RESOURCES: Final = {"AWS": _NEURON, "Qualcomm": "qualcomm.com/qaic"}
 # four instances of a Trn2 UltraServer), as of November 2026. What EC2 says of a type counts before this.
 _NOT_TOLD: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
     "trn2u.48xlarge": (
-        {"Name": "Trainium2", "Count": 16, "CoreInfo": {"Count": 8, "Version": 3}, "MemoryInfo": {"SizeInMiB": 98_304}},
+        {
+            "Name": "Trainium2",
+            "Count": 16,
+            "CoreInfo": {"Count": 8, "Version": 3},
+            "MemoryInfo": {"SizeInMiB": 98_304},
+        },
     ),
 }
 
@@ -46,19 +55,27 @@ def accelerator_labels(info: Mapping[str, Any]) -> dict[str, object]:
     """Return Karpenter's labels about GPUs and accelerators, and ours about parts of GPUs; None for what is lacking."""
     gpus = _gpus(info)
     first = gpus[0] if gpus else {}
-    devices = _neuron_devices(info) or info.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])
+    devices = _neuron_devices(info) or info.get("InferenceAcceleratorInfo", {}).get(
+        "Accelerators", []
+    )
     device = devices[0] if devices else {}
     size = first.get("GpuPartitionSize", 1)
     return {
         labels.INSTANCE_GPU_NAME: _label_text(first.get("Name")),
         labels.INSTANCE_GPU_MANUFACTURER: _label_text(first.get("Manufacturer")),
         labels.INSTANCE_GPU_COUNT: sum(map(gpu_count, gpus)) or None,
-        labels.INSTANCE_GPU_MEMORY: first.get("MemoryInfo", {}).get("SizeInMiB"),  # of each, or of each part
+        # of each, or of each part
+        labels.INSTANCE_GPU_MEMORY: first.get("MemoryInfo", {}).get("SizeInMiB"),
         labels.GPU_FRACTION: None if size == 1 else str(size),
         labels.INSTANCE_ACCELERATOR_NAME: _label_text(device.get("Name")),
         # Neuron devices are AWS's own; only the older list names the maker.
-        labels.INSTANCE_ACCELERATOR_MANUFACTURER: _label_text(device.get("Manufacturer", "AWS")) if device else None,
-        labels.INSTANCE_ACCELERATOR_COUNT: sum(each.get("Count", 0) for each in devices) or None,
+        labels.INSTANCE_ACCELERATOR_MANUFACTURER: _label_text(
+            device.get("Manufacturer", "AWS")
+        )
+        if device
+        else None,
+        labels.INSTANCE_ACCELERATOR_COUNT: sum(each.get("Count", 0) for each in devices)
+        or None,
     }
 
 

@@ -47,14 +47,18 @@ class Ec2BlockSeller:
             return self._extended(order, order.extends)
         filters: Any = [{"Name": f"tag:{PURCHASE_TAG}", "Values": [order.offering_id]}]
         with map_client_errors():
-            pages = self._reading.get_paginator("describe_capacity_reservations").paginate(Filters=filters)
+            pages = self._reading.get_paginator("describe_capacity_reservations").paginate(
+                Filters=filters
+            )
             shown = list(pages.search("CapacityReservations[]"))
         return tuple(sorted(each["CapacityReservationId"] for each in shown))
 
     def _buy(self, order: BlockOrder, **more: bool) -> tuple[str, ...]:
         if order.extends is not None:
             self._buying.purchase_capacity_block_extension(
-                CapacityBlockExtensionOfferingId=order.offering_id, CapacityReservationId=order.extends, **more
+                CapacityBlockExtensionOfferingId=order.offering_id,
+                CapacityReservationId=order.extends,
+                **more,
             )
             return (order.extends,)
         tags = [*order.tags, (PURCHASE_TAG, order.offering_id)]
@@ -79,9 +83,12 @@ class Ec2BlockSeller:
 
     def _extended(self, order: BlockOrder, reservation_id: str) -> tuple[str, ...]:
         with map_client_errors():
-            pages = self._reading.get_paginator("describe_capacity_block_extension_history").paginate(
-                CapacityReservationIds=[reservation_id]
-            )
+            pages = self._reading.get_paginator(
+                "describe_capacity_block_extension_history"
+            ).paginate(CapacityReservationIds=[reservation_id])
             shown = list(pages.search("CapacityBlockExtensions[]"))
-        is_bought = any(each.get("CapacityBlockExtensionOfferingId") == order.offering_id for each in shown)
+        is_bought = any(
+            each.get("CapacityBlockExtensionOfferingId") == order.offering_id
+            for each in shown
+        )
         return (reservation_id,) if is_bought else ()

@@ -19,7 +19,9 @@ class Ec2CapacityBlocks:
     def block_status(self, capacity_block_id: str) -> BlockStatus | None:
         """Return the status of a block."""
         with map_client_errors():
-            answer = self._client.describe_capacity_block_status(CapacityBlockIds=[capacity_block_id])
+            answer = self._client.describe_capacity_block_status(
+                CapacityBlockIds=[capacity_block_id]
+            )
         for shown in answer["CapacityBlockStatuses"]:
             if shown.get("CapacityBlockId") == capacity_block_id:
                 return BlockStatus(
@@ -30,29 +32,45 @@ class Ec2CapacityBlocks:
                 )
         return None
 
-    def offerings(self, instance_type: str, *, count: int, hours: int) -> Sequence[BlockOffering]:
+    def offerings(
+        self, instance_type: str, *, count: int, hours: int
+    ) -> Sequence[BlockOffering]:
         """Return what is on sale, the soonest first."""
         with map_client_errors():
-            pages = self._client.get_paginator("describe_capacity_block_offerings").paginate(
+            pages = self._client.get_paginator(
+                "describe_capacity_block_offerings"
+            ).paginate(
                 InstanceType=instance_type, InstanceCount=count, CapacityDurationHours=hours
             )
             shown = list(pages.search("CapacityBlockOfferings[]"))
-        found = [_offering(each, "CapacityBlockOfferingId", "StartDate", "EndDate") for each in shown]
-        return sorted(found, key=lambda offering: (offering.start_at, offering.zone, offering.id))
+        found = [
+            _offering(each, "CapacityBlockOfferingId", "StartDate", "EndDate")
+            for each in shown
+        ]
+        return sorted(
+            found, key=lambda offering: (offering.start_at, offering.zone, offering.id)
+        )
 
     def extensions(self, reservation_id: str, *, hours: int) -> Sequence[BlockOffering]:
         """Return what would make a block longer."""
         with map_client_errors():
-            pages = self._client.get_paginator("describe_capacity_block_extension_offerings").paginate(
-                CapacityReservationId=reservation_id, CapacityBlockExtensionDurationHours=hours
+            pages = self._client.get_paginator(
+                "describe_capacity_block_extension_offerings"
+            ).paginate(
+                CapacityReservationId=reservation_id,
+                CapacityBlockExtensionDurationHours=hours,
             )
             shown = list(pages.search("CapacityBlockExtensionOfferings[]"))
         dates = ("CapacityBlockExtensionStartDate", "CapacityBlockExtensionEndDate")
-        found = [_offering(each, "CapacityBlockExtensionOfferingId", *dates) for each in shown]
+        found = [
+            _offering(each, "CapacityBlockExtensionOfferingId", *dates) for each in shown
+        ]
         return sorted(found, key=lambda offering: (offering.end_at, offering.id))
 
 
-def _offering(shown: Mapping[str, Any], id_name: str, start_name: str, end_name: str) -> BlockOffering:
+def _offering(
+    shown: Mapping[str, Any], id_name: str, start_name: str, end_name: str
+) -> BlockOffering:
     """Read an offering of a block or of an extension: EC2 gives the same facts under other names."""
     return BlockOffering(
         id=shown[id_name],

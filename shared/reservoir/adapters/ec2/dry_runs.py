@@ -34,14 +34,17 @@ class Ec2DryRuns:
         """CreateLaunchTemplate."""
         try:
             with self._asking():
-                self._client.create_launch_template(**create_template_parameters(template), DryRun=True)
+                self._client.create_launch_template(
+                    **create_template_parameters(template), DryRun=True
+                )
         except AlreadyExistsError:
             pass  # an earlier launch, or an earlier dry run of the class, made it
 
     def ask_for_fleet(self, request: LaunchRequest) -> None:
         """CreateFleet."""
         parameters = create_fleet_parameters(request, client_token="")
-        del parameters["ClientToken"]  # nothing is launched, so nothing must not be launched twice
+        # nothing is launched, so nothing must not be launched twice
+        del parameters["ClientToken"]
         with self._asking():
             self._client.create_fleet(**parameters, DryRun=True)
 
@@ -72,7 +75,9 @@ def run_instance_parameters(request: LaunchRequest) -> dict[str, Any]:
         "InstanceType": override.instance_type,
         "MinCount": 1,
         "MaxCount": 1,
-        "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in _TAGGED_RESOURCES],
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": tags} for kind in _TAGGED_RESOURCES
+        ],
         **_network(config.template.data, override.subnet_id),
     }
     if request.capacity_type is CapacityType.SPOT:
@@ -85,4 +90,8 @@ def _network(template: Mapping[str, Any], subnet_id: str) -> dict[str, Any]:
     interfaces = template.get("NetworkInterfaces")
     if not interfaces:
         return {"SubnetId": subnet_id}
-    return {"NetworkInterfaces": [{**interface, "SubnetId": subnet_id} for interface in interfaces]}
+    return {
+        "NetworkInterfaces": [
+            {**interface, "SubnetId": subnet_id} for interface in interfaces
+        ]
+    }

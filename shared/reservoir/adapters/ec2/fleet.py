@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from reservoir.adapters.aws_errors import launch_error_kind, map_client_errors
 from reservoir.adapters.pacing import Pacer
 from reservoir.core.capacity.token_bucket import MUTATING_CALLS
-from reservoir.core.launching.launch_outcome import LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
+from reservoir.core.launching.launch_outcome import (
+    LaunchedInstance,
+    LaunchError,
+    LaunchErrorKind,
+    LaunchOutcome,
+)
 from reservoir.core.launching.launch_request import (
     LaunchConfig,
     LaunchOverride,
@@ -41,7 +46,9 @@ _RESERVATION_TYPES: Final[Mapping[ReservationKind, str]] = {
 class Ec2FleetLauncher:
     """Implements ``FleetLauncher``."""
 
-    def __init__(self, client: "EC2Client", clock: Clock, pacer: Pacer | None = None) -> None:
+    def __init__(
+        self, client: "EC2Client", clock: Clock, pacer: Pacer | None = None
+    ) -> None:
         self._client = client
         self._clock = clock
         self._pacer = pacer or Pacer(MUTATING_CALLS)
@@ -51,7 +58,9 @@ class Ec2FleetLauncher:
         self._pacer.wait()
         try:
             with map_client_errors():
-                answer = self._client.create_fleet(**create_fleet_parameters(request, client_token))
+                answer = self._client.create_fleet(
+                    **create_fleet_parameters(request, client_token)
+                )
         except (TransientError, IdempotencyMismatchError):
             raise
         except AwsError as error:
@@ -72,18 +81,28 @@ def create_fleet_parameters(request: LaunchRequest, client_token: str) -> dict[s
         "Type": "instant",
         "ClientToken": client_token,
         "LaunchTemplateConfigs": [_template_config(config) for config in request.configs],
-        "TagSpecifications": [{"ResourceType": resource, "Tags": tags} for resource in _TAGGED_RESOURCES],
+        "TagSpecifications": [
+            {"ResourceType": resource, "Tags": tags} for resource in _TAGGED_RESOURCES
+        ],
     }
     market = "spot" if request.capacity_type is CapacityType.SPOT else "on-demand"
     if request.target is not None and uses_reserved_capacity(request.target):
         market = "reserved-capacity"
         parameters["ReservedCapacityOptions"] = _reserved_capacity(request.target)
-    elif request.target is not None and request.target.kind is ReservationKind.CAPACITY_BLOCK:
+    elif (
+        request.target is not None and request.target.kind is ReservationKind.CAPACITY_BLOCK
+    ):
         market = "capacity-block"  # EC2 accepts no on-demand or spot options beside it
     elif request.capacity_type is CapacityType.SPOT:
-        parameters["SpotOptions"] = {"AllocationStrategy": _SPOT_STRATEGY, **_minimum(request)}
+        parameters["SpotOptions"] = {
+            "AllocationStrategy": _SPOT_STRATEGY,
+            **_minimum(request),
+        }
     else:
-        parameters["OnDemandOptions"] = {"AllocationStrategy": _ON_DEMAND_STRATEGY, **_minimum(request)}
+        parameters["OnDemandOptions"] = {
+            "AllocationStrategy": _ON_DEMAND_STRATEGY,
+            **_minimum(request),
+        }
     parameters["TargetCapacitySpecification"] = {
         "TotalTargetCapacity": request.count,
         "DefaultTargetCapacityType": market,
@@ -93,7 +112,10 @@ def create_fleet_parameters(request: LaunchRequest, client_token: str) -> dict[s
 
 def _template_config(config: LaunchConfig) -> dict[str, Any]:
     return {
-        "LaunchTemplateSpecification": {"LaunchTemplateName": config.template.name, "Version": "1"},
+        "LaunchTemplateSpecification": {
+            "LaunchTemplateName": config.template.name,
+            "Version": "1",
+        },
         "Overrides": [_override(override) for override in config.overrides],
     }
 
@@ -156,7 +178,9 @@ def _group(
 def _image_id(group: Mapping[str, Any], request: LaunchRequest) -> str | None:
     """Return the image of the instance: that of the only template with an override for its type."""
     for config in request.configs:
-        if any(override.instance_type == group["InstanceType"] for override in config.overrides):
+        if any(
+            override.instance_type == group["InstanceType"] for override in config.overrides
+        ):
             image_id = config.template.data.get("ImageId")
             return image_id if isinstance(image_id, str) else None
     return None
@@ -180,5 +204,7 @@ def _error(item: Mapping[str, Any], subnets: Mapping[str, LaunchOverride]) -> La
 
 
 def _overrides_of(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    overrides: Mapping[str, Any] = item.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    overrides: Mapping[str, Any] = item.get("LaunchTemplateAndOverrides", {}).get(
+        "Overrides", {}
+    )
     return overrides

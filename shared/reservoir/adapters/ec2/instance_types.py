@@ -14,7 +14,13 @@ from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.efa import EFA, EfaCard
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.scheduling_terms.requirements import Requirements
-from reservoir.core.scheduling_terms.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from reservoir.core.scheduling_terms.resources import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    Resources,
+)
 from reservoir.ports.discovery import ZoneOfferings
 
 if TYPE_CHECKING:
@@ -33,7 +39,9 @@ _NAME: Final = re.compile(r"(?P<category>[a-z]+)(-[0-9]+tb)?(?P<generation>[0-9]
 class Ec2InstanceTypeReader:
     """Implements ``reservoir.ports.discovery.InstanceTypeReader``."""
 
-    def __init__(self, client: "EC2Client", *, region: str, vm_memory_overhead: Fraction) -> None:
+    def __init__(
+        self, client: "EC2Client", *, region: str, vm_memory_overhead: Fraction
+    ) -> None:
         self._client = client
         self._region = region
         self._vm_memory_overhead = vm_memory_overhead
@@ -44,28 +52,40 @@ class Ec2InstanceTypeReader:
             pages = self._client.get_paginator("describe_instance_types").paginate(
                 Filters=[
                     {"Name": "supported-virtualization-type", "Values": ["hvm"]},
-                    {"Name": "processor-info.supported-architecture", "Values": sorted(_ARCHITECTURES)},
+                    {
+                        "Name": "processor-info.supported-architecture",
+                        "Values": sorted(_ARCHITECTURES),
+                    },
                 ]
             )
             described = list(pages.search("InstanceTypes[]"))
-        parsed = {info["InstanceType"]: parse(info, self._region, self._vm_memory_overhead) for info in described}
+        parsed = {
+            info["InstanceType"]: parse(info, self._region, self._vm_memory_overhead)
+            for info in described
+        }
         return tuple(parsed[name] for name in sorted(parsed))
 
     def list_zones(self) -> ZoneOfferings:
         """Return where each type is sold."""
         zone_ids: dict[str, set[str]] = {}
         with map_client_errors():
-            zones = self._client.describe_availability_zones(AllAvailabilityZones=False)["AvailabilityZones"]
+            zones = self._client.describe_availability_zones(AllAvailabilityZones=False)[
+                "AvailabilityZones"
+            ]
             pages = self._client.get_paginator("describe_instance_type_offerings").paginate(
                 LocationType="availability-zone-id", PaginationConfig={"PageSize": 1000}
             )
             for page in pages:
                 for offering in page["InstanceTypeOfferings"]:
-                    zone_ids.setdefault(offering["InstanceType"], set()).add(offering["Location"])
+                    zone_ids.setdefault(offering["InstanceType"], set()).add(
+                        offering["Location"]
+                    )
         return ZoneOfferings(zone_ids, {zone["ZoneId"]: zone["ZoneName"] for zone in zones})
 
 
-def parse(info: Mapping[str, Any], region: str, vm_memory_overhead: Fraction) -> DiscoveredType:
+def parse(
+    info: Mapping[str, Any], region: str, vm_memory_overhead: Fraction
+) -> DiscoveredType:
     """Read one element of EC2's answer; what an element does not say about a type counts as absent."""
     architecture = _architecture(info)
     size_mib = info["MemoryInfo"]["SizeInMiB"]
@@ -89,7 +109,9 @@ def parse(info: Mapping[str, Any], region: str, vm_memory_overhead: Fraction) ->
         efa_cards=_efa_cards(info["NetworkInfo"]),
     )
     usage = info.get("SupportedUsageClasses", [])
-    markets = frozenset(market for market in (CapacityType.ON_DEMAND, CapacityType.SPOT) if market in usage)
+    markets = frozenset(
+        market for market in (CapacityType.ON_DEMAND, CapacityType.SPOT) if market in usage
+    )
     return DiscoveredType(instance_type, markets)
 
 
@@ -106,7 +128,9 @@ def _pods(info: Mapping[str, Any]) -> int:
     network = info["NetworkInfo"]
     cards = network.get("NetworkCards", [])
     default = network.get("DefaultNetworkCardIndex", 0)
-    card = next((card for card in cards if card.get("NetworkCardIndex") == default), network)
+    card = next(
+        (card for card in cards if card.get("NetworkCardIndex") == default), network
+    )
     interfaces: int = card.get("MaximumNetworkInterfaces", 1)
     addresses: int = network.get("Ipv4AddressesPerInterface", 1)
     return interfaces * (addresses - 1) + 2
@@ -120,12 +144,23 @@ def _efas(network: Mapping[str, Any]) -> dict[str, int]:
 def _efa_cards(network: Mapping[str, Any]) -> tuple[EfaCard, ...]:
     """Read on which cards EFAs go; a description without interface types is older than cards that carry none."""
     count = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
-    cards = sorted(network.get("NetworkCards", []), key=lambda card: card["NetworkCardIndex"])
-    able = [card for card in cards if _EFA_TYPES.intersection(card.get("InterfaceTypes") or _EFA_TYPES)]
-    return tuple(EfaCard(card["NetworkCardIndex"], card.get("MaximumNetworkInterfaces", 1)) for card in able[:count])
+    cards = sorted(
+        network.get("NetworkCards", []), key=lambda card: card["NetworkCardIndex"]
+    )
+    able = [
+        card
+        for card in cards
+        if _EFA_TYPES.intersection(card.get("InterfaceTypes") or _EFA_TYPES)
+    ]
+    return tuple(
+        EfaCard(card["NetworkCardIndex"], card.get("MaximumNetworkInterfaces", 1))
+        for card in able[:count]
+    )
 
 
-def _requirements(info: Mapping[str, Any], region: str, architecture: str) -> Iterator[Requirement]:
+def _requirements(
+    info: Mapping[str, Any], region: str, architecture: str
+) -> Iterator[Requirement]:
     name = info["InstanceType"]
     family, _, size = name.partition(".")
     parts = _NAME.match(family)
@@ -139,7 +174,8 @@ def _requirements(info: Mapping[str, Any], region: str, architecture: str) -> It
         labels.INSTANCE_CATEGORY: parts and parts["category"],
         labels.INSTANCE_GENERATION: parts and parts["generation"],
         labels.INSTANCE_CAPABILITY_FLEX: _text(family.endswith("-flex")),
-        labels.INSTANCE_HYPERVISOR: info.get("Hypervisor", ""),  # of bare metal the empty one, as in Karpenter
+        # of bare metal the empty one, as in Karpenter
+        labels.INSTANCE_HYPERVISOR: info.get("Hypervisor", ""),
         labels.INSTANCE_PODS: _pods(info),
         labels.NITRO_SANDBOX: None,  # enclaves are not served
         **_processor(info),
@@ -161,7 +197,9 @@ def _processor(info: Mapping[str, Any]) -> dict[str, object]:
     return {
         labels.INSTANCE_CPU: info["VCpuInfo"]["DefaultVCpus"],
         labels.INSTANCE_CPU_MANUFACTURER: manufacturer and manufacturer.lower(),
-        labels.INSTANCE_CPU_SUSTAINED_CLOCK_SPEED_MHZ: None if clock is None else int(Fraction(str(clock)) * 1000),
+        labels.INSTANCE_CPU_SUSTAINED_CLOCK_SPEED_MHZ: None
+        if clock is None
+        else int(Fraction(str(clock)) * 1000),
         labels.INSTANCE_MEMORY: info["MemoryInfo"]["SizeInMiB"],
     }
 
@@ -169,10 +207,15 @@ def _processor(info: Mapping[str, Any]) -> dict[str, object]:
 def _network(info: Mapping[str, Any]) -> dict[str, object]:
     network = info["NetworkInfo"]
     # Baselines, not bursts, of all cards together.
-    mbps = sum(Fraction(str(card.get("BaselineBandwidthInGbps", 0))) * 1000 for card in network.get("NetworkCards", []))
+    mbps = sum(
+        Fraction(str(card.get("BaselineBandwidthInGbps", 0))) * 1000
+        for card in network.get("NetworkCards", [])
+    )
     return {
         labels.INSTANCE_NETWORK_BANDWIDTH: int(mbps) or None,
-        labels.INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED: _text(network.get("EncryptionInTransitSupported", False)),
+        labels.INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED: _text(
+            network.get("EncryptionInTransitSupported", False)
+        ),
     }
 
 

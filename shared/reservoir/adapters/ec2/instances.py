@@ -31,14 +31,22 @@ _LIVE_STATES: Final = ["pending", "running", "shutting-down", "stopping", "stopp
 _TEMPLATE_TAG: Final = "aws:ec2launchtemplate:id"
 _TRANSITION: Final = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 _SCHEDULED_CODES: Final = frozenset(
-    {"instance-reboot", "instance-retirement", "instance-stop", "system-maintenance", "system-reboot"}
+    {
+        "instance-reboot",
+        "instance-retirement",
+        "instance-stop",
+        "system-maintenance",
+        "system-reboot",
+    }
 )
 
 
 class Ec2Instances:
     """Implements ``InstanceReader``, ``InstanceTerminator``, ``InstanceTagger`` and ``InstanceHealthReader``."""
 
-    def __init__(self, client: "EC2Client", deployment: str, tag_pacer: Pacer | None = None) -> None:
+    def __init__(
+        self, client: "EC2Client", deployment: str, tag_pacer: Pacer | None = None
+    ) -> None:
         self._client = client
         self._deployment = deployment
         self._tag_pacer = tag_pacer or Pacer(CREATE_TAGS_CALLS)
@@ -73,7 +81,10 @@ class Ec2Instances:
         return tuple(sorted(self._describe(filters), key=lambda instance: instance.id))
 
     def _describe(self, filters: "list[FilterTypeDef]") -> Iterator[Instance]:
-        ours: FilterTypeDef = {"Name": f"tag:{names.OWNER_TAG}", "Values": [self._deployment]}
+        ours: FilterTypeDef = {
+            "Name": f"tag:{names.OWNER_TAG}",
+            "Values": [self._deployment],
+        }
         for instance in self._shown([ours, *filters]):
             if instance.owner == self._deployment:
                 yield instance
@@ -94,11 +105,17 @@ class Ec2Instances:
         refusals: dict[str, AwsError] = {}
         for chunk in _chunks(sorted(set(instance_ids)), _TERMINATE_MAX):
             self._terminate_or_halve(chunk, refusals)
-        missing = frozenset(i for i, error in refusals.items() if isinstance(error, NotFoundError))
+        missing = frozenset(
+            i for i, error in refusals.items() if isinstance(error, NotFoundError)
+        )
         refused = {i: error.code for i, error in refusals.items() if i not in missing}
-        return TerminationReceipt(frozenset(instance_ids) - refusals.keys(), missing, refused)
+        return TerminationReceipt(
+            frozenset(instance_ids) - refusals.keys(), missing, refused
+        )
 
-    def _terminate_or_halve(self, instance_ids: Sequence[str], refusals: dict[str, AwsError]) -> None:
+    def _terminate_or_halve(
+        self, instance_ids: Sequence[str], refusals: dict[str, AwsError]
+    ) -> None:
         """One bad id among n costs about 2 log n calls, instead of n one by one."""
         try:
             self._terminate(instance_ids)
@@ -125,10 +142,12 @@ class Ec2Instances:
             try:
                 with map_client_errors():
                     self._client.create_tags(
-                        Resources=[instance_id], Tags=[{"Key": names.NODE_CLAIM_TAG, "Value": claim_id}]
+                        Resources=[instance_id],
+                        Tags=[{"Key": names.NODE_CLAIM_TAG, "Value": claim_id}],
                     )
             except NotFoundError:
-                continue  # gone, or not visible yet; the collector tags what it finds without
+                # gone, or not visible yet; the collector tags what it finds without
+                continue
 
     def list_unhealthy(self) -> tuple[InstanceHealth, ...]:
         """Return instances with failed checks or scheduled events, by id."""
@@ -136,7 +155,9 @@ class Ec2Instances:
         for name in ("instance-status.status", "system-status.status"):
             for item in self._statuses([{"Name": name, "Values": ["impaired"]}]):
                 found[item["InstanceId"]] = _health(item)
-        for item in self._statuses([{"Name": "event.code", "Values": sorted(_SCHEDULED_CODES)}]):
+        for item in self._statuses(
+            [{"Name": "event.code", "Values": sorted(_SCHEDULED_CODES)}]
+        ):
             found[item["InstanceId"]] = _health(item)
         return tuple(found[instance_id] for instance_id in sorted(found))
 
@@ -171,7 +192,9 @@ def instance_of(item: Mapping[str, Any]) -> Instance:
         capacity_reservation_id=item.get("CapacityReservationId"),
         image_id=item.get("ImageId"),
         subnet_id=item.get("SubnetId"),
-        security_group_ids=tuple(sorted(group["GroupId"] for group in item.get("SecurityGroups", []))),
+        security_group_ids=tuple(
+            sorted(group["GroupId"] for group in item.get("SecurityGroups", []))
+        ),
         launch_template_id=tags.get(_TEMPLATE_TAG),
         state_reason=item.get("StateReason", {}).get("Code"),
         ended_at=_transition_at(item.get("StateTransitionReason", "")),
@@ -190,12 +213,16 @@ def _health(item: Mapping[str, Any]) -> InstanceHealth:
         status = item.get(check, {})
         if status.get("Status") == "impaired":
             details = status.get("Details", [])
-            since.extend(detail["ImpairedSince"] for detail in details if "ImpairedSince" in detail)
+            since.extend(
+                detail["ImpairedSince"] for detail in details if "ImpairedSince" in detail
+            )
     events = sorted(
         (event["NotBefore"], event["Code"])
         for event in item.get("Events", [])
         # EC2 keeps finished events in the list and marks them in the text; there is no other field for it.
-        if event.get("Code") in _SCHEDULED_CODES and "NotBefore" in event and not _is_over(event)
+        if event.get("Code") in _SCHEDULED_CODES
+        and "NotBefore" in event
+        and not _is_over(event)
     )
     scheduled_at, code = events[0] if events else (None, None)
     return InstanceHealth(item["InstanceId"], min(since, default=None), code, scheduled_at)

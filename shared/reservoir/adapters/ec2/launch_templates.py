@@ -8,7 +8,11 @@ from reservoir import names
 from reservoir.adapters.aws_errors import map_client_errors
 from reservoir.adapters.pacing import Pacer
 from reservoir.core.capacity.token_bucket import MUTATING_CALLS
-from reservoir.core.launching.launch_template import TEMPLATE_GRACE, LaunchTemplate, StoredTemplate
+from reservoir.core.launching.launch_template import (
+    TEMPLATE_GRACE,
+    LaunchTemplate,
+    StoredTemplate,
+)
 from reservoir.ports.errors import AlreadyExistsError, NotFoundError
 from reservoir.ports.system import Clock
 
@@ -24,7 +28,9 @@ _BELIEVED_FOR: Final = TEMPLATE_GRACE / 2
 class Ec2LaunchTemplates:
     """Implements ``LaunchTemplateStore``. A warm process remembers for a while what it made, and does not ask EC2."""
 
-    def __init__(self, client: "EC2Client", deployment: str, clock: Clock, pacer: Pacer | None = None) -> None:
+    def __init__(
+        self, client: "EC2Client", deployment: str, clock: Clock, pacer: Pacer | None = None
+    ) -> None:
         self._client = client
         self._deployment = deployment
         self._clock = clock
@@ -62,7 +68,12 @@ class Ec2LaunchTemplates:
                 for item in page["LaunchTemplates"]:
                     tags = {tag["Key"]: tag["Value"] for tag in item.get("Tags", [])}
                     found.append(
-                        StoredTemplate(item["LaunchTemplateName"], item["CreateTime"], tags, item["LaunchTemplateId"])
+                        StoredTemplate(
+                            item["LaunchTemplateName"],
+                            item["CreateTime"],
+                            tags,
+                            item["LaunchTemplateId"],
+                        )
                     )
         return tuple(sorted(found, key=lambda template: template.name))
 

@@ -56,7 +56,9 @@ _PINNED_NAMES: Final[Mapping[str, str]] = {
 class Ec2LaunchEnvironment:
     """Implements ``reservoir.ports.discovery.LaunchEnvironmentReader``."""
 
-    def __init__(self, ec2: "EC2Client", ssm: "SSMClient", iam: "IAMClient", clock: Clock) -> None:
+    def __init__(
+        self, ec2: "EC2Client", ssm: "SSMClient", iam: "IAMClient", clock: Clock
+    ) -> None:
         self._ec2 = ec2
         self._ssm = ssm
         self._iam = iam
@@ -69,7 +71,9 @@ class Ec2LaunchEnvironment:
         def read() -> tuple[Subnet, ...]:
             found: dict[str, Subnet] = {}
             for filters in _filters_of(terms, "subnet-id"):
-                for page in self._ec2.get_paginator("describe_subnets").paginate(Filters=filters):
+                for page in self._ec2.get_paginator("describe_subnets").paginate(
+                    Filters=filters
+                ):
                     for subnet in page["Subnets"]:
                         found[subnet["SubnetId"]] = Subnet(
                             subnet["SubnetId"],
@@ -87,7 +91,9 @@ class Ec2LaunchEnvironment:
         def read() -> tuple[str, ...]:
             found: set[str] = set()
             for filters in _filters_of(terms, "group-id", "group-name"):
-                for page in self._ec2.get_paginator("describe_security_groups").paginate(Filters=filters):
+                for page in self._ec2.get_paginator("describe_security_groups").paginate(
+                    Filters=filters
+                ):
                     found.update(group["GroupId"] for group in page["SecurityGroups"])
             return tuple(sorted(found))
 
@@ -105,14 +111,26 @@ class Ec2LaunchEnvironment:
     def _images(self, term: SelectorTerm) -> list[MachineImage]:
         if term.ssm_parameter is not None:
             ids = self._parameters([term.ssm_parameter]).values()
-            return self._described([{"Name": "image-id", "Values": sorted(ids)}], owners=None) if ids else []
+            return (
+                self._described([{"Name": "image-id", "Values": sorted(ids)}], owners=None)
+                if ids
+                else []
+            )
         if term.alias is None:
             (filters,) = _filters_of([term], "image-id", "name")
-            owners = None if term.id is not None else [term.owner] if term.owner else ["self", "amazon"]
+            owners = (
+                None
+                if term.id is not None
+                else [term.owner]
+                if term.owner
+                else ["self", "amazon"]
+            )
             return self._described(filters, owners)
         family, _, version = term.alias.partition("@")
         if version != _LATEST:
-            return self._described([{"Name": "name", "Values": [pinned_name(family, version)]}], ["amazon"])
+            return self._described(
+                [{"Name": "name", "Values": [pinned_name(family, version)]}], ["amazon"]
+            )
         parameters = _LATEST_PARAMETERS[family]
         values = self._parameters(list(parameters.values()))
         return [
@@ -125,8 +143,12 @@ class Ec2LaunchEnvironment:
         answer = self._ssm.get_parameters(Names=names)
         return {parameter["Name"]: parameter["Value"] for parameter in answer["Parameters"]}
 
-    def _described(self, filters: list[Any], owners: list[str] | None) -> list[MachineImage]:
-        arguments: dict[str, Any] = {"Filters": [*filters, {"Name": "state", "Values": ["available"]}]}
+    def _described(
+        self, filters: list[Any], owners: list[str] | None
+    ) -> list[MachineImage]:
+        arguments: dict[str, Any] = {
+            "Filters": [*filters, {"Name": "state", "Values": ["available"]}]
+        }
         if owners is not None:
             arguments["Owners"] = owners
         pages = self._ec2.get_paginator("describe_images").paginate(**arguments)
@@ -145,7 +167,9 @@ class Ec2LaunchEnvironment:
         """Return the name of an instance profile that carries the role, None when there is none."""
 
         def read() -> str | None:
-            pages = self._iam.get_paginator("list_instance_profiles_for_role").paginate(RoleName=role)
+            pages = self._iam.get_paginator("list_instance_profiles_for_role").paginate(
+                RoleName=role
+            )
             names = sorted(pages.search("InstanceProfiles[].InstanceProfileName"))
             return names[0] if names else None
 
@@ -176,7 +200,9 @@ def newest_by_architecture(images: Iterable[MachineImage]) -> tuple[MachineImage
     return tuple(newest[key] for key in sorted(newest))
 
 
-def _filters_of(terms: Sequence[SelectorTerm], id_filter: str, name_filter: str | None = None) -> list[list[Any]]:
+def _filters_of(
+    terms: Sequence[SelectorTerm], id_filter: str, name_filter: str | None = None
+) -> list[list[Any]]:
     """Return EC2's filters for each query that the terms need; all ids share one."""
     queries: list[list[Any]] = []
     ids = sorted({term.id for term in terms if term.id is not None})
@@ -201,6 +227,13 @@ def _tag_filter(key: str, value: str) -> dict[str, Any]:
 
 def _key(terms: Sequence[SelectorTerm]) -> tuple[Any, ...]:
     return tuple(
-        (term.id, term.name, term.owner, term.alias, term.ssm_parameter, tuple(sorted(term.tags.items())))
+        (
+            term.id,
+            term.name,
+            term.owner,
+            term.alias,
+            term.ssm_parameter,
+            tuple(sorted(term.tags.items())),
+        )
         for term in terms
     )

@@ -32,7 +32,8 @@ class Ec2ReservationReader:
     def __init__(self, ec2: "EC2Client", resource_groups: Any) -> None:
         self._ec2 = ec2
         self._resource_groups = resource_groups
-        self._ultra_server_blocks: dict[str, bool] = {}  # by the block's id; it never changes
+        # by the block's id; it never changes
+        self._ultra_server_blocks: dict[str, bool] = {}
 
     def list_visible(self) -> tuple[ObservedReservation, ...]:
         """Return all reservations in every state, by id."""
@@ -47,7 +48,9 @@ class Ec2ReservationReader:
                         continue  # what has no id is nobody's, and must not hide all others
                     reservation = parse(described, self._zone_names)
                     found[reservation.id] = reservation
-        blocks = {r.capacity_block_id for r in found.values() if r.capacity_block_id is not None}
+        blocks = {
+            r.capacity_block_id for r in found.values() if r.capacity_block_id is not None
+        }
         if not blocks <= self._ultra_server_blocks.keys():
             self._read_blocks(blocks)
         return tuple(self._as_sold(found[key]) for key in sorted(found))
@@ -59,10 +62,14 @@ class Ec2ReservationReader:
             with map_client_errors():
                 for page in self._ec2.get_paginator("describe_capacity_blocks").paginate():
                     for block in page["CapacityBlocks"]:
-                        types[block.get("CapacityBlockId", "")] = bool(block.get("UltraserverType"))
+                        types[block.get("CapacityBlockId", "")] = bool(
+                            block.get("UltraserverType")
+                        )
         except AwsError:
             return  # asked again by the next listing; until then the type's name decides
-        self._ultra_server_blocks |= {block_id: types.get(block_id, False) for block_id in wanted}
+        self._ultra_server_blocks |= {
+            block_id: types.get(block_id, False) for block_id in wanted
+        }
 
     def _as_sold(self, reservation: ObservedReservation) -> ObservedReservation:
         if self._ultra_server_blocks.get(reservation.capacity_block_id or "", False):
@@ -72,7 +79,9 @@ class Ec2ReservationReader:
     def list_group(self, group_arn: str) -> frozenset[str]:
         """Return the ids of the reservations in a resource group."""
         with map_client_errors():
-            pages = self._resource_groups.get_paginator("list_group_resources").paginate(Group=group_arn)
+            pages = self._resource_groups.get_paginator("list_group_resources").paginate(
+                Group=group_arn
+            )
             identifiers = list(pages.search("Resources[].Identifier"))
         return frozenset(
             identifier["ResourceArn"].rpartition("/")[2]
@@ -83,11 +92,15 @@ class Ec2ReservationReader:
     @cached_property
     def _zone_names(self) -> Mapping[str, str]:
         """Zone names of this account by zone id; they never change."""
-        zones = self._ec2.describe_availability_zones(AllAvailabilityZones=False)["AvailabilityZones"]
+        zones = self._ec2.describe_availability_zones(AllAvailabilityZones=False)[
+            "AvailabilityZones"
+        ]
         return {zone["ZoneId"]: zone["ZoneName"] for zone in zones}
 
 
-def parse(described: Mapping[str, Any], zone_names: Mapping[str, str]) -> ObservedReservation:
+def parse(
+    described: Mapping[str, Any], zone_names: Mapping[str, str]
+) -> ObservedReservation:
     """Read one element of EC2's answer.
 
     The zone id is the key: an owner in another account calls the same zone by another name. A state or match criteria

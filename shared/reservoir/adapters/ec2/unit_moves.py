@@ -14,7 +14,9 @@ class Ec2UnitMover:
     def __init__(self, client: "EC2Client") -> None:
         self._client = client
 
-    def move(self, source_id: str, destination_id: str, count: int, client_token: str) -> None:
+    def move(
+        self, source_id: str, destination_id: str, count: int, client_token: str
+    ) -> None:
         """Move units of a reservation; EC2 takes the free ones first."""
         with map_client_errors():
             self._client.move_capacity_reservation_instances(

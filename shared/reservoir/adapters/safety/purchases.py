@@ -22,7 +22,13 @@ from reservoir.adapters.dynamodb.table import (
 from reservoir.core.purchasing.book import Book
 from reservoir.core.purchasing.purchase import Purchase
 from reservoir.core.serialisation.json_codec import dumps, loads
-from reservoir.names import KEY, LISTING_INDEX, LISTING_KEY, PURCHASE_BOOK_ROW, PURCHASE_ROW_PREFIX
+from reservoir.names import (
+    KEY,
+    LISTING_INDEX,
+    LISTING_KEY,
+    PURCHASE_BOOK_ROW,
+    PURCHASE_ROW_PREFIX,
+)
 from reservoir.ports.capacity_blocks import StoredBook
 from reservoir.ports.safety import UnreadableRowError
 from reservoir.ports.system import Clock
@@ -61,11 +67,21 @@ class DynamoDbPurchases:
         except (RowFormError, ValueError, KeyError) as error:
             raise UnreadableRowError(f"purchase of {purchase_id}: {error}") from error
 
-    def commit(self, purchase: Purchase, book: Book, *, over: Purchase | None, expected_revision: int | None) -> None:
+    def commit(
+        self,
+        purchase: Purchase,
+        book: Book,
+        *,
+        over: Purchase | None,
+        expected_revision: int | None,
+    ) -> None:
         """Write a purchase and the book, or neither. An answer that is lost is asked for again under the same token."""
         transact(
             self._client,
-            [self._purchase_write(purchase, over), self._book_write(book, expected_revision)],
+            [
+                self._purchase_write(purchase, over),
+                self._book_write(book, expected_revision),
+            ],
             recognise_repeats=True,
         )
 
@@ -77,16 +93,31 @@ class DynamoDbPurchases:
 
     def _purchase_write(self, purchase: Purchase, over: Purchase | None) -> Write:
         expression = Expression()
-        condition = expression.absent() if over is None else expression.at(DATA, dumps(over))
+        condition = (
+            expression.absent() if over is None else expression.at(DATA, dumps(over))
+        )
         key = PURCHASE_ROW_PREFIX + purchase.id
-        row = attributes({KEY: key, FORM: CURRENT_FORM, DATA: dumps(purchase), LISTING_KEY: LISTED})
+        row = attributes(
+            {KEY: key, FORM: CURRENT_FORM, DATA: dumps(purchase), LISTING_KEY: LISTED}
+        )
         return self._table.put(row, expression, condition)
 
     def _book_write(self, book: Book, expected_revision: int | None) -> Write:
         expression = Expression()
-        condition = expression.absent() if expected_revision is None else expression.at(REVISION, expected_revision)
+        condition = (
+            expression.absent()
+            if expected_revision is None
+            else expression.at(REVISION, expected_revision)
+        )
         revision = (expected_revision or 0) + 1
-        row = attributes({KEY: PURCHASE_BOOK_ROW, FORM: CURRENT_FORM, DATA: dumps(book), REVISION: revision})
+        row = attributes(
+            {
+                KEY: PURCHASE_BOOK_ROW,
+                FORM: CURRENT_FORM,
+                DATA: dumps(book),
+                REVISION: revision,
+            }
+        )
         return self._table.put(row, expression, condition)
 
 

@@ -31,14 +31,21 @@ _GENERATION: Final = "generation"
 class DynamoDbTableMarks:
     """Implements ``reservoir.ports.safety.TableMarkStore``. ``tables`` are names by role."""
 
-    def __init__(self, client: "DynamoDBClient", tables: Mapping[str, str], clock: Clock) -> None:
+    def __init__(
+        self, client: "DynamoDBClient", tables: Mapping[str, str], clock: Clock
+    ) -> None:
         self._client = client
-        self._tables = {role: DynamoDbTable(client, tables[role]) for role in sorted(tables)}
+        self._tables = {
+            role: DynamoDbTable(client, tables[role]) for role in sorted(tables)
+        }
         self._clock = clock
 
     def read(self) -> tuple[MarkedTable, ...]:
         """Return the tables by role."""
-        return tuple(MarkedTable(role, self._identity(table), self._mark(role)) for role, table in self._tables.items())
+        return tuple(
+            MarkedTable(role, self._identity(table), self._mark(role))
+            for role, table in self._tables.items()
+        )
 
     def write(self, mark: TableMark, seen: Sequence[MarkedTable]) -> None:
         """Put the mark into all tables in one transaction."""
@@ -46,8 +53,19 @@ class DynamoDbTableMarks:
 
     def _write(self, mark: TableMark, seen: MarkedTable) -> Write:
         expression = Expression()
-        condition = expression.absent() if seen.mark is None else expression.at(_GENERATION, seen.mark.generation)
-        row = attributes({KEY: MARK_ROW, FORM: CURRENT_FORM, DATA: dumps(mark), _GENERATION: mark.generation})
+        condition = (
+            expression.absent()
+            if seen.mark is None
+            else expression.at(_GENERATION, seen.mark.generation)
+        )
+        row = attributes(
+            {
+                KEY: MARK_ROW,
+                FORM: CURRENT_FORM,
+                DATA: dumps(mark),
+                _GENERATION: mark.generation,
+            }
+        )
         return self._tables[seen.role].put(row, expression, condition)
 
     def _identity(self, table: DynamoDbTable) -> str:

@@ -47,7 +47,11 @@ class DynamoDbTallies:
     def put(self, tally: Tally, *, expected_revision: int | None) -> None:
         """Write the tally."""
         expression = Expression()
-        condition = expression.absent() if expected_revision is None else expression.at(REVISION, expected_revision)
+        condition = (
+            expression.absent()
+            if expected_revision is None
+            else expression.at(REVISION, expected_revision)
+        )
         row = attributes(
             {
                 KEY: ENDINGS_ROW_PREFIX + tally.kind,

@@ -11,7 +11,9 @@ Clients = Callable[[str], Any]  # a boto3 client for a service's name
 
 SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
 # A change set that was never executed, and a first create that failed: nothing of it works, and the CDK makes it anew.
-_NEVER_CREATED: Final = frozenset({"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"})
+_NEVER_CREATED: Final = frozenset(
+    {"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
+)
 _NOT_STANDING: Final = _NEVER_CREATED | {"DELETE_COMPLETE"}
 
 
@@ -47,10 +49,16 @@ class Account:
 
     def stacks(self) -> list[FoundStack]:
         """Return the stacks that exist, whoever made them."""
-        return [_found(stack) for stack in self._described_stacks() if stack["StackStatus"] not in _NOT_STANDING]
+        return [
+            _found(stack)
+            for stack in self._described_stacks()
+            if stack["StackStatus"] not in _NOT_STANDING
+        ]
 
     def _described_stacks(self) -> Iterator[Mapping[str, Any]]:
-        for page in self.clients("cloudformation").get_paginator("describe_stacks").paginate():
+        for page in (
+            self.clients("cloudformation").get_paginator("describe_stacks").paginate()
+        ):
             yield from page["Stacks"]
 
     def _failed(self, name: str) -> Mapping[str, Any] | None:
@@ -80,11 +88,16 @@ class Account:
         failed = self._failed(name)
         if failed is None:
             return frozenset()
-        pages = self.clients("cloudformation").get_paginator("list_stack_resources").paginate(StackName=name)
+        pages = (
+            self.clients("cloudformation")
+            .get_paginator("list_stack_resources")
+            .paginate(StackName=name)
+        )
         return frozenset(
             resource["PhysicalResourceId"]
             for resource in pages.search("StackResourceSummaries[]")
-            if resource["ResourceType"] == "AWS::DynamoDB::Table" and "PhysicalResourceId" in resource
+            if resource["ResourceType"] == "AWS::DynamoDB::Table"
+            and "PhysicalResourceId" in resource
         )
 
     def make_spot_role(self) -> bool:
@@ -137,16 +150,25 @@ class Account:
         flaws = []
         if found["TableStatus"] != "ACTIVE":
             flaws.append(f"is {found['TableStatus']}")
-        if [part["AttributeName"] for part in found["KeySchema"]] != [*names.key_attributes(table)]:
-            flaws.append(f"has another key than {' and '.join(names.key_attributes(table))}")
+        if [part["AttributeName"] for part in found["KeySchema"]] != [
+            *names.key_attributes(table)
+        ]:
+            flaws.append(
+                f"has another key than {' and '.join(names.key_attributes(table))}"
+            )
         flaws += [f"lacks the index {index}" for index in _missing_indexes(table, found)]
         if not found.get("DeletionProtectionEnabled", False):
             flaws.append("is not protected from deletion")
         ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
         if ttl.get("AttributeName") != names.TTL_ATTRIBUTE:
             flaws.append(f"does not expire rows by {names.TTL_ATTRIBUTE}")
-        backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
-        if backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] != "ENABLED":
+        backups = client.describe_continuous_backups(TableName=name)[
+            "ContinuousBackupsDescription"
+        ]
+        if (
+            backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"]
+            != "ENABLED"
+        ):
             flaws.append("has no point-in-time recovery")
         return flaws
 
@@ -157,6 +179,10 @@ def _missing_indexes(table: Table, found: Mapping[str, Any]) -> list[str]:
 
 
 def _found(stack: Mapping[str, Any]) -> FoundStack:
-    outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
-    tables = {table: outputs[name] for table in Table if (name := output_name(table)) in outputs}
+    outputs = {
+        output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())
+    }
+    tables = {
+        table: outputs[name] for table in Table if (name := output_name(table)) in outputs
+    }
     return FoundStack(stack["StackName"], stack["StackStatus"], outputs, tables)

@@ -39,9 +39,17 @@ def bootstrap_arguments(settings: DeploymentSettings) -> list[str]:
     if settings.bootstrap_qualifier is not None:
         qualifier = settings.bootstrap_qualifier
         # A stack of its own: under the usual name it would take the place of the account's other bootstrap.
-        arguments += ["--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}"]
+        arguments += [
+            "--qualifier",
+            qualifier,
+            "--toolkit-stack-name",
+            f"CDKToolkit-{qualifier}",
+        ]
     if settings.permissions_boundary is not None:
-        arguments += ["--custom-permissions-boundary", settings.permissions_boundary.partition(":policy/")[2]]
+        arguments += [
+            "--custom-permissions-boundary",
+            settings.permissions_boundary.partition(":policy/")[2],
+        ]
     for key, value in sorted(settings.tags.items()):
         arguments += ["--tags", f"{key}={value}"]
     return arguments
@@ -59,7 +67,10 @@ class CdkCommandLine:
         path = f"{Path(sys.executable).parent}:{NODE.parent}:{os.environ.get('PATH', '')}"
         environment = {**os.environ, "PATH": path}
         done = subprocess.run(  # noqa: S603 - the locked command line, without a shell
-            [str(NODE), str(_CDK), command, *chosen, *arguments], cwd=ROOT, env=environment, check=False
+            [str(NODE), str(_CDK), command, *chosen, *arguments],
+            cwd=ROOT,
+            env=environment,
+            check=False,
         )
         if done.returncode:
             raise CdkError(f"cdk {command} ended with {done.returncode}")

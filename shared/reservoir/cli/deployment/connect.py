@@ -26,17 +26,31 @@ from reservoir.usecases.policy.resolve_principals import ResolvePrincipals
 
 def deployed(clients: Clients, stack: FoundStack) -> Deployed:
     """Return the stores that tell what becomes of a stack's policy."""
-    policy = DynamoDbPolicyStore(clients("dynamodb"), stack.tables[Table.POLICY], SystemClock())
+    policy = DynamoDbPolicyStore(
+        clients("dynamodb"), stack.tables[Table.POLICY], SystemClock()
+    )
     queue, publisher = _queue(clients, stack), _publisher(clients, stack)
     principals = ResolvePrincipals(IamPrincipals(clients("iam")), SystemClock())
-    return Deployed(policy, _node_claims(clients, stack), ApplyPolicy(policy, publisher, queue, principals))
+    return Deployed(
+        policy,
+        _node_claims(clients, stack),
+        ApplyPolicy(policy, publisher, queue, principals),
+    )
 
 
 def fleet(clients: Clients, stack: FoundStack) -> Fleet:
     """Return what a stack runs."""
     owner = stack.outputs[output_name(names.DEPLOYMENT)]
-    workloads = DynamoDbWorkloadStore(clients("dynamodb"), stack.tables[Table.WORKLOADS], SystemClock())
-    intake = Intake(workloads, _nobody_leaves, _queue(clients, stack), _publisher(clients, stack), SystemClock())
+    workloads = DynamoDbWorkloadStore(
+        clients("dynamodb"), stack.tables[Table.WORKLOADS], SystemClock()
+    )
+    intake = Intake(
+        workloads,
+        _nobody_leaves,
+        _queue(clients, stack),
+        _publisher(clients, stack),
+        SystemClock(),
+    )
     by = clients("sts").get_caller_identity()["UserId"]
 
     def withdraw(message: WithdrawMessage) -> bool:
@@ -58,7 +72,9 @@ def fleet(clients: Clients, stack: FoundStack) -> Fleet:
     )
 
 
-def _nobody_leaves(workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
+def _nobody_leaves(
+    workload_key: str, claim_id: str, count: int | None, now: datetime
+) -> bool:
     del workload_key, claim_id, count, now
     return False  # releases are the workload systems' own
 
@@ -73,7 +89,9 @@ def _queue(clients: Clients, stack: FoundStack) -> SqsWorkQueue:
 
 
 def _publisher(clients: Clients, stack: FoundStack) -> EventBridgePublisher:
-    return EventBridgePublisher(clients("events"), stack.outputs[output_name(names.EVENT_BUS)])
+    return EventBridgePublisher(
+        clients("events"), stack.outputs[output_name(names.EVENT_BUS)]
+    )
 
 
 def _node_claims(clients: Clients, stack: FoundStack) -> DynamoDbNodeClaimStore:

@@ -69,7 +69,10 @@ class Deploy:
             self.cdk("deploy", *_KEEPING_INDEXES, *arguments)
         self.cdk("deploy", *arguments)
         # Last: an earlier release made the role in the stack, and this update deletes it where nothing uses it.
-        if self.deployment.settings.spot_service_linked_role and self.account.make_spot_role():
+        if (
+            self.deployment.settings.spot_service_linked_role
+            and self.account.make_spot_role()
+        ):
             self.report(f"{SPOT_ROLE} was missing, and is made")
 
     def diff(self, arguments: Sequence[str]) -> None:
@@ -88,8 +91,13 @@ class Deploy:
             The settings contradict what the account holds, or the policy is wrong.
         """
         stacks = self.account.stacks()
-        problems = [*self._unserved(), *contradictions(self.deployment, self.account.id(), stacks)]
-        standing = next((stack for stack in stacks if stack.name == self.deployment.stack), None)
+        problems = [
+            *self._unserved(),
+            *contradictions(self.deployment, self.account.id(), stacks),
+        ]
+        standing = next(
+            (stack for stack in stacks if stack.name == self.deployment.stack), None
+        )
         if not problems:
             problems += self._flaws(stacks)
             problems += self._left_behind() if standing is None else self._lost(standing)
@@ -106,15 +114,23 @@ class Deploy:
         """Refuse a region that only the environment names, as the settings file's is."""
         reason = unserved(self.account.region)
         if reason is not None:
-            yield self._problem("region", "partition", f"{self.account.region} is not served: {reason}")
+            yield self._problem(
+                "region", "partition", f"{self.account.region} is not served: {reason}"
+            )
 
     def _flaws(self, stacks: Iterable[FoundStack]) -> Iterator[Problem]:
         """Look at the tables that are to be adopted."""
         for table, name in self.deployment.tables.items():
             path = f"tables.{table_field(table)}"
-            users = [it.name for it in stacks if it.name != self.deployment.stack and name in it.tables.values()]
+            users = [
+                it.name
+                for it in stacks
+                if it.name != self.deployment.stack and name in it.tables.values()
+            ]
             if users:
-                yield self._problem(path, "table", f"{name} is used by the stack {users[0]}")
+                yield self._problem(
+                    path, "table", f"{name} is used by the stack {users[0]}"
+                )
             for flaw in self.account.flaws_of(table, name):
                 yield self._problem(path, "table", f"{name} {flaw}")
 
@@ -146,7 +162,11 @@ class Deploy:
 
     def _tell_of_policy(self, stack: Deployed) -> None:
         folder = self.deployment.manifests
-        files = [] if folder is None else [(it[MANIFEST_NAME], it[MANIFEST_TEXT]) for it in read_manifests(folder)]
+        files = (
+            []
+            if folder is None
+            else [(it[MANIFEST_NAME], it[MANIFEST_TEXT]) for it in read_manifests(folder)]
+        )
         removed = removed_names(self.deployment.settings.removed)
         outcome = stack.applier.replace(files, removed, dry_run=True)
         for problem in outcome.problems:
@@ -154,11 +174,19 @@ class Deploy:
         standing = Counter(claim.node_pool_name for claim in stack.node_claims.list_live())
         for change in outcome.effective:
             nodes = standing[change.name] if change.kind is PolicyKind.NODE_POOL else 0
-            leaves = f", and its nodes are drained: {nodes}" if change.change is Change.DELETED and nodes else ""
-            self.report(f"policy: {change.kind}/{change.name} will be {change.change}{leaves}")
+            leaves = (
+                f", and its nodes are drained: {nodes}"
+                if change.change is Change.DELETED and nodes
+                else ""
+            )
+            self.report(
+                f"policy: {change.kind}/{change.name} will be {change.change}{leaves}"
+            )
         named = {*names_in(files), *removed}
         for name in left_alone(stack.policy, named):
-            self.report(f"policy: {'/'.join(name)} is in force and not in the folder: it stays until removed names it")
+            self.report(
+                f"policy: {'/'.join(name)} is in force and not in the folder: it stays until removed names it"
+            )
 
     def _problem(self, path: str, rule: str, message: str) -> Problem:
         return Problem(path, rule, message, source=str(self.deployment.path))
@@ -174,16 +202,27 @@ def left_alone(store: PolicyStore, named: Iterable[Name]) -> list[Name]:
     return sorted({(row.kind, row.name) for row in store.list_all()} - set(named))
 
 
-def contradictions(deployment: Deployment, account: str, stacks: Iterable[FoundStack]) -> Iterator[Problem]:
+def contradictions(
+    deployment: Deployment, account: str, stacks: Iterable[FoundStack]
+) -> Iterator[Problem]:
     """Yield why the settings cannot be meant, as things are in the account."""
     source, wanted = str(deployment.path), deployment.settings.account
     if wanted is not None and account != wanted:
-        yield Problem("account", "account", f"is {wanted}, and these are credentials of {account}", source=source)
+        yield Problem(
+            "account",
+            "account",
+            f"is {wanted}, and these are credentials of {account}",
+            source=source,
+        )
         return
     for stack in stacks:
-        if stack.name == deployment.stack and stack.deployment not in (None, deployment.name):
+        if stack.name == deployment.stack and stack.deployment not in (
+            None,
+            deployment.name,
+        ):
             message = (
-                f"{stack.name} is the stack of the deployment {stack.deployment}; give this deployment another name"
+                f"{stack.name} is the stack of the deployment {stack.deployment}; "
+                "give this deployment another name"
             )
             yield Problem("stack", "stack", message, source=source)
         if stack.name != deployment.stack and stack.deployment == deployment.name:

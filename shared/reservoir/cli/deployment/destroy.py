@@ -11,7 +11,13 @@ from reservoir.core.model.node_claim import NodeClaim, placed_keys
 from reservoir.deployment.deployment import Deployment, table_field
 from reservoir.manifests.messages import WithdrawMessage, WorkloadReference
 from reservoir.manifests.parsing.metadata import WorkloadMetadata
-from reservoir.names import EVENT_BUS, HISTORY_RULE_SUFFIX, SNAPSHOTS_BUCKET, Table, output_name
+from reservoir.names import (
+    EVENT_BUS,
+    HISTORY_RULE_SUFFIX,
+    SNAPSHOTS_BUCKET,
+    Table,
+    output_name,
+)
 from reservoir.ports.ec2 import LaunchTemplateStore
 from reservoir.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
 
@@ -44,7 +50,8 @@ class Fleet:
     templates: LaunchTemplateStore
     node_claims: NodeClaimStore
     workloads: WorkloadStore
-    withdraw: Callable[[WithdrawMessage], bool]  # False: it changed meanwhile, so that it is to be asked for again
+    # False: it changed meanwhile, so that it is to be asked for again
+    withdraw: Callable[[WithdrawMessage], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +83,20 @@ class Destroy:
             )
         bus = found.outputs[output_name(EVENT_BUS)]
         rules = self.account.clients("events").list_rules(EventBusName=bus)["Rules"]
-        if theirs := [rule["Name"] for rule in rules if rule["Name"] != f"{stack}{HISTORY_RULE_SUFFIX}"]:
+        if theirs := [
+            rule["Name"]
+            for rule in rules
+            if rule["Name"] != f"{stack}{HISTORY_RULE_SUFFIX}"
+        ]:
             listed = ", ".join(theirs)
-            raise DestroyRefusedError(f"rules of yours listen on the bus {bus}: {listed}. Delete them first")
+            raise DestroyRefusedError(
+                f"rules of yours listen on the bus {bus}: {listed}. Delete them first"
+            )
         running = self.connect(found).instances.list_owned()
         if running and not drain:
-            listed = ", ".join(instance.id for instance in running[:10]) + (", …" if len(running) > 10 else "")
+            listed = ", ".join(instance.id for instance in running[:10]) + (
+                ", …" if len(running) > 10 else ""
+            )
             raise DestroyRefusedError(
                 f"{len(running)} instances of {name} run, and without the stack nobody would end them: {listed}."
                 " Withdraw the workloads and wait, or have that done: make destroy ARGS=--drain"
@@ -104,7 +119,9 @@ class Destroy:
         fleet.templates.delete(templates)
         self.report(f"deleted {len(templates)} launch templates")
         if not self.deployment.settings.retain:
-            empty_bucket(self.account.clients("s3"), stack.outputs[output_name(SNAPSHOTS_BUCKET)])
+            empty_bucket(
+                self.account.clients("s3"), stack.outputs[output_name(SNAPSHOTS_BUCKET)]
+            )
         self.account.clients("cloudformation").update_termination_protection(
             StackName=stack.name, EnableTerminationProtection=False
         )
@@ -132,10 +149,13 @@ class Destroy:
                 if not record.withdrawn and fleet.withdraw(withdrawal(record)):
                     self.report(f"withdrawing {record.key}")
             count = len(fleet.instances.list_owned())
-            if count == 0 and not any(claim.instance_id is None for claim in live):  # nor is about to run
+            # nor is about to run
+            if count == 0 and not any(claim.instance_id is None for claim in live):
                 return
             if count != before:
-                self.report(f"waiting for {count} instances to terminate; workloads get their notice")
+                self.report(
+                    f"waiting for {count} instances to terminate; workloads get their notice"
+                )
                 looks = 0
             looks += 1
             if looks > _NOTHING_GOES_LOOKS_MAX:
@@ -148,7 +168,11 @@ def _stuck(live: Sequence[NodeClaim], count: int) -> str:
     """Say which nodes do not go, and until when those that drain have."""
     known = [
         f"{claim.instance_id} ({claim.state.value}"
-        + (f" until {claim.drain.deadline:%Y-%m-%d %H:%M} UTC)" if claim.drain is not None else ")")
+        + (
+            f" until {claim.drain.deadline:%Y-%m-%d %H:%M} UTC)"
+            if claim.drain is not None
+            else ")"
+        )
         for claim in live
         if claim.instance_id is not None
     ]
@@ -162,13 +186,19 @@ def _stuck(live: Sequence[NodeClaim], count: int) -> str:
 def withdrawal(record: WorkloadRecord) -> WithdrawMessage:
     """Return the message that withdraws a workload."""
     namespace, _, name = record.key.partition("/")
-    metadata = WorkloadMetadata.model_validate({"name": name, "namespace": namespace, "generation": record.generation})
-    return WithdrawMessage(action="withdraw", workload=WorkloadReference(metadata=metadata, status=None))
+    metadata = WorkloadMetadata.model_validate(
+        {"name": name, "namespace": namespace, "generation": record.generation}
+    )
+    return WithdrawMessage(
+        action="withdraw", workload=WorkloadReference(metadata=metadata, status=None)
+    )
 
 
 def empty_bucket(s3: Any, bucket: str) -> None:
     """Delete all objects: CloudFormation deletes no bucket that holds some."""
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, PaginationConfig={"PageSize": _DELETE_MAX}):
+    for page in s3.get_paginator("list_objects_v2").paginate(
+        Bucket=bucket, PaginationConfig={"PageSize": _DELETE_MAX}
+    ):
         keys = [{"Key": each["Key"]} for each in page.get("Contents", ())]
         if keys:
             s3.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True})

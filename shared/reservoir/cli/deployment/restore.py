@@ -30,7 +30,9 @@ class Restore:
     report: Report
     sleep: Callable[[float], None]  # seconds
 
-    def run(self, sources: Mapping[Table, str], at: datetime | None, suffix: str) -> dict[Table, str]:
+    def run(
+        self, sources: Mapping[Table, str], at: datetime | None, suffix: str
+    ) -> dict[Table, str]:
         """Restore each source into a new table with a suffix; return their names.
 
         ``at`` None is the latest instant that all sources can be restored to. A source that was deleted is restored
@@ -42,18 +44,30 @@ class Restore:
             A source cannot be restored to that instant, or was neither kept nor backed up.
         """
         targets = _named(sources, suffix)
-        standing = {table: name for table, name in sources.items() if self.account.has_table(name)}
+        standing = {
+            table: name for table, name in sources.items() if self.account.has_table(name)
+        }
         # All that can be refused is asked for before anything is made.
         instant = self._instant(standing.values(), at)
-        backups = {table: self._backup_of(name) for table, name in sources.items() if table not in standing}
+        backups = {
+            table: self._backup_of(name)
+            for table, name in sources.items()
+            if table not in standing
+        }
         for table, source in sources.items():
             if table in backups:
                 self.report(f"{source} as it was when it was deleted -> {targets[table]}")
-                self._dynamodb.restore_table_from_backup(TargetTableName=targets[table], BackupArn=backups[table])
+                self._dynamodb.restore_table_from_backup(
+                    TargetTableName=targets[table], BackupArn=backups[table]
+                )
             else:
-                self.report(f"{source} as of {instant:%Y-%m-%dT%H:%M:%SZ} -> {targets[table]}")
+                self.report(
+                    f"{source} as of {instant:%Y-%m-%dT%H:%M:%SZ} -> {targets[table]}"
+                )
                 self._dynamodb.restore_table_to_point_in_time(
-                    SourceTableName=source, TargetTableName=targets[table], RestoreDateTime=instant
+                    SourceTableName=source,
+                    TargetTableName=targets[table],
+                    RestoreDateTime=instant,
                 )
         for name in targets.values():
             self._finish(name)
@@ -66,7 +80,9 @@ class Restore:
         targets = _named(sources, suffix)
         for table, name in targets.items():
             self.report(f"an empty table -> {name}")
-            self._dynamodb.create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **_schema(table))
+            self._dynamodb.create_table(
+                TableName=name, BillingMode="PAY_PER_REQUEST", **_schema(table)
+            )
         for name in targets.values():
             self._finish(name)
         return targets
@@ -79,11 +95,16 @@ class Restore:
         """Return the instant to go back to, ``at`` or else the latest of all; None when there is no table."""
         windows: dict[str, tuple[datetime, datetime]] = {}
         for name in standing:
-            backups = self._dynamodb.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+            backups = self._dynamodb.describe_continuous_backups(TableName=name)[
+                "ContinuousBackupsDescription"
+            ]
             recovery = backups["PointInTimeRecoveryDescription"]
             if recovery["PointInTimeRecoveryStatus"] != "ENABLED":
                 raise RestoreError(f"{name} has no point-in-time recovery")
-            windows[name] = recovery["EarliestRestorableDateTime"], recovery["LatestRestorableDateTime"]
+            windows[name] = (
+                recovery["EarliestRestorableDateTime"],
+                recovery["LatestRestorableDateTime"],
+            )
         instant = at or min((last for _, last in windows.values()), default=None)
         for name, (first, last) in windows.items():
             if instant is not None and not first <= instant <= last:
@@ -93,24 +114,30 @@ class Restore:
         return instant
 
     def _backup_of(self, source: str) -> str:
-        pages = self._dynamodb.get_paginator("list_backups").paginate(TableName=source, BackupType="SYSTEM")
+        pages = self._dynamodb.get_paginator("list_backups").paginate(
+            TableName=source, BackupType="SYSTEM"
+        )
         backups = list(pages.search("BackupSummaries[]"))
         if not backups:
             raise RestoreError(
                 f"{source} does not exist, and DynamoDB has no backup of it: --empty makes an empty table in its place;"
                 " docs/runbook.md says what is lost then"
             )
-        return str(max(backups, key=lambda backup: backup["BackupCreationDateTime"])["BackupArn"])
+        return str(
+            max(backups, key=lambda backup: backup["BackupCreationDateTime"])["BackupArn"]
+        )
 
     def _finish(self, name: str) -> None:
         """Wait for a table, and set what a restored one lacks."""
         while not self._is_active(name):
             self.sleep(_LOOK_AGAIN_S)
         self._dynamodb.update_time_to_live(
-            TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": names.TTL_ATTRIBUTE}
+            TableName=name,
+            TimeToLiveSpecification={"Enabled": True, "AttributeName": names.TTL_ATTRIBUTE},
         )
         self._dynamodb.update_continuous_backups(
-            TableName=name, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
+            TableName=name,
+            PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
         )
         self._dynamodb.update_table(TableName=name, DeletionProtectionEnabled=True)
         while not self._is_active(name):
@@ -119,14 +146,20 @@ class Restore:
     def _is_active(self, name: str) -> bool:
         table = self._dynamodb.describe_table(TableName=name)["Table"]
         indexes = table.get("GlobalSecondaryIndexes", ())
-        return table["TableStatus"] == "ACTIVE" and all(index["IndexStatus"] == "ACTIVE" for index in indexes)
+        return table["TableStatus"] == "ACTIVE" and all(
+            index["IndexStatus"] == "ACTIVE" for index in indexes
+        )
 
     def _recount(self, reservations: str, node_claims: str) -> None:
         """Let each reservation's counter be the leases that its claims hold: tables are restored one by one.
 
         Nobody uses these tables yet, so the rows are read and written without conditions.
         """
-        leased = Counter(row[names.LEASE_KEY]["S"] for row in self._rows(node_claims) if names.LEASE_KEY in row)
+        leased = Counter(
+            row[names.LEASE_KEY]["S"]
+            for row in self._rows(node_claims)
+            if names.LEASE_KEY in row
+        )
         for row in self._rows(reservations):
             if OUTSTANDING not in row:
                 continue
@@ -139,22 +172,30 @@ class Restore:
                     Key={names.KEY: row[names.KEY]},
                     UpdateExpression="SET #o = :o, #f = :f",
                     ExpressionAttributeNames={"#o": OUTSTANDING, "#f": FREE},
-                    ExpressionAttributeValues={":o": {"N": str(leased[key])}, ":f": {"N": str(free)}},
+                    ExpressionAttributeValues={
+                        ":o": {"N": str(leased[key])},
+                        ":f": {"N": str(free)},
+                    },
                 )
 
     def _rows(self, table: str) -> Iterator[dict[str, Any]]:
-        for page in self._dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
+        for page in self._dynamodb.get_paginator("scan").paginate(
+            TableName=table, ConsistentRead=True
+        ):
             yield from page["Items"]
 
 
 def _schema(table: Table) -> dict[str, Any]:
     """Return the keys and indexes of a table as CreateTable wants them; it refuses an empty list of indexes."""
     keys = names.key_attributes(table)
-    indexed = list(chain.from_iterable(names.INDEX_KEYS[index] for index in names.indexes(table)))
+    indexed = list(
+        chain.from_iterable(names.INDEX_KEYS[index] for index in names.indexes(table))
+    )
     schema: dict[str, Any] = {
         "KeySchema": _keys(keys),
         "AttributeDefinitions": [
-            {"AttributeName": key, "AttributeType": "S"} for key in dict.fromkeys((*keys, *indexed))
+            {"AttributeName": key, "AttributeType": "S"}
+            for key in dict.fromkeys((*keys, *indexed))
         ],
     }
     if indexed:
@@ -171,11 +212,17 @@ def _schema(table: Table) -> dict[str, Any]:
 
 def _keys(attributes: Sequence[str]) -> list[dict[str, str]]:
     kinds = ("HASH", "RANGE")
-    return [{"AttributeName": name, "KeyType": kind} for name, kind in zip(attributes, kinds, strict=False)]
+    return [
+        {"AttributeName": name, "KeyType": kind}
+        for name, kind in zip(attributes, kinds, strict=False)
+    ]
 
 
 def _named(sources: Mapping[Table, str], suffix: str) -> dict[Table, str]:
-    return {table: f"{name[: _NAME_MAX - len(suffix) - 1]}-{suffix}" for table, name in sources.items()}
+    return {
+        table: f"{name[: _NAME_MAX - len(suffix) - 1]}-{suffix}"
+        for table, name in sources.items()
+    }
 
 
 def _projection(index: str) -> dict[str, Any]:

@@ -14,12 +14,15 @@ from reservoir.usecases.policy.policy_objects import policy_of
 # Of this clock and AWS's. Signatures are refused beyond five minutes, and deadlines are told a minute wrong here.
 _SKEW_MAX: Final = timedelta(minutes=1)
 _SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
-_CONCURRENCY_MIN: Final = 15  # executions at once that a busy stack needs; new accounts have ten for everything
+# executions at once that a busy stack needs; new accounts have ten for everything
+_CONCURRENCY_MIN: Final = 15
 
 
 def concurrency(stack: Connection) -> Iterator[Finding]:
     """Whether Lambda has room for the functions."""
-    limit = stack.client("lambda").get_account_settings()["AccountLimit"]["UnreservedConcurrentExecutions"]
+    limit = stack.client("lambda").get_account_settings()["AccountLimit"][
+        "UnreservedConcurrentExecutions"
+    ]
     if limit < _CONCURRENCY_MIN:
         message = f"Lambda runs {limit} functions at once in this account, and a busy stack needs {_CONCURRENCY_MIN}"
         advice = "ask Service Quotas for more concurrent executions of Lambda (L-B99A9384)"
@@ -48,32 +51,52 @@ def _logs_here(client: Any, trail: dict[str, Any]) -> bool:
     selectors = chosen.get("EventSelectors") or []
     if not selectors:  # advanced ones, whose fields say what
         return any(_is_of_writes(each) for each in chosen.get("AdvancedEventSelectors", []))
-    return any(each["IncludeManagementEvents"] and each["ReadWriteType"] != "ReadOnly" for each in selectors)
+    return any(
+        each["IncludeManagementEvents"] and each["ReadWriteType"] != "ReadOnly"
+        for each in selectors
+    )
 
 
 def _is_of_writes(selector: dict[str, Any]) -> bool:
     fields = {each["Field"]: each for each in selector["FieldSelectors"]}
     read_only = fields.get("readOnly", {}).get("Equals", ["false"])
-    return "Management" in fields["eventCategory"].get("Equals", []) and "false" in read_only
+    return (
+        "Management" in fields["eventCategory"].get("Equals", []) and "false" in read_only
+    )
 
 
 def clock(stack: Connection) -> Iterator[Finding]:
     """Whether this machine's clock and AWS's agree."""
     answer = stack.client("sts").get_caller_identity()["ResponseMetadata"]
-    skew = abs(stack.outside.clock.now() - parsedate_to_datetime(answer["HTTPHeaders"]["date"]))
+    skew = abs(
+        stack.outside.clock.now() - parsedate_to_datetime(answer["HTTPHeaders"]["date"])
+    )
     if skew > _SKEW_MAX:
         message = f"this machine's clock and AWS's differ by {skew.total_seconds():.0f} s"
-        yield Finding(Severity.ERROR, "clock", message, "set the clock: AWS refuses signatures beyond five minutes")
+        yield Finding(
+            Severity.ERROR,
+            "clock",
+            message,
+            "set the clock: AWS refuses signatures beyond five minutes",
+        )
 
 
 def spot_role(stack: Connection) -> Iterator[Finding]:
     """Whether Spot's service-linked role is there, if a pool may use spot; EC2 needs no other for instant fleets."""
     pools = policy_of(stack.outside.policy.list_all()).node_pools
-    if not any(pool.requirements[labels.CAPACITY_TYPE].has(CapacityType.SPOT.value) for pool in pools):
+    if not any(
+        pool.requirements[labels.CAPACITY_TYPE].has(CapacityType.SPOT.value)
+        for pool in pools
+    ):
         return
     client = stack.client("iam")
     try:
         client.get_role(RoleName=_SPOT_ROLE)
     except client.exceptions.NoSuchEntityException:
         advice = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com, or spotServiceLinkedRole"
-        yield Finding(Severity.WARNING, "spot-role", f"pools may use spot, and {_SPOT_ROLE} does not exist", advice)
+        yield Finding(
+            Severity.WARNING,
+            "spot-role",
+            f"pools may use spot, and {_SPOT_ROLE} does not exist",
+            advice,
+        )

@@ -21,7 +21,12 @@ def region(place: Place) -> Iterator[Finding]:
     """Whether the region is served."""
     reason = unserved(place.region)
     if reason is not None:
-        yield Finding(Severity.ERROR, "region", f"{place.region} is not served: {reason}", "choose another region")
+        yield Finding(
+            Severity.ERROR,
+            "region",
+            f"{place.region} is not served: {reason}",
+            "choose another region",
+        )
 
 
 def concurrency(place: Place) -> Iterator[Finding]:
@@ -29,7 +34,8 @@ def concurrency(place: Place) -> Iterator[Finding]:
     limits = place.clients("lambda").get_account_settings()["AccountLimit"]
     free = limits["UnreservedConcurrentExecutions"]
     advice = "ask Service Quotas for more concurrent executions of Lambda (L-B99A9384)"
-    if place.deployment.settings.reserve_concurrency and free < 113:  # 13 are kept, and 100 must be left
+    # 13 are kept, and 100 must be left
+    if place.deployment.settings.reserve_concurrency and free < 113:
         message = f"reserveConcurrency needs 113 concurrent executions that nobody has reserved, and {free} are"
         yield Finding(Severity.ERROR, "concurrency", message, advice)
     elif free < _CONCURRENCY_MIN:
@@ -47,19 +53,35 @@ def instance_role(place: Place) -> Iterator[Finding]:
         role = client.get_role(RoleName=name)["Role"]
     except client.exceptions.NoSuchEntityException:
         message = f"the role {name} of nodes does not exist"
-        yield Finding(Severity.ERROR, "instance-role", message, "make it with an instance profile, or set instanceRole")
+        yield Finding(
+            Severity.ERROR,
+            "instance-role",
+            message,
+            "make it with an instance profile, or set instanceRole",
+        )
         return
     if not _lets_in(role["AssumeRolePolicyDocument"], "ec2.amazonaws.com"):
         message = f"the role {name} does not trust ec2.amazonaws.com"
-        yield Finding(Severity.ERROR, "instance-role", message, "add EC2 to the role's trust policy")
+        yield Finding(
+            Severity.ERROR, "instance-role", message, "add EC2 to the role's trust policy"
+        )
     if not client.list_instance_profiles_for_role(RoleName=name)["InstanceProfiles"]:
         message = f"the role {name} is in no instance profile"
-        yield Finding(Severity.ERROR, "instance-role", message, "make an instance profile, and add the role to it")
+        yield Finding(
+            Severity.ERROR,
+            "instance-role",
+            message,
+            "make an instance profile, and add the role to it",
+        )
 
 
 def _lets_in(document: Mapping[str, Any] | str, service: str) -> bool:
     policy = json.loads(document) if isinstance(document, str) else document
-    principals = [each.get("Principal", {}) for each in policy["Statement"] if each["Effect"] == "Allow"]
+    principals = [
+        each.get("Principal", {})
+        for each in policy["Statement"]
+        if each["Effect"] == "Allow"
+    ]
     services = [each.get("Service", []) for each in principals if isinstance(each, dict)]
     return any(service in ([each] if isinstance(each, str) else each) for each in services)
 
@@ -83,8 +105,15 @@ def volume_key(place: Place) -> Iterator[Finding]:
         return
     key = client.get_ebs_default_kms_key_id()["KmsKeyId"]
     if not key.startswith(OF_AWS) and key not in place.deployment.settings.kms_keys:
-        message = f"volumes are encrypted with {key} by default, and launches may not use it"
-        yield Finding(Severity.ERROR, "volume-key", message, "name it in kmsKeys, and let LaunchRoleArn use it")
+        message = (
+            f"volumes are encrypted with {key} by default, and launches may not use it"
+        )
+        yield Finding(
+            Severity.ERROR,
+            "volume-key",
+            message,
+            "name it in kmsKeys, and let LaunchRoleArn use it",
+        )
 
 
 def alarm_topic(place: Place) -> Iterator[Finding]:
@@ -93,21 +122,40 @@ def alarm_topic(place: Place) -> Iterator[Finding]:
     if topic is None:
         return
     if topic.split(":")[3] != place.region:
-        message = f"{topic} is in another region, and alarms reach topics of their own alone"
-        yield Finding(Severity.ERROR, "alarm-topic", message, f"name a topic in {place.region}")
+        message = (
+            f"{topic} is in another region, and alarms reach topics of their own alone"
+        )
+        yield Finding(
+            Severity.ERROR, "alarm-topic", message, f"name a topic in {place.region}"
+        )
         return
     client = place.clients("sns")
     try:
         attributes = client.get_topic_attributes(TopicArn=topic)["Attributes"]
     except client.exceptions.NotFoundException:
-        yield Finding(Severity.ERROR, "alarm-topic", f"{topic} does not exist", "make it, or correct alarmTopic")
+        yield Finding(
+            Severity.ERROR,
+            "alarm-topic",
+            f"{topic} does not exist",
+            "make it, or correct alarmTopic",
+        )
         return
     if attributes.get("KmsMasterKeyId", "").startswith(OF_AWS):
         message = f"{topic} is encrypted with AWS's own key, which CloudWatch may not use"
-        yield Finding(Severity.ERROR, "alarm-topic", message, "encrypt it with a key of yours that lets CloudWatch in")
+        yield Finding(
+            Severity.ERROR,
+            "alarm-topic",
+            message,
+            "encrypt it with a key of yours that lets CloudWatch in",
+        )
     if not _may_be_told(attributes.get("Policy")):
         message = f"the policy of {topic} lets neither this account nor CloudWatch publish"
-        yield Finding(Severity.ERROR, "alarm-topic", message, "allow cloudwatch.amazonaws.com to sns:Publish")
+        yield Finding(
+            Severity.ERROR,
+            "alarm-topic",
+            message,
+            "allow cloudwatch.amazonaws.com to sns:Publish",
+        )
 
 
 def _may_be_told(policy: str | None) -> bool:
@@ -116,20 +164,33 @@ def _may_be_told(policy: str | None) -> bool:
         return True  # the service's own
     for statement in json.loads(policy)["Statement"]:
         actions = statement.get("Action", [])
-        named = {each.lower() for each in ([actions] if isinstance(actions, str) else actions)}
+        named = {
+            each.lower() for each in ([actions] if isinstance(actions, str) else actions)
+        }
         principal = statement.get("Principal", {})
         who = {"AWS": principal} if isinstance(principal, str) else principal
-        if statement["Effect"] == "Allow" and named & _PUBLISH and ("AWS" in who or _CLOUDWATCH in str(who)):
+        if (
+            statement["Effect"] == "Allow"
+            and named & _PUBLISH
+            and ("AWS" in who or _CLOUDWATCH in str(who))
+        ):
             return True
     return False
 
 
 def prices(place: Place) -> Iterator[Finding]:
     """Whether the price list answers; without prices nothing is bought on demand."""
-    found = place.prices(pricing_region(place.region)).get_products(ServiceCode="AmazonEC2", MaxResults=1)
+    found = place.prices(pricing_region(place.region)).get_products(
+        ServiceCode="AmazonEC2", MaxResults=1
+    )
     if not found["PriceList"]:
         message = "the price list knows no price of EC2"
-        yield Finding(Severity.ERROR, "prices", message, "nothing would be bought on demand: ask AWS's support why")
+        yield Finding(
+            Severity.ERROR,
+            "prices",
+            message,
+            "nothing would be bought on demand: ask AWS's support why",
+        )
 
 
 CHECKS: Final[Mapping[str, Callable[[Place], Iterator[Finding]]]] = {
@@ -165,4 +226,7 @@ def look(place: Place, refusals: tuple[type[Exception], ...]) -> list[Finding]:
             advice = "use credentials that may read it; what the functions may not read either stops them"
             found.append(Finding(Severity.SKIPPED, name, f"not checked: {error}", advice))
     order = list(Severity)
-    return sorted(found, key=lambda finding: (order.index(finding.severity), finding.check, finding.message))
+    return sorted(
+        found,
+        key=lambda finding: (order.index(finding.severity), finding.check, finding.message),
+    )

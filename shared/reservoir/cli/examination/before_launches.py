@@ -14,7 +14,11 @@ from reservoir.core.capacity.unavailable_offerings import quota_group
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool
-from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, INSTANCE_FAMILY, INSTANCE_TYPE
+from reservoir.core.scheduling_terms.labels import (
+    CAPACITY_TYPE,
+    INSTANCE_FAMILY,
+    INSTANCE_TYPE,
+)
 from reservoir.manifests.validate import read_files
 from reservoir.ports.errors import AwsError
 
@@ -24,7 +28,9 @@ _VCPUS_MIN: Final = 8  # what a first node with some room takes
 
 def services(place: Place) -> Iterator[Finding]:
     """Whether the region has the services that the stack is made of."""
-    missing = [service for service in _SERVICES if not place.is_served(service, place.region)]
+    missing = [
+        service for service in _SERVICES if not place.is_served(service, place.region)
+    ]
     if missing:
         message = f"{place.region} is not known to have {', '.join(missing)}"
         yield Finding(Severity.ERROR, "services", message, "choose another region")
@@ -37,11 +43,15 @@ def keys(place: Place) -> Iterator[Finding]:
         try:
             found = client.describe_key(KeyId=key)["KeyMetadata"]
         except client.exceptions.NotFoundException:
-            yield Finding(Severity.ERROR, "keys", f"{key} does not exist", "correct kmsKeys")
+            yield Finding(
+                Severity.ERROR, "keys", f"{key} does not exist", "correct kmsKeys"
+            )
             continue
         if found["KeyState"] != "Enabled":
             message = f"{key} is {found['KeyState']}: no instance would start"
-            yield Finding(Severity.ERROR, "keys", message, "enable it, or take it out of kmsKeys")
+            yield Finding(
+                Severity.ERROR, "keys", message, "enable it, or take it out of kmsKeys"
+            )
 
 
 def metadata(place: Place) -> Iterator[Finding]:
@@ -50,13 +60,17 @@ def metadata(place: Place) -> Iterator[Finding]:
     enforced = found.get("HttpTokensEnforced") == "enabled"
     if enforced and place.deployment.settings.metadata_http_tokens == "optional":
         message = "the account enforces tokens (IMDSv2), and classes may ask for instances without"
-        yield Finding(Severity.ERROR, "metadata", message, "set metadataHttpTokens: required")
+        yield Finding(
+            Severity.ERROR, "metadata", message, "set metadataHttpTokens: required"
+        )
 
 
 def quotas(place: Place) -> Iterator[Finding]:
     """Whether the account's quotas let something be launched of what the pools name."""
     pools, _ = _policy(place)
-    wanted = set(chain.from_iterable(product(_markets(pool), _groups(pool)) for pool in pools))
+    wanted = set(
+        chain.from_iterable(product(_markets(pool), _groups(pool)) for pool in pools)
+    )
     client = place.clients("service-quotas")
     for market, group in sorted(wanted):
         limit = limit_of(client, CODES[market].get(group, ()))
@@ -64,7 +78,12 @@ def quotas(place: Place) -> Iterator[Finding]:
             vcpus, code = limit
             message = f"the quota of {group} instances on {market} is {vcpus} vCPUs"
             asking = "aws service-quotas request-service-quota-increase --service-code ec2"
-            yield Finding(Severity.WARNING, "quotas", message, f"ask for more: {asking} --quota-code {code}")
+            yield Finding(
+                Severity.WARNING,
+                "quotas",
+                message,
+                f"ask for more: {asking} --quota-code {code}",
+            )
 
 
 def _markets(pool: NodePool) -> list[CapacityType]:
@@ -86,19 +105,29 @@ def classes(place: Place) -> Iterator[Finding]:
     """Whether what the classes select is there."""
     environment = place.environment
     for each in _policy(place)[1]:
-        yield from _selects(each, "subnet", partial(environment.subnets, each.subnet_selector_terms))
+        yield from _selects(
+            each, "subnet", partial(environment.subnets, each.subnet_selector_terms)
+        )
         groups = partial(environment.security_group_ids, each.security_group_selector_terms)
         yield from _selects(each, "security group", groups)
-        yield from _selects(each, "machine image", partial(environment.machine_images, each.ami_selector_terms))
+        yield from _selects(
+            each,
+            "machine image",
+            partial(environment.machine_images, each.ami_selector_terms),
+        )
 
 
-def _selects(node_class: NodeClass, what: str, look_up: Callable[[], Sequence[object]]) -> Iterator[Finding]:
+def _selects(
+    node_class: NodeClass, what: str, look_up: Callable[[], Sequence[object]]
+) -> Iterator[Finding]:
     name = f"EC2NodeClass/{node_class.name}"
     try:
         found = look_up()
     except AwsError as error:
         message = f"{name}: no {what} could be looked up: {error}"
-        yield Finding(Severity.SKIPPED, "classes", message, "ask with permissions that allow it")
+        yield Finding(
+            Severity.SKIPPED, "classes", message, "ask with permissions that allow it"
+        )
         return
     if not found:
         advice = "correct its terms, or tag what it shall select; EC2 shows no image that the account does not allow"
@@ -115,6 +144,8 @@ def _policy(place: Place) -> tuple[list[NodePool], list[NodeClass]]:
     folder = place.deployment.manifests
     if folder is None:
         return [], []
-    values = [read.manifest.to_core() for read in read_files(files.read([str(folder)])).manifests]
+    values = [
+        read.manifest.to_core() for read in read_files(files.read([str(folder)])).manifests
+    ]
     pools = [value for value in values if isinstance(value, NodePool)]
     return pools, [value for value in values if isinstance(value, NodeClass)]

@@ -37,17 +37,26 @@ def account(place: Place) -> Iterator[Finding]:
     found = place.account()
     if wanted is not None and wanted != found:
         message = f"these credentials belong to {found}, and the settings name {wanted}"
-        yield Finding(Severity.ERROR, "account", message, "use credentials of that account, or correct account")
+        yield Finding(
+            Severity.ERROR,
+            "account",
+            message,
+            "use credentials of that account, or correct account",
+        )
 
 
 def bootstrap(place: Place) -> Iterator[Finding]:
     """Whether the CDK was bootstrapped here, under the qualifier of the settings, and lately enough."""
     client = place.clients("ssm")
     try:
-        version = client.get_parameter(Name=f"/cdk-bootstrap/{place.qualifier}/version")["Parameter"]["Value"]
+        version = client.get_parameter(Name=f"/cdk-bootstrap/{place.qualifier}/version")[
+            "Parameter"
+        ]["Value"]
     except client.exceptions.ParameterNotFound:
         message = f"the CDK is not bootstrapped here under the qualifier {place.qualifier}"
-        advice = "make bootstrap, or set bootstrapQualifier to the one that your account has"
+        advice = (
+            "make bootstrap, or set bootstrapQualifier to the one that your account has"
+        )
         yield Finding(Severity.ERROR, "bootstrap", message, advice)
         return
     if int(version) < _BOOTSTRAP_MIN:
@@ -59,7 +68,9 @@ def cdk_roles(place: Place) -> Iterator[Finding]:
     """Whether these credentials may take the roles with which the CDK deploys."""
     found = place.account()
     roles = [f"cdk-{place.qualifier}-{name}-{found}-{place.region}" for name in _CDK_ROLES]
-    refused = [role for role in roles if not _may_take(place, f"arn:aws:iam::{found}:role/{role}")]
+    refused = [
+        role for role in roles if not _may_take(place, f"arn:aws:iam::{found}:role/{role}")
+    ]
     if refused:
         message = f"these credentials may not take {' and '.join(refused)}"
         advice = "allow sts:AssumeRole on them; where these may do all that is needed, the CDK does without"
@@ -79,7 +90,9 @@ def _may_take(place: Place, role: str) -> bool:
 def stack(place: Place) -> Iterator[Finding]:
     """Whether CloudFormation would update the stack, if there is one."""
     name = place.deployment.stack
-    status = next((each["StackStatus"] for each in _stacks(place) if each["StackName"] == name), None)
+    status = next(
+        (each["StackStatus"] for each in _stacks(place) if each["StackName"] == name), None
+    )
     if status is None or status in _AT_REST or status == "DELETE_COMPLETE":
         return
     message = f"the stack {name} is {status}, which CloudFormation does not update"
@@ -96,12 +109,19 @@ def room(place: Place) -> Iterator[Finding]:
         return
     used = place.clients("iam").get_account_summary()["SummaryMap"]
     yield from _little_room("IAM roles", used["Roles"], used["RolesQuota"], _ROLES)
-    yield from _little_room("IAM policies", used["Policies"], used["PoliciesQuota"], _POLICIES)
+    yield from _little_room(
+        "IAM policies", used["Policies"], used["PoliciesQuota"], _POLICIES
+    )
     settings = place.clients("lambda").get_account_settings()
-    code, most = settings["AccountUsage"]["TotalCodeSize"], settings["AccountLimit"]["TotalCodeSize"]
+    code, most = (
+        settings["AccountUsage"]["TotalCodeSize"],
+        settings["AccountLimit"]["TotalCodeSize"],
+    )
     yield from _little_room("bytes of Lambda's code", code, most, _CODE_BYTES)
     pages = place.clients("events").get_paginator("list_rules").paginate()
-    yield from _little_room("EventBridge rules", sum(len(page["Rules"]) for page in pages), _RULES_MAX, _RULES)
+    yield from _little_room(
+        "EventBridge rules", sum(len(page["Rules"]) for page in pages), _RULES_MAX, _RULES
+    )
 
 
 def _stands(place: Place) -> bool:
@@ -115,13 +135,21 @@ def _stacks(place: Place) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_made(stack: Mapping[str, Any], name: str) -> bool:
-    return bool(stack["StackName"] == name and stack["StackStatus"] not in ("DELETE_COMPLETE", "REVIEW_IN_PROGRESS"))
+    return bool(
+        stack["StackName"] == name
+        and stack["StackStatus"] not in ("DELETE_COMPLETE", "REVIEW_IN_PROGRESS")
+    )
 
 
 def _little_room(what: str, used: int, most: int, needed: int) -> Iterator[Finding]:
     if used + needed > most:
         message = f"{used} of {most} {what} are used, and a deployment makes up to {needed}"
-        yield Finding(Severity.ERROR, "room", message, "delete what nobody needs, or ask Service Quotas for more")
+        yield Finding(
+            Severity.ERROR,
+            "room",
+            message,
+            "delete what nobody needs, or ask Service Quotas for more",
+        )
 
 
 def permissions_boundary(place: Place) -> Iterator[Finding]:
@@ -134,4 +162,6 @@ def permissions_boundary(place: Place) -> Iterator[Finding]:
         client.get_policy(PolicyArn=arn)
     except client.exceptions.NoSuchEntityException:
         advice = "make it, or correct permissionsBoundary"
-        yield Finding(Severity.ERROR, "permissions-boundary", f"{arn} does not exist", advice)
+        yield Finding(
+            Severity.ERROR, "permissions-boundary", f"{arn} does not exist", advice
+        )

@@ -36,6 +36,16 @@ def examine(stack: Connection, refusals: tuple[type[Exception], ...]) -> list[Fi
         try:
             found += check(stack)
         except refusals as error:
-            found.append(Finding(Severity.SKIPPED, name, f"not checked: {error}", "use credentials that may read it"))
+            found.append(
+                Finding(
+                    Severity.SKIPPED,
+                    name,
+                    f"not checked: {error}",
+                    "use credentials that may read it",
+                )
+            )
     order: list[Any] = list(Severity)
-    return sorted(found, key=lambda finding: (order.index(finding.severity), finding.check, finding.message))
+    return sorted(
+        found,
+        key=lambda finding: (order.index(finding.severity), finding.check, finding.message),
+    )

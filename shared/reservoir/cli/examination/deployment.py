@@ -23,16 +23,32 @@ _NOT_READ: Final = frozenset({"Disabled", "Disabling"})  # states of an event so
 
 def tables(stack: Connection) -> Iterator[Finding]:
     """Whether the tables are the deployment's own."""
-    for problem in OwnTables(stack.outside.table_marks, stack.outside.settings.deployment).recognition().problems:
-        yield Finding(Severity.ERROR, "tables", problem, "nothing is ended meanwhile: see reservoir tables show")
+    for problem in (
+        OwnTables(stack.outside.table_marks, stack.outside.settings.deployment)
+        .recognition()
+        .problems
+    ):
+        yield Finding(
+            Severity.ERROR,
+            "tables",
+            problem,
+            "nothing is ended meanwhile: see reservoir tables show",
+        )
 
 
 def envelope(stack: Connection) -> Iterator[Finding]:
     """Whether the safety envelope holds something."""
     for tally in LiftEnvelope(stack.outside.tallies, stack.outside.publisher).show():
         if tally.is_holding(stack.outside.clock.now()):
-            message = f"{tally.kind}: more nodes would end than the envelope allows, so none does"
-            yield Finding(Severity.ERROR, "envelope", message, "see reservoir envelope show, and the runbook")
+            message = (
+                f"{tally.kind}: more nodes would end than the envelope allows, so none does"
+            )
+            yield Finding(
+                Severity.ERROR,
+                "envelope",
+                message,
+                "see reservoir envelope show, and the runbook",
+            )
 
 
 def dead_letters(stack: Connection) -> Iterator[Finding]:
@@ -41,7 +57,12 @@ def dead_letters(stack: Connection) -> Iterator[Finding]:
         count = queue.count()
         if count:
             advice = f"see reservoir dlq show {queue.name}"
-            yield Finding(Severity.WARNING, "dead-letters", f"{queue.name}: {count} messages failed too often", advice)
+            yield Finding(
+                Severity.WARNING,
+                "dead-letters",
+                f"{queue.name}: {count} messages failed too often",
+                advice,
+            )
 
 
 def policy(stack: Connection) -> Iterator[Finding]:
@@ -49,46 +70,92 @@ def policy(stack: Connection) -> Iterator[Finding]:
     objects = stack.outside.policy.list_all()
     found = policy_of(objects)
     for kind, name in sorted(found.unreadable):
-        message = f"{kind}/{name} cannot be read: a newer release wrote it, or it was damaged"
-        yield Finding(Severity.ERROR, "policy", message, "apply it again, or deploy the newer release")
+        message = (
+            f"{kind}/{name} cannot be read: a newer release wrote it, or it was damaged"
+        )
+        yield Finding(
+            Severity.ERROR, "policy", message, "apply it again, or deploy the newer release"
+        )
     for stuck in not_launching(objects):
-        if stuck.kind is PolicyKind.NODE_CLASS and (stuck.kind, stuck.name) not in found.unreadable:
+        if (
+            stuck.kind is PolicyKind.NODE_CLASS
+            and (stuck.kind, stuck.name) not in found.unreadable
+        ):
             message = f"{stuck.kind}/{stuck.name} launches nothing: {stuck.why}"
-            yield Finding(Severity.ERROR, "policy", message, "fix what it names, then apply the class again")
+            yield Finding(
+                Severity.ERROR,
+                "policy",
+                message,
+                "fix what it names, then apply the class again",
+            )
     yield from _open_to_everybody(stack, found)
     for each in found.node_classes:
         validation = each.status.validation
         if validation is not None and validation.outcome is ValidationOutcome.REFUSED:
             message = f"EC2NodeClass/{each.name} could not be launched, says a dry run: {validation.message}"
-            yield Finding(Severity.ERROR, "policy", message, "mend the permission or the class; it is asked again")
+            yield Finding(
+                Severity.ERROR,
+                "policy",
+                message,
+                "mend the permission or the class; it is asked again",
+            )
     for pool in found.node_pools:
         if pool.paused is not None:
             advice = f"reservoir resume pool {pool.name}"
-            yield Finding(Severity.HINT, "policy", f"NodePool/{pool.name} is paused {pool.paused}", advice)
+            yield Finding(
+                Severity.HINT,
+                "policy",
+                f"NodePool/{pool.name} is paused {pool.paused}",
+                advice,
+            )
     together = ObjectSet(
-        found.node_pools, found.node_classes, teams=found.teams, limits=stack.outside.settings.launch_limits
+        found.node_pools,
+        found.node_classes,
+        teams=found.teams,
+        limits=stack.outside.settings.launch_limits,
     )
     for doubt in cross_check(together):
-        advice = f"did you mean {doubt.suggestion}?" if doubt.suggestion else f"rule {doubt.rule} in docs/manifests.md"
-        yield Finding(Severity.WARNING, "policy", f"{doubt.kind}/{doubt.name}: {doubt.message}", advice)
+        advice = (
+            f"did you mean {doubt.suggestion}?"
+            if doubt.suggestion
+            else f"rule {doubt.rule} in docs/manifests.md"
+        )
+        yield Finding(
+            Severity.WARNING,
+            "policy",
+            f"{doubt.kind}/{doubt.name}: {doubt.message}",
+            advice,
+        )
 
 
 def _open_to_everybody(stack: Connection, found: Policy) -> Iterator[Finding]:
     """Whether several namespaces are in use that no Team keeps apart."""
     if found.teams or found.unreadable:
         return
-    in_use = sorted({key.partition("/")[0] for key in stack.outside.workloads.placed_revisions()})
+    in_use = sorted(
+        {key.partition("/")[0] for key in stack.outside.workloads.placed_revisions()}
+    )
     if len(in_use) > 1:
         names = ", ".join(in_use[:_NAMED_MAX])
         message = f"there is no Team: any sender may withdraw the work of all {len(in_use)} namespaces ({names})"
-        yield Finding(Severity.WARNING, "policy", message, "give namespaces to principals, see docs/teams.md")
+        yield Finding(
+            Severity.WARNING,
+            "policy",
+            message,
+            "give namespaces to principals, see docs/teams.md",
+        )
 
 
 def pools(stack: Connection) -> Iterator[Finding]:
     """Which pools can never launch, whatever is free, and why."""
     for pool in never_launching(stack.snapshots.gather(stack.outside.clock.now()).snapshot):
         message = f"NodePool/{pool.node_pool_name} can never launch anything: {pool.reason}"
-        yield Finding(Severity.ERROR, "pools", message, "fix the pool or its class, then apply it again")
+        yield Finding(
+            Severity.ERROR,
+            "pools",
+            message,
+            "fix the pool or its class, then apply it again",
+        )
 
 
 def reservations(stack: Connection) -> Iterator[Finding]:
@@ -99,7 +166,12 @@ def reservations(stack: Connection) -> Iterator[Finding]:
         found = record.reservation
         if found.stale:
             message = f"{found.id} could not be read again: what is known of it is stale"
-            yield Finding(Severity.WARNING, "reservations", message, "read the log of discover_reservations")
+            yield Finding(
+                Severity.WARNING,
+                "reservations",
+                message,
+                "read the log of discover_reservations",
+            )
         if found.state == ACTIVE and found.id not in selected:
             message = f"no EC2NodeClass selects {found.id}: {found.total_count} x {found.instance_type}"
             advice = "select it by its tags or id in capacityReservationSelectorTerms, or cancel it"
@@ -116,21 +188,34 @@ def alarms(stack: Connection) -> Iterator[Finding]:
     found = list(pages.search("MetricAlarms[]"))
     for alarm in found:
         if alarm["StateValue"] == "ALARM":
-            message = f"{alarm['AlarmName']} has gone off: {alarm.get('AlarmDescription', '')}"
+            message = (
+                f"{alarm['AlarmName']} has gone off: {alarm.get('AlarmDescription', '')}"
+            )
             yield Finding(Severity.ERROR, "alarms", message, "see the runbook")
     silent = sum(not alarm.get("AlarmActions") for alarm in found)
     if silent:
         advice = "set alarmTopic in the deployment's settings"
-        yield Finding(Severity.WARNING, "alarms", f"{silent} of {len(found)} alarms notify nobody", advice)
+        yield Finding(
+            Severity.WARNING,
+            "alarms",
+            f"{silent} of {len(found)} alarms notify nobody",
+            advice,
+        )
 
 
 def schedules(stack: Connection) -> Iterator[Finding]:
     """Which of the deployment's rules are switched off."""
-    pages = stack.client("events").get_paginator("list_rules").paginate(NamePrefix=stack.outside.settings.deployment)
+    pages = (
+        stack.client("events")
+        .get_paginator("list_rules")
+        .paginate(NamePrefix=stack.outside.settings.deployment)
+    )
     for rule in pages.search("Rules[]"):
         if rule["State"] == "DISABLED":
             advice = f"aws events enable-rule --name {rule['Name']}"
-            yield Finding(Severity.ERROR, "schedules", f"{rule['Name']} is disabled", advice)
+            yield Finding(
+                Severity.ERROR, "schedules", f"{rule['Name']} is disabled", advice
+            )
 
 
 def queues(stack: Connection) -> Iterator[Finding]:
@@ -138,17 +223,30 @@ def queues(stack: Connection) -> Iterator[Finding]:
     pages = stack.client("lambda").get_paginator("list_event_source_mappings").paginate()
     for mapping in pages.search("EventSourceMappings[]"):
         function = mapping["FunctionArn"].rpartition(":")[2]
-        if function.startswith(f"{stack.outside.settings.deployment}-") and mapping["State"] in _NOT_READ:
+        if (
+            function.startswith(f"{stack.outside.settings.deployment}-")
+            and mapping["State"] in _NOT_READ
+        ):
             queue = mapping["EventSourceArn"].rpartition(":")[2]
-            message = f"{function} does not read {queue}: its event source mapping is disabled"
-            advice = f"aws lambda update-event-source-mapping --enabled --uuid {mapping['UUID']}"
+            message = (
+                f"{function} does not read {queue}: its event source mapping is disabled"
+            )
+            advice = (
+                f"aws lambda update-event-source-mapping --enabled --uuid {mapping['UUID']}"
+            )
             yield Finding(Severity.ERROR, "queues", message, advice)
 
 
 def versions(stack: Connection) -> Iterator[Finding]:
     """Whether the stack is of this command's release."""
     if stack.release != VERSION:
-        deployed = "of an older release" if stack.release is None else f"release {stack.release}"
-        install = "" if stack.release is None else f", or pip install reservoir=={stack.release}"
+        deployed = (
+            "of an older release" if stack.release is None else f"release {stack.release}"
+        )
+        install = (
+            "" if stack.release is None else f", or pip install reservoir=={stack.release}"
+        )
         message = f"this command is release {VERSION}, the stack is {deployed}"
-        yield Finding(Severity.WARNING, "versions", message, f"deploy release {VERSION}{install}")
+        yield Finding(
+            Severity.WARNING, "versions", message, f"deploy release {VERSION}{install}"
+        )

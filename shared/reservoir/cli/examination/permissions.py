@@ -10,7 +10,13 @@ from typing import Any, Final
 
 from reservoir.cli.examination.finding import Finding, Severity
 from reservoir.cli.stack.connection import Connection
-from reservoir.names import EXAMINED, METADATA_HTTP_TOKENS, OWNER_TAG, Function, function_name
+from reservoir.names import (
+    EXAMINED,
+    METADATA_HTTP_TOKENS,
+    OWNER_TAG,
+    Function,
+    function_name,
+)
 from reservoir.usecases.policy.policy_objects import policy_of
 
 
@@ -36,19 +42,30 @@ class _Examined:
         name = function_name(stack.outside.settings.deployment, function)
         found = stack.client("lambda").get_function_configuration(FunctionName=name)
         _, partition, _, region, account, *_ = found["FunctionArn"].split(":")
-        return cls(function, found["Role"], region, f"arn:{partition}:ec2:{region}:{account}")
+        return cls(
+            function, found["Role"], region, f"arn:{partition}:ec2:{region}:{account}"
+        )
 
 
 _CALLS: Final[Mapping[Function, tuple[_Call, ...]]] = {
-    Function.DISCOVER_RESERVATIONS: (_Call("ec2:DescribeCapacityReservations"), _Call("ec2:DescribeSubnets")),
-    Function.DISCOVER_OFFERINGS: (_Call("ec2:DescribeInstanceTypes"), _Call("pricing:GetProducts")),
+    Function.DISCOVER_RESERVATIONS: (
+        _Call("ec2:DescribeCapacityReservations"),
+        _Call("ec2:DescribeSubnets"),
+    ),
+    Function.DISCOVER_OFFERINGS: (
+        _Call("ec2:DescribeInstanceTypes"),
+        _Call("pricing:GetProducts"),
+    ),
     Function.LAUNCH: (
         _Call("ec2:DescribeInstances"),
         _Call("ec2:CreateLaunchTemplate", "launch-template"),
         _Call("ec2:CreateFleet", "fleet"),
         _Call("ec2:RunInstances", "instance"),
     ),
-    Function.EXPIRE: (_Call("ec2:DescribeInstances"), _Call("ec2:TerminateInstances", "instance")),
+    Function.EXPIRE: (
+        _Call("ec2:DescribeInstances"),
+        _Call("ec2:TerminateInstances", "instance"),
+    ),
 }
 _ALLOWED: Final = "allowed"
 
@@ -71,7 +88,9 @@ def permissions(stack: Connection) -> Iterator[Finding]:
                 yield Finding(Severity.ERROR, "permissions", message, advice)
 
 
-def _refused(stack: Connection, examined: "_Examined", action: str, resource: str) -> Iterator[Finding]:
+def _refused(
+    stack: Connection, examined: "_Examined", action: str, resource: str
+) -> Iterator[Finding]:
     answer = stack.client("iam").simulate_principal_policy(
         PolicySourceArn=examined.role,
         ActionNames=[action],
@@ -80,16 +99,31 @@ def _refused(stack: Connection, examined: "_Examined", action: str, resource: st
     )
     for result in answer["EvaluationResults"]:
         if result["EvalDecision"] != _ALLOWED:
-            message = f"{examined.function.value} may not {action} on {resource}: {_why(result)}"
-            yield Finding(Severity.ERROR, "permissions", message, "allow it again, or deploy the stack again")
+            message = (
+                f"{examined.function.value} may not {action} on {resource}: {_why(result)}"
+            )
+            yield Finding(
+                Severity.ERROR,
+                "permissions",
+                message,
+                "allow it again, or deploy the stack again",
+            )
 
 
 def _why(result: Mapping[str, Any]) -> str:
-    if not result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations", True):
+    if not result.get("OrganizationsDecisionDetail", {}).get(
+        "AllowedByOrganizations", True
+    ):
         return "a policy of the organization does not allow it"
-    if not result.get("PermissionsBoundaryDecisionDetail", {}).get("AllowedByPermissionsBoundary", True):
+    if not result.get("PermissionsBoundaryDecisionDetail", {}).get(
+        "AllowedByPermissionsBoundary", True
+    ):
         return "the role's permissions boundary does not allow it"
-    return "a policy denies it" if result["EvalDecision"] == "explicitDeny" else "no policy of its role allows it"
+    return (
+        "a policy denies it"
+        if result["EvalDecision"] == "explicitDeny"
+        else "no policy of its role allows it"
+    )
 
 
 def _context(owner: str, examined: "_Examined") -> list[dict[str, Any]]:

@@ -49,7 +49,9 @@ def quotas(stack: Connection) -> Iterator[Finding]:
     snapshot = stack.snapshots.gather(stack.outside.clock.now()).snapshot
     used = _used_vcpus(snapshot)
     client = stack.client("service-quotas")
-    for market, smallest in sorted(_smallest(snapshot).items(), key=lambda item: str(item[0])):
+    for market, smallest in sorted(
+        _smallest(snapshot).items(), key=lambda item: str(item[0])
+    ):
         limit = limit_of(client, CODES[market.capacity_type].get(market.quota_group, ()))
         if limit is not None:
             yield from _judged(market, smallest, limit[0], used.get(market, 0), limit[1])
@@ -70,7 +72,9 @@ def limit_of(client: Any, codes: Sequence[str]) -> tuple[int, str] | None:
     return limits[largest], largest
 
 
-def _judged(market: Market, smallest: InstanceType, limit: int, used: int, code: str) -> Iterator[Finding]:
+def _judged(
+    market: Market, smallest: InstanceType, limit: int, used: int, code: str
+) -> Iterator[Finding]:
     what = f"the quota of {market.quota_group} instances on {market.capacity_type.value} is {limit} vCPUs"
     advice = f"ask for more: aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code}"
     if limit < _vcpus(smallest):
@@ -91,7 +95,9 @@ def _smallest(snapshot: Snapshot) -> dict[Market, InstanceType]:
             for capacity_type in {offering.capacity_type for offering in each.offerings}:
                 market = Market(capacity_type, quota_group(each.name))
                 if pool.requirements[CAPACITY_TYPE].has(capacity_type.value):
-                    found[market] = min(found.get(market, each), each, key=lambda it: (_vcpus(it), it.name))
+                    found[market] = min(
+                        found.get(market, each), each, key=lambda it: (_vcpus(it), it.name)
+                    )
     return found
 
 

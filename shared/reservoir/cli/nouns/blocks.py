@@ -35,7 +35,9 @@ def _read(stack: Connection, selection: Selection) -> Sequence[_Sold]:
     asked = {name: asked_for(name) for name in selection.names}
     found = []
     for name, (instance_type, count, days) in asked.items():
-        offerings = stack.outside.capacity_blocks.offerings(instance_type, count=count, hours=24 * days)
+        offerings = stack.outside.capacity_blocks.offerings(
+            instance_type, count=count, hours=24 * days
+        )
         if not offerings:
             fail(f"EC2 has no block on sale now: {count} {instance_type} for {days}d")
         found += [_Sold(name, _row(offering)) for offering in offerings]
@@ -74,13 +76,30 @@ def _listing(now: datetime) -> Listing[_Sold]:
             Column("ZONE", lambda sold: sold.row.spec.zone),
             Column("COUNT", lambda sold: str(sold.row.spec.count), is_number=True),
             Column("STARTS", lambda sold: ahead(sold.row.spec.start_at, now)),
-            Column("LASTS", lambda sold: span(sold.row.spec.end_at - sold.row.spec.start_at), leaves=2),
             Column(
-                "FEE", lambda sold: f"{Decimal(sold.row.spec.upfront_fee):.2f} {sold.row.spec.currency}", is_number=True
+                "LASTS",
+                lambda sold: span(sold.row.spec.end_at - sold.row.spec.start_at),
+                leaves=2,
             ),
-            Column("A UNIT AND HOUR", lambda sold: _hourly(sold.row.spec), is_number=True, leaves=1),
+            Column(
+                "FEE",
+                lambda sold: (
+                    f"{Decimal(sold.row.spec.upfront_fee):.2f} {sold.row.spec.currency}"
+                ),
+                is_number=True,
+            ),
+            Column(
+                "A UNIT AND HOUR",
+                lambda sold: _hourly(sold.row.spec),
+                is_number=True,
+                leaves=1,
+            ),
             Column("ENDS", lambda sold: instant(sold.row.spec.end_at), is_wide=True),
-            Column("ULTRASERVER", lambda sold: sold.row.spec.ultra_server_type or "-", is_wide=True),
+            Column(
+                "ULTRASERVER",
+                lambda sold: sold.row.spec.ultra_server_type or "-",
+                is_wide=True,
+            ),
         ),
         lambda sold: f"block/{sold.row.metadata.name}",
         lambda sold: sold.row.model_dump(mode="json", exclude_none=True),
@@ -103,7 +122,9 @@ def _details(stack: Connection, sold: _Sold) -> Iterator[str]:
     window = f"from {instant(spec.start_at)} to {instant(spec.end_at)}"
     capacity = f"{spec.count} {spec.instance_type} in {spec.zone} {window}"
     yield f'what it would change: reservoir plan -f DEMAND --with "{capacity}"'
-    yield (f'to buy it: reservoir blocks buy "{sold.asked}" --offering {sold.row.metadata.name} --tag KEY=VALUE')
+    yield (
+        f'to buy it: reservoir blocks buy "{sold.asked}" --offering {sold.row.metadata.name} --tag KEY=VALUE'
+    )
 
 
 NOUN: Final = Noun(

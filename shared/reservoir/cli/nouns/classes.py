@@ -19,11 +19,20 @@ def _listing(now: datetime) -> Listing[Row]:
     return Listing(
         (
             Column("NAME", lambda row: row["metadata"]["name"]),
-            Column("READY", policy_rows.ready, gives_way=True, style=policy_rows.ready_style),
-            Column("RESERVATIONS", lambda row: str(len(row["status"]["capacityReservations"])), is_number=True),
+            Column(
+                "READY", policy_rows.ready, gives_way=True, style=policy_rows.ready_style
+            ),
+            Column(
+                "RESERVATIONS",
+                lambda row: str(len(row["status"]["capacityReservations"])),
+                is_number=True,
+            ),
             Column("UNITS", lambda row: _sum(row, "totalInstanceCount"), is_number=True),
             Column("FREE", lambda row: _sum(row, "freeUnits"), is_number=True),
-            Column("RESERVED CAPACITY", lambda row: policy_rows.condition(row, "CapacityReservation") or "-"),
+            Column(
+                "RESERVED CAPACITY",
+                lambda row: policy_rows.condition(row, "CapacityReservation") or "-",
+            ),
         ),
         lambda row: f"ec2nodeclass/{row['metadata']['name']}",
         lambda row: row,

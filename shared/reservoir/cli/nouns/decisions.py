@@ -18,7 +18,9 @@ def _read(stack: Connection, selection: Selection) -> Sequence[ListedDecision]:
     nodes: set[str] = set()
     if not selection.names:
         nodes.update(chain.from_iterable(event.nodes() for event in lately(stack)))
-    return ListDecisions(stack.outside.decisions, stack.outside.node_claims).list(selection.names, nodes)
+    return ListDecisions(stack.outside.decisions, stack.outside.node_claims).list(
+        selection.names, nodes
+    )
 
 
 def _facts(listed: ListedDecision) -> Facts:
@@ -29,7 +31,9 @@ def _facts(listed: ListedDecision) -> Facts:
 
 def _facts_of(names: frozenset[str], claim: NodeClaim) -> Facts:
     namespaces = {placed.workload_key.partition("/")[0] for placed in claim.placements}
-    return Facts(names, namespaces, claim.labels, (claim.node_pool_name,), claim.state.value)
+    return Facts(
+        names, namespaces, claim.labels, (claim.node_pool_name,), claim.state.value
+    )
 
 
 def _listing(now: datetime) -> Listing[ListedDecision]:
@@ -37,7 +41,9 @@ def _listing(now: datetime) -> Listing[ListedDecision]:
         (
             Column("NAME", lambda listed: listed.row.metadata.name),
             Column("AGE", lambda listed: age(listed.row.status.made_at, now)),
-            Column("NODES", lambda listed: str(len(listed.row.status.nodes)), is_number=True),
+            Column(
+                "NODES", lambda listed: str(len(listed.row.status.nodes)), is_number=True
+            ),
             Column("SUMMARY", lambda listed: _summary(listed.row), gives_way=True),
         ),
         lambda listed: f"decision/{listed.row.metadata.name}",
@@ -46,7 +52,20 @@ def _listing(now: datetime) -> Listing[ListedDecision]:
 
 
 def _summary(row: DecisionRow) -> str:
-    return ", ".join(f"{count} {what}" for what, count in sorted(row.status.summary.items()) if count) or "-"
+    return (
+        ", ".join(
+            f"{count} {what}" for what, count in sorted(row.status.summary.items()) if count
+        )
+        or "-"
+    )
 
 
-NOUN: Final = Noun("decisions", "decision", frozenset(Selector), _read, _facts, _listing, states=tuple(ClaimState))
+NOUN: Final = Noun(
+    "decisions",
+    "decision",
+    frozenset(Selector),
+    _read,
+    _facts,
+    _listing,
+    states=tuple(ClaimState),
+)

@@ -49,7 +49,9 @@ def _read(stack: Connection, selection: Selection) -> Sequence[PastEvent]:
     return [event for event in told if not selection.names or event.id in selection.names]
 
 
-def labelled(stack: Connection, labels: LabelSelector, events: Iterator[PastEvent]) -> Iterator[PastEvent]:
+def labelled(
+    stack: Connection, labels: LabelSelector, events: Iterator[PastEvent]
+) -> Iterator[PastEvent]:
     """Yield the events about a workload, node or reservation that has these labels, or had them when it went."""
     if labels == EVERYTHING:
         yield from events
@@ -60,7 +62,9 @@ def labelled(stack: Connection, labels: LabelSelector, events: Iterator[PastEven
     yield from (event for event in all_events if not meant.isdisjoint(event.objects()))
 
 
-def _labelled_objects(stack: Connection, labels: LabelSelector, names: Iterable[str]) -> Iterator[str]:
+def _labelled_objects(
+    stack: Connection, labels: LabelSelector, names: Iterable[str]
+) -> Iterator[str]:
     """Yield which of these objects have the labels; read by key, under which what is gone is kept for a while."""
     keys: dict[str, list[str]] = {WORKLOAD: [], NODE: [], RESERVATION: []}
     for name in sorted(names):
@@ -79,7 +83,9 @@ def _labelled_objects(stack: Connection, labels: LabelSelector, names: Iterable[
 
 
 def _facts(row: PastEvent) -> Facts:
-    return Facts(frozenset({row.id}), row.namespaces(), pools=row.node_pools(), state=row.outcome)
+    return Facts(
+        frozenset({row.id}), row.namespaces(), pools=row.node_pools(), state=row.outcome
+    )
 
 
 def _listing(now: datetime) -> Listing[PastEvent]:

@@ -35,7 +35,12 @@ class Found:
         facts = [(row, noun.facts(row)) for row in rows]
         known = set(chain.from_iterable(fact.names for _, fact in facts))
         unknown = tuple(name for name in chosen.names if name not in known)
-        return cls(noun, [row for row, fact in facts if chosen.has(fact)], unknown, chosen.namespace)
+        return cls(
+            noun,
+            [row for row, fact in facts if chosen.has(fact)],
+            unknown,
+            chosen.namespace,
+        )
 
     def missing(self, stack: Connection) -> list[str]:
         """Say of each unknown name that there is none, and which one may have been meant."""
@@ -52,9 +57,15 @@ class Found:
         return [self._does_not_exist(name, others) for name in missing]
 
     def _does_not_exist(self, name: str, others: Mapping[str, str]) -> str:
-        where = f" in the namespace {self.namespace}" if self.noun.home and "/" not in name else ""
+        where = (
+            f" in the namespace {self.namespace}"
+            if self.noun.home and "/" not in name
+            else ""
+        )
         hint = others.get(name) or others.get(closest(name, others) or "")
-        return f"{self.noun.kind}/{name} does not exist{where}" + (f"; did you mean {hint}?" if hint else "")
+        return f"{self.noun.kind}/{name} does not exist{where}" + (
+            f"; did you mean {hint}?" if hint else ""
+        )
 
 
 def end_with_missing(stack: Connection, found: Sequence[Found]) -> None:

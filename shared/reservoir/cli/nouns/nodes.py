@@ -26,7 +26,10 @@ def _read(stack: Connection, selection: Selection) -> Sequence[NodeRow]:
 def _facts(row: NodeRow) -> Facts:
     names = {row.metadata.name, row.status.instance_id or row.metadata.name}
     return Facts(
-        frozenset(names), labels=row.metadata.labels, pools=(row.spec.node_pool,), state=row.status.state.value
+        frozenset(names),
+        labels=row.metadata.labels,
+        pools=(row.spec.node_pool,),
+        state=row.status.state.value,
     )
 
 
@@ -34,17 +37,33 @@ def _listing(now: datetime) -> Listing[NodeRow]:
     return Listing(
         (
             Column("NAME", lambda row: row.metadata.name),
-            Column("STATE", lambda row: row.status.state, style=lambda row: _STYLES.get(row.status.state, "")),
+            Column(
+                "STATE",
+                lambda row: row.status.state,
+                style=lambda row: _STYLES.get(row.status.state, ""),
+            ),
             Column("TYPE", lambda row: row.spec.instance_type),
             Column("ZONE", lambda row: row.spec.zone, leaves=2),
             Column("CAPACITY", lambda row: row.spec.capacity_type.value),
             Column("POOL", lambda row: row.spec.node_pool, leaves=3),
-            Column("REPLICAS", lambda row: str(row.status.replicas), is_number=True, leaves=4),
-            Column("USD/H", lambda row: price(row.spec.price_micro_usd_per_hour), is_number=True),
+            Column(
+                "REPLICAS", lambda row: str(row.status.replicas), is_number=True, leaves=4
+            ),
+            Column(
+                "USD/H",
+                lambda row: price(row.spec.price_micro_usd_per_hour),
+                is_number=True,
+            ),
             Column("AGE", lambda row: age(row.status.created_at, now)),
             Column("INSTANCE", lambda row: row.status.instance_id or "-", leaves=1),
-            Column("RESERVATION", lambda row: row.spec.capacity_reservation_id or "-", is_wide=True),
-            Column("DEADLINE", lambda row: ahead(row.status.drain_deadline, now), is_wide=True),
+            Column(
+                "RESERVATION",
+                lambda row: row.spec.capacity_reservation_id or "-",
+                is_wide=True,
+            ),
+            Column(
+                "DEADLINE", lambda row: ahead(row.status.drain_deadline, now), is_wide=True
+            ),
             Column("DRAINS FOR", lambda row: row.status.drain_reason or "-", is_wide=True),
             Column("HOLDS", _holds, is_wide=True, gives_way=True),
         ),
@@ -54,14 +73,22 @@ def _listing(now: datetime) -> Listing[NodeRow]:
 
 
 def _holds(row: NodeRow) -> str:
-    return ", ".join(f"{each.namespace}/{each.name} x{each.replicas}" for each in row.status.workloads) or "-"
+    return (
+        ", ".join(
+            f"{each.namespace}/{each.name} x{each.replicas}"
+            for each in row.status.workloads
+        )
+        or "-"
+    )
 
 
 def _details(stack: Connection, row: NodeRow) -> Iterable[str]:
     from reservoir.cli.commands.see.explanation_text import node_lines
     from reservoir.usecases.explaining.explain_node import ExplainNode
 
-    found = ExplainNode(stack.outside.node_claims, stack.outside.decisions).explain(row.metadata.name)
+    found = ExplainNode(stack.outside.node_claims, stack.outside.decisions).explain(
+        row.metadata.name
+    )
     return () if found is None else node_lines(found)
 
 

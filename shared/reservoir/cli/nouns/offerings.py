@@ -11,22 +11,31 @@ from reservoir.cli.stack.connection import Connection
 from reservoir.manifests.answers.listed import OfferingState
 from reservoir.usecases.listing.list_offerings import ForPool, ListedOffering, ListOfferings
 
-_STYLES: Final = {OfferingState.RESTING: "yellow", OfferingState.FULL: "dim", OfferingState.NOT_ACTIVE: "dim"}
+_STYLES: Final = {
+    OfferingState.RESTING: "yellow",
+    OfferingState.FULL: "dim",
+    OfferingState.NOT_ACTIVE: "dim",
+}
 
 
 def offered(stack: Connection, selection: Selection) -> Sequence[ListedOffering]:
     """Return the offerings that are meant. Ends the command when there is no such pool."""
-    listing = ListOfferings(stack.outside.offerings, stack.outside.reservations, stack.outside.clock)
+    listing = ListOfferings(
+        stack.outside.offerings, stack.outside.reservations, stack.outside.clock
+    )
     if selection.pool is None:
         return listing.list(selection.names)
-    from reservoir.usecases.policy.stored_policy import StoredPolicy  # with the models of manifests, for a pool alone
+    # with the models of manifests, for a pool alone
+    from reservoir.usecases.policy.stored_policy import StoredPolicy
 
     policy = StoredPolicy(stack.outside.policy, stack.outside.clock)
     pool = policy.node_pool(selection.pool)
     if pool is None:
         fail(f"nodepool/{selection.pool} does not exist")
     node_class = policy.node_class(pool.node_class_name)
-    selected = frozenset() if node_class is None else frozenset(node_class.status.reservation_ids)
+    selected = (
+        frozenset() if node_class is None else frozenset(node_class.status.reservation_ids)
+    )
     return listing.list(selection.names, ForPool(pool, selected))
 
 
@@ -41,10 +50,22 @@ def _listing(now: datetime) -> Listing[ListedOffering]:
             Column("TYPE", lambda row: row.instance_type),
             Column("ZONE", lambda row: row.zone),
             Column("CAPACITY", lambda row: row.capacity_type.value),
-            Column("USD/H", lambda row: price(row.price_micro_usd_per_hour), is_number=True),
-            Column("FREE", lambda row: "-" if row.free is None else str(row.free), is_number=True),
-            Column("STATE", lambda row: row.state, style=lambda row: _STYLES.get(row.state, "")),
-            Column("RESTS", lambda row: ahead(row.rests_until, now).removeprefix("in "), leaves=2),
+            Column(
+                "USD/H", lambda row: price(row.price_micro_usd_per_hour), is_number=True
+            ),
+            Column(
+                "FREE",
+                lambda row: "-" if row.free is None else str(row.free),
+                is_number=True,
+            ),
+            Column(
+                "STATE", lambda row: row.state, style=lambda row: _STYLES.get(row.state, "")
+            ),
+            Column(
+                "RESTS",
+                lambda row: ahead(row.rests_until, now).removeprefix("in "),
+                leaves=2,
+            ),
             Column("RESERVATION", lambda row: row.reservation_id or "-", leaves=1),
             Column("WHY", lambda row: row.reason or "-", gives_way=True, leaves=3),
         ),

@@ -20,10 +20,17 @@ def reader(kind: PolicyKind) -> Callable[[Connection, Selection], Sequence[Row]]
         outside = stack.outside
         accounts = outside.accounts if kind is PolicyKind.TEAM else None
         offerings = outside.offerings if kind is PolicyKind.NODE_POOL else None
-        stored = (outside.policy, outside.reservations, outside.node_claims, outside.workloads)
+        stored = (
+            outside.policy,
+            outside.reservations,
+            outside.node_claims,
+            outside.workloads,
+        )
         show = ShowPolicy(*stored, outside.clock, accounts, offerings)
         names = set(selection.names)
-        return [row for row in show.show(kind) if not names or row["metadata"]["name"] in names]
+        return [
+            row for row in show.show(kind) if not names or row["metadata"]["name"] in names
+        ]
 
     return read
 
@@ -32,7 +39,9 @@ def facts(row: Row) -> Facts:
     """Return what selectors look at."""
     metadata = row["metadata"]
     state = READY if condition(row, "Ready") == "True" else NOT_READY
-    return Facts(frozenset({metadata["name"]}), labels=metadata.get("labels") or {}, state=state)
+    return Facts(
+        frozenset({metadata["name"]}), labels=metadata.get("labels") or {}, state=state
+    )
 
 
 def ready(row: Row) -> str:
@@ -50,4 +59,7 @@ def ready_style(row: Row) -> str:
 
 def condition(row: Row, kind: str) -> str | None:
     """Return the status of a condition."""
-    return next((each["status"] for each in row["status"]["conditions"] if each["type"] == kind), None)
+    return next(
+        (each["status"] for each in row["status"]["conditions"] if each["type"] == kind),
+        None,
+    )

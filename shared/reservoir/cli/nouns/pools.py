@@ -38,13 +38,33 @@ def _listing(now: datetime) -> Listing[Row]:
     return Listing(
         (
             Column("NAME", lambda row: row["metadata"]["name"]),
-            Column("READY", policy_rows.ready, gives_way=True, style=policy_rows.ready_style),
-            Column("PAUSED", _paused, gives_way=True, style=lambda row: "yellow" if _paused(row) else ""),
-            Column("CLASS", lambda row: row["spec"]["template"]["spec"]["nodeClassRef"]["name"], leaves=2),
-            Column("WEIGHT", lambda row: str(row["spec"].get("weight") or 0), is_number=True, leaves=1),
-            Column("WANTED", lambda row: _replicas(row, "wanted"), is_number=True, leaves=3),
+            Column(
+                "READY", policy_rows.ready, gives_way=True, style=policy_rows.ready_style
+            ),
+            Column(
+                "PAUSED",
+                _paused,
+                gives_way=True,
+                style=lambda row: "yellow" if _paused(row) else "",
+            ),
+            Column(
+                "CLASS",
+                lambda row: row["spec"]["template"]["spec"]["nodeClassRef"]["name"],
+                leaves=2,
+            ),
+            Column(
+                "WEIGHT",
+                lambda row: str(row["spec"].get("weight") or 0),
+                is_number=True,
+                leaves=1,
+            ),
+            Column(
+                "WANTED", lambda row: _replicas(row, "wanted"), is_number=True, leaves=3
+            ),
             Column("THERE", lambda row: _replicas(row, "there"), is_number=True, leaves=3),
-            Column("COMING", lambda row: _replicas(row, "coming"), is_number=True, leaves=3),
+            Column(
+                "COMING", lambda row: _replicas(row, "coming"), is_number=True, leaves=3
+            ),
             Column("NODES", lambda row: str(row["status"]["nodes"]), is_number=True),
             Column("RESERVED", lambda row: _nodes(row, "reserved"), is_number=True),
             Column("SPOT", lambda row: _nodes(row, "spot"), is_number=True),

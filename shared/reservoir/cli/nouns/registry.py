@@ -20,23 +20,59 @@ class Registered:
 
 
 NOUNS: Final = (
-    Registered("workloads", ("workload", "wl"), "workload", "reservoir.cli.nouns.workloads"),
-    Registered("nodes", ("node", "nodeclaims", "nodeclaim", "nc"), "node", "reservoir.cli.nouns.nodes"),
-    Registered("reservations", ("reservation", "cr", "odcr"), "reservation", "reservoir.cli.nouns.reservations"),
+    Registered(
+        "workloads", ("workload", "wl"), "workload", "reservoir.cli.nouns.workloads"
+    ),
+    Registered(
+        "nodes",
+        ("node", "nodeclaims", "nodeclaim", "nc"),
+        "node",
+        "reservoir.cli.nouns.nodes",
+    ),
+    Registered(
+        "reservations",
+        ("reservation", "cr", "odcr"),
+        "reservation",
+        "reservoir.cli.nouns.reservations",
+    ),
     Registered("calendar", ("dates",), "calendar", "reservoir.cli.nouns.dates.calendar"),
-    Registered("offerings", ("offering", "offers", "offer"), "offering", "reservoir.cli.nouns.offerings"),
-    Registered("blocks", ("block", "blockofferings", "blockoffering"), "block", "reservoir.cli.nouns.blocks"),
-    Registered("purchases", ("purchase",), "purchase", "reservoir.cli.nouns.dates.purchases"),
-    Registered("pools", ("pool", "nodepools", "nodepool"), "nodepool", "reservoir.cli.nouns.pools"),
+    Registered(
+        "offerings",
+        ("offering", "offers", "offer"),
+        "offering",
+        "reservoir.cli.nouns.offerings",
+    ),
+    Registered(
+        "blocks",
+        ("block", "blockofferings", "blockoffering"),
+        "block",
+        "reservoir.cli.nouns.blocks",
+    ),
+    Registered(
+        "purchases", ("purchase",), "purchase", "reservoir.cli.nouns.dates.purchases"
+    ),
+    Registered(
+        "pools", ("pool", "nodepools", "nodepool"), "nodepool", "reservoir.cli.nouns.pools"
+    ),
     Registered(
         "classes",
-        ("class", "nodeclasses", "nodeclass", "ec2nodeclasses", "ec2nodeclass", "ec2nc", "ec2ncs"),
+        (
+            "class",
+            "nodeclasses",
+            "nodeclass",
+            "ec2nodeclasses",
+            "ec2nodeclass",
+            "ec2nc",
+            "ec2ncs",
+        ),
         "ec2nodeclass",
         "reservoir.cli.nouns.classes",
     ),
     Registered("teams", ("team",), "team", "reservoir.cli.nouns.teams"),
     Registered("events", ("event", "ev"), "event", "reservoir.cli.nouns.events"),
-    Registered("decisions", ("decision", "plans"), "decision", "reservoir.cli.nouns.decisions"),
+    Registered(
+        "decisions", ("decision", "plans"), "decision", "reservoir.cli.nouns.decisions"
+    ),
 )
 _BY_WORD: Final[dict[str, Registered]] = {}
 for _noun in NOUNS:
@@ -54,7 +90,10 @@ def registered(word: str) -> Registered:
     if found is None:
         hint = closest(word.lower(), _BY_WORD)
         known = ", ".join(each.plural for each in NOUNS)
-        fail(f"{word!a} is no kind of object" + (f"; did you mean {hint}?" if hint else f"; there are {known}"))
+        fail(
+            f"{word!a} is no kind of object"
+            + (f"; did you mean {hint}?" if hint else f"; there are {known}")
+        )
     return found
 
 

@@ -13,15 +13,22 @@ from reservoir.usecases.listing.list_reservations import ListReservations
 
 
 def _read(stack: Connection, selection: Selection) -> Sequence[ReservationRow]:
-    rows = ListReservations(stack.outside.reservations, stack.outside.node_claims).list(selection.names)
+    rows = ListReservations(stack.outside.reservations, stack.outside.node_claims).list(
+        selection.names
+    )
     if selection.pool is None:
         return rows
-    usable = {offering.reservation_id for offering in offered(stack, Selection(pool=selection.pool))}
+    usable = {
+        offering.reservation_id
+        for offering in offered(stack, Selection(pool=selection.pool))
+    }
     return [row for row in rows if row.metadata.name in usable]
 
 
 def _facts(row: ReservationRow) -> Facts:
-    return Facts(frozenset({row.metadata.name}), labels=row.metadata.labels, state=row.status.state)
+    return Facts(
+        frozenset({row.metadata.name}), labels=row.metadata.labels, state=row.status.state
+    )
 
 
 def _listing(now: datetime) -> Listing[ReservationRow]:
@@ -35,7 +42,9 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
             Column("TOTAL", lambda row: str(row.status.total), is_number=True),
             Column("OURS", lambda row: str(row.status.ours), is_number=True),
             Column("OTHERS", lambda row: str(row.status.others), is_number=True),
-            Column("FREE", lambda row: str(row.status.free), is_number=True, style=_free_style),
+            Column(
+                "FREE", lambda row: str(row.status.free), is_number=True, style=_free_style
+            ),
             Column("HOLDERS", _holders, gives_way=True, leaves=0),
             Column("ENDS", lambda row: ahead(row.spec.end_at, now)),
             Column("STARTS", lambda row: ahead(row.spec.start_at, now), is_wide=True),
@@ -50,7 +59,10 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
 
 
 def _holders(row: ReservationRow) -> str:
-    return ", ".join(f"{it.namespace}/{it.name} x{it.units}" for it in row.status.holders) or "-"
+    return (
+        ", ".join(f"{it.namespace}/{it.name} x{it.units}" for it in row.status.holders)
+        or "-"
+    )
 
 
 def _state(row: ReservationRow) -> str:
@@ -68,7 +80,10 @@ def _free_style(row: ReservationRow) -> str:
 
 
 def _tags(row: ReservationRow) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted(row.metadata.labels.items())) or "-"
+    return (
+        ",".join(f"{key}={value}" for key, value in sorted(row.metadata.labels.items()))
+        or "-"
+    )
 
 
 NOUN: Final = Noun(

@@ -10,7 +10,11 @@ import typer
 from reservoir.cli.console import fail
 from reservoir.cli.nouns.noun import Noun, Selection, Selector
 from reservoir.cli.nouns.registry import NOUNS, noun_of
-from reservoir.core.model.workload import LabelSelector, LabelSelectorExpression, LabelSelectorOperator
+from reservoir.core.model.workload import (
+    LabelSelector,
+    LabelSelectorExpression,
+    LabelSelectorOperator,
+)
 from reservoir.core.scheduling_terms.labels import closest
 
 
@@ -19,7 +23,9 @@ def complete_noun(context: typer.Context, incomplete: str) -> list[str]:
     if context.params.get("words"):
         return []
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{each.plural}" for each in NOUNS if each.plural.startswith(last)]
+    return [
+        f"{before}{comma}{each.plural}" for each in NOUNS if each.plural.startswith(last)
+    ]
 
 
 Words = Annotated[
@@ -32,12 +38,22 @@ Words = Annotated[
 ]
 Labels = Annotated[
     str | None,
-    typer.Option("--selector", "-l", metavar="LABELS", help="By labels, as in kubectl: team=research,stage!=test."),
+    typer.Option(
+        "--selector",
+        "-l",
+        metavar="LABELS",
+        help="By labels, as in kubectl: team=research,stage!=test.",
+    ),
 ]
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Of workloads (default: default), events, decisions.")
+    str | None,
+    typer.Option(
+        "--namespace", "-n", help="Of workloads (default: default), events, decisions."
+    ),
 ]
-AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Workloads of all namespaces.")]
+AllNamespaces = Annotated[
+    bool, typer.Option("--all-namespaces", "-A", help="Workloads of all namespaces.")
+]
 Pool = Annotated[str | None, typer.Option(help="By NodePool.")]
 State = Annotated[str | None, typer.Option(help="By state, as the column STATE shows it.")]
 
@@ -63,7 +79,9 @@ class Given(TypedDict):
     state: str | None
 
 
-def meant(words: Sequence[str], **given: Unpack[Given]) -> list[tuple[Noun[Any], Selection]]:
+def meant(
+    words: Sequence[str], **given: Unpack[Given]
+) -> list[tuple[Noun[Any], Selection]]:
     """Return the nouns with which of their rows are meant; ends the command when something is not understood."""
     named = _named(words)
     chosen = selection([noun for noun, _ in named], **given)
@@ -103,8 +121,11 @@ def selection(
         Selector.POOL: pool,
         Selector.STATE: state,
     }
-    if given[Selector.NAMESPACE] is not None and any(Selector.NAMESPACE in noun.selectors for noun in nouns):
-        del given[Selector.NAMESPACE]  # as in kubectl, it says nothing about those that have no namespaces
+    if given[Selector.NAMESPACE] is not None and any(
+        Selector.NAMESPACE in noun.selectors for noun in nouns
+    ):
+        # as in kubectl, it says nothing about those that have no namespaces
+        del given[Selector.NAMESPACE]
     for noun in nouns:
         for selector, value in given.items():
             if value is not None and selector not in noun.selectors:
@@ -112,14 +133,21 @@ def selection(
         if state is not None and noun.states and state.lower() not in noun.states:
             hint = closest(state.lower(), noun.states)
             known = ", ".join(sorted(noun.states))
-            fail(f"{noun.plural} are never {state!a}" + (f"; did you mean {hint}?" if hint else f"; they are {known}"))
-    return Selection((), namespace or "", all_namespaces, label_selector(labels or ""), pool, state)
+            fail(
+                f"{noun.plural} are never {state!a}"
+                + (f"; did you mean {hint}?" if hint else f"; they are {known}")
+            )
+    return Selection(
+        (), namespace or "", all_namespaces, label_selector(labels or ""), pool, state
+    )
 
 
 def label_selector(text: str) -> LabelSelector:
     """Read a label selector as kubectl writes it; ends the command when it is none."""
     terms = [term.strip() for term in re.split(r",(?![^()]*\))", text)]
-    return LabelSelector(match_expressions=tuple(_expression(term) for term in terms if term))
+    return LabelSelector(
+        match_expressions=tuple(_expression(term) for term in terms if term)
+    )
 
 
 def _expression(term: str) -> LabelSelectorExpression:
@@ -129,9 +157,15 @@ def _expression(term: str) -> LabelSelectorExpression:
         return LabelSelectorExpression(listed[1], _OPERATORS[listed[2]], values)
     compared = _EQUAL.fullmatch(term)
     if compared is not None:
-        return LabelSelectorExpression(compared[1], _OPERATORS[compared[2]], frozenset({compared[3]}))
+        return LabelSelectorExpression(
+            compared[1], _OPERATORS[compared[2]], frozenset({compared[3]})
+        )
     alone = _KEY.fullmatch(term)
     if alone is None:
-        fail(f"{term!a} is no label selector: use key=value, key!=value, key in (a,b), key notin (a,b), key or !key")
-    operator = LabelSelectorOperator.DOES_NOT_EXIST if alone[1] else LabelSelectorOperator.EXISTS
+        fail(
+            f"{term!a} is no label selector: use key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
+        )
+    operator = (
+        LabelSelectorOperator.DOES_NOT_EXIST if alone[1] else LabelSelectorOperator.EXISTS
+    )
     return LabelSelectorExpression(alone[2], operator)

@@ -55,8 +55,14 @@ def _listing(now: datetime) -> Listing[Row]:
     return Listing(
         (
             Column("NAME", lambda row: row["metadata"]["name"]),
-            Column("READY", policy_rows.ready, gives_way=True, style=policy_rows.ready_style),
-            Column("NAMESPACES", lambda row: ", ".join(row["spec"]["namespaces"]), gives_way=True),
+            Column(
+                "READY", policy_rows.ready, gives_way=True, style=policy_rows.ready_style
+            ),
+            Column(
+                "NAMESPACES",
+                lambda row: ", ".join(row["spec"]["namespaces"]),
+                gives_way=True,
+            ),
             Column("PRINCIPALS", _principals, leaves=1),
             Column("OWNED", _units("nominalUnits")),
             Column("USED", _units("usedUnits")),
@@ -65,8 +71,15 @@ def _listing(now: datetime) -> Listing[Row]:
             Column("LENT TO", _borrowers, gives_way=True, leaves=7),
             Column("BACK AT", _back_at, leaves=2),
             Column("RESOURCES", _resources, gives_way=True, leaves=6),
-            Column("SPENT", lambda row: str(row["status"].get("spending", {}).get("spent", "-"))),
-            Column("FORECAST", lambda row: str(row["status"].get("spending", {}).get("forecast", "-")), leaves=3),
+            Column(
+                "SPENT",
+                lambda row: str(row["status"].get("spending", {}).get("spent", "-")),
+            ),
+            Column(
+                "FORECAST",
+                lambda row: str(row["status"].get("spending", {}).get("forecast", "-")),
+                leaves=3,
+            ),
         ),
         lambda row: f"team/{row['metadata']['name']}",
         lambda row: row,

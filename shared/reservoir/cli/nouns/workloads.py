@@ -11,7 +11,11 @@ from reservoir.cli.stack.connection import Connection
 from reservoir.manifests.answers.listed import WorkloadRow, WorkloadState
 from reservoir.usecases.listing.list_workloads import ListWorkloads
 
-_STYLES: Final = {WorkloadState.WAITING: "yellow", WorkloadState.PARTIAL: "yellow", WorkloadState.WITHDRAWN: "dim"}
+_STYLES: Final = {
+    WorkloadState.WAITING: "yellow",
+    WorkloadState.PARTIAL: "yellow",
+    WorkloadState.WITHDRAWN: "dim",
+}
 
 
 def _read(stack: Connection, selection: Selection) -> Sequence[WorkloadRow]:
@@ -38,12 +42,29 @@ def _listing(now: datetime) -> Listing[WorkloadRow]:
             Column("NAME", lambda row: row.metadata.name),
             Column("REPLICAS", lambda row: str(row.spec.replicas), is_number=True),
             Column("PLACED", lambda row: str(row.status.placed), is_number=True),
-            Column("STATE", lambda row: row.status.state, style=lambda row: _STYLES.get(row.status.state, "")),
+            Column(
+                "STATE",
+                lambda row: row.status.state,
+                style=lambda row: _STYLES.get(row.status.state, ""),
+            ),
             Column("AGE", lambda row: age(row.status.submitted_at, now)),
-            Column("PRIORITY", lambda row: str(row.spec.priority), is_wide=True, is_number=True),
-            Column("POOLS", lambda row: ",".join(row.status.node_pools) or "-", is_wide=True),
-            Column("OUTDATED", lambda row: str(row.status.outdated), is_wide=True, is_number=True),
-            Column("COULD RUN", lambda row: ahead(row.status.next_feasible_at, now), is_wide=True),
+            Column(
+                "PRIORITY", lambda row: str(row.spec.priority), is_wide=True, is_number=True
+            ),
+            Column(
+                "POOLS", lambda row: ",".join(row.status.node_pools) or "-", is_wide=True
+            ),
+            Column(
+                "OUTDATED",
+                lambda row: str(row.status.outdated),
+                is_wide=True,
+                is_number=True,
+            ),
+            Column(
+                "COULD RUN",
+                lambda row: ahead(row.status.next_feasible_at, now),
+                is_wide=True,
+            ),
             Column("WAITS FOR", _reasons, gives_way=True),
         ),
         lambda row: f"workload/{row.metadata.namespace}/{row.metadata.name}",
@@ -52,7 +73,13 @@ def _listing(now: datetime) -> Listing[WorkloadRow]:
 
 
 def _reasons(row: WorkloadRow) -> str:
-    return "; ".join(f"{each.replicas} x {each.reason.value}: {each.message}" for each in row.status.waiting) or "-"
+    return (
+        "; ".join(
+            f"{each.replicas} x {each.reason.value}: {each.message}"
+            for each in row.status.waiting
+        )
+        or "-"
+    )
 
 
 def _details(stack: Connection, row: WorkloadRow) -> Iterable[str]:

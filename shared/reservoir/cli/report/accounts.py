@@ -16,4 +16,6 @@ def read_money(outside: Outside, days: Days) -> Metered | None:
         return owners[namespace].name if namespace in owners else NOBODY
 
     now = outside.clock.now()
-    return metered(days, spent_between(outside.accounts, days.first, days.last, now, team_of), now)
+    return metered(
+        days, spent_between(outside.accounts, days.first, days.last, now, team_of), now
+    )

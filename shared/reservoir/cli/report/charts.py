@@ -56,7 +56,9 @@ def units_over_time(title: str, points: Sequence[Point], until: datetime) -> str
     with mpl.rc_context(cast("Any", _STYLE)):
         figure, axes = _figure(1.7)
         at = [*(point.at for point in points), until]
-        counts = [(point.ours_count, point.others_count, point.free_count) for point in points]
+        counts = [
+            (point.ours_count, point.others_count, point.free_count) for point in points
+        ]
         stacks = np.array([*counts, counts[-1]], dtype=float).transpose()
         axes.stackplot(at, stacks, step="post", colors=_SERIES, linewidth=0)
         _hide_unknown(axes, points, until)
@@ -65,13 +67,17 @@ def units_over_time(title: str, points: Sequence[Point], until: datetime) -> str
         return _svg(figure, title)
 
 
-def nodes_over_time(title: str, points: Sequence[NodePoint], markets: Sequence[str], until: datetime) -> str:
+def nodes_over_time(
+    title: str, points: Sequence[NodePoint], markets: Sequence[str], until: datetime
+) -> str:
     """Draw how many nodes of each market there were, stacked; nothing where nothing is known."""
     with mpl.rc_context(cast("Any", _STYLE)):
         figure, axes = _figure(2.0)
         at = [*(point.at for point in points), until]
         counts = [point.counts for point in points]
-        counts_in_order = [[each.get(market, 0) for market in markets] for each in (*counts, counts[-1])]
+        counts_in_order = [
+            [each.get(market, 0) for market in markets] for each in (*counts, counts[-1])
+        ]
         stacks = np.array(counts_in_order, dtype=float).transpose()
         axes.stackplot(at, stacks, step="post", colors=_SERIES, linewidth=0)
         _hide_unknown(axes, points, until)
@@ -88,8 +94,15 @@ def waits_by_reason(title: str, waits: Sequence[Waits]) -> str:
         is_long = max(each.longest_s for each in waits) > _MINUTES_UP_TO_S
         unit_s = _HOUR_S if is_long else 60
         lengths_s = [(each.longest_s, each.p90_s, each.median_s) for each in waits]
-        for index, (height, colour) in enumerate(zip((0.8, 0.55, 0.3), reversed(_SERIES), strict=True)):
-            axes.barh(rows, [each[index] / unit_s for each in lengths_s], color=colour, height=height)
+        for index, (height, colour) in enumerate(
+            zip((0.8, 0.55, 0.3), reversed(_SERIES), strict=True)
+        ):
+            axes.barh(
+                rows,
+                [each[index] / unit_s for each in lengths_s],
+                color=colour,
+                height=height,
+            )
         axes.set_yticks(list(rows), [each.reason for each in waits])
         axes.invert_yaxis()
         axes.set_xlabel("hours" if is_long else "minutes")
@@ -109,7 +122,11 @@ def _time_axis(axes: Any, counted: str, since: datetime, until: datetime) -> Non
     axes.set_xlim(since, until)
     locator: Any = _locator(maxticks=7)
     axes.xaxis.set_major_locator(locator)
-    formats = {"formats": list(_TIME_FORMATS), "zero_formats": list(_TURN_FORMATS), "show_offset": False}
+    formats = {
+        "formats": list(_TIME_FORMATS),
+        "zero_formats": list(_TURN_FORMATS),
+        "show_offset": False,
+    }
     axes.xaxis.set_major_formatter(_formatter(locator, **formats))
     axes.yaxis.get_major_locator().set_params(integer=True)
 
@@ -119,13 +136,19 @@ def _hide_unknown(axes: Any, points: Sequence[Point | NodePoint], until: datetim
     ends = [*(point.at for point in points[1:]), until]
     for point, end in zip(points, ends, strict=True):
         if not point.known and end > point.at:
-            axes.axvspan(point.at, end, facecolor="#060606", edgecolor=_GRID, hatch="//", linewidth=0)
+            axes.axvspan(
+                point.at, end, facecolor="#060606", edgecolor=_GRID, hatch="//", linewidth=0
+            )
 
 
 def _svg(figure: Figure, title: str) -> str:
     """Return the chart as an element of the page, named by its title."""
     text = StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    figure.savefig(
+        text,
+        format="svg",
+        metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+    )
     _, _, body = text.getvalue().partition("<svg ")
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     for colour, variable in {**_VARIABLES, "#060606": "var(--page)"}.items():

@@ -35,7 +35,9 @@ NOTABLE: Final = frozenset(
         "Tables Adopted",
     }
 )
-NOTABLE_DRAINS: Final = frozenset({"Consolidation", "Interruption", "ScheduledChange", "Unhealthy"})
+NOTABLE_DRAINS: Final = frozenset(
+    {"Consolidation", "Interruption", "ScheduledChange", "Unhealthy"}
+)
 NOTABLE_MAX: Final = 100
 STORIES_MAX: Final = 20
 STORY_EVENTS_MAX: Final = 12
@@ -232,7 +234,9 @@ def _uses(held: Sequence[tuple[Sample, int]], until: datetime) -> Iterator[Reser
         for it in sample.reservations:
             by_id.setdefault(it.id, []).append(_Seen(sample.taken_at, end, it, seconds > 0))
     uses = [_use(found, until) for found in by_id.values()]
-    yield from sorted(uses, key=lambda use: (-(use.idle_micro_usd or 0), -use.free_unit_s, use.id))
+    yield from sorted(
+        uses, key=lambda use: (-(use.idle_micro_usd or 0), -use.free_unit_s, use.id)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +274,12 @@ def _use(found: Sequence[_Seen], until: datetime) -> ReservationUse:
         ours_unit_s=sum(seen.what.ours_count * seen.seconds for seen in found),
         others_unit_s=sum(seen.what.others_count * seen.seconds for seen in found),
         free_unit_s=sum(seen.what.free_count * seen.seconds for seen in found),
-        avoided_micro_usd=_cost((it.what.ours_count, it.what, it.seconds) for it in found) if has_prices else None,
-        idle_micro_usd=_cost((it.what.free_count, it.what, it.seconds) for it in found) if has_prices else None,
+        avoided_micro_usd=_cost((it.what.ours_count, it.what, it.seconds) for it in found)
+        if has_prices
+        else None,
+        idle_micro_usd=_cost((it.what.free_count, it.what, it.seconds) for it in found)
+        if has_prices
+        else None,
     )
 
 
@@ -280,7 +288,9 @@ def _points(found: Sequence[_Seen], until: datetime) -> Iterator[Point]:
     following = [*(seen.at for seen in found[1:]), None]
     for seen, again_at in zip(found, following, strict=True):
         it = seen.what
-        yield Point(seen.at, it.ours_count, it.others_count, it.free_count, known=seen.known)
+        yield Point(
+            seen.at, it.ours_count, it.others_count, it.free_count, known=seen.known
+        )
         has_ended = seen.ends_at < seen.until
         is_missed = again_at is None and seen.until < until  # by the next sample
         is_back_later = again_at is not None and seen.until < again_at
@@ -289,7 +299,10 @@ def _points(found: Sequence[_Seen], until: datetime) -> Iterator[Point]:
 
 
 def _cost(parts: Iterable[tuple[int, ReservationSample, int]]) -> int:
-    return sum(units * (it.micro_usd_per_hour or 0) * seconds for units, it, seconds in parts) // _HOUR_S
+    return (
+        sum(units * (it.micro_usd_per_hour or 0) * seconds for units, it, seconds in parts)
+        // _HOUR_S
+    )
 
 
 def _node_point(sample: Sample, *, is_known: bool) -> NodePoint:
@@ -302,9 +315,17 @@ def _markets(held: Sequence[tuple[Sample, int]]) -> Iterator[MarketUse]:
     avoided: dict[str, int | None] = {}
     for sample, seconds in held:
         for it in sample.markets:
-            name, more, before = it.capacity_type.value, it.avoided_micro_usd_per_hour, avoided.get(it.capacity_type, 0)
+            name, more, before = (
+                it.capacity_type.value,
+                it.avoided_micro_usd_per_hour,
+                avoided.get(it.capacity_type, 0),
+            )
             nodes[name] = nodes.get(name, 0) + it.node_count * seconds
-            avoided[name] = None if before is None or (more is None and seconds) else before + (more or 0) * seconds
+            avoided[name] = (
+                None
+                if before is None or (more is None and seconds)
+                else before + (more or 0) * seconds
+            )
     for name in (it.value for it in CapacityType if it.value in nodes):
         saved = avoided[name]
         yield MarketUse(name, nodes[name], None if saved is None else saved // _HOUR_S)
@@ -326,7 +347,9 @@ def _waits(events: Sequence[PastEvent], until: datetime) -> Iterator[Waits]:
     for since, reason in waiting.values():
         open_counts[reason] = open_counts.get(reason, 0) + 1
         waited.setdefault(reason, []).append(_seconds(since, until))
-    for reason, lengths in sorted(waited.items(), key=lambda each: (-len(each[1]), each[0])):
+    for reason, lengths in sorted(
+        waited.items(), key=lambda each: (-len(each[1]), each[0])
+    ):
         lengths.sort()
         percentiles = (_percentile(lengths, 50), _percentile(lengths, 90), lengths[-1])
         yield Waits(reason, len(lengths), open_counts.get(reason, 0), *percentiles)
@@ -342,30 +365,47 @@ def _ran(events: Sequence[PastEvent]) -> Iterator[Ran]:
     for event in events:
         node = event.detail.get("node")
         if event.detail_type == "Node Launched" and isinstance(node, dict):
-            place = (str(node.get("instanceType")), str(node.get("capacityType")), str(node.get("zone")))
+            place = (
+                str(node.get("instanceType")),
+                str(node.get("capacityType")),
+                str(node.get("zone")),
+            )
             counts[place] = counts.get(place, 0) + 1
     for place, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
         yield Ran(*place, count)
 
 
-def _blocks(uses: Sequence[ReservationUse], events: Sequence[PastEvent]) -> Iterator[BlockEnd]:
-    deadlines: dict[str, tuple[str, datetime]] = {}  # by claim: its block, and until when it had time
+def _blocks(
+    uses: Sequence[ReservationUse], events: Sequence[PastEvent]
+) -> Iterator[BlockEnd]:
+    # by claim: its block, and until when it had time
+    deadlines: dict[str, tuple[str, datetime]] = {}
     gone: dict[str, datetime] = {}
     for event in events:
         node = event.detail.get("node")
         if not isinstance(node, dict):
             continue
         claim = str(node.get("nodeClaim"))
-        if event.detail_type == "Node Draining" and event.detail.get("reason") == "CapacityBlockEnding":
+        if (
+            event.detail_type == "Node Draining"
+            and event.detail.get("reason") == "CapacityBlockEnding"
+        ):
             deadline = datetime.fromisoformat(str(event.detail["deadline"]))
             deadlines[claim] = (str(node.get("capacityReservationId")), deadline)
         elif event.detail_type == "Node Terminated":
             gone.setdefault(claim, event.at)
     for use in uses:
         if use.kind is ReservationKind.CAPACITY_BLOCK:
-            ours = {claim: deadline for claim, (block, deadline) in deadlines.items() if block == use.id}
+            ours = {
+                claim: deadline
+                for claim, (block, deadline) in deadlines.items()
+                if block == use.id
+            }
             # A node is told to end at its deadline, and EC2 takes a while: one minute is not late.
-            late = sum(claim in gone and gone[claim] > at + timedelta(minutes=1) for claim, at in ours.items())
+            late = sum(
+                claim in gone and gone[claim] > at + timedelta(minutes=1)
+                for claim, at in ours.items()
+            )
             in_time = sum(claim in gone for claim in ours) - late
             yield BlockEnd(use, len(ours), in_time, late)
 
@@ -375,14 +415,19 @@ def _notable(events: Sequence[PastEvent]) -> Iterator[Notable]:
     found: dict[tuple[str, str, str], Notable] = {}
     for event in events:
         is_notable = event.detail_type in NOTABLE or (
-            event.detail_type == "Node Draining" and event.detail.get("reason") in NOTABLE_DRAINS
+            event.detail_type == "Node Draining"
+            and event.detail.get("reason") in NOTABLE_DRAINS
         )
         if is_notable:
             about = subject(event)
             told = Notable(event, summary(event), about, _command(about), first_at=event.at)
             key = (event.detail_type, about, "" if about else event.id)
             before = found.pop(key, None)
-            found[key] = told if before is None else replace(told, count=before.count + 1, first_at=before.first_at)
+            found[key] = (
+                told
+                if before is None
+                else replace(told, count=before.count + 1, first_at=before.first_at)
+            )
     yield from found.values()
 
 
@@ -392,7 +437,12 @@ def _stories(names: Iterable[str], events: Sequence[PastEvent]) -> Iterator[Stor
         for name in told.keys() & set(event.objects()):
             told[name].append(event)
     for name, found in list(told.items())[:STORIES_MAX]:
-        yield Story(name, tuple((event, summary(event.about(name))) for event in found[-STORY_EVENTS_MAX:]))
+        yield Story(
+            name,
+            tuple(
+                (event, summary(event.about(name))) for event in found[-STORY_EVENTS_MAX:]
+            ),
+        )
 
 
 def _command(about: str) -> str:
@@ -404,7 +454,11 @@ def _command(about: str) -> str:
 
 def _workload(detail: Mapping[str, Any]) -> str | None:
     ref = detail.get("workload")
-    return workload_name(f"{ref.get('namespace')}/{ref.get('name')}") if isinstance(ref, dict) else None
+    return (
+        workload_name(f"{ref.get('namespace')}/{ref.get('name')}")
+        if isinstance(ref, dict)
+        else None
+    )
 
 
 def _seconds(since: datetime, until: datetime) -> int:

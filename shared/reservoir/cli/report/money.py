@@ -99,19 +99,30 @@ class Metered:
         return self.total.spent_micro_usd * 86_400 // passed_s
 
 
-def _of_team(name: str, lines: Mapping[AccountLine, Amount]) -> Mapping[AccountLine, Amount]:
+def _of_team(
+    name: str, lines: Mapping[AccountLine, Amount]
+) -> Mapping[AccountLine, Amount]:
     return {line: amount for line, amount in lines.items() if line.team == name}
 
 
-def metered(days: Days, accounts: Mapping[AccountLine, Amount], now: datetime) -> Metered | None:
+def metered(
+    days: Days, accounts: Mapping[AccountLine, Amount], now: datetime
+) -> Metered | None:
     """Return what the accounts have of these days; None where they have nothing, which is not the same as nought."""
-    lines = {it: amount for it, amount in accounts.items() if days.first.isoformat() <= it.day <= days.last.isoformat()}
+    lines = {
+        it: amount
+        for it, amount in accounts.items()
+        if days.first.isoformat() <= it.day <= days.last.isoformat()
+    }
     if not lines:
         return None
     by_namespace = _added_up(
-        ((line.team, line.namespace, line.capacity_type.value), amount) for line, amount in lines.items()
+        ((line.team, line.namespace, line.capacity_type.value), amount)
+        for line, amount in lines.items()
     )
-    by_market = _added_up((("", "", line.capacity_type.value), amount) for line, amount in lines.items())
+    by_market = _added_up(
+        (("", "", line.capacity_type.value), amount) for line, amount in lines.items()
+    )
     names = sorted({line.team for line in lines})
     teams = [_spent(name, _of_team(name, lines)) for name in names]
     in_order = [market.value for market in CapacityType]
@@ -133,7 +144,9 @@ def _added_up(parts: Iterable[tuple[tuple[str, str, str], Amount]]) -> tuple[Tea
     totals: dict[tuple[str, str, str], Amount] = {}
     for key, amount in parts:
         totals[key] = totals.get(key, Amount()) + amount
-    return tuple(TeamUse(*key, totals[key].seconds, totals[key].micro_usd) for key in sorted(totals))
+    return tuple(
+        TeamUse(*key, totals[key].seconds, totals[key].micro_usd) for key in sorted(totals)
+    )
 
 
 def _spent(name: str, lines: Mapping[AccountLine, Amount]) -> Spent:

@@ -32,7 +32,9 @@ def page(report: Report) -> str:
             colours=_COLOURS,
             told={story.about for story in report.stories},
             is_little_known=report.known_percent < KNOWN_LEAST_PERCENT,
-            avoided={market.capacity_type: market.avoided_micro_usd for market in report.markets},
+            avoided={
+                market.capacity_type: market.avoided_micro_usd for market in report.markets
+            },
         )
     )
 
@@ -40,7 +42,10 @@ def page(report: Report) -> str:
 def pages(*folders: Path) -> Environment:
     """Return what renders the templates of these folders; whatever users wrote is escaped."""
     environment = Environment(
-        loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=FileSystemLoader(folders),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     environment.filters |= _FILTERS
     return environment
@@ -102,14 +107,23 @@ _FILTERS: Final[dict[str, Callable[..., Any]]] = {
 def _charts(report: Report) -> dict[str, object]:
     # Markup: what the charts hold of users' text, they have escaped.
     units = [
-        (use, Markup(units_over_time(f"Units of {use.id} over time", changes(use.points), _end(report))))  # noqa: S704
+        (
+            use,
+            Markup(  # noqa: S704
+                units_over_time(
+                    f"Units of {use.id} over time", changes(use.points), _end(report)
+                )
+            ),
+        )
         for use in report.reservations[:CHARTS_MAX]
     ]
     nodes = waits = Markup("")
     if report.markets:
         markets = [market.capacity_type for market in report.markets]
         # Markup: as above.
-        nodes = Markup(nodes_over_time("Nodes by market", changes(report.nodes), markets, _end(report)))  # noqa: S704
+        nodes = Markup(  # noqa: S704
+            nodes_over_time("Nodes by market", changes(report.nodes), markets, _end(report))
+        )
     if report.waits:
         waits = Markup(waits_by_reason("Waiting by reason", report.waits))  # noqa: S704 - as said
     return {"units": units, "nodes": nodes, "waits": waits}

@@ -75,7 +75,9 @@ class Session:
     def dead_letter_queues(self) -> Mapping[str, "DeadLetterQueue"]:
         """The dead-letter queues, by name."""
         from reservoir.adapters.clients import make_client
-        from reservoir.cli.stack.dead_letters import dead_letter_queues  # here, because few commands need them
+
+        # here, because few commands need them
+        from reservoir.cli.stack.dead_letters import dead_letter_queues
 
         return dead_letter_queues(make_client("sqs"), self.outputs[0])
 
@@ -90,11 +92,15 @@ class Session:
         from reservoir.runtime.settings import OPTIONAL, REGION, REQUIRED, Settings
 
         names = {name: output_name(name) for name in (*REQUIRED, *OPTIONAL)}
-        environment = {name: outputs[output] for name, output in names.items() if output in outputs}
+        environment = {
+            name: outputs[output] for name, output in names.items() if output in outputs
+        }
         try:
             return AwsOutside(Settings.from_environment({**environment, REGION: region}))
         except SettingsError as error:
-            fail(f"the stack {self.target.stack} is not a Reservoir of this version: {error}")
+            fail(
+                f"the stack {self.target.stack} is not a Reservoir of this version: {error}"
+            )
 
     @property
     def release(self) -> str | None:
@@ -109,7 +115,8 @@ class Session:
 
     def operate(self, request: "OperationRequest") -> "list[OperationResult]":
         """Have a request carried out by the function that does it, signed by whoever runs the command."""
-        from reservoir.cli.stack.operating import operate  # here, because few commands need it
+        # here, because few commands need it
+        from reservoir.cli.stack.operating import operate
 
         return operate(self.outside.settings.deployment, request)
 
@@ -154,7 +161,9 @@ def _outputs_of(target: Target) -> tuple[dict[str, str], str]:
         client = make_client("cloudformation")
         (found,) = client.describe_stacks(StackName=target.stack)["Stacks"]
     except NoRegionError:
-        fail("no AWS region is chosen: say --region, set AWS_REGION, or use a profile that has one")
+        fail(
+            "no AWS region is chosen: say --region, set AWS_REGION, or use a profile that has one"
+        )
     except (BotoCoreError, ClientError) as error:
         if _says_that_there_is_none(error):
             fail(
@@ -162,7 +171,9 @@ def _outputs_of(target: Target) -> tuple[dict[str, str], str]:
                 " --profile, or name another with --stack or --deployment"
             )
         fail(f"cannot read the stack {target.stack}: {error}")
-    outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
+    outputs = {
+        output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])
+    }
     contradiction = target.contradiction(found["StackId"].split(":")[4], outputs)
     if contradiction is not None:
         fail(contradiction)
@@ -172,4 +183,6 @@ def _outputs_of(target: Target) -> tuple[dict[str, str], str]:
 def _says_that_there_is_none(error: Exception) -> bool:
     """Whether CloudFormation knows no stack of that name; there is no code for it alone."""
     said = getattr(error, "response", {}).get("Error", {})
-    return said.get("Code") == "ValidationError" and "does not exist" in said.get("Message", "")
+    return said.get("Code") == "ValidationError" and "does not exist" in said.get(
+        "Message", ""
+    )

@@ -11,7 +11,8 @@ UNDELIVERED: Final = "undelivered"
 # Reports are believed of whoever sends them, so that nobody can send another's; reactions come from EventBridge alone.
 SENT_AGAIN: Final = (Queue.DEMAND, Queue.PLANNING, Queue.LAUNCHES, Queue.HISTORY)
 _BATCH: Final = 10  # of one ReceiveMessage
-_HIDDEN_S: Final = 30  # while it is moved; a letter that was only looked at shows again after so long, too
+# while it is moved; a letter that was only looked at shows again after so long, too
+_HIDDEN_S: Final = 30
 _CUT: Final = "Truncated"
 
 
@@ -40,7 +41,9 @@ class DeadLetterQueue:
     def count(self) -> int:
         """Return about how many letters there are, those that somebody looks at included."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        found = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
+        found = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)[
+            "Attributes"
+        ]
         return sum(int(found[name]) for name in names)
 
     def letters(self, most: int) -> Iterator[Letter]:
@@ -65,7 +68,10 @@ class DeadLetterQueue:
         """Send a letter to where it came from, then take it away: whoever dies in between leaves it twice, not lost."""
         order = {}
         if letter.group is not None:
-            order = {"MessageGroupId": letter.group, "MessageDeduplicationId": f"again-{letter.id}"}
+            order = {
+                "MessageGroupId": letter.group,
+                "MessageDeduplicationId": f"again-{letter.id}",
+            }
         self.client.send_message(QueueUrl=self.source_url, MessageBody=letter.body, **order)
         self.client.delete_message(QueueUrl=self.url, ReceiptHandle=letter.receipt)
 
@@ -74,7 +80,9 @@ class DeadLetterQueue:
         self.client.purge_queue(QueueUrl=self.url)
 
 
-def dead_letter_queues(client: Any, outputs: Mapping[str, str]) -> dict[str, DeadLetterQueue]:
+def dead_letter_queues(
+    client: Any, outputs: Mapping[str, str]
+) -> dict[str, DeadLetterQueue]:
     """Return the queues that a stack's outputs name, by name."""
     found = {}
     for queue in Queue:
@@ -82,17 +90,25 @@ def dead_letter_queues(client: Any, outputs: Mapping[str, str]) -> dict[str, Dea
         if url is not None:
             source = outputs[output_name(queue)] if queue in SENT_AGAIN else None
             found[name] = DeadLetterQueue(client, name, url, source)
-    found[UNDELIVERED] = DeadLetterQueue(client, UNDELIVERED, outputs["UndeliveredQueueUrl"], None)
+    found[UNDELIVERED] = DeadLetterQueue(
+        client, UNDELIVERED, outputs["UndeliveredQueueUrl"], None
+    )
     return found
 
 
 def _letter(message: Mapping[str, Any]) -> Letter:
-    told = {name: value.get("StringValue", "") for name, value in message.get("MessageAttributes", {}).items()}
+    told = {
+        name: value.get("StringValue", "")
+        for name, value in message.get("MessageAttributes", {}).items()
+    }
     known = message["Attributes"]
     return Letter(
         id=message["MessageId"],
         sent_at=datetime.fromtimestamp(int(known["SentTimestamp"]) / 1000, UTC),
-        reason=told.get("Reason") or told.get("ERROR_MESSAGE") or told.get("ERROR_CODE") or "it failed too often",
+        reason=told.get("Reason")
+        or told.get("ERROR_MESSAGE")
+        or told.get("ERROR_CODE")
+        or "it failed too often",
         body=message["Body"],
         is_cut=told.get(_CUT) == "true",
         receipt=message["ReceiptHandle"],

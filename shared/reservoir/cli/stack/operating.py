@@ -20,15 +20,21 @@ def operate(deployment: str, request: OperationRequest) -> list[OperationResult]
     from reservoir.adapters.clients import Patience, make_client
 
     try:
-        payload = {"request": request.document(), "proof": signed(make_client("sts"), request.digest(deployment))}
+        payload = {
+            "request": request.document(),
+            "proof": signed(make_client("sts"), request.digest(deployment)),
+        }
         answer = make_client("lambda", patience=Patience(read_timeout_s=_TIMEOUT_S)).invoke(
-            FunctionName=function_name(deployment, Function.OPERATE), Payload=json.dumps(payload).encode()
+            FunctionName=function_name(deployment, Function.OPERATE),
+            Payload=json.dumps(payload).encode(),
         )
     except (BotoCoreError, ClientError) as error:
         fail(f"AWS refused: {error}")
     body = json.loads(answer["Payload"].read())
     if "FunctionError" in answer:
-        fail(f"the function failed half-way ({body.get('errorType', 'unknown error')}): repeat the command")
+        fail(
+            f"the function failed half-way ({body.get('errorType', 'unknown error')}): repeat the command"
+        )
     if "problems" in body:
         report([Problem(**problem) for problem in body["problems"]])
         fail("nothing was done")
@@ -43,7 +49,9 @@ def signed(sts: Any, digest: str) -> dict[str, str]:
         request.headers[SIGNED_REQUEST_HEADER] = digest
 
     def catch(request: Any, **_: object) -> None:
-        caught.update({name.lower(): _text(value) for name, value in _items(request.headers)})
+        caught.update(
+            {name.lower(): _text(value) for name, value in _items(request.headers)}
+        )
 
     sts.meta.events.register(f"before-sign.sts.{_OPERATION}", name_the_request)
     sts.meta.events.register(f"before-send.sts.{_OPERATION}", catch)

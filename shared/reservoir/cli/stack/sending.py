@@ -8,7 +8,12 @@ the same command twice is one change, and of two people who change a workload at
 import json
 from dataclasses import dataclass
 
-from reservoir.core.serialisation.generation import StoredGeneration, content_digest, has_become, next_generation
+from reservoir.core.serialisation.generation import (
+    StoredGeneration,
+    content_digest,
+    has_become,
+    next_generation,
+)
 from reservoir.manifests import outgoing
 from reservoir.manifests.kinds.workload import WorkloadManifest
 from reservoir.ports.state import WorkloadRecord
@@ -30,12 +35,18 @@ def submit(manifest: WorkloadManifest, record: WorkloadRecord | None) -> Outgoin
     if record is not None and generation == record.generation:
         return Outgoing(wanted.key, generation, None)
     generation = max(generation, manifest.metadata.generation)
-    return Outgoing(wanted.key, generation, json.dumps(outgoing.submit(manifest, generation)))
+    return Outgoing(
+        wanted.key, generation, json.dumps(outgoing.submit(manifest, generation))
+    )
 
 
 def withdraw(record: WorkloadRecord) -> Outgoing:
     """Return the withdraw of a workload that is stored."""
-    body = None if record.withdrawn else json.dumps(outgoing.withdraw(record.key, record.generation))
+    body = (
+        None
+        if record.withdrawn
+        else json.dumps(outgoing.withdraw(record.key, record.generation))
+    )
     return Outgoing(record.key, record.generation, body)
 
 
@@ -44,7 +55,9 @@ def release(key: str, node_claim: str, replicas: int | None) -> str:
     return json.dumps(outgoing.release(key, node_claim, replicas))
 
 
-def is_stored(manifest: WorkloadManifest, generation: int, record: WorkloadRecord | None) -> bool | None:
+def is_stored(
+    manifest: WorkloadManifest, generation: int, record: WorkloadRecord | None
+) -> bool | None:
     """Whether a submit of this generation has become what is wanted; None while it has not been worked off."""
     return has_become(_stored(record), manifest.to_core(), generation)
 

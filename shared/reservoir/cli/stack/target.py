@@ -24,11 +24,11 @@ class Target:
         name, wanted = self.deployment.name, self.deployment.settings.account
         if wanted is not None and account != wanted:
             return f"the deployment {name} belongs to account {wanted}, and these are credentials of {account}"
-        deployed = outputs.get(DEPLOYMENT_NAME_OUTPUT, name)  # stacks before the first settings file had no such output
+        # stacks before the first settings file had no such output
+        deployed = outputs.get(DEPLOYMENT_NAME_OUTPUT, name)
         if deployed != name:
-            return (
-                f"the stack {self.stack} is the deployment {deployed}, not {name}: see stack in {self.deployment.path}"
-            )
+            settings_file = self.deployment.path
+            return f"the stack {self.stack} is the deployment {deployed}, not {name}: see stack in {settings_file}"
         return None
 
 

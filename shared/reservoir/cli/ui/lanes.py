@@ -54,7 +54,8 @@ class Bar:
     workload: str
     units: int
     since: datetime
-    leaves_at: datetime | None  # when the last of its nodes must be gone, if all of them drain
+    # when the last of its nodes must be gone, if all of them drain
+    leaves_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,14 @@ def lanes(
         What is in each reservation now, and what was, by id.
     """
     found = [
-        _lane(window, row, nodes, counted.get(row.metadata.name), past.get(row.metadata.name, ()), team_of)
+        _lane(
+            window,
+            row,
+            nodes,
+            counted.get(row.metadata.name),
+            past.get(row.metadata.name, ()),
+            team_of,
+        )
         for row in rows
     ]
     return sorted(found, key=_order)
@@ -110,7 +118,9 @@ def _lane(
     end = WHOLE if row.spec.end_at is None else window.place(row.spec.end_at)
     drain_at = row.status.drain_at
     is_seen = drain_at is not None and window.since < drain_at < window.until
-    here = [node for node in nodes if node.spec.capacity_reservation_id == row.metadata.name]
+    here = [
+        node for node in nodes if node.spec.capacity_reservation_id == row.metadata.name
+    ]
     bars = sorted(_bars(window, here, team_of), key=lambda bar: (-bar.units, bar.workload))
     return Lane(
         row=row,
@@ -136,7 +146,15 @@ def _bars(window: Window, nodes: Sequence[NodeRow], team_of: TeamOf) -> Iterator
         leaves_at = max(known) if len(known) == len(on) else None
         start = window.place(since)
         end = window.place(window.now if leaves_at is None else max(window.now, leaves_at))
-        yield Bar(start, max(1, end - start), team_of(namespace), f"{namespace}/{name}", len(on), since, leaves_at)
+        yield Bar(
+            start,
+            max(1, end - start),
+            team_of(namespace),
+            f"{namespace}/{name}",
+            len(on),
+            since,
+            leaves_at,
+        )
 
 
 def _cells(window: Window, past: Sequence[Point]) -> Iterator[Cell]:
@@ -163,4 +181,8 @@ def _known_at(past: Sequence[Point], at: datetime) -> Point | None:
 
 def _shares(point: Point) -> tuple[int, int] | None:
     total = point.ours_count + point.others_count + point.free_count
-    return (_PERCENT * point.ours_count // total, _PERCENT * point.others_count // total) if total else None
+    return (
+        (_PERCENT * point.ours_count // total, _PERCENT * point.others_count // total)
+        if total
+        else None
+    )

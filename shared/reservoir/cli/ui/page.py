@@ -23,7 +23,13 @@ TEAMS_MAX: Final = 50
 NOTABLE_MAX: Final = 20
 CHARTS_MAX: Final = 3  # the worst reservations
 COLOURS: Final = 6  # of teams; the others share one
-_TICKS: Final = (timedelta(hours=1), timedelta(hours=6), timedelta(days=1), timedelta(days=7), timedelta(days=28))
+_TICKS: Final = (
+    timedelta(hours=1),
+    timedelta(hours=6),
+    timedelta(days=1),
+    timedelta(days=7),
+    timedelta(days=28),
+)
 _TICKS_MAX: Final = 7
 
 
@@ -53,7 +59,9 @@ def page(picture: Picture) -> str:
 def ticks(window: Window) -> list[tuple[int, datetime]]:
     """Return full hours or days and where they are, seven at most."""
     length = window.until - window.since
-    step = next((each for each in _TICKS if length / each <= _TICKS_MAX), length / _TICKS_MAX)
+    step = next(
+        (each for each in _TICKS if length / each <= _TICKS_MAX), length / _TICKS_MAX
+    )
     midnight = window.since.replace(hour=0, minute=0, second=0, microsecond=0)
     at = midnight + step * ((window.since - midnight) // step + 1)
     found: list[tuple[int, datetime]] = []
@@ -68,7 +76,9 @@ def colours(lanes: Sequence[Lane]) -> Mapping[str, str]:
     names: set[str] = set()
     for lane in lanes:
         names.update(bar.team for bar in lane.bars)
-    found = {name: f"t{min(number, COLOURS)}" for number, name in enumerate(sorted(names - {""}))}
+    found = {
+        name: f"t{min(number, COLOURS)}" for number, name in enumerate(sorted(names - {""}))
+    }
     return {**found, "": "none"} if "" in names else found
 
 
@@ -77,21 +87,32 @@ def _charts(past: Report | Unknown) -> Mapping[str, object]:
         return {"units": (), "nodes": ""}
     # Markup: what the charts hold of users' text, they have escaped.
     units = [
-        (use, Markup(units_over_time(f"Units of {use.id} over time", changes(use.points), past.until)))  # noqa: S704
+        (
+            use,
+            Markup(  # noqa: S704
+                units_over_time(
+                    f"Units of {use.id} over time", changes(use.points), past.until
+                )
+            ),
+        )
         for use in past.reservations[:CHARTS_MAX]
         if use.free_unit_s
     ]
     nodes = Markup("")
     if past.markets:
         markets = [market.capacity_type for market in past.markets]
-        nodes = Markup(nodes_over_time("Nodes by market", changes(past.nodes), markets, past.until))  # noqa: S704 - as said
+        nodes = Markup(  # noqa: S704 - as said
+            nodes_over_time("Nodes by market", changes(past.nodes), markets, past.until)
+        )
     return {"units": units, "nodes": nodes}
 
 
 def _totals(there: Sample | None) -> Mapping[str, int | None]:
     """Return the sums of now, which are those of ``reservoir status``."""
     if there is None:
-        return dict.fromkeys(("paid", "avoided", "idle", "units", "ours", "free", "waiting"))
+        return dict.fromkeys(
+            ("paid", "avoided", "idle", "units", "ours", "free", "waiting")
+        )
     avoided = [it.avoided_micro_usd_per_hour for it in there.markets]
     idle = [it.idle_micro_usd_per_hour for it in there.reservations if it.free_count]
     return {

@@ -109,7 +109,11 @@ def take(stack: Connection, since: timedelta, ahead: timedelta) -> Picture:
         window=window,
         status=status,
         lanes=_ask(lambda: _lanes(stack, window, there, past, nodes, team_of)),
-        waits=_ask(lambda: waits(ListWorkloads(outside.workloads, outside.node_claims).list(), team_of)),
+        waits=_ask(
+            lambda: waits(
+                ListWorkloads(outside.workloads, outside.node_claims).list(), team_of
+            )
+        ),
         teams=_ask(lambda: _teams(stack, now, there, nodes, team_of)),
         past=past,
     )
@@ -149,8 +153,13 @@ def waits(rows: Sequence[WorkloadRow], team_of: TeamOf) -> list[Wait]:
             count = row.status.pending if what is None else what.replicas
             explained_by = f"reservoir explain workload {quote(name)}"
             helps = None if what is None else _what_would_help(row.metadata.name, what)
-            found.append(Wait(name, team, row.status.pending_since, what, count, explained_by, helps))
-    return sorted(found, key=lambda it: ("" if it.since is None else it.since.isoformat(), it.workload))
+            found.append(
+                Wait(name, team, row.status.pending_since, what, count, explained_by, helps)
+            )
+    return sorted(
+        found,
+        key=lambda it: ("" if it.since is None else it.since.isoformat(), it.workload),
+    )
 
 
 def _what_would_help(name: str, what: WaitingReplicas) -> str | None:
@@ -163,10 +172,17 @@ def _what_would_help(name: str, what: WaitingReplicas) -> str | None:
 
 
 def _teams(
-    stack: Connection, now: datetime, there: Sample | None, nodes: Sequence[NodeRow] | Unknown, team_of: TeamOf
+    stack: Connection,
+    now: datetime,
+    there: Sample | None,
+    nodes: Sequence[NodeRow] | Unknown,
+    team_of: TeamOf,
 ) -> Sequence[TeamMoney]:
     days = Days.between(now - _WEEK, now)
-    week, before = _spent(read_money(stack.outside, days)), _spent(read_money(stack.outside, days.before()))
+    week, before = (
+        _spent(read_money(stack.outside, days)),
+        _spent(read_money(stack.outside, days.before())),
+    )
     avoided = _avoided(() if isinstance(nodes, Unknown) else nodes, there, team_of)
     counted = {} if there is None else {it.name: it for it in there.teams}
     names = sorted({*week, *before, *avoided, *counted})
@@ -185,12 +201,18 @@ def _teams(
 
 
 def _spent(money: Metered | None) -> Mapping[str, int]:
-    return {} if money is None else {team.name: team.spent_micro_usd for team in money.teams}
+    return (
+        {} if money is None else {team.name: team.spent_micro_usd for team in money.teams}
+    )
 
 
-def _avoided(nodes: Sequence[NodeRow], there: Sample | None, team_of: TeamOf) -> Mapping[str, int | None]:
+def _avoided(
+    nodes: Sequence[NodeRow], there: Sample | None, team_of: TeamOf
+) -> Mapping[str, int | None]:
     """Return what each team's reserved units would cost an hour; a shared node is shared by replicas."""
-    prices = {} if there is None else {it.id: it.micro_usd_per_hour for it in there.reservations}
+    prices = (
+        {} if there is None else {it.id: it.micro_usd_per_hour for it in there.reservations}
+    )
     found: dict[str, int | None] = {}
     for node in nodes:
         reservation_id = node.spec.capacity_reservation_id
@@ -201,7 +223,11 @@ def _avoided(nodes: Sequence[NodeRow], there: Sample | None, team_of: TeamOf) ->
             team, share = team_of(placed.namespace), placed.replicas
             so_far = found.get(team, 0)
             is_known = price is not None and so_far is not None
-            found[team] = (so_far or 0) + (price or 0) * share // max(1, node.status.replicas) if is_known else None
+            found[team] = (
+                (so_far or 0) + (price or 0) * share // max(1, node.status.replicas)
+                if is_known
+                else None
+            )
     return found
 
 

@@ -45,7 +45,9 @@ class UnitChange:
     def is_sure(self) -> bool:
         """Whether it saved in most weeks, or lately in each."""
         lately = self.by_week[-_LATELY:]
-        has_turned = len(self.by_week) > _LATELY and all(week.micro_usd > 0 for week in lately)
+        has_turned = len(self.by_week) > _LATELY and all(
+            week.micro_usd > 0 for week in lately
+        )
         return has_turned or 100 * self.weeks_saved >= _SURE_PERCENT * self.weeks
 
     @property
@@ -82,20 +84,31 @@ class Question:
         """Find changes and judge them."""
         held = {kind.id: kind.held for kind in self.ground.kinds}
         counted = Counted(self.ground, self.lives, self.since, self.until)
-        wanted = UnitSearch(counted, self.ground.kinds, self.worth_percent, self.budget_micro_usd_per_hour).best()
-        wanted = {kind.id: self._kept(kind, wanted.get(kind.id, kind.held)) for kind in self.ground.kinds}
+        wanted = UnitSearch(
+            counted, self.ground.kinds, self.worth_percent, self.budget_micro_usd_per_hour
+        ).best()
+        wanted = {
+            kind.id: self._kept(kind, wanted.get(kind.id, kind.held))
+            for kind in self.ground.kinds
+        }
         wanted = {**held, **_largest(wanted, self.ground.kinds)}
         before = self._played(held)
         after = before if wanted == held else self._played(wanted)
         while wanted != held:
             changes = [
-                self._change(kind, wanted, before, after) for kind in self.ground.kinds if wanted[kind.id] != kind.held
+                self._change(kind, wanted, before, after)
+                for kind in self.ground.kinds
+                if wanted[kind.id] != kind.held
             ]
             doubtful = [change for change in changes if not _is_worthwhile(change, before)]
             if not doubtful:
-                in_order = sorted(changes, key=lambda change: (-change.saved.micro_usd, change.kind.id))
+                in_order = sorted(
+                    changes, key=lambda change: (-change.saved.micro_usd, change.kind.id)
+                )
                 return Advice(self.since, self.until, before, after, tuple(in_order))
-            worst = min(doubtful, key=lambda change: (weighed(change.by_week), change.kind.id))
+            worst = min(
+                doubtful, key=lambda change: (weighed(change.by_week), change.kind.id)
+            )
             wanted = {**wanted, worst.kind.id: worst.kind.held}
             after = self._played(wanted)
         return Advice(self.since, self.until, before, before)
@@ -107,13 +120,25 @@ class Question:
         return min(kind.held, kept_for_growth(units, weeks))
 
     def _played(self, units: Mapping[str, int]) -> Played:
-        return play(self.ground, self.lives, units, self.solve, self.since, self.until, self.worth_percent)
+        return play(
+            self.ground,
+            self.lives,
+            units,
+            self.solve,
+            self.since,
+            self.until,
+            self.worth_percent,
+        )
 
-    def _change(self, kind: UnitKind, wanted: Mapping[str, int], before: Played, after: Played) -> UnitChange:
+    def _change(
+        self, kind: UnitKind, wanted: Mapping[str, int], before: Played, after: Played
+    ) -> UnitChange:
         units = {**wanted, kind.id: kind.held}
         is_only = all(units[each.id] == each.held for each in self.ground.kinds)
         without = before if is_only else self._played(units)
-        saved = tuple(less(one, other) for one, other in zip(without.weeks, after.weeks, strict=True))
+        saved = tuple(
+            less(one, other) for one, other in zip(without.weeks, after.weeks, strict=True)
+        )
         return UnitChange(kind, wanted[kind.id], sum(saved, Cost()), saved)
 
 
@@ -135,5 +160,10 @@ def less(one: Cost, other: Cost) -> Cost:
 def _largest(wanted: Mapping[str, int], kinds: Sequence[UnitKind]) -> Mapping[str, int]:
     """Return the changes that are about most money, as many as are worth playing."""
     changed = [kind for kind in kinds if kind.id in wanted and wanted[kind.id] != kind.held]
-    changed.sort(key=lambda kind: (-abs(wanted[kind.id] - kind.held) * kind.micro_usd_per_hour, kind.id))
+    changed.sort(
+        key=lambda kind: (
+            -abs(wanted[kind.id] - kind.held) * kind.micro_usd_per_hour,
+            kind.id,
+        )
+    )
     return {kind.id: wanted[kind.id] for kind in changed[:CHANGES_MAX]}

@@ -79,7 +79,9 @@ class Bill:
         for number, (bought, waiting, replicas) in enumerate(self.parts):
             seconds = min(part_s, total_s - number * part_s)
             worth = waiting * worth_percent // 100 // _HOUR_S
-            found.append(Cost(held_rate * seconds // _HOUR_S, bought // _HOUR_S, worth, replicas))
+            found.append(
+                Cost(held_rate * seconds // _HOUR_S, bought // _HOUR_S, worth, replicas)
+            )
         return tuple(found)
 
 
@@ -107,8 +109,10 @@ class _CountedLife:
     priority: int
     is_gang: bool
     may_move: bool
-    milli: tuple[tuple[str, int], ...]  # parts of a unit for a replica, the cheapest kind first
-    buys_from_s: tuple[tuple[int, int], ...]  # from when on a market is open to it, and what a replica costs there
+    # parts of a unit for a replica, the cheapest kind first
+    milli: tuple[tuple[str, int], ...]
+    # from when on a market is open to it, and what a replica costs there
+    buys_from_s: tuple[tuple[int, int], ...]
     worth: int
     types: frozenset[str]
 
@@ -116,20 +120,29 @@ class _CountedLife:
 class Counted:
     """Demand made ready for being counted, once for all numbers of units."""
 
-    def __init__(self, ground: Ground, lives: Sequence[Life], since: datetime, until: datetime) -> None:
+    def __init__(
+        self, ground: Ground, lives: Sequence[Life], since: datetime, until: datetime
+    ) -> None:
         self.since, self.until = since, until
         prices = {kind.id: kind.micro_usd_per_hour for kind in ground.kinds}
         self.prices = prices
-        self.items = [self._item(number, life, ground.fit(life.workload), prices) for number, life in enumerate(lives)]
+        self.items = [
+            self._item(number, life, ground.fit(life.workload), prices)
+            for number, life in enumerate(lives)
+        ]
         self.items = [item for item in self.items if item.milli or item.buys_from_s]
         self.items.sort(key=lambda item: (item.arrived_s, item.number))
         self.end_s = int((until - since).total_seconds())
 
     # Branches: what may be absent of a life and of its ladder, each with its default.
-    def _item(self, number: int, life: Life, fit: Fit, prices: Mapping[str, int]) -> _CountedLife:
+    def _item(
+        self, number: int, life: Life, fit: Fit, prices: Mapping[str, int]
+    ) -> _CountedLife:
         arrived_s = int((life.arrived_at - self.since).total_seconds())
         workload = life.workload
-        kinds = sorted(fit.milli_units, key=lambda kind: (fit.milli_units[kind] * prices[kind], kind))
+        kinds = sorted(
+            fit.milli_units, key=lambda kind: (fit.milli_units[kind] * prices[kind], kind)
+        )
         reached = dict.fromkeys(fit.bought_micro_usd_per_hour, 0)
         if workload.fallback:
             reached = {}
@@ -140,7 +153,10 @@ class Counted:
                     break
                 opens_s += step.for_s
         markets = sorted(
-            (max(0, arrived_s) + reached[market] if arrived_s >= 0 else reached[market], price)
+            (
+                max(0, arrived_s) + reached[market] if arrived_s >= 0 else reached[market],
+                price,
+            )
             for market, price in fit.bought_micro_usd_per_hour.items()
             if market in reached
         )
@@ -149,7 +165,9 @@ class Counted:
             number,
             arrived_s,
             life.ran_s,
-            None if life.gone_at is None else int((life.gone_at - self.since).total_seconds()),
+            None
+            if life.gone_at is None
+            else int((life.gone_at - self.since).total_seconds()),
             workload.replicas,
             workload.priority,
             workload.gang is not None,
@@ -233,7 +251,10 @@ class _Count:
         self.bill.add(2, count, since_s, until_s)
 
     def _serve(self, at_s: int) -> None:
-        in_order = sorted(self.waiting.values(), key=lambda each: (-each[0].priority, each[2], each[0].number))
+        in_order = sorted(
+            self.waiting.values(),
+            key=lambda each: (-each[0].priority, each[2], each[0].number),
+        )
         for item, count, since_s in in_order:
             placed = self._place(item, count, at_s)
             if not placed:
@@ -247,8 +268,14 @@ class _Count:
     # Branches: units, then what is bought; a gang asks before for all of it.
     def _place(self, item: _CountedLife, count: int, at_s: int) -> int:
         """Place what there is room for; a gang all of it or nothing."""
-        price = min((price for opens_s, price in item.buys_from_s if opens_s <= at_s), default=None)
-        room = [(kind, min(count, self.free[kind] // each)) for kind, each in item.milli if self.free[kind] >= each]
+        price = min(
+            (price for opens_s, price in item.buys_from_s if opens_s <= at_s), default=None
+        )
+        room = [
+            (kind, min(count, self.free[kind] // each))
+            for kind, each in item.milli
+            if self.free[kind] >= each
+        ]
         if item.is_gang and price is None and sum(replicas for _, replicas in room) < count:
             return 0
         ends_s = None if item.ran_s is None else at_s + item.ran_s
@@ -272,7 +299,10 @@ class _Count:
 
     def _move_in(self, at_s: int) -> None:
         """Move what was bought into units that are free: the dearest first, as whole as it is."""
-        for running in sorted(self.bought.values(), key=lambda each: (-each.rate // each.replicas, each.item.number)):
+        for running in sorted(
+            self.bought.values(),
+            key=lambda each: (-each.rate // each.replicas, each.item.number),
+        ):
             if not running.item.may_move:
                 continue
             for kind, each in running.item.milli:

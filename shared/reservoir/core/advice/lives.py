@@ -84,7 +84,9 @@ def lives_of(steps: Iterable[DemandStep], since: datetime) -> Lives:
     for key in sorted(opened):
         left = opened[key]
         reading.close(left, None, left.workload.replicas - left.finished)
-    in_order = sorted(reading.lives, key=lambda life: (life.arrived_at, life.workload.key, life.number))
+    in_order = sorted(
+        reading.lives, key=lambda life: (life.arrived_at, life.workload.key, life.number)
+    )
     return Lives(tuple(in_order), reading.unknown_count, begins)
 
 
@@ -100,7 +102,9 @@ def _take(step: DemandStep, opened: dict[str, _OpenLife], reading: _ToldLives) -
             reading.close(known, step.at, known.workload.replicas - known.finished)
             # What runs goes on with other terms, or beside more of its kind.
             placed_at = None if known.placed_at is None else step.at
-            opened[step.workload_key] = _OpenLife(step.workload, step.at, placed_at, known.finished)
+            opened[step.workload_key] = _OpenLife(
+                step.workload, step.at, placed_at, known.finished
+            )
     elif known is None:
         return
     elif step.kind is DemandStepKind.PLACED:
@@ -121,11 +125,16 @@ def with_present(lives: Lives, present: Mapping[str, tuple[Workload, datetime]])
     """Add workloads that are there and of which no step tells: they arrived before steps were kept."""
     told = {life.workload.key for life in lives.lives}
     more = tuple(_from_before(present, told))
-    in_order = sorted((*more, *lives.lives), key=lambda life: (life.arrived_at, life.workload.key, life.number))
+    in_order = sorted(
+        (*more, *lives.lives),
+        key=lambda life: (life.arrived_at, life.workload.key, life.number),
+    )
     return replace(lives, lives=tuple(in_order))
 
 
-def _from_before(present: Mapping[str, tuple[Workload, datetime]], told: set[str]) -> Iterator[Life]:
+def _from_before(
+    present: Mapping[str, tuple[Workload, datetime]], told: set[str]
+) -> Iterator[Life]:
     for key in sorted(present.keys() - told):
         workload, arrived_at = present[key]
         yield Life(workload, arrived_at)

@@ -26,7 +26,8 @@ from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
 from reservoir.core.model.workload import Demand, Workload
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 
-_END, _ARRIVAL, _LOOK, _GONE, _PASS = range(5)  # in the order in which they happen within a second
+# in the order in which they happen within a second
+_END, _ARRIVAL, _LOOK, _GONE, _PASS = range(5)
 _SECOND: Final = timedelta(seconds=1)
 _PASS_EACH_S: Final = 3600
 _PASS_AFTER_S: Final = 60
@@ -180,7 +181,9 @@ class _Play:
             opens_s += step.for_s
             self._after(opens_s, _LOOK, None)
         if life.gone_at is not None:
-            self._after(max(at_s, (life.gone_at - self.since) // _SECOND), _GONE, workload.key)
+            self._after(
+                max(at_s, (life.gone_at - self.since) // _SECOND), _GONE, workload.key
+            )
 
     def _leave(self, at_s: int, stint: _Stint) -> bool:
         if not stint.claim_id:  # it waits for another node, and is done
@@ -226,7 +229,10 @@ class _Play:
 
     def _snapshot(self) -> Snapshot:
         world = self.ground.world
-        nodes = tuple(node_of(self.claims[claim_id], self.workloads) for claim_id in sorted(self.claims))
+        nodes = tuple(
+            node_of(self.claims[claim_id], self.workloads)
+            for claim_id in sorted(self.claims)
+        )
         reservations = tuple(
             replace(
                 item,
@@ -238,12 +244,24 @@ class _Play:
             if self.units.get(item.id, 0)
         )
         demands = tuple(
-            Demand(self.workloads[key], self.waiting[key].count, self._now(self.waiting[key].since_s))
+            Demand(
+                self.workloads[key],
+                self.waiting[key].count,
+                self._now(self.waiting[key].since_s),
+            )
             for key in sorted(self.waiting)
         )
         running = {stint.key for stint in chain.from_iterable(self.stints.values())}
-        workloads = {key: self.workloads[key] for key in sorted(running | self.waiting.keys())}
-        return replace(world, reservations=reservations, nodes=nodes, demands=demands, workloads=workloads)
+        workloads = {
+            key: self.workloads[key] for key in sorted(running | self.waiting.keys())
+        }
+        return replace(
+            world,
+            reservations=reservations,
+            nodes=nodes,
+            demands=demands,
+            workloads=workloads,
+        )
 
     def _serve(self, at_s: int) -> None:
         plan = self.solve(self._snapshot(), self._now(at_s))
@@ -260,7 +278,9 @@ class _Play:
     def _launch(self, at_s: int, launch: PlannedNodes) -> list[str]:
         """Make the nodes of a launch, with nothing on them yet."""
         now = self._now(at_s)
-        ids = [f"nc-{self.claim_count + number:09}" for number in range(1, launch.count + 1)]
+        ids = [
+            f"nc-{self.claim_count + number:09}" for number in range(1, launch.count + 1)
+        ]
         self.claim_count += launch.count
         for claim in planned_claims(launch, ids, self.facts, plan_id="plan", now=now):
             up = replace(

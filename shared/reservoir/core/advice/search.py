@@ -31,7 +31,11 @@ class UnitSearch:
     """
 
     def __init__(
-        self, counted: Counted, kinds: Sequence[UnitKind], worth_percent: int, budget_micro_usd_per_hour: int | None
+        self,
+        counted: Counted,
+        kinds: Sequence[UnitKind],
+        worth_percent: int,
+        budget_micro_usd_per_hour: int | None,
     ) -> None:
         self._counted = counted
         self._kinds = tuple(kind for kind in kinds if kind.micro_usd_per_hour > 0)
@@ -45,7 +49,13 @@ class UnitSearch:
         units = dict(self._held)
         least = start = self._value(units)
         for _ in range(_ROUNDS_MAX):
-            found = min(((self._value(other), _order(other), other) for other in self._beside(units)), default=None)
+            found = min(
+                (
+                    (self._value(other), _order(other), other)
+                    for other in self._beside(units)
+                ),
+                default=None,
+            )
             if found is None or found[0] >= least:
                 break
             least, _, units = found
@@ -72,7 +82,9 @@ class UnitSearch:
                             yield from self._allowed({**fewer, other: fewer[other] + step})
 
     def _allowed(self, units: dict[str, int]) -> Iterator[dict[str, int]]:
-        more = sum(kind.micro_usd_per_hour * (units[kind.id] - kind.held) for kind in self._kinds)
+        more = sum(
+            kind.micro_usd_per_hour * (units[kind.id] - kind.held) for kind in self._kinds
+        )
         if self._budget is None or more <= self._budget:
             yield units
 

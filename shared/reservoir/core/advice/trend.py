@@ -19,7 +19,9 @@ def kept_for_growth(units: int, wanted_by_week: Sequence[int]) -> int:
     they are: giving back more than was idle is not for a line to say.
     """
     count = len(wanted_by_week)
-    leaning = sum((2 * week - (count - 1)) * wanted for week, wanted in enumerate(wanted_by_week))
+    leaning = sum(
+        (2 * week - (count - 1)) * wanted for week, wanted in enumerate(wanted_by_week)
+    )
     if count < _WEEKS_MIN or leaning <= 0:
         return units
     # Both multiplied by count * (count squared less one), so that everything is whole numbers.
@@ -42,7 +44,9 @@ def wanted_by_week(
         milli_units = ground.fit(life.workload).milli_units.get(kind.id)
         if milli_units is None or not 0 <= week < len(weeks):
             continue
-        ended_at = until if life.ran_s is None else life.arrived_at + timedelta(seconds=life.ran_s)
+        ended_at = (
+            until if life.ran_s is None else life.arrived_at + timedelta(seconds=life.ran_s)
+        )
         ran_s = max(0, (ended_at - life.arrived_at) // timedelta(seconds=1))
         weeks[week] += milli_units * life.workload.replicas * ran_s
     return tuple(weeks)

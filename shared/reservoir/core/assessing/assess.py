@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from reservoir.core.model.capacity_reservation import ACTIVE, ENDED_STATES, ObservedReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    ENDED_STATES,
+    ObservedReservation,
+    ReservationKind,
+)
 
 LINUX: Final = "Linux/UNIX"
 SHARED: Final = "default"
@@ -45,7 +50,10 @@ class Running:
     @property
     def holder(self) -> str:
         """Whose it is, as its tags tell."""
-        return next((f"{key}={self.tags[key]}" for key in HOLDER_TAGS if self.tags.get(key)), UNTAGGED)
+        return next(
+            (f"{key}={self.tags[key]}" for key in HOLDER_TAGS if self.tags.get(key)),
+            UNTAGGED,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +119,14 @@ def _order(use: Use) -> tuple[int, int, str]:
 
 
 def _use(
-    reservation: ObservedReservation, instances: Sequence[Running], prices: Mapping[str, int], soon: datetime
+    reservation: ObservedReservation,
+    instances: Sequence[Running],
+    prices: Mapping[str, int],
+    soon: datetime,
 ) -> Use:
-    holders = Counter(each.holder for each in instances if each.reservation_id == reservation.id)
+    holders = Counter(
+        each.holder for each in instances if each.reservation_id == reservation.id
+    )
     free_count = reservation.available_count if reservation.state == ACTIVE else 0
     taken = reservation.total_count - reservation.available_count
     hidden = taken - holders.total() if reservation.state == ACTIVE else 0
@@ -124,19 +137,34 @@ def _use(
         reservation=reservation,
         free_count=free_count,
         holders=dict(sorted(holders.items(), key=lambda item: (-item[1], item[0]))),
-        idle_micro_usd_per_hour=0 if not free_count else None if price is None else free_count * price,
+        idle_micro_usd_per_hour=0
+        if not free_count
+        else None
+        if price is None
+        else free_count * price,
         ends_soon=reservation.end_at is not None and reservation.end_at <= soon,
     )
 
 
-def _beside(uses: Sequence[Use], instances: Sequence[Running], prices: Mapping[str, int]) -> tuple[Beside, ...]:
+def _beside(
+    uses: Sequence[Use], instances: Sequence[Running], prices: Mapping[str, int]
+) -> tuple[Beside, ...]:
     free: Counter[Place] = Counter()
     for use in uses:
-        if use.reservation.kind is ReservationKind.DEFAULT:  # an instance that runs cannot move into a block
+        # an instance that runs cannot move into a block
+        if use.reservation.kind is ReservationKind.DEFAULT:
             free[_place_of(use.reservation)] += use.free_count
     outside = _on_demand(instances)
-    found = [_fitting(place, free[place], running, prices) for place, running in outside.items() if free[place]]
-    return tuple(sorted(found, key=lambda it: (-(it.micro_usd_per_hour or 0), it.instance_type, it.zone)))
+    found = [
+        _fitting(place, free[place], running, prices)
+        for place, running in outside.items()
+        if free[place]
+    ]
+    return tuple(
+        sorted(
+            found, key=lambda it: (-(it.micro_usd_per_hour or 0), it.instance_type, it.zone)
+        )
+    )
 
 
 def _on_demand(instances: Sequence[Running]) -> Mapping[Place, Sequence[Running]]:
@@ -149,14 +177,23 @@ def _on_demand(instances: Sequence[Running]) -> Mapping[Place, Sequence[Running]
     return found
 
 
-def _fitting(place: Place, free_count: int, running: Sequence[Running], prices: Mapping[str, int]) -> Beside:
+def _fitting(
+    place: Place, free_count: int, running: Sequence[Running], prices: Mapping[str, int]
+) -> Beside:
     price, holders = _price(place, prices), Counter(each.holder for each in running)
     paid = None if price is None else price * min(free_count, len(running))
-    return Beside(place[0], place[1], place[2], free_count, len(running), dict(holders), paid)
+    return Beside(
+        place[0], place[1], place[2], free_count, len(running), dict(holders), paid
+    )
 
 
 def _place_of(reservation: ObservedReservation) -> Place:
-    return reservation.instance_type, reservation.zone, reservation.platform, reservation.tenancy
+    return (
+        reservation.instance_type,
+        reservation.zone,
+        reservation.platform,
+        reservation.tenancy,
+    )
 
 
 def _price(place: Place, prices: Mapping[str, int]) -> int | None:

@@ -54,7 +54,9 @@ def after_boot_failure(
         return replace(previous, claim_ids=claim_ids, until=max(previous.until, now + rest))
     if launched_at < previous.seen_at:
         return replace(previous, claim_ids=tuple(sorted({*previous.claim_ids, claim_id})))
-    return BootFailures(previous.round_count + 1, (claim_id,), now, now + _rest(previous.round_count))
+    return BootFailures(
+        previous.round_count + 1, (claim_id,), now, now + _rest(previous.round_count)
+    )
 
 
 def _rest(round_count: int) -> timedelta:
@@ -68,11 +70,18 @@ def forgotten_at(failures: BootFailures) -> datetime:
 
 
 def without_suspected(
-    reservations: Iterable[CapacityReservation], failures: Mapping[str, BootFailures], now: datetime
+    reservations: Iterable[CapacityReservation],
+    failures: Mapping[str, BootFailures],
+    now: datetime,
 ) -> tuple[CapacityReservation, ...]:
     """Return the reservations with that many fewer free units."""
     return tuple(
-        replace(reservation, free_units=max(0, reservation.free_units - failures[reservation.id].suspected_count(now)))
+        replace(
+            reservation,
+            free_units=max(
+                0, reservation.free_units - failures[reservation.id].suspected_count(now)
+            ),
+        )
         if reservation.id in failures
         else reservation
         for reservation in reservations

@@ -36,8 +36,10 @@ class Catalogue:
 
     instance_types: tuple[InstanceType, ...]
     unpriced: tuple[str, ...] = field(default=())  # sold on demand, price never seen
-    priced_from_before: tuple[str, ...] = field(default=())  # the price list misses them now
-    spot_lost: tuple[str, ...] = field(default=())  # "type zone", sold there as before, but spot has no price any more
+    # the price list misses them now
+    priced_from_before: tuple[str, ...] = field(default=())
+    # "type zone", sold there as before, but spot has no price any more
+    spot_lost: tuple[str, ...] = field(default=())
 
 
 # Branches: one pass over the types; every branch is a price that may be missing.
@@ -56,7 +58,11 @@ def compose(discovered: Discovered, before: Sequence[InstanceType]) -> Catalogue
         name = item.instance_type.name
         earlier = last.get(name)
         price = None if discovered.on_demand is None else discovered.on_demand.get(name)
-        if price is None and earlier is not None and earlier.on_demand_price_micro_usd_per_hour is not None:
+        if (
+            price is None
+            and earlier is not None
+            and earlier.on_demand_price_micro_usd_per_hour is not None
+        ):
             price = earlier.on_demand_price_micro_usd_per_hour
             kept.append(name)
         if price is None and CapacityType.ON_DEMAND in item.markets:
@@ -64,13 +70,26 @@ def compose(discovered: Discovered, before: Sequence[InstanceType]) -> Catalogue
         offerings: list[Offering] = []
         for zone_id in sorted(discovered.zone_ids.get(name, ())):
             offerings.extend(_offerings(item, discovered, earlier, zone_id, price))
-        found = replace(item.instance_type, offerings=tuple(offerings), on_demand_price_micro_usd_per_hour=price)
-        composed.append(earlier if earlier is not None and _only_wobbles(earlier, found) else found)
-    return Catalogue(tuple(composed), tuple(unpriced), tuple(kept), _spot_lost(composed, discovered, last))
+        found = replace(
+            item.instance_type,
+            offerings=tuple(offerings),
+            on_demand_price_micro_usd_per_hour=price,
+        )
+        composed.append(
+            earlier if earlier is not None and _only_wobbles(earlier, found) else found
+        )
+    return Catalogue(
+        tuple(composed),
+        tuple(unpriced),
+        tuple(kept),
+        _spot_lost(composed, discovered, last),
+    )
 
 
 def _spot_lost(
-    composed: Sequence[InstanceType], discovered: Discovered, last: Mapping[str, InstanceType]
+    composed: Sequence[InstanceType],
+    discovered: Discovered,
+    last: Mapping[str, InstanceType],
 ) -> tuple[str, ...]:
     """Name the spot offerings that are gone for want of a price alone."""
     markets = {item.instance_type.name: item.markets for item in discovered.types}
@@ -79,17 +98,27 @@ def _spot_lost(
         if found.name in last and CapacityType.SPOT in markets[found.name]:
             gone = _spot_zones(last[found.name]) - _spot_zones(found)
             still_sold = gone & set(discovered.zone_ids.get(found.name, ()))
-            lost += [f"{found.name} {discovered.zone_names.get(zone_id, zone_id)}" for zone_id in sorted(still_sold)]
+            lost += [
+                f"{found.name} {discovered.zone_names.get(zone_id, zone_id)}"
+                for zone_id in sorted(still_sold)
+            ]
     return tuple(lost)
 
 
 def _spot_zones(instance_type: InstanceType) -> set[str]:
-    return {each.zone_id for each in instance_type.offerings if each.capacity_type is CapacityType.SPOT}
+    return {
+        each.zone_id
+        for each in instance_type.offerings
+        if each.capacity_type is CapacityType.SPOT
+    }
 
 
 def _only_wobbles(earlier: InstanceType, found: InstanceType) -> bool:
     """Whether nothing but spot prices differs, and those hardly."""
-    if len(earlier.offerings) != len(found.offerings) or replace(earlier, offerings=found.offerings) != found:
+    if (
+        len(earlier.offerings) != len(found.offerings)
+        or replace(earlier, offerings=found.offerings) != found
+    ):
         return False
     return all(map(_is_nearly, earlier.offerings, found.offerings))
 
@@ -97,11 +126,18 @@ def _only_wobbles(earlier: InstanceType, found: InstanceType) -> bool:
 def _is_nearly(earlier: Offering, found: Offering) -> bool:
     old, new = earlier.price_micro_usd_per_hour, found.price_micro_usd_per_hour
     allowed = old * SPOT_WOBBLE_PERCENT if found.capacity_type is CapacityType.SPOT else 0
-    return replace(earlier, price_micro_usd_per_hour=new) == found and abs(new - old) * 100 <= allowed
+    return (
+        replace(earlier, price_micro_usd_per_hour=new) == found
+        and abs(new - old) * 100 <= allowed
+    )
 
 
 def _offerings(
-    item: DiscoveredType, discovered: Discovered, earlier: InstanceType | None, zone_id: str, price: int | None
+    item: DiscoveredType,
+    discovered: Discovered,
+    earlier: InstanceType | None,
+    zone_id: str,
+    price: int | None,
 ) -> list[Offering]:
     zone = discovered.zone_names.get(zone_id)
     if zone is None:
@@ -116,7 +152,9 @@ def _offerings(
     return found
 
 
-def _spot_price(name: str, discovered: Discovered, earlier: InstanceType | None, zone: str, zone_id: str) -> int | None:
+def _spot_price(
+    name: str, discovered: Discovered, earlier: InstanceType | None, zone: str, zone_id: str
+) -> int | None:
     if discovered.spot is not None:
         return discovered.spot.get((name, zone))
     if earlier is None:

@@ -31,7 +31,9 @@ class DiscoveryTurn:
 
 
 # Branches: one case after the other of who reads, each with its own turn.
-def after_event(turn: DiscoveryTurn | None, told_at: datetime, now: datetime) -> DiscoveryTurn | None:
+def after_event(
+    turn: DiscoveryTurn | None, told_at: datetime, now: datetime
+) -> DiscoveryTurn | None:
     """Return the turn after an event; None when a reading contains it already, or will.
 
     The caller reads if the turn is its own (:func:`is_taken`); else somebody else does, and will again. The first
@@ -41,7 +43,11 @@ def after_event(turn: DiscoveryTurn | None, told_at: datetime, now: datetime) ->
     if turn is not None and turn.began_at is not None and turn.began_at >= needed_from:
         return None
     if turn is None or turn.busy_until is None or turn.busy_until <= now:
-        is_second = turn is not None and turn.began_at is not None and turn.began_at >= needed_from - _TOLD_WITHIN
+        is_second = (
+            turn is not None
+            and turn.began_at is not None
+            and turn.began_at >= needed_from - _TOLD_WITHIN
+        )
         begins_at = max(now, needed_from) if is_second else now
         return DiscoveryTurn(begins_at, busy_until=begins_at + LEASE)
     if turn.asked_for is not None and turn.asked_for >= needed_from:

@@ -12,7 +12,9 @@ from reservoir.core.model.node_class import NodeClassStatus, Subnet
 _COUNT_AGE: Final = timedelta(minutes=1)
 
 
-def with_full_zones(status: NodeClassStatus, rests: Mapping[Place, Unavailable], now: datetime) -> NodeClassStatus:
+def with_full_zones(
+    status: NodeClassStatus, rests: Mapping[Place, Unavailable], now: datetime
+) -> NodeClassStatus:
     """Return the status with the zones in which no subnet has an address left, as far as is known."""
     full_until: dict[str, datetime] = {}
     with_room: set[str] = set()
@@ -23,11 +25,15 @@ def with_full_zones(status: NodeClassStatus, rests: Mapping[Place, Unavailable],
         else:
             # The zone has room again as soon as the first of its subnets has.
             full_until[subnet.zone_id] = min(until, full_until.get(subnet.zone_id, until))
-    full = {zone_id: until for zone_id, until in full_until.items() if zone_id not in with_room}
+    full = {
+        zone_id: until for zone_id, until in full_until.items() if zone_id not in with_room
+    }
     return replace(status, zones_full_until=full) if full else status
 
 
-def _full_until(subnet: Subnet, rests: Mapping[Place, Unavailable], now: datetime) -> datetime | None:
+def _full_until(
+    subnet: Subnet, rests: Mapping[Place, Unavailable], now: datetime
+) -> datetime | None:
     rest = rests.get(SubnetKey(subnet.id))
     if rest is not None:
         return rest.until

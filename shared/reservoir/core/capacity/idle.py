@@ -11,7 +11,10 @@ SAID_EVERY: Final = timedelta(days=1)
 
 
 def idle_since(
-    previous: datetime | None, reservation: ObservedReservation, free_units: int, observed_at: datetime
+    previous: datetime | None,
+    reservation: ObservedReservation,
+    free_units: int,
+    observed_at: datetime,
 ) -> datetime | None:
     """Return when the present unbroken stretch with a free unit began; None if no unit is free."""
     if free_units <= 0 or not reservation.is_active(observed_at):

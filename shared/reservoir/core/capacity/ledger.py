@@ -17,7 +17,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from reservoir.core.model.node_claim import OPEN_LEASE_STATES, ClaimState, Lease, LeaseState, NodeClaim
+from reservoir.core.model.node_claim import (
+    OPEN_LEASE_STATES,
+    ClaimState,
+    Lease,
+    LeaseState,
+    NodeClaim,
+)
 from reservoir.core.model.snapshot import PlacedReplicas
 
 # AWS documents no figure for the lag of AvailableInstanceCount; its guidance is to poll with back-off from 2 s up.
@@ -45,7 +51,9 @@ class Balance:
         return self.available_count - self.outstanding_count
 
 
-def is_absorbed_by(lease: Lease, observation_started_at: datetime, lag: timedelta = COUNT_LAG) -> bool:
+def is_absorbed_by(
+    lease: Lease, observation_started_at: datetime, lag: timedelta = COUNT_LAG
+) -> bool:
     """Whether an observation that began at ``observation_started_at`` is certain to contain the lease's launch."""
     return (
         lease.state is LeaseState.SETTLED
@@ -79,7 +87,10 @@ def settled(claim: NodeClaim) -> NodeClaim:
     if claim.lease is None or claim.lease.state is not LeaseState.HELD:
         return claim
     assert claim.launched_at is not None, "a settled claim says when it was launched"
-    return replace(claim, lease=replace(claim.lease, state=LeaseState.SETTLED, settled_at=claim.launched_at))
+    return replace(
+        claim,
+        lease=replace(claim.lease, state=LeaseState.SETTLED, settled_at=claim.launched_at),
+    )
 
 
 def is_moving(claim: NodeClaim) -> bool:

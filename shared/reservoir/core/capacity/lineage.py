@@ -10,13 +10,16 @@ from typing import Final
 
 from reservoir.core.model.capacity_reservation import ENDED_STATES, ObservedReservation
 
-SUCCEEDS_TAG: Final = "reservoir:succeeds"  # of the successor: the id of the reservation before it
+# of the successor: the id of the reservation before it
+SUCCEEDS_TAG: Final = "reservoir:succeeds"
 NOTICE_DAYS: Final = (14, 7, 1)  # before the end of a reservation
 _WITHIN: Final = timedelta(days=14)
 _NOT_OF_THE_OWNER: Final = ("aws:", "reservoir:")
 
 
-def successors(reservations: Iterable[ObservedReservation]) -> Mapping[str, ObservedReservation]:
+def successors(
+    reservations: Iterable[ObservedReservation],
+) -> Mapping[str, ObservedReservation]:
     """Return, by the id of a reservation that ends, the one that goes on for it; of several, the first to begin."""
     living = [each for each in reservations if each.state not in ENDED_STATES]
     known = sorted(living, key=lambda each: (_begins(each), each.id))
@@ -24,7 +27,9 @@ def successors(reservations: Iterable[ObservedReservation]) -> Mapping[str, Obse
     return {key: each for key, each in following.items() if each is not None}
 
 
-def _following(ending: ObservedReservation, known: Sequence[ObservedReservation]) -> ObservedReservation | None:
+def _following(
+    ending: ObservedReservation, known: Sequence[ObservedReservation]
+) -> ObservedReservation | None:
     if ending.end_at is None:
         return None
     named = [each for each in known if each.tags.get(SUCCEEDS_TAG) == ending.id]
@@ -32,13 +37,19 @@ def _following(ending: ObservedReservation, known: Sequence[ObservedReservation]
     return next(iter(named or alike), None)
 
 
-def due_notice(reservation: ObservedReservation, said: str | None, now: datetime) -> int | None:
+def due_notice(
+    reservation: ObservedReservation, said: str | None, now: datetime
+) -> int | None:
     """Return how many days before its end a reservation is to be told of now, None when it is not.
 
     ``said`` is what :func:`notice_key` gave for what was told last. An end that is known late, or moved, is told of as
     soon as it is known; of several notices that are due, the last.
     """
-    if reservation.end_at is None or reservation.state in ENDED_STATES or reservation.end_at <= now:
+    if (
+        reservation.end_at is None
+        or reservation.state in ENDED_STATES
+        or reservation.end_at <= now
+    ):
         return None
     due = [days for days in NOTICE_DAYS if reservation.end_at - now <= timedelta(days=days)]
     return due[-1] if due and notice_key(reservation, due[-1]) != said else None
@@ -49,7 +60,9 @@ def notice_key(reservation: ObservedReservation, days: int) -> str:
     return f"{days} {'' if reservation.end_at is None else reservation.end_at.isoformat()}"
 
 
-def gap(ending: ObservedReservation, successor: ObservedReservation | None) -> timedelta | None:
+def gap(
+    ending: ObservedReservation, successor: ObservedReservation | None
+) -> timedelta | None:
     """Return for how long neither is there; None: nothing follows, or is known to."""
     if successor is None or ending.end_at is None:
         return None
@@ -60,7 +73,11 @@ def gap(ending: ObservedReservation, successor: ObservedReservation | None) -> t
 def _goes_on_for(each: ObservedReservation, ending: ObservedReservation) -> bool:
     if each.id == ending.id or ending.end_at is None or SUCCEEDS_TAG in each.tags:
         return False
-    is_alike = (each.kind, each.instance_type, _tags(each)) == (ending.kind, ending.instance_type, _tags(ending))
+    is_alike = (each.kind, each.instance_type, _tags(each)) == (
+        ending.kind,
+        ending.instance_type,
+        _tags(ending),
+    )
     ends_later = each.end_at is None or each.end_at > ending.end_at
     begins_in_time = each.start_at is None or each.start_at <= ending.end_at + _WITHIN
     return is_alike and bool(_tags(ending)) and ends_later and begins_in_time
@@ -68,7 +85,11 @@ def _goes_on_for(each: ObservedReservation, ending: ObservedReservation) -> bool
 
 def _tags(reservation: ObservedReservation) -> tuple[tuple[str, str], ...]:
     return tuple(
-        sorted((key, value) for key, value in reservation.tags.items() if not key.startswith(_NOT_OF_THE_OWNER))
+        sorted(
+            (key, value)
+            for key, value in reservation.tags.items()
+            if not key.startswith(_NOT_OF_THE_OWNER)
+        )
     )
 
 

@@ -18,11 +18,19 @@ _GB: Final = 10**9  # EC2 counts local disks in these
 
 def as_launched(instance_type: InstanceType, node_class: NodeClass) -> InstanceType:
     """Return the type with the ephemeral storage that nodes of the class have."""
-    local = local_bytes(instance_type.requirements.labels()) if node_class.local_disks_are_storage else None
+    local = (
+        local_bytes(instance_type.requirements.labels())
+        if node_class.local_disks_are_storage
+        else None
+    )
     size = node_class.root_volume_bytes if local is None else local
-    if size is None or instance_type.capacity[EPHEMERAL_STORAGE] in (0, size):  # 0: a description without storage
+    # 0: a description without storage
+    if size is None or instance_type.capacity[EPHEMERAL_STORAGE] in (0, size):
         return instance_type
-    return replace(instance_type, capacity=Resources.of({**instance_type.capacity, EPHEMERAL_STORAGE: size}))
+    return replace(
+        instance_type,
+        capacity=Resources.of({**instance_type.capacity, EPHEMERAL_STORAGE: size}),
+    )
 
 
 def local_bytes(labels: Mapping[str, str]) -> int | None:
@@ -31,10 +39,16 @@ def local_bytes(labels: Mapping[str, str]) -> int | None:
     return None if size is None else int(size) * _GB
 
 
-def storage_elsewhere(room: Resources, labels: Mapping[str, str], instance_type: InstanceType) -> int:
+def storage_elsewhere(
+    room: Resources, labels: Mapping[str, str], instance_type: InstanceType
+) -> int:
     """Return the storage of a node that got another type than the one it was planned with.
 
     Its volume is the same; local disks are the type's. A node's storage is its local disks if it is as large as these.
     """
     here, there = local_bytes(labels), local_bytes(instance_type.requirements.labels())
-    return there if there is not None and here == room[EPHEMERAL_STORAGE] else room[EPHEMERAL_STORAGE]
+    return (
+        there
+        if there is not None and here == room[EPHEMERAL_STORAGE]
+        else room[EPHEMERAL_STORAGE]
+    )

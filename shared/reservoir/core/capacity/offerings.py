@@ -60,11 +60,15 @@ class ReservedPrices:
                     dearest = max(dearest, price)
                 elif price > 0:
                     cheapest = min(cheapest or price, price)
-        return cls(reserved_price_divisor(dearest, cheapest or max(1, dearest)), max(1, dearest))
+        return cls(
+            reserved_price_divisor(dearest, cheapest or max(1, dearest)), max(1, dearest)
+        )
 
     def atto_usd_per_hour(self, instance_type: InstanceType) -> int:
         """Price one reserved unit of the type; a type without any known price counts as the dearest."""
-        return reserved_price_atto_usd(self.on_demand_micro_usd(instance_type), self.divisor)
+        return reserved_price_atto_usd(
+            self.on_demand_micro_usd(instance_type), self.divisor
+        )
 
     def on_demand_micro_usd(self, instance_type: InstanceType) -> int:
         """Return what a unit would cost on demand: the order among reservations."""
@@ -87,18 +91,27 @@ def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:
     for pool in sorted(by_name, key=lambda item: -item.weight):
         node_class = classes.get(pool.node_class_name)
         launches = not pool.is_static and pool.paused is None
-        if launches and node_class is not None and node_class.status.launch_blocked_reason is None:
+        if (
+            launches
+            and node_class is not None
+            and node_class.status.launch_blocked_reason is None
+        ):
             found.append((pool, node_class))
     return found
 
 
 def has_image(node_class: NodeClass, instance_type: InstanceType) -> bool:
     """Whether the class has an image that the type runs."""
-    images, architecture = node_class.status.machine_images, instance_type.requirements[ARCH]
+    images, architecture = (
+        node_class.status.machine_images,
+        instance_type.requirements[ARCH],
+    )
     return not images or any(architecture.has(image.architecture) for image in images)
 
 
-def selected_reservations(snapshot: Snapshot, node_class: NodeClass) -> tuple[CapacityReservation, ...]:
+def selected_reservations(
+    snapshot: Snapshot, node_class: NodeClass
+) -> tuple[CapacityReservation, ...]:
     """Return the reservations that the class selected and can launch into, sorted by id."""
     wanted = frozenset(node_class.status.reservation_ids)
     chosen: dict[str, CapacityReservation] = {}
@@ -141,7 +154,11 @@ def pool_admits(pool: NodePool, reservation: CapacityReservation) -> bool:
         CAPACITY_TYPE: str(CapacityType.RESERVED),
         **reservation_labels(reservation),
     }
-    return all(requirement.has(known[key]) for key, requirement in pool.requirements.items() if key in known)
+    return all(
+        requirement.has(known[key])
+        for key, requirement in pool.requirements.items()
+        if key in known
+    )
 
 
 def price_atto_usd(micro_usd: int) -> int:

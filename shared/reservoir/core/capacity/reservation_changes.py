@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from reservoir.core.model.capacity_reservation import ACTIVE, ENDED_STATES, GONE, ObservedReservation
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    ENDED_STATES,
+    GONE,
+    ObservedReservation,
+)
 
 
 class ReservationChangeKind(StrEnum):
     """What happened to a reservation."""
 
-    APPEARED = "appeared"  # bought or made, shared with the account, or selected by a class for the first time
+    # bought or made, shared with the account, or selected by a class for the first time
+    APPEARED = "appeared"
     BEGAN = "began"
     RESIZED = "resized"
     EXTENDED = "extended"  # it ends later, or not at all any more
@@ -22,7 +28,8 @@ class ReservationChangeKind(StrEnum):
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     FAILED = "failed"  # it was not paid, or EC2 cannot deliver it
-    UNSHARED = "unshared"  # EC2 lists it no more although it had not ended: its owner shares it no more
+    # EC2 lists it no more although it had not ended: its owner shares it no more
+    UNSHARED = "unshared"
     STATE_CHANGED = "state-changed"  # on its way to its beginning: paid, assessed, delayed
 
 
@@ -54,10 +61,14 @@ def change_kinds(
         return (ReservationChangeKind.APPEARED,)
     if before.state in ENDED_STATES:
         return ()
-    return tuple(sorted(set(_kinds(before, after, now)), key=list(ReservationChangeKind).index))
+    return tuple(
+        sorted(set(_kinds(before, after, now)), key=list(ReservationChangeKind).index)
+    )
 
 
-def changed_fields(before: ObservedReservation | None, after: ObservedReservation) -> tuple[ChangedField, ...]:
+def changed_fields(
+    before: ObservedReservation | None, after: ObservedReservation
+) -> tuple[ChangedField, ...]:
     """Return the facts that differ, by name; of what is new, all that there are."""
     old = {} if before is None else _facts(before)
     new = _facts(after)
@@ -69,7 +80,9 @@ def changed_fields(before: ObservedReservation | None, after: ObservedReservatio
 
 
 # Branches: one fact after the other.
-def _kinds(before: ObservedReservation, after: ObservedReservation, now: datetime) -> Iterator[ReservationChangeKind]:
+def _kinds(
+    before: ObservedReservation, after: ObservedReservation, now: datetime
+) -> Iterator[ReservationChangeKind]:
     if after.state == GONE:
         is_over = after.end_at is not None and after.end_at <= now
         yield ReservationChangeKind.EXPIRED if is_over else ReservationChangeKind.UNSHARED
@@ -81,8 +94,12 @@ def _kinds(before: ObservedReservation, after: ObservedReservation, now: datetim
     if before.size and after.size != before.size:
         yield ReservationChangeKind.RESIZED
     if after.end_at != before.end_at:
-        is_later = after.end_at is None or (before.end_at is not None and after.end_at > before.end_at)
-        yield ReservationChangeKind.EXTENDED if is_later else ReservationChangeKind.SHORTENED
+        is_later = after.end_at is None or (
+            before.end_at is not None and after.end_at > before.end_at
+        )
+        yield (
+            ReservationChangeKind.EXTENDED if is_later else ReservationChangeKind.SHORTENED
+        )
 
 
 def _facts(reservation: ObservedReservation) -> dict[str, str]:

@@ -33,11 +33,15 @@ def selected_ids(
             and any(matches(term, reservation, groups) for term in terms)
         )
 
-    return tuple(sorted(reservation.id for reservation in reservations if is_selected(reservation)))
+    return tuple(
+        sorted(reservation.id for reservation in reservations if is_selected(reservation))
+    )
 
 
 def matches(
-    term: CapacityReservationSelectorTerm, reservation: ObservedReservation, groups: Mapping[str, frozenset[str]]
+    term: CapacityReservationSelectorTerm,
+    reservation: ObservedReservation,
+    groups: Mapping[str, frozenset[str]],
 ) -> bool:
     """Whether every field of the term holds; a term without any selects nothing."""
     checks = []
@@ -54,7 +58,11 @@ def matches(
 
 
 def _has_tag(reservation: ObservedReservation, key: str, value: str) -> bool:
-    return key in reservation.tags if value == ANY_VALUE else reservation.tags.get(key) == value
+    return (
+        key in reservation.tags
+        if value == ANY_VALUE
+        else reservation.tags.get(key) == value
+    )
 
 
 def _shares_group(node_class: NodeClass, reservation: ObservedReservation) -> bool:
@@ -67,4 +75,6 @@ def _shares_group(node_class: NodeClass, reservation: ObservedReservation) -> bo
 
 
 def _is_over(reservation: ObservedReservation, now: datetime) -> bool:
-    return reservation.state in ENDED_STATES or (reservation.end_at is not None and reservation.end_at <= now)
+    return reservation.state in ENDED_STATES or (
+        reservation.end_at is not None and reservation.end_at <= now
+    )

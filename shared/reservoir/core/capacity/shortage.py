@@ -56,7 +56,9 @@ def rest_of(failure_count: int) -> timedelta:
 
 def forgotten_at(shortage: Shortage) -> datetime:
     """Return when a failure stops counting as a failed probe and becomes a new shortage."""
-    return shortage.until + max(_PROBE_WINDOW_MIN, rest_of(shortage.failure_count) * _PROBE_WINDOW_RESTS)
+    return shortage.until + max(
+        _PROBE_WINDOW_MIN, rest_of(shortage.failure_count) * _PROBE_WINDOW_RESTS
+    )
 
 
 def after_failure(previous: Shortage | None, now: datetime) -> Shortage:
@@ -82,7 +84,9 @@ def after_tolerated_failure(previous: Shortage | None, now: datetime) -> Shortag
     if now < previous.until:
         return previous
     count = previous.failure_count + 1
-    rest = doubled(_FIRST_RESERVED_REST, count - _REFUSALS_TOLERATED + 1, longest=LONGEST_REST)
+    rest = doubled(
+        _FIRST_RESERVED_REST, count - _REFUSALS_TOLERATED + 1, longest=LONGEST_REST
+    )
     return Shortage(now + rest, count, tolerated=count <= _REFUSALS_TOLERATED)
 
 

@@ -16,7 +16,9 @@ class BucketSize:
 
     def shared_by(self, processes: int) -> "BucketSize":
         """Return one of ``processes`` equal shares, at least one call a second."""
-        return BucketSize(max(1, self.capacity // processes), max(1, self.refill_per_s // processes))
+        return BucketSize(
+            max(1, self.capacity // processes), max(1, self.refill_per_s // processes)
+        )
 
 
 # EC2 developer guide, "Request throttling": one account in one region.

@@ -83,8 +83,10 @@ class MoveKey:
     destination_id: str
 
 
-Rested = OfferingKey | SubnetKey | NodeClassKey | ClassMarketKey  # what a launch that fails lets rest
-Remembered = Rested | BootKey | MoveKey  # what is counted, so that it rests longer each time
+# what a launch that fails lets rest
+Rested = OfferingKey | SubnetKey | NodeClassKey | ClassMarketKey
+# what is counted, so that it rests longer each time
+Remembered = Rested | BootKey | MoveKey
 Place = Rested | Market
 Rests = Mapping[Place, Unavailable]
 
@@ -109,7 +111,9 @@ def with_shortages(
         if isinstance(place, Market):
             markets[place] = shortage
         elif isinstance(place, OfferingKey) and place.reservation_id is None:
-            by_type.setdefault(place.instance_type, {})[(place.zone_id, place.capacity_type)] = shortage
+            by_type.setdefault(place.instance_type, {})[
+                (place.zone_id, place.capacity_type)
+            ] = shortage
     return tuple(
         _marked(instance_type, by_type.get(instance_type.name, {}), markets)
         if markets or instance_type.name in by_type
@@ -127,11 +131,21 @@ def _marked(
 
     def marked(offering: Offering) -> Offering:
         market = offering.capacity_type
-        found = [named.get((offering.zone_id, market)), markets.get(Market(market)), markets.get(Market(market, group))]
-        latest = max((each for each in found if each is not None), key=lambda each: each.until, default=None)
+        found = [
+            named.get((offering.zone_id, market)),
+            markets.get(Market(market)),
+            markets.get(Market(market, group)),
+        ]
+        latest = max(
+            (each for each in found if each is not None),
+            key=lambda each: each.until,
+            default=None,
+        )
         if latest is None:
             return offering
-        return replace(offering, unavailable_until=latest.until, unavailable_reason=latest.reason)
+        return replace(
+            offering, unavailable_until=latest.until, unavailable_reason=latest.reason
+        )
 
     return replace(instance_type, offerings=tuple(map(marked, instance_type.offerings)))
 
@@ -140,15 +154,26 @@ def without_resting(
     reservations: Iterable[CapacityReservation], rests: Mapping[Place, Unavailable]
 ) -> tuple[CapacityReservation, ...]:
     """Return the reservations, those that rest without free units: EC2 goes on refusing what it shows as free."""
-    resting = {place.reservation_id: rest for place, rest in rests.items() if isinstance(place, OfferingKey)}
-    return tuple(_without_units(item, resting[item.id]) if item.id in resting else item for item in reservations)
+    resting = {
+        place.reservation_id: rest
+        for place, rest in rests.items()
+        if isinstance(place, OfferingKey)
+    }
+    return tuple(
+        _without_units(item, resting[item.id]) if item.id in resting else item
+        for item in reservations
+    )
 
 
-def _without_units(reservation: CapacityReservation, rest: Unavailable) -> CapacityReservation:
+def _without_units(
+    reservation: CapacityReservation, rest: Unavailable
+) -> CapacityReservation:
     before = reservation.refusal
     shown_count = reservation.available_count if before is None else before.shown_count
     reason = rest.reason or "EC2 goes on refusing it"
-    return replace(reservation, free_units=0, refusal=RefusedUnits(reason, shown_count, rest.until))
+    return replace(
+        reservation, free_units=0, refusal=RefusedUnits(reason, shown_count, rest.until)
+    )
 
 
 def with_resting_markets(
@@ -167,13 +192,22 @@ def _is_of(place: ClassMarketKey, node_class: NodeClass) -> bool:
     return (place.name, place.static_hash) == (node_class.name, node_class.static_hash)
 
 
-def resting(instance_types: Iterable[InstanceType], now: datetime) -> frozenset[OfferingKey]:
+def resting(
+    instance_types: Iterable[InstanceType], now: datetime
+) -> frozenset[OfferingKey]:
     """Return the offerings that may not be asked for at ``now``."""
     return frozenset(_resting(instance_types, now))
 
 
-def _resting(instance_types: Iterable[InstanceType], now: datetime) -> Iterator[OfferingKey]:
+def _resting(
+    instance_types: Iterable[InstanceType], now: datetime
+) -> Iterator[OfferingKey]:
     for instance_type in instance_types:
         for offering in instance_type.offerings:
             if not offering.is_available(now):
-                yield OfferingKey(instance_type.name, offering.zone, offering.zone_id, offering.capacity_type)
+                yield OfferingKey(
+                    instance_type.name,
+                    offering.zone,
+                    offering.zone_id,
+                    offering.capacity_type,
+                )

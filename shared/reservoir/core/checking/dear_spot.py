@@ -17,8 +17,10 @@ from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from reservoir.core.scheduling_terms.resources import NODES
 
 _Priced = tuple[int, OfferingKey]
-_Sold = tuple[int, str, int]  # the least that a type is listed for on demand, its name, and its room, packed
-_OF_A_PLACE = OF_A_ZONE | {CAPACITY_TYPE}  # rules by these may want a replica on spot, whatever that costs
+# the least that a type is listed for on demand, its name, and its room, packed
+_Sold = tuple[int, str, int]
+# rules by these may want a replica on spot, whatever that costs
+_OF_A_PLACE = OF_A_ZONE | {CAPACITY_TYPE}
 
 
 def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
@@ -40,7 +42,9 @@ def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation
         cheaper = judged[about]
         if cheaper is not None:
             message = f"{in_words(key)} costs more than {in_words(cheaper)}, which would do"
-            yield Violation(ViolationCode.DEAR_SPOT, host.subject, message, tuple(sorted(host.placed)))
+            yield Violation(
+                ViolationCode.DEAR_SPOT, host.subject, message, tuple(sorted(host.placed))
+            )
 
 
 def _on_spot(facts: Facts) -> Iterator[tuple[Host, LaunchClass, NodePool]]:
@@ -57,7 +61,11 @@ def _on_spot(facts: Facts) -> Iterator[tuple[Host, LaunchClass, NodePool]]:
 def _on_demand(facts: Facts) -> Iterator[_Sold]:
     """Yield the types that are listed on demand, whether or not a pool may have them now."""
     for instance_type in facts.snapshot.instance_types:
-        on_demand = [it for it in instance_type.offerings if it.capacity_type is CapacityType.ON_DEMAND]
+        on_demand = [
+            it
+            for it in instance_type.offerings
+            if it.capacity_type is CapacityType.ON_DEMAND
+        ]
         if on_demand:
             least = min([offering.price_micro_usd_per_hour for offering in on_demand])
             room = facts.packing.room(facts.by_name(instance_type.allocatable))
@@ -66,13 +74,24 @@ def _on_demand(facts: Facts) -> Iterator[_Sold]:
 
 def _dearest(facts: Facts, launch: PlannedNodes) -> _Priced:
     """Return the dearest spot offering that the launch may become."""
-    spot = [key for key in (launch.offering, *launch.alternatives) if key.capacity_type is CapacityType.SPOT]
-    return max(((facts.price_atto_usd(key), key) for key in spot), key=lambda priced: priced[0])
+    spot = [
+        key
+        for key in (launch.offering, *launch.alternatives)
+        if key.capacity_type is CapacityType.SPOT
+    ]
+    return max(
+        ((facts.price_atto_usd(key), key) for key in spot), key=lambda priced: priced[0]
+    )
 
 
 # Branches: one search, from cheap to dear; each condition rules something out.
 def _cheaper(
-    facts: Facts, host: Host, pool: NodePool, on_demand: Sequence[_Sold], price: int, load: int
+    facts: Facts,
+    host: Host,
+    pool: NodePool,
+    on_demand: Sequence[_Sold],
+    price: int,
+    load: int,
 ) -> OfferingKey | None:
     """Return an on-demand offering below the price that certainly could carry what the host carries."""
     carried = [facts.workloads[key] for key in host.placed]
@@ -83,11 +102,16 @@ def _cheaper(
         other = facts.launched_as(pool, name)
         if not facts.packing.fits(load, room):
             continue
-        room_here = facts.packing.room(facts.type_room(pool, name))  # the pool's class may have smaller volumes
-        if facts.packing.fits(load, room_here) and all(other.capacity[it] <= capacity[it] for it in limits):
+        # the pool's class may have smaller volumes
+        room_here = facts.packing.room(facts.type_room(pool, name))
+        if facts.packing.fits(load, room_here) and all(
+            other.capacity[it] <= capacity[it] for it in limits
+        ):
             for key in facts.sold_on_demand(pool, other):
                 is_cheaper = facts.price_atto_usd(key) < price
-                if is_cheaper and all(facts.accepts(pool, name, (place_of(key),), each) for each in carried):
+                if is_cheaper and all(
+                    facts.accepts(pool, name, (place_of(key),), each) for each in carried
+                ):
                     return key
     return None
 

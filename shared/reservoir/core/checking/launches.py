@@ -24,21 +24,34 @@ def node_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
         launch_class: _launch_problem(facts, launch_class.launch)
         for launch_class in dict.fromkeys(facts.launch_classes)
     }
-    for index, (launch, launch_class) in enumerate(zip(facts.plan.launches, facts.launch_classes, strict=True)):
+    for index, (launch, launch_class) in enumerate(
+        zip(facts.plan.launches, facts.launch_classes, strict=True)
+    ):
         problem = problems[launch_class]
         if launch.count < 1 or not launch.placements:
             problem = ViolationCode.REPLICA_COUNT, "launches no node, or nodes for nothing"
         if problem is not None:
             subject = f"launch {index} ({in_words(launch.offering)})"
-            yield Violation(problem[0], subject, problem[1], tuple(tallied(launch.placements)))
+            yield Violation(
+                problem[0], subject, problem[1], tuple(tallied(launch.placements))
+            )
     for host in facts.changed:
         load, classes = facts.carried(host.placed)
-        if host.launch_class is None or not _is_fine(facts, topology, host, host.launch_class, load, classes):
+        if host.launch_class is None or not _is_fine(
+            facts, topology, host, host.launch_class, load, classes
+        ):
             yield from _judged(facts, topology, host, load, classes)
     yield from _existing(facts)
 
 
-def _is_fine(facts: Facts, topology: Topology, host: Host, launch_class: LaunchClass, load: int, classes: int) -> bool:
+def _is_fine(
+    facts: Facts,
+    topology: Topology,
+    host: Host,
+    launch_class: LaunchClass,
+    load: int,
+    classes: int,
+) -> bool:
     """Whether the node is like one that was judged: nearly every one is."""
     return (
         classes in launch_class.fine
@@ -47,14 +60,21 @@ def _is_fine(facts: Facts, topology: Topology, host: Host, launch_class: LaunchC
     )
 
 
-def _judged(facts: Facts, topology: Topology, host: Host, load: int, classes: int) -> Iterator[Violation]:
+def _judged(
+    facts: Facts, topology: Topology, host: Host, load: int, classes: int
+) -> Iterator[Violation]:
     """Check one node, and remember that nothing speaks against such a content where nothing does."""
-    found = [_strangers(facts, host)] if classes & STRANGER else [*_content(facts, host, load, classes)]
+    found = (
+        [_strangers(facts, host)]
+        if classes & STRANGER
+        else [*_content(facts, host, load, classes)]
+    )
     launch_class, pool = host.launch_class, host.pool
     if launch_class is not None and pool is not None:
         found.extend(_alternatives(facts, topology, host, pool, launch_class))
         is_reserved = launch_class.launch.offering.capacity_type is CapacityType.RESERVED
-        if not found and not (is_reserved and facts.min_values(pool)):  # which depend on sizes too
+        # which depend on sizes too
+        if not found and not (is_reserved and facts.min_values(pool)):
             launch_class.fine.add(classes)
     yield from found
 
@@ -65,7 +85,10 @@ def _launch_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode, 
     pool = facts.pools.get(launch.node_pool_name)
     node_class = facts.classes.get(launch.node_class_name)
     if pool is None or node_class is None or pool.node_class_name != launch.node_class_name:
-        return ViolationCode.UNKNOWN_NAME, f"pool {launch.node_pool_name} with class {launch.node_class_name}"
+        return (
+            ViolationCode.UNKNOWN_NAME,
+            f"pool {launch.node_pool_name} with class {launch.node_class_name}",
+        )
     if launch.offering.instance_type not in facts.types:
         return ViolationCode.UNKNOWN_NAME, "no such instance type"
     if pool.replicas is not None:
@@ -86,31 +109,47 @@ def _launch_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode, 
     return None
 
 
-def _bought_problem(facts: Facts, key: OfferingKey, price_atto_usd: int | None) -> tuple[ViolationCode, str] | None:
+def _bought_problem(
+    facts: Facts, key: OfferingKey, price_atto_usd: int | None
+) -> tuple[ViolationCode, str] | None:
     offering = facts.offering(key)
     if key.reservation_id is not None or offering is None:
         return ViolationCode.OFFERING, "is not offered"
     if not offering.is_available(facts.now):
-        return ViolationCode.OFFERING, f"is not available before {offering.unavailable_until}"
+        return (
+            ViolationCode.OFFERING,
+            f"is not available before {offering.unavailable_until}",
+        )
     right = offering.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
     if price_atto_usd is not None and price_atto_usd != right:
-        return ViolationCode.PRICE, f"priced at {price_atto_usd} instead of {right} atto-USD an hour"
+        return (
+            ViolationCode.PRICE,
+            f"priced at {price_atto_usd} instead of {right} atto-USD an hour",
+        )
     return None
 
 
-def _reserved_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode, str] | None:
+def _reserved_problem(
+    facts: Facts, launch: PlannedNodes
+) -> tuple[ViolationCode, str] | None:
     key = launch.offering
     reservation = facts.reservations.get(key.reservation_id or "")
     if reservation is None:
         return ViolationCode.UNKNOWN_NAME, "no such reservation"
     named = (key.instance_type, key.zone, key.zone_id)
     if named != (reservation.instance_type, reservation.zone, reservation.zone_id):
-        return ViolationCode.RESERVATION_UNUSABLE, f"{reservation.id} is for another type or zone"
+        return (
+            ViolationCode.RESERVATION_UNUSABLE,
+            f"{reservation.id} is for another type or zone",
+        )
     problem = facts.reservation_problem(reservation, facts.classes[launch.node_class_name])
     if problem is not None:
         return ViolationCode.RESERVATION_UNUSABLE, f"{reservation.id} {problem}"
     if not facts.is_reserved_price(key, launch.price_atto_usd_per_hour):
-        return ViolationCode.PRICE, f"{launch.price_atto_usd_per_hour} atto-USD an hour is not its near-zero price"
+        return (
+            ViolationCode.PRICE,
+            f"{launch.price_atto_usd_per_hour} atto-USD an hour is not its near-zero price",
+        )
     return None
 
 
@@ -129,7 +168,9 @@ def _content(facts: Facts, host: Host, load: int, classes: int) -> Iterator[Viol
     if not facts.packing.fits(load, facts.room(host)):
         lacking = facts.load(host.placed).missing(host.allocatable - host.used)
         message = f"lacks {lacking.formatted()}"
-        yield Violation(ViolationCode.RESOURCES, host.subject, message, tuple(sorted(host.placed)))
+        yield Violation(
+            ViolationCode.RESOURCES, host.subject, message, tuple(sorted(host.placed))
+        )
     if not facts.may_meet(site, host.placed, classes):
         keys = tuple(sorted(host.placed))
         message = f"cannot meet what {', '.join(keys)} require"
@@ -153,38 +194,63 @@ def _notices(facts: Facts, host: Host) -> Iterator[Violation]:
         yield from _cut_short(facts, host, drain, longest_s)
 
 
-def _cut_short(facts: Facts, host: Host, drain: BlockDrain, longest_s: int) -> Iterator[Violation]:
+def _cut_short(
+    facts: Facts, host: Host, drain: BlockDrain, longest_s: int
+) -> Iterator[Violation]:
     for workload in map(facts.workloads.__getitem__, host.placed):
-        if facts.outlasts(workload, drain, longest_s) and not facts.outlasts(workload, drain):
+        if facts.outlasts(workload, drain, longest_s) and not facts.outlasts(
+            workload, drain
+        ):
             message = f"{workload.key} would outlast the start of the {longest_s} s of notice that work beside it wants"
             yield Violation(ViolationCode.DURATION, host.subject, message, (workload.key,))
     leaves_at = None if host.node is None else host.node.leaves_at
     told_at = drain.for_notice(longest_s).starts_at
     if leaves_at is not None and told_at < min(drain.starts_at, leaves_at):
         message = f"what runs there until {leaves_at} would be told at {told_at} already, for who is put beside it"
-        yield Violation(ViolationCode.DURATION, host.subject, message, tuple(sorted(host.placed)))
+        yield Violation(
+            ViolationCode.DURATION, host.subject, message, tuple(sorted(host.placed))
+        )
 
 
 def _replicas(facts: Facts, host: Host, key: str) -> Iterator[Violation]:
     """Check a replica by its placement class alone; the answer is the same for all nodes of a site."""
     workload = facts.workloads[key]
     if not facts.tolerates(facts.site(host).taints, workload):
-        yield Violation(ViolationCode.TAINT, host.subject, f"{key} does not tolerate its taints", (key,))
+        yield Violation(
+            ViolationCode.TAINT, host.subject, f"{key} does not tolerate its taints", (key,)
+        )
     market = host.capacity_type
     if market not in facts.markets(workload):
-        yield Violation(ViolationCode.FALLBACK, host.subject, f"the ladder of {key} has not reached {market}", (key,))
+        yield Violation(
+            ViolationCode.FALLBACK,
+            host.subject,
+            f"the ladder of {key} has not reached {market}",
+            (key,),
+        )
     drain = _block_drain(facts, host)
     if drain is not None and facts.outlasts(workload, drain):
         drains_at = drain.for_notice(workload.checkpoint_period_s or 0).starts_at
         message = f"{key} would outlast the start of draining {drains_at}"
         yield Violation(ViolationCode.DURATION, host.subject, message, (key,))
-    avoids = facts.policy.no_duration_policy is NoDurationPolicy.AVOID and workload.duration_s is None
+    avoids = (
+        facts.policy.no_duration_policy is NoDurationPolicy.AVOID
+        and workload.duration_s is None
+    )
     if drain is not None and avoids:
-        yield Violation(ViolationCode.DURATION, host.subject, f"{key} has no duration, the capacity an end", (key,))
+        yield Violation(
+            ViolationCode.DURATION,
+            host.subject,
+            f"{key} has no duration, the capacity an end",
+            (key,),
+        )
 
 
 def _block_drain(facts: Facts, host: Host) -> BlockDrain | None:
-    reservation = None if host.planned is None else facts.reservations.get(host.planned.offering.reservation_id or "")
+    reservation = (
+        None
+        if host.planned is None
+        else facts.reservations.get(host.planned.offering.reservation_id or "")
+    )
     return host.block_drain if reservation is None else reservation.block_drain()
 
 
@@ -194,7 +260,9 @@ def _existing(facts: Facts) -> Iterator[Violation]:
         node = facts.nodes.get(placement.claim_id)
         subject, keys = f"node {placement.claim_id}", tuple(tallied(placement.placements))
         if node is None or node.deleting:
-            yield Violation(ViolationCode.UNKNOWN_NAME, subject, "does not exist or is going away", keys)
+            yield Violation(
+                ViolationCode.UNKNOWN_NAME, subject, "does not exist or is going away", keys
+            )
         elif node.drain_at is not None and node.drain_at <= facts.now:
             yield Violation(ViolationCode.DURATION, subject, "already drains", keys)
 
@@ -206,22 +274,36 @@ def _alternatives(
     launch = launch_class.launch
     if launch.offering.capacity_type is CapacityType.RESERVED and launch.alternatives:
         message = "a reserved claim is bound to its reservation"
-        yield Violation(ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed))
+        yield Violation(
+            ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed)
+        )
         return
     if len(launch.alternatives) > facts.policy.alternatives_max:
         message = f"{len(launch.alternatives)} alternatives"
-        yield Violation(ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed))
+        yield Violation(
+            ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed)
+        )
     if launch_class.listed is not None:
-        problem = _alternative_problem(facts, topology, host, pool, launch_class.listed, is_wide=launch_class.is_wide)
+        problem = _alternative_problem(
+            facts, topology, host, pool, launch_class.listed, is_wide=launch_class.is_wide
+        )
         if problem is not None:
-            yield Violation(ViolationCode.ALTERNATIVE, host.subject, problem, tuple(host.placed))
+            yield Violation(
+                ViolationCode.ALTERNATIVE, host.subject, problem, tuple(host.placed)
+            )
     wanted = facts.min_values(pool)
     if wanted and facts.policy.min_values_policy is MinValuesPolicy.STRICT:
         yield from _min_values(facts, host, pool, wanted)
 
 
 def _alternative_problem(
-    facts: Facts, topology: Topology, host: Host, pool: NodePool, listed: Listed, *, is_wide: bool
+    facts: Facts,
+    topology: Topology,
+    host: Host,
+    pool: NodePool,
+    listed: Listed,
+    *,
+    is_wide: bool,
 ) -> str | None:
     """Say what is wrong with the alternatives, if anything; ``is_wide``: one is in another zone."""
     load, classes = facts.carried(host.placed)
@@ -238,21 +320,37 @@ def _alternative_problem(
         if key not in facts.workloads:
             continue
         placement_class = facts.placement_class(facts.workloads[key])
-        if not placement_class & listed.fine and not facts.all_accept(pool, listed, facts.workloads[key]):
+        if not placement_class & listed.fine and not facts.all_accept(
+            pool, listed, facts.workloads[key]
+        ):
             return f"an alternative does not meet what {key} requires"
         listed.fine |= placement_class
     return None
 
 
-def _min_values(facts: Facts, host: Host, pool: NodePool, wanted: Mapping[str, int]) -> Iterator[Violation]:
+def _min_values(
+    facts: Facts, host: Host, pool: NodePool, wanted: Mapping[str, int]
+) -> Iterator[Violation]:
     """Distinct values among the types that may be launched (R-17); a reserved claim counts those that could host it."""
     launch = host.planned
     assert launch is not None
-    names = {launch.offering.instance_type, *(key.instance_type for key in launch.alternatives)}
+    names = {
+        launch.offering.instance_type,
+        *(key.instance_type for key in launch.alternatives),
+    }
     if launch.offering.capacity_type is CapacityType.RESERVED:
         names = facts.hosting_types(pool, launch)
     for key, least in wanted.items():
-        values = set(chain.from_iterable(facts.types[name].requirements[key].values for name in names))
-        if key not in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) and len(values) < least:
+        values = set(
+            chain.from_iterable(
+                facts.types[name].requirements[key].values for name in names
+            )
+        )
+        if (
+            key not in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE)
+            and len(values) < least
+        ):
             message = f"{len(values)} values of {key} where the pool asks for {least}"
-            yield Violation(ViolationCode.MIN_VALUES, host.subject, message, tuple(host.placed))
+            yield Violation(
+                ViolationCode.MIN_VALUES, host.subject, message, tuple(host.placed)
+            )

@@ -31,14 +31,20 @@ class _SharedResource:
         taken = used
         for other, quota in self.quotas.items():
             if other != name:
-                lent = quota.nominal if quota.lending_limit is None else min(quota.nominal, quota.lending_limit)
+                lent = (
+                    quota.nominal
+                    if quota.lending_limit is None
+                    else min(quota.nominal, quota.lending_limit)
+                )
                 taken += max(self.used[other], quota.nominal - lent)
         return taken > sum(quota.nominal for quota in self.quotas.values())
 
     def beyond(self) -> list[str]:
         """Return the teams that the plan gives too much: those that borrow, or if it gives none of them any, owners."""
         over = [name for name in sorted(self.new) if self.is_over(name)]
-        return [name for name in over if self.used[name] > self.quotas[name].nominal] or over
+        return [
+            name for name in over if self.used[name] > self.quotas[name].nominal
+        ] or over
 
 
 class TeamResources:
@@ -63,16 +69,29 @@ class TeamResources:
             for name in pool.beyond():
                 where = " and ".join(sorted(capacity_types))
                 message = f"uses {pool.used[name]} of {resource} on {where}, which is more than its quota leaves"
-                yield Violation(ViolationCode.TEAM_QUOTA, f"team {name}", message, tuple(sorted(pool.new[name])))
+                yield Violation(
+                    ViolationCode.TEAM_QUOTA,
+                    f"team {name}",
+                    message,
+                    tuple(sorted(pool.new[name])),
+                )
         for launch in self._facts.plan.launches if self.pools else ():
             others = {key.capacity_type for key in launch.alternatives}
             for placed in launch.placements:
                 workload = self._facts.workloads.get(placed.workload_key)
-                if workload is not None and self._leaves(workload, launch.offering.capacity_type, others):
-                    message = "may be launched on what a quota bounds and the plan does not count"
-                    yield Violation(ViolationCode.TEAM_QUOTA, workload.key, message, (workload.key,))
+                if workload is not None and self._leaves(
+                    workload, launch.offering.capacity_type, others
+                ):
+                    message = (
+                        "may be launched on what a quota bounds and the plan does not count"
+                    )
+                    yield Violation(
+                        ViolationCode.TEAM_QUOTA, workload.key, message, (workload.key,)
+                    )
 
-    def _leaves(self, workload: Workload, planned: CapacityType, others: set[CapacityType]) -> bool:
+    def _leaves(
+        self, workload: Workload, planned: CapacityType, others: set[CapacityType]
+    ) -> bool:
         """Whether some of the other capacity types is under a quota of the workload's that is not about this one."""
         name = self._team(workload.key)
         return any(
@@ -94,25 +113,37 @@ class TeamResources:
             for resource, pool in self._about(workload, capacity_type)
         )
 
-    def owes(self, borrower_key: str, workload: Workload, capacity_type: CapacityType) -> bool:
+    def owes(
+        self, borrower_key: str, workload: Workload, capacity_type: CapacityType
+    ) -> bool:
         """Whether the borrower was given what it does not own where the other's team waits for its own."""
-        if all(refusal.workload_key != workload.key for refusal in self._facts.plan.unplaced):
+        if all(
+            refusal.workload_key != workload.key for refusal in self._facts.plan.unplaced
+        ):
             return False
         owner, borrower = self._team(workload.key), self._team(borrower_key)
         if owner == borrower or self.is_open(workload, capacity_type):
             return False
         pools = list(self._about(workload, capacity_type))
         is_its_own = all(
-            pool.used[owner] + workload.requests[resource] <= pool.quotas[owner].nominal for resource, pool in pools
+            pool.used[owner] + workload.requests[resource] <= pool.quotas[owner].nominal
+            for resource, pool in pools
         )
         return is_its_own and any(
-            borrower in pool.new and pool.used[borrower] > pool.quotas[borrower].nominal for _, pool in pools
+            borrower in pool.new and pool.used[borrower] > pool.quotas[borrower].nominal
+            for _, pool in pools
         )
 
-    def _about(self, workload: Workload, capacity_type: CapacityType) -> Iterator[tuple[str, _SharedResource]]:
+    def _about(
+        self, workload: Workload, capacity_type: CapacityType
+    ) -> Iterator[tuple[str, _SharedResource]]:
         name = self._team(workload.key)
         for (_, capacity_types, resource), pool in self.pools.items():
-            if capacity_type in capacity_types and name in pool.quotas and workload.requests[resource] > 0:
+            if (
+                capacity_type in capacity_types
+                and name in pool.quotas
+                and workload.requests[resource] > 0
+            ):
                 yield resource, pool
 
     def _team(self, workload_key: str) -> str:
@@ -125,10 +156,22 @@ class TeamResources:
             here = (*node.placements, *node.leaving)
             self._add(node.capacity_type, here, snapshot.workloads, 1, is_new=False)
         for placement in plan.existing:
-            self._add(types[placement.claim_id], placement.placements, self._facts.workloads, 1, is_new=True)
+            self._add(
+                types[placement.claim_id],
+                placement.placements,
+                self._facts.workloads,
+                1,
+                is_new=True,
+            )
         for launch in plan.launches:
             capacity_type = launch.offering.capacity_type
-            self._add(capacity_type, launch.placements, self._facts.workloads, launch.count, is_new=True)
+            self._add(
+                capacity_type,
+                launch.placements,
+                self._facts.workloads,
+                launch.count,
+                is_new=True,
+            )
 
     def _add(
         self,
@@ -141,8 +184,14 @@ class TeamResources:
     ) -> None:
         for placed in placements:
             workload = workloads.get(placed.workload_key)
-            for resource, pool in () if workload is None else self._about(workload, capacity_type):
-                amount = 0 if workload is None else workload.requests[resource] * placed.count * nodes
+            for resource, pool in (
+                () if workload is None else self._about(workload, capacity_type)
+            ):
+                amount = (
+                    0
+                    if workload is None
+                    else workload.requests[resource] * placed.count * nodes
+                )
                 name = self._team(placed.workload_key)
                 pool.used[name] += amount
                 if is_new and amount:

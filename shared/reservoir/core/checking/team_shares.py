@@ -78,31 +78,45 @@ class TeamShares:
             return _UNLIMITED
         name = self.team_of(workload_key)
         own = max(0, account.owned(name) - account.used.get(name, 0))
-        limit = account.quotas[name].borrowing_limit_units if name in account.quotas else None
+        limit = (
+            account.quotas[name].borrowing_limit_units if name in account.quotas else None
+        )
         loans = max(0, account.free - own - self._kept(account, name))
         if limit is not None:
             loans = min(loans, max(0, limit - account.borrowed(name)))
         return min(account.free, own + loans)
 
-    def is_between_teams(self, keys: Iterable[str], workload_key: str, reservation_id: str | None) -> bool:
+    def is_between_teams(
+        self, keys: Iterable[str], workload_key: str, reservation_id: str | None
+    ) -> bool:
         """Whether units of the reservation are shared out, and some of the workloads are of another's team."""
         name = self.team_of(workload_key)
-        return reservation_id in self._account_of and any(self.team_of(key) != name for key in keys)
+        return reservation_id in self._account_of and any(
+            self.team_of(key) != name for key in keys
+        )
 
-    def owes(self, borrower_key: str, workload_key: str, reservation_id: str | None) -> bool:
+    def owes(
+        self, borrower_key: str, workload_key: str, reservation_id: str | None
+    ) -> bool:
         """Whether the borrower has units on loan in which the other workload's team is short of its own."""
         account = self._account_of.get(reservation_id or "")
         if account is None:
             return False
         borrower, owner = self.team_of(borrower_key), self.team_of(workload_key)
-        return account.borrowed(borrower) > 0 and account.used.get(owner, 0) < account.owned(owner)
+        return account.borrowed(borrower) > 0 and account.used.get(
+            owner, 0
+        ) < account.owned(owner)
 
     def violations(self) -> Iterator[Violation]:
         """Report loans that the plan makes against a limit of the borrower or of an owner."""
         takers: dict[int, dict[str, set[str]]] = {}
         for host in self._facts.hosts:
             account = self._account_of.get(_reservation_of(host) or "")
-            if host.node is None and account is not None and (name := self._user(host)) is not None:
+            if (
+                host.node is None
+                and account is not None
+                and (name := self._user(host)) is not None
+            ):
                 keys = {key for key in host.placed if self.team_of(key) == name}
                 takers.setdefault(id(account), {}).setdefault(name, set()).update(keys)
         for account in self.accounts:
@@ -114,10 +128,18 @@ class TeamShares:
     def _pools(self) -> Iterator[Violation]:
         """Report replicas that the plan places in pools that their teams may not use."""
         for host in self._facts.hosts if self._teams else ():
-            name = host.node.node_pool_name if host.node is not None else host.pool.name if host.pool else ""
+            name = (
+                host.node.node_pool_name
+                if host.node is not None
+                else host.pool.name
+                if host.pool
+                else ""
+            )
             for key in sorted(host.placed):
                 if not self.may_use(key, name):
-                    message = f"{key} is placed in NodePool {name}, which its team may not use"
+                    message = (
+                        f"{key} is placed in NodePool {name}, which its team may not use"
+                    )
                     yield Violation(ViolationCode.TEAM_POOL, host.subject, message, (key,))
 
     # Branches: what everybody pays is summed once for both rules, the ceiling's and the teams'.
@@ -126,7 +148,9 @@ class TeamShares:
         paid: Counter[str] = Counter()
         buyers: dict[str, set[str]] = {}
         ceiling = self._facts.snapshot.ceiling_micro_usd_per_hour
-        if ceiling is None and all(team.budget_micro_usd_per_hour is None for team in self._teams.values()):
+        if ceiling is None and all(
+            team.budget_micro_usd_per_hour is None for team in self._teams.values()
+        ):
             return
         everything = new = 0
         for host in self._facts.hosts:
@@ -138,7 +162,8 @@ class TeamShares:
             carried = Counter(host.running)
             carried.update(host.placed)
             taken = {key: count * self._share(key, host) for key, count in carried.items()}
-            everything_taken = sum(taken.values()) or 1  # a plan to be judged may place no replicas
+            # a plan to be judged may place no replicas
+            everything_taken = sum(taken.values()) or 1
             for key, part in taken.items():
                 paid[self.team_of(key)] += host.nodes * price * part // everything_taken
                 if host.node is None:
@@ -148,21 +173,38 @@ class TeamShares:
             everybody = tuple(sorted(set().union(*buyers.values())))
             yield Violation(ViolationCode.TEAM_BUDGET, "the deployment", message, everybody)
         for name, keys in sorted(buyers.items()):
-            most = self._teams[name].budget_micro_usd_per_hour if name in self._teams else None
+            most = (
+                self._teams[name].budget_micro_usd_per_hour if name in self._teams else None
+            )
             if most is not None and paid[name] > most * ATTO_USD_PER_MICRO_USD:
                 message = f"would pay more than {most} micro-USD an hour"
-                yield Violation(ViolationCode.TEAM_BUDGET, f"team {name}", message, tuple(sorted(keys)))
+                yield Violation(
+                    ViolationCode.TEAM_BUDGET, f"team {name}", message, tuple(sorted(keys))
+                )
 
     def _share(self, key: str, host: Host) -> int:
         """Return the largest part of a resource of the host that one replica takes, in millionths."""
         workload = self._facts.workloads.get(key)
         requests = _NOTHING if workload is None else workload.requests
         room = host.allocatable
-        return max([1, *(asked * 10**6 // room[name] for name, asked in requests.items() if room[name] > 0)])
+        return max(
+            [
+                1,
+                *(
+                    asked * 10**6 // room[name]
+                    for name, asked in requests.items()
+                    if room[name] > 0
+                ),
+            ]
+        )
 
-    def _loans(self, account: _Account, name: str, keys: tuple[str, ...]) -> Iterator[Violation]:
+    def _loans(
+        self, account: _Account, name: str, keys: tuple[str, ...]
+    ) -> Iterator[Violation]:
         borrowed = account.borrowed(name)
-        limit = account.quotas[name].borrowing_limit_units if name in account.quotas else None
+        limit = (
+            account.quotas[name].borrowing_limit_units if name in account.quotas else None
+        )
         if limit is not None and borrowed > limit:
             message = f"borrows {borrowed} units where {limit} are allowed"
             yield Violation(ViolationCode.TEAM_QUOTA, f"team {name}", message, keys)
@@ -172,7 +214,11 @@ class TeamShares:
             yield Violation(ViolationCode.TEAM_QUOTA, f"team {name}", message, keys)
 
     def _kept(self, account: _Account, borrower: str) -> int:
-        held = sum(max(0, account.owned(name) - account.used.get(name, 0)) for name in self._held if name != borrower)
+        held = sum(
+            max(0, account.owned(name) - account.used.get(name, 0))
+            for name in self._held
+            if name != borrower
+        )
         return max(held, self._unlent(account, borrower))
 
     def _unlent(self, account: _Account, borrower: str) -> int:
@@ -184,7 +230,11 @@ class TeamShares:
             if name == borrower:
                 continue
             unused = max(0, quota.nominal_units - account.used.get(name, 0))
-            lent = quota.nominal_units if quota.lending_limit_units is None else quota.lending_limit_units
+            lent = (
+                quota.nominal_units
+                if quota.lending_limit_units is None
+                else quota.lending_limit_units
+            )
             unlent = max(0, quota.nominal_units - lent - account.used.get(name, 0))
             kept += unlent
             if self._teams[name].cohort != cohort:
@@ -192,7 +242,9 @@ class TeamShares:
         borrowed: Counter[str] = Counter()
         for name in account.used:
             borrowed[self._teams.get(name, _NO_TEAM).cohort] += account.borrowed(name)
-        return kept + sum(max(0, units - borrowed[other]) for other, units in lent_elsewhere.items())
+        return kept + sum(
+            max(0, units - borrowed[other]) for other, units in lent_elsewhere.items()
+        )
 
     def _teams_with_gangs(self) -> frozenset[str]:
         waiting = {refusal.workload_key for refusal in self._facts.plan.unplaced}
@@ -209,12 +261,16 @@ class TeamShares:
         asked: dict[frozenset[str], dict[str, Quota]] = {}
         for team in self._facts.snapshot.teams:
             for quota in team.quotas:
-                asked.setdefault(frozenset(map(repr, quota.reservation_terms)), {})[team.name] = quota
+                asked.setdefault(frozenset(map(repr, quota.reservation_terms)), {})[
+                    team.name
+                ] = quota
         if not asked:
             return
         used = self._used()
         left = {item.id: item for item in self._facts.snapshot.reservations}
-        for _, quotas in sorted(asked.items(), key=lambda item: _order(next(iter(item[1].values())))):
+        for _, quotas in sorted(
+            asked.items(), key=lambda item: _order(next(iter(item[1].values())))
+        ):
             terms = next(iter(quotas.values())).reservation_terms
             ids = [key for key, item in sorted(left.items()) if _selected(terms, item)]
             users: Counter[str] = Counter()
@@ -229,7 +285,11 @@ class TeamShares:
 
     def _launched(self, reservation_id: str) -> int:
         launches = self._facts.plan.launches
-        return sum(launch.count for launch in launches if launch.offering.reservation_id == reservation_id)
+        return sum(
+            launch.count
+            for launch in launches
+            if launch.offering.reservation_id == reservation_id
+        )
 
     def _used(self) -> Mapping[str, Counter[str]]:
         found: dict[str, Counter[str]] = {}
@@ -248,7 +308,10 @@ class TeamShares:
         """Yield units whose nodes withdrawn work has not left yet, and its teams."""
         for node in self._facts.snapshot.nodes:
             if node.leaving and node.reservation_id is not None:
-                name = self._main_user({placed.workload_key: placed.count for placed in node.leaving}, node.allocatable)
+                name = self._main_user(
+                    {placed.workload_key: placed.count for placed in node.leaving},
+                    node.allocatable,
+                )
                 if name is not None:
                     yield node.reservation_id, name
 
@@ -267,7 +330,12 @@ class TeamShares:
             workload = self._facts.workloads.get(key)
             amounts = () if workload is None else workload.requests.items()
             parts[self.team_of(key)] += max(
-                (amount * count * 10**6 // capacity[name] for name, amount in amounts if capacity[name] > 0), default=0
+                (
+                    amount * count * 10**6 // capacity[name]
+                    for name, amount in amounts
+                    if capacity[name] > 0
+                ),
+                default=0,
             )
         return min(parts, key=lambda name: (-parts[name], name), default=None)
 
@@ -299,7 +367,9 @@ def _sentence(term: CapacityReservationSelectorTerm) -> str:
     return ", ".join(f"{name} {value}" for name, value in parts if value is not None)
 
 
-def _selected(terms: Sequence[CapacityReservationSelectorTerm], item: CapacityReservation) -> bool:
+def _selected(
+    terms: Sequence[CapacityReservationSelectorTerm], item: CapacityReservation
+) -> bool:
     return any(_selects(term, item) for term in terms)
 
 
@@ -311,6 +381,12 @@ def _selects(term: CapacityReservationSelectorTerm, item: CapacityReservation) -
     ]
     if any(wanted is not None and wanted != found for wanted, found in asked):
         return False
-    if term.reservation_group_arn is not None and term.reservation_group_arn not in item.resource_group_arns:
+    if (
+        term.reservation_group_arn is not None
+        and term.reservation_group_arn not in item.resource_group_arns
+    ):
         return False
-    return all(key in item.tags and value in ("*", item.tags[key]) for key, value in term.tags.items())
+    return all(
+        key in item.tags and value in ("*", item.tags[key])
+        for key, value in term.tags.items()
+    )

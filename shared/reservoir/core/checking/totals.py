@@ -19,7 +19,8 @@ _ONE: Final = frozenset({1})
 
 def placed_counts(facts: Facts) -> Counter[str]:
     """Count the replicas that the plan places, by workload."""
-    placed = Counter(chain.from_iterable(facts.contents))  # as if one node of each launch carried one replica of each
+    # as if one node of each launch carried one replica of each
+    placed = Counter(chain.from_iterable(facts.contents))
     for launch, content in zip(facts.plan.launches, facts.contents, strict=True):
         nodes = launch.count
         if nodes != 1 or not _ONE.issuperset(content.values()):
@@ -49,12 +50,22 @@ def _replicas(facts: Facts, placed: Mapping[str, int]) -> Iterator[Violation]:
     for refusal in plan.unplaced:
         unplaced[refusal.workload_key] += refusal.count
     if min([*facts.counts, *[refusal.count for refusal in plan.unplaced]], default=1) < 1:
-        yield Violation(ViolationCode.REPLICA_COUNT, "plan", "a placement or a refusal of no replicas")
+        yield Violation(
+            ViolationCode.REPLICA_COUNT, "plan", "a placement or a refusal of no replicas"
+        )
     told = dict(placed)
     for key, count in unplaced.items():
         told[key] = told.get(key, 0) + count
-    for key in {key for key, _ in told.items() ^ facts.pending.items()} if told != facts.pending else ():
-        wanted, got, left = facts.pending.get(key, 0), placed.get(key, 0), unplaced.get(key, 0)
+    for key in (
+        {key for key, _ in told.items() ^ facts.pending.items()}
+        if told != facts.pending
+        else ()
+    ):
+        wanted, got, left = (
+            facts.pending.get(key, 0),
+            placed.get(key, 0),
+            unplaced.get(key, 0),
+        )
         if key not in facts.workloads:
             yield Violation(ViolationCode.UNKNOWN_NAME, key, "is no workload")
         elif got + left != wanted:
@@ -62,7 +73,9 @@ def _replicas(facts: Facts, placed: Mapping[str, int]) -> Iterator[Violation]:
             yield Violation(ViolationCode.REPLICA_COUNT, key, message, (key,))
 
 
-def _gangs(facts: Facts, topology: Topology, placed: Mapping[str, int]) -> Iterator[Violation]:
+def _gangs(
+    facts: Facts, topology: Topology, placed: Mapping[str, int]
+) -> Iterator[Violation]:
     for class_ in facts.workload_classes:
         gang = class_.first.gang
         if gang is None:
@@ -72,7 +85,12 @@ def _gangs(facts: Facts, topology: Topology, placed: Mapping[str, int]) -> Itera
             if not count:
                 continue
             if count < wanted:
-                yield Violation(ViolationCode.GANG, key, f"{count} of {wanted} replicas of a gang", (key,))
+                yield Violation(
+                    ViolationCode.GANG,
+                    key,
+                    f"{count} of {wanted} replicas of a gang",
+                    (key,),
+                )
             domains = gang_domains(topology, class_.workloads[key])
             if len(domains) > 1 or None in domains:
                 where = ", ".join(sorted(map(str, domains)))
@@ -108,8 +126,14 @@ def _reservations(facts: Facts) -> Iterator[Violation]:
         reservation = facts.reservations.get(reservation_id)
         if reservation is not None and used > reservation.free_units:
             message = f"{used} claims on {reservation.free_units} free units"
-            keys = _keys_on(it for it in facts.plan.launches if it.offering.reservation_id == reservation_id)
-            yield Violation(ViolationCode.RESERVATION_OVERCOMMITTED, reservation_id, message, keys)
+            keys = _keys_on(
+                it
+                for it in facts.plan.launches
+                if it.offering.reservation_id == reservation_id
+            )
+            yield Violation(
+                ViolationCode.RESERVATION_OVERCOMMITTED, reservation_id, message, keys
+            )
 
 
 def node_use(capacity: Resources) -> Counter[str]:
@@ -120,7 +144,10 @@ def node_use(capacity: Resources) -> Counter[str]:
 def largest_use(facts: Facts, launch: PlannedNodes) -> dict[str, int]:
     """Return what one node of the launch may use of a limit: the most over all that may be launched (R-58)."""
     most: dict[str, int] = {NODES: 1}
-    pool, names = facts.pools.get(launch.node_pool_name), {key.instance_type for key in launch.alternatives}
+    pool, names = (
+        facts.pools.get(launch.node_pool_name),
+        {key.instance_type for key in launch.alternatives},
+    )
     for name in facts.types.keys() & {launch.offering.instance_type, *names}:
         instance_type = facts.types[name] if pool is None else facts.launched_as(pool, name)
         for resource, amount in instance_type.capacity.items():
@@ -138,7 +165,11 @@ def pool_use(facts: Facts, pool_name: str, *, with_deleting: bool) -> Counter[st
     for node in facts.snapshot.nodes:
         if node.node_pool_name == pool_name and (with_deleting or not node.deleting):
             instance_type = facts.types.get(node.instance_type)
-            use.update(node_use(node.allocatable if instance_type is None else instance_type.capacity))
+            use.update(
+                node_use(
+                    node.allocatable if instance_type is None else instance_type.capacity
+                )
+            )
     for launch in facts.plan.launches:
         if launch.node_pool_name == pool_name:
             for resource, amount in largest_use(facts, launch).items():
@@ -155,7 +186,9 @@ def _limits(facts: Facts) -> Iterator[Violation]:
         for resource, limit in pool.limits.items():
             if use[resource] > limit:
                 message = f"{use[resource]} {resource} where {limit} are allowed"
-                keys = _keys_on(it for it in facts.plan.launches if it.node_pool_name == pool.name)
+                keys = _keys_on(
+                    it for it in facts.plan.launches if it.node_pool_name == pool.name
+                )
                 yield Violation(ViolationCode.LIMIT, f"pool {pool.name}", message, keys)
 
 
@@ -165,7 +198,10 @@ def _prices(facts: Facts) -> Iterator[Violation]:
 
     Each counts as the dearest that it may be launched as; under minValues variety is wanted whatever it costs.
     """
-    if all(class_.first.max_price_micro_usd_per_hour is None for class_ in facts.workload_classes):
+    if all(
+        class_.first.max_price_micro_usd_per_hour is None
+        for class_ in facts.workload_classes
+    ):
         return
     charged: Counter[str] = Counter()
     for launch in facts.plan.launches:
@@ -173,7 +209,9 @@ def _prices(facts: Facts) -> Iterator[Violation]:
         if len(keys) == 1:
             pool = facts.pools.get(launch.node_pool_name)
             become = () if pool is None or facts.min_values(pool) else launch.alternatives
-            dearest = max([launch.price_atto_usd_per_hour, *map(facts.price_atto_usd, become)])
+            dearest = max(
+                [launch.price_atto_usd_per_hour, *map(facts.price_atto_usd, become)]
+            )
             charged[keys.pop()] += dearest * launch.count
     for key, price in sorted(charged.items()):
         workload = facts.workloads.get(key)
@@ -192,20 +230,34 @@ def _spot_share(facts: Facts) -> Iterator[Violation]:
     if total < policy.spot_share_from_nodes:
         return
     most = -(-total * policy.spot_pool_share_percent // 100)
-    for key, count in sorted(nodes.items(), key=lambda entry: (entry[0].instance_type, entry[0].zone_id)):
+    for key, count in sorted(
+        nodes.items(), key=lambda entry: (entry[0].instance_type, entry[0].zone_id)
+    ):
         if count > most:
             subject = f"{key.instance_type} spot in {key.zone}"
             keys = _keys_on(it for it in facts.plan.launches if it.offering == key)
-            yield Violation(ViolationCode.SPOT_SHARE, subject, f"{count} of {total} spot nodes, {most} allowed", keys)
+            yield Violation(
+                ViolationCode.SPOT_SHARE,
+                subject,
+                f"{count} of {total} spot nodes, {most} allowed",
+                keys,
+            )
 
 
 def _cost(facts: Facts) -> Iterator[Violation]:
     plan = facts.plan
     overhead = facts.policy.node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
-    cost = sum((launch.price_atto_usd_per_hour + overhead) * launch.count for launch in plan.launches)
+    cost = sum(
+        (launch.price_atto_usd_per_hour + overhead) * launch.count
+        for launch in plan.launches
+    )
     if plan.cost_atto_usd_per_hour != cost:
-        message = f"says {plan.cost_atto_usd_per_hour}, its launches cost {cost} atto-USD an hour"
+        message = (
+            f"says {plan.cost_atto_usd_per_hour}, its launches cost {cost} atto-USD an hour"
+        )
         yield Violation(ViolationCode.COST, "plan", message)
     bound = plan.lower_bound_atto_usd_per_hour
     if bound is not None and bound > plan.cost_atto_usd_per_hour:
-        yield Violation(ViolationCode.COST, "plan", "costs less than what it calls a lower bound")
+        yield Violation(
+            ViolationCode.COST, "plan", "costs less than what it calls a lower bound"
+        )

@@ -8,8 +8,10 @@ from typing import Final
 class ViolationCode(StrEnum):
     """The rule that a plan breaks."""
 
-    REPLICA_COUNT = "ReplicaCount"  # a pending replica is not exactly once placed or unplaced
-    UNKNOWN_NAME = "UnknownName"  # the plan names something that the snapshot does not have, or that is going away
+    # a pending replica is not exactly once placed or unplaced
+    REPLICA_COUNT = "ReplicaCount"
+    # the plan names something that the snapshot does not have, or that is going away
+    UNKNOWN_NAME = "UnknownName"
     RESOURCES = "Resources"
     REQUIREMENTS = "Requirements"
     TAINT = "Taint"

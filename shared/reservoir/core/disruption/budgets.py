@@ -10,21 +10,35 @@ from reservoir.core.model.node_pool import DisruptionReason, NodePool
 from reservoir.core.model.schedule import allowed_disruptions
 
 # Nodes that EC2 shows: budgets are percentages of these.
-_EXISTING: Final = frozenset({ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING})
+_EXISTING: Final = frozenset(
+    {ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING}
+)
 
 
 def budgets_leave(
-    pool: NodePool, claims: Mapping[str, NodeClaim], now: datetime, *, leaving: Set[str] = frozenset()
+    pool: NodePool,
+    claims: Mapping[str, NodeClaim],
+    now: datetime,
+    *,
+    leaving: Set[str] = frozenset(),
 ) -> Mapping[DisruptionReason, int]:
     """Return how many of the pool's nodes may go, by reason; nodes leaving or not yet running count against it.
 
     ``claims`` are the live ones of all pools, ``leaving`` those among them that have begun to go since they were read.
     """
-    nodes = [claim for claim in claims.values() if claim.node_pool_name == pool.name and _counts(claim, claims)]
+    nodes = [
+        claim
+        for claim in claims.values()
+        if claim.node_pool_name == pool.name and _counts(claim, claims)
+    ]
     missing = sum(claim.id in leaving or _is_missing(claim) for claim in nodes)
     return {
         reason: allowed_disruptions(
-            pool.disruption.budgets, reason, node_count=len(nodes), unavailable_count=missing, now=now
+            pool.disruption.budgets,
+            reason,
+            node_count=len(nodes),
+            unavailable_count=missing,
+            now=now,
         ).nodes
         for reason in DisruptionReason
     }
@@ -32,8 +46,16 @@ def budgets_leave(
 
 def _counts(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
     """Whether EC2 shows the node, or something is to run that stands in for one that went, or was always to stand."""
-    return claim.state in _EXISTING or fills_freed_slot(claim, claims) or (claim.is_static and not claim.replaces)
+    return (
+        claim.state in _EXISTING
+        or fills_freed_slot(claim, claims)
+        or (claim.is_static and not claim.replaces)
+    )
 
 
 def _is_missing(claim: NodeClaim) -> bool:
-    return claim.state is not ClaimState.RUNNING or claim.drain is not None or claim.disruption is not None
+    return (
+        claim.state is not ClaimState.RUNNING
+        or claim.drain is not None
+        or claim.disruption is not None
+    )

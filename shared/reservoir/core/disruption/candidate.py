@@ -47,7 +47,11 @@ class Candidate:
     @property
     def order(self) -> tuple[float, int, str]:
         """Total order in which candidates go: most saved per disruption first, then least disruption, then id."""
-        return (-savings_ratio(self.price, self.disruption_cost), self.disruption_cost, self.id)
+        return (
+            -savings_ratio(self.price, self.disruption_cost),
+            self.disruption_cost,
+            self.id,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +79,14 @@ def marked_reason(pool: NodePool) -> str | None:
     The mark holds for all nodes of the pool while its template says so, also for those launched before it did.
     """
     is_marked = pool.annotations.get(DO_NOT_DISRUPT) == "true"
-    return f"NodePool {pool.name} says do-not-disrupt in its template" if is_marked else None
+    return (
+        f"NodePool {pool.name} says do-not-disrupt in its template" if is_marked else None
+    )
 
 
-def protected_reason(placements: tuple[PlacedReplicas, ...], workloads: Mapping[str, Workload]) -> str | None:
+def protected_reason(
+    placements: tuple[PlacedReplicas, ...], workloads: Mapping[str, Workload]
+) -> str | None:
     """Say which workload forbids disruption, or None.
 
     ``do-not-disrupt`` and gangs, of which one replica cannot move alone. Drift may pass over it in a pool whose
@@ -93,10 +101,16 @@ def protected_reason(placements: tuple[PlacedReplicas, ...], workloads: Mapping[
     return None
 
 
-def undisturbed(placements: tuple[PlacedReplicas, ...], workloads: Mapping[str, Workload]) -> frozenset[str]:
+def undisturbed(
+    placements: tuple[PlacedReplicas, ...], workloads: Mapping[str, Workload]
+) -> frozenset[str]:
     """Return the namespaces whose work on a node says that it must not be disturbed."""
     known = (workloads.get(placed.workload_key) for placed in placements)
-    return frozenset(workload.namespace for workload in known if workload is not None and workload.do_not_disrupt)
+    return frozenset(
+        workload.namespace
+        for workload in known
+        if workload is not None and workload.do_not_disrupt
+    )
 
 
 def grace_is_over(candidate: Candidate, owner: Team, now: datetime) -> bool:
@@ -131,7 +145,10 @@ def not_consolidatable_reason(candidate: Candidate, now: datetime) -> str | None
     settling = settling_reason(candidate.claim, pool, now)
     if settling is not None:
         return settling
-    if pool.disruption.consolidation_policy is ConsolidationPolicy.WHEN_EMPTY and not candidate.is_empty:
+    if (
+        pool.disruption.consolidation_policy is ConsolidationPolicy.WHEN_EMPTY
+        and not candidate.is_empty
+    ):
         return f"NodePool {pool.name} consolidates empty nodes only"
     return None
 
@@ -148,4 +165,12 @@ def make_candidate(
     """Put together what disruption needs to know of a node."""
     is_empty = not any(placed.workload_key in workloads for placed in claim.placements)
     price = prices.today(claim.offering, claim.price_atto_usd_per_hour)
-    return Candidate(node, claim, pool, node_cost(claim.placements, workloads), is_empty, price, is_orphan)
+    return Candidate(
+        node,
+        claim,
+        pool,
+        node_cost(claim.placements, workloads),
+        is_empty,
+        price,
+        is_orphan,
+    )

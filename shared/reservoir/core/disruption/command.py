@@ -67,7 +67,8 @@ def command_of(
         claim_ids=tuple(sorted(candidate.id for candidate in removed)),
         replacements=plan.launches,
         destinations=tuple(sorted(placement.claim_id for placement in plan.existing)),
-        savings_atto_usd_per_hour=sum(candidate.price for candidate in removed) - launch_cost(plan),
+        savings_atto_usd_per_hour=sum(candidate.price for candidate in removed)
+        - launch_cost(plan),
         terminate_first=terminate_first,
         explanation=explanation,
         pool_deleted=any(candidate.is_orphan for candidate in removed),

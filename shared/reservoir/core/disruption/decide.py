@@ -28,7 +28,11 @@ from reservoir.core.disruption.headroom import Headroom
 from reservoir.core.disruption.methods.consolidation import consolidate
 from reservoir.core.disruption.methods.deleted_pool import deleted_pools
 from reservoir.core.disruption.methods.drift import Offered, drift_reason
-from reservoir.core.disruption.methods.emptiness import kept_reason, paid_empty, reserved_empty
+from reservoir.core.disruption.methods.emptiness import (
+    kept_reason,
+    paid_empty,
+    reserved_empty,
+)
 from reservoir.core.disruption.methods.reclaim import reclaimed
 from reservoir.core.disruption.methods.reclaim_resources import resources_reclaimed
 from reservoir.core.disruption.methods.replacement import replace_drifted
@@ -78,7 +82,9 @@ def decide_disruption(
     Units that lie idle after all of that may move to equal reservations, if pools say so.
     """
     left = Effort(effort_a_pass(len(given.snapshot.nodes)) if effort is None else effort)
-    decider = _Pass(given, PassState.of(given.snapshot, solve, now, _closed(given, now), left))
+    decider = _Pass(
+        given, PassState.of(given.snapshot, solve, now, _closed(given, now), left)
+    )
     decider.expect_pending()
     decider.reclaim()
     decider.scale_down()
@@ -101,7 +107,11 @@ def _closed(given: DisruptionInput, now: datetime) -> Iterator[str]:
         claim, pool = given.claims.get(node.claim_id), pools.get(node.node_pool_name)
         if claim is None:
             continue
-        if pool is None or blocked_reason(claim, now) is not None or settling_reason(claim, pool, now) is not None:
+        if (
+            pool is None
+            or blocked_reason(claim, now) is not None
+            or settling_reason(claim, pool, now) is not None
+        ):
             yield node.claim_id
 
 
@@ -122,23 +132,32 @@ class _Pass:
         self._commands: list[DisruptionCommand] = []
         self._moves: tuple[UnitMove, ...] = ()
         self._refusals: dict[str, str] = {}
-        self._drift_refusals: dict[str, str] = {}  # of drifted nodes that stay; said rather than any other
+        # of drifted nodes that stay; said rather than any other
+        self._drift_refusals: dict[str, str] = {}
         self._candidates: list[Candidate] = []
         self._drifted: list[tuple[Candidate, str]] = []
         self._reclaimable: list[Candidate] = []
         self._totals: dict[str, PoolTotals] = {}
         self._sort_out()
-        self._consolidatable = [candidate for candidate in self._candidates if self._may_consolidate(candidate)]
+        self._consolidatable = [
+            candidate for candidate in self._candidates if self._may_consolidate(candidate)
+        ]
 
     # Branches: one question after the other about each node; the answers say for which reasons it may go.
     def _sort_out(self) -> None:
         snapshot = self._given.snapshot
         pools = {pool.name: pool for pool in snapshot.node_pools}
-        deleted = {pool.name: pool for pool in deleted_pools(snapshot.node_pools, self._given.claims.values())}
+        deleted = {
+            pool.name: pool
+            for pool in deleted_pools(snapshot.node_pools, self._given.claims.values())
+        }
         classes = {node_class.name: node_class for node_class in snapshot.node_classes}
         offered = Offered.of(snapshot)
         for node in snapshot.nodes:
-            claim, pool = self._given.claims.get(node.claim_id), pools.get(node.node_pool_name)
+            claim, pool = (
+                self._given.claims.get(node.claim_id),
+                pools.get(node.node_pool_name),
+            )
             if claim is None:
                 continue
             if pool is None:
@@ -150,9 +169,13 @@ class _Pass:
             if blocked is not None:
                 self._refusals[claim.id] = blocked
                 continue
-            if not pool.is_static:  # whose unit would only be taken for a new node of the pool
-                self._reclaimable.append(candidate)  # what says do-not-disrupt has its owner's grace
-            drifted = drift_reason(claim, pool, classes.get(claim.node_class_name), offered, self._world.now)
+            # whose unit would only be taken for a new node of the pool
+            if not pool.is_static:
+                # what says do-not-disrupt has its owner's grace
+                self._reclaimable.append(candidate)
+            drifted = drift_reason(
+                claim, pool, classes.get(claim.node_class_name), offered, self._world.now
+            )
             drifted = drifted or aged_reason(claim, pool, self._world.now)
             protected = protected_reason(node.placements, snapshot.workloads)
             is_bounded = pool.termination_grace_period_s is not None
@@ -168,18 +191,24 @@ class _Pass:
         """Let a node of a deleted pool go as a drifted one does; what must not be disturbed is not."""
         workloads = self._given.snapshot.workloads
         why = f"NodePool {pool.name} was deleted"
-        stays = blocked_reason(claim, self._world.now) or protected_reason(node.placements, workloads)
+        stays = blocked_reason(claim, self._world.now) or protected_reason(
+            node.placements, workloads
+        )
         if stays is not None:
             self._refusals[claim.id] = f"{why}; {stays}"
         else:
-            candidate = make_candidate(node, claim, pool, workloads, self._prices, is_orphan=True)
+            candidate = make_candidate(
+                node, claim, pool, workloads, self._prices, is_orphan=True
+            )
             self._drifted.append((candidate, why))
 
     def _count(self, candidate: Candidate) -> None:
         """Add to the price and disruption cost of its pool's nodes, candidates or not (R-191)."""
         name = candidate.pool.name
         so_far = self._totals.get(name, PoolTotals(0, 0))
-        self._totals[name] = PoolTotals(so_far.price + candidate.price, so_far.disruption + candidate.disruption_cost)
+        self._totals[name] = PoolTotals(
+            so_far.price + candidate.price, so_far.disruption + candidate.disruption_cost
+        )
 
     def _may_consolidate(self, candidate: Candidate) -> bool:
         reason = not_consolidatable_reason(candidate, self._world.now)
@@ -197,38 +226,61 @@ class _Pass:
         for candidate in self._consolidatable:
             if candidate.id in expecting:
                 self._refusals[candidate.id] = "replicas that wait will be placed on it"
-        self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in expecting]
+        self._consolidatable = [
+            candidate for candidate in self._consolidatable if candidate.id not in expecting
+        ]
 
     def _may_act(self) -> bool:
         """Whether a node could go or a unit move: only then it matters where demand will go, which costs a solve."""
         snapshot = self._given.snapshot
-        takes_back = any(team.reclaim_within_cohort is not ReclaimWithinCohort.NEVER for team in snapshot.teams)
+        takes_back = any(
+            team.reclaim_within_cohort is not ReclaimWithinCohort.NEVER
+            for team in snapshot.teams
+        )
         moves = any(pool.disruption.move_reserved_units for pool in snapshot.node_pools)
-        return bool(self._consolidatable or self._drifted or (takes_back and self._reclaimable) or moves)
+        return bool(
+            self._consolidatable
+            or self._drifted
+            or (takes_back and self._reclaimable)
+            or moves
+        )
 
     def reclaim(self) -> None:
         """Let nodes go whose units, or room, were lent, and whose owners wait for them; a gang goes whole."""
         if self._waiting is None or not self._waiting.unplaced:
             return
-        units = list(reclaimed(self._before, self._waiting, self._reclaimable, self._given.returning))
+        units = list(
+            reclaimed(self._before, self._waiting, self._reclaimable, self._given.returning)
+        )
         taken: set[str] = set()
         for found in units:
             taken.update(candidate.id for candidate in found.candidates)
         left = [candidate for candidate in self._reclaimable if candidate.id not in taken]
         for found in (*units, *resources_reclaimed(self._before, self._waiting, left)):
             going = found.candidates
-            if len(self._headroom.within(list(going), DisruptionReason.RECLAIMED)) < len(going):
+            if len(self._headroom.within(list(going), DisruptionReason.RECLAIMED)) < len(
+                going
+            ):
                 for candidate in going:
-                    self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
+                    self._refusals[candidate.id] = (
+                        f"budget of NodePool {candidate.pool.name} is used up"
+                    )
                 continue
             self._headroom.spend(going)
             self._world = self._world.after(going, Plan())
-            self._begin((command_of(DisruptionReason.RECLAIMED, going, Plan(), found.explanation),))
+            self._begin(
+                (command_of(DisruptionReason.RECLAIMED, going, Plan(), found.explanation),)
+            )
 
     def scale_down(self) -> None:
         """Let nodes go that static pools have too many of."""
         snapshot = self._given.snapshot
-        about = (snapshot.reservations, snapshot.node_classes, snapshot.instance_types, self._world.now)
+        about = (
+            snapshot.reservations,
+            snapshot.node_classes,
+            snapshot.instance_types,
+            self._world.now,
+        )
         reserved = ReservedCapacity.of(*about)
         for pool in snapshot.node_pools:
             if not pool.is_static:
@@ -238,7 +290,12 @@ class _Pass:
                 continue
             self._headroom.spend(going)
             self._world = self._world.after(going, Plan())
-            command = command_of(DisruptionReason.EMPTY, going, Plan(), f"NodePool {pool.name} has too many nodes")
+            command = command_of(
+                DisruptionReason.EMPTY,
+                going,
+                Plan(),
+                f"NodePool {pool.name} has too many nodes",
+            )
             self._begin((replace(command, scales_down=True),))
 
     def remove_empty_paid(self) -> None:
@@ -247,18 +304,30 @@ class _Pass:
 
     def replace_drifted(self) -> None:
         """Replace drifted nodes, one command each."""
-        outcome = replace_drifted(self._world, self._drifted, self._headroom, self._given.claims, self._given.waiting)
-        self._drift_refusals = {refusal.claim_id: refusal.reason for refusal in outcome.refusals}
+        outcome = replace_drifted(
+            self._world,
+            self._drifted,
+            self._headroom,
+            self._given.claims,
+            self._given.waiting,
+        )
+        self._drift_refusals = {
+            refusal.claim_id: refusal.reason for refusal in outcome.refusals
+        }
         self._world = outcome.world
         self._begin(outcome.commands)
 
     def consolidate(self) -> None:
         """Move work onto cheaper capacity or less of it."""
         reason = DisruptionReason.UNDERUTILIZED
-        occupied = [candidate for candidate in self._consolidatable if not candidate.is_empty]
+        occupied = [
+            candidate for candidate in self._consolidatable if not candidate.is_empty
+        ]
         within = self._within_budgets(occupied, reason)
         outcome = consolidate(self._world, within, self._price_rule(), self._given.waiting)
-        self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
+        self._refusals.update(
+            {refusal.claim_id: refusal.reason for refusal in outcome.refusals}
+        )
         self._headroom.spend(outcome.removed)
         self._world = outcome.world
         self._begin(outcome.commands)
@@ -280,13 +349,19 @@ class _Pass:
 
     def move_units(self) -> None:
         """Let free units go to reservations where waiting demand, or nodes that are paid for, can use them."""
-        wanting = [pool.name for pool in self._world.snapshot.node_pools if pool.disruption.move_reserved_units]
+        wanting = [
+            pool.name
+            for pool in self._world.snapshot.node_pools
+            if pool.disruption.move_reserved_units
+        ]
         if not wanting:
             return
         search = UnitMoves(wanting, self._price_rule())
         for_demand: tuple[UnitMove, ...] = ()
         if self._waiting is not None:
-            for_demand, self._world = search.for_demand(self._before, self._waiting, self._world)
+            for_demand, self._world = search.for_demand(
+                self._before, self._waiting, self._world
+            )
         may_go = self._headroom.within(self._consolidatable, DisruptionReason.UNDERUTILIZED)
         for_nodes, self._world = search.for_nodes(self._world, may_go)
         for move in for_nodes:
@@ -312,22 +387,35 @@ class _Pass:
                 self._refusals[candidate.id] = RECEIVES
         self._consolidatable = _without(self._consolidatable, busy)
         self._candidates = _without(self._candidates, busy)
-        self._drifted = [(candidate, why) for candidate, why in self._drifted if candidate.id not in busy]
+        self._drifted = [
+            (candidate, why) for candidate, why in self._drifted if candidate.id not in busy
+        ]
 
-    def _within_budgets(self, candidates: list[Candidate], reason: DisruptionReason) -> list[Candidate]:
+    def _within_budgets(
+        self, candidates: list[Candidate], reason: DisruptionReason
+    ) -> list[Candidate]:
         """Return those that budgets let go, and note it of the others."""
         within = self._headroom.within(candidates, reason)
         chosen = {candidate.id for candidate in within}
         for candidate in candidates:
             if candidate.id not in chosen:
-                self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
+                self._refusals[candidate.id] = (
+                    f"budget of NodePool {candidate.pool.name} is used up"
+                )
         return within
 
     def decision(self) -> DisruptionDecision:
         """Return the commands in the order they were found, and a refusal for every node that stays."""
         taken = set(chain.from_iterable(command.claim_ids for command in self._commands))
         refusals = self._refusals | self._drift_refusals
-        stays = tuple(Refusal(key, reason) for key, reason in sorted(refusals.items()) if key not in taken)
+        stays = tuple(
+            Refusal(key, reason)
+            for key, reason in sorted(refusals.items())
+            if key not in taken
+        )
         unjudged = (refusal.claim_id for refusal in stays if refusal.reason.endswith(LATER))
-        waiting = tuple(WaitingTurn(key, self._given.waiting.get(key, self._world.now)) for key in unjudged)
+        waiting = tuple(
+            WaitingTurn(key, self._given.waiting.get(key, self._world.now))
+            for key in unjudged
+        )
         return DisruptionDecision(tuple(self._commands), stays, self._moves, waiting)

@@ -21,7 +21,9 @@ _LAUNCHING: Final = 1_000
 _LOOKS_OF_A_TIED_REPLICA: Final = 25  # a unit
 
 
-def cost_of_replicas(workloads: int, tied_replicas: int, *, nodes: int, offerings: int) -> int:
+def cost_of_replicas(
+    workloads: int, tied_replicas: int, *, nodes: int, offerings: int
+) -> int:
     """Estimate the effort of placing replicas of so many workloads, some of them with rules about others."""
     plain = (_WORKLOAD_TO_LAUNCH_FOR if offerings else _WORKLOAD_TO_PLACE) * workloads
     return plain + tied_replicas * (nodes + offerings) // _LOOKS_OF_A_TIED_REPLICA
@@ -46,7 +48,13 @@ class Effort:
 
     left: int = EFFORT_A_PASS
 
-    def spend(self, workloads: int, tied_replicas: int, *, nodes: int, offerings: int) -> None:
+    def spend(
+        self, workloads: int, tied_replicas: int, *, nodes: int, offerings: int
+    ) -> None:
         """Count a simulation over so many nodes, with so much to place and so much on offer."""
         launching = _LAUNCHING + 2 * offerings // 5 if offerings else 0
-        self.left -= nodes + launching + cost_of_replicas(workloads, tied_replicas, nodes=nodes, offerings=offerings)
+        self.left -= (
+            nodes
+            + launching
+            + cost_of_replicas(workloads, tied_replicas, nodes=nodes, offerings=offerings)
+        )

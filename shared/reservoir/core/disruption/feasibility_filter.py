@@ -58,7 +58,9 @@ class FeasibilityFilter:
         for candidate in candidates:
             placed_keys.update(placed.workload_key for placed in candidate.claim.placements)
         keys = sorted(placed_keys)
-        workloads = [world.snapshot.workloads[key] for key in keys if key in world.snapshot.workloads]
+        workloads = [
+            world.snapshot.workloads[key] for key in keys if key in world.snapshot.workloads
+        ]
         classes: dict[object, list[Workload]] = {}
         for workload in workloads:
             classes.setdefault(_class_key(workload), []).append(workload)
@@ -67,18 +69,26 @@ class FeasibilityFilter:
         queue = PendingQueue.of(asked, world.now, PreferencePolicy.IGNORE)
         # The most permissive policy: what the operator's does not allow, the simulation refuses.
         catalogue = queue.catalogue(asked, world.now, SchedulingPolicy())
-        of_example = {each.demand.workload.key: queue.masks(each.levels)[-1] for each in queue.pending}
+        of_example = {
+            each.demand.workload.key: queue.masks(each.levels)[-1] for each in queue.pending
+        }
         request = queue.dimensions.request
         self._facts = NodeFacts(catalogue, queue.terms)
         self._asks: dict[str, tuple[Vector, int]] = {}
         for alike in classes.values():
             masks = of_example[alike[0].key]
-            self._asks.update((workload.key, (request(workload.requests), masks)) for workload in alike)
+            self._asks.update(
+                (workload.key, (request(workload.requests), masks)) for workload in alike
+            )
         sizes = [size for size, _ in self._asks.values()]
         self._least = tuple(map(min, zip(*sizes, strict=True)))
-        self._paid = _pareto_optimal(option for option in catalogue.options if option.reservation is None)
+        self._paid = _pareto_optimal(
+            option for option in catalogue.options if option.reservation is None
+        )
         self._paid_prices = [offer.price for offer in self._paid]
-        self._units = _pareto_optimal(option for option in catalogue.options if option.reservation is not None)
+        self._units = _pareto_optimal(
+            option for option in catalogue.options if option.reservation is not None
+        )
         self._places: dict[str, tuple[Node, _Place | None]] = {}
         self.evaluations_left = EVALUATIONS_MAX
 
@@ -87,18 +97,27 @@ class FeasibilityFilter:
         """Whether some reservation had a unit to launch into when the pass began."""
         return bool(self._units)
 
-    def free_capacity(self, world: PassState, candidates: Sequence[Candidate]) -> FreeCapacity:
+    def free_capacity(
+        self, world: PassState, candidates: Sequence[Candidate]
+    ) -> FreeCapacity:
         """Return what is free on the world's nodes: those that stay anyway first, then the last of the candidates."""
         order = {candidate.id: -position for position, candidate in enumerate(candidates)}
         first = -len(candidates)
-        known = ((node.claim_id, self._place(node)) for node in world.snapshot.nodes if self._least)
+        known = (
+            (node.claim_id, self._place(node))
+            for node in world.snapshot.nodes
+            if self._least
+        )
         open_places = [
             (order.get(claim_id, first), *place)
             for claim_id, place in known
             if place is not None and claim_id not in world.closed
         ]
         open_places.sort(key=itemgetter(0, 1))
-        places = (Destination(filled[-1], sets, list(free)) for _, filled, sets, free in open_places)
+        places = (
+            Destination(filled[-1], sets, list(free))
+            for _, filled, sets, free in open_places
+        )
         return FreeCapacity(places, self._least)
 
     def _place(self, node: Node) -> _Place | None:
@@ -117,11 +136,16 @@ class FeasibilityFilter:
 
     def asks(self, candidate: Candidate) -> list[Ask]:
         """Return what the node's replicas need, the largest first."""
-        known = ((self._asks.get(placed.workload_key), placed.count) for placed in candidate.claim.placements)
+        known = (
+            (self._asks.get(placed.workload_key), placed.count)
+            for placed in candidate.claim.placements
+        )
         found = [Ask(*ask, count) for ask, count in known if ask is not None]
         return sorted(found, key=lambda ask: ask.size, reverse=True)
 
-    def emptiable(self, free_capacity: FreeCapacity, candidates: Iterable[Candidate]) -> list[Candidate]:
+    def emptiable(
+        self, free_capacity: FreeCapacity, candidates: Iterable[Candidate]
+    ) -> list[Candidate]:
         """Choose nodes that could go together because those that stay have room; they then leave ``free_capacity``.
 
         A node that takes replicas stays, and one that cannot be emptied does not stand in the way of the next.
@@ -153,7 +177,9 @@ class FeasibilityFilter:
         """Put the node's replicas elsewhere as far as there is room; return what has none."""
         left_over = []
         for ask in self.asks(candidate):
-            left, evaluations = free_capacity.put(ask.size, ask.requirement_sets, ask.count, besides=candidate.id)
+            left, evaluations = free_capacity.put(
+                ask.size, ask.requirement_sets, ask.count, besides=candidate.id
+            )
             self.evaluations_left -= evaluations
             if left:
                 left_over.append(replace(ask, count=left))
@@ -162,7 +188,9 @@ class FeasibilityFilter:
     def _has_cheaper(self, candidate: Candidate, asks: Sequence[Ask]) -> bool:
         """Whether one new node that is cheaper than this one holds all of it, or a free unit at least some of it."""
         for unit in self._units:
-            if unit.price < candidate.price and any(_holds(unit, ask.size, (ask,)) for ask in asks):
+            if unit.price < candidate.price and any(
+                _holds(unit, ask.size, (ask,)) for ask in asks
+            ):
                 return True
         load = _load(asks)
         cheaper = bisect_left(self._paid_prices, candidate.price)
@@ -179,7 +207,9 @@ def _load(asks: Sequence[Ask]) -> Vector:
 
 
 def _holds(offer: _Purchasable, load: Vector, asks: Sequence[Ask]) -> bool:
-    return all(map(le, load, offer.size)) and all(offer.requirement_sets & ask.requirement_sets for ask in asks)
+    return all(map(le, load, offer.size)) and all(
+        offer.requirement_sets & ask.requirement_sets for ask in asks
+    )
 
 
 def _pareto_optimal(options: Iterable[LaunchOption]) -> list[_Purchasable]:
@@ -190,9 +220,13 @@ def _pareto_optimal(options: Iterable[LaunchOption]) -> list[_Purchasable]:
         cheapest[key] = min(option.price, cheapest.get(key, option.price))
     kept: list[_Purchasable] = []
     for price, size, requirement_sets in sorted(
-        (price, size, requirement_sets) for (size, requirement_sets), price in cheapest.items()
+        (price, size, requirement_sets)
+        for (size, requirement_sets), price in cheapest.items()
     ):
-        if not any(not requirement_sets & ~it.requirement_sets and all(map(le, size, it.size)) for it in kept):
+        if not any(
+            not requirement_sets & ~it.requirement_sets and all(map(le, size, it.size))
+            for it in kept
+        ):
             kept.append(_Purchasable(price, size, requirement_sets))
     return kept
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from reservoir.core.solver.problem.vectors import Vector, copies_that_fit
 
-_TIDY_EVERY: Final = 32  # nodes closed between two tidyings: neither many closed ones to pass over nor many copies
+# nodes closed between two tidyings: neither many closed ones to pass over nor many copies
+_TIDY_EVERY: Final = 32
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +69,9 @@ class FreeCapacity:
         self._tried.clear()
 
     # Branches: asked for thousands of places: the cheap refusals first, in one loop.
-    def put(self, size: Vector, requirement_sets: int, count: int, *, besides: str) -> tuple[int, int]:
+    def put(
+        self, size: Vector, requirement_sets: int, count: int, *, besides: str
+    ) -> tuple[int, int]:
         """Put replicas of this size where they fit, but not on the node ``besides``.
 
         Return how many found no room, and how many nodes were looked at.
@@ -80,7 +83,11 @@ class FreeCapacity:
         for place in self._places:
             evaluations += 1
             free = place.free
-            if free[0] < cpu or free[1] < memory or not place.requirement_sets & requirement_sets:
+            if (
+                free[0] < cpu
+                or free[1] < memory
+                or not place.requirement_sets & requirement_sets
+            ):
                 continue
             if not place.is_open or place.claim_id == besides:
                 continue

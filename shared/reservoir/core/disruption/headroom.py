@@ -20,7 +20,9 @@ class Headroom:
         """How many of the pool's nodes may still go for ``reason``."""
         return max(0, self._left.get((pool_name, reason), 0))
 
-    def within(self, candidates: list[Candidate], reason: DisruptionReason) -> list[Candidate]:
+    def within(
+        self, candidates: list[Candidate], reason: DisruptionReason
+    ) -> list[Candidate]:
         """Return the candidates, in their order, that all fit into what is left together."""
         room: dict[str, int] = {}
         chosen = []

@@ -35,22 +35,36 @@ class OnSale:
         admitted: set[str] = set()
         offerings = 0
         for pool in _unlike(snapshot.node_pools):
-            places = [item for key, item in pool.requirements.items() if key in OFFERING_LABELS]
+            places = [
+                item for key, item in pool.requirements.items() if key in OFFERING_LABELS
+            ]
             for kind in snapshot.instance_types:
                 if pool.requirements.meets(kind.requirements):
                     admitted.add(kind.name)
-                    offerings += sum(_is_sold(offering, places) for offering in kind.offerings)
+                    offerings += sum(
+                        _is_sold(offering, places) for offering in kind.offerings
+                    )
         kept = admitted.union(_needed_anyway(snapshot))
         types = tuple(kind for kind in snapshot.instance_types if kind.name in kept)
-        return cls(types, offerings + len(snapshot.node_pools) * len(types) // _TYPES_AN_OFFERING)
+        return cls(
+            types, offerings + len(snapshot.node_pools) * len(types) // _TYPES_AN_OFFERING
+        )
 
 
 def _unlike(pools: Iterable[NodePool]) -> Iterator[NodePool]:
     """Yield the pools without those that sell what an earlier one sells: nothing of theirs is looked at again."""
     seen: set[object] = set()
     for pool in pools:
-        is_bounded = pool.limits is not None or any(item.min_values for item in pool.requirements.values())
-        own = tuple(sorted((key, str(item)) for key, item in pool.requirements.items() if key != NODE_POOL))
+        is_bounded = pool.limits is not None or any(
+            item.min_values for item in pool.requirements.values()
+        )
+        own = tuple(
+            sorted(
+                (key, str(item))
+                for key, item in pool.requirements.items()
+                if key != NODE_POOL
+            )
+        )
         about = (pool.node_class_name, pool.weight, pool.taints, pool.startup_taints, own)
         if is_bounded or about not in seen:
             yield pool
@@ -58,7 +72,11 @@ def _unlike(pools: Iterable[NodePool]) -> Iterator[NodePool]:
 
 
 def _is_sold(offering: Offering, places: list[Requirement]) -> bool:
-    values = {ZONE: offering.zone, ZONE_ID: offering.zone_id, CAPACITY_TYPE: str(offering.capacity_type.value)}
+    values = {
+        ZONE: offering.zone,
+        ZONE_ID: offering.zone_id,
+        CAPACITY_TYPE: str(offering.capacity_type.value),
+    }
     return all(item.has(values[item.key]) for item in places if item.key in values)
 
 
@@ -72,12 +90,20 @@ def _needed_anyway(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _dearest(kind: InstanceType) -> int:
-    listed = [it.price_micro_usd_per_hour for it in kind.offerings if it.capacity_type is CapacityType.ON_DEMAND]
+    listed = [
+        it.price_micro_usd_per_hour
+        for it in kind.offerings
+        if it.capacity_type is CapacityType.ON_DEMAND
+    ]
     return max(kind.on_demand_price_micro_usd_per_hour or 0, *listed, 0)
 
 
 def _cheapest_spot(kind: InstanceType) -> tuple[bool, int]:
     """Order types by their cheapest spot price, those without any last."""
-    spot = [it.price_micro_usd_per_hour for it in kind.offerings if it.capacity_type is not CapacityType.ON_DEMAND]
+    spot = [
+        it.price_micro_usd_per_hour
+        for it in kind.offerings
+        if it.capacity_type is not CapacityType.ON_DEMAND
+    ]
     priced = [price for price in spot if price > 0]
     return not priced, min(priced, default=0)

@@ -15,7 +15,13 @@ from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.snapshot import Node, PlacedReplicas, Snapshot
 from reservoir.core.model.workload import Demand
-from reservoir.core.scheduling_terms.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
+from reservoir.core.scheduling_terms.labels import (
+    ARCH,
+    CAPACITY_TYPE,
+    HOSTNAME,
+    ZONE,
+    ZONE_ID,
+)
 from reservoir.core.scheduling_terms.resources import NODES, Resources, counted
 from reservoir.core.static_pools.growth import bare, growth_snapshot, launching_alone
 
@@ -44,7 +50,8 @@ class PassState:
     closed: frozenset[str] = frozenset()
     tied: frozenset[str] = frozenset()  # workloads with rules about others
     offerings: int = 0  # how many there are to look at for a launch, all pools together
-    domains_only: tuple[InstanceType, ...] = ()  # few types that are offered wherever any is
+    # few types that are offered wherever any is
+    domains_only: tuple[InstanceType, ...] = ()
 
     @classmethod
     def of(
@@ -56,12 +63,24 @@ class PassState:
         effort: Effort | None = None,
     ) -> "PassState":
         """Return the world at the beginning of a pass."""
-        workloads = (*snapshot.workloads.values(), *(demand.workload for demand in snapshot.demands))
+        workloads = (
+            *snapshot.workloads.values(),
+            *(demand.workload for demand in snapshot.demands),
+        )
         tied = frozenset(it.key for it in workloads if it.has_topology_terms)
         on_sale = OnSale.of(snapshot)
         sold = replace(snapshot, instance_types=on_sale.instance_types)
         domains = types_for_domains(sold) if tied else ()
-        return cls(sold, solve, now, effort or Effort(), frozenset(closed), tied, on_sale.offerings, domains)
+        return cls(
+            sold,
+            solve,
+            now,
+            effort or Effort(),
+            frozenset(closed),
+            tied,
+            on_sale.offerings,
+            domains,
+        )
 
     def seeing(self, snapshot: Snapshot) -> "PassState":
         """Return the state with another snapshot, in which other things may be on sale."""
@@ -72,8 +91,12 @@ class PassState:
     def burden(self, candidate: Candidate) -> int:
         """Estimate what the replicas of a node add to the effort of a simulation that may launch."""
         placements = candidate.claim.placements
-        tied = sum(placed.count for placed in placements if placed.workload_key in self.tied)
-        return cost_of_replicas(len(placements), tied, nodes=len(self.snapshot.nodes), offerings=self.offerings)
+        tied = sum(
+            placed.count for placed in placements if placed.workload_key in self.tied
+        )
+        return cost_of_replicas(
+            len(placements), tied, nodes=len(self.snapshot.nodes), offerings=self.offerings
+        )
 
     def without(
         self,
@@ -94,13 +117,25 @@ class PassState:
         snapshot = edited(self.snapshot, removed, credit_slots=credit_slots)
         if not launches:
             # Rules over zones look at every zone that a pool could launch into: with rules, the pools stay.
-            pools = (replace(pool, limits=_NO_MORE_NODES) for pool in snapshot.node_pools if self.tied)
-            snapshot = replace(snapshot, node_pools=tuple(pools), instance_types=self.domains_only)
+            pools = (
+                replace(pool, limits=_NO_MORE_NODES)
+                for pool in snapshot.node_pools
+                if self.tied
+            )
+            snapshot = replace(
+                snapshot, node_pools=tuple(pools), instance_types=self.domains_only
+            )
         elif on_one_node:
             snapshot = _only_whole(snapshot, removed)
-        return self._solved(snapshot, self.closed | closed, self.offerings if launches else _count_offerings(snapshot))
+        return self._solved(
+            snapshot,
+            self.closed | closed,
+            self.offerings if launches else _count_offerings(snapshot),
+        )
 
-    def renewed(self, candidate: Candidate, pool: NodePool, *, credit_slots: bool = False) -> Plan | None:
+    def renewed(
+        self, candidate: Candidate, pool: NodePool, *, credit_slots: bool = False
+    ) -> Plan | None:
         """Plan one new node of a static pool that takes what is on the candidate; None where there is none to be had.
 
         ``pool`` is the candidate's, perhaps narrower.
@@ -134,7 +169,11 @@ class PassState:
 
     def later_rungs(self, candidate: Candidate) -> frozenset[str]:
         """Return the nodes that stay on which one of the candidate's replicas would begin its ladder anew."""
-        known = (placed for placed in candidate.claim.placements if placed.workload_key in self.snapshot.workloads)
+        known = (
+            placed
+            for placed in candidate.claim.placements
+            if placed.workload_key in self.snapshot.workloads
+        )
         rungs = [self._first_rung(placed) for placed in known]
 
         def begins_anew(node: Node) -> bool:
@@ -143,7 +182,9 @@ class PassState:
         return frozenset(node.claim_id for node in self.snapshot.nodes if begins_anew(node))
 
     def _first_rung(self, placed: PlacedReplicas) -> frozenset[CapacityType]:
-        return self.snapshot.workloads[placed.workload_key].reached_capacity_types(self.now, self.now)
+        return self.snapshot.workloads[placed.workload_key].reached_capacity_types(
+            self.now, self.now
+        )
 
     def freed(self, removed: Iterable[Candidate]) -> "PassState":
         """Return the world without the nodes, in which the units that they held are free again; demand is as it was."""
@@ -154,12 +195,17 @@ class PassState:
             replace(reservation, free_units=reservation.free_units + back[reservation.id])
             for reservation in self.snapshot.reservations
         )
-        return replace(self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations))
+        return replace(
+            self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations)
+        )
 
     def with_units(self, units: Mapping[str, int]) -> "PassState":
         """Return the world in which so many units more of each reservation, by its id, are free."""
         reservations = tuple(
-            replace(reservation, free_units=reservation.free_units + units.get(reservation.id, 0))
+            replace(
+                reservation,
+                free_units=reservation.free_units + units.get(reservation.id, 0),
+            )
             for reservation in self.snapshot.reservations
         )
         return replace(self, snapshot=replace(self.snapshot, reservations=reservations))
@@ -176,16 +222,24 @@ class PassState:
         for placed in _placed_on(removed):
             known = demands.get(placed.workload_key)
             if known is not None:
-                demands[placed.workload_key] = replace(known, pending_count=known.pending_count + placed.count)
+                demands[placed.workload_key] = replace(
+                    known, pending_count=known.pending_count + placed.count
+                )
             elif placed.workload_key in self.snapshot.workloads:
                 workload = self.snapshot.workloads[placed.workload_key]
                 demands[placed.workload_key] = Demand(workload, placed.count, self.now)
-        return replace(world, snapshot=replace(world.snapshot, demands=tuple(demands.values())))
+        return replace(
+            world, snapshot=replace(world.snapshot, demands=tuple(demands.values()))
+        )
 
     def _solved(self, snapshot: Snapshot, closed: Set[str], offerings: int) -> Plan:
         self.effort.spend(
             len(snapshot.demands),
-            sum(demand.pending_count for demand in snapshot.demands if demand.workload.key in self.tied),
+            sum(
+                demand.pending_count
+                for demand in snapshot.demands
+                if demand.workload.key in self.tied
+            ),
             nodes=len(snapshot.nodes),
             offerings=offerings,
         )
@@ -196,21 +250,33 @@ class PassState:
         )
         asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
         # What runs is looked at by rules about other workloads, and by the quotas of teams.
-        is_looked_at = self.tied or any(team.quotas or team.resource_quotas for team in snapshot.teams)
-        return self.solve(replace(snapshot, nodes=nodes, workloads=snapshot.workloads if is_looked_at else asking))
+        is_looked_at = self.tied or any(
+            team.quotas or team.resource_quotas for team in snapshot.teams
+        )
+        return self.solve(
+            replace(
+                snapshot,
+                nodes=nodes,
+                workloads=snapshot.workloads if is_looked_at else asking,
+            )
+        )
 
     def after(self, removed: Iterable[Candidate], plan: Plan) -> "PassState":
         """Return the world once the nodes are gone and the replicas are where the plan put them."""
         gone = {candidate.id for candidate in removed}
         arriving = {placement.claim_id: placement.placements for placement in plan.existing}
         nodes = tuple(
-            self._joined(node, arriving[node.claim_id]) if node.claim_id in arriving else node
+            self._joined(node, arriving[node.claim_id])
+            if node.claim_id in arriving
+            else node
             for node in self.snapshot.nodes
             if node.claim_id not in gone
         )
         taken: dict[str | None, int] = {}
         for planned in plan.launches:
-            taken[planned.offering.reservation_id] = taken.get(planned.offering.reservation_id, 0) + planned.count
+            taken[planned.offering.reservation_id] = (
+                taken.get(planned.offering.reservation_id, 0) + planned.count
+            )
         reservations = tuple(
             replace(reservation, free_units=reservation.free_units - taken[reservation.id])
             if reservation.id in taken
@@ -218,7 +284,12 @@ class PassState:
             for reservation in self.snapshot.reservations
         )
         pools = tuple(self._charged(pool, plan) for pool in self.snapshot.node_pools)
-        return replace(self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations, node_pools=pools))
+        return replace(
+            self,
+            snapshot=replace(
+                self.snapshot, nodes=nodes, reservations=reservations, node_pools=pools
+            ),
+        )
 
     def _charged(self, pool: NodePool, plan: Plan) -> NodePool:
         """Take what the plan launches off the pool's limits: it is among no nodes yet."""
@@ -228,7 +299,9 @@ class PassState:
         for planned in plan.launches:
             if planned.node_pool_name == pool.name:
                 capacity = next(
-                    it.capacity for it in self.snapshot.instance_types if it.name == planned.offering.instance_type
+                    it.capacity
+                    for it in self.snapshot.instance_types
+                    if it.name == planned.offering.instance_type
                 )
                 for name in left:
                     left[name] -= planned.count * counted(capacity, name)
@@ -247,7 +320,11 @@ class PassState:
         known = self.snapshot.workloads.get(key)
         if known is not None:
             return known.requests
-        return next(demand.workload.requests for demand in self.snapshot.demands if demand.workload.key == key)
+        return next(
+            demand.workload.requests
+            for demand in self.snapshot.demands
+            if demand.workload.key == key
+        )
 
 
 def _only_whole(snapshot: Snapshot, removed: Iterable[Candidate]) -> Snapshot:
@@ -255,8 +332,12 @@ def _only_whole(snapshot: Snapshot, removed: Iterable[Candidate]) -> Snapshot:
     needed = Resources.of({})
     for placed in _placed_on(removed):
         needed += snapshot.workloads[placed.workload_key].requests * placed.count
-    types = tuple(kind for kind in snapshot.instance_types if needed.fits_in(kind.allocatable))
-    pools = tuple(replace(pool, limits=_one_node(pool.limits)) for pool in snapshot.node_pools)
+    types = tuple(
+        kind for kind in snapshot.instance_types if needed.fits_in(kind.allocatable)
+    )
+    pools = tuple(
+        replace(pool, limits=_one_node(pool.limits)) for pool in snapshot.node_pools
+    )
     return replace(snapshot, instance_types=types, node_pools=pools)
 
 
@@ -266,7 +347,9 @@ def _one_node(limits: Resources | None) -> Resources:
 
 
 def _count_offerings(snapshot: Snapshot) -> int:
-    return len(snapshot.node_pools) * sum(len(instance_type.offerings) for instance_type in snapshot.instance_types)
+    return len(snapshot.node_pools) * sum(
+        len(instance_type.offerings) for instance_type in snapshot.instance_types
+    )
 
 
 # Branches: comprehensions of a line each; one filter over the types.
@@ -279,16 +362,26 @@ def types_for_domains(snapshot: Snapshot) -> tuple[InstanceType, ...]:
     topology_keys: set[str] = set()
     for workload in workloads:
         topology_keys.update(spread.topology_key for spread in workload.topology_spread)
-        topology_keys.update(term.topology_key for term in (*workload.affinity, *workload.anti_affinity))
+        topology_keys.update(
+            term.topology_key for term in (*workload.affinity, *workload.anti_affinity)
+        )
     if topology_keys - _PLACE_KEYS:
         return snapshot.instance_types
     reserved = {reservation.instance_type for reservation in snapshot.reservations}
     seen: set[object] = set()
     kept = []
     for instance_type in snapshot.instance_types:
-        pools = [pool.name for pool in snapshot.node_pools if pool.requirements.meets(instance_type.requirements)]
-        architecture = instance_type.requirements.labels().get(ARCH)  # a class may have images for some only
-        offered = [(offering.zone, offering.zone_id, offering.capacity_type) for offering in instance_type.offerings]
+        pools = [
+            pool.name
+            for pool in snapshot.node_pools
+            if pool.requirements.meets(instance_type.requirements)
+        ]
+        # a class may have images for some only
+        architecture = instance_type.requirements.labels().get(ARCH)
+        offered = [
+            (offering.zone, offering.zone_id, offering.capacity_type)
+            for offering in instance_type.offerings
+        ]
         places = set(product(pools, [architecture], offered))
         if instance_type.name in reserved or not seen.issuperset(places):
             kept.append(instance_type)
@@ -301,16 +394,22 @@ def merged_placements(placements: Iterable[PlacedReplicas]) -> tuple[PlacedRepli
     counts: Counter[str] = Counter()
     for placed in placements:
         counts[placed.workload_key] += placed.count
-    return tuple(PlacedReplicas(key, count) for key, count in sorted(counts.items()) if count > 0)
+    return tuple(
+        PlacedReplicas(key, count) for key, count in sorted(counts.items()) if count > 0
+    )
 
 
 def _placed_on(candidates: Iterable[Candidate]) -> tuple[PlacedReplicas, ...]:
     """Return what the candidates' nodes hold together, one entry a workload."""
-    return merged_placements(chain.from_iterable(candidate.claim.placements for candidate in candidates))
+    return merged_placements(
+        chain.from_iterable(candidate.claim.placements for candidate in candidates)
+    )
 
 
 # Branches: comprehensions of a line each, one for each part of the snapshot that changes.
-def edited(snapshot: Snapshot, removed: Sequence[Candidate], *, credit_slots: bool) -> Snapshot:
+def edited(
+    snapshot: Snapshot, removed: Sequence[Candidate], *, credit_slots: bool
+) -> Snapshot:
     """Return the snapshot without the nodes, with their replicas as the only demand."""
     gone = {candidate.id for candidate in removed}
     homeless = _placed_on(removed)
@@ -318,7 +417,9 @@ def edited(snapshot: Snapshot, removed: Sequence[Candidate], *, credit_slots: bo
     if credit_slots:
         for candidate in removed:
             if candidate.node.reservation_id is not None:
-                credited[candidate.node.reservation_id] = credited.get(candidate.node.reservation_id, 0) + 1
+                credited[candidate.node.reservation_id] = (
+                    credited.get(candidate.node.reservation_id, 0) + 1
+                )
     demands = tuple(
         Demand(snapshot.workloads[placed.workload_key], placed.count, LADDER_CLIMBED)
         for placed in homeless
@@ -329,7 +430,9 @@ def edited(snapshot: Snapshot, removed: Sequence[Candidate], *, credit_slots: bo
         nodes=tuple(node for node in snapshot.nodes if node.claim_id not in gone),
         demands=demands,
         reservations=tuple(
-            replace(reservation, free_units=reservation.free_units + credited[reservation.id])
+            replace(
+                reservation, free_units=reservation.free_units + credited[reservation.id]
+            )
             if reservation.id in credited
             else reservation
             for reservation in snapshot.reservations

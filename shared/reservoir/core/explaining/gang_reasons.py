@@ -19,7 +19,10 @@ def too_few_units(state: PartialPlan, group: Group) -> str | None:
     if held_by(rooms, units, group.count) < group.count:
         return _held_by_units(state, rooms)
     for key in _keys_of_one_domain(group):
-        held = {domain: held_by(them, units, group.count) for domain, them in _by_domain(rooms, key).items()}
+        held = {
+            domain: held_by(them, units, group.count)
+            for domain, them in _by_domain(rooms, key).items()
+        }
         if max(held.values(), default=0) < group.count:
             return _no_domain(key, held)
     return None
@@ -33,14 +36,18 @@ def limits_or_money(state: PartialPlan, group: Group) -> str | None:
     parts = list(_by_domain(rooms, keys[0]).values()) if keys else [rooms]
     if max(held_by(part, state.residual, group.count) for part in parts) < group.count:
         return ", and ".join(_limits(state, rooms, group.count)) or None
-    return _too_dear(state, group, *min((_cost(state, part, group) for part in parts), key=sum))
+    return _too_dear(
+        state, group, *min((_cost(state, part, group) for part in parts), key=sum)
+    )
 
 
 def _keys_of_one_domain(group: Group) -> list[str]:
     """Return the labels of which all replicas must be on nodes with one value: the gang's own, and by affinity."""
     near = (it.topology_key for it in group.constraints[-1].affinity if it.matches_self)
     return [
-        key for key in dict.fromkeys((group.workload.single_topology_key, *near)) if key is not None and key != HOSTNAME
+        key
+        for key in dict.fromkeys((group.workload.single_topology_key, *near))
+        if key is not None and key != HOSTNAME
     ]
 
 
@@ -63,8 +70,13 @@ def _held_by_units(state: PartialPlan, rooms: Sequence[Room]) -> str:
     on_nodes = sum(room.per_node for room in rooms if room.option is None)
     told = [f"{count} in {name}" for name, count in sorted(free.items())]
     if not on_nodes:
-        return f"the free reserved units hold {sum(free.values())} of them ({', '.join(told)})"
-    whole, shown = on_nodes + sum(free.values()), ", ".join([*told, f"{on_nodes} on nodes that are there"])
+        return (
+            f"the free reserved units hold {sum(free.values())} of them ({', '.join(told)})"
+        )
+    whole, shown = (
+        on_nodes + sum(free.values()),
+        ", ".join([*told, f"{on_nodes} on nodes that are there"]),
+    )
     return f"the nodes that are there and the free reserved units hold {whole} of them ({shown})"
 
 
@@ -94,15 +106,22 @@ def _held_by_limit(rooms: Sequence[Room], name: str, left: int) -> int:
     """Return how many replicas one limit of their pool leaves room for, with the type that takes least of it."""
     held = 0
     for room in rooms:
-        needed = 0 if room.option is None else counted(room.option.instance_type.capacity, name)
-        held = max(held, room.per_node * (max(0, left) // needed) if needed else room.per_node)
+        needed = (
+            0 if room.option is None else counted(room.option.instance_type.capacity, name)
+        )
+        held = max(
+            held, room.per_node * (max(0, left) // needed) if needed else room.per_node
+        )
     return held
 
 
 def _cost(state: PartialPlan, rooms: Sequence[Room], group: Group) -> tuple[int, int]:
     """Return the hourly cost of the bought and the reserved nodes for all replicas, the cheapest per replica first."""
     rest, left, bought, reserved = group.count, state.residual.copy(), 0, 0
-    for room in sorted(rooms, key=lambda room: 0 if room.option is None else room.option.price / room.per_node):
+    for room in sorted(
+        rooms,
+        key=lambda room: 0 if room.option is None else room.option.price / room.per_node,
+    ):
         if room.option is None:
             rest = max(0, rest - room.per_node)
             continue
@@ -119,9 +138,16 @@ def _cost(state: PartialPlan, rooms: Sequence[Room], group: Group) -> tuple[int,
 def _too_dear(state: PartialPlan, group: Group, bought: int, reserved: int) -> str | None:
     """Say whose money does not reach for all of them."""
     if group.team_budget is not None and bought > state.price_caps.team_budget_left(group):
-        return _dearer(bought, whose_budget(state), state.price_caps.team_budget_left(group))
-    if group.workload.max_price_micro_usd_per_hour is not None and bought + reserved > state.price_caps.left(group):
-        return _dearer(bought + reserved, "maxPricePerHour leaves", state.price_caps.left(group))
+        return _dearer(
+            bought, whose_budget(state), state.price_caps.team_budget_left(group)
+        )
+    if (
+        group.workload.max_price_micro_usd_per_hour is not None
+        and bought + reserved > state.price_caps.left(group)
+    ):
+        return _dearer(
+            bought + reserved, "maxPricePerHour leaves", state.price_caps.left(group)
+        )
     return None
 
 
@@ -133,4 +159,8 @@ def _dearer(cost: int, whose: str, left: int) -> str:
 def whose_budget(state: PartialPlan) -> str:
     """Return whose budget is left, with its verb."""
     has_ceiling = state.catalogue.snapshot.ceiling_micro_usd_per_hour is not None
-    return "its team's budget and the deployment's ceiling leave" if has_ceiling else "its team's budget leaves"
+    return (
+        "its team's budget and the deployment's ceiling leave"
+        if has_ceiling
+        else "its team's budget leaves"
+    )

@@ -5,7 +5,12 @@ from itertools import chain
 
 from reservoir.core.capacity.offerings import selected_reservations
 from reservoir.core.explaining.offering_failures import Failure
-from reservoir.core.explaining.pool_reasons import OFFERING_KEYS, hint, out_of_reach, sells_nothing
+from reservoir.core.explaining.pool_reasons import (
+    OFFERING_KEYS,
+    hint,
+    out_of_reach,
+    sells_nothing,
+)
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.plan import ReasonCode
 from reservoir.core.model.workload import Workload
@@ -13,7 +18,12 @@ from reservoir.core.scheduling_terms.labels import WELL_KNOWN
 from reservoir.core.scheduling_terms.requirement import Requirement
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
-from reservoir.core.solver.problem.catalogue import Entry, OfferedPlace, OptionCatalogue, accepts
+from reservoir.core.solver.problem.catalogue import (
+    Entry,
+    OfferedPlace,
+    OptionCatalogue,
+    accepts,
+)
 
 
 class Mismatches:
@@ -21,37 +31,55 @@ class Mismatches:
 
     def __init__(self, catalogue: OptionCatalogue) -> None:
         self._catalogue = catalogue
-        self._sold: dict[int, list[dict[str, str]]] = {}  # by entry: the labels of each place that it sells
+        # by entry: the labels of each place that it sells
+        self._sold: dict[int, list[dict[str, str]]] = {}
 
     def of_offerings(self, entry: Entry, term: Requirements) -> Failure | None:
         """Return what nothing that the pool sells can meet, such as a zone that does not exist; None if all is met."""
         sold, asked = self._labels_sold(entry), _of_places(term)
         if not sold:
-            message = sells_nothing(self._catalogue.snapshot, entry, list(self._places_of(entry)))
+            message = sells_nothing(
+                self._catalogue.snapshot, entry, list(self._places_of(entry))
+            )
             return Failure(ReasonCode.INCOMPATIBLE, message, misses=1)
         unmet = [wanted for wanted in asked if not _is_sold(wanted, sold)]
         if not unmet:
             return None
         lost = out_of_reach(
-            self._catalogue.snapshot, entry.node_class, entry.types, (*asked, *_of_places(entry.pool.requirements))
+            self._catalogue.snapshot,
+            entry.node_class,
+            entry.types,
+            (*asked, *_of_places(entry.pool.requirements)),
         )
         if lost is not None:
             return Failure(ReasonCode.INCOMPATIBLE, lost, misses=1)
         told = "; ".join(_not_sold(wanted, sold) for wanted in unmet)
-        return Failure(ReasonCode.INCOMPATIBLE, f"pool {entry.pool.name} {told}", misses=len(unmet))
+        return Failure(
+            ReasonCode.INCOMPATIBLE, f"pool {entry.pool.name} {told}", misses=len(unmet)
+        )
 
     def sells(self, entry: Entry, instance_type: InstanceType, reserved: Set[str]) -> bool:
         """Whether the pool sells the type on any market, or selects a reservation of it."""
         wanted = _of_places(entry.pool.requirements)
-        places = (OfferedPlace(it.zone, it.zone_id, it.capacity_type) for it in instance_type.offerings)
-        return instance_type.name in reserved or any(accepts(place.labels(), wanted) for place in places)
+        places = (
+            OfferedPlace(it.zone, it.zone_id, it.capacity_type)
+            for it in instance_type.offerings
+        )
+        return instance_type.name in reserved or any(
+            accepts(place.labels(), wanted) for place in places
+        )
 
     def _labels_sold(self, entry: Entry) -> Sequence[Mapping[str, str]]:
         """Return the labels of every place that the pool sells anything at, full or free."""
         sold = self._sold.get(entry.index)
         if sold is None:
-            own, each = _of_places(entry.pool.requirements), (place.labels() for place in self._places_of(entry))
-            sold = self._sold[entry.index] = [labels for labels in each if accepts(labels, own)]
+            own, each = (
+                _of_places(entry.pool.requirements),
+                (place.labels() for place in self._places_of(entry)),
+            )
+            sold = self._sold[entry.index] = [
+                labels for labels in each if accepts(labels, own)
+            ]
         return sold
 
     def _places_of(self, entry: Entry) -> Iterator[OfferedPlace]:
@@ -59,8 +87,13 @@ class Mismatches:
         types = {instance_type.name: instance_type for instance_type in entry.types}
         reserved = selected_reservations(self._catalogue.snapshot, entry.node_class)
         found = [OfferedPlace.of(item) for item in reserved if item.instance_type in types]
-        offerings = chain.from_iterable(instance_type.offerings for instance_type in types.values())
-        found += {OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type) for offering in offerings}
+        offerings = chain.from_iterable(
+            instance_type.offerings for instance_type in types.values()
+        )
+        found += {
+            OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type)
+            for offering in offerings
+        }
         yield from found
 
 
@@ -90,14 +123,21 @@ def too_large(pool_name: str, small: Sequence[InstanceType], workload: Workload)
     having = [(missing, each) for missing, each in lacking if has_all(each, missing)]
     missing, nearest = min(having or lacking, key=nearness)
     if having:
-        told = ", ".join(f"{name} {amount}" for name, amount in missing.formatted().items()) or "pods"
+        told = (
+            ", ".join(f"{name} {amount}" for name, amount in missing.formatted().items())
+            or "pods"
+        )
         return Failure(
-            ReasonCode.TOO_LARGE, f"{nearest.name}, the nearest type of pool {pool_name}, is too small: it lacks {told}"
+            ReasonCode.TOO_LARGE,
+            f"{nearest.name}, the nearest type of pool {pool_name}, is too small: it lacks {told}",
         )
     absent = [name for name in sorted(missing) if not nearest.capacity[name]]
     told = " and ".join(absent)
-    if any(has_any(each, absent) for each in small):  # then another type lacks what this one has
-        not_everywhere = [name for name in sorted(workload.requests) if not had_by_all(name)]
+    # then another type lacks what this one has
+    if any(has_any(each, absent) for each in small):
+        not_everywhere = [
+            name for name in sorted(workload.requests) if not had_by_all(name)
+        ]
         told = f"{' and '.join(not_everywhere)} at once"
     message = f"no type of pool {pool_name} that would serve has {told}"
     return Failure(ReasonCode.TOO_LARGE, message, misses=len(absent), lacks_resource=True)

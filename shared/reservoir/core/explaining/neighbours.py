@@ -35,7 +35,10 @@ class Neighbours:
         running = {placed.workload_key for placed in placements}
         for key in running & snapshot.workloads.keys() if wanted else ():
             workload = snapshot.workloads[key]
-            if any(near_key(term, workload) in wanted for term in required(workload.anti_affinity)):
+            if any(
+                near_key(term, workload) in wanted
+                for term in required(workload.anti_affinity)
+            ):
                 found.add(key)
         return sorted(found)[:_SHOWN]
 
@@ -59,7 +62,10 @@ class Neighbours:
 def selector_in_words(selector: LabelSelector) -> str:
     """Return a label selector as kubectl writes it."""
     parts = [f"{key}={value}" for key, value in selector.match_labels]
-    parts += [f"{it.key} {it.operator} [{', '.join(sorted(it.values))}]" for it in selector.match_expressions]
+    parts += [
+        f"{it.key} {it.operator} [{', '.join(sorted(it.values))}]"
+        for it in selector.match_expressions
+    ]
     return ",".join(parts) or "every workload"
 
 

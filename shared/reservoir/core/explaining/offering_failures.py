@@ -8,7 +8,12 @@ from typing import Final
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.plan import OfferingKey, ReasonCode
 from reservoir.core.model.workload import Withheld
-from reservoir.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, ZONE, ZONE_ID
+from reservoir.core.scheduling_terms.labels import (
+    CAPACITY_RESERVATION_ID,
+    CAPACITY_TYPE,
+    ZONE,
+    ZONE_ID,
+)
 
 # How far an offering came, from nothing to everything; the farthest names the reason.
 _ORDER: Final = (
@@ -50,7 +55,8 @@ class Failure:
     at: datetime | None = None
     misses: int = 0
     lacks_resource: bool = False
-    distance: tuple[int, int] = (0, 0)  # what else the workload asked for and the pool was not made for; less is nearer
+    # what else the workload asked for and the pool was not made for; less is nearer
+    distance: tuple[int, int] = (0, 0)
 
     @property
     def rank(self) -> int:
@@ -61,8 +67,16 @@ class Failure:
         """Return the labels that a node of the offering would have, beside those that its type and pool give it."""
         if self.key is None:
             return of_node
-        place = {ZONE: self.key.zone, ZONE_ID: self.key.zone_id, CAPACITY_TYPE: str(self.key.capacity_type.value)}
-        reserved = {} if self.key.reservation_id is None else {CAPACITY_RESERVATION_ID: self.key.reservation_id}
+        place = {
+            ZONE: self.key.zone,
+            ZONE_ID: self.key.zone_id,
+            CAPACITY_TYPE: str(self.key.capacity_type.value),
+        }
+        reserved = (
+            {}
+            if self.key.reservation_id is None
+            else {CAPACITY_RESERVATION_ID: self.key.reservation_id}
+        )
         return {**of_node, **place, **reserved}
 
     @property
@@ -74,8 +88,20 @@ class Failure:
     def order(self) -> tuple[int, bool, int, tuple[int, int], int, tuple[str, ...], str]:
         """Sort key: the farthest first, the fewest misses, the nearest to what was asked, the cheapest, the name."""
         key = self.key
-        name = ("",) if key is None else (key.instance_type, key.zone, key.reservation_id or key.capacity_type)
-        return (-self.rank, self.lacks_resource, self.misses, self.distance, self.price, name, self.message)
+        name = (
+            ("",)
+            if key is None
+            else (key.instance_type, key.zone, key.reservation_id or key.capacity_type)
+        )
+        return (
+            -self.rank,
+            self.lacks_resource,
+            self.misses,
+            self.distance,
+            self.price,
+            name,
+            self.message,
+        )
 
 
 def words(key: OfferingKey | None) -> str:
@@ -105,7 +131,9 @@ def no_unit(reservation: CapacityReservation, key: OfferingKey | None) -> Failur
     return Failure(ReasonCode.RESERVATION_FULL, message, key)
 
 
-def no_room_in_quota(withheld: Iterable[Withheld], key: OfferingKey, price: int) -> Failure | None:
+def no_room_in_quota(
+    withheld: Iterable[Withheld], key: OfferingKey, price: int
+) -> Failure | None:
     """Return which quota of a resource keeps the work from the offering; None: no quota does."""
     for each in withheld:
         if key.capacity_type in each.capacity_types:

@@ -6,7 +6,14 @@ from datetime import datetime, timedelta
 
 from reservoir.core.capacity.offerings import selected_reservations
 from reservoir.core.explaining.gang_reasons import whose_budget
-from reservoir.core.explaining.offering_failures import LAST, Failure, at, no_room_in_quota, no_unit, words
+from reservoir.core.explaining.offering_failures import (
+    LAST,
+    Failure,
+    at,
+    no_room_in_quota,
+    no_unit,
+    words,
+)
 from reservoir.core.explaining.pool_reasons import OFFERING_KEYS
 from reservoir.core.explaining.room import amount_left
 from reservoir.core.model.capacity_reservation import ACTIVE, CapacityReservation
@@ -53,11 +60,16 @@ class PlaceReasons:
         self._catalogue = state.catalogue
 
     # Branches: two lists of places, each place with its own failure.
-    def of_type(self, entry: Entry, instance_type: InstanceType, asked: Asked) -> Iterator[Failure]:
+    def of_type(
+        self, entry: Entry, instance_type: InstanceType, asked: Asked
+    ) -> Iterator[Failure]:
         """Yield what speaks against each place of a type, for replicas that fit it."""
         reservations = selected_reservations(self._catalogue.snapshot, entry.node_class)
         for reservation in reservations:
-            is_its_own = reservation.share is None or reservation.share.team_name == asked.selection.team_name
+            is_its_own = (
+                reservation.share is None
+                or reservation.share.team_name == asked.selection.team_name
+            )
             if reservation.instance_type == instance_type.name and is_its_own:
                 failure = self._of_reservation(entry, reservation, instance_type, asked)
                 if failure is not None:
@@ -71,25 +83,45 @@ class PlaceReasons:
             if failure.code in LAST and not offering.is_available(self._catalogue.now):
                 why = offering.unavailable_reason
                 message = (
-                    f"{words(failure.key)} rests: {why}" if why else f"{words(failure.key)} had insufficient capacity"
+                    f"{words(failure.key)} rests: {why}"
+                    if why
+                    else f"{words(failure.key)} had insufficient capacity"
                 )
-                yield Failure(ReasonCode.OFFERING_UNAVAILABLE, message, failure.key, price, offering.unavailable_until)
+                yield Failure(
+                    ReasonCode.OFFERING_UNAVAILABLE,
+                    message,
+                    failure.key,
+                    price,
+                    offering.unavailable_until,
+                )
             else:
                 yield failure
 
     def _of_place(
-        self, entry: Entry, place: OfferedPlace, instance_type: InstanceType, asked: Asked, price: int
+        self,
+        entry: Entry,
+        place: OfferedPlace,
+        instance_type: InstanceType,
+        asked: Asked,
+        price: int,
     ) -> Failure | None:
         """Return why a paid or reserved place does not serve; TOPOLOGY when nothing but its neighbours is left."""
         key = place.key(instance_type)
-        wanted = [item for name, item in entry.pool.requirements.items() if name in OFFERING_KEYS]
+        wanted = [
+            item for name, item in entry.pool.requirements.items() if name in OFFERING_KEYS
+        ]
         if not accepts(place.labels(), wanted):
             return None  # the pool does not offer this at all
         return (
             self._of_wrong_place(entry, place, key, asked, price)
             or self._limited(entry, instance_type, key, price)
             or self._of_rules(entry, place, key, asked, price)
-            or Failure(ReasonCode.TOPOLOGY, f"{words(key)}: spread, affinity or anti-affinity forbids it", key, price)
+            or Failure(
+                ReasonCode.TOPOLOGY,
+                f"{words(key)}: spread, affinity or anti-affinity forbids it",
+                key,
+                price,
+            )
         )
 
     # Branches: one question after the other, each with its own answer.
@@ -97,8 +129,14 @@ class PlaceReasons:
         self, entry: Entry, place: OfferedPlace, key: OfferingKey, asked: Asked, price: int
     ) -> Failure | None:
         """Return why the place is not one for this work now, whatever is free there."""
-        status, name, labels = entry.node_class.status, entry.node_class.name, place.labels()
-        if status.subnets and all(subnet.zone_id != place.zone_id for subnet in status.subnets):
+        status, name, labels = (
+            entry.node_class.status,
+            entry.node_class.name,
+            place.labels(),
+        )
+        if status.subnets and all(
+            subnet.zone_id != place.zone_id for subnet in status.subnets
+        ):
             message = f"class {name} has no subnet in {place.zone}"
             return Failure(ReasonCode.INCOMPATIBLE, message, key, misses=1)
         wanted = [item for name, item in asked.term.items() if name in OFFERING_KEYS]
@@ -129,23 +167,38 @@ class PlaceReasons:
     ) -> Failure | None:
         """Return which rule about money, variety or shares forbids the place."""
         is_bought = place.reservation is None
-        if is_bought and asked.team_budget is not None and price * ATTO_USD_PER_MICRO_USD > asked.team_budget:
+        if (
+            is_bought
+            and asked.team_budget is not None
+            and price * ATTO_USD_PER_MICRO_USD > asked.team_budget
+        ):
             left = usd(max(0, asked.team_budget) // ATTO_USD_PER_MICRO_USD)
             message = f"{words(key)} costs {usd(price)} an hour, and {whose_budget(self._state)} {left}"
             return Failure(ReasonCode.TEAM_BUDGET, message, key, price)
-        if is_bought and asked.budget is not None and price * ATTO_USD_PER_MICRO_USD > asked.budget:
+        if (
+            is_bought
+            and asked.budget is not None
+            and price * ATTO_USD_PER_MICRO_USD > asked.budget
+        ):
             left = usd(max(0, asked.budget) // ATTO_USD_PER_MICRO_USD)
             message = f"{words(key)} costs {usd(price)} an hour, and maxPricePerHour leaves {left}"
             return Failure(ReasonCode.MAX_PRICE, message, key, price)
         if entry.index in asked.without_choice:
-            return Failure(ReasonCode.MIN_VALUES, f"pool {entry.pool.name}: minValues cannot be met", key, price)
+            return Failure(
+                ReasonCode.MIN_VALUES,
+                f"pool {entry.pool.name}: minValues cannot be met",
+                key,
+                price,
+            )
         if self._state.residual.spot_left(key) < asked.nodes:
             share = self._catalogue.policy.spot_pool_share_percent
             message = f"more of {words(key)} would be over its share, {share} % of the plan's spot nodes"
             return Failure(ReasonCode.SPOT_SHARE, message, key, price)
         return None
 
-    def _limited(self, entry: Entry, instance_type: InstanceType, key: OfferingKey, price: int) -> Failure | None:
+    def _limited(
+        self, entry: Entry, instance_type: InstanceType, key: OfferingKey, price: int
+    ) -> Failure | None:
         for name, left in self._state.residual.limits.get(entry.pool.name, {}).items():
             needed = counted(instance_type.capacity, name)
             if needed > left:
@@ -156,10 +209,16 @@ class PlaceReasons:
 
     # Branches: one question after the other, each with its own answer.
     def _of_reservation(
-        self, entry: Entry, reservation: CapacityReservation, instance_type: InstanceType, asked: Asked
+        self,
+        entry: Entry,
+        reservation: CapacityReservation,
+        instance_type: InstanceType,
+        asked: Asked,
     ) -> Failure | None:
         selection = asked.selection
-        failure = self._of_place(entry, OfferedPlace.of(reservation), instance_type, asked, 0)
+        failure = self._of_place(
+            entry, OfferedPlace.of(reservation), instance_type, asked, 0
+        )
         if failure is None or failure.code is not ReasonCode.TOPOLOGY:
             return failure
         key, now = failure.key, self._catalogue.now
@@ -174,14 +233,22 @@ class PlaceReasons:
             is_late = reservation.start_at <= now
             verb = "has not begun yet and was to start" if is_late else "starts"
             message = f"{words(key)} {verb} at {reservation.start_at.isoformat()}"
-            earliest_at = None if is_late else reservation.start_at  # one that is late may begin any moment
+            # one that is late may begin any moment
+            earliest_at = None if is_late else reservation.start_at
             return Failure(ReasonCode.RESERVATION_NOT_STARTED, message, key, 0, earliest_at)
         if reservation.state != ACTIVE:
-            return Failure(ReasonCode.INCOMPATIBLE, f"{words(key)} is {reservation.state}", key, misses=1)
+            return Failure(
+                ReasonCode.INCOMPATIBLE,
+                f"{words(key)} is {reservation.state}",
+                key,
+                misses=1,
+            )
         if not reservation.is_active(now):
             message = f"{words(key)} ends{at(reservation.end_at)} and takes no new work: its nodes drain"
             return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
-        if not self._catalogue.is_in_time(reservation.block_drain(), selection, selection.notice_s):
+        if not self._catalogue.is_in_time(
+            reservation.block_drain(), selection, selection.notice_s
+        ):
             return self._does_not_fit(reservation, selection, key)
         if self._state.residual.units.get(reservation.unit_key, 0) <= 0:
             return no_unit(reservation, key)
@@ -193,7 +260,9 @@ class PlaceReasons:
         drain_at = reservation.drain_at()
         return drain_at is not None and drain_at <= begins_at
 
-    def _fits_from(self, reservation: CapacityReservation, selection: Selection, start_at: datetime) -> bool:
+    def _fits_from(
+        self, reservation: CapacityReservation, selection: Selection, start_at: datetime
+    ) -> bool:
         drain = reservation.block_drain()
         if drain is None:
             return True
@@ -206,16 +275,28 @@ class PlaceReasons:
     def _avoids_ends(self) -> bool:
         return self._catalogue.policy.no_duration_policy is NoDurationPolicy.AVOID
 
-    def _does_not_fit(self, reservation: CapacityReservation, selection: Selection, key: OfferingKey | None) -> Failure:
+    def _does_not_fit(
+        self,
+        reservation: CapacityReservation,
+        selection: Selection,
+        key: OfferingKey | None,
+    ) -> Failure:
         if selection.duration_s is None and not self._avoids_ends:
             message = (
-                f"the work asks for {selection.notice_s} s of notice, which {words(key)} can give no more: it drains"
+                f"the work asks for {selection.notice_s} s of notice, "
+                f"which {words(key)} can give no more: it drains"
             )
-            return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message + at(reservation.drain_at()), key)
+            return Failure(
+                ReasonCode.DURATION_DOES_NOT_FIT, message + at(reservation.drain_at()), key
+            )
         if selection.duration_s is None:
             message = f"it says no duration, and noDurationPolicy Avoid keeps such work out of {words(key)}, which ends"
-            return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message + at(reservation.end_at), key)
+            return Failure(
+                ReasonCode.DURATION_DOES_NOT_FIT, message + at(reservation.end_at), key
+            )
         drain = reservation.block_drain()
-        drains_at = None if drain is None else drain.for_notice(selection.notice_s).starts_at
+        drains_at = (
+            None if drain is None else drain.for_notice(selection.notice_s).starts_at
+        )
         message = f"the work would not be through before {words(key)} drains{at(drains_at)}"
         return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)

@@ -8,7 +8,11 @@ from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.snapshot import Snapshot
-from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, RESERVATION_LABELS, closest
+from reservoir.core.scheduling_terms.labels import (
+    CAPACITY_TYPE,
+    RESERVATION_LABELS,
+    closest,
+)
 from reservoir.core.scheduling_terms.requirement import Requirement
 from reservoir.core.solver.problem.catalogue import Entry, OfferedPlace, accepts
 
@@ -20,7 +24,11 @@ def no_type(snapshot: Snapshot, entry: Entry) -> str:
     requirements = entry.pool.requirements
     told = f"the requirements of pool {entry.pool.name} filtered out all available instance types"
     for key, wanted in sorted(requirements.items()):
-        having = [item.requirements[key] for item in snapshot.instance_types if key in item.requirements]
+        having = [
+            item.requirements[key]
+            for item in snapshot.instance_types
+            if key in item.requirements
+        ]
         if having and not any(each.has_intersection(wanted) for each in having):
             known = set(chain.from_iterable(each.values for each in having))
             return f"{told}: none has {wanted}{hint(wanted, known)}"
@@ -29,7 +37,9 @@ def no_type(snapshot: Snapshot, entry: Entry) -> str:
 
 def _no_image(snapshot: Snapshot, entry: Entry) -> str | None:
     requirements = entry.pool.requirements
-    meeting = [item for item in snapshot.instance_types if requirements.meets(item.requirements)]
+    meeting = [
+        item for item in snapshot.instance_types if requirements.meets(item.requirements)
+    ]
     if not meeting or any(has_image(entry.node_class, item) for item in meeting):
         return None
     return f"class {entry.node_class.name} has no image that an instance type of pool {entry.pool.name} runs"
@@ -37,28 +47,43 @@ def _no_image(snapshot: Snapshot, entry: Entry) -> str | None:
 
 def sells_nothing(snapshot: Snapshot, entry: Entry, places: Sequence[OfferedPlace]) -> str:
     """Say why none of the places where the pool's types are sold or reserved is one for it."""
-    wanted = [item for key, item in sorted(entry.pool.requirements.items()) if key in OFFERING_KEYS]
+    wanted = [
+        item
+        for key, item in sorted(entry.pool.requirements.items())
+        if key in OFFERING_KEYS
+    ]
     lost = out_of_reach(snapshot, entry.node_class, entry.types, wanted)
     return lost or _nothing_meets(entry, wanted, [place.labels() for place in places])
 
 
-def _nothing_meets(entry: Entry, wanted: Sequence[Requirement], sold: Sequence[Mapping[str, str]]) -> str:
+def _nothing_meets(
+    entry: Entry, wanted: Sequence[Requirement], sold: Sequence[Mapping[str, str]]
+) -> str:
     """Say which requirement rules out all that is sold on the pool's markets; or that nothing is sold there."""
     name, markets = entry.pool.name, entry.pool.requirements.get(CAPACITY_TYPE)
     if markets is not None:
         sold = [labels for labels in sold if accepts(labels, (markets,))]
     if sold:
-        told = "; ".join(_not_had(item, sold, markets) for item in wanted if not _is_met(item, sold))
-        together = "what it asks for is not to be had together, though each of it is by itself"
+        told = "; ".join(
+            _not_had(item, sold, markets) for item in wanted if not _is_met(item, sold)
+        )
+        together = (
+            "what it asks for is not to be had together, though each of it is by itself"
+        )
         return f"the requirements of pool {name} filtered out all available instance types: {told or together}"
     if markets is not None and markets.values == frozenset({CapacityType.RESERVED.value}):
-        selects = f"class {entry.node_class.name} selects no reservation of its instance types"
+        selects = (
+            f"class {entry.node_class.name} selects no reservation of its instance types"
+        )
         return f"pool {name} uses reserved capacity only, and {selects}"
     return f"pool {name} sells none of its instance types on any market that it allows"
 
 
 def out_of_reach(
-    snapshot: Snapshot, node_class: NodeClass, types: Iterable[InstanceType], wanted: Iterable[Requirement]
+    snapshot: Snapshot,
+    node_class: NodeClass,
+    types: Iterable[InstanceType],
+    wanted: Iterable[Requirement],
 ) -> str | None:
     """Say why the class can launch into none of the reservations that it selects and that would do; None: it can."""
     wanted, names = list(wanted), {kind.name for kind in types}
@@ -80,7 +105,9 @@ def _selected(snapshot: Snapshot, node_class: NodeClass) -> Iterator[CapacityRes
 def _not_usable(node_class: NodeClass, reservation: CapacityReservation) -> str:
     if not node_class.has_subnet_in(reservation.zone):
         return f"class {node_class.name} has no subnet in {reservation.zone}, where {reservation.id} is"
-    theirs, ours = (f"{it.platform} with {it.tenancy} tenancy" for it in (reservation, node_class))
+    theirs, ours = (
+        f"{it.platform} with {it.tenancy} tenancy" for it in (reservation, node_class)
+    )
     return f"{reservation.id} is for {theirs}, and class {node_class.name} launches {ours}"
 
 
@@ -88,7 +115,9 @@ def _is_met(wanted: Requirement, sold: Iterable[Mapping[str, str]]) -> bool:
     return any(accepts(labels, (wanted,)) for labels in sold)
 
 
-def _not_had(wanted: Requirement, sold: Iterable[Mapping[str, str]], markets: Requirement | None) -> str:
+def _not_had(
+    wanted: Requirement, sold: Iterable[Mapping[str, str]], markets: Requirement | None
+) -> str:
     known = {labels[wanted.key] for labels in sold if wanted.key in labels}
     on = "" if markets is None else f" as {' or '.join(sorted(markets.values))}"
     return f"none has {wanted}{on} (there is {', '.join(sorted(known)) or 'none'}{hint(wanted, known)})"
@@ -96,5 +125,7 @@ def _not_had(wanted: Requirement, sold: Iterable[Mapping[str, str]], markets: Re
 
 def hint(wanted: Requirement, known: Set[str]) -> str:
     """Return what was probably meant by a value that nothing has."""
-    meant = {found for value in wanted.values if (found := closest(value, known)) is not None}
+    meant = {
+        found for value in wanted.values if (found := closest(value, known)) is not None
+    }
     return f"; did you mean {min(meant)}?" if meant else ""

@@ -10,7 +10,12 @@ from reservoir.core.capacity.offerings import selected_reservations
 from reservoir.core.explaining.gang_reasons import limits_or_money, too_few_units
 from reservoir.core.explaining.mismatches import Mismatches, too_large, unmet_requirements
 from reservoir.core.explaining.offering_failures import LAST, Failure
-from reservoir.core.explaining.paused_pools import blocked_class, looked_at, paused_pools, pools_of_blocked_classes
+from reservoir.core.explaining.paused_pools import (
+    blocked_class,
+    looked_at,
+    paused_pools,
+    pools_of_blocked_classes,
+)
 from reservoir.core.explaining.place_reasons import Asked, PlaceReasons
 from reservoir.core.explaining.pool_reasons import OFFERING_KEYS, no_type
 from reservoir.core.explaining.topology_reasons import topology_message
@@ -37,7 +42,8 @@ class _TypeFailures:
     always: Failure | None
     sized: Sequence[tuple[InstanceType, Failure]]
     timed: Sequence[tuple[datetime, InstanceType]]
-    upcoming: Sequence[tuple[InstanceType, Failure]]  # reservations to come, the soonest first
+    # reservations to come, the soonest first
+    upcoming: Sequence[tuple[InstanceType, Failure]]
     types: Sequence[InstanceType]  # that size alone may rule out
 
 
@@ -88,11 +94,17 @@ class Reasons:
         rule = topology_message(
             *about,
             lambda key, domain: self._nearest_in(group, key, domain),
-            lambda option: self._substitutes.holds(self._state, option, group.request, level),
+            lambda option: self._substitutes.holds(
+                self._state, option, group.request, level
+            ),
         )
         if group.workload.gang is None:
             return rule
-        nothing = "no plan with room for all of them at once was found" if group.constraints[-1].is_free else None
+        nothing = (
+            "no plan with room for all of them at once was found"
+            if group.constraints[-1].is_free
+            else None
+        )
         return too_few_units(*about) or rule or limits_or_money(*about) or nothing
 
     def _nearest_in(self, group: Group, key: str, domain: str) -> str | None:
@@ -107,7 +119,11 @@ class Reasons:
                     continue
                 labels = {**instance_type.requirements.labels(), **entry.labels}
                 nearest = self._nearest(entry, instance_type, by_term)
-                found += [it for it in nearest if it.code not in LAST and it.labels(labels).get(key) == domain]
+                found += [
+                    it
+                    for it in nearest
+                    if it.code not in LAST and it.labels(labels).get(key) == domain
+                ]
         return min(found, key=_order).message if found else None
 
     def of_places(self, group: Group) -> Iterator[tuple[str, Failure]]:
@@ -121,25 +137,36 @@ class Reasons:
                 for instance_type in entry.types:
                     if self._fits(group, instance_type):
                         nearest = self._nearest(entry, instance_type, by_term)
-                        yield from ((entry.pool.name, failure) for failure in nearest if not failure.is_mismatch)
+                        yield from (
+                            (entry.pool.name, failure)
+                            for failure in nearest
+                            if not failure.is_mismatch
+                        )
 
-    def _nearest(self, entry: Entry, instance_type: InstanceType, by_term: Iterable[Asked]) -> Iterable[Failure]:
+    def _nearest(
+        self, entry: Entry, instance_type: InstanceType, by_term: Iterable[Asked]
+    ) -> Iterable[Failure]:
         """Return for each place of a type what speaks against it by the term that comes farthest there."""
         nearest: dict[OfferingKey | None, Failure] = {}
         for asked in by_term:
             if not self._misses(entry, instance_type, asked):
                 for failure in self._places.of_type(entry, instance_type, asked):
-                    nearest[failure.key] = min(failure, nearest.get(failure.key, failure), key=_order)
+                    nearest[failure.key] = min(
+                        failure, nearest.get(failure.key, failure), key=_order
+                    )
         return nearest.values()
 
     def _misses(self, entry: Entry, instance_type: InstanceType, asked: Asked) -> list[str]:
         """Return what a type in a pool does not meet of the term."""
         return unmet_requirements(
-            entry.pool.requirements.merged(instance_type.requirements), asked.term.without(OFFERING_KEYS)
+            entry.pool.requirements.merged(instance_type.requirements),
+            asked.term.without(OFFERING_KEYS),
         )
 
     def _next_step(self, group: Group, key: str) -> datetime | None:
-        since = next(pending_since for member, _, pending_since in group.members if member == key)
+        since = next(
+            pending_since for member, _, pending_since in group.members if member == key
+        )
         return group.workload.next_step_at(since, self._catalogue.now)
 
     def _failures(self, group: Group) -> Iterator[Failure]:
@@ -154,7 +181,9 @@ class Reasons:
         if not self._catalogue.entries:
             yield self._no_usable_pool()
             return
-        blocked = list(pools_of_blocked_classes(snapshot, self._catalogue.now, selection, fits))
+        blocked = list(
+            pools_of_blocked_classes(snapshot, self._catalogue.now, selection, fits)
+        )
         yield from blocked
         found = bool(paused or blocked)
         for asked in self._asked(group):
@@ -163,7 +192,9 @@ class Reasons:
                     found = True
                     yield failure
         if not found:
-            yield Failure(ReasonCode.INCOMPATIBLE, "no pool sells any instance type", misses=1)
+            yield Failure(
+                ReasonCode.INCOMPATIBLE, "no pool sells any instance type", misses=1
+            )
 
     def _no_usable_pool(self) -> Failure:
         classes = {item.name: item for item in self._catalogue.snapshot.node_classes}
@@ -177,29 +208,50 @@ class Reasons:
             else:
                 problems.append(f"{pool.name}: {blocked_class(pool, node_class)}")
                 looks.append(looked_at(node_class, self._catalogue.now))
-        is_paused = any(pool.paused is not None for pool in self._catalogue.snapshot.node_pools)
+        is_paused = any(
+            pool.paused is not None for pool in self._catalogue.snapshot.node_pools
+        )
         code = ReasonCode.INCOMPATIBLE if is_paused else ReasonCode.NODE_CLASS_NOT_READY
         next_look = min((look for look in looks if look is not None), default=None)
-        return Failure(code, "; ".join(problems), at=next_look, misses=1 if is_paused else 0)
+        return Failure(
+            code, "; ".join(problems), at=next_look, misses=1 if is_paused else 0
+        )
 
     def _asked(self, group: Group) -> tuple[Asked, ...]:
         """Return what the group asks by each of its terms: the nearest failure of all names the reason."""
         ladder = frozenset(step.capacity_type for step in group.workload.fallback)
         budget = self._state.price_caps.left(group) if group.is_price_capped else None
         nodes = 1 if group.workload.gang is None else group.count
-        team_budget = None if group.team_budget is None else self._state.price_caps.team_budget_left(group)
-        selection, without_choice = group.levels[-1].selection, self._without_choice(group, budget)
+        team_budget = (
+            None
+            if group.team_budget is None
+            else self._state.price_caps.team_budget_left(group)
+        )
+        selection, without_choice = (
+            group.levels[-1].selection,
+            self._without_choice(group, budget),
+        )
         each = (replace(selection, terms=(term,)) for term in selection.terms)
-        return tuple(Asked(one, ladder, budget, nodes, team_budget, group.withheld, without_choice) for one in each)
+        return tuple(
+            Asked(one, ladder, budget, nodes, team_budget, group.withheld, without_choice)
+            for one in each
+        )
 
     # Branches: what an option must be before it is asked whether it holds.
     def _without_choice(self, group: Group, budget: int | None) -> frozenset[int]:
         """Return the entries that still sell a replica something, but nothing with as many values as minValues asks."""
-        concerned = {entry.index for entry in self._catalogue.entries if self._substitutes.concerns(entry)}
+        concerned = {
+            entry.index
+            for entry in self._catalogue.entries
+            if self._substitutes.concerns(entry)
+        }
         selling, holding, level = set[int](), set[int](), len(group.levels) - 1
         for option in self._catalogue.options if concerned else ():
             index = option.entry.index
-            if index not in concerned - holding or not option.requirement_sets & group.requirement_sets[level]:
+            if (
+                index not in concerned - holding
+                or not option.requirement_sets & group.requirement_sets[level]
+            ):
                 continue
             can_pay = budget is None or option.price <= budget
             if (
@@ -208,7 +260,9 @@ class Reasons:
                 and copies_that_fit(group.request, option.allocatable)
             ):
                 selling.add(index)
-                if self._substitutes.holds(self._state, option, group.request, {group.index: level}):
+                if self._substitutes.holds(
+                    self._state, option, group.request, {group.index: level}
+                ):
                     holding.add(index)
         return frozenset(selling - holding)
 
@@ -220,14 +274,25 @@ class Reasons:
             yield from self._of_tolerated(entry, group, asked)
             return
         name, shown = entry.pool.name, " and ".join(map(str, taints))
-        verb = f"has the taint {shown}, which is" if len(taints) == 1 else f"has the taints {shown}, which are"
-        behind = min(self._of_tolerated(entry, group, asked), key=_mismatch_order, default=None)
+        verb = (
+            f"has the taint {shown}, which is"
+            if len(taints) == 1
+            else f"has the taints {shown}, which are"
+        )
+        behind = min(
+            self._of_tolerated(entry, group, asked), key=_mismatch_order, default=None
+        )
         if behind is None or not behind.is_mismatch:
             message = f"pool {name} would serve, but {verb} not tolerated"
             yield Failure(ReasonCode.INCOMPATIBLE, message, misses=len(taints))
             return
         message = f"pool {name} {verb} not tolerated; besides, {behind.message}"
-        yield replace(behind, code=ReasonCode.INCOMPATIBLE, message=message, misses=behind.misses + len(taints))
+        yield replace(
+            behind,
+            code=ReasonCode.INCOMPATIBLE,
+            message=message,
+            misses=behind.misses + len(taints),
+        )
 
     # Branches: what always fails, then what fails by size; each yields its own failure.
     def _of_tolerated(self, entry: Entry, group: Group, asked: Asked) -> Iterator[Failure]:
@@ -241,12 +306,34 @@ class Reasons:
         found = self._of_types[entry.index, asked]
         if found.always is not None:
             yield found.always
-        worst = next((failure for instance_type, failure in found.sized if self._fits(group, instance_type)), None)
+        worst = next(
+            (
+                failure
+                for instance_type, failure in found.sized
+                if self._fits(group, instance_type)
+            ),
+            None,
+        )
         if worst is not None:
             yield replace(
-                worst, at=next((when for when, instance_type in found.timed if self._fits(group, instance_type)), None)
+                worst,
+                at=next(
+                    (
+                        when
+                        for when, instance_type in found.timed
+                        if self._fits(group, instance_type)
+                    ),
+                    None,
+                ),
             )
-        to_come = next((failure for instance_type, failure in found.upcoming if self._fits(group, instance_type)), None)
+        to_come = next(
+            (
+                failure
+                for instance_type, failure in found.upcoming
+                if self._fits(group, instance_type)
+            ),
+            None,
+        )
         if to_come is not None:
             yield to_come
         if worst is None or worst.is_mismatch:
@@ -258,11 +345,17 @@ class Reasons:
         """Return why no type of the pool could ever serve, whatever its size."""
         name = entry.pool.name
         if not entry.types:
-            return Failure(ReasonCode.INCOMPATIBLE, no_type(self._catalogue.snapshot, entry), misses=1)
+            return Failure(
+                ReasonCode.INCOMPATIBLE, no_type(self._catalogue.snapshot, entry), misses=1
+            )
         # What the entry settled beyond the pool (labels that the pool leaves open) counts as the pool's own.
         problems = unmet_requirements(entry.pool.requirements, asked.term)
         if problems:
-            return Failure(ReasonCode.INCOMPATIBLE, f"pool {name}: {'; '.join(problems)}", misses=len(problems))
+            return Failure(
+                ReasonCode.INCOMPATIBLE,
+                f"pool {name}: {'; '.join(problems)}",
+                misses=len(problems),
+            )
         return self._mismatches.of_offerings(entry, asked.term)
 
     def _distance(self, entry: Entry, group: Group, asked: Asked) -> tuple[int, int]:
@@ -273,29 +366,50 @@ class Reasons:
         nothing, before one that only has another value of that label.
         """
         own = entry.pool.requirements
-        given = [key for key, wanted in asked.term.items() if key in own and own[key].has_intersection(wanted)]
+        given = [
+            key
+            for key, wanted in asked.term.items()
+            if key in own and own[key].has_intersection(wanted)
+        ]
         if any(self._fits(group, instance_type) for instance_type in entry.types):
             return (0, -len(given))
-        lacking = (len(group.workload.requests.missing(each.allocatable)) for each in entry.types)
+        lacking = (
+            len(group.workload.requests.missing(each.allocatable)) for each in entry.types
+        )
         return (min(lacking, default=0), -len(given))
 
     def _fits(self, group: Group, instance_type: InstanceType) -> bool:
-        return copies_that_fit(group.request, self._state.catalogue.dimensions.capacity(instance_type.allocatable)) > 0
+        return (
+            copies_that_fit(
+                group.request,
+                self._state.catalogue.dimensions.capacity(instance_type.allocatable),
+            )
+            > 0
+        )
 
     # Branches: comprehensions of a line each after one loop over types.
     def _type_failures(self, entry: Entry, asked: Asked) -> _TypeFailures:
         incompatible: list[Failure] = []
         by_size: list[tuple[InstanceType, list[Failure]]] = []
-        reserved = {it.instance_type for it in selected_reservations(self._catalogue.snapshot, entry.node_class)}
+        reserved = {
+            it.instance_type
+            for it in selected_reservations(self._catalogue.snapshot, entry.node_class)
+        }
         for instance_type in entry.types:
             if not self._mismatches.sells(entry, instance_type, reserved):
                 continue
             problems = self._misses(entry, instance_type, asked)
             if problems:
-                message = f"{instance_type.name} of pool {entry.pool.name}: {'; '.join(problems)}"
-                incompatible.append(Failure(ReasonCode.INCOMPATIBLE, message, misses=len(problems)))
+                message = (
+                    f"{instance_type.name} of pool {entry.pool.name}: {'; '.join(problems)}"
+                )
+                incompatible.append(
+                    Failure(ReasonCode.INCOMPATIBLE, message, misses=len(problems))
+                )
             else:
-                by_size.append((instance_type, list(self._places.of_type(entry, instance_type, asked))))
+                by_size.append(
+                    (instance_type, list(self._places.of_type(entry, instance_type, asked)))
+                )
         sized: list[tuple[InstanceType, Failure]] = []
         timed: list[tuple[datetime, InstanceType]] = []
         upcoming: list[tuple[InstanceType, Failure]] = []

@@ -26,7 +26,8 @@ def rooms_of(state: PartialPlan, group: Group) -> list[Room]:
     found = [
         Room(bin_.labels, room * bin_.count)
         for bin_ in state.bins
-        if bin_.is_open_to(group) and (room := state.admission.room(bin_, relaxed, is_assigned=True))
+        if bin_.is_open_to(group)
+        and (room := state.admission.room(bin_, relaxed, is_assigned=True))
     ]
     at_most = state.admission.host_room(relaxed, None)
     for option in state.catalogue.options:
@@ -37,7 +38,9 @@ def rooms_of(state: PartialPlan, group: Group) -> list[Room]:
     return found
 
 
-def left_in(rooms: Iterable[Room], residual: ResidualCapacity) -> Iterator[tuple[Room, int]]:
+def left_in(
+    rooms: Iterable[Room], residual: ResidualCapacity
+) -> Iterator[tuple[Room, int]]:
     """Yield room with the replicas that it holds, each for itself, where units and limits leave any."""
     for room in rooms:
         nodes = 1 if room.option is None else residual.nodes_left(room.option)
@@ -61,7 +64,10 @@ def _share_of_limits(room: Room, residual: ResidualCapacity) -> float:
     """Return the part that a replica takes of what its pool's limits leave, of the one of which it takes most."""
     if room.option is None:
         return -1
-    limits, capacity = residual.limits.get(room.option.entry.pool.name, {}), room.option.instance_type.capacity
+    limits, capacity = (
+        residual.limits.get(room.option.entry.pool.name, {}),
+        room.option.instance_type.capacity,
+    )
     shares = (counted(capacity, name) / left for name, left in limits.items() if left > 0)
     return max(shares, default=0.0) / room.per_node
 

@@ -19,7 +19,10 @@ Nearest = Callable[[str, str], str | None]
 
 
 def topology_message(
-    state: PartialPlan, group: Group, nearest: Nearest, has_choice: Callable[[LaunchOption], bool]
+    state: PartialPlan,
+    group: Group,
+    nearest: Nearest,
+    has_choice: Callable[[LaunchOption], bool],
 ) -> str | None:
     """Return the rule that binds, in words; None when none of them leaves too little by itself or with the others.
 
@@ -34,7 +37,11 @@ class _NeighbourRules:
     """A group's rules, asked one after the other about the places that units, limits and money leave it."""
 
     def __init__(
-        self, state: PartialPlan, group: Group, nearest: Nearest, has_choice: Callable[[LaunchOption], bool]
+        self,
+        state: PartialPlan,
+        group: Group,
+        nearest: Nearest,
+        has_choice: Callable[[LaunchOption], bool],
     ) -> None:
         self._state, self._group, self._nearest = state, group, nearest
         self._ledger, self._constraints = state.ledger, group.constraints[-1]
@@ -44,13 +51,18 @@ class _NeighbourRules:
         self._places = [
             (room.labels, held, room.option is None)
             for room, held in left_in(rooms_of(state, group), state.residual)
-            if room.option is None or ((budget is None or room.option.price <= budget) and has_choice(room.option))
+            if room.option is None
+            or ((budget is None or room.option.price <= budget) and has_choice(room.option))
         ]
 
     def messages(self) -> Iterator[str]:
         """Yield what binds, affinity first: a spread cannot be kept where nothing may be."""
         for near in self._constraints.affinity:
-            yield from self._of_host_affinity(near) if near.topology_key == HOSTNAME else self._of_affinity(near)
+            yield from (
+                self._of_host_affinity(near)
+                if near.topology_key == HOSTNAME
+                else self._of_affinity(near)
+            )
         for near in self._constraints.anti:
             if near.topology_key != HOSTNAME:
                 yield from self._of_anti_affinity(near)
@@ -68,14 +80,25 @@ class _NeighbourRules:
 
     def _running(self, near: NearTerm) -> set[str]:
         """Return the domains in which there is what a term is about."""
-        return {domain for domain, count in self._ledger.by_term[near.term].matched.items() if count > 0}
+        return {
+            domain
+            for domain, count in self._ledger.by_term[near.term].matched.items()
+            if count > 0
+        }
 
     def _of_affinity(self, near: NearTerm) -> Iterator[str]:
-        key, where, running = near.topology_key, self._domains(near.topology_key), self._running(near)
+        key, where, running = (
+            near.topology_key,
+            self._domains(near.topology_key),
+            self._running(near),
+        )
         if running & where or (near.matches_self and where and not running):
             return
         if running:
-            names, why = ", ".join(sorted(running)[:_DOMAINS_SHOWN]), self._why(key, min(running))
+            names, why = (
+                ", ".join(sorted(running)[:_DOMAINS_SHOWN]),
+                self._why(key, min(running)),
+            )
             yield f"affinity: what it must be near runs in {names} only, where it can get nothing ({why})"
         elif where or not near.matches_self:
             yield f"affinity: nothing that it must be near runs in a {key} where it may run"
@@ -107,7 +130,10 @@ class _NeighbourRules:
         terms = self._avoided_by_any(labels for labels, *_ in self._places)
         if self._places and all(self._avoiding(labels) for labels, *_ in self._places):
             key = self._ledger.by_term[min(terms)].topology_key
-            owners, where = ", ".join(self._neighbours.owners(terms)), shown(self._domains(key))
+            owners, where = (
+                ", ".join(self._neighbours.owners(terms)),
+                shown(self._domains(key)),
+            )
             yield f"anti-affinity of {owners}: in every {key} where this may run{where} is one that avoids it"
 
     def _avoiding(self, labels: Mapping[str, str]) -> list[int]:
@@ -115,7 +141,8 @@ class _NeighbourRules:
         return [
             term
             for term, counts in self._ledger.by_term.items()
-            if self._group.matching >> term & 1 and counts.owners.get(labels.get(counts.topology_key, ""), 0) > 0
+            if self._group.matching >> term & 1
+            and counts.owners.get(labels.get(counts.topology_key, ""), 0) > 0
         ]
 
     def _avoided_by_any(self, places: Iterable[Mapping[str, str]]) -> set[int]:
@@ -123,14 +150,20 @@ class _NeighbourRules:
 
     def _may_be(self, labels: Mapping[str, str]) -> bool:
         """Whether affinity and anti-affinity, its own and that of others, let it be on such a node."""
-        return self._ledger.near_room(self._constraints, labels) > 0 and not self._avoiding(labels)
+        return self._ledger.near_room(self._constraints, labels) > 0 and not self._avoiding(
+            labels
+        )
 
     def _of_all_together(self) -> Iterator[str]:
         """Tell the rules of which each leaves a place, but all together none."""
         if not self._places or any(self._may_be(labels) for labels, *_ in self._places):
             return
         told = [f"affinity to {self._about(near)}" for near in self._constraints.affinity]
-        told += [f"anti-affinity to {self._about(near)}" for near in self._constraints.anti if self._counts(near)]
+        told += [
+            f"anti-affinity to {self._about(near)}"
+            for near in self._constraints.anti
+            if self._counts(near)
+        ]
         terms = self._avoided_by_any(labels for labels, *_ in self._places)
         told += [f"anti-affinity of {owner}" for owner in self._neighbours.owners(terms)]
         yield f"no place meets all of these at once: {'; '.join(told)}"
@@ -141,7 +174,11 @@ class _NeighbourRules:
     def _about(self, near: NearTerm) -> str:
         """Return what a term selects, and where that runs."""
         selected = selector_in_words(self._neighbours.key_of(near.term).selector)
-        return selected if near.topology_key == HOSTNAME else selected + shown(self._running(near))
+        return (
+            selected
+            if near.topology_key == HOSTNAME
+            else selected + shown(self._running(near))
+        )
 
     # -- spread
 
@@ -150,26 +187,42 @@ class _NeighbourRules:
         """Tell which domains hold a spread back: those that stay the emptiest, whatever is put there."""
         key, matched = spread.topology_key, self._ledger.by_term[spread.term].matched
         room = self._room_by_domain(key)
-        are_too_few = spread.min_domains is not None and len(spread.domains) < spread.min_domains
-        filled = {domain: matched.get(domain, 0) + room[domain] for domain in spread.domains}
+        are_too_few = (
+            spread.min_domains is not None and len(spread.domains) < spread.min_domains
+        )
+        filled = {
+            domain: matched.get(domain, 0) + room[domain] for domain in spread.domains
+        }
         lowest = 0 if are_too_few else min(filled.values(), default=0)
         allowed = sum(
-            min(room[domain], spread.room(matched.get(domain, 0) - spread.max_skew - lowest))
+            min(
+                room[domain], spread.room(matched.get(domain, 0) - spread.max_skew - lowest)
+            )
             for domain in spread.domains
         )
         if allowed >= self._wanted:
             return
         if are_too_few:
-            taken = f", which take {allowed} with maxSkew {spread.max_skew}" if allowed else ""
+            taken = (
+                f", which take {allowed} with maxSkew {spread.max_skew}" if allowed else ""
+            )
             there = f"there are {len(spread.domains)}{shown(spread.domains)}"
             yield f"spread over {key}: minDomains asks for {spread.min_domains}, and {there}{taken}"
         elif not spread.domains:
             yield f"spread over {key}: nothing that it may have has this label"
         else:
-            holding = sorted(domain for domain in spread.domains if filled[domain] == lowest)
-            alike = [domain for domain in holding if room[domain] == room[holding[0]]][:_DOMAINS_SHOWN]
+            holding = sorted(
+                domain for domain in spread.domains if filled[domain] == lowest
+            )
+            alike = [domain for domain in holding if room[domain] == room[holding[0]]][
+                :_DOMAINS_SHOWN
+            ]
             has = f"{', '.join(alike)} has {matched.get(alike[0], 0)} of these replicas"
-            more = f"{room[alike[0]]} more only" if room[alike[0]] else f"none ({self._why(key, alike[0])})"
+            more = (
+                f"{room[alike[0]]} more only"
+                if room[alike[0]]
+                else f"none ({self._why(key, alike[0])})"
+            )
             yield f"spread over {key} with maxSkew {spread.max_skew}: {has} and can get {more}"
 
     def _room_by_domain(self, key: str) -> Counter[str]:
@@ -178,7 +231,9 @@ class _NeighbourRules:
         for labels, held, _ in self._places:
             if key in labels and self._may_be(labels):
                 at_most = self._ledger.near_room(self._constraints, labels)
-                room[labels[key]] = min(self._group.count, room[labels[key]] + min(held, at_most))
+                room[labels[key]] = min(
+                    self._group.count, room[labels[key]] + min(held, at_most)
+                )
         return room
 
     # -- why a domain is out of reach
@@ -188,11 +243,17 @@ class _NeighbourRules:
         there = [labels for labels, *_ in self._places if labels.get(key) == domain]
         if there:
             return self._whose(there)
-        selling = {entry.index: entry for entry, labels in self._state.catalogue.places if labels.get(key) == domain}
+        selling = {
+            entry.index: entry
+            for entry, labels in self._state.catalogue.places
+            if labels.get(key) == domain
+        }
         if not selling:
             return "no pool sells anything there"
         unlisted = "what is sold there is not for it, or not to be had now"
-        return self._only_tainted(selling.values()) or self._nearest(key, domain) or unlisted
+        return (
+            self._only_tainted(selling.values()) or self._nearest(key, domain) or unlisted
+        )
 
     def _whose(self, there: Iterable[Mapping[str, str]]) -> str:
         """Say whose rule keeps it out of a domain in which there would be a place."""
@@ -200,7 +261,9 @@ class _NeighbourRules:
         if owners:
             return f"anti-affinity of {', '.join(owners)} keeps it out of there"
         is_avoided = any(map(self._avoids, there))
-        return f"its own {'anti-affinity' if is_avoided else 'affinity'} keeps it out of there"
+        return (
+            f"its own {'anti-affinity' if is_avoided else 'affinity'} keeps it out of there"
+        )
 
     def _avoids(self, labels: Mapping[str, str]) -> bool:
         """Whether its own anti-affinity, hosts apart, keeps it from a place with these labels."""

@@ -61,8 +61,20 @@ COUNTERS: Final[Mapping[str, str]] = {
 
 # How much of it, where it is more than a number of times.
 AMOUNTS: Final[Mapping[str, tuple[Unit, str]]] = {
-    "PlanTime": (Unit.SECONDS, "how long solving took in a pass that planned something, all attempts together"),
-    "PlanGap": (Unit.PERCENT, "how much dearer than its own lower bound a plan may be; nothing where it has no bound"),
-    "BlockDrainLateness": (Unit.SECONDS, "how long after its time the latest drain of a Capacity Block began"),
-    "DrainLateness": (Unit.SECONDS, "how long after its deadline the latest drain was ended that did not end before"),
+    "PlanTime": (
+        Unit.SECONDS,
+        "how long solving took in a pass that planned something, all attempts together",
+    ),
+    "PlanGap": (
+        Unit.PERCENT,
+        "how much dearer than its own lower bound a plan may be; nothing where it has no bound",
+    ),
+    "BlockDrainLateness": (
+        Unit.SECONDS,
+        "how long after its time the latest drain of a Capacity Block began",
+    ),
+    "DrainLateness": (
+        Unit.SECONDS,
+        "how long after its deadline the latest drain was ended that did not end before",
+    ),
 }

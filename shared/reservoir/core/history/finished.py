@@ -39,7 +39,11 @@ class Finished:
     @property
     def ran_s(self) -> int | None:
         """From its first place to its end."""
-        return None if self.placed_at is None else (self.ended_at - self.placed_at) // timedelta(seconds=1)
+        return (
+            None
+            if self.placed_at is None
+            else (self.ended_at - self.placed_at) // timedelta(seconds=1)
+        )
 
 
 @dataclass(slots=True)
@@ -64,7 +68,8 @@ class _ChargedNode:
 
     price: int
     since: datetime | None = None
-    replicas: dict[int, tuple[_Run, int]] = field(default_factory=dict)  # by the identity of the run
+    # by the identity of the run
+    replicas: dict[int, tuple[_Run, int]] = field(default_factory=dict)
 
     def charge(self, until: datetime) -> None:
         """Charge what has passed to those who are on it."""
@@ -119,7 +124,9 @@ class _Runs:
         """Return the runs that are over."""
         for node in self._nodes.values():
             node.charge(until)
-        return sorted(_told(self._over), key=lambda each: (each.ended_at, each.namespace, each.name))
+        return sorted(
+            _told(self._over), key=lambda each: (each.ended_at, each.namespace, each.name)
+        )
 
     def _run(self, workload: Mapping[str, Any]) -> _Run:
         key = str(workload.get("namespace", "")), str(workload.get("name", ""))
@@ -138,7 +145,9 @@ class _Runs:
         run.placed_at = run.placed_at or at
         run.replicas = max(run.replicas, int(detail.get("replicas", 0)))
         for placed in detail.get("nodes", ()):
-            run.places[placed["instanceType"], placed["capacityType"], placed["zone"]] = None
+            run.places[placed["instanceType"], placed["capacityType"], placed["zone"]] = (
+                None
+            )
             node = self._node(placed)
             node.charge(at)
             _, before = node.replicas.get(id(run), (run, 0))

@@ -66,31 +66,88 @@ CARDINALITIES: Final[Mapping[Subject, int]] = {
 MEASURES: Final[Mapping[Subject, tuple[Measure, ...]]] = {
     Subject.RESERVATION: (
         Measure("ReservationUnits", "total_count", Unit.COUNT, "units of the reservation"),
-        Measure("ReservationUnitsOurs", "ours_count", Unit.COUNT, "units that nodes of Reservoir use or are to use"),
-        Measure("ReservationUnitsOthers", "others_count", Unit.COUNT, "units that somebody else uses"),
+        Measure(
+            "ReservationUnitsOurs",
+            "ours_count",
+            Unit.COUNT,
+            "units that nodes of Reservoir use or are to use",
+        ),
+        Measure(
+            "ReservationUnitsOthers",
+            "others_count",
+            Unit.COUNT,
+            "units that somebody else uses",
+        ),
         Measure("ReservationUnitsFree", "free_count", Unit.COUNT, "units that nobody uses"),
         Measure(
-            "ReservationIdleUsdPerHour", "idle_usd_per_hour", Unit.NONE, "what the free units would cost on demand"
+            "ReservationIdleUsdPerHour",
+            "idle_usd_per_hour",
+            Unit.NONE,
+            "what the free units would cost on demand",
         ),
     ),
     Subject.MARKET: (
         Measure("Nodes", "node_count", Unit.COUNT, "instances"),
-        Measure("UsdPerHour", "usd_per_hour", Unit.NONE, "what they cost beside reservations"),
-        Measure("UsdPerHourAvoided", "avoided_usd_per_hour", Unit.NONE, "what they would cost on demand beyond that"),
+        Measure(
+            "UsdPerHour", "usd_per_hour", Unit.NONE, "what they cost beside reservations"
+        ),
+        Measure(
+            "UsdPerHourAvoided",
+            "avoided_usd_per_hour",
+            Unit.NONE,
+            "what they would cost on demand beyond that",
+        ),
     ),
     Subject.WAITING: (
-        Measure("ReplicasWaiting", "replica_count", Unit.COUNT, "replicas that wait for this reason"),
-        Measure("LongestWait", "longest_wait_s", Unit.SECONDS, "how long the first of them has waited"),
+        Measure(
+            "ReplicasWaiting",
+            "replica_count",
+            Unit.COUNT,
+            "replicas that wait for this reason",
+        ),
+        Measure(
+            "LongestWait",
+            "longest_wait_s",
+            Unit.SECONDS,
+            "how long the first of them has waited",
+        ),
     ),
     Subject.BOUGHT: (
-        Measure("NodesBought", "node_count", Unit.COUNT, "nodes beside reservations that hold its replicas"),
-        Measure("UsdPerHourBought", "usd_per_hour", Unit.NONE, "its share of what they cost"),
+        Measure(
+            "NodesBought",
+            "node_count",
+            Unit.COUNT,
+            "nodes beside reservations that hold its replicas",
+        ),
+        Measure(
+            "UsdPerHourBought", "usd_per_hour", Unit.NONE, "its share of what they cost"
+        ),
     ),
     Subject.TEAM: (
-        Measure("TeamUnitsOwned", "owned_count", Unit.COUNT, "units of reservations that are its by quota"),
-        Measure("TeamUnitsUsed", "used_count", Unit.COUNT, "units that it uses, owned or borrowed"),
-        Measure("TeamUsdPerHourBought", "usd_per_hour", Unit.NONE, "what was bought beside reservations for it"),
-        Measure("TeamReplicasWaiting", "replica_count", Unit.COUNT, "its replicas that wait, for whatever reason"),
+        Measure(
+            "TeamUnitsOwned",
+            "owned_count",
+            Unit.COUNT,
+            "units of reservations that are its by quota",
+        ),
+        Measure(
+            "TeamUnitsUsed",
+            "used_count",
+            Unit.COUNT,
+            "units that it uses, owned or borrowed",
+        ),
+        Measure(
+            "TeamUsdPerHourBought",
+            "usd_per_hour",
+            Unit.NONE,
+            "what was bought beside reservations for it",
+        ),
+        Measure(
+            "TeamReplicasWaiting",
+            "replica_count",
+            Unit.COUNT,
+            "its replicas that wait, for whatever reason",
+        ),
     ),
 }
 
@@ -120,15 +177,33 @@ def lines(sample: Sample) -> Iterator[Line]:
         }
         yield Line(Subject.MARKET, market.capacity_type.value, values, {})
     for each in sample.waiting:
-        waited = {} if each.since is None else {"longest_wait_s": _seconds(each.since, sample.taken_at)}
+        waited = (
+            {}
+            if each.since is None
+            else {"longest_wait_s": _seconds(each.since, sample.taken_at)}
+        )
         more = {"workload_count": each.workload_count}
-        yield Line(Subject.WAITING, each.reason, {"replica_count": each.replica_count, **waited}, more)
+        yield Line(
+            Subject.WAITING,
+            each.reason,
+            {"replica_count": each.replica_count, **waited},
+            more,
+        )
     for bought in sample.bought[:MOST]:
-        paid = {"node_count": bought.node_count, "usd_per_hour": bought.micro_usd_per_hour / _MICRO}
-        followed_by = {} if bought.correlation_id is None else {"correlation_ids": (bought.correlation_id,)}
+        paid = {
+            "node_count": bought.node_count,
+            "usd_per_hour": bought.micro_usd_per_hour / _MICRO,
+        }
+        followed_by = (
+            {}
+            if bought.correlation_id is None
+            else {"correlation_ids": (bought.correlation_id,)}
+        )
         yield Line(Subject.BOUGHT, bought.workload_key, paid, followed_by)
 
-    for team in sorted(sample.teams, key=lambda it: (-it.used_count, -it.waiting_replica_count, it.name))[:MOST]:
+    for team in sorted(
+        sample.teams, key=lambda it: (-it.used_count, -it.waiting_replica_count, it.name)
+    )[:MOST]:
         values = {
             "owned_count": team.owned_count,
             "used_count": team.used_count,
@@ -140,7 +215,11 @@ def lines(sample: Sample) -> Iterator[Line]:
 
 def _rank(reservation: ReservationSample) -> tuple[int, int, str]:
     """Return the order of reservations: what lies idle most dearly first, then the largest."""
-    return -(reservation.idle_micro_usd_per_hour or 0), -reservation.total_count, reservation.id
+    return (
+        -(reservation.idle_micro_usd_per_hour or 0),
+        -reservation.total_count,
+        reservation.id,
+    )
 
 
 def _reservation(it: ReservationSample) -> Line:
@@ -151,7 +230,11 @@ def _reservation(it: ReservationSample) -> Line:
         "free_count": it.free_count,
         **_known("idle_usd_per_hour", it.idle_micro_usd_per_hour),
     }
-    more: dict[str, str | int] = {"instance_type": it.instance_type, "zone": it.zone, "state": it.state}
+    more: dict[str, str | int] = {
+        "instance_type": it.instance_type,
+        "zone": it.zone,
+        "state": it.state,
+    }
     if it.end_at is not None:
         # Numbers compare in CloudWatch's query language, instants do not.
         more |= {"ends_at": it.end_at.isoformat(), "ends_at_s": int(it.end_at.timestamp())}

@@ -60,15 +60,29 @@ def steps_of(event: PastEvent) -> tuple[DemandStep, ...]:
         if detail.get("action") in _WANTS:
             return (DemandStep(event.id, event.at, DemandStepKind.WANTED, key, generation),)
         if detail.get("action") == "withdraw":
-            return (DemandStep(event.id, event.at, DemandStepKind.WITHDRAWN, key, generation),)
+            return (
+                DemandStep(event.id, event.at, DemandStepKind.WITHDRAWN, key, generation),
+            )
     kind = _COUNTED.get(event.detail_type)
     if kind is None:
         return ()
     replicas = detail.get("replicas")
-    return (DemandStep(event.id, event.at, kind, key, generation, replicas if isinstance(replicas, int) else 0),)
+    return (
+        DemandStep(
+            event.id,
+            event.at,
+            kind,
+            key,
+            generation,
+            replicas if isinstance(replicas, int) else 0,
+        ),
+    )
 
 
-_COUNTED: Final = {"Workload Placed": DemandStepKind.PLACED, "Replica Finished": DemandStepKind.FINISHED}
+_COUNTED: Final = {
+    "Workload Placed": DemandStepKind.PLACED,
+    "Replica Finished": DemandStepKind.FINISHED,
+}
 
 
 def _refused(event: PastEvent) -> tuple[DemandStep, ...]:

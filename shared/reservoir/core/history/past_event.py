@@ -19,8 +19,13 @@ _KEPT_LONGER: Final = {RESERVATION_CHANGED: timedelta(days=30)}
 LONGEST_KEPT: Final = max(_KEPT_LONGER.values())
 _CORRELATION_ID: Final = "correlationId"  # in a detail, beside the name of a workload
 _CORRELATION_IDS: Final = "correlationIds"  # of those that are not named
-_POLICY_KINDS: Final = {"NodePool": "nodepool", "EC2NodeClass": "ec2nodeclass", "Team": "team"}
-_OPERATED_KINDS: Final = {"pause": "nodepool", "resume": "nodepool", "reset": WORKLOAD}  # all other verbs: nodes
+_POLICY_KINDS: Final = {
+    "NodePool": "nodepool",
+    "EC2NodeClass": "ec2nodeclass",
+    "Team": "team",
+}
+# all other verbs: nodes
+_OPERATED_KINDS: Final = {"pause": "nodepool", "resume": "nodepool", "reset": WORKLOAD}
 _ID: Final = re.compile(r"[\w.:/+=-]{1,128}")
 # Parts of a detail that only mention an object: what was tried, and not what happened to it.
 _MENTIONS: Final = frozenset({"nearestOffering"})
@@ -108,7 +113,11 @@ def parse_event(event: Any) -> PastEvent:
     """
     if not isinstance(event, dict):
         raise EventError("no object")
-    event_id, detail_type, detail = event.get("id"), event.get("detail-type"), event.get("detail")
+    event_id, detail_type, detail = (
+        event.get("id"),
+        event.get("detail-type"),
+        event.get("detail"),
+    )
     if not isinstance(event_id, str) or _ID.fullmatch(event_id) is None:
         raise EventError("no id")
     if not isinstance(detail_type, str) or not isinstance(detail, dict):
@@ -131,7 +140,11 @@ def correlation_ids_in(part: Any) -> Iterator[str]:
         if isinstance(part.get(_CORRELATION_ID), str):
             yield part[_CORRELATION_ID]
         several = part.get(_CORRELATION_IDS)
-        yield from (each for each in (several if isinstance(several, list) else ()) if isinstance(each, str))
+        yield from (
+            each
+            for each in (several if isinstance(several, list) else ())
+            if isinstance(each, str)
+        )
         for each in part.values():
             yield from correlation_ids_in(each)
 
@@ -191,7 +204,8 @@ def _named_by(part: Mapping[str, Any]) -> Iterator[str]:
         yield f"{_POLICY_KINDS[part['kind']]}/{name}"
     if isinstance(part.get("nodeClaim"), str):
         yield node_name(part["nodeClaim"])
-    elif isinstance(part.get("nodeClass"), str):  # that of a node says where it comes from, and not what happened
+    elif isinstance(part.get("nodeClass"), str):
+        # that of a node says where it comes from, and not what happened
         yield f"{_POLICY_KINDS['EC2NodeClass']}/{part['nodeClass']}"
     if isinstance(part.get("team"), str):
         yield f"{_POLICY_KINDS['Team']}/{part['team']}"

@@ -5,12 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from reservoir.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    CapacityReservation,
+    ReservationKind,
+)
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import NodeClaim, parts_of
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 
-UNPLANNED: Final = "NotPlannedYet"  # a reason for waiting beside those of plans: no plan has looked at it
+# a reason for waiting beside those of plans: no plan has looked at it
+UNPLANNED: Final = "NotPlannedYet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,11 @@ class ReservationSample:
     @property
     def idle_micro_usd_per_hour(self) -> int | None:
         """What its free units would cost on demand."""
-        return None if self.micro_usd_per_hour is None else self.free_count * self.micro_usd_per_hour
+        return (
+            None
+            if self.micro_usd_per_hour is None
+            else self.free_count * self.micro_usd_per_hour
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +131,10 @@ def measure(
     launched = [claim for claim in claims if claim.launched_at is not None]
     return Sample(
         taken_at,
-        tuple(_reservation(it, claims, prices) for it in sorted(reservations, key=lambda it: it.id)),
+        tuple(
+            _reservation(it, claims, prices)
+            for it in sorted(reservations, key=lambda it: it.id)
+        ),
         tuple(_markets(launched, prices)),
         tuple(_waiting(waiting)),
         tuple(_bought(launched)),
@@ -140,7 +152,10 @@ def _reservation(
     reservation: CapacityReservation, claims: Sequence[NodeClaim], prices: Mapping[str, int]
 ) -> ReservationSample:
     is_active = reservation.state == ACTIVE
-    ours = sum(claim.offering.reservation_id == reservation.id and not claim.waits_for_slot for claim in claims)
+    ours = sum(
+        claim.offering.reservation_id == reservation.id and not claim.waits_for_slot
+        for claim in claims
+    )
     # A unit whose instance has ended is nobody's until EC2 shows it as available: it counts as others'.
     others = reservation.units_of_others(ours) if is_active else 0
     return ReservationSample(
@@ -160,11 +175,19 @@ def _reservation(
     )
 
 
-def _markets(launched: Sequence[NodeClaim], prices: Mapping[str, int]) -> Iterator[MarketSample]:
+def _markets(
+    launched: Sequence[NodeClaim], prices: Mapping[str, int]
+) -> Iterator[MarketSample]:
     for capacity_type in CapacityType:
-        nodes = [claim for claim in launched if claim.offering.capacity_type is capacity_type]
+        nodes = [
+            claim for claim in launched if claim.offering.capacity_type is capacity_type
+        ]
         paid = sum(map(price_of, nodes))
-        known = [prices[it.offering.instance_type] for it in nodes if it.offering.instance_type in prices]
+        known = [
+            prices[it.offering.instance_type]
+            for it in nodes
+            if it.offering.instance_type in prices
+        ]
         avoided = sum(known) - paid if len(known) == len(nodes) else None
         yield MarketSample(capacity_type, len(nodes), paid, avoided)
 
@@ -176,7 +199,9 @@ def _waiting(waiting: Sequence[PendingForReason]) -> Iterator[WaitingSample]:
     for reason, group in sorted(by_reason.items()):
         since = min((each.since for each in group if each.since is not None), default=None)
         workloads = {each.workload_key for each in group}
-        yield WaitingSample(reason, sum(each.replica_count for each in group), len(workloads), since)
+        yield WaitingSample(
+            reason, sum(each.replica_count for each in group), len(workloads), since
+        )
 
 
 def _bought(launched: Sequence[NodeClaim]) -> Iterator[BoughtSample]:

@@ -4,7 +4,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from reservoir.core.history.past_event import PastEvent, node_name, reservation_name, workload_name
+from reservoir.core.history.past_event import (
+    PastEvent,
+    node_name,
+    reservation_name,
+    workload_name,
+)
 from reservoir.core.scheduling_terms.money import usd
 
 Detail = Mapping[str, Any]
@@ -39,7 +44,9 @@ def _placed(detail: Detail) -> str:
     replicas = sum(int(node.get("replicas", 0)) for node in nodes)
     offers: dict[str, int] = {}
     for node in nodes:
-        offer = f"{node.get('instanceType')} {node.get('capacityType')} in {node.get('zone')}"
+        offer = (
+            f"{node.get('instanceType')} {node.get('capacityType')} in {node.get('zone')}"
+        )
         offers[offer] = offers.get(offer, 0) + 1
     where = ", ".join(f"{count} x {offer}" for offer, count in sorted(offers.items()))
     return f"{_number(replicas, 'replica')} placed on {where}"
@@ -48,7 +55,11 @@ def _placed(detail: Detail) -> str:
 def _pending(detail: Detail) -> str:
     count = detail.get("replicas", 0)
     waits = f"{_number(count, 'replica')} {'waits' if count == 1 else 'wait'}"
-    earliest = f"; could change at {_instant(detail['earliestAt'])}" if "earliestAt" in detail else ""
+    earliest = (
+        f"; could change at {_instant(detail['earliestAt'])}"
+        if "earliestAt" in detail
+        else ""
+    )
     return f"{waits}: {detail.get('reason')}: {detail.get('message')}{earliest}"
 
 
@@ -58,13 +69,21 @@ def _accepted(detail: Detail) -> str:
 
 
 def _ignored(detail: Detail) -> str:
-    stored = f"; generation {detail['storedGeneration']} is stored" if "storedGeneration" in detail else ""
+    stored = (
+        f"; generation {detail['storedGeneration']} is stored"
+        if "storedGeneration" in detail
+        else ""
+    )
     return f"{detail.get('action')} changed nothing: {detail.get('reason')}{stored}"
 
 
 def _rejected(detail: Detail) -> str:
     problems = _parts(detail, "problems")
-    first = f"{problems[0].get('path')}: {problems[0].get('message')}" if problems else "not understood"
+    first = (
+        f"{problems[0].get('path')}: {problems[0].get('message')}"
+        if problems
+        else "not understood"
+    )
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"message rejected: {first}{more}"
 
@@ -118,7 +137,10 @@ def _suspected(detail: Detail) -> str:
 
 
 def _policy_changed(detail: Detail) -> str:
-    return ", ".join(f"{it.get('kind')}/{it.get('name')} {it.get('change')}" for it in _parts(detail, "changes"))
+    return ", ".join(
+        f"{it.get('kind')}/{it.get('name')} {it.get('change')}"
+        for it in _parts(detail, "changes")
+    )
 
 
 def _held(detail: Detail) -> str:
@@ -143,11 +165,18 @@ def _requested(detail: Detail) -> str:
 
 def _share(detail: Detail) -> str:
     quotas = [
-        f"{it.get('used')} of {it.get('nominal')} units of {it.get('reservations')}" for it in _parts(detail, "quotas")
+        f"{it.get('used')} of {it.get('nominal')} units of {it.get('reservations')}"
+        for it in _parts(detail, "quotas")
     ]
-    quotas += [f"{it.get('used')} of {it.get('nominal')} {it.get('resource')}" for it in _parts(detail, "resources")]
+    quotas += [
+        f"{it.get('used')} of {it.get('nominal')} {it.get('resource')}"
+        for it in _parts(detail, "resources")
+    ]
     used = f"uses {', '.join(quotas)}; " if quotas else ""
-    spent, forecast = _usd(detail.get("spentMicroUsd")), _usd(detail.get("forecastMicroUsd"))
+    spent, forecast = (
+        _usd(detail.get("spentMicroUsd")),
+        _usd(detail.get("forecastMicroUsd")),
+    )
     return f"{used}spent {spent} USD in {detail.get('month')}, forecast {forecast} USD"
 
 
@@ -184,16 +213,22 @@ def _usd(micro: object) -> str:
 
 def _changed(detail: Detail) -> str:
     what = ", ".join(str(each) for each in detail.get("what", ()))
-    changes = [f"{it.get('field')} {_or_none(it, 'old')} -> {_or_none(it, 'new')}" for it in _parts(detail, "changes")]
-    return "; ".join((f"{what}: {detail.get('instanceType')} in {detail.get('zone')}", *changes))
+    changes = [
+        f"{it.get('field')} {_or_none(it, 'old')} -> {_or_none(it, 'new')}"
+        for it in _parts(detail, "changes")
+    ]
+    return "; ".join(
+        (f"{what}: {detail.get('instanceType')} in {detail.get('zone')}", *changes)
+    )
 
 
 def _ending(detail: Detail) -> str:
-    after = "nothing goes on" if "successor" not in detail else f"{detail['successor']} goes on"
-    units = f"{detail.get('units')} units of {detail.get('instanceType')}"
-    return (
-        f"{units} end at {_instant(detail.get('endAt'))} under {_number(detail.get('nodeCount', 0), 'node')}; {after}"
+    after = (
+        "nothing goes on" if "successor" not in detail else f"{detail['successor']} goes on"
     )
+    units = f"{detail.get('units')} units of {detail.get('instanceType')}"
+    nodes = _number(detail.get("nodeCount", 0), "node")
+    return f"{units} end at {_instant(detail.get('endAt'))} under {nodes}; {after}"
 
 
 def _or_none(part: Detail, key: str) -> str:
@@ -210,7 +245,11 @@ def _purchased(detail: Detail) -> str:
 def _plain(detail: Detail) -> str:
     if isinstance(detail.get("message"), str):
         return str(detail["message"])
-    plain = {key: value for key, value in detail.items() if isinstance(value, str | int) and key != "version"}
+    plain = {
+        key: value
+        for key, value in detail.items()
+        if isinstance(value, str | int) and key != "version"
+    }
     return ", ".join(f"{key} {value}" for key, value in plain.items())
 
 

@@ -25,7 +25,11 @@ def measure_teams(
     """
     owners = {namespace: team.name for namespace, team in by_namespace(teams).items()}
     nodes = tuple(node_of(claim, workloads) for claim in claims)
-    used = Counter(users_of(Snapshot((), nodes=nodes, workloads=workloads, teams=tuple(teams))).values())
+    used = Counter(
+        users_of(
+            Snapshot((), nodes=nodes, workloads=workloads, teams=tuple(teams))
+        ).values()
+    )
     paid: Counter[str] = Counter()
     for each in bought:
         paid[_owner(owners, each.workload_key)] += each.micro_usd_per_hour
@@ -34,7 +38,9 @@ def measure_teams(
         waits[_owner(owners, pending.workload_key)] += pending.replica_count
     for team in sorted(teams, key=lambda team: team.name):
         owned = sum(quota.nominal_units for quota in team.quotas)
-        yield TeamSample(team.name, owned, used[team.name], paid[team.name], waits[team.name])
+        yield TeamSample(
+            team.name, owned, used[team.name], paid[team.name], waits[team.name]
+        )
 
 
 def _owner(owners: Mapping[str, str], workload_key: str) -> str:

@@ -9,7 +9,13 @@ from reservoir.core.launching.launch_pools import left_to_choose
 from reservoir.core.launching.placed_terms import with_generations
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance_type import CapacityType, InstanceType
-from reservoir.core.model.node_claim import ClaimState, DrainReason, Lease, NodeClaim, generations_of
+from reservoir.core.model.node_claim import (
+    ClaimState,
+    DrainReason,
+    Lease,
+    NodeClaim,
+    generations_of,
+)
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool, min_values
 from reservoir.core.model.plan import PlannedNodes
@@ -28,7 +34,9 @@ def is_held(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
     if claim.waits_for_slot:
         return True
     replaced = (claims[claim_id] for claim_id in claim.replaces if claim_id in claims)
-    return any(old.disruption is not None and old.state is ClaimState.RUNNING for old in replaced)
+    return any(
+        old.disruption is not None and old.state is ClaimState.RUNNING for old in replaced
+    )
 
 
 def fills_freed_slot(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
@@ -38,11 +46,15 @@ def fills_freed_slot(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
     """
     if claim.waits_for_slot:
         return True
-    gone = bool(claim.replaces) and not any(claim_id in claims for claim_id in claim.replaces)
+    gone = bool(claim.replaces) and not any(
+        claim_id in claims for claim_id in claim.replaces
+    )
     return gone and claim.state in _COMING
 
 
-def node_of(claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool = False) -> Node:
+def node_of(
+    claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool = False
+) -> Node:
     """Return the claim as the scheduler sees it; ``workloads`` has what is placed on it, by key.
 
     ``held``: nothing else may be placed on it, so it shows as full.
@@ -83,8 +95,14 @@ def node_of(claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool =
     return replace(node, drain_at=drain.starts_at)
 
 
-def _longest_notice_s(placements: Iterable[PlacedReplicas], workloads: Mapping[str, Workload]) -> int:
-    found = [workloads[placed.workload_key] for placed in placements if placed.workload_key in workloads]
+def _longest_notice_s(
+    placements: Iterable[PlacedReplicas], workloads: Mapping[str, Workload]
+) -> int:
+    found = [
+        workloads[placed.workload_key]
+        for placed in placements
+        if placed.workload_key in workloads
+    ]
     return max([workload.checkpoint_period_s or 0 for workload in found], default=0)
 
 
@@ -94,14 +112,19 @@ def withdrawn_replicas(claim: NodeClaim) -> tuple[PlacedReplicas, ...]:
     What drains for any other reason is demand again, and counts where it is placed next.
     """
     drain = claim.drain
-    return () if drain is None or drain.reason is not DrainReason.WITHDRAWN else drain.awaiting
+    return (
+        () if drain is None or drain.reason is not DrainReason.WITHDRAWN else drain.awaiting
+    )
 
 
 def counted_keys(claims: Iterable[NodeClaim]) -> set[str]:
     """Return the keys of the workloads that take room on the claims: those placed, and those withdrawn and awaited."""
     keys: set[str] = set()
     for claim in claims:
-        keys.update(placed.workload_key for placed in (*claim.placements, *withdrawn_replicas(claim)))
+        keys.update(
+            placed.workload_key
+            for placed in (*claim.placements, *withdrawn_replicas(claim))
+        )
     return keys
 
 
@@ -109,7 +132,11 @@ def _leaves_at(claim: NodeClaim, workloads: Mapping[str, Workload]) -> datetime 
     """Return when the node should be gone; None where some of its work does not say how long it takes."""
     if claim.drain is not None:
         return claim.drain.deadline
-    since = max(at for at in (claim.created_at, claim.running_at, claim.placements_changed_at) if at is not None)
+    since = max(
+        at
+        for at in (claim.created_at, claim.running_at, claim.placements_changed_at)
+        if at is not None
+    )
     durations = []
     for placed in claim.placements:
         workload = workloads.get(placed.workload_key)
@@ -131,7 +158,12 @@ class ClaimFacts:
 
 
 def planned_claims(
-    planned: PlannedNodes, ids: Iterable[str], facts: ClaimFacts, *, plan_id: str, now: datetime
+    planned: PlannedNodes,
+    ids: Iterable[str],
+    facts: ClaimFacts,
+    *,
+    plan_id: str,
+    now: datetime,
 ) -> tuple[NodeClaim, ...]:
     """Return one claim an id for planned nodes; they have no batch yet (``batch_id`` is empty)."""
     pool = facts.node_pools[planned.node_pool_name]
@@ -139,8 +171,12 @@ def planned_claims(
     reservation_id = planned.offering.reservation_id
     room = _room(planned, pool, node_class, facts)
     wanted = {} if reservation_id is not None else min_values(pool)
-    left = left_to_choose((planned.offering, *planned.alternatives), wanted, facts.instance_types)
-    drain = None if reservation_id is None else facts.reservations[reservation_id].block_drain()
+    left = left_to_choose(
+        (planned.offering, *planned.alternatives), wanted, facts.instance_types
+    )
+    drain = (
+        None if reservation_id is None else facts.reservations[reservation_id].block_drain()
+    )
     if drain is not None:
         drain = drain.for_notice(_longest_notice_s(planned.placements, facts.workloads))
     template = NodeClaim(
@@ -175,21 +211,33 @@ def planned_claims(
     return tuple(replace(template, id=claim_id) for claim_id in ids)
 
 
-def _room(planned: PlannedNodes, pool: NodePool, node_class: NodeClass, facts: ClaimFacts) -> Resources:
+def _room(
+    planned: PlannedNodes, pool: NodePool, node_class: NodeClass, facts: ClaimFacts
+) -> Resources:
     """Return what the nodes will have; what will run on a static pool's, and whether it wants EFAs, nobody knows."""
-    room = as_launched(facts.instance_types[planned.offering.instance_type], node_class).allocatable
-    wanting = (wants_efa(facts.workloads[placed.workload_key].requests) for placed in planned.placements)
+    room = as_launched(
+        facts.instance_types[planned.offering.instance_type], node_class
+    ).allocatable
+    wanting = (
+        wants_efa(facts.workloads[placed.workload_key].requests)
+        for placed in planned.placements
+    )
     return room if pool.is_static or any(wanting) else without_efa(room)
 
 
-def _relaxed_min_values(wanted: Mapping[str, int], left: Mapping[str, int]) -> Iterator[str]:
+def _relaxed_min_values(
+    wanted: Mapping[str, int], left: Mapping[str, int]
+) -> Iterator[str]:
     for key, least in sorted(wanted.items()):
         if left[key] < least:
             yield f"minValues of {key}: {left[key]} of {least}"
 
 
 def grown_claim(
-    claim: NodeClaim, added: Sequence[PlacedReplicas], now: datetime | None, workloads: Mapping[str, Workload]
+    claim: NodeClaim,
+    added: Sequence[PlacedReplicas],
+    now: datetime | None,
+    workloads: Mapping[str, Workload],
 ) -> NodeClaim:
     """Return the claim with more replicas on it; ``workloads``, by key, are as they are placed.
 
@@ -200,8 +248,14 @@ def grown_claim(
     for placed in added:
         counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
     placements = tuple(PlacedReplicas(key, counts[key]) for key in sorted(counts))
-    placed_with = with_generations(noted, added, workloads, claim.allocatable) if workloads else claim.placed_with
-    return replace(claim, placements=placements, placements_changed_at=now, placed_with=placed_with)
+    placed_with = (
+        with_generations(noted, added, workloads, claim.allocatable)
+        if workloads
+        else claim.placed_with
+    )
+    return replace(
+        claim, placements=placements, placements_changed_at=now, placed_with=placed_with
+    )
 
 
 def correlated(claim: NodeClaim, ids: Mapping[str, str | None]) -> NodeClaim:
@@ -210,6 +264,14 @@ def correlated(claim: NodeClaim, ids: Mapping[str, str | None]) -> NodeClaim:
     Those of workloads that have left it are forgotten, so that a node which lives long does not collect them.
     """
     awaiting = () if claim.drain is None else claim.drain.awaiting
-    present = {it.workload_key for it in (*claim.placements, *claim.expected, *claim.finished, *awaiting)}
-    known = {**claim.correlation_ids, **{key: value for key, value in ids.items() if value is not None}}
-    return replace(claim, correlation_ids={key: known[key] for key in sorted(present & known.keys())})
+    present = {
+        it.workload_key
+        for it in (*claim.placements, *claim.expected, *claim.finished, *awaiting)
+    }
+    known = {
+        **claim.correlation_ids,
+        **{key: value for key, value in ids.items() if value is not None},
+    }
+    return replace(
+        claim, correlation_ids={key: known[key] for key in sorted(present & known.keys())}
+    )

@@ -20,7 +20,8 @@ from reservoir.core.model.plan import OfferingKey
 from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from reservoir.core.serialisation.json_codec import dumps
 
-VALIDATION_ID: Final = "validation"  # in place of a claim and a batch, in tags that nothing ever carries
+# in place of a claim and a batch, in tags that nothing ever carries
+VALIDATION_ID: Final = "validation"
 _ASKED_AGAIN_AFTER: Final[Mapping[ValidationOutcome, timedelta]] = {
     ValidationOutcome.SUCCEEDED: timedelta(days=1),
     ValidationOutcome.SUSPECTED: timedelta(minutes=1),
@@ -39,14 +40,21 @@ def validated(node_class: NodeClass) -> str:
         machine_images=tuple(sorted(images, key=lambda image: image.id)),
         instance_profile=status.instance_profile,
     )
-    return hashlib.sha256(dumps(replace(node_class, status=found)).encode()).hexdigest()[:24]
+    return hashlib.sha256(dumps(replace(node_class, status=found)).encode()).hexdigest()[
+        :24
+    ]
 
 
 def can_be_validated(node_class: NodeClass) -> bool:
     """Whether what every launch needs is known; without it there is nothing to ask for."""
     status = node_class.status
     has_profile = node_class.role is None or status.instance_profile is not None
-    return bool(status.subnets and status.security_group_ids and status.machine_images and has_profile)
+    return bool(
+        status.subnets
+        and status.security_group_ids
+        and status.machine_images
+        and has_profile
+    )
 
 
 def is_due(node_class: NodeClass, now: datetime) -> bool:
@@ -71,7 +79,14 @@ def claim_to_validate(
     On demand where a pool allows that, then on spot, then into a reservation. None: its pools can have none of these.
     """
     bought = [
-        (offering.price_micro_usd_per_hour, kind.name, offering.zone_id, pool.name, offering, kind)
+        (
+            offering.price_micro_usd_per_hour,
+            kind.name,
+            offering.zone_id,
+            pool.name,
+            offering,
+            kind,
+        )
         for pool, kind, offering in _bought(node_class, pools, catalogue)
     ]
     for market in (CapacityType.ON_DEMAND, CapacityType.SPOT):
@@ -94,9 +109,15 @@ def _reserved_claim(
     types = {kind.name: kind for kind in catalogue if has_image(node_class, kind)}
     for reservation in sorted(reservations, key=lambda each: each.id):
         kind = types.get(reservation.instance_type)
-        if kind is None or not node_class.may_use(reservation) or not reservation.is_active(now):
+        if (
+            kind is None
+            or not node_class.may_use(reservation)
+            or not reservation.is_active(now)
+        ):
             continue
-        for pool_name in sorted(pool.name for pool in pools if pool_admits(pool, reservation)):
+        for pool_name in sorted(
+            pool.name for pool in pools if pool_admits(pool, reservation)
+        ):
             place = (reservation.zone, reservation.zone_id)
             key = OfferingKey(kind.name, *place, CapacityType.RESERVED, reservation.id)
             return _claim(node_class, pool_name, key, kind, now)
@@ -114,16 +135,30 @@ def _bought(
         meeting = [pool for pool in pools if pool.requirements.meets(kind.requirements)]
         for offering in kind.offerings:
             if offering.zone_id in zone_ids:
-                yield from ((pool, kind, offering) for pool in meeting if _admits(pool, offering))
+                yield from (
+                    (pool, kind, offering) for pool in meeting if _admits(pool, offering)
+                )
 
 
 def _admits(pool: NodePool, offering: Offering) -> bool:
-    place = {ZONE: offering.zone, ZONE_ID: offering.zone_id, CAPACITY_TYPE: str(offering.capacity_type)}
-    return all(pool.requirements[key].has(value) for key, value in place.items() if key in pool.requirements)
+    place = {
+        ZONE: offering.zone,
+        ZONE_ID: offering.zone_id,
+        CAPACITY_TYPE: str(offering.capacity_type),
+    }
+    return all(
+        pool.requirements[key].has(value)
+        for key, value in place.items()
+        if key in pool.requirements
+    )
 
 
 def _claim(
-    node_class: NodeClass, pool_name: str, offering: OfferingKey, kind: InstanceType, now: datetime
+    node_class: NodeClass,
+    pool_name: str,
+    offering: OfferingKey,
+    kind: InstanceType,
+    now: datetime,
 ) -> NodeClaim:
     """Return a claim that is never stored."""
     return NodeClaim(

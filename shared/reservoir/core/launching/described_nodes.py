@@ -25,7 +25,11 @@ class DescribedNodes:
         self._known: dict[str, tuple[_About, Node]] = {}
 
     def nodes(
-        self, claims: Mapping[str, NodeClaim], workloads: Mapping[str, Workload], pool_names: Set[str], now: datetime
+        self,
+        claims: Mapping[str, NodeClaim],
+        workloads: Mapping[str, Workload],
+        pool_names: Set[str],
+        now: datetime,
     ) -> tuple[Node, ...]:
         """Return the claims as nodes, by id; one that is cordoned, or whose pool was deleted, takes no new replicas."""
         described: dict[str, tuple[_About, Node]] = {}
@@ -43,11 +47,15 @@ class DescribedNodes:
                 # What drains takes nothing new and goes on counting for topology and limits, which is just what is
                 # wanted.
                 node = replace(node, drain_at=now)
-            nodes.append(node if claim.node_pool_name in pool_names else replace(node, deleting=True))
+            nodes.append(
+                node if claim.node_pool_name in pool_names else replace(node, deleting=True)
+            )
         self._known = described
         return tuple(nodes)
 
 
-def _same(about: _About, claim: NodeClaim, placed: tuple[Workload | None, ...], *, held: bool) -> bool:
+def _same(
+    about: _About, claim: NodeClaim, placed: tuple[Workload | None, ...], *, held: bool
+) -> bool:
     before, workloads, was_held = about
     return before is claim and was_held is held and all(map(is_, workloads, placed))

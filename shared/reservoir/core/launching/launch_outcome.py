@@ -22,7 +22,8 @@ class LaunchErrorKind(StrEnum):
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"  # this pool is empty now
     RESERVATION_EXHAUSTED = "ReservationExhausted"  # this reservation has no free unit
     RESERVATION_UNUSABLE = "ReservationUnusable"  # gone, unshared or not started
-    QUOTA = "QuotaExceeded"  # the account's vCPU limit for a group of families in the market
+    # the account's vCPU limit for a group of families in the market
+    QUOTA = "QuotaExceeded"
     TYPE_QUOTA = "InstanceQuotaExceeded"  # the account's limit for one instance type
     SUBNET_FULL = "SubnetFull"
     UNSUPPORTED = "Unsupported"  # not sold in this zone
@@ -50,7 +51,13 @@ UNKNOWN_ATTEMPTS_MAX: Final = 3
 # types and markets from serving (aws/karpenter-provider-aws 9616). Said of the whole call it tells of no pool, and
 # throttling tells of none whatever it names.
 TROUBLE_OF_A_POOL: Final = frozenset(
-    {"InternalError", "InternalFailure", "InternalServerError", "ServiceUnavailable", "Unavailable"}
+    {
+        "InternalError",
+        "InternalFailure",
+        "InternalServerError",
+        "ServiceUnavailable",
+        "Unavailable",
+    }
 )
 # EC2 asks whether we may use a launch template before it looks whether there is one: what was deleted, or is not
 # visible yet, is refused as if it were somebody else's. So a refusal of the whole first call is tried once more, from
@@ -86,7 +93,8 @@ OF_THE_CLASS: Final = frozenset(
         "InvalidSnapshotID.Malformed",
         "InvalidTagKey.Malformed",
         "InvalidUserData.Malformed",
-        "OptInRequired",  # a product of the Marketplace that the account has not subscribed to
+        # a product of the Marketplace that the account has not subscribed to
+        "OptInRequired",
         "PendingVerification",
         "SecurityGroupsPerInstanceLimitExceeded",
         "TagLimitExceeded",
@@ -148,7 +156,10 @@ class LaunchOutcome:
 
         A launch that restored tables forgot is adopted by another attempt; EC2 names it again when its token returns.
         """
-        return replace(self, instances=tuple(each for each in self.instances if each.id not in instance_ids))
+        return replace(
+            self,
+            instances=tuple(each for each in self.instances if each.id not in instance_ids),
+        )
 
     def not_before(self, observed_at: datetime | None) -> "LaunchOutcome":
         """Return the answer as one that came after an observation, whatever the clock of who heard it says.
@@ -156,7 +167,11 @@ class LaunchOutcome:
         By a slow clock a refusal would be older than the observation that it refutes, which would go on showing the
         unit as free: planned and refused again and again, until that clock has caught up.
         """
-        if observed_at is None or self.launched_at is None or observed_at < self.launched_at:
+        if (
+            observed_at is None
+            or self.launched_at is None
+            or observed_at < self.launched_at
+        ):
             return self
         return replace(self, launched_at=observed_at + _MOMENT)
 
@@ -191,12 +206,20 @@ class LaunchAttempt:
 
     def assignment(self) -> Mapping[str, LaunchedInstance]:
         """Return the instance of each claim that got one: claims in order of id, instances in order of id."""
-        instances = () if self.outcome is None else sorted(self.outcome.instances, key=lambda instance: instance.id)
+        instances = (
+            ()
+            if self.outcome is None
+            else sorted(self.outcome.instances, key=lambda instance: instance.id)
+        )
         return dict(zip(self.claim_ids, instances, strict=False))
 
     def surplus(self) -> tuple[str, ...]:
         """Return instances beyond the number of claims."""
-        instances = () if self.outcome is None else sorted(self.outcome.instances, key=lambda instance: instance.id)
+        instances = (
+            ()
+            if self.outcome is None
+            else sorted(self.outcome.instances, key=lambda instance: instance.id)
+        )
         return tuple(instance.id for instance in instances[len(self.claim_ids) :])
 
     def resolved(self, outcome: LaunchOutcome) -> "LaunchAttempt":
@@ -213,14 +236,16 @@ class LaunchReaction:
     """
 
     resting: tuple[OfferingKey, ...] = ()
-    refused: tuple[OfferingKey, ...] = ()  # that rest because EC2 refuses what the class asks for there
+    # that rest because EC2 refuses what the class asks for there
+    refused: tuple[OfferingKey, ...] = ()
     resting_markets: Mapping[Market, str] = field(default_factory=dict)  # with EC2's codes
     full_subnets: tuple[SubnetKey, ...] = ()
     unsupported: tuple[OfferingKey, ...] = ()
     exhausted_reservation_id: str | None = None  # EC2 says that none of its units is left
     refused_reservation_id: str | None = None  # EC2 refuses it for another reason
     blocked_reason: str | None = None
-    refused_market: str | None = None  # why nothing of the class is launched on the request's market
+    # why nothing of the class is launched on the request's market
+    refused_market: str | None = None
     spot_not_permitted: bool = False
     retry: bool = False
     pause: bool = False
@@ -233,12 +258,16 @@ class LaunchReaction:
 
 
 # Branches: a table of what each kind of error means, one line a reaction.
-def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int = 1) -> LaunchReaction:
+def react_to(
+    request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int = 1
+) -> LaunchReaction:
     """Decide the reactions to the outcome of the batch's ``attempt_number``-th attempt."""
     if attempt_number <= TEMPLATE_DOUBTED_ATTEMPTS and _may_miss_its_templates(outcome):
         return LaunchReaction(retry=True, pause=True, reason=_codes(outcome))
     is_given_up = attempt_number >= UNKNOWN_ATTEMPTS_MAX
-    errors = [_as_shortage(error) for error in outcome.errors] if is_given_up else outcome.errors
+    errors = (
+        [_as_shortage(error) for error in outcome.errors] if is_given_up else outcome.errors
+    )
     kinds = {error.kind for error in errors}
     is_short = len(outcome.instances) < request.count
     is_silent = not kinds and not outcome.adopted
@@ -249,7 +278,9 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int
         refused_market=refused_market,
         full_subnets=_full_subnets(request, errors),
         blocked_reason=_blocked_reason(outcome),
-        refused=() if request.target or refused_market else _matching(request, _of_named_pools(outcome)),
+        refused=()
+        if request.target or refused_market
+        else _matching(request, _of_named_pools(outcome)),
         spot_not_permitted=LaunchErrorKind.SPOT_NOT_PERMITTED in kinds,
         retry=is_short and (kinds <= _RETRIED or is_scrubbed),
         pause=bool(kinds & _PAUSED) or is_silent or is_scrubbed,
@@ -272,7 +303,9 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int
 def _may_miss_its_templates(outcome: LaunchOutcome) -> bool:
     """Whether EC2 refused the call as a whole because we may not: it names no pool then."""
     return not outcome.instances and any(
-        error.kind is LaunchErrorKind.PERMISSION and error.instance_type is None and error.zone_id is None
+        error.kind is LaunchErrorKind.PERMISSION
+        and error.instance_type is None
+        and error.zone_id is None
         for error in outcome.errors
     )
 
@@ -288,7 +321,8 @@ def _blocked_reason(outcome: LaunchOutcome) -> str | None:
     blocking = {
         f"{error.kind}: {error.code}"
         for error in outcome.errors
-        if error.kind in _BLOCKING and (error.instance_type is None or error.code in OF_THE_CLASS)
+        if error.kind in _BLOCKING
+        and (error.instance_type is None or error.code in OF_THE_CLASS)
     }
     return "; ".join(sorted(blocking)) or None
 
@@ -301,34 +335,60 @@ def _refused_market(request: LaunchRequest, outcome: LaunchOutcome) -> str | Non
     for error in _of_named_pools(outcome):
         alike = families.setdefault(f"{error.kind}: {error.code}", set())
         alike.add((error.instance_type or "").partition(".")[0])
-    return "; ".join(sorted(what for what, alike in families.items() if len(alike) >= _FAMILIES_ALIKE)) or None
+    return (
+        "; ".join(
+            sorted(
+                what for what, alike in families.items() if len(alike) >= _FAMILIES_ALIKE
+            )
+        )
+        or None
+    )
 
 
 def _of_named_pools(outcome: LaunchOutcome) -> list[LaunchError]:
     """Return the refusals of what the class asks for in pools that EC2 named, unless the class is blocked for them."""
     if _blocked_reason(outcome) is not None:
         return []
-    return [error for error in outcome.errors if error.kind in _BLOCKING and error.instance_type is not None]
+    return [
+        error
+        for error in outcome.errors
+        if error.kind in _BLOCKING and error.instance_type is not None
+    ]
 
 
-def _resting(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[OfferingKey, ...]:
+def _resting(
+    request: LaunchRequest, errors: Sequence[LaunchError]
+) -> tuple[OfferingKey, ...]:
     """Return the offerings to leave alone; a quota counts for all zones, so trying the others would only fail again."""
     rests = [error for error in errors if error.kind in _RESTS_OFFERING]
-    rests += [replace(error, zone_id=None) for error in errors if error.kind is LaunchErrorKind.TYPE_QUOTA]
+    rests += [
+        replace(error, zone_id=None)
+        for error in errors
+        if error.kind is LaunchErrorKind.TYPE_QUOTA
+    ]
     return _matching(request, rests)
 
 
-def _full_subnets(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[SubnetKey, ...]:
+def _full_subnets(
+    request: LaunchRequest, errors: Sequence[LaunchError]
+) -> tuple[SubnetKey, ...]:
     """Return the subnets that ran out of addresses; where EC2 names none, all that the refusal may be about."""
     found: set[str] = set()
     for error in errors:
         if error.kind is LaunchErrorKind.SUBNET_FULL:
-            found.update(override.subnet_id for override in request.overrides if _may_be_about(error, override))
+            found.update(
+                override.subnet_id
+                for override in request.overrides
+                if _may_be_about(error, override)
+            )
     return tuple(map(SubnetKey, sorted(found)))
 
 
 def _may_be_about(error: LaunchError, override: LaunchOverride) -> bool:
-    return error.subnet_id in (None, override.subnet_id) and error.zone_id in (None, override.zone_id)
+    return error.subnet_id in (None, override.subnet_id) and error.zone_id in (
+        None,
+        override.zone_id,
+    )
 
 
 def _markets(request: LaunchRequest, errors: Sequence[LaunchError]) -> Mapping[Market, str]:
@@ -337,24 +397,35 @@ def _markets(request: LaunchRequest, errors: Sequence[LaunchError]) -> Mapping[M
     for error in errors:
         if error.kind is LaunchErrorKind.QUOTA:
             for offering in _matching(request, [replace(error, zone_id=None)]):
-                found[Market(offering.capacity_type, quota_group(offering.instance_type))] = error.code
+                found[
+                    Market(offering.capacity_type, quota_group(offering.instance_type))
+                ] = error.code
     return found
 
 
 def _as_shortage(error: LaunchError) -> LaunchError:
     is_unknown = error.kind is LaunchErrorKind.UNKNOWN
     is_trouble = error.code in TROUBLE_OF_A_POOL and error.instance_type is not None
-    return replace(error, kind=LaunchErrorKind.INSUFFICIENT_CAPACITY) if is_unknown or is_trouble else error
+    return (
+        replace(error, kind=LaunchErrorKind.INSUFFICIENT_CAPACITY)
+        if is_unknown or is_trouble
+        else error
+    )
 
 
-def _named(request: LaunchRequest, errors: Sequence[LaunchError], kind: LaunchErrorKind) -> tuple[OfferingKey, ...]:
+def _named(
+    request: LaunchRequest, errors: Sequence[LaunchError], kind: LaunchErrorKind
+) -> tuple[OfferingKey, ...]:
     return _matching(request, [error for error in errors if error.kind is kind])
 
 
-def _matching(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[OfferingKey, ...]:
+def _matching(
+    request: LaunchRequest, errors: Sequence[LaunchError]
+) -> tuple[OfferingKey, ...]:
     def is_meant(offering: OfferingKey) -> bool:
         return any(
-            error.instance_type in (None, offering.instance_type) and error.zone_id in (None, offering.zone_id)
+            error.instance_type in (None, offering.instance_type)
+            and error.zone_id in (None, offering.zone_id)
             for error in errors
         )
 
@@ -366,4 +437,10 @@ def launched_offering(request: LaunchRequest, instance: LaunchedInstance) -> Off
     target = request.target
     capacity_type = CapacityType.RESERVED if target is not None else request.capacity_type
     reservation_id = None if target is None else target.reservation_id
-    return OfferingKey(instance.instance_type, instance.zone, instance.zone_id, capacity_type, reservation_id)
+    return OfferingKey(
+        instance.instance_type,
+        instance.zone,
+        instance.zone_id,
+        capacity_type,
+        reservation_id,
+    )

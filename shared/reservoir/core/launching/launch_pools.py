@@ -40,7 +40,12 @@ class LaunchPool:
     def sort_key(self) -> tuple[bool, int, str, str]:
         """Cheapest first; ties by name and zone."""
         price = self.price_micro_usd_per_hour
-        return (price is None, price or 0, self.offering.instance_type, self.offering.zone_id)
+        return (
+            price is None,
+            price or 0,
+            self.offering.instance_type,
+            self.offering.zone_id,
+        )
 
 
 def launch_pools(
@@ -56,22 +61,31 @@ def launch_pools(
     if claim.offering.reservation_id is not None:
         instance_type = catalogue.get(claim.offering.instance_type)
         if instance_type is None:
-            raise NoLaunchablePoolError(f"instance type {claim.offering.instance_type} is not in the catalogue")
+            raise NoLaunchablePoolError(
+                f"instance type {claim.offering.instance_type} is not in the catalogue"
+            )
         return (LaunchPool(claim.offering, instance_type, None),)
     candidates = (claim.offering, *claim.alternatives)
     priced = sorted(_priced(candidates, catalogue), key=lambda pool: pool.sort_key)
     known = [pool for pool in priced if pool.offering not in resting]
-    pools = [pool for pool in known if pool.offering.capacity_type is claim.offering.capacity_type]
+    pools = [
+        pool
+        for pool in known
+        if pool.offering.capacity_type is claim.offering.capacity_type
+    ]
     if not pools:
         raise AllRestError("every offering rests after a shortage")
-    if not claim.min_values:  # minValues asks for variety, which these two filters would take away (R-114, R-115)
+    # minValues asks for variety, which these two filters would take away (R-114, R-115)
+    if not claim.min_values:
         pools = _without_exotic(pools)
         pools = _without_dear_spot(pools, known)
     return _cut(pools, claim.min_values)
 
 
 def left_to_choose(
-    offerings: Iterable[OfferingKey], wanted: Mapping[str, int], catalogue: Mapping[str, InstanceType]
+    offerings: Iterable[OfferingKey],
+    wanted: Mapping[str, int],
+    catalogue: Mapping[str, InstanceType],
 ) -> Mapping[str, int]:
     """Return, by label, how many distinct values the offerings have, at most as many as are wanted.
 
@@ -82,7 +96,9 @@ def left_to_choose(
     return {key: min(least, len(_distinct(pools, key))) for key, least in wanted.items()}
 
 
-def _priced(offerings: Iterable[OfferingKey], catalogue: Mapping[str, InstanceType]) -> list[LaunchPool]:
+def _priced(
+    offerings: Iterable[OfferingKey], catalogue: Mapping[str, InstanceType]
+) -> list[LaunchPool]:
     pools = {}
     for offering in offerings:
         instance_type = catalogue.get(offering.instance_type)
@@ -91,7 +107,8 @@ def _priced(offerings: Iterable[OfferingKey], catalogue: Mapping[str, InstanceTy
         prices = [
             known.price_micro_usd_per_hour
             for known in instance_type.offerings
-            if known.zone_id == offering.zone_id and known.capacity_type is offering.capacity_type
+            if known.zone_id == offering.zone_id
+            and known.capacity_type is offering.capacity_type
         ]
         pools[offering] = LaunchPool(offering, instance_type, min(prices, default=None))
     return list(pools.values())
@@ -108,7 +125,9 @@ def _without_exotic(pools: list[LaunchPool]) -> list[LaunchPool]:
     return [pool for pool in pools if not _is_exotic(pool.instance_type)] or pools
 
 
-def _without_dear_spot(pools: list[LaunchPool], known: Iterable[LaunchPool]) -> list[LaunchPool]:
+def _without_dear_spot(
+    pools: list[LaunchPool], known: Iterable[LaunchPool]
+) -> list[LaunchPool]:
     """Drop spot pools dearer than the cheapest on-demand alternative; the planner then takes on-demand (R-115)."""
     on_demand = [p for p in known if p.offering.capacity_type is CapacityType.ON_DEMAND]
     ceiling = min(_prices(on_demand), default=None)
@@ -123,7 +142,11 @@ def _without_dear_spot(pools: list[LaunchPool], known: Iterable[LaunchPool]) -> 
 
 def _prices(pools: Iterable[LaunchPool]) -> list[int]:
     """Return the prices that are known, in millionths of a USD an hour."""
-    return [pool.price_micro_usd_per_hour for pool in pools if pool.price_micro_usd_per_hour is not None]
+    return [
+        pool.price_micro_usd_per_hour
+        for pool in pools
+        if pool.price_micro_usd_per_hour is not None
+    ]
 
 
 def _cut(pools: list[LaunchPool], min_values: Mapping[str, int]) -> tuple[LaunchPool, ...]:
@@ -135,7 +158,9 @@ def _cut(pools: list[LaunchPool], min_values: Mapping[str, int]) -> tuple[Launch
     for key, least in min_values.items():
         found = len(_distinct(cut, key))
         if found < least:
-            raise NoLaunchablePoolError(f"{found} values of {key} remain, minValues asks {least}")
+            raise NoLaunchablePoolError(
+                f"{found} values of {key} remain, minValues asks {least}"
+            )
     return cut
 
 

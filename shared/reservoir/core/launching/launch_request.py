@@ -14,7 +14,12 @@ from typing import Final
 
 from reservoir import names
 from reservoir.core.capacity.unavailable_offerings import SubnetKey
-from reservoir.core.launching.launch_pools import AllRestError, LaunchPool, NoLaunchablePoolError, launch_pools
+from reservoir.core.launching.launch_pools import (
+    AllRestError,
+    LaunchPool,
+    NoLaunchablePoolError,
+    launch_pools,
+)
 from reservoir.core.launching.launch_template import (
     LaunchTemplate,
     NodeClassUnlaunchableError,
@@ -26,13 +31,19 @@ from reservoir.core.launching.user_data import DEPLOYMENT, NODE_CLASS, NODE_POOL
 from reservoir.core.model.capacity_reservation import ObservedReservation, ReservationKind
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_claim import NodeClaim
-from reservoir.core.model.node_class import FleetTargetingMode, MachineImage, NodeClass, Subnet
+from reservoir.core.model.node_class import (
+    FleetTargetingMode,
+    MachineImage,
+    NodeClass,
+    Subnet,
+)
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.efa import EfaCard, wants_efa
 from reservoir.core.serialisation.json_codec import dumps
 
-FLEET_COUNT_MAX: Final = 1_000  # MinTargetCapacity and the terminate call that may have to undo it stop here
+# MinTargetCapacity and the terminate call that may have to undo it stop here
+FLEET_COUNT_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,13 @@ class LaunchRequest:
         """The offerings that the request asks for."""
         reservation_id = None if self.target is None else self.target.reservation_id
         return tuple(
-            OfferingKey(override.instance_type, override.zone, override.zone_id, self.capacity_type, reservation_id)
+            OfferingKey(
+                override.instance_type,
+                override.zone,
+                override.zone_id,
+                self.capacity_type,
+                reservation_id,
+            )
             for override in self.overrides
         )
 
@@ -101,7 +118,8 @@ class LaunchFacts:
     reservation: ObservedReservation | None = None
     resting: Set[OfferingKey] = frozenset()
     full_subnets: Set[SubnetKey] = frozenset()
-    taken_addresses: Mapping[str, int] = field(default_factory=dict)  # by subnet id, since EC2's counts were read
+    # by subnet id, since EC2's counts were read
+    taken_addresses: Mapping[str, int] = field(default_factory=dict)
     for_user_data: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -112,7 +130,13 @@ def launch_key(claim: NodeClaim) -> tuple[object, ...]:
     of the call interchangeable. Instances with EFAs are others than those without.
     """
     pools = (claim.offering, claim.alternatives)
-    return (claim.node_pool_name, claim.node_class_name, claim.gang_key, wants_efa(claim.allocatable), *pools)
+    return (
+        claim.node_pool_name,
+        claim.node_class_name,
+        claim.gang_key,
+        wants_efa(claim.allocatable),
+        *pools,
+    )
 
 
 def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> LaunchRequest:
@@ -131,7 +155,8 @@ def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Lau
     subnets = roomiest_subnets(facts)
     facts = replace(facts, node_class=_with_user_data(facts, first.node_pool_name))
     configs = _configs(pools, subnets, facts, target, with_efa=wants_efa(first.allocatable))
-    claims = claims[: _addresses(configs, subnets) or len(claims)]  # where none is counted EC2 may know better
+    # where none is counted EC2 may know better
+    claims = claims[: _addresses(configs, subnets) or len(claims)]
     return LaunchRequest(
         node_class_name=first.node_class_name,
         configs=configs,
@@ -142,7 +167,8 @@ def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Lau
         target=target,
         all_or_none=first.gang_key is not None,
         # A replacement that is made before the break gets its replicas only when it runs.
-        refills_slot=target is not None and all(claim.replaces and claim.placements for claim in claims),
+        refills_slot=target is not None
+        and all(claim.replaces and claim.placements for claim in claims),
         node_class_hash=facts.node_class.static_hash,
     )
 
@@ -172,12 +198,18 @@ def _target(claim: NodeClaim, facts: LaunchFacts) -> ReservationTarget | None:
         return None
     reservation = facts.reservation
     if reservation is None or reservation.id != claim.offering.reservation_id:
-        raise NoLaunchablePoolError(f"reservation {claim.offering.reservation_id} is not known any more")
+        raise NoLaunchablePoolError(
+            f"reservation {claim.offering.reservation_id} is not known any more"
+        )
     if not reservation.is_active(facts.now):
         # Ended since the plan was made, or a Capacity Block that has begun to drain: it takes no new work.
-        raise NoLaunchablePoolError(f"reservation {reservation.id} cannot be launched into any more")
+        raise NoLaunchablePoolError(
+            f"reservation {reservation.id} cannot be launched into any more"
+        )
     mode = facts.node_class.fleet_targeting_mode
-    return ReservationTarget(reservation.id, reservation.kind, mode, reservation.placement_group_name)
+    return ReservationTarget(
+        reservation.id, reservation.kind, mode, reservation.placement_group_name
+    )
 
 
 def _configs(
@@ -200,22 +232,41 @@ def _configs(
             continue
         efa_cards = pool.instance_type.efa_cards if with_efa else ()
         overrides.setdefault((image.id, efa_cards), []).append(
-            LaunchOverride(pool.offering.instance_type, subnet.zone, subnet.zone_id, subnet.id, priority)
+            LaunchOverride(
+                pool.offering.instance_type,
+                subnet.zone,
+                subnet.zone_id,
+                subnet.id,
+                priority,
+            )
         )
     if not overrides:
         raise _nowhere(pools, facts)
     return tuple(
-        LaunchConfig(launch_template(facts.node_class, image_id, facts.deployment, target, efa_cards), tuple(group))
+        LaunchConfig(
+            launch_template(
+                facts.node_class, image_id, facts.deployment, target, efa_cards
+            ),
+            tuple(group),
+        )
         for (image_id, efa_cards), group in overrides.items()
     )
 
 
-def _nowhere(pools: Sequence[LaunchPool], facts: LaunchFacts) -> AllRestError | NoLaunchablePoolError:
+def _nowhere(
+    pools: Sequence[LaunchPool], facts: LaunchFacts
+) -> AllRestError | NoLaunchablePoolError:
     """Say why no pool has a subnet and an AMI: it passes if subnets that are full could serve one."""
-    full = {s.zone_id for s in facts.node_class.status.subnets if SubnetKey(s.id) in facts.full_subnets}
+    full = {
+        s.zone_id
+        for s in facts.node_class.status.subnets
+        if SubnetKey(s.id) in facts.full_subnets
+    }
     if any(pool.offering.zone_id in full for pool in pools):
         return AllRestError("every subnet of the zone is out of addresses")
-    return NoLaunchablePoolError("the class has no subnet in the zone, or no AMI for the architecture")
+    return NoLaunchablePoolError(
+        "the class has no subnet in the zone, or no AMI for the architecture"
+    )
 
 
 def roomiest_subnets(facts: LaunchFacts) -> Mapping[str, Subnet]:
@@ -224,7 +275,11 @@ def roomiest_subnets(facts: LaunchFacts) -> Mapping[str, Subnet]:
     Counts are those that EC2 last told less what was taken since; subnets that rest are left out.
     """
     counted = [
-        replace(subnet, available_ip_count=subnet.available_ip_count - facts.taken_addresses.get(subnet.id, 0))
+        replace(
+            subnet,
+            available_ip_count=subnet.available_ip_count
+            - facts.taken_addresses.get(subnet.id, 0),
+        )
         for subnet in facts.node_class.status.subnets
         if SubnetKey(subnet.id) not in facts.full_subnets
     ]
@@ -284,9 +339,14 @@ def supports_minimum(request: LaunchRequest) -> bool:
     if request.count > FLEET_COUNT_MAX:
         return False
     target = request.target
-    return target is None or (target.kind is ReservationKind.DEFAULT and not uses_reserved_capacity(target))
+    return target is None or (
+        target.kind is ReservationKind.DEFAULT and not uses_reserved_capacity(target)
+    )
 
 
 def uses_reserved_capacity(target: ReservationTarget) -> bool:
     """Whether the request says ``reserved-capacity`` (interruptible reservations know no other way)."""
-    return target.kind is ReservationKind.INTERRUPTIBLE or target.mode is FleetTargetingMode.RESERVED_CAPACITY
+    return (
+        target.kind is ReservationKind.INTERRUPTIBLE
+        or target.mode is FleetTargetingMode.RESERVED_CAPACITY
+    )

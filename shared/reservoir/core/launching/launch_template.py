@@ -49,7 +49,8 @@ class ReservationTarget:
     reservation_id: str
     kind: ReservationKind
     mode: FleetTargetingMode = FleetTargetingMode.LAUNCH_TEMPLATE
-    placement_group: str | None = None  # by name: only instances in it can use the reservation
+    # by name: only instances in it can use the reservation
+    placement_group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,9 @@ def launch_template(
     if node_class.user_data is not None:
         data["UserData"] = _encoded_user_data(node_class.user_data)
     if node_class.block_device_mappings:
-        data["BlockDeviceMappings"] = [dict(mapping) for mapping in node_class.block_device_mappings]
+        data["BlockDeviceMappings"] = [
+            dict(mapping) for mapping in node_class.block_device_mappings
+        ]
     placement = _placement(node_class, target)
     if placement:
         data["Placement"] = placement
@@ -118,7 +121,9 @@ def launch_template(
             "Tags": [{"Key": key, "Value": value} for key, value in sorted(tags.items())],
         }
     ]
-    content = json.dumps({"data": data, "tags": tags}, sort_keys=True, separators=(",", ":"))
+    content = json.dumps(
+        {"data": data, "tags": tags}, sort_keys=True, separators=(",", ":")
+    )
     digest = hashlib.sha256(content.encode()).hexdigest()[:24]
     return LaunchTemplate(f"reservoir-{deployment}-{digest}", data, tags)
 
@@ -131,13 +136,29 @@ def checked_tags(node_class: NodeClass) -> dict[str, str]:
     NodeClassUnlaunchableError
         EC2 would refuse a tag, or there would be too many.
     """
-    reserved = (names.OWNER_TAG, names.NODE_CLAIM_TAG, names.BATCH_TAG, names.NODE_POOL_TAG, names.NODE_CLASS_TAG)
-    tags = {key: value for key, value in sorted(node_class.tags.items()) if key not in reserved}
+    reserved = (
+        names.OWNER_TAG,
+        names.NODE_CLAIM_TAG,
+        names.BATCH_TAG,
+        names.NODE_POOL_TAG,
+        names.NODE_CLASS_TAG,
+    )
+    tags = {
+        key: value for key, value in sorted(node_class.tags.items()) if key not in reserved
+    }
     for key, value in tags.items():
-        if key.lower().startswith("aws:") or not _TAG_KEY.fullmatch(key) or not _TAG_VALUE.fullmatch(value):
-            raise NodeClassUnlaunchableError(f"tag {key[:40]!r} is not one that EC2 accepts")
+        if (
+            key.lower().startswith("aws:")
+            or not _TAG_KEY.fullmatch(key)
+            or not _TAG_VALUE.fullmatch(value)
+        ):
+            raise NodeClassUnlaunchableError(
+                f"tag {key[:40]!r} is not one that EC2 accepts"
+            )
     if len(tags) + len(reserved) + 2 > _TAGS_MAX:
-        raise NodeClassUnlaunchableError(f"{len(tags)} tags; EC2 allows {_TAGS_MAX} with those that Reservoir sets")
+        raise NodeClassUnlaunchableError(
+            f"{len(tags)} tags; EC2 allows {_TAGS_MAX} with those that Reservoir sets"
+        )
     return tags
 
 
@@ -148,7 +169,8 @@ def _network(node_class: NodeClass, efa_cards: tuple[EfaCard, ...]) -> dict[str,
     public = node_class.associate_public_ip_address
     if efa_cards:
         primary, *others = network_interfaces(efa_cards, groups, public)
-        return {"NetworkInterfaces": [{**primary, **tracking}, *others]}  # the others carry no IP traffic
+        # the others carry no IP traffic
+        return {"NetworkInterfaces": [{**primary, **tracking}, *others]}
     if public is None and not tracking:
         return {"SecurityGroupIds": groups} if groups else {}
     interface: dict[str, object] = {"DeviceIndex": 0, **tracking}
@@ -162,7 +184,9 @@ def _identity(node_class: NodeClass) -> dict[str, object]:
     profile = node_class.instance_profile or node_class.status.instance_profile
     if profile is None:
         return {}
-    return {"IamInstanceProfile": {"Arn" if profile.startswith("arn:") else "Name": profile}}
+    return {
+        "IamInstanceProfile": {"Arn" if profile.startswith("arn:") else "Name": profile}
+    }
 
 
 def _market(node_class: NodeClass, target: ReservationTarget | None) -> dict[str, object]:
@@ -178,13 +202,16 @@ def _market(node_class: NodeClass, target: ReservationTarget | None) -> dict[str
             }
         }
     if target.mode is FleetTargetingMode.RESERVED_CAPACITY:
-        return {}  # the request names the reservation, and Fleet sets the market type itself
+        # the request names the reservation, and Fleet sets the market type itself
+        return {}
     by_id = {"CapacityReservationTarget": {"CapacityReservationId": target.reservation_id}}
     if target.kind is ReservationKind.DEFAULT:
         preference = {"CapacityReservationPreference": "capacity-reservations-only"}
         return {"CapacityReservationSpecification": {**preference, **by_id}}
     market_type = (
-        "capacity-block" if target.kind is ReservationKind.CAPACITY_BLOCK else "interruptible-capacity-reservation"
+        "capacity-block"
+        if target.kind is ReservationKind.CAPACITY_BLOCK
+        else "interruptible-capacity-reservation"
     )
     return {
         "CapacityReservationSpecification": by_id,
@@ -192,11 +219,15 @@ def _market(node_class: NodeClass, target: ReservationTarget | None) -> dict[str
     }
 
 
-def _placement(node_class: NodeClass, target: ReservationTarget | None) -> dict[str, object]:
+def _placement(
+    node_class: NodeClass, target: ReservationTarget | None
+) -> dict[str, object]:
     placement: dict[str, object] = {}
     # EC2 refuses a placement group together with a Capacity Block (user guide, "Capacity Block concepts").
     is_block = target is not None and target.kind is ReservationKind.CAPACITY_BLOCK
-    group = (target.placement_group if target is not None else None) or node_class.placement_group
+    group = (
+        target.placement_group if target is not None else None
+    ) or node_class.placement_group
     if group is not None and not is_block:
         placement["GroupId" if group.startswith("pg-") else "GroupName"] = group
     if node_class.tenancy != "default":
@@ -207,7 +238,9 @@ def _placement(node_class: NodeClass, target: ReservationTarget | None) -> dict[
 def _encoded_user_data(user_data: str) -> str:
     raw = user_data.encode()
     if len(raw) > USER_DATA_BYTES_MAX:
-        raise NodeClassUnlaunchableError(f"user data has {len(raw)} bytes; EC2 allows {USER_DATA_BYTES_MAX}")
+        raise NodeClassUnlaunchableError(
+            f"user data has {len(raw)} bytes; EC2 allows {USER_DATA_BYTES_MAX}"
+        )
     return base64.b64encode(raw).decode()
 
 
@@ -230,7 +263,10 @@ def superfluous_templates(
     ``class_hashes`` has the static hash of every NodeClass by name, ``reservation_ids`` every reservation that is
     still known. Too many that are still wanted lose their oldest.
     """
-    settled = sorted((t for t in stored if now - t.created_at > TEMPLATE_GRACE), key=lambda t: (t.created_at, t.name))
+    settled = sorted(
+        (t for t in stored if now - t.created_at > TEMPLATE_GRACE),
+        key=lambda t: (t.created_at, t.name),
+    )
     stale = [t.name for t in settled if _is_stale(t, class_hashes, reservation_ids, now)]
     surplus = len(stored) - len(stale) - TEMPLATES_MAX
     if surplus > 0:
@@ -239,11 +275,16 @@ def superfluous_templates(
 
 
 def _is_stale(
-    template: StoredTemplate, class_hashes: Mapping[str, str], reservation_ids: frozenset[str], now: datetime
+    template: StoredTemplate,
+    class_hashes: Mapping[str, str],
+    reservation_ids: frozenset[str],
+    now: datetime,
 ) -> bool:
     if now - template.created_at > TEMPLATE_AGE_MAX:
         return True
-    if class_hashes.get(template.tags.get(names.NODE_CLASS_TAG, "")) != template.tags.get(NODE_CLASS_HASH_TAG):
+    if class_hashes.get(template.tags.get(names.NODE_CLASS_TAG, "")) != template.tags.get(
+        NODE_CLASS_HASH_TAG
+    ):
         return True
     reservation_id = template.tags.get(RESERVATION_TAG)
     return reservation_id is not None and reservation_id not in reservation_ids

@@ -67,34 +67,56 @@ def with_generations(
         if workload is not None:
             name = placed.workload_key, workload.generation
             count = placed.count + (notes[name].count if name in notes else 0)
-            notes[name] = PlacedGeneration(*name, count, workload.requests.dominant_share_of(room))
+            notes[name] = PlacedGeneration(
+                *name, count, workload.requests.dominant_share_of(room)
+            )
     return tuple(notes[name] for name in sorted(notes))
 
 
 class PlacedTerms:
     """What runs, as it was placed. ``workloads`` are as they are wanted now, ``former`` their earlier specs, by key."""
 
-    def __init__(self, workloads: Mapping[str, Workload], former: Mapping[str, Sequence[Workload]]) -> None:
-        self.workloads: dict[str, Workload] = dict(workloads)  # with those of former terms that run somewhere
-        self._former = {key: each for key, each in former.items() if each and key in workloads}
+    def __init__(
+        self, workloads: Mapping[str, Workload], former: Mapping[str, Sequence[Workload]]
+    ) -> None:
+        # with those of former terms that run somewhere
+        self.workloads: dict[str, Workload] = dict(workloads)
+        self._former = {
+            key: each for key, each in former.items() if each and key in workloads
+        }
 
     def claims(self, claims: Mapping[str, NodeClaim]) -> dict[str, NodeClaim]:
         """Return the claims by id, what was placed with other terms than today's under keys of its own."""
-        return {key: self.claim(claim) for key, claim in claims.items()} if self._former else dict(claims)
+        return (
+            {key: self.claim(claim) for key, claim in claims.items()}
+            if self._former
+            else dict(claims)
+        )
 
     def claim(self, claim: NodeClaim) -> NodeClaim:
         """Return the claim, what was placed with other terms than today's under keys of its own."""
         awaiting = () if claim.drain is None else claim.drain.awaiting
-        if all(placed.workload_key not in self._former for placed in (*claim.placements, *awaiting)):
+        if all(
+            placed.workload_key not in self._former
+            for placed in (*claim.placements, *awaiting)
+        ):
             return claim
-        drain = claim.drain and replace(claim.drain, awaiting=self._as_placed(claim.placed_with, awaiting))
-        return replace(claim, placements=self._as_placed(claim.placed_with, claim.placements), drain=drain)
+        drain = claim.drain and replace(
+            claim.drain, awaiting=self._as_placed(claim.placed_with, awaiting)
+        )
+        return replace(
+            claim,
+            placements=self._as_placed(claim.placed_with, claim.placements),
+            drain=drain,
+        )
 
     def outdated(self, claims: Iterable[NodeClaim]) -> Counter[str]:
         """Count the replicas on claims that were placed with other terms than today's, by workload."""
         found: Counter[str] = Counter()
         for claim in claims:
-            known = [placed for placed in claim.placements if placed.workload_key in self._former]
+            known = [
+                placed for placed in claim.placements if placed.workload_key in self._former
+            ]
             for note in generations_of(claim.placed_with, known):
                 if self._key(note) != note.workload_key:
                     found[note.workload_key] += note.count
@@ -106,10 +128,14 @@ class PlacedTerms:
         for claim in claims:
             awaiting = () if claim.drain is None else claim.drain.awaiting
             for placements in (claim.placements, awaiting):
-                known = [placed for placed in placements if placed.workload_key in self._former]
+                known = [
+                    placed for placed in placements if placed.workload_key in self._former
+                ]
                 for note in generations_of(claim.placed_with, known):
                     terms = terms_at(
-                        note.generation, self.workloads[note.workload_key], self._former[note.workload_key]
+                        note.generation,
+                        self.workloads[note.workload_key],
+                        self._former[note.workload_key],
                     )
                     found.setdefault(note.workload_key, set()).add(terms.generation)
         return {key: frozenset(each) for key, each in found.items()}
@@ -132,6 +158,11 @@ class PlacedTerms:
         if terms is current or same_terms(terms, current):
             return note.workload_key
         name = f"{current.name}{_MARK}{terms.generation}"
-        shown = replace(terms, name=name, replicas=current.replicas, do_not_disrupt=current.do_not_disrupt)
+        shown = replace(
+            terms,
+            name=name,
+            replicas=current.replicas,
+            do_not_disrupt=current.do_not_disrupt,
+        )
         self.workloads.setdefault(shown.key, shown)
         return shown.key

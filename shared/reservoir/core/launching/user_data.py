@@ -16,10 +16,18 @@ NODE_CLAIMS_TABLE: Final = "nodeClaimsTable"
 NODE_CLASS: Final = "nodeClass"
 NODE_POOL: Final = "nodePool"
 REPORTS_QUEUE_URL: Final = "reportsQueueUrl"
-PLACEHOLDERS: Final = (DEPLOYMENT, NODE_CLAIMS_TABLE, NODE_CLASS, NODE_POOL, REPORTS_QUEUE_URL)
+PLACEHOLDERS: Final = (
+    DEPLOYMENT,
+    NODE_CLAIMS_TABLE,
+    NODE_CLASS,
+    NODE_POOL,
+    REPORTS_QUEUE_URL,
+)
 
 # The end may be missing: what was begun and is no placeholder is a mistake, and nothing to be launched with.
-_PLACEHOLDER: Final = re.compile(r"\{\{[ \t]*reservoir\.([A-Za-z0-9_.-]*)(?P<end>[ \t]*\}\})?")
+_PLACEHOLDER: Final = re.compile(
+    r"\{\{[ \t]*reservoir\.([A-Za-z0-9_.-]*)(?P<end>[ \t]*\}\})?"
+)
 _PLAIN: Final = re.compile(r"[A-Za-z0-9./:_-]{1,512}")
 
 
@@ -44,9 +52,13 @@ def filled(user_data: str, values: Mapping[str, str]) -> str:
     def value(found: "re.Match[str]") -> str:
         text = values.get(found[1]) if found["end"] is not None else None
         if text is None:
-            raise NodeClassUnlaunchableError(f"user data asks for {found[0][:80]!r}, which has no value")
+            raise NodeClassUnlaunchableError(
+                f"user data asks for {found[0][:80]!r}, which has no value"
+            )
         if not _PLAIN.fullmatch(text):
-            raise NodeClassUnlaunchableError(f"{found[1]} of user data is no plain name: {text[:80]!a}")
+            raise NodeClassUnlaunchableError(
+                f"{found[1]} of user data is no plain name: {text[:80]!a}"
+            )
         return text
 
     return _PLACEHOLDER.sub(value, user_data)

@@ -8,10 +8,15 @@ from typing import Final
 
 ACTIVE: Final = "active"
 # States in which a reservation is expected to become active; EC2 may add others, so states stay strings.
-UPCOMING_STATES: Final = frozenset({"assessing", "scheduled", "pending", "delayed", "payment-pending"})
-GONE: Final = "gone"  # ours, not EC2's: EC2 lists the reservation no more (cancelled long ago, or no longer shared)
+UPCOMING_STATES: Final = frozenset(
+    {"assessing", "scheduled", "pending", "delayed", "payment-pending"}
+)
+# ours, not EC2's: EC2 lists the reservation no more (cancelled long ago, or no longer shared)
+GONE: Final = "gone"
 # States that nothing follows; EC2 shows such a reservation for a while.
-ENDED_STATES: Final = frozenset({"expired", "cancelled", "failed", "payment-failed", "unsupported", GONE})
+ENDED_STATES: Final = frozenset(
+    {"expired", "cancelled", "failed", "payment-failed", "unsupported", GONE}
+)
 
 UNLAUNCHABLE: Final = "EC2 says that nothing can be launched into it now (unlaunchable)"
 _PLANNED_SIZE_TAG: Final = "aws:ec2capacityreservation:incrementalRequestedQuantity"
@@ -46,7 +51,9 @@ class BlockDrain:
         Everything that depends on when a node of a block drains asks this: the drain itself, the planner, its reasons
         and the checker. The start only moves if the notice is longer than what is there anyhow.
         """
-        return replace(self, starts_at=min(self.starts_at, self.deadline - timedelta(seconds=notice_s)))
+        return replace(
+            self, starts_at=min(self.starts_at, self.deadline - timedelta(seconds=notice_s))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,8 @@ class ObservedReservation:
     start_at: datetime | None = None
     end_at: datetime | None = None
     ultra_server: bool = False
-    is_launchable: bool = True  # EC2 may say that nothing can be launched into an UltraServer's, whatever its count
+    # EC2 may say that nothing can be launched into an UltraServer's, whatever its count
+    is_launchable: bool = True
     placement_group_arn: str | None = None
     capacity_block_id: str | None = None
     resource_group_arns: tuple[str, ...] = ()
@@ -78,12 +86,19 @@ class ObservedReservation:
     def size(self) -> int:
         """How many units it has, or will have: EC2 shows none before it begins, but says so in a tag of its own."""
         planned = self.tags.get(_PLANNED_SIZE_TAG, "")
-        return max(self.total_count, int(planned) if self.state in UPCOMING_STATES and planned.isdecimal() else 0)
+        return max(
+            self.total_count,
+            int(planned) if self.state in UPCOMING_STATES and planned.isdecimal() else 0,
+        )
 
     @property
     def placement_group_name(self) -> str | None:
         """Return the name of the cluster placement group that the reservation lies in."""
-        return None if self.placement_group_arn is None else self.placement_group_arn.rpartition("/")[2]
+        return (
+            None
+            if self.placement_group_arn is None
+            else self.placement_group_arn.rpartition("/")[2]
+        )
 
     def is_active(self, now: datetime) -> bool:
         """Whether instances can be launched into it at ``now``: active, started, and not yet draining."""
@@ -106,7 +121,9 @@ class ObservedReservation:
         """When EC2 begins to terminate the instances; None for kinds whose end leaves instances running."""
         if self.kind is not ReservationKind.CAPACITY_BLOCK or self.end_at is None:
             return None
-        return self.end_at - (RECLAIM_LEAD_ULTRA_SERVER if self.ultra_server else RECLAIM_LEAD)
+        return self.end_at - (
+            RECLAIM_LEAD_ULTRA_SERVER if self.ultra_server else RECLAIM_LEAD
+        )
 
     def block_drain(self) -> BlockDrain | None:
         """Return the drain of a node whose work wants no notice; None for kinds whose end leaves instances running."""
@@ -132,7 +149,8 @@ class TeamShare:
     team_name: str
     note: str
     is_withheld: bool
-    back_at: datetime | None = None  # when the first of what the team owns should come back, where that is known
+    # when the first of what the team owns should come back, where that is known
+    back_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +175,8 @@ class CapacityReservation(ObservedReservation):
 
     free_units: int = field(kw_only=True)
     stale: bool = False  # the last discovery failed; these are the last good facts
-    share: TeamShare | None = None  # these units are for one team's demand alone, within one solve
+    # these units are for one team's demand alone, within one solve
+    share: TeamShare | None = None
     refusal: RefusedUnits | None = None  # why no unit is free although EC2 shows some
 
     @property
@@ -172,7 +191,9 @@ class CapacityReservation(ObservedReservation):
         that EC2 shows as free and refuses to give are nobody's.
         """
         shown_count = 0 if self.refusal is None else self.refusal.shown_count
-        return max(0, self.total_count - max(self.available_count, shown_count) - ours_count)
+        return max(
+            0, self.total_count - max(self.available_count, shown_count) - ours_count
+        )
 
     @classmethod
     def of(cls, observed: ObservedReservation, *, free_units: int) -> "CapacityReservation":
@@ -180,14 +201,20 @@ class CapacityReservation(ObservedReservation):
         if isinstance(observed, CapacityReservation):
             made = replace(observed, free_units=free_units)
         else:
-            facts = {field.name: getattr(observed, field.name) for field in fields(observed)}
+            facts = {
+                field.name: getattr(observed, field.name) for field in fields(observed)
+            }
             made = cls(**facts, free_units=free_units)
         if made.is_launchable:
             return made
-        return replace(made, free_units=0, refusal=RefusedUnits(UNLAUNCHABLE, made.available_count))
+        return replace(
+            made, free_units=0, refusal=RefusedUnits(UNLAUNCHABLE, made.available_count)
+        )
 
 
-def by_resource_group(reservations: Iterable[CapacityReservation]) -> Mapping[str, frozenset[str]]:
+def by_resource_group(
+    reservations: Iterable[CapacityReservation],
+) -> Mapping[str, frozenset[str]]:
     """Return the ids of the reservations in each resource group, by the group's ARN."""
     found: dict[str, set[str]] = {}
     for reservation in reservations:

@@ -7,7 +7,12 @@ from enum import StrEnum
 from typing import Final
 
 from reservoir.core.model.capacity_reservation import CapacityReservation
-from reservoir.core.model.node_class import NodeClass, SelectorTerm, Validation, ValidationOutcome
+from reservoir.core.model.node_class import (
+    NodeClass,
+    SelectorTerm,
+    Validation,
+    ValidationOutcome,
+)
 from reservoir.core.model.node_pool import NodePool
 
 NONE_FOUND: Final = "NoneFound"  # what a class's terms select is nothing that there is
@@ -25,10 +30,12 @@ class ConditionType(StrEnum):
     AMIS_READY = "AMIsReady"
     INSTANCE_PROFILE_READY = "InstanceProfileReady"
     LAUNCHES_PERMITTED = "LaunchesPermitted"
-    VALIDATION_SUCCEEDED = "ValidationSucceeded"  # a dry run by the role that launches, as Karpenter does
+    # a dry run by the role that launches, as Karpenter does
+    VALIDATION_SUCCEEDED = "ValidationSucceeded"
     NODE_CLASS_READY = "NodeClassReady"
     PRINCIPALS_RESOLVED = "PrincipalsResolved"
-    CAPACITY_RESERVATION = "CapacityReservation"  # Available | LimitExceeded, as the first ODCR RFC has it
+    # Available | LimitExceeded, as the first ODCR RFC has it
+    CAPACITY_RESERVATION = "CapacityReservation"
     READY = "Ready"
 
 
@@ -87,10 +94,16 @@ def node_class_conditions(
 def not_yet_looked_at(now: datetime) -> tuple[Condition, ...]:
     """Return the conditions of an object that no discovery has seen yet."""
     message = "not looked at yet; discovery does so within a minute"
-    return (Condition(ConditionType.READY, ConditionStatus.UNKNOWN, _NOT_YET_KNOWN, message, now),)
+    return (
+        Condition(
+            ConditionType.READY, ConditionStatus.UNKNOWN, _NOT_YET_KNOWN, message, now
+        ),
+    )
 
 
-def launches_blocked(previous: Sequence[Condition], reason: str, now: datetime) -> tuple[Condition, ...]:
+def launches_blocked(
+    previous: Sequence[Condition], reason: str, now: datetime
+) -> tuple[Condition, ...]:
     """Return a class's conditions after EC2 refused a launch for good; what was looked up stays as it was."""
     make = _Maker(previous, now)
     replaced = (ConditionType.LAUNCHES_PERMITTED, ConditionType.READY)
@@ -114,14 +127,23 @@ def node_pool_conditions(
     make = _Maker(previous, now)
     if node_class_found is None:
         message = f"there is no EC2NodeClass {pool.node_class_name}"
-        class_ready = make(ConditionType.NODE_CLASS_READY, ConditionStatus.FALSE, "NodeClassNotFound", message)
+        class_ready = make(
+            ConditionType.NODE_CLASS_READY,
+            ConditionStatus.FALSE,
+            "NodeClassNotFound",
+            message,
+        )
     else:
         source = next((c for c in node_class_found if c.type is ConditionType.READY), None)
         status = ConditionStatus.UNKNOWN if source is None else source.status
-        reason, message = (_NOT_YET_KNOWN, "") if source is None else (source.reason, source.message)
+        reason, message = (
+            (_NOT_YET_KNOWN, "") if source is None else (source.reason, source.message)
+        )
         class_ready = make(ConditionType.NODE_CLASS_READY, status, reason, message)
     limit = _limit(make, reservations, now)
-    return tuple(sorted((class_ready, *limit, _all_ready(make, [class_ready])), key=condition_order))
+    return tuple(
+        sorted((class_ready, *limit, _all_ready(make, [class_ready])), key=condition_order)
+    )
 
 
 def team_conditions(
@@ -133,7 +155,12 @@ def team_conditions(
         message = f"IAM knows no {', '.join(unresolved)}: apply the team again once it does"
         resolved = make(kind, ConditionStatus.FALSE, "PrincipalNotFound", message)
     else:
-        resolved = make(kind, ConditionStatus.TRUE, "Resolved", "each as it was when the team was applied")
+        resolved = make(
+            kind,
+            ConditionStatus.TRUE,
+            "Resolved",
+            "each as it was when the team was applied",
+        )
     return resolved, _all_ready(make, [resolved])
 
 
@@ -142,9 +169,17 @@ class _Maker:
     previous: Sequence[Condition]
     now: datetime
 
-    def __call__(self, kind: ConditionType, status: ConditionStatus, reason: str, message: str = "") -> Condition:
-        before = next((condition for condition in self.previous if condition.type is kind), None)
-        since = before.last_transition_at if before is not None and before.status is status else self.now
+    def __call__(
+        self, kind: ConditionType, status: ConditionStatus, reason: str, message: str = ""
+    ) -> Condition:
+        before = next(
+            (condition for condition in self.previous if condition.type is kind), None
+        )
+        since = (
+            before.last_transition_at
+            if before is not None and before.status is status
+            else self.now
+        )
         return Condition(kind, status, reason, message, since)
 
 
@@ -156,12 +191,22 @@ def condition_order(condition: Condition) -> tuple[bool, str]:
 def _lookups(node_class: NodeClass) -> Iterator[tuple[ConditionType, int, str]]:
     status = node_class.status
     yield ConditionType.SUBNETS_READY, len(status.subnets), "subnet"
-    yield ConditionType.SECURITY_GROUPS_READY, len(status.security_group_ids), "security group"
-    looked_for = ", ".join(filter(None, map(_image_asked_for, node_class.ami_selector_terms)))
+    yield (
+        ConditionType.SECURITY_GROUPS_READY,
+        len(status.security_group_ids),
+        "security group",
+    )
+    looked_for = ", ".join(
+        filter(None, map(_image_asked_for, node_class.ami_selector_terms))
+    )
     what = f"machine image ({looked_for})" if looked_for else "machine image"
     yield ConditionType.AMIS_READY, len(status.machine_images), what
     if node_class.role is not None or node_class.instance_profile is not None:
-        yield ConditionType.INSTANCE_PROFILE_READY, int(status.instance_profile is not None), "instance profile"
+        yield (
+            ConditionType.INSTANCE_PROFILE_READY,
+            int(status.instance_profile is not None),
+            "instance profile",
+        )
 
 
 def _image_asked_for(term: SelectorTerm) -> str:
@@ -194,11 +239,20 @@ def _reservations_ready(
     if kind in errors:
         return make(kind, ConditionStatus.UNKNOWN, "LookupFailed", errors[kind])
     if not node_class.capacity_reservation_selector_terms:
-        return make(kind, ConditionStatus.TRUE, "NotSelected", "the class selects no reservations")
-    return make(kind, ConditionStatus.TRUE, "Found" if reservations else "NoneFound", f"{len(reservations)} found")
+        return make(
+            kind, ConditionStatus.TRUE, "NotSelected", "the class selects no reservations"
+        )
+    return make(
+        kind,
+        ConditionStatus.TRUE,
+        "Found" if reservations else "NoneFound",
+        f"{len(reservations)} found",
+    )
 
 
-def _permitted(make: Callable[..., Condition], blocked: str | None, rests: str | None = None) -> Condition:
+def _permitted(
+    make: Callable[..., Condition], blocked: str | None, rests: str | None = None
+) -> Condition:
     kind = ConditionType.LAUNCHES_PERMITTED
     if blocked is not None:
         return make(kind, ConditionStatus.FALSE, "LaunchesBlocked", blocked)
@@ -210,15 +264,26 @@ def _permitted(make: Callable[..., Condition], blocked: str | None, rests: str |
 def _validation(make: Callable[..., Condition], last: Validation | None) -> Condition:
     kind = ConditionType.VALIDATION_SUCCEEDED
     if last is None:
-        return make(kind, ConditionStatus.UNKNOWN, "AwaitingReconciliation", "EC2 was not asked yet for a dry run")
+        return make(
+            kind,
+            ConditionStatus.UNKNOWN,
+            "AwaitingReconciliation",
+            "EC2 was not asked yet for a dry run",
+        )
     if last.outcome is ValidationOutcome.SUCCEEDED:
         return make(kind, ConditionStatus.TRUE, last.reason, last.message)
-    status = ConditionStatus.FALSE if last.outcome is ValidationOutcome.REFUSED else ConditionStatus.UNKNOWN
+    status = (
+        ConditionStatus.FALSE
+        if last.outcome is ValidationOutcome.REFUSED
+        else ConditionStatus.UNKNOWN
+    )
     return make(kind, status, last.reason, last.message)
 
 
 def _limit(
-    make: Callable[..., Condition], reservations: Sequence[CapacityReservation], now: datetime
+    make: Callable[..., Condition],
+    reservations: Sequence[CapacityReservation],
+    now: datetime,
 ) -> tuple[Condition, ...]:
     """LimitExceeded while no usable reservation has a free unit; nothing at all where there is no reservation."""
     usable = [reservation for reservation in reservations if reservation.is_active(now)]
@@ -232,14 +297,25 @@ def _limit(
     return (make(kind, ConditionStatus.LIMIT_EXCEEDED, "NoUnitFree", message),)
 
 
-def _all_ready(make: Callable[..., Condition], conditions: Sequence[Condition]) -> Condition:
+def _all_ready(
+    make: Callable[..., Condition], conditions: Sequence[Condition]
+) -> Condition:
     """Ready unless something is False; what could not be looked up keeps working with what was found before.
 
     Where nothing was ever found there is nothing to work with: then nobody knows.
     """
     broken = next((c for c in conditions if c.status is ConditionStatus.FALSE), None)
-    unknown = next((c for c in conditions if c.status is ConditionStatus.UNKNOWN and c.reason in _BLIND), None)
+    unknown = next(
+        (
+            c
+            for c in conditions
+            if c.status is ConditionStatus.UNKNOWN and c.reason in _BLIND
+        ),
+        None,
+    )
     cause = broken or unknown
     if cause is None:
         return make(ConditionType.READY, ConditionStatus.TRUE, "Ready")
-    return make(ConditionType.READY, cause.status, cause.reason, f"{cause.type}: {cause.message}")
+    return make(
+        ConditionType.READY, cause.status, cause.reason, f"{cause.type}: {cause.message}"
+    )

@@ -58,6 +58,9 @@ class Instance:
         """
         if self.lifecycle == SPOT_LIFECYCLE:
             return CapacityType.SPOT
-        if self.capacity_reservation_id is not None and self.capacity_reservation_id in selected_reservation_ids:
+        if (
+            self.capacity_reservation_id is not None
+            and self.capacity_reservation_id in selected_reservation_ids
+        ):
             return CapacityType.RESERVED
         return CapacityType.ON_DEMAND

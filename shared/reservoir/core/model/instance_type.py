@@ -39,8 +39,10 @@ class Offering:
     zone_id: str
     capacity_type: CapacityType
     price_micro_usd_per_hour: int
-    unavailable_until: datetime | None = None  # it rests; may be probed again at this instant
-    unavailable_reason: str = ""  # why, where it was something else than insufficient capacity
+    # it rests; may be probed again at this instant
+    unavailable_until: datetime | None = None
+    # why, where it was something else than insufficient capacity
+    unavailable_reason: str = ""
 
     def is_available(self, now: datetime) -> bool:
         """Whether the offering may be asked for at ``now``."""
@@ -62,11 +64,15 @@ class InstanceType:
     overhead: Resources
     offerings: tuple[Offering, ...] = ()
     on_demand_price_micro_usd_per_hour: int | None = None
-    ultra_server: bool = False  # sold in Capacity Blocks as part of an UltraServer: EC2 reclaims 60 min before the end
+    # sold in Capacity Blocks as part of an UltraServer: EC2 reclaims 60 min before the end
+    ultra_server: bool = False
     efa_cards: tuple[EfaCard, ...] = ()  # sorted by index; as many as the type has EFAs
     allocatable: Resources = field(init=False)
 
     def __post_init__(self) -> None:
         """Derive allocatable = capacity - overhead, floored at 0 (R-24)."""
-        reduced = {name: max(0, count - self.overhead[name]) for name, count in self.capacity.items()}
+        reduced = {
+            name: max(0, count - self.overhead[name])
+            for name, count in self.capacity.items()
+        }
         object.__setattr__(self, "allocatable", Resources.of(reduced))

@@ -21,7 +21,8 @@ class ClaimState(StrEnum):
     """Where a claim is in its life."""
 
     PLANNED = "planned"  # committed with its lease; EC2 knows nothing yet
-    LAUNCHING = "launching"  # the intent to call CreateFleet is recorded; the call may or may not have happened
+    # the intent to call CreateFleet is recorded; the call may or may not have happened
+    LAUNCHING = "launching"
     LAUNCHED = "launched"  # EC2 answered with an instance
     RUNNING = "running"  # the instance reported running
     DRAINING = "draining"  # its workloads were told, with a deadline
@@ -34,9 +35,16 @@ ALLOWED_TRANSITIONS: Final[Mapping[ClaimState, frozenset[ClaimState]]] = {
     ClaimState.PLANNED: frozenset({ClaimState.LAUNCHING, ClaimState.FAILED}),
     ClaimState.LAUNCHING: frozenset({ClaimState.LAUNCHED, ClaimState.FAILED}),
     ClaimState.LAUNCHED: frozenset(
-        {ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED}
+        {
+            ClaimState.RUNNING,
+            ClaimState.DRAINING,
+            ClaimState.TERMINATING,
+            ClaimState.TERMINATED,
+        }
     ),
-    ClaimState.RUNNING: frozenset({ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED}),
+    ClaimState.RUNNING: frozenset(
+        {ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED}
+    ),
     ClaimState.DRAINING: frozenset({ClaimState.TERMINATING, ClaimState.TERMINATED}),
     ClaimState.TERMINATING: frozenset({ClaimState.TERMINATED}),
     ClaimState.TERMINATED: frozenset(),
@@ -52,7 +60,8 @@ class LeaseState(StrEnum):
     """The life of a lease on one reservation unit (docs/architecture.md#the-ledger)."""
 
     HELD = "held"  # promised; the launch has not settled
-    SETTLED = "settled"  # the instance exists in EC2 since ``settled_at``; no observation has replaced the lease yet
+    # the instance exists in EC2 since ``settled_at``; no observation has replaced the lease yet
+    SETTLED = "settled"
     ABSORBED = "absorbed"  # an observation that began after settling contains it
     RETURNED = "returned"  # the launch is known to have failed: the unit was given back
 
@@ -67,7 +76,8 @@ class Lease:
     reservation_id: str
     state: LeaseState = LeaseState.HELD
     settled_at: datetime | None = None
-    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+    # a newer release's fields
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,8 @@ class GangSeat:
     first_rank: int
     world_size: int
     addresses: tuple[str, ...]
-    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+    # a newer release's fields
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
 
 
 class DrainReason(StrEnum):
@@ -118,7 +129,8 @@ class Drain:
     notified_at: datetime
     deadline: datetime
     awaiting: tuple[PlacedReplicas, ...] = ()
-    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+    # a newer release's fields
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +160,9 @@ class Operation:
 OPERATIONS_KEPT: Final = 5  # of an object, the latest
 
 
-def with_operation(operations: tuple[Operation, ...], done: Operation) -> tuple[Operation, ...]:
+def with_operation(
+    operations: tuple[Operation, ...], done: Operation
+) -> tuple[Operation, ...]:
     """Return an object's operations with one more, the oldest left out."""
     return (*operations, done)[-OPERATIONS_KEPT:]
 
@@ -183,8 +197,10 @@ class NodeClaim:
     allocatable: Resources
     created_at: datetime
     alternatives: tuple[OfferingKey, ...] = ()
-    min_values: Mapping[str, int] = field(default_factory=dict)  # how many values of a label a launch must leave to EC2
-    relaxed: tuple[str, ...] = ()  # what the plan gave up for it: preferences, or part of the pool's minValues
+    # how many values of a label a launch must leave to EC2
+    min_values: Mapping[str, int] = field(default_factory=dict)
+    # what the plan gave up for it: preferences, or part of the pool's minValues
+    relaxed: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     lease: Lease | None = None
@@ -197,7 +213,8 @@ class NodeClaim:
     drain_at: datetime | None = None  # when the Capacity Block under it starts to drain ...
     drain_deadline: datetime | None = None  # ... and until when that drain will last
     terminated_at: datetime | None = None  # when we saw that it was gone
-    ended_at: datetime | None = None  # when EC2 stopped charging for it, by its own word where it gives one
+    # when EC2 stopped charging for it, by its own word where it gives one
+    ended_at: datetime | None = None
     node_pool_hash: str = ""
     node_class_hash: str = ""
     image_id: str | None = None
@@ -205,26 +222,35 @@ class NodeClaim:
     security_group_ids: tuple[str, ...] = ()
     placements_changed_at: datetime | None = None  # consolidateAfter counts from here
     disruption: DisruptionMark | None = None
-    nominated_until: datetime | None = None  # replicas are on their way here: not to be disrupted before
+    # replicas are on their way here: not to be disrupted before
+    nominated_until: datetime | None = None
     replaces: tuple[str, ...] = ()  # ids of the claims that this one makes superfluous
-    expected: tuple[PlacedReplicas, ...] = ()  # replicas that move here when the claims in ``replaces`` drain
-    unhealthy_since: datetime | None = None  # an episode of failed checks that is only reported
+    # replicas that move here when the claims in ``replaces`` drain
+    expected: tuple[PlacedReplicas, ...] = ()
+    # an episode of failed checks that is only reported
+    unhealthy_since: datetime | None = None
     # Leased over a unit that the claim in ``replaces`` still uses: launched only once that unit is free.
     waits_for_slot: bool = False
     # Not a machine at all: a unit on its way from the leased reservation to this one. Ended from birth, it only leases.
     moves_to: str | None = None
-    finished: tuple[PlacedReplicas, ...] = ()  # replicas that have done here what they were for
-    address: str | None = None  # where its node can be reached by others of its workloads; the node says so
+    # replicas that have done here what they were for
+    finished: tuple[PlacedReplicas, ...] = ()
+    # where its node can be reached by others of its workloads; the node says so
+    address: str | None = None
     seats: tuple[GangSeat, ...] = ()  # in workloads whose nodes know each other
-    correlation_ids: Mapping[str, str] = field(default_factory=dict)  # by key, of the workloads that are named above
-    ready: tuple[PlacedReplicas, ...] = ()  # replicas that have run here, those that have finished included
+    # by key, of the workloads that are named above
+    correlation_ids: Mapping[str, str] = field(default_factory=dict)
+    # replicas that have run here, those that have finished included
+    ready: tuple[PlacedReplicas, ...] = ()
     failure: str | None = None
     is_static: bool = False  # a static pool's: it stands with or without replicas
     cordoned: bool = False  # takes no new replicas until somebody uncordons it
-    operations: tuple[Operation, ...] = ()  # what was done to it by hand, the last of all last
+    # what was done to it by hand, the last of all last
+    operations: tuple[Operation, ...] = ()
     # By key; what is left of a workload's replicas are those placed last (``reservoir.core.launching.placed_terms``).
     placed_with: tuple[PlacedGeneration, ...] = ()
-    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+    # a newer release's fields
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
 
     def may_become(self, state: ClaimState) -> bool:
         """Whether the transition table allows the move."""
@@ -274,7 +300,9 @@ def generations_of(
     return tuple(sorted(found, key=lambda note: (note.workload_key, -note.generation)))
 
 
-def parts_of(claim: NodeClaim, placements: Sequence[PlacedReplicas]) -> list[tuple[str, int]]:
+def parts_of(
+    claim: NodeClaim, placements: Sequence[PlacedReplicas]
+) -> list[tuple[str, int]]:
     """Return by which parts a node is charged to replicas on it: workload keys, each with its part.
 
     It is their dominant share of the node, as it was when they were placed; where that of some is not known, as an
@@ -282,4 +310,7 @@ def parts_of(claim: NodeClaim, placements: Sequence[PlacedReplicas]) -> list[tup
     """
     notes = generations_of(claim.placed_with, placements)
     are_known = all(note.share for note in notes)
-    return [(note.workload_key, note.count * note.share if are_known else note.count) for note in notes]
+    return [
+        (note.workload_key, note.count * note.share if are_known else note.count)
+        for note in notes
+    ]

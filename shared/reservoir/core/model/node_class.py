@@ -69,7 +69,8 @@ class ValidationOutcome(StrEnum):
     """What EC2 said when it was asked whether the launching role may launch the class, without launching anything."""
 
     SUCCEEDED = "Succeeded"
-    SUSPECTED = "Suspected"  # refused once: asked again soon, because what was just made may not be visible yet
+    # refused once: asked again soon, because what was just made may not be visible yet
+    SUSPECTED = "Suspected"
     REFUSED = "Refused"
     UNKNOWN = "Unknown"  # it could not be asked
 
@@ -108,9 +109,12 @@ class NodeClassStatus:
     launch_blocked_reason: str | None = None
     launch_blocked_at: datetime | None = None
     launch_blocked_generation: int | None = None  # of the class that could not be launched
-    launch_blocked_until: datetime | None = None  # when it is looked at again. Made for a plan, never stored.
-    resting_markets: Mapping[str, MarketRest] = field(default_factory=dict)  # by capacity type; never stored either
-    validation: Validation | None = None  # what EC2 said to a dry run; a plan does not look at it
+    # when it is looked at again. Made for a plan, never stored.
+    launch_blocked_until: datetime | None = None
+    # by capacity type; never stored either
+    resting_markets: Mapping[str, MarketRest] = field(default_factory=dict)
+    # what EC2 said to a dry run; a plan does not look at it
+    validation: Validation | None = None
 
     def is_closed(self, zone_id: str, capacity_type: str) -> bool:
         """Whether nothing of the class can be launched there now, by what EC2 said of its zones and markets."""
@@ -135,24 +139,32 @@ class NodeClass:
     placement_group: str | None = None
     detailed_monitoring: bool = False
     associate_public_ip_address: bool | None = None
-    connection_tracking: Mapping[str, object] = field(default_factory=dict)  # in EC2's own shape
+    # in EC2's own shape
+    connection_tracking: Mapping[str, object] = field(default_factory=dict)
     open_reservation_preference: OpenReservationPreference = OpenReservationPreference.NONE
     fleet_targeting_mode: FleetTargetingMode = FleetTargetingMode.LAUNCH_TEMPLATE
     platform: str = "Linux/UNIX"
     tenancy: str = "default"
-    root_volume_bytes: int | None = None  # what replicas have for files; None: as much as Karpenter assumes
-    local_disks_are_storage: bool = False  # of types that have any: all of them together, in place of the volume
+    # what replicas have for files; None: as much as Karpenter assumes
+    root_volume_bytes: int | None = None
+    # of types that have any: all of them together, in place of the volume
+    local_disks_are_storage: bool = False
     static_hash: str = ""
     status: NodeClassStatus = NodeClassStatus()
 
     def has_subnet_in(self, zone: str) -> bool:
         """Whether it may launch in the zone; where no subnet was looked up, nothing speaks against it."""
-        return not self.status.subnets or any(subnet.zone == zone for subnet in self.status.subnets)
+        return not self.status.subnets or any(
+            subnet.zone == zone for subnet in self.status.subnets
+        )
 
     def may_use(self, reservation: ObservedReservation) -> bool:
         """Whether its instances can count against the reservation: its own platform and tenancy, a zone with a subnet.
 
         EC2 counts only instances that match in both.
         """
-        is_alike = (reservation.platform, reservation.tenancy) == (self.platform, self.tenancy)
+        is_alike = (reservation.platform, reservation.tenancy) == (
+            self.platform,
+            self.tenancy,
+        )
         return is_alike and self.has_subnet_in(reservation.zone)

@@ -41,12 +41,15 @@ class Budget:
 class Disruption:
     """The pool's disruption settings; ``consolidate_after_s`` None means never."""
 
-    consolidation_policy: ConsolidationPolicy = ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
+    consolidation_policy: ConsolidationPolicy = (
+        ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
+    )
     consolidate_after_s: int | None = 0
     budgets: tuple[Budget, ...] = (Budget(nodes="10%"),)
     # Keep empty reserved nodes: None returns them to their reservation, 0 keeps them while it lasts, else seconds kept.
     keep_reserved_s: int | None = None
-    move_reserved_units: bool = False  # free units of equal reservations may move to those that its nodes can use
+    # free units of equal reservations may move to those that its nodes can use
+    move_reserved_units: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,10 @@ class NodePool:
     disruption: Disruption = Disruption()
     expire_after_s: int | None = 720 * 3600
     termination_grace_period_s: int | None = None
-    replicas: int | None = None  # of a static pool: so many nodes stand, whether or not anything wants them
-    all_reserved: bool = False  # of a static pool: as many nodes as its reservations have units
+    # of a static pool: so many nodes stand, whether or not anything wants them
+    replicas: int | None = None
+    # of a static pool: as many nodes as its reservations have units
+    all_reserved: bool = False
     paused: str | None = None  # launches nothing: who wants that, since when and why
     static_hash: str = ""  # of the fields whose change drifts nodes
 
@@ -78,4 +83,8 @@ class NodePool:
 
 def min_values(pool: NodePool) -> dict[str, int]:
     """Return the pool's minValues by label (R-17)."""
-    return {key: requirement.min_values for key, requirement in pool.requirements.items() if requirement.min_values}
+    return {
+        key: requirement.min_values
+        for key, requirement in pool.requirements.items()
+        if requirement.min_values
+    }

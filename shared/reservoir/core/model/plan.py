@@ -16,12 +16,14 @@ class ReasonCode(StrEnum):
     INCOMPATIBLE = "Incompatible"  # requirements, taints or architecture leave nothing
     TOO_LARGE = "TooLarge"  # no compatible instance type can hold one replica
     RESERVATION_FULL = "ReservationFull"
-    TEAM_QUOTA = "TeamQuota"  # a quota of its team leaves no room: others' turn, or lent to them
+    # a quota of its team leaves no room: others' turn, or lent to them
+    TEAM_QUOTA = "TeamQuota"
     RESERVATION_NOT_STARTED = "ReservationNotStarted"
     DURATION_DOES_NOT_FIT = "DurationDoesNotFit"
     FALLBACK_NOT_YET = "FallbackNotYet"  # a later rung of the ladder would serve
     OFFERING_UNAVAILABLE = (
-        "OfferingUnavailable"  # it rests after insufficient capacity or another refusal, or its subnets are full
+        # it rests after insufficient capacity or another refusal, or its subnets are full
+        "OfferingUnavailable"
     )
     MAX_PRICE = "MaxPrice"
     TEAM_BUDGET = "TeamBudget"  # its team has spent what it may on what is bought
@@ -30,10 +32,12 @@ class ReasonCode(StrEnum):
     GANG_INCOMPLETE = "GangIncomplete"
     NODE_CLASS_NOT_READY = "NodeClassNotReady"
     MIN_VALUES = "MinValues"
-    SPOT_SHARE = "SpotShare"  # more nodes in its spot pools would be more than the policy's share of each
+    # more nodes in its spot pools would be more than the policy's share of each
+    SPOT_SHARE = "SpotShare"
     OUT_OF_TIME = "OutOfTime"
     NODE_POOL_PAUSED = "NodePoolPaused"  # an operator has paused the pool that would serve
-    PLAN_REJECTED = "PlanRejected"  # its place in the plan broke a rule, which the independent checker saw
+    # its place in the plan broke a rule, which the independent checker saw
+    PLAN_REJECTED = "PlanRejected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,8 @@ class PlannedNodes:
     placements: tuple[PlacedReplicas, ...]
     alternatives: tuple[OfferingKey, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
-    gang_key: str | None = None  # workload key of the gang that these nodes serve: all of it launches or nothing
+    # workload key of the gang that these nodes serve: all of it launches or nothing
+    gang_key: str | None = None
     relaxed: tuple[str, ...] = ()  # preferences that were given up
 
 

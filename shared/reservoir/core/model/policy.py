@@ -74,7 +74,9 @@ class SchedulingPolicy:
         if used_percent is None:
             return self
         return replace(
-            self, expired=lambda: used_percent() >= percent, used_percent=lambda: used_percent() * 100 // percent
+            self,
+            expired=lambda: used_percent() >= percent,
+            used_percent=lambda: used_percent() * 100 // percent,
         )
 
     def without_deadline(self) -> "SchedulingPolicy":

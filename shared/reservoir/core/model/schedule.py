@@ -21,7 +21,20 @@ MACROS: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_MONTHS: Final = (
+    "JAN",
+    "FEB",
+    "MAR",
+    "APR",
+    "MAY",
+    "JUN",
+    "JUL",
+    "AUG",
+    "SEP",
+    "OCT",
+    "NOV",
+    "DEC",
+)
 _WEEKDAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _LONGEST_TEXT: Final = 200
 # 29 February on one given weekday comes every 28 years at worst, and 40 years across 2100.
@@ -63,7 +76,9 @@ class _Field:
 
     def _number(self, text: str, lowest: int, highest: int) -> int:
         if re.fullmatch(r"[0-9]{1,4}", text) is None or not lowest <= int(text) <= highest:
-            raise ScheduleError(f"{self.name}: {text[:20]!a} is not a number from {lowest} to {highest}")
+            raise ScheduleError(
+                f"{self.name}: {text[:20]!a} is not a number from {lowest} to {highest}"
+            )
         return int(text)
 
 
@@ -101,7 +116,9 @@ class CronSchedule:
         """
         fields = MACROS.get(text, text).split() if len(text) <= _LONGEST_TEXT else []
         if len(fields) != 5:
-            raise ScheduleError(f"a schedule has five fields, or is one of {', '.join(MACROS)}")
+            raise ScheduleError(
+                f"a schedule has five fields, or is one of {', '.join(MACROS)}"
+            )
         minute, hour, day, month, weekday = fields
         schedule = cls(
             minutes=_MINUTE.parse(minute),
@@ -117,14 +134,19 @@ class CronSchedule:
 
     def _check_possible(self) -> None:
         longest = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
-        if not self.either_day and all(min(self.days) > longest.get(month, 31) for month in self.months):
+        if not self.either_day and all(
+            min(self.days) > longest.get(month, 31) for month in self.months
+        ):
             raise ScheduleError("no date ever matches the day of month and the month")
 
     def latest_start(self, now: datetime, not_before: datetime) -> datetime | None:
         """Return the last start in (``not_before``, ``now``], in UTC; None when there is none."""
         today = now.astimezone(self.zone).date()
         # a start can move past midnight only where the clocks jump at midnight, hence one day of slack
-        oldest = max(not_before.astimezone(self.zone).date() - timedelta(days=1), today - timedelta(_FARTHEST_DAYS))
+        oldest = max(
+            not_before.astimezone(self.zone).date() - timedelta(days=1),
+            today - timedelta(_FARTHEST_DAYS),
+        )
         day = today
         while day >= oldest:
             start = max((at for at in self._starts(day) if at <= now), default=None)
@@ -151,7 +173,9 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ScheduleError(f"{name[:60]!a} is not a known time zone, such as UTC or Europe/Berlin") from error
+        raise ScheduleError(
+            f"{name[:60]!a} is not a known time zone, such as UTC or Europe/Berlin"
+        ) from error
 
 
 def budget_nodes(nodes: str, node_count: int) -> int:
@@ -164,7 +188,9 @@ def budget_nodes(nodes: str, node_count: int) -> int:
     """
     match = re.fullmatch(r"([0-9]{1,9})(%?)", nodes)
     if match is None or (match[2] and int(match[1]) > 100):
-        raise ScheduleError(f"{nodes[:20]!a} is neither a count nor a percentage up to 100%")
+        raise ScheduleError(
+            f"{nodes[:20]!a} is neither a count nor a percentage up to 100%"
+        )
     return -(-node_count * int(match[1]) // 100) if match[2] else int(match[1])
 
 
@@ -179,7 +205,9 @@ def is_active(budget: Budget, now: datetime) -> bool:
     if budget.schedule is None or budget.duration_s is None:
         return True
     schedule = CronSchedule.parse(budget.schedule, budget.time_zone)
-    return schedule.latest_start(now, now - timedelta(seconds=budget.duration_s)) is not None
+    return (
+        schedule.latest_start(now, now - timedelta(seconds=budget.duration_s)) is not None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +219,12 @@ class Allowance:
 
 
 def allowed_disruptions(
-    budgets: Sequence[Budget], reason: DisruptionReason, *, node_count: int, unavailable_count: int, now: datetime
+    budgets: Sequence[Budget],
+    reason: DisruptionReason,
+    *,
+    node_count: int,
+    unavailable_count: int,
+    now: datetime,
 ) -> Allowance:
     """Return how many of a pool's ``node_count`` nodes may now be disrupted for ``reason``.
 
@@ -200,11 +233,17 @@ def allowed_disruptions(
     """
     errors: list[str] = []
     nodes = min(_limits(budgets, reason, node_count, now, errors), default=UNLIMITED)
-    return Allowance(nodes if nodes == UNLIMITED else max(0, nodes - unavailable_count), tuple(errors))
+    return Allowance(
+        nodes if nodes == UNLIMITED else max(0, nodes - unavailable_count), tuple(errors)
+    )
 
 
 def _limits(
-    budgets: Iterable[Budget], reason: DisruptionReason, node_count: int, now: datetime, errors: list[str]
+    budgets: Iterable[Budget],
+    reason: DisruptionReason,
+    node_count: int,
+    now: datetime,
+    errors: list[str],
 ) -> Iterator[int]:
     for budget in budgets:
         if budget.reasons and reason not in budget.reasons:

@@ -4,7 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from reservoir.core.model.capacity_reservation import USUAL_NOTICE, BlockDrain, CapacityReservation
+from reservoir.core.model.capacity_reservation import (
+    USUAL_NOTICE,
+    BlockDrain,
+    CapacityReservation,
+)
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool
@@ -51,10 +55,12 @@ class Node:
     price_atto_usd_per_hour: int = 0
     created_at: datetime | None = None
     drain_at: datetime | None = None  # when a Capacity Block under it starts to drain
-    leaves_at: datetime | None = None  # the end of its drain, or of its work by its own hints
+    # the end of its drain, or of its work by its own hints
+    leaves_at: datetime | None = None
     initialized: bool = True
     deleting: bool = False
-    leaving: tuple[PlacedReplicas, ...] = ()  # withdrawn and still there: they count for their team
+    # withdrawn and still there: they count for their team
+    leaving: tuple[PlacedReplicas, ...] = ()
     drain_deadline: datetime | None = None  # until when that drain lasts
 
     @property
@@ -63,7 +69,9 @@ class Node:
         if self.drain_at is None:
             return None
         # Nodes of release 0.1 carry no deadline until they are launched; until then they drain with the usual notice.
-        return BlockDrain(self.drain_at, self.drain_deadline or self.drain_at + USUAL_NOTICE)
+        return BlockDrain(
+            self.drain_at, self.drain_deadline or self.drain_at + USUAL_NOTICE
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +86,19 @@ class Snapshot:
     demands: tuple[Demand, ...] = ()
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     teams: tuple[Team, ...] = ()
-    ceiling_micro_usd_per_hour: int | None = None  # of everything that is bought, whoever it is for
+    # of everything that is bought, whoever it is for
+    ceiling_micro_usd_per_hour: int | None = None
 
     def binding_taints(self, node: Node) -> tuple[Taint, ...]:
         """Return the taints of a node that count for placing replicas on it: startup taints only once it is up."""
         if not node.taints:
             return ()
-        startup = next((pool.startup_taints for pool in self.node_pools if pool.name == node.node_pool_name), ())
+        startup = next(
+            (
+                pool.startup_taints
+                for pool in self.node_pools
+                if pool.name == node.node_pool_name
+            ),
+            (),
+        )
         return binding_taints(node.taints, startup, initialized=node.initialized)

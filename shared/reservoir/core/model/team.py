@@ -15,7 +15,8 @@ class ReclaimWithinCohort(StrEnum):
     """From whom a team takes back units that it owns, now wants, and others have borrowed."""
 
     NEVER = "Never"
-    LOWER_PRIORITY = "LowerPriority"  # from work of a lower priority than the work that waits
+    # from work of a lower priority than the work that waits
+    LOWER_PRIORITY = "LowerPriority"
     ANY = "Any"
 
 
@@ -51,7 +52,8 @@ class TeamLimits:
     replicas: int | None = None
     checkpoint_period_s: int | None = None  # None: what the deployment allows
     do_not_disrupt: bool = True  # whether its work may say so
-    generation_jump: int | None = None  # how far above the stored generation that of a message may be
+    # how far above the stored generation that of a message may be
+    generation_jump: int | None = None
     waiting_workloads: int | None = None
     messages_per_minute: int | None = None
     new_workloads_per_day: int | None = None
@@ -61,7 +63,8 @@ class TeamLimits:
 CEILINGS: Final = TeamLimits(
     priority=10**9,  # the highest that Kubernetes leaves to its users
     replicas=100_000,
-    generation_jump=2**51,  # room for instants in microseconds, and for three more messages that use it up
+    # room for instants in microseconds, and for three more messages that use it up
+    generation_jump=2**51,
     waiting_workloads=20_000,
     messages_per_minute=6_000,
     new_workloads_per_day=100_000,
@@ -70,11 +73,15 @@ CEILINGS: Final = TeamLimits(
 
 def in_force(limits: TeamLimits) -> TeamLimits:
     """Return the limits with the ceilings where they say nothing."""
-    said = {name: value for name in _NUMBERS if (value := getattr(limits, name)) is not None}
+    said = {
+        name: value for name in _NUMBERS if (value := getattr(limits, name)) is not None
+    }
     return replace(CEILINGS, **said, do_not_disrupt=limits.do_not_disrupt)
 
 
-_NUMBERS: Final = tuple(each.name for each in fields(TeamLimits) if each.name != "do_not_disrupt")
+_NUMBERS: Final = tuple(
+    each.name for each in fields(TeamLimits) if each.name != "do_not_disrupt"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +109,14 @@ class Team:
     cohort: str = DEFAULT_COHORT
     weight: int = 1
     reclaim_within_cohort: ReclaimWithinCohort = ReclaimWithinCohort.NEVER
-    loan_grace_s: int = 2 * 3600  # how old a node is before do-not-disrupt keeps it no longer from its owner
-    affinity_from: tuple[str, ...] = ()  # teams whose required affinity may be about its replicas
-    budget_micro_usd_per_hour: int | None = None  # for what is bought; reserved units cost it nothing
-    budget_micro_usd_per_month: int | None = None  # what is left of it bounds what a snapshot says of an hour
+    # how old a node is before do-not-disrupt keeps it no longer from its owner
+    loan_grace_s: int = 2 * 3600
+    # teams whose required affinity may be about its replicas
+    affinity_from: tuple[str, ...] = ()
+    # for what is bought; reserved units cost it nothing
+    budget_micro_usd_per_hour: int | None = None
+    # what is left of it bounds what a snapshot says of an hour
+    budget_micro_usd_per_month: int | None = None
     principal_ids: frozenset[str] = field(default_factory=frozenset)
 
     def may_act(self, sender_id: str | None) -> bool:
@@ -113,7 +124,9 @@ class Team:
 
         ``sender_id`` is SQS's: a user's id, or a role's id, a colon and the name of the session; None: not told.
         """
-        return not self.principals or (sender_id or "").partition(":")[0] in self.principal_ids
+        return (
+            not self.principals or (sender_id or "").partition(":")[0] in self.principal_ids
+        )
 
 
 def may_reach(teams: Mapping[str, Team], namespace: str, other: str) -> bool:

@@ -52,10 +52,14 @@ class LabelSelector:
         """Whether all parts hold for ``labels``."""
         if any(labels.get(key) != value for key, value in self.match_labels):
             return False
-        return all(_expression_holds(expression, labels) for expression in self.match_expressions)
+        return all(
+            _expression_holds(expression, labels) for expression in self.match_expressions
+        )
 
 
-def _expression_holds(expression: LabelSelectorExpression, labels: Mapping[str, str]) -> bool:
+def _expression_holds(
+    expression: LabelSelectorExpression, labels: Mapping[str, str]
+) -> bool:
     present = expression.key in labels
     if expression.operator is LabelSelectorOperator.EXISTS:
         return present
@@ -145,7 +149,8 @@ class Workload:
     fallback: tuple[FallbackStep, ...] = ()
     max_price_micro_usd_per_hour: int | None = None
     do_not_disrupt: bool = False
-    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+    # a newer release's fields
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
     # The identity, ``namespace/name``; kept, because a pass asks for it several times for each replica.
     key: str = field(init=False, repr=False, compare=False)
 
@@ -165,24 +170,36 @@ class Workload:
 
     def at_home(self, may_reach: Callable[[str], bool]) -> "Workload":
         """Return it with no required anti-affinity to namespaces that do not let it reach them."""
-        kept = tuple(each for term in self.anti_affinity if (each := _within(term, may_reach)) is not None)
+        kept = tuple(
+            each
+            for term in self.anti_affinity
+            if (each := _within(term, may_reach)) is not None
+        )
         return self if kept == self.anti_affinity else replace(self, anti_affinity=kept)
 
     def within_notice(self, longest: timedelta) -> "Workload":
         """Return it with no more notice than the longest that any work gets."""
         most_s = int(longest.total_seconds())
-        wants_more = self.checkpoint_period_s is not None and self.checkpoint_period_s > most_s
+        wants_more = (
+            self.checkpoint_period_s is not None and self.checkpoint_period_s > most_s
+        )
         return replace(self, checkpoint_period_s=most_s) if wants_more else self
 
-    def reached_capacity_types(self, pending_since: datetime, now: datetime) -> frozenset[CapacityType]:
+    def reached_capacity_types(
+        self, pending_since: datetime, now: datetime
+    ) -> frozenset[CapacityType]:
         """Return the capacity types that the fallback ladder allows at ``now``; all of them without a ladder."""
         if not self.fallback:
             return ALL_CAPACITY_TYPES
-        return frozenset(rung for opens_at, rung in self._rungs(pending_since) if opens_at <= now)
+        return frozenset(
+            rung for opens_at, rung in self._rungs(pending_since) if opens_at <= now
+        )
 
     def next_step_at(self, pending_since: datetime, now: datetime) -> datetime | None:
         """Return when the ladder's next rung opens, or None when no later one will."""
-        return next((opens_at for opens_at, _ in self._rungs(pending_since) if opens_at > now), None)
+        return next(
+            (opens_at for opens_at, _ in self._rungs(pending_since) if opens_at > now), None
+        )
 
     def _rungs(self, pending_since: datetime) -> Iterator[tuple[datetime, CapacityType]]:
         """Yield when each rung of the ladder opens, and what it allows; nothing after one that lasts for ever."""
@@ -220,4 +237,7 @@ class Demand:
     @property
     def is_price_capped(self) -> bool:
         """Whether what may be paid for its nodes is bounded, by the workload or by its team's budget."""
-        return self.workload.max_price_micro_usd_per_hour is not None or self.budget_atto_usd_per_hour is not None
+        return (
+            self.workload.max_price_micro_usd_per_hour is not None
+            or self.budget_atto_usd_per_hour is not None
+        )

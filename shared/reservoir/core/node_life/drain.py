@@ -19,7 +19,8 @@ from reservoir.core.model.capacity_reservation import BlockDrain, CapacityReserv
 from reservoir.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
 from reservoir.core.model.snapshot import PlacedReplicas, count_of
 
-INTERRUPTION_NOTICE: Final = timedelta(minutes=2)  # EC2's promise for spot and interruptible reservations
+# EC2's promise for spot and interruptible reservations
+INTERRUPTION_NOTICE: Final = timedelta(minutes=2)
 # How long a voluntary drain waits for releases, unless the pool's terminationGracePeriod says less. Kubernetes would
 # wait for ever; a slot that nobody releases must come free some day.
 VOLUNTARY_GRACE: Final = timedelta(minutes=15)
@@ -44,7 +45,9 @@ _AWAITED_ENDS: Final = frozenset(
 # Maintenance that begins within this shortens the usual grace; before later maintenance the node has long gone.
 _MAINTENANCE_IS_NEAR: Final = timedelta(hours=1)
 
-_DRAINABLE: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING, ClaimState.DRAINING})
+_DRAINABLE: Final = frozenset(
+    {ClaimState.LAUNCHED, ClaimState.RUNNING, ClaimState.DRAINING}
+)
 
 
 class RebalancePolicy(StrEnum):
@@ -61,7 +64,9 @@ class InstanceStatusPolicy(StrEnum):
     REPORT = "report"  # count each episode once, touch nothing
 
 
-def block_drain(reservation: CapacityReservation, checkpoint_periods_s: Iterable[int]) -> BlockDrain | None:
+def block_drain(
+    reservation: CapacityReservation, checkpoint_periods_s: Iterable[int]
+) -> BlockDrain | None:
     """Return the drain of a claim in ``reservation``; None for kinds whose end leaves instances running.
 
     A workload that needs longer to write a checkpoint than the usual notice lasts is told that much earlier.
@@ -70,7 +75,9 @@ def block_drain(reservation: CapacityReservation, checkpoint_periods_s: Iterable
     return None if drain is None else drain.for_notice(max(checkpoint_periods_s, default=0))
 
 
-def voluntary_deadline(reason: DrainReason, now: datetime, checkpoint_periods_s: Iterable[int]) -> datetime:
+def voluntary_deadline(
+    reason: DrainReason, now: datetime, checkpoint_periods_s: Iterable[int]
+) -> datetime:
     """Return the deadline of a drain that nothing outside forces; the periods are within the longest notice."""
     grace = WITHDRAWN_GRACE if reason is DrainReason.WITHDRAWN else VOLUNTARY_GRACE
     wanted = timedelta(seconds=max(checkpoint_periods_s, default=0))
@@ -86,7 +93,11 @@ def maintenance_deadline(begins_at: datetime | None, now: datetime) -> datetime 
 
 
 def begin(
-    claim: NodeClaim, reason: DrainReason, deadline: datetime, now: datetime, grace_period_s: int | None = None
+    claim: NodeClaim,
+    reason: DrainReason,
+    deadline: datetime,
+    now: datetime,
+    grace_period_s: int | None = None,
 ) -> NodeClaim | None:
     """Return the claim as it drains, or None when nothing changes (it drains already, or is past draining).
 
@@ -103,14 +114,22 @@ def begin(
         return replace(claim, state=ClaimState.DRAINING, drain=drain)
     if deadline >= claim.drain.deadline:
         return None
-    return replace(claim, drain=replace(claim.drain, reason=reason, notified_at=now, deadline=deadline))
+    return replace(
+        claim, drain=replace(claim.drain, reason=reason, notified_at=now, deadline=deadline)
+    )
 
 
 def begin_voluntary(
-    claim: NodeClaim, reason: DrainReason, deadline: datetime, now: datetime, grace_period_s: int | None = None
+    claim: NodeClaim,
+    reason: DrainReason,
+    deadline: datetime,
+    now: datetime,
+    grace_period_s: int | None = None,
 ) -> NodeClaim | None:
     """As :func:`begin`, for a reason that nothing outside forces: it does not hurry a drain that is under way."""
-    return begin(claim, reason, deadline, now, grace_period_s) if claim.drain is None else None
+    return (
+        begin(claim, reason, deadline, now, grace_period_s) if claim.drain is None else None
+    )
 
 
 def drain_id(claim_id: str) -> str:
@@ -132,7 +151,11 @@ def released(claim: NodeClaim, workload_key: str, count: int | None) -> NodeClai
         left = 0 if count is None else placed.count - count
         if left > 0:
             rest.append(PlacedReplicas(workload_key, left))
-    return replace(claim, drain=replace(claim.drain, awaiting=tuple(rest))) if changed else None
+    return (
+        replace(claim, drain=replace(claim.drain, awaiting=tuple(rest)))
+        if changed
+        else None
+    )
 
 
 def awaited_count(claim: NodeClaim, workload_key: str) -> int:

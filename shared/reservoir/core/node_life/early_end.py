@@ -23,7 +23,8 @@ _OF_THE_CLASS: Final[Mapping[str, str]] = {
     "Client.InvalidSnapshot.NotFound": "a snapshot behind the class's image or volumes does not exist",
     "Client.VolumeLimitExceeded": "the account's limit of EBS storage is reached",
 }
-_OF_THE_HOST: Final = "Server."  # every code of this kind: internal errors, no capacity after all, spot taken back
+# every code of this kind: internal errors, no capacity after all, spot taken back
+_OF_THE_HOST: Final = "Server."
 
 
 def cause_of(state_reason: str | None) -> Cause:

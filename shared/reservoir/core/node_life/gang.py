@@ -13,14 +13,20 @@ from reservoir.core.node_life import drain
 
 
 # Branches: comprehensions of a line each; only two questions decide.
-def seats(workload_key: str, unfinished: int, claims: Sequence[NodeClaim]) -> Mapping[str, GangSeat]:
+def seats(
+    workload_key: str, unfinished: int, claims: Sequence[NodeClaim]
+) -> Mapping[str, GangSeat]:
     """Return the seats of the nodes with ``unfinished`` replicas of a workload, by claim id; none until all are there.
 
     Not all are there while one that must go still runs some: what it does may need the others.
     """
     if any(claim.is_live and drain.awaited_count(claim, workload_key) for claim in claims):
         return {}
-    counts = {claim.id: count_of(workload_key, claim.placements) for claim in claims if claim.is_live}
+    counts = {
+        claim.id: count_of(workload_key, claim.placements)
+        for claim in claims
+        if claim.is_live
+    }
     members = [claim for claim in claims if counts.get(claim.id)]
     addresses = {claim.id: claim.address for claim in members if claim.address is not None}
     if sum(counts.values()) != unfinished or len(addresses) < len(members):
@@ -30,7 +36,11 @@ def seats(workload_key: str, unfinished: int, claims: Sequence[NodeClaim]) -> Ma
     first_rank = 0
     for node_rank, claim_id in enumerate(order):
         found[claim_id] = GangSeat(
-            workload_key, node_rank, first_rank, unfinished, tuple(addresses[member] for member in order)
+            workload_key,
+            node_rank,
+            first_rank,
+            unfinished,
+            tuple(addresses[member] for member in order),
         )
         first_rank += counts[claim_id]
     return found
@@ -51,4 +61,7 @@ def _in_order(workload_key: str, members: Sequence[NodeClaim]) -> list[str]:
             if seat.workload_key == workload_key and seat.node_rank < len(members):
                 by_rank.setdefault(seat.node_rank, claim.id)
     newcomers = iter(sorted({claim.id for claim in members} - set(by_rank.values())))
-    return [by_rank[rank] if rank in by_rank else next(newcomers) for rank in range(len(members))]
+    return [
+        by_rank[rank] if rank in by_rank else next(newcomers)
+        for rank in range(len(members))
+    ]

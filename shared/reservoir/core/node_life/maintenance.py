@@ -19,7 +19,12 @@ _BY: Final = "EC2"  # who closed the node, among what people did to it
 
 # Branches: one question after the other, with a comprehension each over the work on the node.
 def waits_for_its_work(
-    work: Iterable[Workload], since: datetime, begins_at: datetime | None, now: datetime, *, is_kept: bool
+    work: Iterable[Workload],
+    since: datetime,
+    begins_at: datetime | None,
+    now: datetime,
+    *,
+    is_kept: bool,
 ) -> bool:
     """Whether a node with this work stays for now.
 
@@ -28,7 +33,11 @@ def waits_for_its_work(
     placed = list(work)
     if begins_at is None or not placed:
         return False
-    latest = begins_at - _LEAD - timedelta(seconds=max((it.checkpoint_period_s or 0 for it in placed), default=0))
+    latest = (
+        begins_at
+        - _LEAD
+        - timedelta(seconds=max((it.checkpoint_period_s or 0 for it in placed), default=0))
+    )
     if now >= latest:
         return False
     if is_kept or any(it.do_not_disrupt for it in placed):
@@ -37,7 +46,9 @@ def waits_for_its_work(
     return any(since + timedelta(seconds=duration_s) <= latest for duration_s in durations)
 
 
-def closed(claim: NodeClaim, code: str, begins_at: datetime | None, now: datetime) -> NodeClaim | None:
+def closed(
+    claim: NodeClaim, code: str, begins_at: datetime | None, now: datetime
+) -> NodeClaim | None:
     """Return the claim as it takes no new replicas, or None when it takes none already."""
     if claim.cordoned or claim.drain is not None:
         return None
@@ -56,4 +67,9 @@ def reopened(claim: NodeClaim, now: datetime) -> NodeClaim | None:
 
 def is_closed(claim: NodeClaim) -> bool:
     """Whether maintenance, and nobody since, has closed the node to new replicas."""
-    return claim.cordoned and claim.drain is None and bool(claim.operations) and claim.operations[-1].by == _BY
+    return (
+        claim.cordoned
+        and claim.drain is None
+        and bool(claim.operations)
+        and claim.operations[-1].by == _BY
+    )

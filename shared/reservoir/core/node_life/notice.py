@@ -101,7 +101,9 @@ def _state_changed(detail: Mapping[str, Any], at: datetime) -> Notice | None:
     state = _text(detail, "state")
     if state == "pending":
         return None  # the launch itself has told
-    return Notice(_KIND_BY_STATE.get(state, NoticeKind.STATE_CHANGED), at, (_instance_id(detail),))
+    return Notice(
+        _KIND_BY_STATE.get(state, NoticeKind.STATE_CHANGED), at, (_instance_id(detail),)
+    )
 
 
 def _spot_interruption(detail: Mapping[str, Any], at: datetime) -> Notice:
@@ -114,7 +116,9 @@ def _rebalance(detail: Mapping[str, Any], at: datetime) -> Notice:
 
 def _reservation_interruption(detail: Mapping[str, Any], at: datetime) -> Notice:
     due_at = _moment_if_readable(detail.get("instance-termination-time"))
-    return Notice(NoticeKind.RESERVATION_INTERRUPTION, at, (_instance_id(detail),), due_at=due_at)
+    return Notice(
+        NoticeKind.RESERVATION_INTERRUPTION, at, (_instance_id(detail),), due_at=due_at
+    )
 
 
 def _reservation(detail: Mapping[str, Any], at: datetime) -> Notice:
@@ -123,11 +127,17 @@ def _reservation(detail: Mapping[str, Any], at: datetime) -> Notice:
     Not all of these are documented down to their fields: one that names no reservation still says that some changed.
     """
     named = detail.get(RESERVATION) or detail.get("sourceCapacityReservationId")
-    return Notice(NoticeKind.RESERVATION_CHANGED, at, reservation_ids=_reservation_ids(named))
+    return Notice(
+        NoticeKind.RESERVATION_CHANGED, at, reservation_ids=_reservation_ids(named)
+    )
 
 
 def _reservation_due(detail: Mapping[str, Any], at: datetime) -> Notice:
-    return Notice(NoticeKind.RESERVATION_DUE, at, reservation_ids=_reservation_ids(detail.get(RESERVATION)))
+    return Notice(
+        NoticeKind.RESERVATION_DUE,
+        at,
+        reservation_ids=_reservation_ids(detail.get(RESERVATION)),
+    )
 
 
 def _reservation_ids(named: object) -> tuple[str, ...]:
@@ -142,7 +152,9 @@ def _cloud_trail(detail: Mapping[str, Any], at: datetime) -> Notice | None:
         return None
     service = detail.get("serviceEventDetails")
     named = service.get("capacityReservationId") if isinstance(service, Mapping) else None
-    return Notice(NoticeKind.RESERVATION_CHANGED, at, reservation_ids=_reservation_ids(named))
+    return Notice(
+        NoticeKind.RESERVATION_CHANGED, at, reservation_ids=_reservation_ids(named)
+    )
 
 
 # Branches: one form of the event after the other, each with its own notice.
@@ -150,10 +162,15 @@ def _health(detail: Mapping[str, Any], at: datetime) -> Notice | None:
     if detail.get("service") != "EC2" or str(detail.get("backupEvent")).lower() == "true":
         return None
     entities = [_entity_id(entity) for entity in _sequence(detail.get("affectedEntities"))]
-    if str(detail.get("eventTypeCode", "")).startswith("AWS_EC2_ODCR_UNDERUTILIZATION_NOTIFICATION"):
+    if str(detail.get("eventTypeCode", "")).startswith(
+        "AWS_EC2_ODCR_UNDERUTILIZATION_NOTIFICATION"
+    ):
         ids = tuple(entity for entity in entities if _RESERVATION_ID.fullmatch(entity))
         return Notice(NoticeKind.RESERVATION_UNDERUTILIZED, at, reservation_ids=ids)
-    if detail.get("eventTypeCategory") != "scheduledChange" or detail.get("statusCode") == "closed":
+    if (
+        detail.get("eventTypeCategory") != "scheduledChange"
+        or detail.get("statusCode") == "closed"
+    ):
         return None
     instances = tuple(entity for entity in entities if _INSTANCE_ID.fullmatch(entity))
     due_at = _moment_if_readable(detail.get("startTime"))
@@ -181,7 +198,9 @@ _RESERVATION_PREFIXES: Final = (
     "EC2 Interruptible Capacity Reservation ",
     "EC2 On-Demand Capacity Reservation ",
 )
-_CLOUD_TRAIL_TYPES: Final = frozenset({"AWS API Call via CloudTrail", "AWS Service Event via CloudTrail"})
+_CLOUD_TRAIL_TYPES: Final = frozenset(
+    {"AWS API Call via CloudTrail", "AWS Service Event via CloudTrail"}
+)
 
 
 def _instance_id(detail: Mapping[str, Any]) -> str:
@@ -194,7 +213,9 @@ def _instance_id(detail: Mapping[str, Any]) -> str:
 def _entity_id(entity: object) -> str:
     """Return the id of a Health entity: bare, at the end of an ARN, or the first of fields between bars."""
     value = entity.get("entityValue") if isinstance(entity, Mapping) else None
-    return value.partition("|")[0].strip().rpartition("/")[2] if isinstance(value, str) else ""
+    return (
+        value.partition("|")[0].strip().rpartition("/")[2] if isinstance(value, str) else ""
+    )
 
 
 def _sequence(value: object) -> Sequence[object]:
@@ -212,8 +233,11 @@ def _moment(value: object) -> datetime:
         raise NoticeError("the event has no time")
     try:
         moment = _parsed(value)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError) as error:  # the latter at the ends of the calendar, and for absurd offsets
+        return (
+            moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        )
+    except (ValueError, OverflowError) as error:
+        # the latter at the ends of the calendar, and for absurd offsets
         raise NoticeError(f"not a time: {value[:40]!r}") from error
 
 

@@ -9,7 +9,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from reservoir.core.capacity.offerings import ReservedPrices, price_atto_usd, reservation_labels
+from reservoir.core.capacity.offerings import (
+    ReservedPrices,
+    price_atto_usd,
+    reservation_labels,
+)
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.instance import RUNNING, TERMINATED, Instance
 from reservoir.core.model.instance_type import CapacityType, InstanceType
@@ -33,7 +37,9 @@ class Meaning(StrEnum):
     STUCK = "stuck"  # it never came up: replace it
 
 
-_ALIVE_STATES: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING, ClaimState.DRAINING})
+_ALIVE_STATES: Final = frozenset(
+    {ClaimState.LAUNCHED, ClaimState.RUNNING, ClaimState.DRAINING}
+)
 
 
 # Branches: one state after the other, each with its own answer.
@@ -72,15 +78,29 @@ def rebought(
     reservation that its class selects is promoted. A claim keeps the reservation that it was launched into even if
     the class has stopped selecting it: that is drift's business.
     """
-    if claim.state not in _ALIVE_STATES or instance.is_gone or claim.offering.capacity_type is CapacityType.SPOT:
+    if (
+        claim.state not in _ALIVE_STATES
+        or instance.is_gone
+        or claim.offering.capacity_type is CapacityType.SPOT
+    ):
         return None
     bound = claim.offering.reservation_id
-    capacity_type = instance.capacity_type(selected_reservation_ids | ({bound} if bound is not None else set()))
-    reservation_id = instance.capacity_reservation_id if capacity_type is CapacityType.RESERVED else None
+    capacity_type = instance.capacity_type(
+        selected_reservation_ids | ({bound} if bound is not None else set())
+    )
+    reservation_id = (
+        instance.capacity_reservation_id if capacity_type is CapacityType.RESERVED else None
+    )
     if (capacity_type, reservation_id) == (claim.offering.capacity_type, bound):
         return None
-    offering = replace(claim.offering, capacity_type=capacity_type, reservation_id=reservation_id)
-    own = {key: value for key, value in claim.labels.items() if key not in labels.RESERVATION_LABELS}
+    offering = replace(
+        claim.offering, capacity_type=capacity_type, reservation_id=reservation_id
+    )
+    own = {
+        key: value
+        for key, value in claim.labels.items()
+        if key not in labels.RESERVATION_LABELS
+    }
     own[labels.CAPACITY_TYPE] = capacity_type.value
     reservation = None if reservation_id is None else reservations.get(reservation_id)
     if reservation is not None:
@@ -98,11 +118,17 @@ def rebought(
 
 
 def _setting(claim: NodeClaim) -> str:
-    before = claim.labels.get(labels.CAPACITY_RESERVATION_SETTING, labels.RESERVATION_SETTING_TARGET)
-    return labels.RESERVATION_SETTING_OPEN if claim.offering.reservation_id is None else before
+    before = claim.labels.get(
+        labels.CAPACITY_RESERVATION_SETTING, labels.RESERVATION_SETTING_TARGET
+    )
+    return (
+        labels.RESERVATION_SETTING_OPEN if claim.offering.reservation_id is None else before
+    )
 
 
-def _price(claim: NodeClaim, capacity_type: CapacityType, catalogue: Mapping[str, InstanceType]) -> int:
+def _price(
+    claim: NodeClaim, capacity_type: CapacityType, catalogue: Mapping[str, InstanceType]
+) -> int:
     instance_type = catalogue.get(claim.offering.instance_type)
     if instance_type is None:
         return claim.price_atto_usd_per_hour  # a missing price never makes a node free

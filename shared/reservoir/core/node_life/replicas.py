@@ -29,7 +29,11 @@ class FinishedReplicas:
 
 def hosts(claim: NodeClaim, workload_key: str) -> bool:
     """Whether replicas of the workload belong on the node, still run there while it drains, or have finished there."""
-    known = (*claim.placements, *claim.finished, *(() if claim.drain is None else claim.drain.awaiting))
+    known = (
+        *claim.placements,
+        *claim.finished,
+        *(() if claim.drain is None else claim.drain.awaiting),
+    )
     return any(placed.workload_key == workload_key for placed in known)
 
 
@@ -46,14 +50,21 @@ def ready_count(claim: NodeClaim, workload_key: str) -> int:
     return max(0, min(run, count_of(workload_key, claim.placements)))
 
 
-def finished(claim: NodeClaim, workload_key: str, total: int, now: datetime) -> FinishedReplicas | None:
+def finished(
+    claim: NodeClaim, workload_key: str, total: int, now: datetime
+) -> FinishedReplicas | None:
     """Return what it means that ``total`` replicas of a workload have finished on the node; None: nothing new."""
     new = total - count_of(workload_key, claim.finished)
     placed = count_of(workload_key, claim.placements)
     count = min(new, placed or drain.awaited_count(claim, workload_key))
     if count <= 0:
         return None
-    after = replace(claim, finished=_with(claim.finished, workload_key, count_of(workload_key, claim.finished) + count))
+    after = replace(
+        claim,
+        finished=_with(
+            claim.finished, workload_key, count_of(workload_key, claim.finished) + count
+        ),
+    )
     if placed:
         relief = relieved(replace(after, placements_changed_at=now), {workload_key: count})
         return FinishedReplicas(relief, count, count)
@@ -61,6 +72,12 @@ def finished(claim: NodeClaim, workload_key: str, total: int, now: datetime) -> 
     return None if left is None else FinishedReplicas(left, count, 0)
 
 
-def _with(counted: Sequence[PlacedReplicas], workload_key: str, count: int) -> tuple[PlacedReplicas, ...]:
+def _with(
+    counted: Sequence[PlacedReplicas], workload_key: str, count: int
+) -> tuple[PlacedReplicas, ...]:
     others = [it for it in counted if it.workload_key != workload_key]
-    return tuple(sorted((*others, PlacedReplicas(workload_key, count)), key=lambda it: it.workload_key))
+    return tuple(
+        sorted(
+            (*others, PlacedReplicas(workload_key, count)), key=lambda it: it.workload_key
+        )
+    )

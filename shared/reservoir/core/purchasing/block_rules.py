@@ -16,7 +16,13 @@ _DAILY_UP_TO_DAYS: Final = 14
 _WEEK_DAYS: Final = 7
 LONGEST_DAYS: Final = 182
 INSTANCES_AT_ONCE_MAX: Final = 256
-PLATFORMS: Final = ("Linux/UNIX", "Red Hat Enterprise Linux", "RHEL with HA", "SUSE Linux", "Ubuntu Pro")
+PLATFORMS: Final = (
+    "Linux/UNIX",
+    "Red Hat Enterprise Linux",
+    "RHEL with HA",
+    "SUSE Linux",
+    "Ubuntu Pro",
+)
 # When an extension can be bought, before the end of the block.
 EXTENDED_FROM: Final = timedelta(days=57)
 EXTENDED_UNTIL: Final = timedelta(hours=1)
@@ -53,11 +59,18 @@ def sold_days(length: timedelta) -> int | None:
 
 def platform_refusal(platform: str) -> str | None:
     """Return why no block is sold for an operating system."""
-    return None if platform in PLATFORMS else f"EC2 sells blocks for {', '.join(PLATFORMS)}, not for {platform}"
+    return (
+        None
+        if platform in PLATFORMS
+        else f"EC2 sells blocks for {', '.join(PLATFORMS)}, not for {platform}"
+    )
 
 
 def quota_refusal(
-    count: int, start_at: datetime, end_at: datetime, reservations: Iterable[ObservedReservation]
+    count: int,
+    start_at: datetime,
+    end_at: datetime,
+    reservations: Iterable[ObservedReservation],
 ) -> str | None:
     """Return why so many more instances are too many at once, of one's own blocks that are known."""
     others = [each for each in reservations if _is_block_within(each, start_at, end_at)]
@@ -79,20 +92,27 @@ def quota_refusal(
 
 def extension_refusal(block: ObservedReservation, days: int, now: datetime) -> str | None:
     """Return why a block cannot be had for so much longer."""
-    if block.kind is not ReservationKind.CAPACITY_BLOCK or block.end_at is None or block.start_at is None:
+    if (
+        block.kind is not ReservationKind.CAPACITY_BLOCK
+        or block.end_at is None
+        or block.start_at is None
+    ):
         return f"{block.id} is no Capacity Block; on-demand reservations need no extension"
     if block.state not in (ACTIVE, "scheduled"):
         return f"{block.id} is {block.state}; EC2 extends what is active or scheduled"
     if not EXTENDED_UNTIL <= block.end_at - now <= EXTENDED_FROM:
-        return (
-            f"EC2 extends a block from 57 days to an hour before its end, and {block.id} ends {block.end_at:%F %H:%M}"
-        )
-    if block.end_at + timedelta(days=days) - block.start_at > timedelta(days=LONGEST_DAYS + 1):
+        ends = f"{block.id} ends {block.end_at:%F %H:%M}"
+        return f"EC2 extends a block from 57 days to an hour before its end, and {ends}"
+    if block.end_at + timedelta(days=days) - block.start_at > timedelta(
+        days=LONGEST_DAYS + 1
+    ):
         return f"a block lasts at most {LONGEST_DAYS} days, extensions included"
     return duration_refusal(days)
 
 
-def _is_block_within(reservation: ObservedReservation, start_at: datetime, end_at: datetime) -> bool:
+def _is_block_within(
+    reservation: ObservedReservation, start_at: datetime, end_at: datetime
+) -> bool:
     return (
         reservation.kind is ReservationKind.CAPACITY_BLOCK
         and reservation.state not in ENDED_STATES

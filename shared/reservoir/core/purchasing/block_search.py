@@ -118,7 +118,9 @@ class BlockSearch:
     def __post_init__(self) -> None:
         """Refuse what would take too long."""
         if len(self.needs) > NEEDS_MAX:
-            raise ValueError(f"the search is about {NEEDS_MAX} workloads at most, not {len(self.needs)}")
+            raise ValueError(
+                f"the search is about {NEEDS_MAX} workloads at most, not {len(self.needs)}"
+            )
 
     def best(self) -> BlockChoice:
         """Return the best choice; of equal ones the one that buys less."""
@@ -142,7 +144,9 @@ class BlockSearch:
         self._extend(index + 1, rest, score, taken)
         for window, part, cost in self._uses(index, rest):
             if self._is_within_quota(window, taken):
-                self._extend(index + 1, rest & ~part, score.plus(cost), (*taken, (window, part)))
+                self._extend(
+                    index + 1, rest & ~part, score.plus(cost), (*taken, (window, part))
+                )
 
     @cached_property
     def _least(self) -> list[list[_Score]]:
@@ -184,7 +188,11 @@ class BlockSearch:
         ):
             return None
         found = (self._in_order(window, order) for order in permutations(members))
-        return min((each for each in found if each is not None), default=None, key=lambda shift: shift.micro_usd)
+        return min(
+            (each for each in found if each is not None),
+            default=None,
+            key=lambda shift: shift.micro_usd,
+        )
 
     def _in_order(self, window: BlockWindow, order: Sequence[int]) -> _Shift | None:
         running: list[tuple[datetime, datetime, int]] = []
@@ -192,7 +200,9 @@ class BlockSearch:
         for index in order:
             need = self.needs[index]
             units = need.units[window.instance_type]
-            at = _earliest(max(self.now, window.start_at), need.duration, window.count - units, running)
+            at = _earliest(
+                max(self.now, window.start_at), need.duration, window.count - units, running
+            )
             if at + need.duration > window.end_at:
                 return None
             running.append((at, at + need.duration, units))
@@ -211,7 +221,9 @@ class BlockSearch:
         longer = {each.extends for each in bought}
         held = [*(each for each in self.held if each.id not in longer), *bought]
         # What is held at once is most where something begins.
-        instants = [each.start_at for each in held if window.start_at <= each.start_at < window.last]
+        instants = [
+            each.start_at for each in held if window.start_at <= each.start_at < window.last
+        ]
         return all(_held_at(at, held) <= self.at_once_max for at in instants)
 
     def _elsewhere(self, mask: int) -> _Score:
@@ -229,10 +241,15 @@ class BlockSearch:
         for window, part in taken:
             shift = self._shift(window, part)
             assert shift is not None
-            placed += [Placed(self.needs[index].key, window, at) for index, at in shift.begin]
+            placed += [
+                Placed(self.needs[index].key, window, at) for index, at in shift.begin
+            ]
             waiting += shift.micro_usd
             rest &= ~part
-        bought = sorted((window for window, _ in taken if window.fee_micro_usd), key=lambda each: each.start_at)
+        bought = sorted(
+            (window for window, _ in taken if window.fee_micro_usd),
+            key=lambda each: each.start_at,
+        )
         on_demand, left_over = self._told_elsewhere(rest)
         return BlockChoice(
             _fees(bought),
@@ -264,14 +281,21 @@ def _without_fee(slot: Sequence[BlockWindow]) -> list[BlockWindow]:
 
 
 def _earliest(
-    at: datetime, duration: timedelta, room: int, running: Sequence[tuple[datetime, datetime, int]]
+    at: datetime,
+    duration: timedelta,
+    room: int,
+    running: Sequence[tuple[datetime, datetime, int]],
 ) -> datetime:
     """Return when there is room for so long, from ``at`` on; room comes only when something ends."""
     later = sorted(end for _, end, _ in running if end > at)
-    return next(each for each in (at, *later) if _most(each, each + duration, running) <= room)
+    return next(
+        each for each in (at, *later) if _most(each, each + duration, running) <= room
+    )
 
 
-def _most(begin: datetime, end: datetime, running: Sequence[tuple[datetime, datetime, int]]) -> int:
+def _most(
+    begin: datetime, end: datetime, running: Sequence[tuple[datetime, datetime, int]]
+) -> int:
     """Return how many units are in use at once between two instants, at most."""
 
     def in_use(at: datetime) -> int:

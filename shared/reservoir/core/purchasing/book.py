@@ -40,11 +40,17 @@ class Book:
 
     def with_intent(self, purchase: Purchase) -> "Book":
         """Return the book with one more purchase under way; its fee counts from now on."""
-        return replace(self._plus(purchase.month, purchase.order.fee_micro_usd), unsettled=purchase.id)
+        return replace(
+            self._plus(purchase.month, purchase.order.fee_micro_usd), unsettled=purchase.id
+        )
 
     def settled(self, purchase: Purchase) -> "Book":
         """Return the book when it is known what became of the purchase under way."""
-        refund = purchase.order.fee_micro_usd if purchase.state is PurchaseState.NOT_BOUGHT else 0
+        refund = (
+            purchase.order.fee_micro_usd
+            if purchase.state is PurchaseState.NOT_BOUGHT
+            else 0
+        )
         return replace(self._plus(purchase.month, -refund), unsettled=None)
 
     def _plus(self, month: str, micro_usd: int) -> "Book":
@@ -54,7 +60,9 @@ class Book:
         return replace(self, months=tuple(each for each in kept if each.micro_usd))
 
 
-def refusals(book: Book, fee_micro_usd: int, ceilings: Ceilings, now: datetime) -> tuple[str, ...]:
+def refusals(
+    book: Book, fee_micro_usd: int, ceilings: Ceilings, now: datetime
+) -> tuple[str, ...]:
     """Return why a purchase of this fee may not be made now; nothing when it may."""
     if ceilings.purchase_micro_usd is None or ceilings.month_micro_usd is None:
         return (
@@ -67,7 +75,9 @@ def refusals(book: Book, fee_micro_usd: int, ceilings: Ceilings, now: datetime) 
             f"it is not known what became of the purchase of {book.unsettled}: reservoir blocks settle {book.unsettled}"
         )
     if fee_micro_usd > ceilings.purchase_micro_usd:
-        found.append(f"it costs {usd(fee_micro_usd)}, and one purchase may cost {usd(ceilings.purchase_micro_usd)}")
+        found.append(
+            f"it costs {usd(fee_micro_usd)}, and one purchase may cost {usd(ceilings.purchase_micro_usd)}"
+        )
     month = month_of(now)
     left = ceilings.month_micro_usd - book.spent_micro_usd(month)
     if fee_micro_usd > left:

@@ -76,15 +76,24 @@ class Purchase:
         """Whether what EC2 does not show by now was not bought."""
         return now - self.intended_at >= DECIDED_AFTER
 
-    def bought(self, reservation_ids: tuple[str, ...], *, by: str, now: datetime) -> "Purchase":
+    def bought(
+        self, reservation_ids: tuple[str, ...], *, by: str, now: datetime
+    ) -> "Purchase":
         """Return it as bought."""
         return replace(
-            self, state=PurchaseState.BOUGHT, settled_at=now, settled_by=by, reservation_ids=reservation_ids, note=""
+            self,
+            state=PurchaseState.BOUGHT,
+            settled_at=now,
+            settled_by=by,
+            reservation_ids=reservation_ids,
+            note="",
         )
 
     def not_bought(self, note: str, *, by: str, now: datetime) -> "Purchase":
         """Return it as one that did not happen."""
-        return replace(self, state=PurchaseState.NOT_BOUGHT, settled_at=now, settled_by=by, note=note)
+        return replace(
+            self, state=PurchaseState.NOT_BOUGHT, settled_at=now, settled_by=by, note=note
+        )
 
 
 def month_of(at: datetime) -> str:

@@ -22,10 +22,12 @@ class EndingKind(StrEnum):
     ORPHANS = "orphans"  # instances that no claim knows
     VANISHED = "vanished"  # claims whose instances EC2 does not show any more
     DELETED_POOLS = "deleted-pools"  # nodes whose NodePool was deleted
-    DISRUPTION = "disruption"  # drift, consolidation, units that were lent, rebalance recommendations
+    # drift, consolidation, units that were lent, rebalance recommendations
+    DISRUPTION = "disruption"
     EXPIRY = "expiry"  # nodes older than expireAfter
     UNHEALTHY = "unhealthy"  # nodes whose status checks fail
-    SURPLUS = "surplus"  # nodes that are empty, too many in a static pool, or whose last replicas nobody wants any more
+    # nodes that are empty, too many in a static pool, or whose last replicas nobody wants any more
+    SURPLUS = "surplus"
     REQUESTED = "requested"  # nodes that operators drain or delete by hand
 
 
@@ -64,7 +66,9 @@ class Bound:
 
     def limit(self, fleet_count: int) -> int:
         """Return how many nodes of a fleet of this size may end."""
-        return min(self.most_count, max(self.least_count, fleet_count * self.share_percent // 100))
+        return min(
+            self.most_count, max(self.least_count, fleet_count * self.share_percent // 100)
+        )
 
 
 # What a healthy deployment does not reach in an hour (ADR 58). A training run that is over takes its whole fleet along;

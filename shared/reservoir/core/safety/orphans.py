@@ -31,7 +31,11 @@ class Traces:
 
 def is_suspect(instance: Instance, now: datetime) -> bool:
     """Whether an instance is old enough to be an orphan, and carries the tags that all our launches set."""
-    return not instance.is_gone and instance.batch_id is not None and now - instance.launched_at >= ORPHAN_AFTER
+    return (
+        not instance.is_gone
+        and instance.batch_id is not None
+        and now - instance.launched_at >= ORPHAN_AFTER
+    )
 
 
 def is_wanted(traces: Traces) -> bool:
@@ -45,7 +49,11 @@ def is_proven(instance: Instance, traces: Traces) -> bool:
     """Whether an unwanted instance is one that we launched, and that these tables would know."""
     if traces.claim is not None:
         return True
-    if traces.attempt is None or traces.attempt.outcome is None or instance.launched_at < traces.tables_marked_at:
+    if (
+        traces.attempt is None
+        or traces.attempt.outcome is None
+        or instance.launched_at < traces.tables_marked_at
+    ):
         return False
     named = {launched.id for launched in traces.attempt.outcome.instances}
     return instance.id in named or instance.launch_template_id in traces.our_template_ids

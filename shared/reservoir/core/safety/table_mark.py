@@ -52,35 +52,56 @@ def recognise(deployment: str, tables: Sequence[MarkedTable]) -> Recognition:
     shown = {table.role: table.table_id for table in tables}
     marks = [table.mark for table in tables if table.mark is not None]
     newest = max(marks, key=lambda mark: (mark.generation, mark.made_at), default=None)
-    problems = tuple(problem for table in tables if (problem := _problem(deployment, table, newest, shown)) is not None)
+    problems = tuple(
+        problem
+        for table in tables
+        if (problem := _problem(deployment, table, newest, shown)) is not None
+    )
     return Recognition(newest, problems)
 
 
-def _problem(deployment: str, table: MarkedTable, newest: TableMark | None, shown: Mapping[str, str]) -> str | None:
+def _problem(
+    deployment: str, table: MarkedTable, newest: TableMark | None, shown: Mapping[str, str]
+) -> str | None:
     mark = table.mark
     if mark is None:
         return f"{table.role} carries no mark: it is new, or was emptied"
     if mark.deployment != deployment:
         return f"{table.role} carries the mark of deployment {mark.deployment}"
     if mark.table_ids.get(table.role) != table.table_id:
-        return f"{table.role} is not the table that was marked: it was restored or made anew"
+        return (
+            f"{table.role} is not the table that was marked: it was restored or made anew"
+        )
     if mark != newest:
         return f"{table.role} carries an older mark than the others"
     others = sorted(role for role in shown if mark.table_ids.get(role) != shown[role])
-    return f"{table.role} was marked together with another {', '.join(others)}" if others else None
+    return (
+        f"{table.role} was marked together with another {', '.join(others)}"
+        if others
+        else None
+    )
 
 
 def next_mark(
-    deployment: str, tables: Sequence[MarkedTable], *, made_at: datetime, made_by: str, reason: str
+    deployment: str,
+    tables: Sequence[MarkedTable],
+    *,
+    made_at: datetime,
+    made_by: str,
+    reason: str,
 ) -> TableMark:
     """Return the mark that makes these tables belong together."""
-    generation = 1 + max((table.mark.generation for table in tables if table.mark is not None), default=0)
+    generation = 1 + max(
+        (table.mark.generation for table in tables if table.mark is not None), default=0
+    )
     ids = {table.role: table.table_id for table in tables}
     return TableMark(deployment, generation, ids, made_at, made_by, reason)
 
 
 def may_be_marked_unasked(
-    tables: Collection[MarkedTable], owned: Collection[Instance], explained_ids: Collection[str]
+    tables: Collection[MarkedTable],
+    owned: Collection[Instance],
+    explained_ids: Collection[str],
 ) -> bool:
     """Whether these are the tables of a new deployment, or of one from before there were marks.
 
@@ -89,5 +110,9 @@ def may_be_marked_unasked(
     """
     if any(table.mark is not None for table in tables):
         return False
-    launched = (instance for instance in owned if not instance.is_gone and instance.batch_id is not None)
+    launched = (
+        instance
+        for instance in owned
+        if not instance.is_gone and instance.batch_id is not None
+    )
     return all(instance.id in explained_ids for instance in launched)

@@ -101,7 +101,12 @@ class Verdict:
 
 # Branches: one verdict after the other: nothing new, within the bound, lifted, held.
 def admit(
-    tally: Tally, bound: Bound, ids: Collection[str], wanted_count: int, fleet: Collection[str], now: datetime
+    tally: Tally,
+    bound: Bound,
+    ids: Collection[str],
+    wanted_count: int,
+    fleet: Collection[str],
+    now: datetime,
 ) -> Verdict:
     """Decide whether ``ids`` may end.
 
@@ -119,7 +124,9 @@ def admit(
     limit = bound.limit(fleet_count)
     wanted = max(len(fresh), wanted_count)
     if not tally.is_shut and passed_count + wanted <= limit:
-        return Verdict(replace(tally, passed=_with(recent, Passed(now, tuple(fresh)))), frozenset(ids))
+        return Verdict(
+            replace(tally, passed=_with(recent, Passed(now, tuple(fresh)))), frozenset(ids)
+        )
     if tally.lift is not None and tally.lift.covers(len(fresh), now):
         used = replace(tally.lift, used_count=tally.lift.used_count + len(fresh))
         passed = _with(recent, Passed(now, tuple(fresh), lifted=True))
@@ -137,7 +144,11 @@ def _holds_since(tally: Tally, now: datetime) -> datetime:
 
 def lifted(tally: Tally, lift: Lift) -> Tally:
     """Return the tally with a new lift; the one before is over. Somebody has looked, so it is not shut any more."""
-    past = tally.past_lifts if tally.lift is None else (*tally.past_lifts, tally.lift)[-_PAST_LIFTS_MAX:]
+    past = (
+        tally.past_lifts
+        if tally.lift is None
+        else (*tally.past_lifts, tally.lift)[-_PAST_LIFTS_MAX:]
+    )
     return replace(tally, lift=lift, past_lifts=past, is_shut=False)
 
 

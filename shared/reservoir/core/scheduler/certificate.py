@@ -21,13 +21,21 @@ def certified(plan: Plan, state: PartialPlan, facts: NodeFacts) -> Plan:
         bounds = import_module("reservoir.core.solver.column_generation.lower_bound")
     except ModuleNotFoundError as error:
         return _without_bound(plan, f"{error.name} is not installed")
-    standing = (node for node in facts.ordered if not node.deleting and facts.takes_replicas(node))
-    existing = [(facts.requirement_sets(node), tuple(facts.free(node))) for node in standing]
+    standing = (
+        node for node in facts.ordered if not node.deleting and facts.takes_replicas(node)
+    )
+    existing = [
+        (facts.requirement_sets(node), tuple(facts.free(node))) for node in standing
+    ]
     bound: int | None = bounds.lower_bound_atto_usd(state, existing)
     if bound is None:
         is_late = state.catalogue.policy.expired()
-        return _without_bound(plan, "out of time" if is_late else "the linear program was not solved")
-    return replace(plan, lower_bound_atto_usd_per_hour=min(bound, plan.cost_atto_usd_per_hour))
+        return _without_bound(
+            plan, "out of time" if is_late else "the linear program was not solved"
+        )
+    return replace(
+        plan, lower_bound_atto_usd_per_hour=min(bound, plan.cost_atto_usd_per_hour)
+    )
 
 
 def _without_bound(plan: Plan, why: str) -> Plan:

@@ -24,7 +24,11 @@ from reservoir.core.solver.insertion.rightsizing import rightsize_paid_nodes
 from reservoir.core.solver.insertion.spot_share import replace_dear_spot, spread_spot
 from reservoir.core.solver.packing.spared_units import outlay_of
 from reservoir.core.solver.pattern_packing import pack
-from reservoir.core.solver.problem.components import Component, assignable_components, connected_components
+from reservoir.core.solver.problem.components import (
+    Component,
+    assignable_components,
+    connected_components,
+)
 from reservoir.core.solver.problem.groups import Group, SchedulingProblem
 from reservoir.core.solver.problem.nodes import NodeFacts
 from reservoir.core.solver.problem.vectors import copies_that_fit
@@ -56,13 +60,17 @@ def place(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
     return certified(plan, best, facts) if policy.with_certificate else plan
 
 
-def _best_of_strategies(start: Callable[[], PartialPlan], candidates: Candidates, usual: Strategy) -> PartialPlan:
+def _best_of_strategies(
+    start: Callable[[], PartialPlan], candidates: Candidates, usual: Strategy
+) -> PartialPlan:
     """Run the usual strategy; while replicas are left over, run the others, and last a neighbourhood search."""
     best, used = _usual_plan(start, candidates, usual), usual
     if not _is_worth_retrying(best):
         return best
     nothing = start()
-    hopeful = [group.index for group in best.groups if _has_hope(nothing, candidates, group)]
+    hopeful = [
+        group.index for group in best.groups if _has_hope(nothing, candidates, group)
+    ]
     for strategy in _STRATEGIES[1:]:
         if _is_worth_retrying(best, hopeful):
             state = _run_strategy(start, candidates, strategy)
@@ -74,7 +82,9 @@ def _best_of_strategies(start: Callable[[], PartialPlan], candidates: Candidates
     return best
 
 
-def _usual_plan(start: Callable[[], PartialPlan], candidates: Candidates, usual: Strategy) -> PartialPlan:
+def _usual_plan(
+    start: Callable[[], PartialPlan], candidates: Candidates, usual: Strategy
+) -> PartialPlan:
     """Run a strategy without improving its packing, then with it, and return the better finished plan.
 
     What comes after the packing may make a dearer plan of a cheaper packing, or leave more over under limits. A plan
@@ -92,7 +102,10 @@ def _usual_plan(start: Callable[[], PartialPlan], candidates: Candidates, usual:
 
 def _has_hope(nothing: PartialPlan, candidates: Candidates, group: Group) -> bool:
     """Whether a replica of the group would have a place in an empty plan."""
-    is_open, requirement_sets = candidates.open_now(nothing.residual), group.requirement_sets[-1]
+    is_open, requirement_sets = (
+        candidates.open_now(nothing.residual),
+        group.requirement_sets[-1],
+    )
     if any(is_open[option.index] for option, _ in candidates.of(group.relaxed[-1])):
         return True
     bins = (bin_ for bin_ in nothing.bins if bin_.requirement_sets & requirement_sets)
@@ -120,7 +133,9 @@ def _is_worth_retrying(state: PartialPlan, among: Iterable[int] | None = None) -
     return sum(group.count for group in state.groups) <= _RETRY_REPLICAS_MAX
 
 
-def _run_strategy(start: Callable[[], PartialPlan], candidates: Candidates, strategy: Strategy) -> PartialPlan:
+def _run_strategy(
+    start: Callable[[], PartialPlan], candidates: Candidates, strategy: Strategy
+) -> PartialPlan:
     """Place all demand by one strategy, from an empty plan."""
     one_by_one: set[int] = set()
     while True:
@@ -139,7 +154,9 @@ def _place_all(insertion: Insertion, one_by_one: Set[int]) -> set[int]:
     groups = insertion.state.groups
     components = connected_components(groups) if insertion.strategy.packs else []
     for priority in sorted({group.priority for group in groups}, reverse=True):
-        short = _place_priority(insertion, assignable_components(components, priority, one_by_one), priority)
+        short = _place_priority(
+            insertion, assignable_components(components, priority, one_by_one), priority
+        )
         if short:
             return short
     before = insertion.state.cost()
@@ -154,7 +171,9 @@ def _place_all(insertion: Insertion, one_by_one: Set[int]) -> set[int]:
 
 
 # Branches: comprehensions of a line each, around one question about time.
-def _place_priority(insertion: Insertion, components: Sequence[Component], priority: int) -> set[int]:
+def _place_priority(
+    insertion: Insertion, components: Sequence[Component], priority: int
+) -> set[int]:
     """Place the groups of one priority, and who gains by that; return those that were assigned without room.
 
     Those of the components are counted, the others are inserted before them.
@@ -174,7 +193,8 @@ def _place_priority(insertion: Insertion, components: Sequence[Component], prior
     _insert_leftovers(insertion, waiting)
     if insertion.strategy.is_thorough:
         NeighbourhoodSearch(insertion).serve(waiting)
-        _insert_leftovers(insertion, waiting)  # its effort is bounded, and what it moved may have made room
+        # its effort is bounded, and what it moved may have made room
+        _insert_leftovers(insertion, waiting)
     return set()
 
 
@@ -188,10 +208,18 @@ def _insert(insertion: Insertion, groups: Sequence[Group]) -> None:
     if insertion.state.is_out_of_time(*groups):
         return
     orders = {
-        "dearest": lambda group: (group.workload.gang is None, insertion.candidates.dearness(group), group.index),
+        "dearest": lambda group: (
+            group.workload.gang is None,
+            insertion.candidates.dearness(group),
+            group.index,
+        ),
         "largest": lambda group: ([-amount for amount in group.request], group.index),
         "smallest": lambda group: (list(group.request), group.index),
-        "fewest": lambda group: (len(insertion.candidates.of(group.relaxed[-1])), group.count, group.index),
+        "fewest": lambda group: (
+            len(insertion.candidates.of(group.relaxed[-1])),
+            group.count,
+            group.index,
+        ),
     }
     ordered = sorted(groups, key=orders[insertion.strategy.order])
     for group in sorted(ordered, key=lambda group: -group.priority):

@@ -49,7 +49,9 @@ def _is_stuck(plan: Plan) -> bool:
     return is_late and not (plan.launches or plan.existing)
 
 
-def _serve_one_workload(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> Plan:
+def _serve_one_workload(
+    snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy
+) -> Plan:
     """Plan for one workload as if no other waited, in the time that is left; the others wait as in ``plan``.
 
     Workloads take turns by the minute: one that is too large for any pass, or fits nowhere, delays the others little.
@@ -59,12 +61,20 @@ def _serve_one_workload(snapshot: Snapshot, plan: Plan, now: datetime, policy: S
     chosen = in_order[minute % len(in_order)]
     # A bound for one workload would say nothing of the demand, and the time is for placing it.
     alone = _solve_within_limits(
-        replace(snapshot, demands=(chosen,)), now, replace(_rest(policy), with_certificate=False)
+        replace(snapshot, demands=(chosen,)),
+        now,
+        replace(_rest(policy), with_certificate=False),
     )
-    notes = (*alone.notes, "no certificate: out of time") if policy.with_certificate else alone.notes
+    notes = (
+        (*alone.notes, "no certificate: out of time")
+        if policy.with_certificate
+        else alone.notes
+    )
     waiting = (item for item in plan.unplaced if item.workload_key != chosen.workload.key)
     launches = tuple(_in_its_zone(launch) for launch in alone.launches)
-    return replace(alone, launches=launches, unplaced=(*alone.unplaced, *waiting), notes=notes)
+    return replace(
+        alone, launches=launches, unplaced=(*alone.unplaced, *waiting), notes=notes
+    )
 
 
 def _rest(policy: SchedulingPolicy) -> SchedulingPolicy:
@@ -85,7 +95,9 @@ def _urgency(demand: Demand) -> tuple[int, datetime, str]:
 
 
 # Branches: which demand the next solve is given depends on all that the last one exceeded.
-def _solve_within_limits(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+def _solve_within_limits(
+    snapshot: Snapshot, now: datetime, policy: SchedulingPolicy
+) -> Plan:
     """Solve, and solve again with less demand, until no team exceeds its quotas of resources or its budget."""
     snapshot = within_pools(snapshot)
     if not (has_budgets(snapshot) or has_resource_quotas(snapshot)):
@@ -97,7 +109,9 @@ def _solve_within_limits(snapshot: Snapshot, now: datetime, policy: SchedulingPo
         # Demand beyond a quota will not run, so it is charged to nobody: budgets are held to a plan that keeps quotas.
         within_budget = None if breaks_quotas else within_budgets(snapshot, plan)
         must_change = breaks_quotas or within_budget is not None
-        shares_quotas_out = must_change if quota_shares is None else leaves_idle(snapshot, plan)
+        shares_quotas_out = (
+            must_change if quota_shares is None else leaves_idle(snapshot, plan)
+        )
         if not (must_change or shares_quotas_out):
             break
         if shares_quotas_out:
@@ -112,7 +126,9 @@ def _solve_within_limits(snapshot: Snapshot, now: datetime, policy: SchedulingPo
     return settled(snapshot, plan) if has_resource_quotas(snapshot) else plan
 
 
-def _solve_with_shared_units(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+def _solve_with_shared_units(
+    snapshot: Snapshot, now: datetime, policy: SchedulingPolicy
+) -> Plan:
     """Show each team its own share of the units; what a plan leaves of the shares is shared out again."""
     if not is_shared(snapshot):
         return place(snapshot, now, policy)

@@ -34,7 +34,9 @@ def without_efa(room: Resources) -> Resources:
 
 
 def network_interfaces(
-    cards: Sequence[EfaCard], security_group_ids: Sequence[str], associate_public_ip_address: bool | None
+    cards: Sequence[EfaCard],
+    security_group_ids: Sequence[str],
+    associate_public_ip_address: bool | None,
 ) -> list[Mapping[str, object]]:
     """Return a launch template's network interfaces with an EFA on each of ``cards``.
 

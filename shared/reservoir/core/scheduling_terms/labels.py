@@ -18,7 +18,8 @@ ZONE_ID: Final = "topology.k8s.aws/zone-id"
 
 NODE_POOL: Final = "karpenter.sh/nodepool"
 CAPACITY_TYPE: Final = "karpenter.sh/capacity-type"
-DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"  # an annotation, on workloads and nodes
+# an annotation, on workloads and nodes
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 
 _AWS: Final = "karpenter.k8s.aws/"
 _AUTO_MODE: Final = "eks.amazonaws.com/"
@@ -28,7 +29,9 @@ CAPACITY_RESERVATION_TYPE: Final = _AWS + "capacity-reservation-type"
 CAPACITY_RESERVATION_INTERRUPTIBLE: Final = _AWS + "capacity-reservation-interruptible"
 CAPACITY_RESERVATION_SETTING: Final = _AWS + "capacity-reservation-setting"
 INSTANCE_HYPERVISOR: Final = _AWS + "instance-hypervisor"
-INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED: Final = _AWS + "instance-encryption-in-transit-supported"
+INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED: Final = (
+    _AWS + "instance-encryption-in-transit-supported"
+)
 INSTANCE_CATEGORY: Final = _AWS + "instance-category"
 INSTANCE_FAMILY: Final = _AWS + "instance-family"
 INSTANCE_GENERATION: Final = _AWS + "instance-generation"
@@ -37,7 +40,9 @@ INSTANCE_CAPABILITY_FLEX: Final = _AWS + "instance-capability-flex"
 INSTANCE_TENANCY: Final = _AWS + "instance-tenancy"
 INSTANCE_CPU: Final = _AWS + "instance-cpu"
 INSTANCE_CPU_MANUFACTURER: Final = _AWS + "instance-cpu-manufacturer"
-INSTANCE_CPU_SUSTAINED_CLOCK_SPEED_MHZ: Final = _AWS + "instance-cpu-sustained-clock-speed-mhz"
+INSTANCE_CPU_SUSTAINED_CLOCK_SPEED_MHZ: Final = (
+    _AWS + "instance-cpu-sustained-clock-speed-mhz"
+)
 INSTANCE_MEMORY: Final = _AWS + "instance-memory"
 INSTANCE_EBS_BANDWIDTH: Final = _AWS + "instance-ebs-bandwidth"
 INSTANCE_NETWORK_BANDWIDTH: Final = _AWS + "instance-network-bandwidth"
@@ -50,8 +55,10 @@ INSTANCE_GPU_MEMORY: Final = _AWS + "instance-gpu-memory"
 INSTANCE_ACCELERATOR_NAME: Final = _AWS + "instance-accelerator-name"
 INSTANCE_ACCELERATOR_MANUFACTURER: Final = _AWS + "instance-accelerator-manufacturer"
 INSTANCE_ACCELERATOR_COUNT: Final = _AWS + "instance-accelerator-count"
-GPU_FRACTION: Final = "reservoir/gpu-fraction"  # of types with parts of GPUs: "0.125"; whole GPUs lack it
-NITRO_SANDBOX: Final = _AWS + "nitro-sandbox"  # nodes for enclaves; no instance type has it here
+# of types with parts of GPUs: "0.125"; whole GPUs lack it
+GPU_FRACTION: Final = "reservoir/gpu-fraction"
+# nodes for enclaves; no instance type has it here
+NITRO_SANDBOX: Final = _AWS + "nitro-sandbox"
 PLACEMENT_GROUP_ID: Final = _AWS + "placement-group-id"
 PLACEMENT_GROUP_PARTITION: Final = _AWS + "placement-group-partition"
 
@@ -153,7 +160,11 @@ _STABLE_KEYS: Final = {
     "beta.kubernetes.io/os": OS,
     "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
     # EKS Auto Mode's names of Karpenter's labels
-    **{_AUTO_MODE + key.removeprefix(_AWS): key for key in WELL_KNOWN if key.startswith(_AWS)},
+    **{
+        _AUTO_MODE + key.removeprefix(_AWS): key
+        for key in WELL_KNOWN
+        if key.startswith(_AWS)
+    },
 }
 _STABLE_VALUES: Final = {ARCH: {"x86_64": "amd64", "aarch64": "arm64"}}
 

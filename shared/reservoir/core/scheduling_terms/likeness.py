@@ -9,7 +9,8 @@ from typing import Any, Final, Generic, TypeVar, get_args, get_origin
 
 T = TypeVar("T")
 
-_SHORT: Final = frozenset({int, str, bool, type(None)})  # types of values that are compared at once
+# types of values that are compared at once
+_SHORT: Final = frozenset({int, str, bool, type(None)})
 
 
 class Likeness(Generic[T]):
@@ -23,11 +24,17 @@ class Likeness(Generic[T]):
         compared = [field for field in fields(kind) if field.compare]  # type: ignore[arg-type] # a dataclass
         unknown = irrelevant.keys() - {field.name for field in compared}
         assert not unknown, f"{kind.__name__} has no {', '.join(sorted(unknown))}"
-        types = {field.name: field.type for field in compared if field.name not in irrelevant}
+        types = {
+            field.name: field.type for field in compared if field.name not in irrelevant
+        }
         self.names = tuple(types)
         self._parts: Callable[[T], tuple[Any, ...]] = _values_of(self.names)
-        self._short_parts = _values_of([*filter(lambda name: _is_short(types[name]), types)])
-        self._long_parts = _values_of([*filterfalse(lambda name: _is_short(types[name]), types)])
+        self._short_parts = _values_of(
+            [*filter(lambda name: _is_short(types[name]), types)]
+        )
+        self._long_parts = _values_of(
+            [*filterfalse(lambda name: _is_short(types[name]), types)]
+        )
         self._has_mappings = Mapping in map(get_origin, types.values())
 
     def key(self, value: T) -> Hashable:
@@ -35,7 +42,12 @@ class Likeness(Generic[T]):
         parts = self._parts(value)
         if not self._has_mappings:
             return parts
-        return tuple([tuple(sorted(part.items())) if isinstance(part, Mapping) else part for part in parts])
+        return tuple(
+            [
+                tuple(sorted(part.items())) if isinstance(part, Mapping) else part
+                for part in parts
+            ]
+        )
 
     def numbers(self, values: Iterable[T]) -> list[int]:
         """Return a number for each value, the same for those that are alike; numbers count from 0.
@@ -49,7 +61,9 @@ class Likeness(Generic[T]):
             about = (*self._short_parts(value), *map(id, self._long_parts(value)))
             number = of_the_same.get(about)
             if number is None:
-                number = of_the_same[about] = of_equals.setdefault(self.key(value), len(of_equals))
+                number = of_the_same[about] = of_equals.setdefault(
+                    self.key(value), len(of_equals)
+                )
             found.append(number)
         return found
 
@@ -60,5 +74,6 @@ def _is_short(kind: object) -> bool:
 
 def _values_of(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) > 1:
-        return attrgetter(*names)  # which returns no tuple for one name, and takes none for nothing
+        # which returns no tuple for one name, and takes none for nothing
+        return attrgetter(*names)
     return lambda value: tuple([getattr(value, name) for name in names])

@@ -10,10 +10,13 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
 ATTO_USD_PER_MICRO_USD: Final = 10**12
-_RESERVED_DEPTH: Final = 1_000_000  # the ODCR RFC's extra divisor, which puts reserved far below the cheapest spot
+# the ODCR RFC's extra divisor, which puts reserved far below the cheapest spot
+_RESERVED_DEPTH: Final = 1_000_000
 
 
-def reserved_price_divisor(dearest_on_demand_micro_usd: int, cheapest_spot_micro_usd: int) -> int:
+def reserved_price_divisor(
+    dearest_on_demand_micro_usd: int, cheapest_spot_micro_usd: int
+) -> int:
     """Return what an on-demand price is divided by to price a reserved unit (ODCR RFC, "Consolidating between ...").
 
     (dearest on-demand / cheapest spot) x 1,000,000 over the discovered prices, rounded up, at least 1,000,000.

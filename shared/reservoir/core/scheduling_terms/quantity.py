@@ -34,7 +34,9 @@ _MULTIPLIERS: Final = {
     "Pi": Fraction(2**50),
     "Ei": Fraction(2**60),
 }
-_BINARY_SUFFIXES: Final = tuple((suffix, 2**power) for suffix, power in zip("EPTGMK", range(60, 0, -10), strict=True))
+_BINARY_SUFFIXES: Final = tuple(
+    (suffix, 2**power) for suffix, power in zip("EPTGMK", range(60, 0, -10), strict=True)
+)
 
 
 class QuantityError(ValueError):
@@ -60,7 +62,9 @@ def parse_quantity(text: str | int) -> Fraction:
             )
         value = Fraction(match["number"]) * _multiplier(match["suffix"], match["exponent"])
     if abs(value) > LARGEST_QUANTITY:
-        raise QuantityError(f"{_shown(text)} is too large; the largest quantity is {LARGEST_QUANTITY}")
+        raise QuantityError(
+            f"{_shown(text)} is too large; the largest quantity is {LARGEST_QUANTITY}"
+        )
     return value
 
 
@@ -71,7 +75,9 @@ def _multiplier(suffix: str | None, exponent: str | None) -> Fraction:
         return Fraction(1)
     power = int(exponent)
     if abs(power) > _LARGEST_EXPONENT:
-        raise QuantityError(f"exponent {power} is out of bounds; use -{_LARGEST_EXPONENT} to {_LARGEST_EXPONENT}")
+        raise QuantityError(
+            f"exponent {power} is out of bounds; use -{_LARGEST_EXPONENT} to {_LARGEST_EXPONENT}"
+        )
     return Fraction(10) ** power
 
 

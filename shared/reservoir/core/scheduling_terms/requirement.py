@@ -71,7 +71,11 @@ class Requirement:
 
     @classmethod
     def new(
-        cls, key: str, operator: Operator, values: Iterable[str] = (), min_values: int | None = None
+        cls,
+        key: str,
+        operator: Operator,
+        values: Iterable[str] = (),
+        min_values: int | None = None,
     ) -> "Requirement":
         """Make a requirement from its written form; deprecated keys and values are rewritten (R-9).
 
@@ -91,17 +95,28 @@ class Requirement:
         return cls(key, operator is Operator.EXISTS, frozenset(), None, None, min_values)
 
     @classmethod
-    def _bounded(cls, key: str, operator: Operator, listed: frozenset[str], min_values: int | None) -> "Requirement":
+    def _bounded(
+        cls, key: str, operator: Operator, listed: frozenset[str], min_values: int | None
+    ) -> "Requirement":
         bound = integer_of(next(iter(listed))) if len(listed) == 1 else None
         if bound is None:
             raise RequirementError(f"{operator} needs exactly one integer")
         if operator in (Operator.GT, Operator.GTE):
-            return cls._within(key, frozenset(), bound + (operator is Operator.GT), None, min_values)
-        return cls._within(key, frozenset(), None, bound - (operator is Operator.LT), min_values)
+            return cls._within(
+                key, frozenset(), bound + (operator is Operator.GT), None, min_values
+            )
+        return cls._within(
+            key, frozenset(), None, bound - (operator is Operator.LT), min_values
+        )
 
     @classmethod
     def _within(
-        cls, key: str, excluded: frozenset[str], gte: int | None, lte: int | None, min_values: int | None
+        cls,
+        key: str,
+        excluded: frozenset[str],
+        gte: int | None,
+        lte: int | None,
+        min_values: int | None,
     ) -> "Requirement":
         """Everything but ``excluded`` between the bounds; bounds that leave no 64-bit integer leave nothing (R-2)."""
         lowest = SMALLEST_INTEGER if gte is None else gte
@@ -169,7 +184,11 @@ class Requirement:
         """
         if not self.complement:
             return min(self.values, default="")
-        start, step = (self.lte, -1) if self.gte is None and self.lte is not None else (self.gte or 0, 1)
+        start, step = (
+            (self.lte, -1)
+            if self.gte is None and self.lte is not None
+            else (self.gte or 0, 1)
+        )
         candidates = (str(start + step * offset) for offset in range(len(self.values) + 1))
         return next((candidate for candidate in candidates if self.has(candidate)), "")
 
@@ -177,22 +196,32 @@ class Requirement:
         """Write the requirement back (R-6); intersecting the entries gives this requirement again."""
         entries = []
         if self.gte is not None:
-            entries.append(RequirementEntry(self.key, Operator.GTE, (str(self.gte),), self.min_values))
+            entries.append(
+                RequirementEntry(self.key, Operator.GTE, (str(self.gte),), self.min_values)
+            )
         if self.lte is not None:
-            entries.append(RequirementEntry(self.key, Operator.LTE, (str(self.lte),), self.min_values))
+            entries.append(
+                RequirementEntry(self.key, Operator.LTE, (str(self.lte),), self.min_values)
+            )
         if self.values or not entries:
-            entries.append(RequirementEntry(self.key, self.operator, tuple(sorted(self.values)), self.min_values))
+            entries.append(
+                RequirementEntry(
+                    self.key, self.operator, tuple(sorted(self.values)), self.min_values
+                )
+            )
         return tuple(entries)
 
     def __len__(self) -> int:
         return sys.maxsize - len(self.values) if self.complement else len(self.values)
 
     def __bool__(self) -> bool:
-        return True  # a requirement is a fact even when it allows no value; ask len() for that
+        # a requirement is a fact even when it allows no value; ask len() for that
+        return True
 
     def __str__(self) -> str:
         return " and ".join(
-            f"{entry.key} {entry.operator}" + (f" [{', '.join(entry.values)}]" if entry.values else "")
+            f"{entry.key} {entry.operator}"
+            + (f" [{', '.join(entry.values)}]" if entry.values else "")
             for entry in self.to_entries()
         )
 
@@ -201,7 +230,11 @@ def _is_within(value: str, gte: int | None, lte: int | None) -> bool:
     if gte is None and lte is None:
         return True
     number = integer_of(value)
-    return number is not None and (gte is None or number >= gte) and (lte is None or number <= lte)
+    return (
+        number is not None
+        and (gte is None or number >= gte)
+        and (lte is None or number <= lte)
+    )
 
 
 def _highest(left: int | None, right: int | None) -> int | None:

@@ -1,6 +1,14 @@
 """A set of requirements by label key, and the two questions asked of it: compatible? intersecting? (R-10 to R-13)."""
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Set, ValuesView
+from collections.abc import (
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    Set,
+    ValuesView,
+)
 from functools import lru_cache
 
 from reservoir.core.scheduling_terms.labels import closest
@@ -20,7 +28,9 @@ class Requirements(Mapping[str, Requirement]):
     def of(cls, *requirements: Requirement) -> "Requirements":
         """Make a set; several requirements on one key intersect."""
         by_key = {requirement.key: requirement for requirement in requirements}
-        return cls(by_key if len(by_key) == len(requirements) else _intersected({}, requirements))
+        return cls(
+            by_key if len(by_key) == len(requirements) else _intersected({}, requirements)
+        )
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> "Requirements":
@@ -29,7 +39,9 @@ class Requirements(Mapping[str, Requirement]):
 
     def add(self, *requirements: Requirement) -> "Requirements":
         """Return this set with more requirements, intersected with those already there."""
-        return Requirements(_intersected(self._by_key, requirements)) if requirements else self
+        return (
+            Requirements(_intersected(self._by_key, requirements)) if requirements else self
+        )
 
     def merged(self, other: "Requirements") -> "Requirements":
         """Return both sets together, intersected key by key."""
@@ -41,9 +53,17 @@ class Requirements(Mapping[str, Requirement]):
 
     def without(self, keys: Set[str]) -> "Requirements":
         """Return this set without what it says about ``keys``."""
-        return Requirements({key: requirement for key, requirement in self._by_key.items() if key not in keys})
+        return Requirements(
+            {
+                key: requirement
+                for key, requirement in self._by_key.items()
+                if key not in keys
+            }
+        )
 
-    def compatible(self, wanted: "Requirements", allow_undefined: Set[str] = frozenset()) -> str | None:
+    def compatible(
+        self, wanted: "Requirements", allow_undefined: Set[str] = frozenset()
+    ) -> str | None:
         """Say why ``wanted`` cannot be met by nodes that this set describes, or None when it can (R-11).
 
         A key of ``wanted`` that this set does not define is a reason unless it is in ``allow_undefined`` or ``wanted``
@@ -54,13 +74,19 @@ class Requirements(Mapping[str, Requirement]):
             return f"label {key} has no known values{self._hint(key, allow_undefined)}"
         return self.intersects(wanted)
 
-    def admits(self, wanted: "Requirements", allow_undefined: Set[str] = frozenset()) -> bool:
+    def admits(
+        self, wanted: "Requirements", allow_undefined: Set[str] = frozenset()
+    ) -> bool:
         """Whether ``compatible`` finds no reason; without the words, which cost a thousand times more."""
         return self._undefined(wanted, allow_undefined) is None and self.meets(wanted)
 
     def _undefined(self, wanted: "Requirements", allowed: Set[str]) -> str | None:
         for key, requirement in wanted.items():
-            if key not in self._by_key and key not in allowed and not requirement.allows_absence:
+            if (
+                key not in self._by_key
+                and key not in allowed
+                and not requirement.allows_absence
+            ):
                 return key
         return None
 
@@ -77,7 +103,8 @@ class Requirements(Mapping[str, Requirement]):
         return self._conflict(other) is None
 
     def _conflict(self, other: "Requirements") -> str | None:
-        fewer, more = self._by_key, other._by_key  # not through the methods: this is asked for each type of each pool
+        # not through the methods: this is asked for each type of each pool
+        fewer, more = self._by_key, other._by_key
         if len(fewer) > len(more):
             fewer, more = more, fewer
         for key, requirement in fewer.items():
@@ -131,7 +158,11 @@ class Requirements(Mapping[str, Requirement]):
         return len(self._by_key)
 
     def __eq__(self, other: object) -> bool:
-        return self._by_key == other._by_key if isinstance(other, Requirements) else NotImplemented
+        return (
+            self._by_key == other._by_key
+            if isinstance(other, Requirements)
+            else NotImplemented
+        )
 
     def __hash__(self) -> int:
         if self._hash is None:
@@ -150,9 +181,13 @@ def _exactly(key: str, value: str) -> Requirement:
     return Requirement.new(key, Operator.IN, (value,))
 
 
-def _intersected(start: Mapping[str, Requirement], requirements: Iterable[Requirement]) -> dict[str, Requirement]:
+def _intersected(
+    start: Mapping[str, Requirement], requirements: Iterable[Requirement]
+) -> dict[str, Requirement]:
     by_key = dict(start)
     for requirement in requirements:
         present = by_key.get(requirement.key)
-        by_key[requirement.key] = requirement if present is None else present.intersection(requirement)
+        by_key[requirement.key] = (
+            requirement if present is None else present.intersection(requirement)
+        )
     return by_key

@@ -45,7 +45,9 @@ class Resources(Mapping[str, int]):
     __slots__ = ("_amounts", "_hash")
 
     def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
-        self._amounts: dict[str, int] = {name: amounts[name] for name in sorted(amounts)} if amounts else {}
+        self._amounts: dict[str, int] = (
+            {name: amounts[name] for name in sorted(amounts)} if amounts else {}
+        )
         self._hash: int | None = None
 
     @classmethod
@@ -103,7 +105,11 @@ class Resources(Mapping[str, int]):
         return len(self._amounts)
 
     def __eq__(self, other: object) -> bool:
-        return self._amounts == other._amounts if isinstance(other, Resources) else NotImplemented
+        return (
+            self._amounts == other._amounts
+            if isinstance(other, Resources)
+            else NotImplemented
+        )
 
     def __hash__(self) -> int:
         if self._hash is None:
@@ -111,10 +117,14 @@ class Resources(Mapping[str, int]):
         return self._hash
 
     def __add__(self, other: "Resources") -> "Resources":
-        return Resources({name: self[name] + other[name] for name in self.keys() | other.keys()})
+        return Resources(
+            {name: self[name] + other[name] for name in self.keys() | other.keys()}
+        )
 
     def __sub__(self, other: "Resources") -> "Resources":
-        return Resources({name: self[name] - other[name] for name in self.keys() | other.keys()})
+        return Resources(
+            {name: self[name] - other[name] for name in self.keys() | other.keys()}
+        )
 
     def __mul__(self, factor: int) -> "Resources":
         return Resources({name: amount * factor for name, amount in self._amounts.items()})
@@ -125,7 +135,8 @@ class Resources(Mapping[str, int]):
         A request of 0 fits even where the resource is unknown.
         """
         there = available._amounts
-        for name, amount in self._amounts.items():  # no generator: this is asked hundreds of thousands of times
+        # no generator: this is asked hundreds of thousands of times
+        for name, amount in self._amounts.items():
             if amount > there.get(name, 0):
                 return False
         return not there or min(there.values()) >= 0
@@ -135,12 +146,18 @@ class Resources(Mapping[str, int]):
 
         Of what a node does not have, nothing is taken there.
         """
-        parts = [amount * _MILLION // room[name] for name, amount in self._amounts.items() if room[name] > 0]
+        parts = [
+            amount * _MILLION // room[name]
+            for name, amount in self._amounts.items()
+            if room[name] > 0
+        ]
         return max([1, *parts])
 
     def missing(self, available: "Resources") -> "Resources":
         """Return what lacks for this request to fit; empty when nothing does."""
-        shortfall = {name: amount - available[name] for name, amount in self._amounts.items()}
+        shortfall = {
+            name: amount - available[name] for name, amount in self._amounts.items()
+        }
         return Resources({name: amount for name, amount in shortfall.items() if amount > 0})
 
     def __repr__(self) -> str:

@@ -30,7 +30,11 @@ class Taint:
     effect: TaintEffect = TaintEffect.NO_SCHEDULE
 
     def __str__(self) -> str:
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        return (
+            f"{self.key}={self.value}:{self.effect}"
+            if self.value
+            else f"{self.key}:{self.effect}"
+        )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,7 +78,9 @@ _READINESS_PREFIX: Final = "readiness.k8s.io/"
 
 def is_ephemeral(taint: Taint) -> bool:
     """Whether a starting node loses this taint by itself (R-20)."""
-    return (taint.key, taint.effect) in _EPHEMERAL_TAINTS or taint.key.startswith(_READINESS_PREFIX)
+    return (taint.key, taint.effect) in _EPHEMERAL_TAINTS or taint.key.startswith(
+        _READINESS_PREFIX
+    )
 
 
 def binding_taints(
@@ -88,10 +94,14 @@ def binding_taints(
     if initialized:
         return tuple(taints)
     startup = frozenset(startup_taints)
-    return tuple(taint for taint in taints if taint not in startup and not is_ephemeral(taint))
+    return tuple(
+        taint for taint in taints if taint not in startup and not is_ephemeral(taint)
+    )
 
 
-def tolerates_all(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+def tolerates_all(
+    taints: Iterable[Taint], tolerations: Iterable[Toleration]
+) -> Taint | None:
     """Return the first taint that nothing tolerates, or None when all are tolerated.
 
     Every effect counts, PreferNoSchedule too (R-19); it stops counting by relaxation only.
@@ -99,7 +109,9 @@ def tolerates_all(taints: Iterable[Taint], tolerations: Iterable[Toleration]) ->
     return next(untolerated(taints, tolerations), None)
 
 
-def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Iterator[Taint]:
+def untolerated(
+    taints: Iterable[Taint], tolerations: Iterable[Toleration]
+) -> Iterator[Taint]:
     """Yield the taints that nothing tolerates, in their order."""
     permitted = tuple(tolerations)
     for taint in taints:

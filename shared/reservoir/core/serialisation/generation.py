@@ -21,7 +21,9 @@ class StoredGeneration:
 
 def content_digest(workload: Workload) -> str:
     """Return a digest of everything that was asked for, whatever its generation."""
-    return hashlib.sha256(dumps(replace(workload, generation=0)).encode()).hexdigest()[:_DIGITS]
+    return hashlib.sha256(dumps(replace(workload, generation=0)).encode()).hexdigest()[
+        :_DIGITS
+    ]
 
 
 def next_generation(stored: StoredGeneration | None, workload: Workload) -> int:
@@ -36,7 +38,9 @@ def next_generation(stored: StoredGeneration | None, workload: Workload) -> int:
     return stored.generation + 1
 
 
-def has_become(stored: StoredGeneration | None, workload: Workload, generation: int) -> bool | None:
+def has_become(
+    stored: StoredGeneration | None, workload: Workload, generation: int
+) -> bool | None:
     """Whether a submit of ``workload`` is what is stored; None while it has not been worked off.
 
     False: other content has this generation or a higher one, or the workload was withdrawn since.

@@ -27,7 +27,13 @@ from reservoir.core.model.instance_type import InstanceType, Offering
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.model.snapshot import Node, PlacedReplicas
 from reservoir.core.model.unknown_fields import keeps_unknown
-from reservoir.core.model.workload import AffinityTerm, Demand, PreferredNodeTerm, TopologySpreadConstraint, Workload
+from reservoir.core.model.workload import (
+    AffinityTerm,
+    Demand,
+    PreferredNodeTerm,
+    TopologySpreadConstraint,
+    Workload,
+)
 from reservoir.core.scheduling_terms.requirement import Requirement
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
@@ -98,7 +104,9 @@ def _leaf(text_of: Callable[[Any], str], decode: Callable[[Json], Any] = _same) 
     return _Codec(lambda value, text: text.append(text_of(value)), decode)
 
 
-_anything = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode
+_anything = json.JSONEncoder(
+    separators=(",", ":"), sort_keys=True, ensure_ascii=False
+).encode
 
 
 def _instant(value: datetime) -> str:
@@ -107,7 +115,13 @@ def _instant(value: datetime) -> str:
 
 
 def _amounts(value: Resources) -> str:
-    return "{" + ",".join([f"{encode_basestring(name)}:{amount}" for name, amount in value.items()]) + "}"
+    return (
+        "{"
+        + ",".join(
+            [f"{encode_basestring(name)}:{amount}" for name, amount in value.items()]
+        )
+        + "}"
+    )
 
 
 @lru_cache(_REMEMBERED_MAX)
@@ -145,8 +159,10 @@ def _once(decode: Callable[[Json], Any]) -> Callable[[Json], Any]:
 
 _REMEMBERED_TEXTS: dict[type, Callable[[Write], Write]] = {
     OfferingKey: written_once,  # thousands of launches name few
-    InstanceType: written_once_a_process,  # the largest part of a snapshot, and the same for hours
-    Node: written_once_while_used,  # the largest part of a large fleet's, nearly all as they were a minute ago
+    # the largest part of a snapshot, and the same for hours
+    InstanceType: written_once_a_process,
+    # the largest part of a large fleet's, nearly all as they were a minute ago
+    Node: written_once_while_used,
 }
 
 
@@ -165,7 +181,9 @@ def _cached_codec(kind: Any) -> _Codec:
     if origin is not None:
         return _generic(origin, typing.get_args(kind))
     if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return _leaf(encode_basestring, {str(member): member for member in kind}.__getitem__)
+        return _leaf(
+            encode_basestring, {str(member): member for member in kind}.__getitem__
+        )
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _dataclass(kind)
     raise CodecError(f"no JSON form for {kind}")
@@ -190,7 +208,9 @@ def _generic(origin: Any, arguments: tuple[Any, ...]) -> _Codec:
     if origin is frozenset:
         member = _codec(arguments[0])
         return _Codec(
-            lambda value, text: _write_list(repeat(member, len(value)), sorted(value), text),
+            lambda value, text: _write_list(
+                repeat(member, len(value)), sorted(value), text
+            ),
             lambda data: frozenset(map(member.decode, data)),
         )
     if origin in (Mapping, dict):
@@ -211,7 +231,10 @@ def _optional(arguments: tuple[Any, ...]) -> _Codec:
             inner.write(value, text)
 
     decode = inner.decode
-    return _Codec(write, decode if decode is _same else lambda data: None if data is None else decode(data))
+    return _Codec(
+        write,
+        decode if decode is _same else lambda data: None if data is None else decode(data),
+    )
 
 
 def _mapping(member: _Codec) -> _Codec:
@@ -226,7 +249,9 @@ def _mapping(member: _Codec) -> _Codec:
     decode = member.decode
     return _Codec(
         written_once(write),
-        dict if decode is _same else lambda data: {key: decode(item) for key, item in data.items()},
+        dict
+        if decode is _same
+        else lambda data: {key: decode(item) for key, item in data.items()},
     )
 
 
@@ -245,14 +270,18 @@ def _few(members: Sequence[_Codec]) -> _Codec:
     def decode(data: Json) -> Any:
         if len(data) != len(members):
             raise CodecError(f"{len(data)} values where {len(members)} belong")
-        return tuple([member.decode(item) for member, item in zip(members, data, strict=True)])
+        return tuple(
+            [member.decode(item) for member, item in zip(members, data, strict=True)]
+        )
 
     return _Codec(lambda value, text: _write_list(members, value, text), decode)
 
 
 def _many(member: _Codec, *, is_repeated: bool) -> _Codec:
     """Return the codec of a tuple of any length."""
-    write = written_once(lambda values, text: _write_list(repeat(member, len(values)), values, text))
+    write = written_once(
+        lambda values, text: _write_list(repeat(member, len(values)), values, text)
+    )
     decode = member.decode
     if decode is _same:
         return _Codec(write, tuple)
@@ -265,11 +294,19 @@ def _many(member: _Codec, *, is_repeated: bool) -> _Codec:
 
 # Branches: comprehensions of a line each: tables that reading and writing share.
 def _dataclass(kind: type[Any]) -> _Codec:
-    keeper = next((field.name for field in dataclasses.fields(kind) if keeps_unknown(field.metadata)), None)
-    named = [field for field in dataclasses.fields(kind) if field.init and field.name != keeper]
+    keeper = next(
+        (field.name for field in dataclasses.fields(kind) if keeps_unknown(field.metadata)),
+        None,
+    )
+    named = [
+        field for field in dataclasses.fields(kind) if field.init and field.name != keeper
+    ]
     fields = sorted(named, key=lambda field: field.name)
     members = {field.name: _codec(field.type) for field in fields}
-    writers = [(field.name, f'"{field.name}":', members[field.name].write, _default(field)) for field in fields]
+    writers = [
+        (field.name, f'"{field.name}":', members[field.name].write, _default(field))
+        for field in fields
+    ]
     decoders = {name: member.decode for name, member in members.items()}
 
     def write_fields(value: Any, text: Text) -> None:
@@ -280,7 +317,9 @@ def _dataclass(kind: type[Any]) -> _Codec:
                 text.append(before + label)
                 write_member(item, text)
                 before = ","
-        for name, item in sorted(getattr(value, keeper).items()) if keeper is not None else ():
+        for name, item in (
+            sorted(getattr(value, keeper).items()) if keeper is not None else ()
+        ):
             text.append(f"{before}{encode_basestring(name)}:{_anything(item)}")
             before = ","
         text.append("}" if before == "," else "{}")
@@ -316,8 +355,17 @@ def _compiled(
     """
     fields = dataclasses.fields(kind)
     draft = type(kind.__name__, (), {"__slots__": tuple(field.name for field in fields)})
-    names: dict[str, Any] = {"kind": kind, "draft": draft, "CodecError": CodecError, "known": decoders.keys()}
-    lines = ["def decode(data):", "if not isinstance(data, dict): raise CodecError('no object')", "value = draft()"]
+    names: dict[str, Any] = {
+        "kind": kind,
+        "draft": draft,
+        "CodecError": CodecError,
+        "known": decoders.keys(),
+    }
+    lines = [
+        "def decode(data):",
+        "if not isinstance(data, dict): raise CodecError('no object')",
+        "value = draft()",
+    ]
     for field in fields:
         if not field.init:
             continue

@@ -14,7 +14,11 @@ _OF_ONE_PASS: Final = frozenset({"expired", "used_percent"})
 
 def policy_to_json(policy: SchedulingPolicy) -> str:
     """Write a policy without its deadline; equal policies give equal text."""
-    values = {item.name: getattr(policy, item.name) for item in fields(policy) if item.name not in _OF_ONE_PASS}
+    values = {
+        item.name: getattr(policy, item.name)
+        for item in fields(policy)
+        if item.name not in _OF_ONE_PASS
+    }
     return json.dumps(values, separators=(",", ":"), sort_keys=True)
 
 
@@ -30,7 +34,12 @@ def policy_from_json(text: str) -> SchedulingPolicy:
         given: dict[str, Any] = json.loads(text)
         kinds = get_type_hints(SchedulingPolicy)
         known = {item.name for item in fields(SchedulingPolicy)} - _OF_ONE_PASS
-        return SchedulingPolicy(**{name: _read(kinds[name], given[name]) for name in sorted(known & given.keys())})
+        return SchedulingPolicy(
+            **{
+                name: _read(kinds[name], given[name])
+                for name in sorted(known & given.keys())
+            }
+        )
     except (TypeError, ValueError, AttributeError) as error:
         raise CodecError(f"not a policy of the scheduler: {error}") from error
 

@@ -17,14 +17,17 @@ from reservoir.core.model.node_claim import ClaimState, NodeClaim, parts_of
 from reservoir.core.model.team import Team, by_namespace
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 
-NOBODY: Final = ""  # the namespace of an instance with nothing on it, and the team of a namespace of no team
+# the namespace of an instance with nothing on it, and the team of a namespace of no team
+NOBODY: Final = ""
 _HOUR_S: Final = 3600
 _DAY: Final = timedelta(days=1)
 # What is written at once must fit into one transaction: so many days, and namespaces of one instance. The namespaces
 # with the smallest parts of more than that are charged to nobody.
 _DAYS_AT_ONCE: Final = 2 * _DAY
 _NAMESPACES_MAX: Final = 40
-_LEAVING: Final = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED})
+_LEAVING: Final = frozenset(
+    {ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED}
+)
 
 TeamOf = Callable[[str], str]  # of a namespace
 
@@ -88,7 +91,9 @@ class MeterReading:
 
 
 # Branches: one case after the other of what is to be written down, each with its own reading.
-def read(meter: Meter | None, claim: NodeClaim, now: datetime, team_of: TeamOf) -> MeterReading | None:
+def read(
+    meter: Meter | None, claim: NodeClaim, now: datetime, team_of: TeamOf
+) -> MeterReading | None:
     """Read a claim's meter; None when there is nothing to write down.
 
     ``meter`` is None for an instance that was not looked at before. What changes at midnight, in who is on the
@@ -104,7 +109,11 @@ def read(meter: Meter | None, claim: NodeClaim, now: datetime, team_of: TeamOf) 
     known = (
         begun
         if meter is None
-        else replace(meter, launched_at=launched_at, since=meter.since + (launched_at - meter.launched_at))
+        else replace(
+            meter,
+            launched_at=launched_at,
+            since=meter.since + (launched_at - meter.launched_at),
+        )
     )
     soon = _midnight(known.since) + _DAYS_AT_ONCE
     ended_at = claim.ended_at or claim.terminated_at
@@ -134,10 +143,19 @@ def charges(meter: Meter, until: datetime, team_of: TeamOf) -> Mapping[AccountLi
         seconds = int((end - since).total_seconds())
         atto_usd = meter.price_atto_usd_per_hour * seconds // _HOUR_S
         replicas = dict(sorted(meter.replicas.items())) or {NOBODY: 1}
-        parts = zip(replicas, _split(seconds, replicas.values()), _split(atto_usd, replicas.values()), strict=True)
+        parts = zip(
+            replicas,
+            _split(seconds, replicas.values()),
+            _split(atto_usd, replicas.values()),
+            strict=True,
+        )
         for namespace, own_seconds, own_atto_usd in parts:
-            account = AccountLine(f"{since:%Y-%m-%d}", team_of(namespace), namespace, meter.capacity_type)
-            found[account] = found.get(account, Amount()) + Amount(own_seconds, own_atto_usd)
+            account = AccountLine(
+                f"{since:%Y-%m-%d}", team_of(namespace), namespace, meter.capacity_type
+            )
+            found[account] = found.get(account, Amount()) + Amount(
+                own_seconds, own_atto_usd
+            )
         since = end
     return found
 
@@ -180,7 +198,9 @@ def _meter(claim: NodeClaim, since: datetime, before: Mapping[str, int]) -> Mete
     replicas: Counter[str] = Counter()
     for key, part in parts_of(claim, on_it):
         replicas[key.partition("/")[0]] += part
-    for namespace in sorted(replicas, key=lambda name: (-replicas[name], name))[_NAMESPACES_MAX:]:
+    for namespace in sorted(replicas, key=lambda name: (-replicas[name], name))[
+        _NAMESPACES_MAX:
+    ]:
         replicas[NOBODY] += replicas.pop(namespace)
     return Meter(
         claim.id,
@@ -194,8 +214,13 @@ def _meter(claim: NodeClaim, since: datetime, before: Mapping[str, int]) -> Mete
 
 def _changed_at(claim: NodeClaim, known: Meter, now: datetime) -> datetime:
     """Return when what is on the claim changed last; a change of how it is bought is seen now."""
-    times = [claim.placements_changed_at, None if claim.drain is None else claim.drain.notified_at]
-    since = [_second(at) for at in times if at is not None and known.since <= _second(at) <= now]
+    times = [
+        claim.placements_changed_at,
+        None if claim.drain is None else claim.drain.notified_at,
+    ]
+    since = [
+        _second(at) for at in times if at is not None and known.since <= _second(at) <= now
+    ]
     return max(since, default=_second(now))
 
 

@@ -22,7 +22,14 @@ from reservoir.core.model.snapshot import Node, Snapshot
 from reservoir.core.model.team import ReclaimWithinCohort, Team, by_namespace
 from reservoir.core.model.workload import Demand, Workload
 from reservoir.core.scheduling_terms.taint import tolerates_all
-from reservoir.core.sharing.quota_groups import NOBODY, QuotaGroup, loan_ends, quota_groups, users_of, words_of_reclaim
+from reservoir.core.sharing.quota_groups import (
+    NOBODY,
+    QuotaGroup,
+    loan_ends,
+    quota_groups,
+    users_of,
+    words_of_reclaim,
+)
 from reservoir.core.sharing.unit_wants import UnitWants, copies
 from reservoir.core.sharing.water_filling import Units, shared_out
 
@@ -47,21 +54,29 @@ class Apportionment:
     _group_of: dict[str, str] = field(default_factory=dict)  # by reservation
     _teams: Mapping[str, Team] = field(default_factory=dict)
     _owners: Mapping[str, Team] = field(default_factory=dict)  # by namespace
-    _asked: Mapping[tuple[str, str], Counter[str]] = field(default_factory=dict)  # units by reservation
+    # units by reservation
+    _asked: Mapping[tuple[str, str], Counter[str]] = field(default_factory=dict)
     _users: Mapping[str, str] = field(default_factory=dict)  # teams by claim
-    _waits_since: dict[tuple[str, str], datetime] = field(default_factory=dict)  # the oldest demand of each
-    _gangs: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # units of each whose turn it is
-    _replicas: Counter[tuple[str, str]] = field(default_factory=Counter)  # that could use units
+    # the oldest demand of each
+    _waits_since: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    # units of each whose turn it is
+    _gangs: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    # that could use units
+    _replicas: Counter[tuple[str, str]] = field(default_factory=Counter)
     _wanted: Units = field(default_factory=dict)  # the least
-    _usable: Units = field(default_factory=dict)  # the most, where limits may forbid that; else the same
-    _joined: Units = field(default_factory=dict)  # nodes with nothing on them that each may join
+    # the most, where limits may forbid that; else the same
+    _usable: Units = field(default_factory=dict)
+    # nodes with nothing on them that each may join
+    _joined: Units = field(default_factory=dict)
     _given: Units = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Find out what is owned, used and wanted."""
         self._groups = quota_groups(self.snapshot)
         for group in self._groups:
-            self._group_of.update({reservation.id: group.key for reservation in group.reservations})
+            self._group_of.update(
+                {reservation.id: group.key for reservation in group.reservations}
+            )
         self._owners = by_namespace(self.snapshot.teams)
         self._users = users_of(self.snapshot)
         self._teams = {team.name: team for team in (*self.snapshot.teams, NOBODY)}
@@ -85,7 +100,10 @@ class Apportionment:
 
     def again(self, plan: Plan) -> bool:
         """Share out anew what the plan left of shares; False when nobody else would get any of it."""
-        used, waiting = self._used_by(plan), {self._team_of(item.workload_key) for item in plan.unplaced}
+        used, waiting = (
+            self._used_by(plan),
+            {self._team_of(item.workload_key) for item in plan.unplaced},
+        )
         wanted, usable = dict(self._wanted), dict(self._usable)
         for pair in self._wanted:
             could_use_more = pair[0] in waiting and used[pair] >= self._given.get(pair, 0)
@@ -104,11 +122,16 @@ class Apportionment:
         asked: dict[tuple[str, str], Counter[str]] = {}
         wanted: Counter[tuple[str, str]] = Counter()
         for demand in self.snapshot.demands:
-            if any(CapacityType.RESERVED in withheld.capacity_types for withheld in demand.withheld):
+            if any(
+                CapacityType.RESERVED in withheld.capacity_types
+                for withheld in demand.withheld
+            ):
                 continue
             team_name = self._owners.get(demand.workload.namespace, NOBODY).name
             least: dict[str, int] = {}
-            for reservation_id, units in wants.units(demand.workload, demand.pending_count).items():
+            for reservation_id, units in wants.units(
+                demand.workload, demand.pending_count
+            ).items():
                 key = self._group_of.get(reservation_id)
                 if key is not None:
                     asked.setdefault((team_name, key), Counter())[reservation_id] += units
@@ -129,7 +152,11 @@ class Apportionment:
         """
         usable, joined = dict(self._wanted), dict[tuple[str, str], int]()
         for group in self._groups:
-            most = {name: count for (name, key), count in self._replicas.items() if key == group.key}
+            most = {
+                name: count
+                for (name, key), count in self._replicas.items()
+                if key == group.key
+            }
             if not self._may_break_a_limit(group, most):
                 continue
             for name, count in most.items():
@@ -139,7 +166,10 @@ class Apportionment:
         return usable, joined
 
     def _may_break_a_limit(self, group: QuotaGroup, most: Mapping[str, int]) -> bool:
-        return any(group.may_be_too_many(self._teams[name], count, self._teams) for name, count in most.items())
+        return any(
+            group.may_be_too_many(self._teams[name], count, self._teams)
+            for name, count in most.items()
+        )
 
     def _joinable(self, group: QuotaGroup) -> Mapping[str, int]:
         """Count the group's nodes with nothing on them that some replica of each team may join."""
@@ -147,14 +177,22 @@ class Apportionment:
         found: Counter[str] = Counter()
         for node in self.snapshot.nodes:
             if node.reservation_id in ids and not (node.placements or node.deleting):
-                demands = (it for it in self.snapshot.demands if _may_join(it.workload, node))
+                demands = (
+                    it for it in self.snapshot.demands if _may_join(it.workload, node)
+                )
                 found.update({self._team_of(demand.workload.key) for demand in demands})
         return found
 
     def _is_contended(self, group: QuotaGroup) -> bool:
-        return any(count > self._given.get(pair, 0) for pair, count in self._usable.items() if pair[1] == group.key)
+        return any(
+            count > self._given.get(pair, 0)
+            for pair, count in self._usable.items()
+            if pair[1] == group.key
+        )
 
-    def _slices(self, group: QuotaGroup, asking: Sequence[str]) -> Mapping[str, list[CapacityReservation]]:
+    def _slices(
+        self, group: QuotaGroup, asking: Sequence[str]
+    ) -> Mapping[str, list[CapacityReservation]]:
         """Return each reservation as its shares: one for each team, with the units of it that the team gets."""
         dealt = self._dealt(group, asking)
         slices: dict[str, list[CapacityReservation]] = {}
@@ -163,18 +201,27 @@ class Apportionment:
             for name in asking:
                 units = dealt[name, reservation.id]
                 share = self._share(name, group, reservation, units)
-                slices[reservation.id].append(replace(reservation, free_units=units, share=share))
+                slices[reservation.id].append(
+                    replace(reservation, free_units=units, share=share)
+                )
         return slices
 
     # Branches: two ways to deal, one after the other.
-    def _dealt(self, group: QuotaGroup, asking: Sequence[str]) -> Mapping[tuple[str, str], int]:
+    def _dealt(
+        self, group: QuotaGroup, asking: Sequence[str]
+    ) -> Mapping[tuple[str, str], int]:
         """Deal what each team gets of the group out over its reservations; teams with the least choice first.
 
         The least that a team wants comes from the reservations that serve it with the fewest units. What it gets beyond
         that comes from all of them evenly: zones and hosts may be why it can use more.
         """
-        free = {reservation.id: max(0, reservation.free_units) for reservation in group.reservations}
-        names = sorted(asking, key=lambda name: (len(self._asked.get((name, group.key), ())), name))
+        free = {
+            reservation.id: max(0, reservation.free_units)
+            for reservation in group.reservations
+        }
+        names = sorted(
+            asking, key=lambda name: (len(self._asked.get((name, group.key), ())), name)
+        )
         choices = {name: self._by_preference(name, group, free) for name in names}
         dealt: Counter[tuple[str, str]] = Counter()
 
@@ -187,7 +234,11 @@ class Apportionment:
         for name in names:
             least = min(given[name], self._wanted.get((name, group.key), 0))
             for reservation_id in choices[name]:
-                units = min(least, free[reservation_id], self._asked[name, group.key][reservation_id])
+                units = min(
+                    least,
+                    free[reservation_id],
+                    self._asked[name, group.key][reservation_id],
+                )
                 deal(name, reservation_id, units)
                 least -= units
                 left[name] -= units
@@ -199,36 +250,63 @@ class Apportionment:
                 deal(name, min(with_room, key=lambda each: dealt[name, each]), 1)
         return dealt
 
-    def _by_preference(self, name: str, group: QuotaGroup, free: Mapping[str, int]) -> list[str]:
+    def _by_preference(
+        self, name: str, group: QuotaGroup, free: Mapping[str, int]
+    ) -> list[str]:
         """Return the reservations that serve the team: with the fewest units, fewest rivals and most room first."""
         asked = self._asked.get((name, group.key), Counter())
-        rivals = {reservation_id: self._rivals(reservation_id, group) for reservation_id in asked}
-        return sorted(asked, key=lambda each: (asked[each], rivals[each], -free[each], each))
+        rivals = {
+            reservation_id: self._rivals(reservation_id, group) for reservation_id in asked
+        }
+        return sorted(
+            asked, key=lambda each: (asked[each], rivals[each], -free[each], each)
+        )
 
     def _rivals(self, reservation_id: str, group: QuotaGroup) -> int:
         """Count the teams that could use the reservation."""
-        return sum(reservation_id in asked for (_, key), asked in self._asked.items() if key == group.key)
+        return sum(
+            reservation_id in asked
+            for (_, key), asked in self._asked.items()
+            if key == group.key
+        )
 
-    def _share(self, name: str, group: QuotaGroup, reservation: CapacityReservation, units: int) -> TeamShare:
+    def _share(
+        self, name: str, group: QuotaGroup, reservation: CapacityReservation, units: int
+    ) -> TeamShare:
         """Say why the team has no more of the reservation."""
         used, nominal = group.used.get(name, 0), group.nominal(name)
         who = f"Team {name}" if name else "whoever belongs to no team"
         parts = [f"{who} uses {used} units of {group.key} and owns {nominal}"]
-        told = ", ".join(f"{other or 'nobody'} {count}" for other, count in group.borrowers if other != name)
+        told = ", ".join(
+            f"{other or 'nobody'} {count}"
+            for other, count in group.borrowers
+            if other != name
+        )
         if told:
             parts.append(f"borrowed by others: {told}")
         if used < nominal:
             parts.append(words_of_reclaim(self._teams[name]))
         is_withheld = used < nominal or reservation.free_units > units
-        return TeamShare(name, "; ".join(parts), is_withheld, self._back_at(name, group) if used < nominal else None)
+        return TeamShare(
+            name,
+            "; ".join(parts),
+            is_withheld,
+            self._back_at(name, group) if used < nominal else None,
+        )
 
     def _back_at(self, name: str, group: QuotaGroup) -> datetime | None:
         """Return when the first unit that the team owns should come back from those who borrow it."""
         times = list(loan_ends(name, group, self.snapshot.nodes, self._users))
         since = self._waits_since.get((name, group.key))
-        if since is not None and self._teams[name].reclaim_within_cohort is ReclaimWithinCohort.ANY:
+        if (
+            since is not None
+            and self._teams[name].reclaim_within_cohort is ReclaimWithinCohort.ANY
+        ):
             cohort = self._teams[name].cohort
-            if any(other != name and self._teams[other].cohort == cohort for other, _ in group.borrowers):
+            if any(
+                other != name and self._teams[other].cohort == cohort
+                for other, _ in group.borrowers
+            ):
                 # From when it began to wait, so that the time does not move on with each plan.
                 times.append(since + RECLAIMED_WITHIN)
         return min((at for at in times if at > self.now), default=None)

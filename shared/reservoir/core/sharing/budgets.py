@@ -22,11 +22,16 @@ from reservoir.core.scheduling_terms.resources import Resources
 _NOTHING: Final = Resources.of({})
 
 
-def hourly_bound(per_hour: int | None, per_month: int | None, spent_atto_usd: int) -> int | None:
+def hourly_bound(
+    per_hour: int | None, per_month: int | None, spent_atto_usd: int
+) -> int | None:
     """Return what may be paid an hour, in micro-USD: no more than what is left of the month could pay for one."""
     if per_month is None:
         return per_hour
-    left = max(0, per_month * ATTO_USD_PER_MICRO_USD - spent_atto_usd) // ATTO_USD_PER_MICRO_USD
+    left = (
+        max(0, per_month * ATTO_USD_PER_MICRO_USD - spent_atto_usd)
+        // ATTO_USD_PER_MICRO_USD
+    )
     return left if per_hour is None else min(per_hour, left)
 
 
@@ -53,7 +58,12 @@ def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
 
     def order(demand: Demand) -> tuple[int, Fraction, object, str]:
         key = demand.workload.key
-        return -demand.workload.priority, Fraction(bought[key], replicas[key] or 1), demand.pending_since, key
+        return (
+            -demand.workload.priority,
+            Fraction(bought[key], replicas[key] or 1),
+            demand.pending_since,
+            key,
+        )
 
     # Branches: one case after the other of what a bound means for its demand.
     def hold(demands: Sequence[Demand], bound: int) -> None:
@@ -62,7 +72,10 @@ def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
         asked = {key: min(bought[key], capped.get(key, bought[key])) for key in keys}
         if sum(asked.values()) <= left:
             return
-        if any(demand.budget_atto_usd_per_hour is None and bought[demand.workload.key] for demand in demands):
+        if any(
+            demand.budget_atto_usd_per_hour is None and bought[demand.workload.key]
+            for demand in demands
+        ):
             capped.update({key: min(left, capped.get(key, left)) for key in keys})
             return
         for demand in sorted(demands, key=order):
@@ -73,10 +86,22 @@ def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
 
     for team in snapshot.teams:
         if team.budget_micro_usd_per_hour is not None:
-            own = [demand for demand in snapshot.demands if owners.get(demand.workload.namespace) == team]
-            hold(own, team.budget_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD - _of_team(running, team, owners))
+            own = [
+                demand
+                for demand in snapshot.demands
+                if owners.get(demand.workload.namespace) == team
+            ]
+            hold(
+                own,
+                team.budget_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+                - _of_team(running, team, owners),
+            )
     if snapshot.ceiling_micro_usd_per_hour is not None:
-        hold(snapshot.demands, snapshot.ceiling_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD - _of_nodes(snapshot))
+        hold(
+            snapshot.demands,
+            snapshot.ceiling_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+            - _of_nodes(snapshot),
+        )
     if not capped:
         return None
     demands = [
@@ -96,13 +121,21 @@ def _spent(snapshot: Snapshot, plan: Plan) -> Counter[str]:
     for node in snapshot.nodes:
         if node.capacity_type is not CapacityType.RESERVED:
             placements = (*node.placements, *joining.get(node.claim_id, ()))
-            _charge(costs, _parts(placements, workloads, node.allocatable), node.price_atto_usd_per_hour)
+            _charge(
+                costs,
+                _parts(placements, workloads, node.allocatable),
+                node.price_atto_usd_per_hour,
+            )
     return costs
 
 
 def _of_nodes(snapshot: Snapshot) -> int:
     """Return what runs and is bought costs an hour, also with nothing on it."""
-    return sum(n.price_atto_usd_per_hour for n in snapshot.nodes if n.capacity_type is not CapacityType.RESERVED)
+    return sum(
+        n.price_atto_usd_per_hour
+        for n in snapshot.nodes
+        if n.capacity_type is not CapacityType.RESERVED
+    )
 
 
 def _bought(snapshot: Snapshot, plan: Plan) -> tuple[Counter[str], Counter[str]]:
@@ -114,8 +147,13 @@ def _bought(snapshot: Snapshot, plan: Plan) -> tuple[Counter[str], Counter[str]]
     replicas: Counter[str] = Counter()
     for launch in plan.launches:
         if launch.offering.reservation_id is None:
-            launched, node_class = types[launch.offering.instance_type], classes.get(launch.node_class_name)
-            room = (launched if node_class is None else as_launched(launched, node_class)).allocatable
+            launched, node_class = (
+                types[launch.offering.instance_type],
+                classes.get(launch.node_class_name),
+            )
+            room = (
+                launched if node_class is None else as_launched(launched, node_class)
+            ).allocatable
             parts = _parts(launch.placements, workloads, room)
             _charge(costs, parts, launch.price_atto_usd_per_hour * launch.count)
             for placed in launch.placements:
@@ -125,7 +163,10 @@ def _bought(snapshot: Snapshot, plan: Plan) -> tuple[Counter[str], Counter[str]]
 
 def _workloads(snapshot: Snapshot) -> Mapping[str, Workload]:
     """Return all that runs or waits, by key."""
-    return {**{demand.workload.key: demand.workload for demand in snapshot.demands}, **snapshot.workloads}
+    return {
+        **{demand.workload.key: demand.workload for demand in snapshot.demands},
+        **snapshot.workloads,
+    }
 
 
 def _parts(
@@ -133,13 +174,20 @@ def _parts(
 ) -> list[tuple[str, int]]:
     """Return the parts of a node, of whatever sum, by which it is charged to each workload on it."""
     return [
-        (placed.workload_key, placed.count * _requests(placed, workloads).dominant_share_of(room))
+        (
+            placed.workload_key,
+            placed.count * _requests(placed, workloads).dominant_share_of(room),
+        )
         for placed in placements
     ]
 
 
 def _requests(placed: PlacedReplicas, workloads: Mapping[str, Workload]) -> Resources:
-    return workloads[placed.workload_key].requests if placed.workload_key in workloads else _NOTHING
+    return (
+        workloads[placed.workload_key].requests
+        if placed.workload_key in workloads
+        else _NOTHING
+    )
 
 
 def _charge(costs: Counter[str], parts: Sequence[tuple[str, int]], price: int) -> None:
@@ -149,4 +197,6 @@ def _charge(costs: Counter[str], parts: Sequence[tuple[str, int]], price: int) -
 
 
 def _of_team(costs: Mapping[str, int], team: Team, owners: Mapping[str, Team]) -> int:
-    return sum(cost for key, cost in costs.items() if owners.get(key.partition("/")[0]) == team)
+    return sum(
+        cost for key, cost in costs.items() if owners.get(key.partition("/")[0]) == team
+    )

@@ -101,7 +101,9 @@ class PlanningGroups:
                 links.join([*self.parts_of(one), *self.parts_of(other)])
         members: dict[str, set[str]] = {}
         for workload in workloads:
-            members.setdefault(links.root(self.parts_of(workload)[0]), set()).add(workload.key)
+            members.setdefault(links.root(self.parts_of(workload)[0]), set()).add(
+                workload.key
+            )
         groups: list[PlanningGroup] = []
         for parts in links.parts():
             pools = frozenset(name for name, part in self._part_of.items() if part in parts)
@@ -118,17 +120,27 @@ class PlanningGroups:
         """Return the pools whose nodes the workload may run on, whatever they have room for."""
         team = self._teams.get(workload.namespace)
         of_team = () if team is None else team.node_pools
-        wanted = (workload.node_selector, workload.required_node_terms, workload.tolerations, of_team)
+        wanted = (
+            workload.node_selector,
+            workload.required_node_terms,
+            workload.tolerations,
+            of_team,
+        )
         if wanted not in self._eligible:
             self._eligible[wanted] = frozenset(
-                pool.name for pool in self._pools if (not of_team or pool.name in of_team) and _accepts(pool, workload)
+                pool.name
+                for pool in self._pools
+                if (not of_team or pool.name in of_team) and _accepts(pool, workload)
             )
         return self._eligible[wanted]
 
 
 def _accepts(pool: NodePool, workload: Workload) -> bool:
     taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
-    if any(taint.effect is not TaintEffect.PREFER_NO_SCHEDULE for taint in untolerated(taints, workload.tolerations)):
+    if any(
+        taint.effect is not TaintEffect.PREFER_NO_SCHEDULE
+        for taint in untolerated(taints, workload.tolerations)
+    ):
         return False
     described = pool.requirements.add(Requirement.new(NODE_POOL, Operator.IN, (pool.name,)))
     return any(
@@ -159,7 +171,10 @@ def _sharing(
     cohorts: dict[str, set[str]] = {}
     for team in teams:
         own = [name for name in names if not team.node_pools or name in team.node_pools]
-        if team.budget_micro_usd_per_hour is not None or team.budget_micro_usd_per_month is not None:
+        if (
+            team.budget_micro_usd_per_hour is not None
+            or team.budget_micro_usd_per_month is not None
+        ):
             yield own
         if team.resource_quotas:
             cohorts.setdefault(team.cohort, set()).update(own)
@@ -174,7 +189,9 @@ def _owned(team: Team, reservations: Sequence[CapacityReservation]) -> Iterator[
     for reservation in reservations if team.quotas else ():
         for arn in reservation.resource_group_arns:
             groups.setdefault(arn, set()).add(reservation.id)
-    members: Mapping[str, frozenset[str]] = {arn: frozenset(ids) for arn, ids in groups.items()}
+    members: Mapping[str, frozenset[str]] = {
+        arn: frozenset(ids) for arn, ids in groups.items()
+    }
     terms = list(chain.from_iterable(quota.reservation_terms for quota in team.quotas))
     for reservation in reservations:
         if any(matches(term, reservation, members) for term in terms):
@@ -187,7 +204,11 @@ def _tied(workloads: Sequence[Workload]) -> Iterator[tuple[Workload, Iterable[Wo
     carriers: dict[object, Workload] = {}
     for workload in workloads:
         labels = tuple(sorted(workload.labels.items()))
-        accepted = (workload.node_selector, workload.required_node_terms, workload.tolerations)
+        accepted = (
+            workload.node_selector,
+            workload.required_node_terms,
+            workload.tolerations,
+        )
         looks.setdefault((workload.namespace, labels, accepted), workload)
         rules = (workload.topology_spread, workload.affinity, workload.anti_affinity)
         if any(rules):
@@ -202,7 +223,10 @@ def _counts(carrier: Workload, other: Workload) -> bool:
     rules = [(spread.selector, at_home) for spread in carrier.topology_spread]
     for term in (*carrier.affinity, *carrier.anti_affinity):
         rules.append((term.selector, term.namespaces or at_home))
-    return any(other.namespace in namespaces and selector.matches(other.labels) for selector, namespaces in rules)
+    return any(
+        other.namespace in namespaces and selector.matches(other.labels)
+        for selector, namespaces in rules
+    )
 
 
 class _Links:

@@ -15,13 +15,16 @@ def within_pools(snapshot: Snapshot) -> Snapshot:
     if not owners:
         return snapshot
     asked = {
-        team.name: Requirements.of(Requirement.new(NODE_POOL, Operator.IN, team.node_pools)) for team in owners.values()
+        team.name: Requirements.of(Requirement.new(NODE_POOL, Operator.IN, team.node_pools))
+        for team in owners.values()
     }
     demands = []
     for demand in snapshot.demands:
         team = owners.get(demand.workload.namespace)
         if team is not None:
             selector = demand.workload.node_selector.merged(asked[team.name])
-            demand = replace(demand, workload=replace(demand.workload, node_selector=selector))
+            demand = replace(
+                demand, workload=replace(demand.workload, node_selector=selector)
+            )
         demands.append(demand)
     return replace(snapshot, demands=tuple(demands))

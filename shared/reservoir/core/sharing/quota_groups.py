@@ -14,10 +14,17 @@ from reservoir.core.capacity.reservation_selection import matches
 from reservoir.core.model.capacity_reservation import CapacityReservation, by_resource_group
 from reservoir.core.model.node_class import CapacityReservationSelectorTerm
 from reservoir.core.model.snapshot import Node, Snapshot
-from reservoir.core.model.team import DEFAULT_COHORT, Quota, ReclaimWithinCohort, Team, by_namespace
+from reservoir.core.model.team import (
+    DEFAULT_COHORT,
+    Quota,
+    ReclaimWithinCohort,
+    Team,
+    by_namespace,
+)
 from reservoir.core.model.workload import Workload
 
-NOBODY = Team("", cohort=DEFAULT_COHORT)  # whoever belongs to no team: owns nothing, and may borrow
+# whoever belongs to no team: owns nothing, and may borrow
+NOBODY = Team("", cohort=DEFAULT_COHORT)
 
 
 @dataclass(frozen=True)
@@ -53,19 +60,36 @@ class QuotaGroup:
     def unlent(self, owner: Team) -> int:
         """Return how many units of its own an owner lends to nobody."""
         quota = self.quotas[owner.name]
-        return 0 if quota.lending_limit_units is None else max(0, quota.nominal_units - quota.lending_limit_units)
+        return (
+            0
+            if quota.lending_limit_units is None
+            else max(0, quota.nominal_units - quota.lending_limit_units)
+        )
 
-    def may_be_too_many(self, borrower: Team, units: int, teams: Mapping[str, Team]) -> bool:
+    def may_be_too_many(
+        self, borrower: Team, units: int, teams: Mapping[str, Team]
+    ) -> bool:
         """Whether a limit may forbid that many more units: what the team may borrow, or what owners lend to it."""
-        quota, used = self.quotas.get(borrower.name), self.used.get(borrower.name, 0) + units
+        quota, used = (
+            self.quotas.get(borrower.name),
+            self.used.get(borrower.name, 0) + units,
+        )
         borrowed = used - self.nominal(borrower.name)
         if borrowed <= 0:
             return False
-        if quota is not None and quota.borrowing_limit_units is not None and borrowed > quota.borrowing_limit_units:
+        if (
+            quota is not None
+            and quota.borrowing_limit_units is not None
+            and borrowed > quota.borrowing_limit_units
+        ):
             return True
         owners = (teams[name] for name in self.quotas if name != borrower.name)
         return any(
-            (self.unlent(owner) if owner.cohort == borrower.cohort else self.nominal(owner.name))
+            (
+                self.unlent(owner)
+                if owner.cohort == borrower.cohort
+                else self.nominal(owner.name)
+            )
             > self.used.get(owner.name, 0)
             for owner in owners
         )
@@ -73,7 +97,9 @@ class QuotaGroup:
     @cached_property
     def borrowers(self) -> Sequence[tuple[str, int]]:
         """Return who borrows how many units, by name."""
-        return [(name, count) for name in sorted(self.used) if (count := self.borrowed(name))]
+        return [
+            (name, count) for name in sorted(self.used) if (count := self.borrowed(name))
+        ]
 
 
 def quota_groups(snapshot: Snapshot) -> tuple[QuotaGroup, ...]:
@@ -84,7 +110,9 @@ def quota_groups(snapshot: Snapshot) -> tuple[QuotaGroup, ...]:
             quotas.setdefault(_key(quota.reservation_terms), {})[team.name] = quota
     resource_groups = by_resource_group(snapshot.reservations)
     members: dict[str, list[CapacityReservation]] = {key: [] for key in sorted(quotas)}
-    for reservation in sorted(snapshot.reservations, key=lambda reservation: reservation.id):
+    for reservation in sorted(
+        snapshot.reservations, key=lambda reservation: reservation.id
+    ):
         for key in members:
             terms = next(iter(quotas[key].values())).reservation_terms
             if any(matches(term, reservation, resource_groups) for term in terms):
@@ -110,7 +138,9 @@ def users_of(snapshot: Snapshot) -> Mapping[str, str]:
     return found
 
 
-def loan_ends(name: str, group: QuotaGroup, nodes: Iterable[Node], users: Mapping[str, str]) -> Iterator[datetime]:
+def loan_ends(
+    name: str, group: QuotaGroup, nodes: Iterable[Node], users: Mapping[str, str]
+) -> Iterator[datetime]:
     """Yield when units that others than the team borrow should come back, and those that are draining already.
 
     ``users`` are the teams of nodes by claim, as of :func:`users_of`.
@@ -119,11 +149,15 @@ def loan_ends(name: str, group: QuotaGroup, nodes: Iterable[Node], users: Mappin
     for node in nodes:
         if node.reservation_id in ids and node.leaves_at is not None:
             user = users.get(node.claim_id)
-            if node.deleting or (user is not None and user != name and group.borrowed(user) > 0):
+            if node.deleting or (
+                user is not None and user != name and group.borrowed(user) > 0
+            ):
                 yield node.leaves_at
 
 
-def user_of(node: Node, workloads: Mapping[str, Workload], teams: Mapping[str, Team]) -> str | None:
+def user_of(
+    node: Node, workloads: Mapping[str, Workload], teams: Mapping[str, Team]
+) -> str | None:
     """Return the team whose replicas have the largest dominant share of a node; None when it is empty."""
     parts: Counter[str] = Counter()
     for placed in (*node.placements, *node.leaving):
@@ -140,10 +174,16 @@ def user_of(node: Node, workloads: Mapping[str, Workload], teams: Mapping[str, T
 
 
 def _used(
-    reservations: Iterable[CapacityReservation], nodes: Sequence[Node], users: Mapping[str, str]
+    reservations: Iterable[CapacityReservation],
+    nodes: Sequence[Node],
+    users: Mapping[str, str],
 ) -> Mapping[str, int]:
     ids = {reservation.id for reservation in reservations}
-    return Counter(users[node.claim_id] for node in nodes if node.reservation_id in ids and node.claim_id in users)
+    return Counter(
+        users[node.claim_id]
+        for node in nodes
+        if node.reservation_id in ids and node.claim_id in users
+    )
 
 
 def _key(terms: Iterable[CapacityReservationSelectorTerm]) -> str:

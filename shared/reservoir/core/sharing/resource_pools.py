@@ -16,7 +16,8 @@ from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
 from reservoir.core.model.team import ResourceQuota, by_namespace
 from reservoir.core.scheduling_terms.resources import Resources
 
-Flavor = tuple[CapacityType, ...]  # Kueue's word for a kind of capacity that quotas are about
+# Kueue's word for a kind of capacity that quotas are about
+Flavor = tuple[CapacityType, ...]
 PoolKey = tuple[str, Flavor, str]  # cohort, flavor, resource
 
 
@@ -51,7 +52,11 @@ class ResourcePool:
     def room(self, team_name: str) -> int:
         """Return how much more the team may use: its own, and what others lend and neither use nor borrow."""
         quota = self.quotas[team_name]
-        others = sum(max(self.used[name], _unlent(each)) for name, each in self.quotas.items() if name != team_name)
+        others = sum(
+            max(self.used[name], _unlent(each))
+            for name, each in self.quotas.items()
+            if name != team_name
+        )
         room = self.total - others - self.used[team_name]
         if quota.borrowing_limit is not None:
             room = min(room, quota.nominal + quota.borrowing_limit - self.used[team_name])
@@ -72,30 +77,44 @@ def has_resource_quotas(snapshot: Snapshot) -> bool:
     return any(team.resource_quotas for team in snapshot.teams)
 
 
-def resource_pools(snapshot: Snapshot, plan: Plan | None = None) -> tuple[ResourcePool, ...]:
+def resource_pools(
+    snapshot: Snapshot, plan: Plan | None = None
+) -> tuple[ResourcePool, ...]:
     """Return the pools of the snapshot's teams with what runs or is about to, and with what a plan adds to that."""
     quotas: dict[PoolKey, dict[str, ResourceQuota]] = {}
     for team in sorted(snapshot.teams, key=lambda team: team.name):
         for quota in team.resource_quotas:
-            quotas.setdefault((team.cohort, quota.capacity_types, quota.resource), {})[team.name] = quota
+            quotas.setdefault((team.cohort, quota.capacity_types, quota.resource), {})[
+                team.name
+            ] = quota
     pools = tuple(ResourcePool(*key, quotas[key]) for key in sorted(quotas))
     tally = RequestTally(snapshot, pools)
-    for node in snapshot.nodes if pools else ():  # also those that go: what is still placed there has not left
+    # also those that go: what is still placed there has not left
+    for node in snapshot.nodes if pools else ():
         tally.add(node.capacity_type, (*node.placements, *node.leaving))
-    for capacity_type, placements, nodes in placed_by(snapshot, plan) if plan is not None else ():
+    for capacity_type, placements, nodes in (
+        placed_by(snapshot, plan) if plan is not None else ()
+    ):
         tally.add(capacity_type, placements, nodes)
     return pools
 
 
 def exceeds_quotas(snapshot: Snapshot, plan: Plan) -> bool:
     """Whether the plan gives a team more than its quotas leave it."""
-    for before, after in zip(resource_pools(snapshot), resource_pools(snapshot, plan), strict=True):
-        if any(after.room(name) < 0 and after.used[name] > before.used[name] for name in after.quotas):
+    for before, after in zip(
+        resource_pools(snapshot), resource_pools(snapshot, plan), strict=True
+    ):
+        if any(
+            after.room(name) < 0 and after.used[name] > before.used[name]
+            for name in after.quotas
+        ):
             return True
     return False
 
 
-def placed_by(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[CapacityType, tuple[PlacedReplicas, ...], int]]:
+def placed_by(
+    snapshot: Snapshot, plan: Plan
+) -> Iterator[tuple[CapacityType, tuple[PlacedReplicas, ...], int]]:
     """Yield what the plan places on which capacity type, and on how many equal nodes."""
     types = {node.claim_id: node.capacity_type for node in snapshot.nodes}
     for existing in plan.existing:
@@ -109,8 +128,14 @@ def loan_ends(pool: ResourcePool, team_name: str, snapshot: Snapshot) -> Iterato
     owners = by_namespace(snapshot.teams)
     for node in snapshot.nodes:
         if node.leaves_at is not None and node.capacity_type in pool.flavor:
-            users = {owners[name].name for placed in node.placements if (name := _namespace(placed)) in owners}
-            if any(name in pool.quotas and pool.borrowed(name) for name in users - {team_name}):
+            users = {
+                owners[name].name
+                for placed in node.placements
+                if (name := _namespace(placed)) in owners
+            }
+            if any(
+                name in pool.quotas and pool.borrowed(name) for name in users - {team_name}
+            ):
                 yield node.leaves_at
 
 
@@ -142,7 +167,12 @@ class RequestTally:
                 if amount:
                     yield pool, owner.name, amount
 
-    def add(self, capacity_type: CapacityType, placements: Iterable[PlacedReplicas], nodes: int = 1) -> None:
+    def add(
+        self,
+        capacity_type: CapacityType,
+        placements: Iterable[PlacedReplicas],
+        nodes: int = 1,
+    ) -> None:
         """Count what is placed on each of so many equal nodes."""
         for pool, name, amount in self.amounts(capacity_type, placements):
             pool.used[name] += amount * nodes

@@ -15,12 +15,24 @@ from itertools import chain, pairwise, product
 from typing import Final
 
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.plan import ExistingPlacement, Plan, PlannedNodes, ReasonCode, UnplacedReplicas
+from reservoir.core.model.plan import (
+    ExistingPlacement,
+    Plan,
+    PlannedNodes,
+    ReasonCode,
+    UnplacedReplicas,
+)
 from reservoir.core.model.snapshot import PlacedReplicas, Snapshot
 from reservoir.core.model.team import ReclaimWithinCohort, Team, by_namespace
 from reservoir.core.model.workload import Demand, Withheld, Workload
 from reservoir.core.sharing.quota_groups import words_of_reclaim
-from reservoir.core.sharing.resource_pools import Flavor, ResourcePool, loan_ends, placed_by, resource_pools
+from reservoir.core.sharing.resource_pools import (
+    Flavor,
+    ResourcePool,
+    loan_ends,
+    placed_by,
+    resource_pools,
+)
 
 # The next pass of disruption comes within a minute; what it takes back is free for the next plan.
 _RECLAIMED_WITHIN: Final = timedelta(minutes=2)
@@ -64,13 +76,19 @@ class _Claimant:
     def nominal_order(self) -> Fraction:
         """Return how much of what it owns the team would have with one step more."""
         name = self.team.name
-        return max(Fraction(pool.used[name] + self.amount(pool), pool.nominal(name) or 1) for pool in self.pools)
+        return max(
+            Fraction(pool.used[name] + self.amount(pool), pool.nominal(name) or 1)
+            for pool in self.pools
+        )
 
     def borrowing_order(self) -> Fraction:
         """Return the team's weighted dominant share with one step more."""
         name = self.team.name
         borrowed = (
-            Fraction(max(0, pool.used[name] + self.amount(pool) - pool.nominal(name)), pool.total or 1)
+            Fraction(
+                max(0, pool.used[name] + self.amount(pool) - pool.nominal(name)),
+                pool.total or 1,
+            )
             for pool in self.pools
         )
         return max(borrowed) / self.team.weight
@@ -95,7 +113,9 @@ class ResourceShares:
 
     def within(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with its demand kept from capacity types on which it would be too much."""
-        return replace(snapshot, demands=tuple(chain.from_iterable(map(self._parts, snapshot.demands))))
+        return replace(
+            snapshot, demands=tuple(chain.from_iterable(map(self._parts, snapshot.demands)))
+        )
 
     # Branches: four turns, in the order that the docstring says, over the same lines.
     def _share_out(self, placed: Mapping[str, Counter[CapacityType]]) -> None:
@@ -109,7 +129,9 @@ class ResourceShares:
         instead: dict[Flavor, _Lines] = {}
         for demand, team, flavors in bound:
             on = placed.get(demand.workload.key, Counter())
-            unserved[demand.workload.key] = every = _steps(demand, sum(on[each] for each in chain(*flavors)))
+            unserved[demand.workload.key] = every = _steps(
+                demand, sum(on[each] for each in chain(*flavors))
+            )
             for flavor, pools in flavors.items():
                 on_flavor = _steps(demand, sum(on[each] for each in flavor))
                 for lines, steps in ((there, on_flavor), (instead, every - on_flavor)):
@@ -126,11 +148,15 @@ class ResourceShares:
                 for flavor, pools in flavors.items():
                     steps = _steps(demand, min(waiting, count - self._given[key, flavor]))
                     line = rest.setdefault(flavor, {}).setdefault(team.name, [])
-                    line.append(_Claimant(demand, pools, team, steps, Counter({key: steps})))
+                    line.append(
+                        _Claimant(demand, pools, team, steps, Counter({key: steps}))
+                    )
             for nominal, flavor in product((True, False), sorted(rest)):
                 self._fill(flavor, rest[flavor], nominal=nominal)
 
-    def _bound(self) -> Iterator[tuple[Demand, Team, Mapping[Flavor, Sequence[ResourcePool]]]]:
+    def _bound(
+        self,
+    ) -> Iterator[tuple[Demand, Team, Mapping[Flavor, Sequence[ResourcePool]]]]:
         """Yield the demands that quotas bound, in the order of their turn within a team."""
         for demand in sorted(self._snapshot.demands, key=_order):
             team = self._owners.get(demand.workload.namespace)
@@ -169,7 +195,11 @@ class ResourceShares:
         count, start = demand.pending_count, 0
         spans: dict[Withheld, tuple[int, int]] = {}
         for flavor in sorted({pool.flavor for pool in self._pools}):
-            pools = _pools_of(team, demand.workload, [pool for pool in self._pools if pool.flavor == flavor])
+            pools = _pools_of(
+                team,
+                demand.workload,
+                [pool for pool in self._pools if pool.flavor == flavor],
+            )
             given = min(count, self._given[demand.workload.key, flavor])
             if team is None or not pools or given == count:
                 continue
@@ -179,18 +209,38 @@ class ResourceShares:
         for start, given in spans.values():
             edges.update((start % count, (start + given) % count))
         for first, end in pairwise(sorted(edges)):
-            withheld = tuple(each for each, (start, given) in spans.items() if (first - start) % count >= given)
+            withheld = tuple(
+                each
+                for each, (start, given) in spans.items()
+                if (first - start) % count >= given
+            )
             yield replace(demand, pending_count=end - first, withheld=withheld)
 
     # Branches: a sentence put together from the parts that are true.
-    def _withheld(self, team: Team, flavor: Flavor, pools: Sequence[ResourcePool], since: datetime) -> Withheld:
+    def _withheld(
+        self, team: Team, flavor: Flavor, pools: Sequence[ResourcePool], since: datetime
+    ) -> Withheld:
         """Say who has what of the scarcest of the pools; ``since`` when it is waited for."""
-        pool = min(pools, key=lambda each: (Fraction(each.room(team.name), each.total or 1), each.resource))
+        pool = min(
+            pools,
+            key=lambda each: (
+                Fraction(each.room(team.name), each.total or 1),
+                each.resource,
+            ),
+        )
         used, nominal = pool.used[team.name], pool.nominal(team.name)
-        parts = [f"Team {team.name} has {pool.formatted(used)} {pool.words()} and owns {pool.formatted(nominal)}"]
-        borrowers = [(name, pool.borrowed(name)) for name in pool.quotas if name != team.name and pool.borrowed(name)]
+        parts = [
+            f"Team {team.name} has {pool.formatted(used)} {pool.words()} and owns {pool.formatted(nominal)}"
+        ]
+        borrowers = [
+            (name, pool.borrowed(name))
+            for name in pool.quotas
+            if name != team.name and pool.borrowed(name)
+        ]
         if borrowers:
-            told = ", ".join(f"{name} {pool.formatted(amount)}" for name, amount in borrowers)
+            told = ", ".join(
+                f"{name} {pool.formatted(amount)}" for name, amount in borrowers
+            )
             parts.append(f"borrowed by others: {told}")
         back_at = None
         if used < nominal and borrowers:
@@ -210,11 +260,16 @@ def leaves_idle(snapshot: Snapshot, plan: Plan) -> bool:
         demand = demands[item.workload_key]
         team = owners.get(demand.workload.namespace)
         own = _pools_of(team, demand.workload, pools)
-        if team is None or item.code not in (ReasonCode.TEAM_QUOTA, ReasonCode.GANG_INCOMPLETE):
+        if team is None or item.code not in (
+            ReasonCode.TEAM_QUOTA,
+            ReasonCode.GANG_INCOMPLETE,
+        ):
             continue
         for flavor in {pool.flavor for pool in own}:
             of_flavor = [pool for pool in own if pool.flavor == flavor]
-            if _Claimant(demand, of_flavor, team, 1, Counter({item.workload_key: 1})).fits(nominal=False):
+            if _Claimant(demand, of_flavor, team, 1, Counter({item.workload_key: 1})).fits(
+                nominal=False
+            ):
                 return True
     return False
 
@@ -225,7 +280,9 @@ def settled(snapshot: Snapshot, plan: Plan) -> Plan:
     for item in plan.unplaced:
         key = item.workload_key, item.code
         known = unplaced.get(key)
-        unplaced[key] = item if known is None else replace(known, count=known.count + item.count)
+        unplaced[key] = (
+            item if known is None else replace(known, count=known.count + item.count)
+        )
     owners, pools = by_namespace(snapshot.teams), resource_pools(snapshot)
     workloads = {demand.workload.key: demand.workload for demand in snapshot.demands}
 
@@ -237,12 +294,21 @@ def settled(snapshot: Snapshot, plan: Plan) -> Plan:
             for pool in _pools_of(owners.get(workload.namespace), workload, pools):
                 if planned not in pool.flavor:
                     closed.update(pool.flavor)
-        alternatives = tuple(key for key in launch.alternatives if key.capacity_type not in closed)
-        return replace(launch, placements=_together(launch.placements), alternatives=alternatives)
+        alternatives = tuple(
+            key for key in launch.alternatives if key.capacity_type not in closed
+        )
+        return replace(
+            launch, placements=_together(launch.placements), alternatives=alternatives
+        )
 
-    existing = [ExistingPlacement(each.claim_id, _together(each.placements)) for each in plan.existing]
+    existing = [
+        ExistingPlacement(each.claim_id, _together(each.placements))
+        for each in plan.existing
+    ]
     launches = tuple(settle(launch) for launch in plan.launches)
-    return replace(plan, launches=launches, existing=tuple(existing), unplaced=tuple(unplaced.values()))
+    return replace(
+        plan, launches=launches, existing=tuple(existing), unplaced=tuple(unplaced.values())
+    )
 
 
 def _together(placements: Iterable[PlacedReplicas]) -> tuple[PlacedReplicas, ...]:
@@ -257,7 +323,9 @@ def _placed(snapshot: Snapshot, plan: Plan) -> Mapping[str, Counter[CapacityType
     found: dict[str, Counter[CapacityType]] = {}
     for capacity_type, placements, nodes in placed_by(snapshot, plan):
         for placed in placements:
-            found.setdefault(placed.workload_key, Counter())[capacity_type] += placed.count * nodes
+            found.setdefault(placed.workload_key, Counter())[capacity_type] += (
+                placed.count * nodes
+            )
     return found
 
 
@@ -266,11 +334,17 @@ def _steps(demand: Demand, replicas: int) -> int:
     return replicas if demand.workload.gang is None else min(1, replicas)
 
 
-def _pools_of(team: Team | None, workload: Workload, pools: Iterable[ResourcePool]) -> list[ResourcePool]:
+def _pools_of(
+    team: Team | None, workload: Workload, pools: Iterable[ResourcePool]
+) -> list[ResourcePool]:
     """Return the pools that bound what the workload may have."""
     if team is None:
         return []
-    return [pool for pool in pools if team.name in pool.quotas and workload.requests[pool.resource] > 0]
+    return [
+        pool
+        for pool in pools
+        if team.name in pool.quotas and workload.requests[pool.resource] > 0
+    ]
 
 
 def _order(demand: Demand) -> tuple[int, datetime, str]:

@@ -32,14 +32,20 @@ class UnitWants:
         for pool in snapshot.node_pools:
             if pool.node_class_name not in classes:
                 continue
-            for reservation in selected_reservations(snapshot, classes[pool.node_class_name]):
+            for reservation in selected_reservations(
+                snapshot, classes[pool.node_class_name]
+            ):
                 if reservation.instance_type in self._types:
-                    self._places.append(_ReservedPlace(reservation, pool, self._labels(reservation, pool)))
+                    self._places.append(
+                        _ReservedPlace(reservation, pool, self._labels(reservation, pool))
+                    )
         self._capacity: Mapping[str, Resources] = {
-            place.reservation.id: self._types[place.reservation.instance_type].allocatable for place in self._places
+            place.reservation.id: self._types[place.reservation.instance_type].allocatable
+            for place in self._places
         }
         self._accepting: dict[tuple[int, int], frozenset[str]] = {}
-        self._kept: list[Workload] = []  # so that no identity is used again while it is remembered
+        # so that no identity is used again while it is remembered
+        self._kept: list[Workload] = []
 
     def units(self, workload: Workload, count: int) -> Mapping[str, int]:
         """Return how many units ``count`` replicas would need of each reservation that they could use alone."""
@@ -55,11 +61,15 @@ class UnitWants:
         if asked not in self._accepting:
             self._kept.append(workload)
             self._accepting[asked] = frozenset(
-                place.reservation.id for place in self._places if _may_accept(workload, place.labels)
+                place.reservation.id
+                for place in self._places
+                if _may_accept(workload, place.labels)
             )
         return self._accepting[asked]
 
-    def _labels(self, reservation: CapacityReservation, pool: NodePool) -> Mapping[str, str]:
+    def _labels(
+        self, reservation: CapacityReservation, pool: NodePool
+    ) -> Mapping[str, str]:
         instance_type: InstanceType = self._types[reservation.instance_type]
         return {
             **instance_type.requirements.labels(),
@@ -75,13 +85,20 @@ class UnitWants:
 def copies(requests: Resources, capacity: Resources) -> int:
     """Return how many replicas with these requests one node of this capacity holds."""
     wanted = {**dict(requests.items()), PODS: max(1, requests[PODS])}
-    return min((capacity[name] // amount for name, amount in wanted.items() if amount > 0), default=0)
+    return min(
+        (capacity[name] // amount for name, amount in wanted.items() if amount > 0),
+        default=0,
+    )
 
 
 def _may_accept(workload: Workload, labels: Mapping[str, str]) -> bool:
     """Whether nothing that is certain of a node's labels speaks against the workload."""
     for term in workload.required_node_terms or (NO_REQUIREMENTS,):
         wanted = workload.node_selector.merged(term)
-        if all(requirement.has(labels[key]) for key, requirement in wanted.items() if key in labels):
+        if all(
+            requirement.has(labels[key])
+            for key, requirement in wanted.items()
+            if key in labels
+        ):
             return True
     return False

@@ -23,7 +23,10 @@ _May = Callable[[str, str], bool]
 
 
 def shared_out(
-    groups: Sequence[QuotaGroup], teams: Mapping[str, Team], *turns: Units, joined: Units | None = None
+    groups: Sequence[QuotaGroup],
+    teams: Mapping[str, Team],
+    *turns: Units,
+    joined: Units | None = None,
 ) -> Units:
     """Return how many of the free units each team gets of each group; never more than it wants in the last turn.
 
@@ -33,19 +36,26 @@ def shared_out(
     filling = _Filling(groups, teams, joined or {})
     for number, wanted in enumerate(turns):
         filling.turn(wanted)
-        filling.fill(filling.nominal_order, filling.is_nominal if number == 0 else filling.is_nominal_and_free)
+        filling.fill(
+            filling.nominal_order,
+            filling.is_nominal if number == 0 else filling.is_nominal_and_free,
+        )
         filling.fill(filling.borrowing_order, filling.may_borrow)
     return {pair: count for pair, count in filling.given.items() if count}
 
 
 class _Filling:
-    def __init__(self, groups: Sequence[QuotaGroup], teams: Mapping[str, Team], joined: Units) -> None:
+    def __init__(
+        self, groups: Sequence[QuotaGroup], teams: Mapping[str, Team], joined: Units
+    ) -> None:
         self._groups = {group.key: group for group in groups}
         self._teams = teams
         self._free = {group.key: group.free_units for group in groups}
         self._used: dict[tuple[str, str], int] = {}
         for group in groups:
-            self._used.update({(name, group.key): group.used.get(name, 0) for name in teams})
+            self._used.update(
+                {(name, group.key): group.used.get(name, 0) for name in teams}
+            )
         self._joined = joined
         self._left: dict[tuple[str, str], int] = {}
         self._owned: dict[str, Mapping[str, _Owned]] = {}  # by group, of each cohort
@@ -56,7 +66,11 @@ class _Filling:
 
     def turn(self, wanted: Units) -> None:
         """Begin to give so much in all."""
-        self._left = {pair: left for pair, count in sorted(wanted.items()) if (left := count - self.given[pair]) > 0}
+        self._left = {
+            pair: left
+            for pair, count in sorted(wanted.items())
+            if (left := count - self.given[pair]) > 0
+        }
         self._owned.clear()
 
     def fill(self, order: _Order, may: _May) -> None:
@@ -91,7 +105,9 @@ class _Filling:
 
     def nominal_order(self, team_name: str, key: str) -> Fraction:
         """Return how much of what it owns the team would have with one unit more."""
-        return Fraction(self._used[team_name, key] + 1, self._groups[key].nominal(team_name) or 1)
+        return Fraction(
+            self._used[team_name, key] + 1, self._groups[key].nominal(team_name) or 1
+        )
 
     def may_borrow(self, team_name: str, key: str) -> bool:
         """Whether the team may have one unit more than it owns."""
@@ -108,16 +124,28 @@ class _Filling:
         if key not in self._owned:
             self._owned[key] = self._owned_in(group)
         kept = sum(
-            owned.unlent + (0 if each == team.cohort else max(0, owned.lendable - self._borrowed[each, key]))
+            owned.unlent
+            + (
+                0
+                if each == team.cohort
+                else max(0, owned.lendable - self._borrowed[each, key])
+            )
             for each, owned in self._owned[key].items()
         )
-        return self._free[key] > kept - (self._unlent(team, group) if team_name in group.quotas else 0)
+        return self._free[key] > kept - (
+            self._unlent(team, group) if team_name in group.quotas else 0
+        )
 
     def borrowing_order(self, team_name: str, key: str) -> Fraction:
         """Return the team's weighted dominant share with one unit more: the largest part of a group that it borrows."""
         shares = (
             Fraction(
-                max(0, self._used[team_name, group.key] + (group.key == key) - group.nominal(team_name)),
+                max(
+                    0,
+                    self._used[team_name, group.key]
+                    + (group.key == key)
+                    - group.nominal(team_name),
+                ),
                 max(1, group.total_units),
             )
             for group in self._groups.values()

@@ -16,10 +16,15 @@ from reservoir.core.solver.packing.spared_units import outlay, with_units_spared
 from reservoir.core.solver.problem.components import Component
 from reservoir.core.solver.problem.groups import Group
 from reservoir.core.solver.solution.bins import Bin
-from reservoir.core.solver.solution.domain_assignment import DomainBatch, DomainCosts, assign_domains
+from reservoir.core.solver.solution.domain_assignment import (
+    DomainBatch,
+    DomainCosts,
+    assign_domains,
+)
 from reservoir.core.solver.solution.substitutes import Substitutes
 
-_ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for a better packing, not for both
+# with more, the deadline leaves time for the certificate or for a better packing, not for both
+_ITEM_TYPES_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,9 @@ def pack(insertion: Insertion, components: Sequence[Component]) -> Packed:
     domains = DomainCosts(state)
     inserted: list[Group] = []
     short: set[int] = set()
-    for level in range(max((len(group.levels) for each in components for group in each.groups), default=0)):
+    for level in range(
+        max((len(group.levels) for each in components for group in each.groups), default=0)
+    ):
         assigned, one_by_one = assign_domains(state, components, level, domains)
         inserted.extend(one_by_one)
         batches = [batch for batch in assigned if batch.count]
@@ -48,13 +55,17 @@ def pack(insertion: Insertion, components: Sequence[Component]) -> Packed:
             for batch in _pack_batches(insertion, batches):
                 insertion.place_batch(batch)
         short.update(
-            index for batch in batches if batch.pin is not None and state.remaining[index := batch.relaxed.group.index]
+            index
+            for batch in batches
+            if batch.pin is not None and state.remaining[index := batch.relaxed.group.index]
         )
     return Packed(inserted, short)
 
 
 # Branches: questions about time between steps that follow one another.
-def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[DomainBatch]:
+def _pack_batches(
+    insertion: Insertion, batches: Sequence[DomainBatch]
+) -> list[DomainBatch]:
     """Pack batches and return what is left of them."""
     state = insertion.state
     groups = [batch.relaxed.group for batch in batches]
@@ -70,14 +81,22 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
         return list(batches)
     room, bought = _with_room(state.bins, bin_types, insertion.candidates.substitutes)
     floor = ItemFloor(policy.reserved_floor_percent, bin_types.buyable)
-    base = Packing(GreedyKnapsack(item_types, values), state.residual, policy.expired, floor=floor, bought=bought)
+    base = Packing(
+        GreedyKnapsack(item_types, values),
+        state.residual,
+        policy.expired,
+        floor=floor,
+        bought=bought,
+    )
     empty = base.fork()
     fill_existing(base, room)
     best = completed(base, bin_types)
     improves = insertion.strategy.improves
     state.is_improvable |= _is_improvable(best)
     if (improves or _are_units_short(best, bin_types)) and not policy.expired():
-        is_last = all(group.priority >= batches[0].relaxed.group.priority for group in state.groups)
+        is_last = all(
+            group.priority >= batches[0].relaxed.group.priority for group in state.groups
+        )
         improved = _improved(base, best, bin_types, is_last=is_last, is_quick=not improves)
         best = best if improved is None else min(best, improved, key=outlay)
     if bin_types.reserved and not policy.expired():
@@ -104,7 +123,9 @@ def _with_room(
         if bin_.option is None or not substitutes.concerns(bin_.option.entry):
             eligible = bin_types.eligibility.accepting(bin_.requirement_sets, bin_.labels)
             if eligible:
-                (bought if bin_types.reserved and bin_.is_paid else room).append((bin_, eligible))
+                (bought if bin_types.reserved and bin_.is_paid else room).append(
+                    (bin_, eligible)
+                )
     return room, bought
 
 
@@ -116,7 +137,12 @@ def _is_improvable(greedy: Packing) -> bool:
 
 def _are_units_short(greedy: Packing, bin_types: BinTypes) -> bool:
     """Whether nodes are bought for work that could run on reserved units: who gets those is more than greed can say."""
-    return any(bin_types.reserved_for >> index & 1 for use in greedy.uses if use.is_bought for index in use.pattern)
+    return any(
+        bin_types.reserved_for >> index & 1
+        for use in greedy.uses
+        if use.is_bought
+        for index in use.pattern
+    )
 
 
 def _repacked(base: Packing, greedy: Packing, units: Sequence[BinType]) -> Packing | None:
@@ -131,7 +157,9 @@ def _repacked(base: Packing, greedy: Packing, units: Sequence[BinType]) -> Packi
     return packing
 
 
-def _improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_last: bool, is_quick: bool) -> Packing | None:
+def _improved(
+    base: Packing, greedy: Packing, bin_types: BinTypes, *, is_last: bool, is_quick: bool
+) -> Packing | None:
     """Return the packing that a linear program makes of the greedy one, if HiGHS is there and finds one.
 
     Where no node was found for any of them there is nothing to make better, and nothing else would be found.
@@ -148,5 +176,7 @@ def _improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_last: b
         column_generation = import_module("reservoir.core.solver.column_generation.improve")
     except ModuleNotFoundError:
         return None  # the plan says by its missing certificate that it was not improved
-    packing: Packing | None = column_generation.improved(base, greedy, bin_types, is_quick=is_quick)
+    packing: Packing | None = column_generation.improved(
+        base, greedy, bin_types, is_quick=is_quick
+    )
     return packing

@@ -35,7 +35,9 @@ class Census:
     surplus: tuple[Surplus, ...]
 
 
-def census(pool: NodePool, claims: Mapping[str, NodeClaim], reserved: ReservedCapacity) -> Census:
+def census(
+    pool: NodePool, claims: Mapping[str, NodeClaim], reserved: ReservedCapacity
+) -> Census:
     """Count the nodes of a static pool; ``claims`` are the live ones of all pools, by id."""
     staying = tuple(_staying(pool.name, claims))
     coming = sum(claim.state in _COMING for claim in staying)
@@ -46,7 +48,13 @@ def census(pool: NodePool, claims: Mapping[str, NodeClaim], reserved: ReservedCa
         return Census(wanted, there, coming, missing, tuple(_too_many(staying, wanted)))
     units = reserved.units_of(pool)
     wanted = sum(units.total.values())
-    return Census(wanted, there, coming, sum(units.free.values()), tuple(_without_unit(staying, units)))
+    return Census(
+        wanted,
+        there,
+        coming,
+        sum(units.free.values()),
+        tuple(_without_unit(staying, units)),
+    )
 
 
 def _too_many(staying: Sequence[NodeClaim], wanted: int) -> Iterator[Surplus]:
@@ -78,5 +86,10 @@ def _staying(pool_name: str, claims: Mapping[str, NodeClaim]) -> Iterator[NodeCl
     for _, claim in sorted(claims.items()):
         mark = claim.disruption
         goes = mark is not None and (mark.replacement_count == 0 or claim.id in replaced)
-        if claim.node_pool_name == pool_name and claim.state in _STANDING and claim.drain is None and not goes:
+        if (
+            claim.node_pool_name == pool_name
+            and claim.state in _STANDING
+            and claim.drain is None
+            and not goes
+        ):
             yield claim

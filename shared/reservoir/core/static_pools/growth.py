@@ -23,7 +23,9 @@ _NAMESPACE: Final = "static-pools"
 _LABEL: Final = "static-pool"
 
 
-def growth_snapshot(snapshot: Snapshot, pool: NodePool, count: int, now: datetime) -> Snapshot:
+def growth_snapshot(
+    snapshot: Snapshot, pool: NodePool, count: int, now: datetime
+) -> Snapshot:
     """Return the world in which the pool alone launches, and so many placeholders want a new node of it each."""
     demand = Demand(_placeholder(pool.name, count), count, now)
     return replace(launching_alone(snapshot, pool, now), demands=(demand,), workloads={})

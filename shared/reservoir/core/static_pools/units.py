@@ -48,16 +48,28 @@ class ReservedCapacity:
         return cls(
             {reservation.id: reservation for reservation in reservations},
             {node_class.name: node_class for node_class in node_classes},
-            None if types is None else {instance_type.name: instance_type for instance_type in types},
+            None
+            if types is None
+            else {instance_type.name: instance_type for instance_type in types},
             now,
         )
 
     def units_of(self, pool: NodePool) -> PoolUnits:
         """Return the units of the reservations that a pool may launch into now."""
-        usable = [each for each in self.reservations.values() if each.is_active(self.now) and self._is_for(pool, each)]
-        known = {each.id: each.total_count for each in self.reservations.values() if not each.stale}
+        usable = [
+            each
+            for each in self.reservations.values()
+            if each.is_active(self.now) and self._is_for(pool, each)
+        ]
+        known = {
+            each.id: each.total_count
+            for each in self.reservations.values()
+            if not each.stale
+        }
         total = {each.id: each.total_count for each in usable}
-        return PoolUnits(total, {each.id: max(0, each.free_units) for each in usable}, known)
+        return PoolUnits(
+            total, {each.id: max(0, each.free_units) for each in usable}, known
+        )
 
     def _is_for(self, pool: NodePool, reservation: CapacityReservation) -> bool:
         node_class = self.node_classes.get(pool.node_class_name)
@@ -68,4 +80,6 @@ class ReservedCapacity:
         if self.types is None:
             return True
         instance_type = self.types.get(reservation.instance_type)
-        return instance_type is not None and pool.requirements.meets(instance_type.requirements)
+        return instance_type is not None and pool.requirements.meets(
+            instance_type.requirements
+        )

@@ -55,9 +55,15 @@ def parse_added_capacity(text: str, now: datetime) -> AddedCapacity:
     """
     found = _FORM.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if found is None:
-        raise EditError(f"{text[:_LONGEST]!a} is not of the form {FORM}, such as {_EXAMPLE!a}")
+        raise EditError(
+            f"{text[:_LONGEST]!a} is not of the form {FORM}, such as {_EXAMPLE!a}"
+        )
     count = found["count"]
-    if not count.isascii() or not count.isdigit() or not 1 <= int(count[:7]) <= _LARGEST_COUNT:
+    if (
+        not count.isascii()
+        or not count.isdigit()
+        or not 1 <= int(count[:7]) <= _LARGEST_COUNT
+    ):
         raise EditError(f"{count!a} in {text!a} is not a count from 1 to {_LARGEST_COUNT}")
     end_at = None if found["to"] is None else _instant(found["to"], now, text)
     start_at = None if found["from"] is None else _start(found["from"], end_at, now, text)
@@ -65,7 +71,9 @@ def parse_added_capacity(text: str, now: datetime) -> AddedCapacity:
         raise EditError(f"{text!a} is over: it ended at {end_at:%Y-%m-%dT%H:%MZ}")
     if start_at is not None and end_at is not None and start_at >= end_at:
         raise EditError(f"{text!a} ends before it begins")
-    return AddedCapacity(int(count), found["type"], found["zone"], start_at, end_at, found["for"])
+    return AddedCapacity(
+        int(count), found["type"], found["zone"], start_at, end_at, found["for"]
+    )
 
 
 def _start(text: str, end_at: datetime | None, now: datetime, whole: str) -> datetime:
@@ -82,7 +90,9 @@ def _instant(text: str, now: datetime, whole: str) -> datetime:
     """Return an instant; a time of day is the next one, in UTC."""
     of_day = _TIME_OF_DAY.fullmatch(text)
     if of_day is not None:
-        today = now.replace(hour=int(of_day[1]), minute=int(of_day[2]), second=0, microsecond=0)
+        today = now.replace(
+            hour=int(of_day[1]), minute=int(of_day[2]), second=0, microsecond=0
+        )
         return today if today > now else today + _DAY
     try:
         instant = datetime.fromisoformat(text)

@@ -35,7 +35,13 @@ class Alternative:
 
 # Branches: comprehensions of a line each; only one question decides.
 def alternatives(
-    snapshot: Snapshot, plan: Plan, workload_key: str, *, now: datetime, policy: SchedulingPolicy, limit: int
+    snapshot: Snapshot,
+    plan: Plan,
+    workload_key: str,
+    *,
+    now: datetime,
+    policy: SchedulingPolicy,
+    limit: int,
 ) -> tuple[Alternative, ...]:
     """Return the places that a plan chose for a workload and the next best, at most ``limit`` beside those chosen.
 
@@ -54,7 +60,11 @@ def alternatives(
     served.sort(key=lambda item: (item.price_micro_usd_per_hour or 0, *_name(item)))
     known = {(item.node_pool_name, item.offering) for item in served}
     reasons = Reasons(PartialPlan(problem, NodeFacts(problem.catalogue, problem.terms)))
-    refused = [it for it in _refused(reasons, group) if (it.node_pool_name, it.offering) not in known]
+    refused = [
+        it
+        for it in _refused(reasons, group)
+        if (it.node_pool_name, it.offering) not in known
+    ]
     others = [item for item in (*served, *refused) if not item.chosen_count]
     return (*(item for item in served if item.chosen_count), *others[:limit])
 
@@ -72,13 +82,20 @@ def _refused(reasons: Reasons, group: Group) -> Iterable[Alternative]:
     """Return places that could not have served with the reason, the nearest first, none of them twice."""
     failures = sorted(reasons.of_places(group), key=lambda pair: (pair[1].order, pair[0]))
     return dict.fromkeys(
-        Alternative(name, failure.key, failure.message) for name, failure in failures if failure.key is not None
+        Alternative(name, failure.key, failure.message)
+        for name, failure in failures
+        if failure.key is not None
     )
 
 
 def _name(item: Alternative) -> tuple[str, ...]:
     key = item.offering
-    return (key.instance_type, key.zone_id, key.reservation_id or key.capacity_type, item.node_pool_name)
+    return (
+        key.instance_type,
+        key.zone_id,
+        key.reservation_id or key.capacity_type,
+        item.node_pool_name,
+    )
 
 
 class _Judge:
@@ -96,21 +113,35 @@ class _Judge:
                 about = (nodes.node_pool_name, key)
                 self._mine[about] = self._mine.get(about, 0) + nodes.count
                 if key.reservation_id is None:
-                    self._paid += nodes.count * nodes.price_atto_usd_per_hour // ATTO_USD_PER_MICRO_USD
+                    self._paid += (
+                        nodes.count
+                        * nodes.price_atto_usd_per_hour
+                        // ATTO_USD_PER_MICRO_USD
+                    )
 
     def served(self, option: LaunchOption, node_count: int) -> Alternative:
         """Return a place that could have served, in so many nodes, and why it was (not) chosen."""
         name, key = option.entry.pool.name, option.key
-        price = 0 if option.reservation is not None else node_count * option.price // ATTO_USD_PER_MICRO_USD
+        price = (
+            0
+            if option.reservation is not None
+            else node_count * option.price // ATTO_USD_PER_MICRO_USD
+        )
         chosen = self._mine.get((name, key), 0)
-        return Alternative(name, key, self._reason(option, price, chosen), chosen, node_count, price)
+        return Alternative(
+            name, key, self._reason(option, price, chosen), chosen, node_count, price
+        )
 
     def _reason(self, option: LaunchOption, price: int, chosen_count: int) -> str:
         if chosen_count:
             return "chosen"
         if option.reservation is not None:
             left = self._free[option.reservation.id]
-            return "all of its free units are used" if left <= 0 else f"{_units(left)} free: others serve as well"
+            return (
+                "all of its free units are used"
+                if left <= 0
+                else f"{_units(left)} free: others serve as well"
+            )
         if price > self._paid:
             return f"dearer by {usd(price - self._paid)} an hour"
         return "no dearer by itself: the plan shares nodes among workloads, and a node has an overhead"

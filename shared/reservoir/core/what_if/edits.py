@@ -7,7 +7,12 @@ from itertools import chain
 from typing import Final
 
 from reservoir.core.capacity.reservation_selection import selected_ids
-from reservoir.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind, by_resource_group
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    CapacityReservation,
+    ReservationKind,
+    by_resource_group,
+)
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_class import CapacityReservationSelectorTerm, NodeClass
 from reservoir.core.model.node_pool import NodePool
@@ -33,7 +38,13 @@ class WorldEdits:
 
     def __bool__(self) -> bool:
         """Whether anything is different."""
-        parts = (self.added, self.removed_ids, self.on_demand_micro_usd_per_hour, self.node_pools, self.node_classes)
+        parts = (
+            self.added,
+            self.removed_ids,
+            self.on_demand_micro_usd_per_hour,
+            self.node_pools,
+            self.node_classes,
+        )
         return any(parts)
 
 
@@ -61,7 +72,9 @@ def edited(snapshot: Snapshot, edits: WorldEdits, now: datetime) -> EditedWorld:
     world = _without(world, frozenset(edits.removed_ids), now, notes)
     for number, added in enumerate(edits.added, start=1):
         world = _with_added(world, added, f"{ADDED_PREFIX}{number}", now)
-    types = tuple(_priced(item, edits.on_demand_micro_usd_per_hour) for item in world.instance_types)
+    types = tuple(
+        _priced(item, edits.on_demand_micro_usd_per_hour) for item in world.instance_types
+    )
     return EditedWorld(replace(world, instance_types=types), tuple(notes))
 
 
@@ -95,7 +108,9 @@ def zone_ids(snapshot: Snapshot) -> Mapping[str, str]:
     offerings = chain.from_iterable(kind.offerings for kind in snapshot.instance_types)
     subnets = chain.from_iterable(each.status.subnets for each in snapshot.node_classes)
     found = {offering.zone: offering.zone_id for offering in offerings}
-    found |= {reservation.zone: reservation.zone_id for reservation in snapshot.reservations}
+    found |= {
+        reservation.zone: reservation.zone_id for reservation in snapshot.reservations
+    }
     found |= {subnet.zone: subnet.zone_id for subnet in subnets}
     return found
 
@@ -103,7 +118,9 @@ def zone_ids(snapshot: Snapshot) -> Mapping[str, str]:
 # --- policy
 
 
-def _with_policy(snapshot: Snapshot, edits: WorldEdits, now: datetime, notes: list[str]) -> Snapshot:
+def _with_policy(
+    snapshot: Snapshot, edits: WorldEdits, now: datetime, notes: list[str]
+) -> Snapshot:
     pools = {item.name: item for item in (*snapshot.node_pools, *edits.node_pools)}
     classes = {item.name: item for item in snapshot.node_classes}
     groups = by_resource_group(snapshot.reservations)
@@ -123,11 +140,20 @@ def _with_policy(snapshot: Snapshot, edits: WorldEdits, now: datetime, notes: li
                 f"EC2NodeClass {node_class.name} selects other reservations: those that no class selected before are"
                 " not known, and would have to be added"
             )
-        status = node_class.status if known is None else replace(known.status, launch_blocked_reason=None)
+        status = (
+            node_class.status
+            if known is None
+            else replace(known.status, launch_blocked_reason=None)
+        )
         ids = selected_ids(node_class, snapshot.reservations, groups, now)
         # The planner never sees user data either: what is asked and what is stored have one form.
-        classes[node_class.name] = replace(node_class, user_data=None, status=replace(status, reservation_ids=ids))
-    by_name = (tuple(pools[key] for key in sorted(pools)), tuple(classes[key] for key in sorted(classes)))
+        classes[node_class.name] = replace(
+            node_class, user_data=None, status=replace(status, reservation_ids=ids)
+        )
+    by_name = (
+        tuple(pools[key] for key in sorted(pools)),
+        tuple(classes[key] for key in sorted(classes)),
+    )
     return replace(snapshot, node_pools=by_name[0], node_classes=by_name[1])
 
 
@@ -147,11 +173,17 @@ def _selects_otherwise(node_class: NodeClass, known: NodeClass) -> bool:
 
 
 # Branches: comprehensions of a line each, one for each part of the snapshot that changes.
-def _without(snapshot: Snapshot, ids: frozenset[str], now: datetime, notes: list[str]) -> Snapshot:
+def _without(
+    snapshot: Snapshot, ids: frozenset[str], now: datetime, notes: list[str]
+) -> Snapshot:
     """Take reservations away. Instances in an on-demand one run on and are paid for; in others they end."""
     if not ids:
         return snapshot
-    going = {item.id for item in snapshot.reservations if item.id in ids and item.kind is not ReservationKind.DEFAULT}
+    going = {
+        item.id
+        for item in snapshot.reservations
+        if item.id in ids and item.kind is not ReservationKind.DEFAULT
+    }
     ended = [node for node in snapshot.nodes if node.reservation_id in going]
     demoted = sum(node.reservation_id in ids - going for node in snapshot.nodes)
     if ended:
@@ -159,12 +191,18 @@ def _without(snapshot: Snapshot, ids: frozenset[str], now: datetime, notes: list
             f"{_nodes(len(ended))} in {', '.join(sorted(going))} would end, and their replicas be demand again"
         )
     if demoted:
-        notes.append(f"{_nodes(demoted)} in {', '.join(sorted(ids - going))} would run on, on demand")
+        notes.append(
+            f"{_nodes(demoted)} in {', '.join(sorted(ids - going))} would run on, on demand"
+        )
     return replace(
         snapshot,
         reservations=tuple(item for item in snapshot.reservations if item.id not in ids),
         node_classes=tuple(_deselected(item, ids) for item in snapshot.node_classes),
-        nodes=tuple(_demoted(node, ids) for node in snapshot.nodes if node.reservation_id not in going),
+        nodes=tuple(
+            _demoted(node, ids)
+            for node in snapshot.nodes
+            if node.reservation_id not in going
+        ),
         demands=_demand_again(snapshot, ended, now),
     )
 
@@ -184,14 +222,18 @@ def _demoted(node: Node, ids: frozenset[str]) -> Node:
     return replace(node, capacity_type=CapacityType.ON_DEMAND, reservation_id=None)
 
 
-def _demand_again(snapshot: Snapshot, ended: Sequence[Node], now: datetime) -> tuple[Demand, ...]:
+def _demand_again(
+    snapshot: Snapshot, ended: Sequence[Node], now: datetime
+) -> tuple[Demand, ...]:
     demands = {item.workload.key: item for item in snapshot.demands}
     for node in ended:
         for placed in node.placements:
             workload = snapshot.workloads.get(placed.workload_key)
             if workload is not None:
                 known = demands.get(workload.key) or Demand(workload, 0, now)
-                demands[workload.key] = replace(known, pending_count=known.pending_count + placed.count)
+                demands[workload.key] = replace(
+                    known, pending_count=known.pending_count + placed.count
+                )
     return tuple(demands[key] for key in sorted(demands))
 
 
@@ -199,7 +241,9 @@ def _demand_again(snapshot: Snapshot, ended: Sequence[Node], now: datetime) -> t
 
 
 # Branches: fields of one reservation, most with a default of their own.
-def _with_added(snapshot: Snapshot, added: AddedCapacity, identity: str, now: datetime) -> Snapshot:
+def _with_added(
+    snapshot: Snapshot, added: AddedCapacity, identity: str, now: datetime
+) -> Snapshot:
     by_name = zone_ids(snapshot)
     by_id = {zone_id: zone for zone, zone_id in by_name.items()}
     zone = by_id.get(added.zone, added.zone)
@@ -224,12 +268,22 @@ def _with_added(snapshot: Snapshot, added: AddedCapacity, identity: str, now: da
         tenancy=first.tenancy,
         start_at=added.start_at,
         end_at=added.end_at,
-        ultra_server=any(it.name == added.instance_type and it.ultra_server for it in snapshot.instance_types),
+        ultra_server=any(
+            it.name == added.instance_type and it.ultra_server
+            for it in snapshot.instance_types
+        ),
         free_units=added.count,
     )
     names = {item.name for item in users}
-    classes = (_selecting(item, identity) if item.name in names else item for item in snapshot.node_classes)
-    return replace(snapshot, reservations=(*snapshot.reservations, reservation), node_classes=tuple(classes))
+    classes = (
+        _selecting(item, identity) if item.name in names else item
+        for item in snapshot.node_classes
+    )
+    return replace(
+        snapshot,
+        reservations=(*snapshot.reservations, reservation),
+        node_classes=tuple(classes),
+    )
 
 
 def _users(node_classes: Sequence[NodeClass], added: AddedCapacity) -> list[NodeClass]:
@@ -237,7 +291,11 @@ def _users(node_classes: Sequence[NodeClass], added: AddedCapacity) -> list[Node
     if added.node_class_name is not None:
         return [item for item in node_classes if item.name == added.node_class_name]
     found = [item for item in node_classes if item.capacity_reservation_selector_terms]
-    return [item for item in found if (item.platform, item.tenancy) == (found[0].platform, found[0].tenancy)]
+    return [
+        item
+        for item in found
+        if (item.platform, item.tenancy) == (found[0].platform, found[0].tenancy)
+    ]
 
 
 def _selecting(node_class: NodeClass, identity: str) -> NodeClass:
@@ -253,7 +311,11 @@ def _priced(instance_type: InstanceType, prices: Mapping[str, int]) -> InstanceT
     if price is None:
         return instance_type
     offerings = tuple(
-        replace(item, price_micro_usd_per_hour=price) if item.capacity_type is CapacityType.ON_DEMAND else item
+        replace(item, price_micro_usd_per_hour=price)
+        if item.capacity_type is CapacityType.ON_DEMAND
+        else item
         for item in instance_type.offerings
     )
-    return replace(instance_type, offerings=offerings, on_demand_price_micro_usd_per_hour=price)
+    return replace(
+        instance_type, offerings=offerings, on_demand_price_micro_usd_per_hour=price
+    )

@@ -4,13 +4,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from reservoir.core.capacity.offerings import OFFERING_LABELS, has_image, selected_reservations
+from reservoir.core.capacity.offerings import (
+    OFFERING_LABELS,
+    has_image,
+    selected_reservations,
+)
 from reservoir.core.explaining.pool_reasons import out_of_reach
 from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.snapshot import Snapshot
-from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, RESERVATION_LABELS, closest
+from reservoir.core.scheduling_terms.labels import (
+    CAPACITY_TYPE,
+    RESERVATION_LABELS,
+    closest,
+)
 from reservoir.core.scheduling_terms.requirement import Requirement
 from reservoir.core.scheduling_terms.resources import Resources, counted
 from reservoir.core.solver.problem.catalogue import OfferedPlace, accepts
@@ -42,15 +50,23 @@ def never_launching(snapshot: Snapshot) -> tuple[NeverLaunches, ...]:
 
 
 # Branches: one reason after the other, the most basic first.
-def _reasons(pool: NodePool, node_class: NodeClass | None, snapshot: Snapshot) -> Iterator[str]:
+def _reasons(
+    pool: NodePool, node_class: NodeClass | None, snapshot: Snapshot
+) -> Iterator[str]:
     """Yield reasons, the most basic first; only the first one counts."""
     if node_class is None:
         hint = closest(pool.node_class_name, [item.name for item in snapshot.node_classes])
-        yield f"there is no EC2NodeClass {pool.node_class_name}" + (f"; did you mean {hint}?" if hint else "")
+        yield f"there is no EC2NodeClass {pool.node_class_name}" + (
+            f"; did you mean {hint}?" if hint else ""
+        )
         return
     if not snapshot.instance_types:
         return
-    types = [item for item in snapshot.instance_types if pool.requirements.meets(item.requirements)]
+    types = [
+        item
+        for item in snapshot.instance_types
+        if pool.requirements.meets(item.requirements)
+    ]
     if not types:
         yield _no_type(pool, snapshot.instance_types)
         return
@@ -77,7 +93,9 @@ def _no_type(pool: NodePool, types: Sequence[InstanceType]) -> str:
     return "no instance type meets all of its requirements together, though each of them is met by some"
 
 
-def _places(snapshot: Snapshot, node_class: NodeClass, types: Iterable[InstanceType]) -> Iterator[OfferedPlace]:
+def _places(
+    snapshot: Snapshot, node_class: NodeClass, types: Iterable[InstanceType]
+) -> Iterator[OfferedPlace]:
     """Yield where the types are sold or reserved for the class, now or later."""
     names = set()
     for kind in types:
@@ -89,17 +107,22 @@ def _places(snapshot: Snapshot, node_class: NodeClass, types: Iterable[InstanceT
             yield OfferedPlace.of(reservation)
 
 
-def _no_place(node_class: NodeClass, wanted: Sequence[Requirement], sold: Sequence[Mapping[str, str]]) -> str:
+def _no_place(
+    node_class: NodeClass, wanted: Sequence[Requirement], sold: Sequence[Mapping[str, str]]
+) -> str:
     for requirement in wanted:
         if any(accepts(labels, [requirement]) for labels in sold):
             continue
-        if requirement.key == CAPACITY_TYPE and requirement.values == frozenset({CapacityType.RESERVED.value}):
+        if requirement.key == CAPACITY_TYPE and requirement.values == frozenset(
+            {CapacityType.RESERVED.value}
+        ):
             selects = f"EC2NodeClass {node_class.name} selects no reservation of its types"
             return f"it uses reserved capacity only, and {selects}"
         known = {labels[requirement.key] for labels in sold if requirement.key in labels}
         return f"its instance types are sold nowhere with {requirement}{_hint(requirement, known)}"
     return (
-        "its instance types are not sold in the zones, on the markets and in the reservations that it asks for together"
+        "its instance types are not sold in the zones, on the markets "
+        "and in the reservations that it asks for together"
     )
 
 
@@ -118,5 +141,7 @@ def _limited(pool: NodePool, types: Sequence[InstanceType]) -> Iterator[str]:
 
 def _hint(wanted: Requirement, known: Iterable[str]) -> str:
     options = set(known)
-    meant = {hint for value in wanted.values if (hint := closest(value, options)) is not None}
+    meant = {
+        hint for value in wanted.values if (hint := closest(value, options)) is not None
+    }
     return f"; did you mean {min(meant)}?" if meant else ""

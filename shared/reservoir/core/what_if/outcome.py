@@ -97,15 +97,26 @@ def _places(plan: Plan, keys: Collection[str]) -> tuple[PlannedPlace, ...]:
     for node in plan.existing:
         for placed in node.placements:
             if placed.workload_key in keys:
-                existing.append(PlannedPlace(placed.workload_key, placed.count, claim_id=node.claim_id))
+                existing.append(
+                    PlannedPlace(placed.workload_key, placed.count, claim_id=node.claim_id)
+                )
     return tuple(sorted((*existing, *found.values()), key=_order))
 
 
 def _order(place: PlannedPlace) -> tuple[str, int, str, str, str, str]:
     """Sort by workload, nodes that are there first, then from cheap to dear."""
     key = place.offering
-    where = ("", "", "") if key is None else (key.instance_type, key.zone, key.reservation_id or key.capacity_type)
-    return (place.workload_key, place.price_micro_usd_per_hour, *where, f"{place.claim_id} {place.node_pool_name}")
+    where = (
+        ("", "", "")
+        if key is None
+        else (key.instance_type, key.zone, key.reservation_id or key.capacity_type)
+    )
+    return (
+        place.workload_key,
+        place.price_micro_usd_per_hour,
+        *where,
+        f"{place.claim_id} {place.node_pool_name}",
+    )
 
 
 def _displaced(without: Plan, plan: Plan, keys: Collection[str]) -> tuple[Displaced, ...]:
@@ -116,7 +127,11 @@ def _displaced(without: Plan, plan: Plan, keys: Collection[str]) -> tuple[Displa
         (placed, reserved), (left, left_reserved) = before[key], after.get(key, (0, 0))
         if left < placed or left_reserved < reserved:
             waiting = reasons.get(key) if left < placed else None
-            found.append(Displaced(key, max(0, placed - left), max(0, reserved - left_reserved), waiting))
+            found.append(
+                Displaced(
+                    key, max(0, placed - left), max(0, reserved - left_reserved), waiting
+                )
+            )
     return tuple(found)
 
 

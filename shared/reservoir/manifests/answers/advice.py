@@ -10,13 +10,19 @@ from reservoir.manifests.event_parts import Part
 class AdvisedChange(Part):
     """More or fewer units, and what that would have come to beside all other changes."""
 
-    capacity_reservation_id: str | None = Field(default=None, description="Absent for one that is to be made.")
+    capacity_reservation_id: str | None = Field(
+        default=None, description="Absent for one that is to be made."
+    )
     instance_type: str
     zone: str
     units: int = Field(description="What is held for Reservoir now.")
     units_advised: int
-    paid_less_micro_usd: int = Field(description="What AWS is paid less in 30 days; negative: more.")
-    waiting_less_replica_s: int = Field(description="Waiting of replicas that is saved in 30 days; negative: more.")
+    paid_less_micro_usd: int = Field(
+        description="What AWS is paid less in 30 days; negative: more."
+    )
+    waiting_less_replica_s: int = Field(
+        description="Waiting of replicas that is saved in 30 days; negative: more."
+    )
     saves_micro_usd: int = Field(description="Both in 30 days, waiting at its worth.")
     weeks_saved: int = Field(description="In so many weeks it would have saved,")
     weeks: int = Field(description="of so many that were played.")
@@ -27,7 +33,9 @@ class AdvisedChange(Part):
 class AdvisedCost(Part):
     """What 30 days come to."""
 
-    held_micro_usd: int = Field(description="Units of on-demand reservations, used or not, at on-demand prices.")
+    held_micro_usd: int = Field(
+        description="Units of on-demand reservations, used or not, at on-demand prices."
+    )
     bought_micro_usd: int = Field(description="Nodes beside them.")
     waiting_replica_s: int
     waiting_micro_usd: int
@@ -41,7 +49,9 @@ class AdviceAnswer(Part):
     until: AwareDatetime = Field(description="and ends here.")
     asked_since: AwareDatetime
     workloads: int
-    worth_percent: int = Field(description="A waiting replica costs so much of its capacity on demand.")
+    worth_percent: int = Field(
+        description="A waiting replica costs so much of its capacity on demand."
+    )
     before: AdvisedCost
     after: AdvisedCost
     changes: list[AdvisedChange]

@@ -26,7 +26,9 @@ class AssessedReservation(Part):
     zone: str
     total: int
     free: int
-    idle_micro_usd_per_hour: int | None = Field(default=None, description="Absent: the price is not known.")
+    idle_micro_usd_per_hour: int | None = Field(
+        default=None, description="Absent: the price is not known."
+    )
     end_at: AwareDatetime | None = None
     ends_soon: bool
     holders: list[AssessedHolder]
@@ -41,7 +43,9 @@ class AssessedBeside(Part):
     instances: int
     free: int
     fit: int = Field(description="The smaller of both.")
-    micro_usd_per_hour: int | None = Field(default=None, description="Of those that fit. Absent: not known.")
+    micro_usd_per_hour: int | None = Field(
+        default=None, description="Of those that fit. Absent: not known."
+    )
     holders: list[AssessedHolder]
 
 
@@ -50,7 +54,9 @@ class AssessedRegion(Part):
 
     profile: str | None = None
     region: str
-    unknown: str | None = Field(default=None, description="Why it could not be read; then all else is empty.")
+    unknown: str | None = Field(
+        default=None, description="Why it could not be read; then all else is empty."
+    )
     reservations: list[AssessedReservation] = Field(default_factory=list)
     beside: list[AssessedBeside] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)

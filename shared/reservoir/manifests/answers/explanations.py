@@ -6,7 +6,13 @@ from pydantic import AwareDatetime, Field
 
 from reservoir.core.model.node_claim import ClaimState, DrainReason
 from reservoir.core.model.plan import ReasonCode
-from reservoir.manifests.event_parts import NodeDetail, OfferingDetail, Part, PlacedWorkload, WorkloadRef
+from reservoir.manifests.event_parts import (
+    NodeDetail,
+    OfferingDetail,
+    Part,
+    PlacedWorkload,
+    WorkloadRef,
+)
 
 
 class Origin(Part):
@@ -15,10 +21,18 @@ class Origin(Part):
     kind: Literal["provisioning", "disruption"]
     text: str
     decision_id: str | None = None
-    decided_at: AwareDatetime | None = Field(default=None, description="Absent: the decision is not kept any more.")
-    replaces: list[str] = Field(default_factory=list, description="NodeClaims that it makes superfluous.")
-    alternatives: int = Field(default=0, description="How many other offerings could have held the same replicas.")
-    relaxed: list[str] = Field(default_factory=list, description="Preferences that were given up for it.")
+    decided_at: AwareDatetime | None = Field(
+        default=None, description="Absent: the decision is not kept any more."
+    )
+    replaces: list[str] = Field(
+        default_factory=list, description="NodeClaims that it makes superfluous."
+    )
+    alternatives: int = Field(
+        default=0, description="How many other offerings could have held the same replicas."
+    )
+    relaxed: list[str] = Field(
+        default_factory=list, description="Preferences that were given up for it."
+    )
 
 
 class Standing(Part):
@@ -29,7 +43,9 @@ class Standing(Part):
     decision_id: str | None = None
     decided_at: AwareDatetime | None = None
     reason: DrainReason | None = None
-    deadline: AwareDatetime | None = Field(default=None, description="Until when its workloads may take to leave.")
+    deadline: AwareDatetime | None = Field(
+        default=None, description="Until when its workloads may take to leave."
+    )
     replaced_by: list[str] = Field(default_factory=list)
 
 
@@ -72,8 +88,13 @@ class AlternativePlace(Part):
     node_pool: str
     offering: OfferingDetail
     chosen: int = Field(description="Nodes of it that the plan made for the workload.")
-    nodes: int | None = Field(default=None, description="How many would have held the workload; absent: it could not.")
-    price_micro_usd_per_hour: int | None = Field(default=None, description="Of all these nodes; 0 for reserved ones.")
+    nodes: int | None = Field(
+        default=None,
+        description="How many would have held the workload; absent: it could not.",
+    )
+    price_micro_usd_per_hour: int | None = Field(
+        default=None, description="Of all these nodes; 0 for reserved ones."
+    )
     reason: str = Field(description="Why it was not chosen.")
 
 
@@ -92,14 +113,18 @@ class WorkloadExplanation(Part):
     withdrawn: bool
     replicas: int = Field(description="How many are wanted.")
     placed: int
-    finished: int = Field(default=0, description="Replicas that have done what they were for.")
+    finished: int = Field(
+        default=0, description="Replicas that have done what they were for."
+    )
     pending: int
     pending_since: AwareDatetime | None = None
     next_feasible_at: AwareDatetime | None = Field(
-        default=None, description="When the first of the reasons could change by itself; absent: by events only."
+        default=None,
+        description="When the first of the reasons could change by itself; absent: by events only.",
     )
     waiting: list[WaitingReplicas]
     nodes: list[HostingNode]
     alternatives: list[DecisionAlternatives] | None = Field(
-        default=None, description="Where it was asked for: what the plans that placed it chose from."
+        default=None,
+        description="Where it was asked for: what the plans that placed it chose from.",
     )

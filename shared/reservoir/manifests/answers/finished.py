@@ -22,14 +22,26 @@ class FinishedRun(Part):
     name: str
     team: str | None = None
     how: str = Field(description="`completed` or `withdrawn`.")
-    replicas: int = Field(description="What was wanted, or the most that one decision placed.")
-    submitted_at: AwareDatetime | None = Field(default=None, description="Absent: longer ago than was read.")
-    placed_at: AwareDatetime | None = Field(default=None, description="Absent: never, or longer ago than was read.")
+    replicas: int = Field(
+        description="What was wanted, or the most that one decision placed."
+    )
+    submitted_at: AwareDatetime | None = Field(
+        default=None, description="Absent: longer ago than was read."
+    )
+    placed_at: AwareDatetime | None = Field(
+        default=None, description="Absent: never, or longer ago than was read."
+    )
     ended_at: AwareDatetime
     ran_s: int | None = Field(default=None, description="From the first place to the end.")
-    micro_usd: int = Field(description="Its share of what its nodes cost beside reservations, as far as was read.")
-    failures: int = Field(description="Ends of its commands with a failure, after which they were started again.")
-    exit_code: int | None = Field(default=None, description="Of its last command; absent: no node told.")
+    micro_usd: int = Field(
+        description="Its share of what its nodes cost beside reservations, as far as was read."
+    )
+    failures: int = Field(
+        description="Ends of its commands with a failure, after which they were started again."
+    )
+    exit_code: int | None = Field(
+        default=None, description="Of its last command; absent: no node told."
+    )
     places: list[FinishedPlace]
 
 

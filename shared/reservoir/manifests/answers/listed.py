@@ -56,14 +56,22 @@ class WorkloadRowStatus(Part):
     state: WorkloadState
     placed: int
     pending: int
-    outdated: int = Field(default=0, description="Placed replicas that run with an earlier spec than the present one.")
+    outdated: int = Field(
+        default=0,
+        description="Placed replicas that run with an earlier spec than the present one.",
+    )
     submitted_at: AwareDatetime | None = None
     pending_since: AwareDatetime | None = None
     next_feasible_at: AwareDatetime | None = Field(
-        default=None, description="When the first of the reasons could change by itself; absent: by events only."
+        default=None,
+        description="When the first of the reasons could change by itself; absent: by events only.",
     )
-    waiting: list[WaitingReplicas] = Field(default_factory=list, description="As the last plan left them.")
-    node_pools: list[str] = Field(default_factory=list, description="Of the nodes that hold its replicas.")
+    waiting: list[WaitingReplicas] = Field(
+        default_factory=list, description="As the last plan left them."
+    )
+    node_pools: list[str] = Field(
+        default_factory=list, description="Of the nodes that hold its replicas."
+    )
 
 
 class WorkloadRow(Row):
@@ -84,7 +92,9 @@ class NodeRowSpec(Part):
     zone: str
     capacity_type: CapacityType
     capacity_reservation_id: str | None = None
-    price_micro_usd_per_hour: int = Field(description="0 for reserved capacity, which is paid for anyway.")
+    price_micro_usd_per_hour: int = Field(
+        description="0 for reserved capacity, which is paid for anyway."
+    )
 
 
 class NodeRowStatus(Part):
@@ -139,14 +149,26 @@ class ReservationRowStatus(Part):
     state: str
     total: int
     free: int = Field(description="Units that may still be promised.")
-    ours: int = Field(description="Units with a node of this deployment, or promised to one.")
+    ours: int = Field(
+        description="Units with a node of this deployment, or promised to one."
+    )
     others: int = Field(description="Units that somebody else uses.")
-    refusal: str | None = Field(default=None, description="Why nothing is launched into units that EC2 shows as free.")
-    holders: list[UnitHolder] = Field(default=[], description="Whose replicas are on our units, the most units first.")
-    drain_at: AwareDatetime | None = Field(default=None, description="When the nodes in a Capacity Block must go.")
+    refusal: str | None = Field(
+        default=None,
+        description="Why nothing is launched into units that EC2 shows as free.",
+    )
+    holders: list[UnitHolder] = Field(
+        default=[], description="Whose replicas are on our units, the most units first."
+    )
+    drain_at: AwareDatetime | None = Field(
+        default=None, description="When the nodes in a Capacity Block must go."
+    )
     idle_since: AwareDatetime | None = None
     observed_at: AwareDatetime
-    stale: bool = Field(default=False, description="The last discovery failed; these are the last good facts.")
+    stale: bool = Field(
+        default=False,
+        description="The last discovery failed; these are the last good facts.",
+    )
 
 
 class ReservationRow(Row):
@@ -166,8 +188,12 @@ class CalendarRowSpec(Part):
     zone: str
     units: int = Field(description="What it has, or will have when it begins.")
     start_at: AwareDatetime | None = None
-    drain_at: AwareDatetime | None = Field(default=None, description="When the nodes in a Capacity Block must go.")
-    end_at: AwareDatetime | None = Field(default=None, description="Absent: it ends when somebody cancels it.")
+    drain_at: AwareDatetime | None = Field(
+        default=None, description="When the nodes in a Capacity Block must go."
+    )
+    end_at: AwareDatetime | None = Field(
+        default=None, description="Absent: it ends when somebody cancels it."
+    )
 
 
 class CalendarRowStatus(Part):
@@ -175,7 +201,9 @@ class CalendarRowStatus(Part):
 
     state: str
     nodes: int = Field(description="Nodes of this deployment in it now.")
-    successor: str | None = Field(default=None, description="The reservation that goes on where this one ends.")
+    successor: str | None = Field(
+        default=None, description="The reservation that goes on where this one ends."
+    )
     gap_s: int | None = Field(default=None, description="For how long neither is there.")
 
 
@@ -193,7 +221,8 @@ class OfferingState(StrEnum):
 
     AVAILABLE = "available"
     FULL = "full"  # a reservation without a free unit
-    RESTING = "resting"  # EC2 refused it, or the account's quota did: not asked for before an instant
+    # EC2 refused it, or the account's quota did: not asked for before an instant
+    RESTING = "resting"
     NOT_ACTIVE = "not-active"  # a reservation that has not begun, or is about to end
 
 
@@ -205,7 +234,8 @@ class OfferingRowSpec(Part):
     capacity_type: CapacityType
     capacity_reservation_id: str | None = None
     price_micro_usd_per_hour: int | None = Field(
-        default=None, description="0 for reserved capacity, which is paid for anyway; absent: no price is known."
+        default=None,
+        description="0 for reserved capacity, which is paid for anyway; absent: no price is known.",
     )
 
 
@@ -213,7 +243,9 @@ class OfferingRowStatus(Part):
     """Whether, and until when not."""
 
     state: OfferingState
-    free: int | None = Field(default=None, description="Units of a reservation; absent: EC2 does not say.")
+    free: int | None = Field(
+        default=None, description="Units of a reservation; absent: EC2 does not say."
+    )
     rests_until: AwareDatetime | None = None
     reason: str | None = None
 
@@ -256,7 +288,9 @@ class PurchaseSpec(Part):
     count: int
     start_at: AwareDatetime
     end_at: AwareDatetime
-    extends: str | None = Field(None, description="The reservation of the block that gets longer.")
+    extends: str | None = Field(
+        None, description="The reservation of the block that gets longer."
+    )
     fee_micro_usd: int
     by: str
     intended_at: AwareDatetime
@@ -286,7 +320,9 @@ class DecisionRowStatus(Part):
 
     made_at: AwareDatetime
     summary: dict[str, int]
-    nodes: list[str] = Field(default_factory=list, description="Live nodes that it launched, or chose to end.")
+    nodes: list[str] = Field(
+        default_factory=list, description="Live nodes that it launched, or chose to end."
+    )
 
 
 class DecisionRow(Row):

@@ -47,8 +47,16 @@ LONGEST_LIFT_S: Final = int(LONGEST_LIFT.total_seconds())
 _NAMED: Final = rf"^({NAMESPACE_PATTERN.strip('^$')}/)?{NAME_PATTERN.strip('^$')}$"
 OperatedName = Annotated[
     str,
-    Field(min_length=1, max_length=LONGEST_NAME + 64, json_schema_extra={"pattern": _NAMED}),
-    AfterValidator(matching("name", _NAMED, "must be the name of a node or NodePool, or NAMESPACE/NAME of a workload")),
+    Field(
+        min_length=1, max_length=LONGEST_NAME + 64, json_schema_extra={"pattern": _NAMED}
+    ),
+    AfterValidator(
+        matching(
+            "name",
+            _NAMED,
+            "must be the name of a node or NodePool, or NAMESPACE/NAME of a workload",
+        )
+    ),
 ]
 
 
@@ -73,7 +81,9 @@ class OperationRequest(Model):
         description="For drain: end the nodes after that long; absent: the usual grace. For lift: what is not used by"
         " then is void.",
     )
-    count: int | None = Field(default=None, ge=1, le=MOST_LIFTED, description="For lift: how many may end.")
+    count: int | None = Field(
+        default=None, ge=1, le=MOST_LIFTED, description="For lift: how many may end."
+    )
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
@@ -87,7 +97,9 @@ class OperationRequest(Model):
             yield Contradiction("count", "required", "say how many may end")
         lasts_s = duration_s(deadline) if isinstance(deadline, str) else 0
         if not 0 < lasts_s <= LONGEST_LIFT_S:
-            yield Contradiction("deadline", "lift", f"say for how long, at most {LONGEST_LIFT_S // 3600}h")
+            yield Contradiction(
+                "deadline", "lift", f"say for how long, at most {LONGEST_LIFT_S // 3600}h"
+            )
 
     def document(self) -> dict[str, Any]:
         """Return the request as it is sent."""

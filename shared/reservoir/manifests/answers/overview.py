@@ -26,9 +26,12 @@ class ReservationNow(Part):
     others: int
     free: int
     micro_usd_per_hour: int | None = Field(
-        default=None, description="What a unit would cost on demand; absent: no price is known."
+        default=None,
+        description="What a unit would cost on demand; absent: no price is known.",
     )
-    idle_micro_usd_per_hour: int | None = Field(default=None, description="What its free units would cost on demand.")
+    idle_micro_usd_per_hour: int | None = Field(
+        default=None, description="What its free units would cost on demand."
+    )
     end_at: AwareDatetime | None = None
     drain_at: AwareDatetime | None = None
     stale: bool = False
@@ -41,7 +44,8 @@ class MarketNow(Part):
     nodes: int
     micro_usd_per_hour: int = Field(description="What they cost beside reservations.")
     avoided_micro_usd_per_hour: int | None = Field(
-        default=None, description="What they would cost on demand beyond that; absent: no price is known."
+        default=None,
+        description="What they would cost on demand beyond that; absent: no price is known.",
     )
 
 
@@ -51,7 +55,9 @@ class WaitingNow(Part):
     reason: str
     replicas: int
     workloads: int
-    since: AwareDatetime | None = Field(default=None, description="Of the one that has waited longest.")
+    since: AwareDatetime | None = Field(
+        default=None, description="Of the one that has waited longest."
+    )
 
 
 class BoughtNow(Part):
@@ -95,8 +101,12 @@ class RefusedNow(Part):
 class DiscoveryNow(Part):
     """How old the knowledge of reservations is."""
 
-    changed_at: AwareDatetime | None = Field(default=None, description="When a reading last changed anything.")
-    read_at: AwareDatetime | None = Field(default=None, description="Absent: CloudWatch does not say.")
+    changed_at: AwareDatetime | None = Field(
+        default=None, description="When a reading last changed anything."
+    )
+    read_at: AwareDatetime | None = Field(
+        default=None, description="Absent: CloudWatch does not say."
+    )
     stale: list[str] = Field(description="Reservations that could not be read again.")
 
 
@@ -104,7 +114,9 @@ class QueueNow(Part):
     """How full a queue is."""
 
     messages: int
-    oldest_s: int | None = Field(default=None, description="Absent: CloudWatch does not say.")
+    oldest_s: int | None = Field(
+        default=None, description="Absent: CloudWatch does not say."
+    )
 
 
 class NotLaunchingNow(Part):
@@ -128,5 +140,6 @@ class StatusAnswer(Part):
         default=[], description="Classes and pools of which nothing is launched now."
     )
     refused_dry_runs: list[NotLaunchingNow] | NotKnown = Field(
-        default=[], description="Classes whose launches EC2 would refuse, as it said to a dry run; launches go on."
+        default=[],
+        description="Classes whose launches EC2 would refuse, as it said to a dry run; launches go on.",
     )

@@ -13,13 +13,17 @@ _FIRST_KEYS = ("apiVersion", "kind", "metadata", "spec", "status")
 
 def wire_form(manifest: BaseModel) -> dict[str, Any]:
     """Return what the user gave, in normal form: fields that were left out stay out, server-side fields go."""
-    data: dict[str, Any] = manifest.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    data: dict[str, Any] = manifest.model_dump(
+        mode="json", by_alias=True, exclude_unset=True
+    )
     return data
 
 
 def says_the_same(stored: Mapping[str, Any], given: BaseModel) -> bool:
     """Whether a stored manifest means what is given: a field that is left out has its default."""
-    return _without_defaults(stored, type(given)) == given.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return _without_defaults(stored, type(given)) == given.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True
+    )
 
 
 def comparable(manifest: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
@@ -28,13 +32,17 @@ def comparable(manifest: Mapping[str, Any], model: type[BaseModel]) -> dict[str,
     return {**named, **(_without_defaults(manifest, model) or manifest)}
 
 
-def _without_defaults(manifest: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any] | None:
+def _without_defaults(
+    manifest: Mapping[str, Any], model: type[BaseModel]
+) -> dict[str, Any] | None:
     """Return what a manifest says beyond defaults, None when this release does not understand it."""
     try:
         known = model.model_validate(dict(manifest), context=STORED)
     except ValidationError:
         return None
-    data: dict[str, Any] = known.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    data: dict[str, Any] = known.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True
+    )
     return data
 
 
@@ -56,7 +64,9 @@ def to_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _document(data: Mapping[str, Any]) -> str:
-    return yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, width=2**16, default_flow_style=False)
+    return yaml.dump(
+        dict(data), Dumper=_Dumper, sort_keys=False, width=2**16, default_flow_style=False
+    )
 
 
 def _ordered(data: Mapping[str, Any]) -> dict[str, Any]:

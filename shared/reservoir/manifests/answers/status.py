@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from reservoir.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    ACTIVE,
+    CapacityReservation,
+    ReservationKind,
+)
 from reservoir.core.model.conditions import Condition
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.node_class import NodeClassStatus
@@ -24,10 +28,19 @@ def node_class_status(
 ) -> dict[str, Any]:
     """Return an EC2NodeClass's status; ``reservations`` are those that the class selects."""
     status: dict[str, Any] = {
-        "capacityReservations": [_reservation(each, now) for each in sorted(reservations, key=lambda each: each.id)],
-        "subnets": [{"id": subnet.id, "zone": subnet.zone, "zoneID": subnet.zone_id} for subnet in found.subnets],
+        "capacityReservations": [
+            _reservation(each, now)
+            for each in sorted(reservations, key=lambda each: each.id)
+        ],
+        "subnets": [
+            {"id": subnet.id, "zone": subnet.zone, "zoneID": subnet.zone_id}
+            for subnet in found.subnets
+        ],
         "securityGroups": [{"id": identity} for identity in found.security_group_ids],
-        "amis": [_given(id=i.id, name=i.name or None, architecture=i.architecture) for i in found.machine_images],
+        "amis": [
+            _given(id=i.id, name=i.name or None, architecture=i.architecture)
+            for i in found.machine_images
+        ],
     }
     if found.instance_profile is not None:
         status["instanceProfile"] = found.instance_profile
@@ -74,8 +87,10 @@ class QuotaUse:
     borrowed: int
     lent: int
     total: int
-    borrowers: Mapping[str, int] = field(default_factory=dict)  # units by team; the empty name: of no team
-    back_at: datetime | None = None  # when the first of what is lent should come back, where that is known
+    # units by team; the empty name: of no team
+    borrowers: Mapping[str, int] = field(default_factory=dict)
+    # when the first of what is lent should come back, where that is known
+    back_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +132,9 @@ def team_status(
     resources: Sequence[ResourceUse] = (),
 ) -> dict[str, Any]:
     """Return a Team's status; ``principals`` are unique ids by ARN, as they were when it was applied."""
-    found = [{"arn": arn, "uniqueID": unique_id} for arn, unique_id in sorted(principals.items())]
+    found = [
+        {"arn": arn, "uniqueID": unique_id} for arn, unique_id in sorted(principals.items())
+    ]
     quotas = [
         _given(
             reservations=use.group,
@@ -126,14 +143,25 @@ def team_status(
             borrowedUnits=use.borrowed,
             lentUnits=use.lent,
             totalUnits=use.total,
-            borrowers=[{"team": name, "units": count} for name, count in use.borrowers.items()] or None,
+            borrowers=[
+                {"team": name, "units": count} for name, count in use.borrowers.items()
+            ]
+            or None,
             backAt=None if use.back_at is None else _instant(use.back_at),
         )
         for use in uses
     ]
     spent = {} if spending is None else {"spending": _spending(spending)}
-    amounts = {"resourceQuotas": [_resource_use(use) for use in resources]} if resources else {}
-    return {"principals": found, "quotas": quotas, **amounts, **spent, "conditions": _conditions(conditions)}
+    amounts = (
+        {"resourceQuotas": [_resource_use(use) for use in resources]} if resources else {}
+    )
+    return {
+        "principals": found,
+        "quotas": quotas,
+        **amounts,
+        **spent,
+        "conditions": _conditions(conditions),
+    }
 
 
 def _resource_use(use: ResourceUse) -> dict[str, Any]:
@@ -143,7 +171,11 @@ def _resource_use(use: ResourceUse) -> dict[str, Any]:
         nominal=use.formatted(use.nominal),
         used=use.formatted(use.used),
         borrowed=use.formatted(use.borrowed),
-        borrowers=[{"team": name, "amount": use.formatted(amount)} for name, amount in use.borrowers.items()] or None,
+        borrowers=[
+            {"team": name, "amount": use.formatted(amount)}
+            for name, amount in use.borrowers.items()
+        ]
+        or None,
         backAt=None if use.back_at is None else _instant(use.back_at),
     )
 
@@ -155,7 +187,12 @@ def _spending(spending: TeamSpending) -> dict[str, Any]:
         "forecast": usd(spending.forecast_micro_usd),
         "perHour": usd(spending.micro_usd_per_hour),
         "namespaces": [
-            {"namespace": name, "capacityType": market, "instanceSeconds": seconds, "spent": usd(micro_usd)}
+            {
+                "namespace": name,
+                "capacityType": market,
+                "instanceSeconds": seconds,
+                "spent": usd(micro_usd),
+            }
             for (name, market), (seconds, micro_usd) in sorted(spending.namespaces.items())
         ],
     }

@@ -13,12 +13,18 @@ class WhatIfPlace(Part):
     """Replicas that would get a place: on new nodes of an offering, or on a node that is there."""
 
     replicas: int
-    node_claim: str | None = Field(default=None, description="The node that is there and has room.")
+    node_claim: str | None = Field(
+        default=None, description="The node that is there and has room."
+    )
     node_pool: str | None = None
     offering: OfferingDetail | None = None
-    nodes: int = Field(default=0, description="New nodes that hold them; others' replicas may be on them too.")
+    nodes: int = Field(
+        default=0,
+        description="New nodes that hold them; others' replicas may be on them too.",
+    )
     price_micro_usd_per_hour: int = Field(
-        default=0, description="Of one node; 0 for reserved capacity, which is paid for anyway."
+        default=0,
+        description="Of one node; 0 for reserved capacity, which is paid for anyway.",
     )
 
 
@@ -36,8 +42,12 @@ class DisplacedWorkload(Part):
     """A workload that waits as well, and would get less because of the demand."""
 
     workload: WorkloadRef
-    replicas: int = Field(description="Replicas that would have had a place without the demand.")
-    reserved_replicas: int = Field(description="Replicas that would have had a reserved unit without the demand.")
+    replicas: int = Field(
+        description="Replicas that would have had a place without the demand."
+    )
+    reserved_replicas: int = Field(
+        description="Replicas that would have had a reserved unit without the demand."
+    )
     waiting: WaitingReplicas | None = None
 
 
@@ -46,7 +56,9 @@ class WhatIfOutcome(Part):
 
     workloads: list[WhatIfWorkload]
     displaced: list[DisplacedWorkload]
-    added_micro_usd_per_hour: int = Field(description="What would be paid for new nodes, less that without the demand.")
+    added_micro_usd_per_hour: int = Field(
+        description="What would be paid for new nodes, less that without the demand."
+    )
     notes: list[str]
 
 
@@ -57,7 +69,9 @@ class WhatIfAnswer(Part):
     asked_at: AwareDatetime
     present: WhatIfOutcome
     edited: WhatIfOutcome | None = None
-    assumptions: list[str] = Field(default_factory=list, description="What the edited world takes for granted.")
+    assumptions: list[str] = Field(
+        default_factory=list, description="What the edited world takes for granted."
+    )
 
 
 class ReplayAnswer(Part):
@@ -66,10 +80,14 @@ class ReplayAnswer(Part):
     version: Literal[1] = 1
     plan_id: str
     made_at: AwareDatetime
-    same: bool | None = Field(default=None, description="To the byte; absent where the world was edited.")
+    same: bool | None = Field(
+        default=None, description="To the byte; absent where the world was edited."
+    )
     why: str | None = Field(default=None, description="What a difference comes from.")
     stored: WhatIfOutcome
-    replayed: WhatIfOutcome | None = Field(default=None, description="Absent where it is the same.")
+    replayed: WhatIfOutcome | None = Field(
+        default=None, description="Absent where it is the same."
+    )
     assumptions: list[str] = Field(default_factory=list)
 
 
@@ -87,7 +105,9 @@ class DriftingNodeDetail(Part):
     node_claim: str
     reason: str
     reserved: bool
-    price_micro_usd_per_hour: int = Field(description="0 for reserved capacity, which is paid for anyway.")
+    price_micro_usd_per_hour: int = Field(
+        description="0 for reserved capacity, which is paid for anyway."
+    )
 
 
 class NeverLaunchingPool(Part):
@@ -101,7 +121,9 @@ class ImpactDetail(Part):
     """What the changes would bring about; what is so already is no part of it."""
 
     drifting_nodes: list[DriftingNodeDetail]
-    drifting_micro_usd_per_hour: int = Field(description="What is paid for those of them that were bought.")
+    drifting_micro_usd_per_hour: int = Field(
+        description="What is paid for those of them that were bought."
+    )
     never_launching: list[NeverLaunchingPool]
     assumptions: list[str]
 

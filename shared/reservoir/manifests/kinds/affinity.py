@@ -7,7 +7,12 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field
 
-from reservoir.core.model.workload import AffinityTerm, PreferredNodeTerm, TopologySpreadConstraint, WhenUnsatisfiable
+from reservoir.core.model.workload import (
+    AffinityTerm,
+    PreferredNodeTerm,
+    TopologySpreadConstraint,
+    WhenUnsatisfiable,
+)
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.manifests.kinds.selection import (
@@ -20,14 +25,20 @@ from reservoir.manifests.parsing.fields import LabelKey, Namespace, broken
 from reservoir.manifests.parsing.model import Contradiction, Model
 
 MOST_TERMS: Final = 50
-TOPOLOGY_KEYS: Final = frozenset({labels.ZONE, labels.ZONE_ID, labels.HOSTNAME, labels.CAPACITY_TYPE})
+TOPOLOGY_KEYS: Final = frozenset(
+    {labels.ZONE, labels.ZONE_ID, labels.HOSTNAME, labels.CAPACITY_TYPE}
+)
 
 
 def _check_topology_key(key: str) -> str:
     key = labels.stable_key(key)
     if key not in TOPOLOGY_KEYS:
         known = ", ".join(sorted(TOPOLOGY_KEYS))
-        raise broken("topology-key", f"must be one of {known}", partial(labels.closest, key, TOPOLOGY_KEYS))
+        raise broken(
+            "topology-key",
+            f"must be one of {known}",
+            partial(labels.closest, key, TOPOLOGY_KEYS),
+        )
     return key
 
 
@@ -38,7 +49,9 @@ Weight = Annotated[int, Field(ge=1, le=100)]
 class NodeSelectorTerm(Model):
     """Requirements that must all hold."""
 
-    match_expressions: list[NodeSelectorRequirement] = Field(min_length=1, max_length=MOST_REQUIREMENTS)
+    match_expressions: list[NodeSelectorRequirement] = Field(
+        min_length=1, max_length=MOST_REQUIREMENTS
+    )
 
     def to_core(self) -> Requirements:
         """Return the set of the core."""
@@ -65,9 +78,13 @@ class PreferredNodeSelectorTerm(Model):
 class NodeAffinity(Model):
     """Which nodes a replica needs or prefers."""
 
-    required: NodeSelectorSpec | None = Field(default=None, alias="requiredDuringSchedulingIgnoredDuringExecution")
+    required: NodeSelectorSpec | None = Field(
+        default=None, alias="requiredDuringSchedulingIgnoredDuringExecution"
+    )
     preferred: list[PreferredNodeSelectorTerm] = Field(
-        default_factory=list, max_length=MOST_TERMS, alias="preferredDuringSchedulingIgnoredDuringExecution"
+        default_factory=list,
+        max_length=MOST_TERMS,
+        alias="preferredDuringSchedulingIgnoredDuringExecution",
     )
 
 
@@ -78,13 +95,20 @@ class PodAffinityTerm(Model):
     topology_key: TopologyKey
     namespaces: list[Namespace] = Field(default_factory=list, max_length=MOST_TERMS)
     match_label_keys: list[LabelKey] = Field(
-        default_factory=list, max_length=MOST_TERMS, description="Labels in which the other must equal this workload."
+        default_factory=list,
+        max_length=MOST_TERMS,
+        description="Labels in which the other must equal this workload.",
     )
 
     def to_core(self, own_labels: Mapping[str, str], weight: int | None) -> AffinityTerm:
         """Return the term of the core; ``weight`` None: required."""
         also = {key: own_labels[key] for key in self.match_label_keys if key in own_labels}
-        return AffinityTerm(self.topology_key, self.label_selector.to_core(also), weight, frozenset(self.namespaces))
+        return AffinityTerm(
+            self.topology_key,
+            self.label_selector.to_core(also),
+            weight,
+            frozenset(self.namespaces),
+        )
 
 
 class WeightedPodAffinityTerm(Model):
@@ -98,16 +122,23 @@ class PodAffinity(Model):
     """Required and preferred terms; for ``podAntiAffinity`` the same, away from the selected workloads."""
 
     required: list[PodAffinityTerm] = Field(
-        default_factory=list, max_length=MOST_TERMS, alias="requiredDuringSchedulingIgnoredDuringExecution"
+        default_factory=list,
+        max_length=MOST_TERMS,
+        alias="requiredDuringSchedulingIgnoredDuringExecution",
     )
     preferred: list[WeightedPodAffinityTerm] = Field(
-        default_factory=list, max_length=MOST_TERMS, alias="preferredDuringSchedulingIgnoredDuringExecution"
+        default_factory=list,
+        max_length=MOST_TERMS,
+        alias="preferredDuringSchedulingIgnoredDuringExecution",
     )
 
     def to_core(self, own_labels: Mapping[str, str]) -> tuple[AffinityTerm, ...]:
         """Return required terms, then preferred ones."""
         required = (term.to_core(own_labels, None) for term in self.required)
-        preferred = (term.pod_affinity_term.to_core(own_labels, term.weight) for term in self.preferred)
+        preferred = (
+            term.pod_affinity_term.to_core(own_labels, term.weight)
+            for term in self.preferred
+        )
         return (*required, *preferred)
 
 
@@ -141,8 +172,13 @@ class TopologySpread(Model):
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
         """Refuse minDomains where it has no meaning, as Kubernetes does."""
-        if raw.get("minDomains") is not None and raw.get("whenUnsatisfiable") == WhenUnsatisfiable.SCHEDULE_ANYWAY:
-            yield Contradiction("minDomains", "spread", "needs whenUnsatisfiable: DoNotSchedule")
+        if (
+            raw.get("minDomains") is not None
+            and raw.get("whenUnsatisfiable") == WhenUnsatisfiable.SCHEDULE_ANYWAY
+        ):
+            yield Contradiction(
+                "minDomains", "spread", "needs whenUnsatisfiable: DoNotSchedule"
+            )
 
     def to_core(self) -> TopologySpreadConstraint:
         """Return the constraint of the core."""

@@ -26,4 +26,7 @@ def storage_devices(family: str) -> tuple[str, ...]:
 
 
 def _disk(device: str, gib: int) -> Mapping[str, object]:
-    return {"DeviceName": device, "Ebs": {"Encrypted": True, "VolumeSize": gib, "VolumeType": "gp3"}}
+    return {
+        "DeviceName": device,
+        "Ebs": {"Encrypted": True, "VolumeSize": gib, "VolumeType": "gp3"},
+    }

@@ -13,8 +13,23 @@ from reservoir.manifests.kinds.selector_terms import SelectorTermModel, TagFilte
 from reservoir.manifests.parsing.fields import an_id, broken
 from reservoir.manifests.parsing.model import Contradiction, text_in
 
-ALIAS_FAMILIES: Final = ("al2", "al2023", "bottlerocket", "windows2019", "windows2022", "windows2025")
-AMI_FAMILIES: Final = ("AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025")
+ALIAS_FAMILIES: Final = (
+    "al2",
+    "al2023",
+    "bottlerocket",
+    "windows2019",
+    "windows2022",
+    "windows2025",
+)
+AMI_FAMILIES: Final = (
+    "AL2",
+    "AL2023",
+    "Bottlerocket",
+    "Custom",
+    "Windows2019",
+    "Windows2022",
+    "Windows2025",
+)
 NO_WINDOWS: Final = "instance types are known by what they are and cost with Linux"
 _LATEST: Final = "latest"
 # How AWS numbers the images that an alias selects here: a family's releases with an example.
@@ -33,7 +48,11 @@ _LATEST_IS: Final[Mapping[str, str]] = {
 
 
 def _nearest_alias(family: str, version: str) -> str | None:
-    known = family.lower() if family.lower() in ALIAS_FAMILIES else closest(family.lower(), ALIAS_FAMILIES)
+    known = (
+        family.lower()
+        if family.lower() in ALIAS_FAMILIES
+        else closest(family.lower(), ALIAS_FAMILIES)
+    )
     return None if known is None else f"{known}@{version or _LATEST}"
 
 
@@ -67,7 +86,9 @@ def note_on_alias(alias: str) -> str | None:
     image = _LATEST_IS.get(family)
     if image is None:
         return None
-    which = image if version == _LATEST else image.removeprefix("the newest ") + f" {version}"
+    which = (
+        image if version == _LATEST else image.removeprefix("the newest ") + f" {version}"
+    )
     return (
         f"{alias} is {which}, not the image for EKS, and the same for all instance types: drivers of GPUs and Neuron"
         " come from an image that has them (ssmParameter or name) or from userData"
@@ -80,13 +101,15 @@ class ImageTerm(SelectorTermModel):
     selecting: ClassVar[tuple[str, ...]] = ("alias", "id", "name", "ssmParameter", "tags")
     exclusive: ClassVar[tuple[str, ...]] = ("id", "alias", "ssmParameter")
 
-    alias: Annotated[str, Field(max_length=60), AfterValidator(_check_alias)] | None = Field(
-        default=None,
-        description=(
-            "family@version: al2023 and al2 are Amazon Linux, bottlerocket is its variant for ECS, each without"
-            " Kubernetes; version is latest, or a release of the system (al2023@2023.5.20240708.0,"
-            " bottlerocket@v1.20.0)."
-        ),
+    alias: Annotated[str, Field(max_length=60), AfterValidator(_check_alias)] | None = (
+        Field(
+            default=None,
+            description=(
+                "family@version: al2023 and al2 are Amazon Linux, bottlerocket is its variant for ECS, each without"
+                " Kubernetes; version is latest, or a release of the system (al2023@2023.5.20240708.0,"
+                " bottlerocket@v1.20.0)."
+            ),
+        )
     )
     id: Annotated[str, an_id("ami")] | None = None
     name: Annotated[str, Field(min_length=1, max_length=128)] | None = None

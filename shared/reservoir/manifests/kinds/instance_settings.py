@@ -43,7 +43,9 @@ def _misread_size(value: Any) -> Contradiction | None:
         return Contradiction("volumeSize", "volume-size", message, lambda: f"{number}Gi")
     largest = _LARGEST_VOLUME[unit]
     if int(number) > largest:
-        return Contradiction("volumeSize", "volume-size", f"must be from 1{unit} to {largest}{unit}")
+        return Contradiction(
+            "volumeSize", "volume-size", f"must be from 1{unit} to {largest}{unit}"
+        )
     return None
 
 
@@ -67,7 +69,9 @@ class BlockDevice(Model):
         | None
     ) = Field(default=None, alias="snapshotID")
     throughput: int | None = Field(default=None, ge=125, le=2_000, description="MiB/s.")
-    volume_initialization_rate: int | None = Field(default=None, ge=100, le=300, description="MiB/s.")
+    volume_initialization_rate: int | None = Field(
+        default=None, ge=100, le=300, description="MiB/s."
+    )
     volume_size: Annotated[Quantity, AfterValidator(_check_volume_size)] | None = None
     volume_type: Literal["standard", "io1", "io2", "gp2", "gp3", "sc1", "st1"] | None = None
 
@@ -75,8 +79,13 @@ class BlockDevice(Model):
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
         """Check that the volume has a size or a source."""
         if raw.get("snapshotID") is None and raw.get("volumeSize") is None:
-            yield Contradiction("volumeSize", "volume", "volumeSize or snapshotID is required")
-        if raw.get("volumeInitializationRate") is not None and raw.get("snapshotID") is None:
+            yield Contradiction(
+                "volumeSize", "volume", "volumeSize or snapshotID is required"
+            )
+        if (
+            raw.get("volumeInitializationRate") is not None
+            and raw.get("snapshotID") is None
+        ):
             yield Contradiction("volumeInitializationRate", "volume", "needs snapshotID")
 
     @classmethod
@@ -113,7 +122,8 @@ class BlockDeviceMapping(Model):
     device_name: Annotated[str, Field(min_length=1, max_length=64)]
     ebs: BlockDevice
     root_volume: bool | None = Field(
-        default=None, description="Whether its size is the node's ephemeral-storage; else the family's device is it."
+        default=None,
+        description="Whether its size is the node's ephemeral-storage; else the family's device is it.",
     )
 
     def to_ec2(self) -> dict[str, object]:
@@ -160,10 +170,16 @@ def is_usual(interfaces: object) -> bool:
     if not isinstance(interfaces, list):
         return False
     for index, interface in enumerate(interfaces):
-        if not isinstance(interface, dict) or set(interface) - {"networkCardIndex", "deviceIndex", "interfaceType"}:
+        if not isinstance(interface, dict) or set(interface) - {
+            "networkCardIndex",
+            "deviceIndex",
+            "interfaceType",
+        }:
             return False
         on_primary = interface.get("networkCardIndex") == 0
-        if on_primary != (index == 0) or interface.get("interfaceType") != ("interface" if on_primary else "efa-only"):
+        if on_primary != (index == 0) or interface.get("interfaceType") != (
+            "interface" if on_primary else "efa-only"
+        ):
             return False
     return True
 
@@ -185,13 +201,21 @@ def check_tag_key(key: str) -> str:
     """Refuse tag keys that EC2 or the product owns; raises PydanticCustomError, as a validator of pydantic's does."""
     if not 1 <= len(key) <= 128:
         raise broken("tag", "a tag key has 1 to 128 characters")
-    if re.match(r"(aws:|reservoir:|kubernetes\.io/cluster)", key, re.IGNORECASE) or key in _OWN_TAGS:
+    if (
+        re.match(r"(aws:|reservoir:|kubernetes\.io/cluster)", key, re.IGNORECASE)
+        or key in _OWN_TAGS
+    ):
         raise broken("tag-restricted", "is set by EC2, Kubernetes or Reservoir itself")
     return key
 
 
 _OWN_TAGS: Final = frozenset(
-    {"karpenter.sh/nodepool", "karpenter.sh/nodeclaim", "karpenter.k8s.aws/ec2nodeclass", "eks:eks-cluster-name"}
+    {
+        "karpenter.sh/nodepool",
+        "karpenter.sh/nodeclaim",
+        "karpenter.k8s.aws/ec2nodeclass",
+        "eks:eks-cluster-name",
+    }
 )
 
 

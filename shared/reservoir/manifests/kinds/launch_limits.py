@@ -28,16 +28,27 @@ class Excess(NamedTuple):
 
 def excesses(node_class: NodeClass, limits: LaunchLimits) -> Iterator[Excess]:
     """Yield what launches of the class would be refused for."""
-    if limits.tokens_required and node_class.metadata_options.get("HttpTokens") == "optional":
+    if (
+        limits.tokens_required
+        and node_class.metadata_options.get("HttpTokens") == "optional"
+    ):
         reason = "the deployment lets instances read their metadata by token only (metadataHttpTokens: required)"
         message = f"the class can never launch because {reason}"
-        yield Excess(("spec", "metadataOptions", "httpTokens"), "metadata-tokens", message, "required")
+        yield Excess(
+            ("spec", "metadataOptions", "httpTokens"),
+            "metadata-tokens",
+            message,
+            "required",
+        )
     for index, mapping in enumerate(node_class.block_device_mappings):
         volume = mapping.get("Ebs")
         key = volume.get("KmsKeyId") if isinstance(volume, Mapping) else None
         if isinstance(key, str) and not _is_known(key, limits.kms_keys):
             yield Excess(
-                ("spec", "blockDeviceMappings", index, "ebs", "kmsKeyID"), "kms-key", _about(key), _nearest(limits)
+                ("spec", "blockDeviceMappings", index, "ebs", "kmsKeyID"),
+                "kms-key",
+                _about(key),
+                _nearest(limits),
             )
 
 
@@ -48,7 +59,8 @@ def _is_known(key: str, arns: tuple[str, ...]) -> bool:
 def _about(key: str) -> str:
     if _ALIAS in key:
         why = (
-            "is an alias, and permissions are for keys: whether it is one of the deployment's (kmsKeys) cannot be told"
+            "is an alias, and permissions are for keys: "
+            "whether it is one of the deployment's (kmsKeys) cannot be told"
         )
     else:
         why = "is no key of the deployment (kmsKeys)"

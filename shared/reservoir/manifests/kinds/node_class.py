@@ -16,7 +16,12 @@ from reservoir.core.model.node_class import (
 )
 from reservoir.core.scheduling_terms.labels import closest
 from reservoir.manifests.kinds.family_disks import default_disks, storage_devices
-from reservoir.manifests.kinds.image_terms import AMI_FAMILIES, NO_WINDOWS, ImageTerm, note_on_alias
+from reservoir.manifests.kinds.image_terms import (
+    AMI_FAMILIES,
+    NO_WINDOWS,
+    ImageTerm,
+    note_on_alias,
+)
 from reservoir.manifests.kinds.instance_settings import (
     BlockDeviceMapping,
     ConnectionTracking,
@@ -37,7 +42,13 @@ from reservoir.manifests.parsing import nearest
 from reservoir.manifests.parsing.fields import broken, matching, without_nulls
 from reservoir.manifests.parsing.hashing import static_hash
 from reservoir.manifests.parsing.metadata import Metadata, ServerSide
-from reservoir.manifests.parsing.model import Contradiction, IgnoredBecause, Model, RefusedBecause, text_in
+from reservoir.manifests.parsing.model import (
+    Contradiction,
+    IgnoredBecause,
+    Model,
+    RefusedBecause,
+    text_in,
+)
 from reservoir.manifests.parsing.problems import shown
 
 API_VERSION: Final = "karpenter.k8s.aws/v1"
@@ -59,7 +70,9 @@ RoleName = Annotated[
             "must be a role's name or ARN: letters, digits and any of + = , . @ _ -",
         )
     ),
-    Field(description="By name or ARN; of a role with a path, what follows the path counts."),
+    Field(
+        description="By name or ARN; of a role with a path, what follows the path counts."
+    ),
 ]
 ProfileName = Annotated[
     str,
@@ -95,7 +108,10 @@ class CapacityReservationTarget(Model):
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
         """Check that exactly one is given."""
-        given = [raw.get("capacityReservationId"), raw.get("capacityReservationResourceGroupArn")]
+        given = [
+            raw.get("capacityReservationId"),
+            raw.get("capacityReservationResourceGroupArn"),
+        ]
         if given.count(None) != 1:
             yield Contradiction(
                 "",
@@ -115,7 +131,9 @@ class ReservationSpec(Model):
         """Check that preference and target do not meet."""
         both = ("capacityReservationPreference", "capacityReservationTarget")
         if all(raw.get(name) is not None for name in both):
-            yield Contradiction(both[0], "capacity-reservation-spec", f"cannot be combined with {both[1]}")
+            yield Contradiction(
+                both[0], "capacity-reservation-spec", f"cannot be combined with {both[1]}"
+            )
 
     def to_term(self) -> CapacityReservationSelectorTerm | None:
         """Return the target as a selector term."""
@@ -123,25 +141,40 @@ class ReservationSpec(Model):
         if target is None:
             return None
         return CapacityReservationSelectorTerm(
-            id=target.capacity_reservation_id, reservation_group_arn=target.capacity_reservation_resource_group_arn
+            id=target.capacity_reservation_id,
+            reservation_group_arn=target.capacity_reservation_resource_group_arn,
         )
 
 
 class NodeClassSpec(Model):
     """What to select and how to launch."""
 
-    capacity_reservation_selector_terms: list[ReservationTerm] = Field(default_factory=list, max_length=MOST_TERMS)
-    capacity_reservation_spec: ReservationSpec | None = None
-    open_reservation_preference: Annotated[OpenReservationPreference, Field(strict=False)] | None = Field(
-        default=None, description="open lets plain on-demand launches fall into open reservations; default none."
+    capacity_reservation_selector_terms: list[ReservationTerm] = Field(
+        default_factory=list, max_length=MOST_TERMS
     )
-    fleet_targeting_mode: Annotated[FleetTargetingMode, Field(strict=False)] = FleetTargetingMode.LAUNCH_TEMPLATE
+    capacity_reservation_spec: ReservationSpec | None = None
+    open_reservation_preference: (
+        Annotated[OpenReservationPreference, Field(strict=False)] | None
+    ) = Field(
+        default=None,
+        description="open lets plain on-demand launches fall into open reservations; default none.",
+    )
+    fleet_targeting_mode: Annotated[FleetTargetingMode, Field(strict=False)] = (
+        FleetTargetingMode.LAUNCH_TEMPLATE
+    )
     subnet_selector_terms: list[SubnetTerm] = Field(min_length=1, max_length=MOST_TERMS)
-    security_group_selector_terms: list[SecurityGroupTerm] = Field(min_length=1, max_length=MOST_TERMS)
+    security_group_selector_terms: list[SecurityGroupTerm] = Field(
+        min_length=1, max_length=MOST_TERMS
+    )
     ami_selector_terms: list[ImageTerm] = Field(min_length=1, max_length=MOST_TERMS)
     role: RoleName | None = None
     instance_profile: ProfileName | None = None
-    user_data: Annotated[str, Field(max_length=USER_DATA_BYTES_MAX), AfterValidator(_check_user_data)] | None = Field(
+    user_data: (
+        Annotated[
+            str, Field(max_length=USER_DATA_BYTES_MAX), AfterValidator(_check_user_data)
+        ]
+        | None
+    ) = Field(
         default=None,
         description=(
             "Passed on as written, except for placeholders such as {{reservoir.nodePool}}: "
@@ -149,18 +182,28 @@ class NodeClassSpec(Model):
             + ". Of at most 16 KiB."
         ),
     )
-    block_device_mappings: list[BlockDeviceMapping] = Field(default_factory=list, max_length=50)
+    block_device_mappings: list[BlockDeviceMapping] = Field(
+        default_factory=list, max_length=50
+    )
     metadata_options: MetadataOptions = MetadataOptions()
     tags: Annotated[
-        dict[Annotated[str, AfterValidator(check_tag_key)], Annotated[str, Field(max_length=256)]],
+        dict[
+            Annotated[str, AfterValidator(check_tag_key)],
+            Annotated[str, Field(max_length=256)],
+        ],
         BeforeValidator(without_nulls),
     ] = Field(default_factory=dict, max_length=_MOST_TAGS)
     placement_group_selector: PlacementGroupSelector | None = None
     detailed_monitoring: bool = False
-    associate_public_ip_address: bool | None = Field(default=None, alias="associatePublicIPAddress")
+    associate_public_ip_address: bool | None = Field(
+        default=None, alias="associatePublicIPAddress"
+    )
     connection_tracking: ConnectionTracking | None = None
     platform: str | None = Field(
-        default=None, min_length=1, max_length=64, description="EC2's platform name that reservations must have."
+        default=None,
+        min_length=1,
+        max_length=64,
+        description="EC2's platform name that reservations must have.",
     )
     tenancy: Literal["default", "dedicated"] = "default"
     ami_family: Annotated[Any, WithJsonSchema({"enum": [*AMI_FAMILIES, None]})] = Field(
@@ -170,16 +213,27 @@ class NodeClassSpec(Model):
             " ephemeral-storage. By default the alias's family. userData is passed on as written."
         ),
     )
-    kubelet: Annotated[Any, IgnoredBecause("kubelet has no effect outside Kubernetes")] = None
-    instance_store_policy: Annotated[Any, WithJsonSchema({"enum": ["RAID0", None]})] = Field(
-        default=None,
-        description="RAID0: local disks are the node's ephemeral-storage. It is for userData to make the array.",
+    kubelet: Annotated[Any, IgnoredBecause("kubelet has no effect outside Kubernetes")] = (
+        None
     )
-    ip_prefix_count: Annotated[Any, IgnoredBecause("ipPrefixCount has no effect: it serves pod addresses")] = None
+    instance_store_policy: Annotated[Any, WithJsonSchema({"enum": ["RAID0", None]})] = (
+        Field(
+            default=None,
+            description="RAID0: local disks are the node's ephemeral-storage. It is for userData to make the array.",
+        )
+    )
+    ip_prefix_count: Annotated[
+        Any, IgnoredBecause("ipPrefixCount has no effect: it serves pod addresses")
+    ] = None
     context: Annotated[Any, IgnoredBecause("context has no effect: EC2 reserves it")] = None
-    network_interfaces: Annotated[Any, IgnoredBecause(f"networkInterfaces has no effect: {_INTERFACES}")] = None
+    network_interfaces: Annotated[
+        Any, IgnoredBecause(f"networkInterfaces has no effect: {_INTERFACES}")
+    ] = None
     cpu_options: Annotated[
-        Any, RefusedBecause("it changes what the instance types have, and replicas are packed by what EC2 says of them")
+        Any,
+        RefusedBecause(
+            "it changes what the instance types have, and replicas are packed by what EC2 says of them"
+        ),
     ] = None
     enclave_options: Annotated[
         Any,
@@ -198,14 +252,26 @@ class NodeClassSpec(Model):
             for name in ("capacityReservationSelectorTerms", "openReservationPreference"):
                 if raw.get(name) is not None:
                     yield Contradiction(
-                        "capacityReservationSpec", "capacity-reservation-spec", f"cannot be combined with {name}"
+                        "capacityReservationSpec",
+                        "capacity-reservation-spec",
+                        f"cannot be combined with {name}",
                     )
-        if raw.get("networkInterfaces") is not None and not is_usual(raw["networkInterfaces"]):
-            yield Contradiction("networkInterfaces", "not-served", f"is not served: {_INTERFACES}")
+        if raw.get("networkInterfaces") is not None and not is_usual(
+            raw["networkInterfaces"]
+        ):
+            yield Contradiction(
+                "networkInterfaces", "not-served", f"is not served: {_INTERFACES}"
+            )
         images = raw.get("amiSelectorTerms")
         terms = images if isinstance(images, list) else []
-        if len(terms) > 1 and any(isinstance(term, dict) and term.get("alias") is not None for term in terms):
-            yield Contradiction("amiSelectorTerms", "selector-term", "an alias cannot be combined with other terms")
+        if len(terms) > 1 and any(
+            isinstance(term, dict) and term.get("alias") is not None for term in terms
+        ):
+            yield Contradiction(
+                "amiSelectorTerms",
+                "selector-term",
+                "an alias cannot be combined with other terms",
+            )
 
     @classmethod
     def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
@@ -214,26 +280,50 @@ class NodeClassSpec(Model):
         policy = raw.get("instanceStorePolicy")
         if policy not in (None, "RAID0"):
             message = f"{shown(policy)} is not one of RAID0"
-            yield Contradiction("instanceStorePolicy", "instance-store-policy", message, lambda: "RAID0")
+            yield Contradiction(
+                "instanceStorePolicy", "instance-store-policy", message, lambda: "RAID0"
+            )
         mappings = raw.get("blockDeviceMappings")
         given = mappings if isinstance(mappings, list) else []
-        if sum(isinstance(each, dict) and each.get("rootVolume") is True for each in given) > 1:
-            yield Contradiction("blockDeviceMappings", "root-volume", "only one can be the rootVolume")
+        if (
+            sum(isinstance(each, dict) and each.get("rootVolume") is True for each in given)
+            > 1
+        ):
+            yield Contradiction(
+                "blockDeviceMappings", "root-volume", "only one can be the rootVolume"
+            )
         if text_in(raw, "platform").startswith("Windows"):
-            yield Contradiction("platform", "windows", f"Windows is not served: {NO_WINDOWS}")
+            yield Contradiction(
+                "platform", "windows", f"Windows is not served: {NO_WINDOWS}"
+            )
         path, slash, name = text_in(raw, "instanceProfile").rpartition("/")
         if slash and not path.startswith("arn:"):
-            yield Contradiction("instanceProfile", "iam-name", "must be a name without its path", lambda: name or None)
+            yield Contradiction(
+                "instanceProfile",
+                "iam-name",
+                "must be a name without its path",
+                lambda: name or None,
+            )
 
     def notes(self) -> Iterator[tuple[str, str]]:
         """Yield what is another's to do here, and what an alias selects for whoever comes from a cluster."""
         if self.instance_store_policy is not None:
-            yield "instanceStorePolicy", "local disks count as ephemeral-storage; userData makes the array of them"
-        of_kubernetes = (self.ami_family, self.kubelet, self.instance_store_policy, self.ip_prefix_count)
+            yield (
+                "instanceStorePolicy",
+                "local disks count as ephemeral-storage; userData makes the array of them",
+            )
+        of_kubernetes = (
+            self.ami_family,
+            self.kubelet,
+            self.instance_store_policy,
+            self.ip_prefix_count,
+        )
         tags = [term.tags for term in self.subnet_selector_terms]
         tags += [term.tags for term in self.security_group_selector_terms]
         keys = [key for each in tags for key in each or {}]
-        if any(field is not None for field in of_kubernetes) or any(map(_IS_OF_A_CLUSTER, keys)):
+        if any(field is not None for field in of_kubernetes) or any(
+            map(_IS_OF_A_CLUSTER, keys)
+        ):
             for term in self.ami_selector_terms:
                 note = note_on_alias(term.alias or "")
                 if note is not None:
@@ -251,7 +341,11 @@ class NodeClassSpec(Model):
         """The size of the volume that replicas write to; None where nothing says it."""
         mappings = self.block_device_mappings
         marked = [mapping for mapping in mappings if mapping.root_volume]
-        of_family = [mapping for mapping in mappings if mapping.device_name in storage_devices(self.family)]
+        of_family = [
+            mapping
+            for mapping in mappings
+            if mapping.device_name in storage_devices(self.family)
+        ]
         last = mappings[-1:] if self.family == "custom" else []
         sizes = [mapping.ebs.size_bytes for mapping in (*marked, *(last or of_family))]
         return next((size for size in sizes if size is not None), None)
@@ -268,15 +362,23 @@ def _family_refusals(raw: Mapping[str, Any]) -> Iterator[Contradiction]:
         return
     if family not in AMI_FAMILIES:
         message = f"{shown(family)} is not one of {', '.join(AMI_FAMILIES)}"
-        yield Contradiction("amiFamily", "ami-family", message, lambda: closest(str(family), AMI_FAMILIES))
+        yield Contradiction(
+            "amiFamily", "ami-family", message, lambda: closest(str(family), AMI_FAMILIES)
+        )
     elif family.startswith("Windows"):
         yield Contradiction("amiFamily", "windows", f"Windows is not served: {NO_WINDOWS}")
     terms = raw.get("amiSelectorTerms")
-    aliases = [text_in(term, "alias") for term in terms if isinstance(term, dict)] if isinstance(terms, list) else []
+    aliases = (
+        [text_in(term, "alias") for term in terms if isinstance(term, dict)]
+        if isinstance(terms, list)
+        else []
+    )
     for alias in filter(None, aliases):
         of_alias = alias.partition("@")[0]
         if family in AMI_FAMILIES and family.lower() not in ("custom", of_alias):
-            message = f"{family} is not the family of {shown(alias)}; leave it out, or say Custom"
+            message = (
+                f"{family} is not the family of {shown(alias)}; leave it out, or say Custom"
+            )
             yield Contradiction("amiFamily", "ami-family", message)
 
 
@@ -296,13 +398,19 @@ class NodeClassManifest(Model):
         return NodeClass(
             name=self.metadata.name,
             capacity_reservation_selector_terms=self._reservation_terms(),
-            subnet_selector_terms=tuple(term.to_core() for term in spec.subnet_selector_terms),
-            security_group_selector_terms=tuple(term.to_core() for term in spec.security_group_selector_terms),
+            subnet_selector_terms=tuple(
+                term.to_core() for term in spec.subnet_selector_terms
+            ),
+            security_group_selector_terms=tuple(
+                term.to_core() for term in spec.security_group_selector_terms
+            ),
             ami_selector_terms=tuple(term.to_core() for term in spec.ami_selector_terms),
             role=spec.role_name,
             instance_profile=spec.instance_profile,
             user_data=spec.user_data,
-            block_device_mappings=tuple(mapping.to_ec2() for mapping in spec.block_device_mappings)
+            block_device_mappings=tuple(
+                mapping.to_ec2() for mapping in spec.block_device_mappings
+            )
             or default_disks(spec.family),
             root_volume_bytes=spec.root_volume_bytes,
             local_disks_are_storage=spec.instance_store_policy == "RAID0",
@@ -311,7 +419,9 @@ class NodeClassManifest(Model):
             placement_group=None if group is None else group.id or group.name,
             detailed_monitoring=spec.detailed_monitoring,
             associate_public_ip_address=spec.associate_public_ip_address,
-            connection_tracking={} if spec.connection_tracking is None else spec.connection_tracking.to_ec2(),
+            connection_tracking={}
+            if spec.connection_tracking is None
+            else spec.connection_tracking.to_ec2(),
             open_reservation_preference=self._open_preference(),
             fleet_targeting_mode=spec.fleet_targeting_mode,
             platform=spec.platform or self._default_platform(),
@@ -320,8 +430,14 @@ class NodeClassManifest(Model):
         )
 
     def _reservation_terms(self) -> tuple[CapacityReservationSelectorTerm, ...]:
-        target = None if self.spec.capacity_reservation_spec is None else self.spec.capacity_reservation_spec.to_term()
-        terms = tuple(term.to_core() for term in self.spec.capacity_reservation_selector_terms)
+        target = (
+            None
+            if self.spec.capacity_reservation_spec is None
+            else self.spec.capacity_reservation_spec.to_term()
+        )
+        terms = tuple(
+            term.to_core() for term in self.spec.capacity_reservation_selector_terms
+        )
         return terms if target is None else (target,)
 
     def _open_preference(self) -> OpenReservationPreference:
@@ -331,20 +447,27 @@ class NodeClassManifest(Model):
         return self.spec.open_reservation_preference or OpenReservationPreference.NONE
 
     def _default_platform(self) -> str:
-        windows = any((term.alias or "").startswith("windows") for term in self.spec.ami_selector_terms)
+        windows = any(
+            (term.alias or "").startswith("windows")
+            for term in self.spec.ami_selector_terms
+        )
         return "Windows" if windows else "Linux/UNIX"
 
     def static_hash(self) -> str:
         """Hash what a running instance was launched with; selector terms are not part of it (R-154)."""
         spec = self.spec
-        tracking = {} if spec.connection_tracking is None else spec.connection_tracking.to_ec2()
+        tracking = (
+            {} if spec.connection_tracking is None else spec.connection_tracking.to_ec2()
+        )
         return static_hash(
             {
                 **({"connectionTracking": tracking} if tracking else {}),
                 "role": spec.role_name,
                 "instanceProfile": spec.instance_profile,
                 "userData": spec.user_data,
-                "blockDeviceMappings": [mapping.to_ec2() for mapping in spec.block_device_mappings],
+                "blockDeviceMappings": [
+                    mapping.to_ec2() for mapping in spec.block_device_mappings
+                ],
                 "metadataOptions": spec.metadata_options.to_ec2(),
                 "tags": spec.tags,
                 "placementGroup": None

@@ -8,7 +8,13 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.node_pool import Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodePool
+from reservoir.core.model.node_pool import (
+    Budget,
+    ConsolidationPolicy,
+    Disruption,
+    DisruptionReason,
+    NodePool,
+)
 from reservoir.core.model.schedule import MACROS, CronSchedule, ScheduleError
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
@@ -75,7 +81,9 @@ def _check_schedule(text: str) -> str:
     try:
         CronSchedule.parse(text)
     except ScheduleError as error:
-        raise broken("schedule", str(error), partial(labels.closest, text.lower(), MACROS)) from error
+        raise broken(
+            "schedule", str(error), partial(labels.closest, text.lower(), MACROS)
+        ) from error
     return text
 
 
@@ -97,14 +105,18 @@ def _check_budget_nodes(text: str) -> str:
 def _check_keep_reserved(text: str) -> str:
     if text[:1].isalpha() and text != WHILE_RESERVATION_LASTS:
         message = f"must be a duration, or {WHILE_RESERVATION_LASTS}"
-        raise broken("duration", message, partial(labels.closest, text, [WHILE_RESERVATION_LASTS]))
+        raise broken(
+            "duration", message, partial(labels.closest, text, [WHILE_RESERVATION_LASTS])
+        )
     return text if text == WHILE_RESERVATION_LASTS else check_duration(text)
 
 
 KeepReserved = Annotated[
     str,
     AfterValidator(_check_keep_reserved),
-    Field(json_schema_extra={"pattern": rf"{DURATION_PATTERN}|^{WHILE_RESERVATION_LASTS}$"}),
+    Field(
+        json_schema_extra={"pattern": rf"{DURATION_PATTERN}|^{WHILE_RESERVATION_LASTS}$"}
+    ),
 ]
 
 
@@ -114,23 +126,40 @@ def _check_replicas(value: Any) -> Any:
     if value == ALL_RESERVED or (is_number and 0 <= value <= MOST_REPLICAS):
         return value
     message = f"must be a whole number from 0 to {MOST_REPLICAS:,}, or {ALL_RESERVED}"
-    raise broken("replicas", message, lambda: labels.closest(value, [ALL_RESERVED]) if isinstance(value, str) else None)
+    raise broken(
+        "replicas",
+        message,
+        lambda: labels.closest(value, [ALL_RESERVED]) if isinstance(value, str) else None,
+    )
 
 
 Replicas = Annotated[
     Any,
     AfterValidator(_check_replicas),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0, "maximum": MOST_REPLICAS}, {"const": ALL_RESERVED}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": MOST_REPLICAS},
+                {"const": ALL_RESERVED},
+            ]
+        }
+    ),
 ]
 
 
 class NodeClassRef(Model):
     """The EC2NodeClass that the pool launches with."""
 
-    moved: ClassVar[Mapping[str, str]] = {"apiVersion": "v1 names the group alone, karpenter.k8s.aws, as group"}
+    moved: ClassVar[Mapping[str, str]] = {
+        "apiVersion": "v1 names the group alone, karpenter.k8s.aws, as group"
+    }
 
-    group: Annotated[Literal["karpenter.k8s.aws"], BeforeValidator(_refuse_auto_mode)] = "karpenter.k8s.aws"
-    kind: Annotated[Literal["EC2NodeClass"], BeforeValidator(_refuse_auto_mode)] = "EC2NodeClass"
+    group: Annotated[Literal["karpenter.k8s.aws"], BeforeValidator(_refuse_auto_mode)] = (
+        "karpenter.k8s.aws"
+    )
+    kind: Annotated[Literal["EC2NodeClass"], BeforeValidator(_refuse_auto_mode)] = (
+        "EC2NodeClass"
+    )
     name: ObjectName
 
 
@@ -138,9 +167,12 @@ class TemplateMetadata(Model):
     """What every node of the pool carries."""
 
     labels: Annotated[
-        dict[Annotated[LabelKey, AfterValidator(_check_template_label)], LabelValue], BeforeValidator(without_nulls)
+        dict[Annotated[LabelKey, AfterValidator(_check_template_label)], LabelValue],
+        BeforeValidator(without_nulls),
     ] = Field(default_factory=dict, max_length=100)
-    annotations: Annotated[Annotations, BeforeValidator(without_nulls)] = Field(default_factory=dict)
+    annotations: Annotated[Annotations, BeforeValidator(without_nulls)] = Field(
+        default_factory=dict
+    )
 
 
 class TemplateSpec(Model):
@@ -152,12 +184,15 @@ class TemplateSpec(Model):
 
     node_class_ref: NodeClassRef
     requirements: list[PoolRequirement] = Field(
-        max_length=MOST_REQUIREMENTS, description="What must hold of every node; empty allows everything."
+        max_length=MOST_REQUIREMENTS,
+        description="What must hold of every node; empty allows everything.",
     )
     taints: list[TaintSpec] = Field(default_factory=list, max_length=100)
     startup_taints: list[TaintSpec] = Field(default_factory=list, max_length=100)
     expire_after: DurationOrNever = "720h"
-    termination_grace_period: Duration | None = Field(default=None, description="Bounds every drain of the pool.")
+    termination_grace_period: Duration | None = Field(
+        default=None, description="Bounds every drain of the pool."
+    )
 
     @classmethod
     def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
@@ -166,7 +201,11 @@ class TemplateSpec(Model):
         for name in ("taints", "startupTaints"):
             given = raw.get(name)
             for taint in given if isinstance(given, list) else ():
-                about = (text_in(taint, "key"), text_in(taint, "effect")) if isinstance(taint, dict) else ("", "")
+                about = (
+                    (text_in(taint, "key"), text_in(taint, "effect"))
+                    if isinstance(taint, dict)
+                    else ("", "")
+                )
                 if all(about) and about in seen:
                     message = f"has two taints of key {shown(about[0])} and effect {shown(about[1])}"
                     yield Contradiction(name, "distinct", message)
@@ -183,16 +222,21 @@ class Template(Model):
 class BudgetSpec(Model):
     """How many nodes may be disrupted at once; the most restrictive active budget counts."""
 
-    nodes: Annotated[str, BeforeValidator(integer_as_text), AfterValidator(_check_budget_nodes)] = "10%"
+    nodes: Annotated[
+        str, BeforeValidator(integer_as_text), AfterValidator(_check_budget_nodes)
+    ] = "10%"
     reasons: list[Annotated[DisruptionReason, Field(strict=False)]] = Field(
         default_factory=list, max_length=10, description="None: every reason."
     )
-    schedule: Annotated[str, Field(max_length=200), AfterValidator(_check_schedule)] | None = Field(
-        default=None, description="Cron expression of five fields, or @daily and its like; with a duration."
+    schedule: (
+        Annotated[str, Field(max_length=200), AfterValidator(_check_schedule)] | None
+    ) = Field(
+        default=None,
+        description="Cron expression of five fields, or @daily and its like; with a duration.",
     )
     duration: Duration | None = None
-    time_zone: Annotated[str, Field(max_length=64), AfterValidator(_check_time_zone)] = Field(
-        default="UTC", description="Time zone of the schedule."
+    time_zone: Annotated[str, Field(max_length=64), AfterValidator(_check_time_zone)] = (
+        Field(default="UTC", description="Time zone of the schedule.")
     )
 
     @classmethod
@@ -200,12 +244,16 @@ class BudgetSpec(Model):
         """Check that a window has both a start and a length."""
         if (raw.get("schedule") is None) != (raw.get("duration") is None):
             missing = "duration" if raw.get("duration") is None else "schedule"
-            yield Contradiction(missing, "budget-window", "schedule and duration must be given together")
+            yield Contradiction(
+                missing, "budget-window", "schedule and duration must be given together"
+            )
 
     def to_core(self) -> Budget:
         """Return the budget of the core."""
         duration = None if self.duration is None else duration_s(self.duration)
-        return Budget(self.nodes, frozenset(self.reasons), self.schedule, duration, self.time_zone)
+        return Budget(
+            self.nodes, frozenset(self.reasons), self.schedule, duration, self.time_zone
+        )
 
 
 class DisruptionSpec(Model):
@@ -230,7 +278,11 @@ class DisruptionSpec(Model):
         """Seconds as the core counts them: 0 keeps for ever, None not at all."""
         if self.keep_reserved is None:
             return None
-        return 0 if self.keep_reserved == WHILE_RESERVATION_LASTS else duration_s(self.keep_reserved)
+        return (
+            0
+            if self.keep_reserved == WHILE_RESERVATION_LASTS
+            else duration_s(self.keep_reserved)
+        )
 
     def to_core(self) -> Disruption:
         """Return the settings of the core."""
@@ -251,7 +303,9 @@ class NodePoolSpec(Model):
     limits: Annotated[Quantities, BeforeValidator(without_nulls)] | None = Field(
         default=None, description='Resources in use at most, and "nodes".'
     )
-    weight: int | None = Field(default=None, ge=1, le=100, description="Pools with a higher weight are used first.")
+    weight: int | None = Field(
+        default=None, ge=1, le=100, description="Pools with a higher weight are used first."
+    )
     replicas: Replicas | None = Field(
         default=None,
         description=f"A static pool: so many nodes stand, or as many as its reservations have units ({ALL_RESERVED}).",
@@ -263,9 +317,17 @@ class NodePoolSpec(Model):
         if raw.get("replicas") is None:
             return
         if raw.get("weight") is not None:
-            yield Contradiction("weight", "static", "is of no use to a static pool, which is not chosen for demand")
+            yield Contradiction(
+                "weight",
+                "static",
+                "is of no use to a static pool, which is not chosen for demand",
+            )
         limits = raw.get("limits")
-        others = sorted(str(name) for name in limits if name != NODES) if isinstance(limits, dict) else []
+        others = (
+            sorted(str(name) for name in limits if name != NODES)
+            if isinstance(limits, dict)
+            else []
+        )
         if others:
             message = f"may bound only nodes in a static pool, not {', '.join(others)}"
             yield Contradiction("limits", "static", message)
@@ -278,9 +340,13 @@ def _names_types(requirements: Requirements) -> bool:
     """
     chosen = (labels.INSTANCE_TYPE, labels.INSTANCE_FAMILY)
     listed = any(key in requirements and not requirements[key].complement for key in chosen)
-    by_size = any(key in requirements for key in (labels.GPU_FRACTION, labels.INSTANCE_GPU_MEMORY))
+    by_size = any(
+        key in requirements for key in (labels.GPU_FRACTION, labels.INSTANCE_GPU_MEMORY)
+    )
     markets = requirements[labels.CAPACITY_TYPE]
-    only_reserved = not any(markets.has(market) for market in (CapacityType.ON_DEMAND, CapacityType.SPOT))
+    only_reserved = not any(
+        markets.has(market) for market in (CapacityType.ON_DEMAND, CapacityType.SPOT)
+    )
     return listed or by_size or only_reserved
 
 
@@ -302,7 +368,9 @@ class NodePoolManifest(Model):
             *(Requirement.new(key, Operator.IN, (value,)) for key, value in fixed.items())
         )
         if not _names_types(requirements):
-            requirements = requirements.add(Requirement.new(labels.GPU_FRACTION, Operator.DOES_NOT_EXIST))
+            requirements = requirements.add(
+                Requirement.new(labels.GPU_FRACTION, Operator.DOES_NOT_EXIST)
+            )
         return NodePool(
             name=self.metadata.name,
             node_class_name=template.node_class_ref.name,
@@ -329,9 +397,13 @@ class NodePoolManifest(Model):
                 "labels": self.spec.template.metadata.labels,
                 "annotations": self.spec.template.metadata.annotations,
                 "taints": sorted(str(taint.to_core()) for taint in template.taints),
-                "startupTaints": sorted(str(taint.to_core()) for taint in template.startup_taints),
+                "startupTaints": sorted(
+                    str(taint.to_core()) for taint in template.startup_taints
+                ),
                 "nodeClass": template.node_class_ref.name,
                 "expireAfterS": seconds_or_never(template.expire_after),
-                "terminationGracePeriodS": optional_seconds(template.termination_grace_period),
+                "terminationGracePeriodS": optional_seconds(
+                    template.termination_grace_period
+                ),
             }
         )

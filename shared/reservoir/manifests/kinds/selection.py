@@ -6,11 +6,20 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, FailFast, Field
 
-from reservoir.core.model.workload import LabelSelector, LabelSelectorExpression, LabelSelectorOperator
+from reservoir.core.model.workload import (
+    LabelSelector,
+    LabelSelectorExpression,
+    LabelSelectorOperator,
+)
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement, integer_of
 from reservoir.core.scheduling_terms.requirements import Requirements
-from reservoir.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, TolerationOperator
+from reservoir.core.scheduling_terms.taint import (
+    Taint,
+    TaintEffect,
+    Toleration,
+    TolerationOperator,
+)
 from reservoir.manifests.parsing.fields import LabelKey, Labels, LabelValue, broken
 from reservoir.manifests.parsing.model import Contradiction, IgnoredBecause, Model, text_in
 
@@ -26,7 +35,9 @@ def _check_required_key(key: str) -> str:
     key = labels.stable_key(key)
     reason = labels.restriction(key)
     if reason is not None:
-        raise broken("label-restricted", reason, partial(labels.closest, key, labels.WELL_KNOWN))
+        raise broken(
+            "label-restricted", reason, partial(labels.closest, key, labels.WELL_KNOWN)
+        )
     return key
 
 
@@ -39,7 +50,11 @@ RequiredKey = Annotated[
     LabelKey,
     AfterValidator(_check_required_key),
     # any key is valid; the enum is what editors offer
-    Field(json_schema_extra={"anyOf": [{"enum": sorted(labels.WELL_KNOWN)}, {"type": "string"}]}),
+    Field(
+        json_schema_extra={
+            "anyOf": [{"enum": sorted(labels.WELL_KNOWN)}, {"type": "string"}]
+        }
+    ),
 ]
 RequiredValue = Annotated[LabelValue, BeforeValidator(integer_as_text)]
 # Enums are text on the wire; everything else stays strict.
@@ -53,7 +68,9 @@ class NodeSelectorRequirement(Model):
     key: RequiredKey
     operator: OperatorField
     # The first wrong one is told: of thousands the others cost whoever reads them.
-    values: Annotated[list[RequiredValue], FailFast()] = Field(default_factory=list, max_length=MOST_VALUES)
+    values: Annotated[list[RequiredValue], FailFast()] = Field(
+        default_factory=list, max_length=MOST_VALUES
+    )
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
@@ -88,7 +105,11 @@ def unknown_values(key: object, values: list[Any]) -> Iterator[Contradiction]:
     stable = labels.stable_key(key) if isinstance(key, str) else ""
     known = labels.KNOWN_VALUES.get(stable)
     for value in values if known is not None else ():
-        if isinstance(value, str) and known is not None and labels.stable_value(stable, value) not in known:
+        if (
+            isinstance(value, str)
+            and known is not None
+            and labels.stable_value(stable, value) not in known
+        ):
             yield Contradiction(
                 "values",
                 "label-value-unknown",
@@ -101,7 +122,10 @@ class PoolRequirement(NodeSelectorRequirement):
     """A requirement of a NodePool, which may also ask for flexibility."""
 
     min_values: int | None = Field(
-        default=None, ge=1, le=50, description="That many distinct values must remain among the instance types."
+        default=None,
+        ge=1,
+        le=50,
+        description="That many distinct values must remain among the instance types.",
     )
 
     @classmethod
@@ -109,20 +133,31 @@ class PoolRequirement(NodeSelectorRequirement):
         """Check also that enough values are listed for minValues."""
         yield from super().contradictions(raw)
         least, values = raw.get("minValues"), raw.get("values", [])
-        too_few = isinstance(least, int) and isinstance(values, list) and len(values) < least
+        too_few = (
+            isinstance(least, int) and isinstance(values, list) and len(values) < least
+        )
         if raw.get("operator") == Operator.IN and too_few:
-            yield Contradiction("minValues", "min-values", "is more than the number of values that are listed")
+            yield Contradiction(
+                "minValues",
+                "min-values",
+                "is more than the number of values that are listed",
+            )
 
     @classmethod
     def refusals(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
         """Check that the pool asks for nothing that none of its nodes can have."""
         key = text_in(raw, "key")
         if labels.is_of_auto_mode(key):
-            message = "is a label of EKS Auto Mode without a counterpart here: no node has it"
+            message = (
+                "is a label of EKS Auto Mode without a counterpart here: no node has it"
+            )
             yield Contradiction("key", "auto-mode", message)
         if key == labels.NODE_POOL:
             yield Contradiction("key", "label-restricted", "is set to the pool's own name")
-        asks_for_system = labels.stable_key(text_in(raw, "key")) == labels.OS and raw.get("operator") == Operator.IN
+        asks_for_system = (
+            labels.stable_key(text_in(raw, "key")) == labels.OS
+            and raw.get("operator") == Operator.IN
+        )
         if asks_for_system and raw.get("values") == ["windows"]:
             message = "Windows is not served: instance types are known by what they are and cost with Linux"
             yield Contradiction("values", "windows", message)
@@ -143,7 +178,9 @@ class TaintSpec(Model):
     key: LabelKey
     value: LabelValue = ""
     effect: EffectField
-    time_added: Annotated[Any, IgnoredBecause("timeAdded is set by Kubernetes and has no effect here")] = None
+    time_added: Annotated[
+        Any, IgnoredBecause("timeAdded is set by Kubernetes and has no effect here")
+    ] = None
 
     def to_core(self) -> Taint:
         """Return the taint of the core."""
@@ -158,7 +195,10 @@ class TolerationSpec(Model):
     value: LabelValue = ""
     effect: EffectField | None = None
     toleration_seconds: Annotated[
-        Any, IgnoredBecause("tolerationSeconds has no effect: drains follow the Node Draining protocol")
+        Any,
+        IgnoredBecause(
+            "tolerationSeconds has no effect: drains follow the Node Draining protocol"
+        ),
     ] = None
 
     @classmethod
@@ -166,9 +206,13 @@ class TolerationSpec(Model):
         """Check the combinations that Kubernetes refuses."""
         exists = raw.get("operator") == TolerationOperator.EXISTS
         if not raw.get("key") and not exists:
-            yield Contradiction("key", "toleration", "is required unless operator is Exists")
+            yield Contradiction(
+                "key", "toleration", "is required unless operator is Exists"
+            )
         if raw.get("value") and exists:
-            yield Contradiction("value", "toleration", "must be empty when operator is Exists")
+            yield Contradiction(
+                "value", "toleration", "must be empty when operator is Exists"
+            )
 
     def to_core(self) -> Toleration:
         """Return the toleration of the core."""
@@ -180,7 +224,9 @@ class LabelSelectorRequirement(Model):
 
     key: LabelKey
     operator: Annotated[LabelSelectorOperator, Field(strict=False)]
-    values: Annotated[list[LabelValue], FailFast()] = Field(default_factory=list, max_length=MOST_VALUES)
+    values: Annotated[list[LabelValue], FailFast()] = Field(
+        default_factory=list, max_length=MOST_VALUES
+    )
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
@@ -200,7 +246,9 @@ class LabelSelectorSpec(Model):
     """Selects workloads by their labels; an empty selector selects all."""
 
     match_labels: Labels = Field(default_factory=dict)
-    match_expressions: list[LabelSelectorRequirement] = Field(default_factory=list, max_length=MOST_REQUIREMENTS)
+    match_expressions: list[LabelSelectorRequirement] = Field(
+        default_factory=list, max_length=MOST_REQUIREMENTS
+    )
 
     def to_core(self, also: Mapping[str, str] | None = None) -> LabelSelector:
         """Return the selector of the core; ``also`` are labels that must match too."""

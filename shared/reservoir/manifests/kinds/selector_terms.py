@@ -24,7 +24,9 @@ def _check_tag(text: str) -> str:
 TagFilterText = Annotated[str, Field(max_length=256), AfterValidator(_check_tag)]
 TagFilters = Annotated[
     dict[TagFilterText, TagFilterText],
-    Field(min_length=1, max_length=20, description="'*' as a value means that the key exists."),
+    Field(
+        min_length=1, max_length=20, description="'*' as a value means that the key exists."
+    ),
 ]
 ReservationId = Annotated[str, an_id("cr")]
 ResourceGroupArn = Annotated[
@@ -50,24 +52,35 @@ class SelectorTermModel(Model):
         """Check that the term selects, and that what identifies one thing has no company (R-89, R-90)."""
         given = [name for name, value in raw.items() if value is not None]
         if not set(given) & set(cls.selecting):
-            yield Contradiction("", "selector-term", f"needs at least one of {', '.join(cls.selecting)}")
+            yield Contradiction(
+                "", "selector-term", f"needs at least one of {', '.join(cls.selecting)}"
+            )
         for name in cls.exclusive:
             others = sorted(str(other)[:60] for other in given if other != name)
             if name in given and others:
-                yield Contradiction(name, "selector-term", f"cannot be combined with {', '.join(others)}")
+                yield Contradiction(
+                    name, "selector-term", f"cannot be combined with {', '.join(others)}"
+                )
 
 
 class ReservationTerm(SelectorTermModel):
     """Selects capacity reservations: On-Demand Capacity Reservations, Capacity Blocks and interruptible ones."""
 
-    selecting: ClassVar[tuple[str, ...]] = ("id", "tags", "instanceMatchCriteria", "reservationGroupARN")
+    selecting: ClassVar[tuple[str, ...]] = (
+        "id",
+        "tags",
+        "instanceMatchCriteria",
+        "reservationGroupARN",
+    )
 
     id: ReservationId | None = None
     owner_id: AccountId | None = Field(default=None, alias="ownerID")
     tags: TagFilters | None = None
     instance_match_criteria: Literal["open", "targeted"] | None = None
     reservation_group_arn: ResourceGroupArn | None = Field(
-        default=None, alias="reservationGroupARN", description="All reservations in this resource group."
+        default=None,
+        alias="reservationGroupARN",
+        description="All reservations in this resource group.",
     )
 
     def to_core(self) -> CapacityReservationSelectorTerm:
@@ -90,7 +103,11 @@ class SubnetTerm(SelectorTermModel):
         Annotated[
             str,
             AfterValidator(
-                matching("id", r"^subnet-[0-9a-z]{1,40}$", "must be subnet- and lower-case letters and digits")
+                matching(
+                    "id",
+                    r"^subnet-[0-9a-z]{1,40}$",
+                    "must be subnet- and lower-case letters and digits",
+                )
             ),
         ]
         | None
@@ -114,4 +131,6 @@ class SecurityGroupTerm(SelectorTermModel):
 
     def to_core(self) -> SelectorTerm:
         """Return the term of the core."""
-        return SelectorTerm(id=self.id, name=self.name, tags=dict(sorted((self.tags or {}).items())))
+        return SelectorTerm(
+            id=self.id, name=self.name, tags=dict(sorted((self.tags or {}).items()))
+        )

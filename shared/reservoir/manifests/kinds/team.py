@@ -7,7 +7,14 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.team import DEFAULT_COHORT, Quota, ReclaimWithinCohort, ResourceQuota, Team, TeamLimits
+from reservoir.core.model.team import (
+    DEFAULT_COHORT,
+    Quota,
+    ReclaimWithinCohort,
+    ResourceQuota,
+    Team,
+    TeamLimits,
+)
 from reservoir.core.scheduling_terms.quantity import QuantityError, parse_quantity
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.manifests.kinds.selector_terms import MOST_TERMS, ReservationTerm
@@ -64,12 +71,23 @@ Principal = Annotated[
 class TeamLimitsSpec(Model):
     """What its messages may ask for, and how many they may be; what is absent has a ceiling all the same."""
 
-    priority: int | None = Field(default=None, ge=-(2**31), le=2**31 - 1, description="Highest priority of a workload.")
-    replicas: int | None = Field(default=None, ge=1, le=MOST_REPLICAS, description="Most replicas of a workload.")
-    checkpoint_period: Duration | None = Field(
-        default=None, description="Longest checkpointPeriod of a workload: how much notice it may want."
+    priority: int | None = Field(
+        default=None,
+        ge=-(2**31),
+        le=2**31 - 1,
+        description="Highest priority of a workload.",
     )
-    do_not_disrupt: bool = Field(default=True, description="Whether a workload may say `karpenter.sh/do-not-disrupt`.")
+    replicas: int | None = Field(
+        default=None, ge=1, le=MOST_REPLICAS, description="Most replicas of a workload."
+    )
+    checkpoint_period: Duration | None = Field(
+        default=None,
+        description="Longest checkpointPeriod of a workload: how much notice it may want.",
+    )
+    do_not_disrupt: bool = Field(
+        default=True,
+        description="Whether a workload may say `karpenter.sh/do-not-disrupt`.",
+    )
     generation_jump: int | None = Field(
         default=None,
         ge=1,
@@ -77,13 +95,22 @@ class TeamLimitsSpec(Model):
         description="How far above the stored generation (0: none is stored) that of a message may be.",
     )
     waiting_workloads: int | None = Field(
-        default=None, ge=1, le=MOST_WAITING, description="Most workloads with replicas that wait, at a time."
+        default=None,
+        ge=1,
+        le=MOST_WAITING,
+        description="Most workloads with replicas that wait, at a time.",
     )
     messages_per_minute: int | None = Field(
-        default=None, ge=1, le=MOST_MESSAGES, description="Most messages in a minute; twice as many take demand back."
+        default=None,
+        ge=1,
+        le=MOST_MESSAGES,
+        description="Most messages in a minute; twice as many take demand back.",
     )
     new_workloads_per_day: int | None = Field(
-        default=None, ge=1, le=MOST_NEW, description="Most workloads in a day (UTC) that were not there before."
+        default=None,
+        ge=1,
+        le=MOST_NEW,
+        description="Most workloads in a day (UTC) that were not there before.",
     )
 
 
@@ -103,8 +130,13 @@ class QuotaSpec(Model):
             AfterValidator(check_distinct),
         ]
         | None
-    ) = Field(default=None, description="On which capacity types together; teams that share write the same ones.")
-    resource: ResourceName | None = Field(default=None, description="Of what: cpu, memory, nvidia.com/gpu.")
+    ) = Field(
+        default=None,
+        description="On which capacity types together; teams that share write the same ones.",
+    )
+    resource: ResourceName | None = Field(
+        default=None, description="Of what: cpu, memory, nvidia.com/gpu."
+    )
     nominal_quota: CountOrQuantity = Field(
         description="How many units, or how much of the resource, are the team's own."
     )
@@ -120,7 +152,10 @@ class QuotaSpec(Model):
         """Refuse a quota of both kinds or of neither, and amounts that are none of its kind."""
         of_units, of_resource = (
             {name for name in names if raw.get(name) is not None}
-            for names in (("capacityReservationSelectorTerms",), ("capacityTypes", "resource"))
+            for names in (
+                ("capacityReservationSelectorTerms",),
+                ("capacityTypes", "resource"),
+            )
         )
         if of_units and of_resource:
             message = f"cannot be combined with {' and '.join(sorted(of_resource))}"
@@ -130,9 +165,20 @@ class QuotaSpec(Model):
             yield Contradiction("", "quota", message)
         for name in ("nominalQuota", "borrowingLimit", "lendingLimit"):
             value = raw.get(name)
-            if of_units and not of_resource and value is not None and not _is_unit_count(value):
-                yield Contradiction(name, "units", f"must be a whole number of units from 0 to {MOST_UNITS}")
-            elif of_resource == {"capacityTypes", "resource"} and not of_units and value is not None:
+            if (
+                of_units
+                and not of_resource
+                and value is not None
+                and not _is_unit_count(value)
+            ):
+                yield Contradiction(
+                    name, "units", f"must be a whole number of units from 0 to {MOST_UNITS}"
+                )
+            elif (
+                of_resource == {"capacityTypes", "resource"}
+                and not of_units
+                and value is not None
+            ):
                 problem = _amount_problem(raw["resource"], value)
                 if problem is not None:
                     yield Contradiction(name, "quantity", problem)
@@ -143,10 +189,16 @@ class QuotaSpec(Model):
         terms, resource = self.capacity_reservation_selector_terms, self.resource
         if terms is not None or resource is None:
             units = (None if limit is None else int(limit) for limit in limits)
-            return Quota(tuple(term.to_core() for term in terms or ()), int(self.nominal_quota), *units)
+            return Quota(
+                tuple(term.to_core() for term in terms or ()),
+                int(self.nominal_quota),
+                *units,
+            )
         amounts = (None if limit is None else _amount(resource, limit) for limit in limits)
         capacity_types = tuple(sorted(self.capacity_types or ()))
-        return ResourceQuota(capacity_types, resource, _amount(resource, self.nominal_quota), *amounts)
+        return ResourceQuota(
+            capacity_types, resource, _amount(resource, self.nominal_quota), *amounts
+        )
 
 
 def _amount(resource: str, quantity: int | str) -> int:
@@ -154,12 +206,18 @@ def _amount(resource: str, quantity: int | str) -> int:
 
 
 def _is_unit_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_UNITS
+    return (
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_UNITS
+    )
 
 
 def _amount_problem(resource: object, value: object) -> str | None:
     """Say why the value is no amount of the resource; what is no quantity at all is reported where it stands."""
-    if not isinstance(resource, str) or isinstance(value, bool) or not isinstance(value, str | int | float):
+    if (
+        not isinstance(resource, str)
+        or isinstance(value, bool)
+        or not isinstance(value, str | int | float)
+    ):
         return None
     try:
         parse_quantity(text := value if isinstance(value, str) else repr(value))
@@ -175,13 +233,20 @@ def _amount_problem(resource: object, value: object) -> str | None:
 class FairSharing(Model):
     """How what nobody owns, or wants of their own, is divided among those who want it."""
 
-    weight: int = Field(default=1, ge=1, le=1000, description="A team of weight 2 borrows twice as much as one of 1.")
+    weight: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="A team of weight 2 borrows twice as much as one of 1.",
+    )
 
 
 class TeamBudgetSpec(Model):
     """What may be spent on what is bought; reserved use is never held back."""
 
-    usd_per_hour: Price | None = Field(default=None, description="What spot and on-demand nodes may cost an hour.")
+    usd_per_hour: Price | None = Field(
+        default=None, description="What spot and on-demand nodes may cost an hour."
+    )
     usd_per_month: Price | None = Field(
         default=None,
         description="What they may cost in a month (UTC): nothing is bought that what is left of it could not pay for"
@@ -192,7 +257,9 @@ class TeamBudgetSpec(Model):
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
         """Refuse a budget of nothing."""
         if raw.get("usdPerHour") is None and raw.get("usdPerMonth") is None:
-            yield Contradiction("usdPerHour", "budget", "usdPerHour or usdPerMonth is required")
+            yield Contradiction(
+                "usdPerHour", "budget", "usdPerHour or usdPerMonth is required"
+            )
 
 
 class LoansSpec(Model):
@@ -208,7 +275,9 @@ class TeamSpec(Model):
     """Who the team is, and what it may ask for."""
 
     namespaces: Annotated[list[Namespace], AfterValidator(check_distinct)] = Field(
-        min_length=1, max_length=MOST_NAMESPACES, description="Namespaces of workloads; each belongs to one team."
+        min_length=1,
+        max_length=MOST_NAMESPACES,
+        description="Namespaces of workloads; each belongs to one team.",
     )
     principals: Annotated[list[Principal], AfterValidator(check_distinct)] = Field(
         default_factory=list,
@@ -229,7 +298,10 @@ class TeamSpec(Model):
         description="Teams whose required pod affinity and anti-affinity may name the team's namespaces; none: its own"
         " alone.",
     )
-    cohort: ObjectName = Field(default=DEFAULT_COHORT, description="Teams of one cohort lend each other their units.")
+    cohort: ObjectName = Field(
+        default=DEFAULT_COHORT,
+        description="Teams of one cohort lend each other their units.",
+    )
     fair_sharing: FairSharing = FairSharing()
     budget: TeamBudgetSpec | None = None
     reclaim_within_cohort: Annotated[ReclaimWithinCohort, Field(strict=False)] = Field(
@@ -244,7 +316,9 @@ class TeamSpec(Model):
         for capacity_types, resource in _resource_quotas(raw.get("quotas")):
             words = " and ".join(sorted(capacity_types))
             if resource in seen.get(capacity_types, ()):
-                yield Contradiction("quotas", "quota", f"two are about {resource} on {words}")
+                yield Contradiction(
+                    "quotas", "quota", f"two are about {resource} on {words}"
+                )
             for other in seen:
                 if other != capacity_types and other & capacity_types:
                     shared = " and ".join(sorted(other))
@@ -259,7 +333,10 @@ def _resource_quotas(quotas: object) -> Iterator[tuple[frozenset[str], str]]:
         found = quota if isinstance(quota, dict) else {}
         capacity_types, resource = found.get("capacityTypes"), found.get("resource")
         if isinstance(capacity_types, list) and isinstance(resource, str):
-            yield frozenset(each for each in capacity_types if isinstance(each, str)), resource
+            yield (
+                frozenset(each for each in capacity_types if isinstance(each, str)),
+                resource,
+            )
 
 
 class TeamManifest(Model):
@@ -291,14 +368,20 @@ class TeamManifest(Model):
                 new_workloads_per_day=spec.limits.new_workloads_per_day,
             ),
             quotas=tuple(quota for quota in quotas if isinstance(quota, Quota)),
-            resource_quotas=tuple(quota for quota in quotas if isinstance(quota, ResourceQuota)),
+            resource_quotas=tuple(
+                quota for quota in quotas if isinstance(quota, ResourceQuota)
+            ),
             cohort=spec.cohort,
             loan_grace_s=duration_s(spec.loans.grace),
             affinity_from=tuple(sorted(spec.affinity_from)),
             weight=spec.fair_sharing.weight,
             reclaim_within_cohort=spec.reclaim_within_cohort,
-            budget_micro_usd_per_hour=_micro_usd(None if spec.budget is None else spec.budget.usd_per_hour),
-            budget_micro_usd_per_month=_micro_usd(None if spec.budget is None else spec.budget.usd_per_month),
+            budget_micro_usd_per_hour=_micro_usd(
+                None if spec.budget is None else spec.budget.usd_per_hour
+            ),
+            budget_micro_usd_per_month=_micro_usd(
+                None if spec.budget is None else spec.budget.usd_per_month
+            ),
         )
 
 

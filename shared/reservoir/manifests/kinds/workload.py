@@ -33,7 +33,9 @@ KIND: Final = "Workload"
 MOST_REPLICAS: Final = 1_000_000
 
 GangTopologyKey = Literal[
-    "topology.kubernetes.io/zone", "topology.k8s.aws/zone-id", "karpenter.k8s.aws/placement-group-id"
+    "topology.kubernetes.io/zone",
+    "topology.k8s.aws/zone-id",
+    "karpenter.k8s.aws/placement-group-id",
 ]
 
 
@@ -46,7 +48,9 @@ def check_countable(quantities: dict[str, str]) -> dict[str, str]:
     return quantities
 
 
-Quantities = Annotated[dict[ResourceName, Quantity], Field(max_length=64), AfterValidator(check_countable)]
+Quantities = Annotated[
+    dict[ResourceName, Quantity], Field(max_length=64), AfterValidator(check_countable)
+]
 
 
 class ResourceRequests(Model):
@@ -79,18 +83,25 @@ class WorkloadSpec(Model):
     """The wanted state of a workload."""
 
     replicas: int = Field(default=1, ge=0, le=MOST_REPLICAS)
-    priority: int = Field(default=0, ge=-(2**31), le=2**31 - 1, description="Higher goes first.")
+    priority: int = Field(
+        default=0, ge=-(2**31), le=2**31 - 1, description="Higher goes first."
+    )
     resources: ResourceRequests = ResourceRequests()
-    node_selector: dict[RequiredKey, LabelValue] = Field(default_factory=dict, max_length=100)
+    node_selector: dict[RequiredKey, LabelValue] = Field(
+        default_factory=dict, max_length=100
+    )
     affinity: Affinity = Affinity()
     tolerations: list[TolerationSpec] = Field(default_factory=list, max_length=100)
-    topology_spread_constraints: list[TopologySpread] = Field(default_factory=list, max_length=MOST_TERMS)
+    topology_spread_constraints: list[TopologySpread] = Field(
+        default_factory=list, max_length=MOST_TERMS
+    )
     gang: bool = Field(default=False, description="All replicas or none.")
     gang_topology_key: GangTopologyKey | None = Field(
         default=None, description="All replicas of the gang in one value of this label."
     )
     duration: Duration | None = Field(
-        default=None, description="How long it runs; it is not put where it would be drained earlier."
+        default=None,
+        description="How long it runs; it is not put where it would be drained earlier.",
     )
     checkpoint_period: Duration | None = Field(
         default=None, description="How much notice it wants before a drain's deadline."
@@ -100,7 +111,9 @@ class WorkloadSpec(Model):
         max_length=len(CapacityType),
         description="Ladder of capacity types; without it all that the pools allow count at once.",
     )
-    max_price_per_hour: Price | None = Field(default=None, description="USD an hour for all replicas together.")
+    max_price_per_hour: Price | None = Field(
+        default=None, description="USD an hour for all replicas together."
+    )
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
@@ -110,10 +123,14 @@ class WorkloadSpec(Model):
         selector = raw.get("nodeSelector")
         for key, value in selector.items() if isinstance(selector, dict) else ():
             for found in unknown_values(key, [value]):
-                yield Contradiction("nodeSelector", found.rule, found.message, found.suggest)
+                yield Contradiction(
+                    "nodeSelector", found.rule, found.message, found.suggest
+                )
         fallback = raw.get("fallback")
         if isinstance(fallback, list):
-            yield from _ladder_contradictions([rung for rung in fallback if isinstance(rung, dict)])
+            yield from _ladder_contradictions(
+                [rung for rung in fallback if isinstance(rung, dict)]
+            )
 
 
 def _ladder_contradictions(rungs: list[dict[str, Any]]) -> Iterator[Contradiction]:
@@ -122,7 +139,9 @@ def _ladder_contradictions(rungs: list[dict[str, Any]]) -> Iterator[Contradictio
         yield Contradiction("fallback", "fallback", "names a capacity type more than once")
     if any(rung.get("for") is None for rung in rungs[:-1]):
         yield Contradiction(
-            "fallback", "fallback", "only the last rung may leave out 'for': those after it are never reached"
+            "fallback",
+            "fallback",
+            "only the last rung may leave out 'for': those after it are never reached",
         )
 
 
@@ -139,7 +158,11 @@ class WorkloadManifest(Model):
     def _within_bounds(self) -> Self:
         """Refuse what would cost everybody else too much."""
         errors = [
-            InitErrorDetails(type=broken("bound", sentence), loc=tuple(filter(None, path.split("."))), input=None)
+            InitErrorDetails(
+                type=broken("bound", sentence),
+                loc=tuple(filter(None, path.split("."))),
+                input=None,
+            )
             for path, sentence in excesses(self.to_core())
         ]
         if errors:
@@ -161,10 +184,14 @@ class WorkloadManifest(Model):
             annotations=dict(sorted(metadata.annotations.items())),
             priority=spec.priority,
             node_selector=Requirements.from_labels(spec.node_selector),
-            required_node_terms=() if required is None else tuple(t.to_core() for t in required.node_selector_terms),
+            required_node_terms=()
+            if required is None
+            else tuple(t.to_core() for t in required.node_selector_terms),
             preferred_node_terms=tuple(term.to_core() for term in node_affinity.preferred),
             tolerations=tuple(toleration.to_core() for toleration in spec.tolerations),
-            topology_spread=tuple(constraint.to_core() for constraint in spec.topology_spread_constraints),
+            topology_spread=tuple(
+                constraint.to_core() for constraint in spec.topology_spread_constraints
+            ),
             affinity=spec.affinity.pod_affinity.to_core(metadata.labels),
             anti_affinity=spec.affinity.pod_anti_affinity.to_core(metadata.labels),
             gang=Gang(spec.gang_topology_key) if spec.gang else None,

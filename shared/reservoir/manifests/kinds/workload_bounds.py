@@ -23,7 +23,9 @@ MOST_STORED_BYTES: Final = 64 * 1024
 
 def excesses(workload: Workload) -> Iterator[tuple[str, str]]:
     """Yield the bounds that a workload passes: the field, and a sentence with the name of the bound."""
-    annotations = sum(len(key) + len(value.encode()) for key, value in workload.annotations.items())
+    annotations = sum(
+        len(key) + len(value.encode()) for key, value in workload.annotations.items()
+    )
     if annotations > MOST_ANNOTATION_BYTES:
         most = f"annotation bytes: {annotations} are more than the {MOST_ANNOTATION_BYTES} that a workload may have"
         yield "metadata.annotations", most
@@ -31,14 +33,21 @@ def excesses(workload: Workload) -> Iterator[tuple[str, str]]:
     values = sum(sizes)
     if len(sizes) > MOST_CONSTRAINTS:
         most = f"constraints: {len(sizes)} are more than the {MOST_CONSTRAINTS} that a workload may have"
-        yield "spec", f"{most}, with requirements, tolerations and topology terms counted together"
+        yield (
+            "spec",
+            f"{most}, with requirements, tolerations and topology terms counted together",
+        )
     if values > MOST_CONSTRAINT_VALUES:
         most = f"constraint values: {values} are more than the {MOST_CONSTRAINT_VALUES} that a workload may have"
         yield "spec", most
     is_heavy = len(sizes) > MOST_CONSTRAINTS or values > MOST_CONSTRAINT_VALUES
-    stored = 0 if is_heavy else len(dumps(workload).encode())  # what is refused already is not written out as well
+    # what is refused already is not written out as well
+    stored = 0 if is_heavy else len(dumps(workload).encode())
     if stored > MOST_STORED_BYTES:
-        yield "", f"stored bytes: {stored} are more than the {MOST_STORED_BYTES} that a workload may have"
+        yield (
+            "",
+            f"stored bytes: {stored} are more than the {MOST_STORED_BYTES} that a workload may have",
+        )
 
 
 def _constraints(workload: Workload) -> Iterator[int]:

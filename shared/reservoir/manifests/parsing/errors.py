@@ -35,7 +35,8 @@ _SENTENCES: Final = {
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
 }
-_BOUNDS: Final = {"greater_than_equal": "ge", "less_than_equal": "le"}  # kind of error -> where its bound stands
+# kind of error -> where its bound stands
+_BOUNDS: Final = {"greater_than_equal": "ge", "less_than_equal": "le"}
 _BOOLEANS: Final = {
     "true": "true", "yes": "true", "on": "true", "enabled": "true",
     "false": "false", "no": "false", "off": "false", "disabled": "false",
@@ -57,18 +58,30 @@ def problems_of(
     To find what was probably meant is what costs most: it is looked for in the first ``most_suggestions``.
     """
     found = [
-        _problem(details, model, line_of, subject, source, suggests=index < most_suggestions)
-        for index, details in enumerate(error.errors(include_url=False, include_input=True)[:most])
+        _problem(
+            details, model, line_of, subject, source, suggests=index < most_suggestions
+        )
+        for index, details in enumerate(
+            error.errors(include_url=False, include_input=True)[:most]
+        )
     ]
     found.sort(key=lambda problem: (problem.line or 0, problem.path, problem.rule))
     rest = error.error_count() - len(found)
     if rest > 0:
-        found.append(Problem("", "more", f"and {rest} more problems", subject=subject, source=source))
+        found.append(
+            Problem("", "more", f"and {rest} more problems", subject=subject, source=source)
+        )
     return found
 
 
 def _problem(
-    details: ErrorDetails, model: type[BaseModel], line_of: LineOf, subject: str, source: str, *, suggests: bool
+    details: ErrorDetails,
+    model: type[BaseModel],
+    line_of: LineOf,
+    subject: str,
+    source: str,
+    *,
+    suggests: bool,
 ) -> Problem:
     location = tuple(step for step in details["loc"] if step != "[key]")
     suggestion = _suggestion(details, model, location) if suggests else None
@@ -83,8 +96,12 @@ def _problem(
     )
 
 
-def _suggestion(details: ErrorDetails, model: type[BaseModel], location: Location) -> str | None:
-    suggest: Suggest = details.get("ctx", {}).get("suggest") or partial(_nearest_expected, details)
+def _suggestion(
+    details: ErrorDetails, model: type[BaseModel], location: Location
+) -> str | None:
+    suggest: Suggest = details.get("ctx", {}).get("suggest") or partial(
+        _nearest_expected, details
+    )
     suggestion = suggest()
     if suggestion is None and details["type"] == "unknown-field":
         suggestion = _elsewhere(model, str(location[-1]), path_of(location))
@@ -103,7 +120,11 @@ def _sentence(details: ErrorDetails) -> str:
         unit = "characters" if details["type"] == "string_too_long" else "entries"
         return f"has more than the {context['max_length']} {unit} that are allowed"
     sentence = _SENTENCES.get(details["type"])
-    return sentence if sentence is not None else details["msg"][:1].lower() + details["msg"][1:]
+    return (
+        sentence
+        if sentence is not None
+        else details["msg"][:1].lower() + details["msg"][1:]
+    )
 
 
 def _nearest_expected(details: ErrorDetails) -> str | None:
@@ -134,7 +155,11 @@ def _elsewhere(model: type[BaseModel], name: str, path: str) -> str | None:
     if len(places) != 1 or places[0] == name:
         return None
     of_list, bracket, _ = places[0].rpartition("[]")
-    return places[0] if not bracket or re.sub(r"\[[0-9]+\]", "[]", path).startswith(of_list) else None
+    return (
+        places[0]
+        if not bracket or re.sub(r"\[[0-9]+\]", "[]", path).startswith(of_list)
+        else None
+    )
 
 
 @cache
@@ -151,7 +176,9 @@ def _walk(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
             yield from _walk(inner, f"{path}[]" if is_list else path)
 
 
-def _models_in(annotation: Any, is_list: bool = False) -> Iterator[tuple[type[BaseModel], bool]]:
+def _models_in(
+    annotation: Any, is_list: bool = False
+) -> Iterator[tuple[type[BaseModel], bool]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation, is_list
         return
@@ -160,24 +187,53 @@ def _models_in(annotation: Any, is_list: bool = False) -> Iterator[tuple[type[Ba
 
 
 def ignored_fields(
-    value: Model, *, line_of: LineOf, subject: str = "", source: str = "", location: Location = ()
+    value: Model,
+    *,
+    line_of: LineOf,
+    subject: str = "",
+    source: str = "",
+    location: Location = (),
 ) -> Iterator[Problem]:
     """Yield one line for each field that was given and has no effect, or another than in Kubernetes."""
     for name, note in value.notes():
         here = (*location, name)
-        yield Problem(path_of(here), "note", note, line_of(here), None, Severity.IGNORED, subject, source)
+        yield Problem(
+            path_of(here),
+            "note",
+            note,
+            line_of(here),
+            None,
+            Severity.IGNORED,
+            subject,
+            source,
+        )
     for name, info in type(value).model_fields.items():
         if name not in value.model_fields_set:
             continue
         here = (*location, info.alias or name)
-        marker = next((item for item in info.metadata if isinstance(item, IgnoredBecause)), None)
+        marker = next(
+            (item for item in info.metadata if isinstance(item, IgnoredBecause)), None
+        )
         if marker is not None:
             yield Problem(
-                path_of(here), "ignored", marker.reason, line_of(here), None, Severity.IGNORED, subject, source
+                path_of(here),
+                "ignored",
+                marker.reason,
+                line_of(here),
+                None,
+                Severity.IGNORED,
+                subject,
+                source,
             )
             continue
         for step, member in _members(getattr(value, name)):
-            yield from ignored_fields(member, line_of=line_of, subject=subject, source=source, location=(*here, *step))
+            yield from ignored_fields(
+                member,
+                line_of=line_of,
+                subject=subject,
+                source=source,
+                location=(*here, *step),
+            )
 
 
 def _members(value: object) -> Iterator[tuple[Location, Model]]:

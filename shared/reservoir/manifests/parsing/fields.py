@@ -12,7 +12,13 @@ from pydantic_core import PydanticCustomError
 
 from reservoir.core.scheduling_terms.labels import closest
 from reservoir.core.scheduling_terms.quantity import QuantityError, parse_quantity
-from reservoir.core.scheduling_terms.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NODES, PODS
+from reservoir.core.scheduling_terms.resources import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    NODES,
+    PODS,
+)
 from reservoir.manifests.parsing import nearest
 
 T = TypeVar("T")
@@ -20,7 +26,8 @@ Suggest = Callable[[], str | None]
 
 LONGEST_NAME: Final = 253
 _LONGEST_DURATION: Final = 32
-_LARGEST_DURATION_S: Final = 2**63 // 10**9  # what Go, and so Karpenter, can hold: 292 years; 100 are written for never
+# what Go, and so Karpenter, can hold: 292 years; 100 are written for never
+_LARGEST_DURATION_S: Final = 2**63 // 10**9
 _SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
 _MICRO: Final = 10**6
 LARGEST_PRICE_USD: Final = 10**9
@@ -43,7 +50,9 @@ NAMESPACE_PATTERN: Final = rf"^{_DNS_LABEL}$"
 LABEL_KEY_PATTERN: Final = rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*/)?{_WORD}$"
 LABEL_VALUE_PATTERN: Final = rf"^({_WORD})?$"
 DURATION_PATTERN: Final = r"^([0-9]+(h|m|s))+$"
-QUANTITY_PATTERN: Final = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(([KMGTPE]i|[numkMGTPE])|[eE][+-]?[0-9]{1,3})?$"
+QUANTITY_PATTERN: Final = (
+    r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(([KMGTPE]i|[numkMGTPE])|[eE][+-]?[0-9]{1,3})?$"
+)
 
 
 def broken(rule: str, message: str, suggest: Suggest | None = None) -> PydanticCustomError:
@@ -66,7 +75,10 @@ class _Later:
 
 
 def matching(
-    rule: str, pattern: str, sentence: str, repair: Callable[[str], str | None] | None = None
+    rule: str,
+    pattern: str,
+    sentence: str,
+    repair: Callable[[str], str | None] | None = None,
 ) -> Callable[[str], str]:
     """Make a validator that accepts only what the whole pattern matches; ``repair`` finds the nearest such text."""
     compiled = re.compile(pattern)
@@ -74,7 +86,11 @@ def matching(
     def check(text: str) -> str:
         # fullmatch, because $ also matches before a final newline
         if compiled.fullmatch(text) is None:
-            raise broken(rule, sentence, None if repair is None else partial(_repaired, compiled, repair, text))
+            raise broken(
+                rule,
+                sentence,
+                None if repair is None else partial(_repaired, compiled, repair, text),
+            )
         return text
 
     return check
@@ -86,7 +102,9 @@ def an_id(prefix: str) -> AfterValidator:
     return AfterValidator(matching("id", rf"^{prefix}-[0-9a-z]{{1,40}}$", sentence))
 
 
-def _repaired(pattern: re.Pattern[str], repair: Callable[[str], str | None], text: str) -> str | None:
+def _repaired(
+    pattern: re.Pattern[str], repair: Callable[[str], str | None], text: str
+) -> str | None:
     """Return the repaired text, if that is valid."""
     nearest = repair(text) if len(text) <= LONGEST_NAME else None
     return nearest if nearest and pattern.fullmatch(nearest) else None
@@ -126,7 +144,10 @@ def without_nulls(value: Any) -> Any:
 
 def duration_s(text: str) -> int:
     """Seconds of a duration such as "1h30m"; the text must have passed the Duration type."""
-    return sum(int(number) * _SECONDS[unit] for number, unit in re.findall(r"([0-9]+)([hms])", text))
+    return sum(
+        int(number) * _SECONDS[unit]
+        for number, unit in re.findall(r"([0-9]+)([hms])", text)
+    )
 
 
 def _needs_unit(value: Any) -> Any:
@@ -167,7 +188,10 @@ def micro_usd(text: str) -> int:
 
 
 def _check_price(text: str) -> str:
-    if re.fullmatch(r"[0-9]{1,10}(\.[0-9]{1,6})?", text) is None or Fraction(text) > LARGEST_PRICE_USD:
+    if (
+        re.fullmatch(r"[0-9]{1,10}(\.[0-9]{1,6})?", text) is None
+        or Fraction(text) > LARGEST_PRICE_USD
+    ):
         message = 'must be a price in USD with at most 6 decimals, such as "98.32"'
         raise broken("price", message, partial(nearest.price, text))
     return text
@@ -175,9 +199,17 @@ def _check_price(text: str) -> str:
 
 def _check_resource(name: str) -> str:
     """Refuse what Kubernetes refuses: names without a domain are its own, and it has these."""
-    if "/" not in name and name not in _PLAIN_RESOURCES and not name.startswith("hugepages-"):
+    if (
+        "/" not in name
+        and name not in _PLAIN_RESOURCES
+        and not name.startswith("hugepages-")
+    ):
         message = f"is no resource; without a domain there are {', '.join(_PLAIN_RESOURCES)} and hugepages-<size>"
-        raise broken("resource-name", message, partial(closest, name, [*_PLAIN_RESOURCES, *EC2_RESOURCES]))
+        raise broken(
+            "resource-name",
+            message,
+            partial(closest, name, [*_PLAIN_RESOURCES, *EC2_RESOURCES]),
+        )
     return name
 
 
@@ -193,7 +225,9 @@ def check_distinct(values: list[T]) -> list[T]:
 
 ObjectName = Annotated[
     str,
-    Field(min_length=1, max_length=LONGEST_NAME, json_schema_extra={"pattern": NAME_PATTERN}),
+    Field(
+        min_length=1, max_length=LONGEST_NAME, json_schema_extra={"pattern": NAME_PATTERN}
+    ),
     AfterValidator(
         matching(
             "name",
@@ -207,7 +241,12 @@ Namespace = Annotated[
     str,
     Field(min_length=1, max_length=63, json_schema_extra={"pattern": NAMESPACE_PATTERN}),
     AfterValidator(
-        matching("namespace", NAMESPACE_PATTERN, "must be lower-case letters, digits and '-'", nearest.namespace)
+        matching(
+            "namespace",
+            NAMESPACE_PATTERN,
+            "must be lower-case letters, digits and '-'",
+            nearest.namespace,
+        )
     ),
 ]
 LabelKey = Annotated[
@@ -235,18 +274,34 @@ LabelValue = Annotated[
     ),
 ]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=256)]
-Annotations = Annotated[dict[LabelKey, Annotated[str, Field(max_length=65_536)]], Field(max_length=256)]
+Annotations = Annotated[
+    dict[LabelKey, Annotated[str, Field(max_length=65_536)]], Field(max_length=256)
+]
 Quantity = Annotated[
     str,
     BeforeValidator(_quantity_text),
     AfterValidator(_check_quantity),
-    WithJsonSchema({"anyOf": [{"type": "string", "pattern": QUANTITY_PATTERN}, {"type": "number", "minimum": 0}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": QUANTITY_PATTERN},
+                {"type": "number", "minimum": 0},
+            ]
+        }
+    ),
 ]
 # Whole numbers stay numbers when they are stored.
 CountOrQuantity = Annotated[
     int | str,
     BeforeValidator(_check_count_or_quantity),
-    WithJsonSchema({"anyOf": [{"type": "string", "pattern": QUANTITY_PATTERN}, {"type": "number", "minimum": 0}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": QUANTITY_PATTERN},
+                {"type": "number", "minimum": 0},
+            ]
+        }
+    ),
 ]
 ResourceName = Annotated[
     str,
@@ -271,14 +326,26 @@ DurationOrNever = Annotated[
     str,
     BeforeValidator(_needs_unit),
     AfterValidator(_check_duration_or_never),
-    Field(json_schema_extra={"pattern": rf"{DURATION_PATTERN}|^Never$", "examples": ["720h", "Never"]}),
+    Field(
+        json_schema_extra={
+            "pattern": rf"{DURATION_PATTERN}|^Never$",
+            "examples": ["720h", "Never"],
+        }
+    ),
 ]
 Price = Annotated[
     str,
     BeforeValidator(_quantity_text),
     AfterValidator(_check_price),
     WithJsonSchema(
-        {"anyOf": [{"type": "string", "pattern": r"^[0-9]{1,10}(\.[0-9]{1,6})?$"}, {"type": "number", "minimum": 0}]}
+        {
+            "anyOf": [
+                {"type": "string", "pattern": r"^[0-9]{1,10}(\.[0-9]{1,6})?$"},
+                {"type": "number", "minimum": 0},
+            ]
+        }
     ),
 ]
-AccountId = Annotated[str, AfterValidator(matching("account-id", r"^[0-9]{12}$", "must be exactly 12 digits"))]
+AccountId = Annotated[
+    str, AfterValidator(matching("account-id", r"^[0-9]{12}$", "must be exactly 12 digits"))
+]

@@ -24,7 +24,13 @@ from yaml.events import (
 )
 
 from reservoir.core.scheduling_terms.labels import closest
-from reservoir.manifests.parsing.problems import Location, ManifestError, Problem, path_of, shown
+from reservoir.manifests.parsing.problems import (
+    Location,
+    ManifestError,
+    Problem,
+    path_of,
+    shown,
+)
 from reservoir.manifests.parsing.structure import (
     DEEPEST,
     MOST_KEYS,
@@ -39,11 +45,21 @@ _MOST_COMPLAINTS: Final = 100
 _MOST_HINTED: Final = 100  # anchors that a misspelt alias is compared with
 
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_BOOLEANS: Final = {
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,40}")
 _HEXADECIMAL: Final = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _OCTAL: Final = re.compile(r"0o[0-7]{1,22}")
-_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]{1,40}|[0-9]{1,40}(\.[0-9]{0,40})?)([eE][-+]?[0-9]{1,3})?")  # tried last
+# tried last
+_FLOAT: Final = re.compile(
+    r"[-+]?(\.[0-9]{1,40}|[0-9]{1,40}(\.[0-9]{0,40})?)([eE][-+]?[0-9]{1,3})?"
+)
 _MAPPING: Final = "tag:yaml.org,2002:"
 
 
@@ -78,7 +94,9 @@ def load_documents(text: str | bytes, source: str = "") -> tuple[Document, ...]:
     return documents
 
 
-def load_as_far_as_possible(text: str | bytes, source: str = "") -> tuple[tuple[Document, ...], tuple[Problem, ...]]:
+def load_as_far_as_possible(
+    text: str | bytes, source: str = ""
+) -> tuple[tuple[Document, ...], tuple[Problem, ...]]:
     """Read the documents of a file up to where nothing more can be told apart, with what is wrong about their form.
 
     What is wrong in one place (a field that is given twice, a tag, a merge key) hides nothing that is wrong in others.
@@ -92,12 +110,20 @@ def load_as_far_as_possible(text: str | bytes, source: str = "") -> tuple[tuple[
     except ManifestError as error:
         problems.extend(error.problems)
     except UnicodeError as error:
-        problems.append(Problem("", "utf-8", f"is not UTF-8 text: {error}"[:200], source=source))
+        problems.append(
+            Problem("", "utf-8", f"is not UTF-8 text: {error}"[:200], source=source)
+        )
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
         problems.append(
-            Problem("", "yaml", f"is not YAML: {error.problem or error.context}"[:200], line, source=source)
+            Problem(
+                "",
+                "yaml",
+                f"is not YAML: {error.problem or error.context}"[:200],
+                line,
+                source=source,
+            )
         )
     except yaml.YAMLError as error:
         problems.append(Problem("", "yaml", f"is not YAML: {error}"[:200], source=source))
@@ -112,8 +138,15 @@ def _documents(text: str, source: str, problems: list[Problem]) -> Iterator[Docu
         if isinstance(event, DocumentStartEvent):
             count += 1
             if count > MOST_DOCUMENTS:
-                refuse("size", f"has more than {MOST_DOCUMENTS} documents", line=_line(event), source=source)
-            builder = _Builder(source, min(MOST_VALUES, MOST_VALUES_OF_A_FILE - spent), problems)
+                refuse(
+                    "size",
+                    f"has more than {MOST_DOCUMENTS} documents",
+                    line=_line(event),
+                    source=source,
+                )
+            builder = _Builder(
+                source, min(MOST_VALUES, MOST_VALUES_OF_A_FILE - spent), problems
+            )
         elif builder is not None and builder.take(event):
             spent += builder.count
             if builder.value is not None:
@@ -192,7 +225,12 @@ class _Builder:
         known = self._anchors.get(event.anchor or "")
         if known is None:
             message = f"{shown(event.anchor)} is not the name of anything above"
-            self._complain("alias", message, line, closest(event.anchor or "", list(self._anchors)[:_MOST_HINTED]))
+            self._complain(
+                "alias",
+                message,
+                line,
+                closest(event.anchor or "", list(self._anchors)[:_MOST_HINTED]),
+            )
         value, size = known or (None, 1)
         self._spend(size, line)
         if self._expects_key():
@@ -203,7 +241,9 @@ class _Builder:
     def _key(self, text: str, line: int, *, plain: bool) -> None:
         mapping = self._stack[-1]
         if plain and text == "<<":
-            self._complain("merge-key", "merge keys are not supported; write the fields out", line)
+            self._complain(
+                "merge-key", "merge keys are not supported; write the fields out", line
+            )
             mapping.drops_value = True
         if text in mapping.value:
             self._complain("duplicate", f"{shown(text)} is given more than once", line)
@@ -228,7 +268,11 @@ class _Builder:
         return False
 
     def _expects_key(self) -> bool:
-        return bool(self._stack) and isinstance(self._stack[-1].value, dict) and not self._stack[-1].awaits_value
+        return (
+            bool(self._stack)
+            and isinstance(self._stack[-1].value, dict)
+            and not self._stack[-1].awaits_value
+        )
 
     def _here(self) -> Location:
         if not self._stack:
@@ -236,9 +280,13 @@ class _Builder:
         parent = self._stack[-1]
         if isinstance(parent.value, list):
             return (*parent.location, len(parent.value))
-        return (*parent.location, parent.key or "") if parent.awaits_value else parent.location
+        return (
+            (*parent.location, parent.key or "") if parent.awaits_value else parent.location
+        )
 
-    def _checked(self, event: ScalarEvent | MappingStartEvent | SequenceStartEvent, kind: str) -> int:
+    def _checked(
+        self, event: ScalarEvent | MappingStartEvent | SequenceStartEvent, kind: str
+    ) -> int:
         """Refuse explicit tags: they ask a reader to make something else of the text."""
         line = _line(event)
         if event.tag not in (None, "!", _MAPPING + kind):
@@ -262,7 +310,9 @@ class _Builder:
             message = f"has more than {MOST_VALUES} values in a document or {MOST_VALUES_OF_A_FILE} in a file"
             self._refuse("size", message, line)
 
-    def _complain(self, rule: str, message: str, line: int, suggestion: str | None = None) -> None:
+    def _complain(
+        self, rule: str, message: str, line: int, suggestion: str | None = None
+    ) -> None:
         """Say what is wrong, and read on, up to a number of mistakes that helps nobody any more."""
         path = path_of(self._here()[:DEEPEST])
         problem = Problem(path, rule, message, line, suggestion, source=self._source)

@@ -53,7 +53,11 @@ def validated(model: type[M], data: object) -> M:
         return model.model_validate(data)
     except ValidationError as error:
         problems = problems_of(
-            error, model, line_of=lambda _: None, most=_MOST_PROBLEMS, most_suggestions=_MOST_SUGGESTIONS
+            error,
+            model,
+            line_of=lambda _: None,
+            most=_MOST_PROBLEMS,
+            most_suggestions=_MOST_SUGGESTIONS,
         )
         raise ManifestError(problems) from None
 
@@ -74,7 +78,12 @@ def load_json(body: str | bytes) -> Any:
     try:
         encoded = body.encode() if isinstance(body, str) else body
         check_size(len(encoded), most=LARGEST_MESSAGE_BYTES)
-        data = json.loads(encoded.decode(), object_pairs_hook=_unique, parse_int=_integer, parse_constant=_constant)
+        data = json.loads(
+            encoded.decode(),
+            object_pairs_hook=_unique,
+            parse_int=_integer,
+            parse_constant=_constant,
+        )
     except ManifestError:
         raise
     except RecursionError:
@@ -88,7 +97,9 @@ def load_json(body: str | bytes) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        repeated = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        repeated = next(
+            name for name, times in Counter(name for name, _ in pairs).items() if times > 1
+        )
         refuse(path_of((repeated,)), "duplicate", "is given more than once")
     return found
 

@@ -39,9 +39,15 @@ class IgnoredBecause:
 
     reason: str
 
-    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         """Tell editors."""
-        return {**handler(core_schema), "description": f"Ignored: {self.reason}.", "deprecated": True}
+        return {
+            **handler(core_schema),
+            "description": f"Ignored: {self.reason}.",
+            "deprecated": True,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,9 @@ class RefusedBecause:
     reason: str
     harmless: tuple[object, ...] = ()
 
-    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         """Tell editors, which then mark every value but null."""
         del core_schema, handler
         return {"type": "null", "description": f"Not served: {self.reason}."}
@@ -87,7 +95,8 @@ class Model(BaseModel):
         serialize_by_alias=True,
     )
 
-    moved: ClassVar[Mapping[str, str]] = {}  # fields of other versions, with what became of them
+    # fields of other versions, with what became of them
+    moved: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
@@ -107,20 +116,34 @@ class Model(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _validate_all(cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+    def _validate_all(
+        cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
         if not isinstance(value, dict):
             return handler(value)
         fields = cls.wire_fields()
         # Kubernetes' API server prunes a null before it fills in defaults: Helm leaves many behind.
-        value = {name: item for name, item in value.items() if item is not None or name not in fields}
-        unknown = (_unknown_field(name, value[name], fields, cls.moved) for name in value if name not in fields)
+        value = {
+            name: item
+            for name, item in value.items()
+            if item is not None or name not in fields
+        }
+        unknown = (
+            _unknown_field(name, value[name], fields, cls.moved)
+            for name in value
+            if name not in fields
+        )
         refused = () if info.context == STORED else cls.refusals(value)
         contradictions = map(_contradiction, chain(cls.contradictions(value), refused))
         found = chain(unknown, _not_served(value, cls._refused_fields()), contradictions)
         errors = list(islice(found, _MOST_ERRORS))
         if len(errors) < _MOST_ERRORS:
             try:
-                valid = handler({name: item for name, item in value.items() if name in fields} if errors else value)
+                valid = handler(
+                    {name: item for name, item in value.items() if name in fields}
+                    if errors
+                    else value
+                )
             except ValidationError as error:
                 if not errors and error.error_count() <= _MOST_ERRORS_WITHIN:
                     raise
@@ -156,20 +179,28 @@ def _unknown_field(
     if text in moved:
         custom = broken("unknown-field", f"is not a known field: {moved[text]}", lambda: "")
     else:
-        custom = broken("unknown-field", "is not a known field", partial(closest, text, fields))
+        custom = broken(
+            "unknown-field", "is not a known field", partial(closest, text, fields)
+        )
     return InitErrorDetails(type=custom, loc=(text,), input=value)
 
 
 def _contradiction(found: Contradiction) -> InitErrorDetails:
     custom = broken(found.rule, found.message, found.suggest)
-    return InitErrorDetails(type=custom, loc=(found.field,) if found.field else (), input=None)
+    return InitErrorDetails(
+        type=custom, loc=(found.field,) if found.field else (), input=None
+    )
 
 
-def _not_served(raw: Mapping[str, Any], refused: Mapping[str, RefusedBecause]) -> Iterator[InitErrorDetails]:
+def _not_served(
+    raw: Mapping[str, Any], refused: Mapping[str, RefusedBecause]
+) -> Iterator[InitErrorDetails]:
     for name, marker in refused.items():
         if raw.get(name) not in (None, {}, [], *marker.harmless):
             yield InitErrorDetails(
-                type=broken("not-served", f"is not served: {marker.reason}"), loc=(name,), input=None
+                type=broken("not-served", f"is not served: {marker.reason}"),
+                loc=(name,),
+                input=None,
             )
 
 

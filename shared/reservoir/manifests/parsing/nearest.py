@@ -10,9 +10,11 @@ from reservoir.core.scheduling_terms.quantity import QuantityError, parse_quanti
 
 LONGEST: Final = 64  # longer texts are no slips of the finger
 
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}  # by the first letter of the unit
+# by the first letter of the unit
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _PART: Final = re.compile(
-    r"\s*([0-9]{1,9})\s*(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)(?![A-Za-z])", re.IGNORECASE
+    r"\s*([0-9]{1,9})\s*(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)(?![A-Za-z])",
+    re.IGNORECASE,
 )
 _QUANTITY: Final = re.compile(r"\s*([+-]?[0-9.]+)\s*([KMGTPE]?)(i?)b?\s*", re.IGNORECASE)
 
@@ -22,7 +24,9 @@ def duration(text: str) -> str | None:
     parts = _PART.findall(text[:LONGEST])
     if not parts or _PART.sub("", text).strip(" ,"):
         return None
-    minutes, seconds = divmod(sum(int(number) * _SECONDS[unit[0].lower()] for number, unit in parts), 60)
+    minutes, seconds = divmod(
+        sum(int(number) * _SECONDS[unit[0].lower()] for number, unit in parts), 60
+    )
     hours, minutes = divmod(minutes, 60)
     written = ((hours, "h"), (minutes, "m"), (seconds, "s"))
     return "".join(f"{count}{unit}" for count, unit in written if count) or "0s"
@@ -34,7 +38,9 @@ def quantity(text: str) -> str | None:
     if found is None:
         return None
     number, letter, binary = found.groups()
-    suffix = letter.upper() + "i" if binary else {"K": "k"}.get(letter.upper(), letter.upper())
+    suffix = (
+        letter.upper() + "i" if binary else {"K": "k"}.get(letter.upper(), letter.upper())
+    )
     try:
         parse_quantity(number + suffix)
     except QuantityError:
@@ -44,7 +50,10 @@ def quantity(text: str) -> str | None:
 
 def price(text: str) -> str | None:
     """Return a price in USD: "$98,32" is "98.32"."""
-    found = re.fullmatch(r"\s*(?:USD|\$)?\s*([0-9]{1,9})(?:[.,]([0-9]{1,6})[0-9]*)?\s*(?:USD|\$)?\s*", text[:LONGEST])
+    found = re.fullmatch(
+        r"\s*(?:USD|\$)?\s*([0-9]{1,9})(?:[.,]([0-9]{1,6})[0-9]*)?\s*(?:USD|\$)?\s*",
+        text[:LONGEST],
+    )
     if found is None:
         return None
     return found[1] if found[2] is None else f"{found[1]}.{found[2]}"
@@ -52,7 +61,15 @@ def price(text: str) -> str | None:
 
 def object_name(text: str) -> str | None:
     """Return a name in lower case, with hyphens for what a name cannot hold."""
-    return ".".join(filter(None, (part.strip("-") for part in re.sub(r"[^a-z0-9.-]+", "-", text.lower()).split("."))))
+    return ".".join(
+        filter(
+            None,
+            (
+                part.strip("-")
+                for part in re.sub(r"[^a-z0-9.-]+", "-", text.lower()).split(".")
+            ),
+        )
+    )
 
 
 def namespace(text: str) -> str | None:

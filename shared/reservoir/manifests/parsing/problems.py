@@ -37,7 +37,11 @@ class Problem:
     source: str = ""
 
     def __str__(self) -> str:
-        place = ":".join(part for part in (self.source, "" if self.line is None else str(self.line)) if part)
+        place = ":".join(
+            part
+            for part in (self.source, "" if self.line is None else str(self.line))
+            if part
+        )
         subject = " ".join(part for part in (self.subject, self.path) if part)
         hint = "" if self.suggestion is None else f" (did you mean {self.suggestion}?)"
         start = ": ".join(part for part in (place, str(self.severity), subject) if part)
@@ -59,7 +63,9 @@ def errors_of(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 def shown(value: object) -> str:
     """Quote untrusted text for a message: escaped, on one line, bounded."""
-    return ascii(value if len(str(value)) <= _LONGEST_SHOWN else str(value)[:_LONGEST_SHOWN] + "...")
+    return ascii(
+        value if len(str(value)) <= _LONGEST_SHOWN else str(value)[:_LONGEST_SHOWN] + "..."
+    )
 
 
 def path_of(location: Location) -> str:
@@ -68,7 +74,11 @@ def path_of(location: Location) -> str:
     for step in location:
         if isinstance(step, int):
             parts.append(f"[{step}]")
-        elif step.isascii() and step.replace("-", "").replace("_", "").isalnum() and len(step) <= _LONGEST_SHOWN:
+        elif (
+            step.isascii()
+            and step.replace("-", "").replace("_", "").isalnum()
+            and len(step) <= _LONGEST_SHOWN
+        ):
             parts.append(f".{step}" if parts else step)
         else:
             parts.append(f"[{shown(step)}]")

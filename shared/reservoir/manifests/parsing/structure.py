@@ -18,7 +18,9 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _INTEGERS: Final = range(-(2**63), 2**63)
 
 
-def check_size(size_bytes: int, *, most: int = LARGEST_INPUT_BYTES, source: str = "") -> None:
+def check_size(
+    size_bytes: int, *, most: int = LARGEST_INPUT_BYTES, source: str = ""
+) -> None:
     """Refuse input of more bytes than are read.
 
     Raises
@@ -30,7 +32,9 @@ def check_size(size_bytes: int, *, most: int = LARGEST_INPUT_BYTES, source: str 
         refuse("size", f"has {size_bytes} bytes; at most {most} are read", source=source)
 
 
-def check_structure(value: Any, *, most_values: int = MOST_VALUES, source: str = "") -> None:
+def check_structure(
+    value: Any, *, most_values: int = MOST_VALUES, source: str = ""
+) -> None:
     """Refuse a document that is nested too deep, too large, or holds a number beyond 64 bits.
 
     Raises
@@ -42,13 +46,25 @@ def check_structure(value: Any, *, most_values: int = MOST_VALUES, source: str =
         if count > most_values:
             refuse("size", f"has more than {most_values} values", source=source)
         if len(location) > DEEPEST:
-            refuse("depth", f"is nested deeper than {DEEPEST} levels", location[:4], source=source)
+            refuse(
+                "depth",
+                f"is nested deeper than {DEEPEST} levels",
+                location[:4],
+                source=source,
+            )
         if isinstance(item, dict) and len(item) > MOST_KEYS:
             refuse("size", f"has more than {MOST_KEYS} fields", location, source=source)
         if isinstance(item, int) and item not in _INTEGERS:
             refuse("integer", "is a number beyond 64 bits", location, source=source)
-        if not _is_text(item) or not all(map(_is_text, item if isinstance(item, dict) else ())):
-            refuse("unicode", "holds half of a surrogate pair, which is no character", location, source=source)
+        if not _is_text(item) or not all(
+            map(_is_text, item if isinstance(item, dict) else ())
+        ):
+            refuse(
+                "unicode",
+                "holds half of a surrogate pair, which is no character",
+                location,
+                source=source,
+            )
 
 
 def _walk(root: Any, most_values: int) -> Iterator[tuple[Location, Any]]:
@@ -60,7 +76,10 @@ def _walk(root: Any, most_values: int) -> Iterator[tuple[Location, Any]]:
         if isinstance(item, dict):
             pending.extend(((*location, key), member) for key, member in item.items())
         elif isinstance(item, list):
-            pending.extend(((*location, index), member) for index, member in enumerate(item[: most_values + 1]))
+            pending.extend(
+                ((*location, index), member)
+                for index, member in enumerate(item[: most_values + 1])
+            )
 
 
 def _is_text(value: Any) -> bool:
@@ -68,6 +87,13 @@ def _is_text(value: Any) -> bool:
     return not isinstance(value, str) or value.isascii() or not _SURROGATE.search(value)
 
 
-def refuse(rule: str, message: str, location: Location = (), *, line: int | None = None, source: str = "") -> NoReturn:
+def refuse(
+    rule: str,
+    message: str,
+    location: Location = (),
+    *,
+    line: int | None = None,
+    source: str = "",
+) -> NoReturn:
     """Raise a ManifestError with one problem."""
     raise ManifestError([Problem(path_of(location), rule, message, line, source=source)])

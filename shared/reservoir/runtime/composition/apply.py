@@ -19,5 +19,12 @@ def deploy_policy() -> DeployPolicy:
     def reservations() -> list[CapacityReservation]:
         return [record.reservation for record in outside.reservations.list_current()]
 
-    apply = ApplyPolicy(outside.policy, outside.publisher, outside.queue, principals, limits, reservations=reservations)
+    apply = ApplyPolicy(
+        outside.policy,
+        outside.publisher,
+        outside.queue,
+        principals,
+        limits,
+        reservations=reservations,
+    )
     return DeployPolicy(apply, pause=time.sleep)

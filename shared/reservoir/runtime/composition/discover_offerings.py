@@ -8,4 +8,6 @@ from reservoir.usecases.discovery.discover_offerings import DiscoverOfferings
 def discover_offerings() -> DiscoverOfferings:
     """Return the discovery of instance types and prices."""
     outside = process_outside()
-    return DiscoverOfferings(outside.instance_types, outside.prices, outside.offerings, outside.queue)
+    return DiscoverOfferings(
+        outside.instance_types, outside.prices, outside.offerings, outside.queue
+    )

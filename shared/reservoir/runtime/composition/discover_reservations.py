@@ -18,10 +18,14 @@ def discover_reservations_from(outside: Outside) -> DiscoverReservations:
     """Wire the discovery of reservations."""
     return DiscoverReservations(
         reader=outside.reservation_reader,
-        resolver=NodeClassResolver(outside.launch_environment, outside.policy, outside.offerings, outside.publisher),
+        resolver=NodeClassResolver(
+            outside.launch_environment, outside.policy, outside.offerings, outside.publisher
+        ),
         policy=outside.policy,
         reservations=outside.reservations,
-        observer=ReservationObserver(outside.reservations, outside.node_claims, outside.publisher),
+        observer=ReservationObserver(
+            outside.reservations, outside.node_claims, outside.publisher
+        ),
         node_claims=outside.node_claims,
         timers=outside.timers,
         queue=outside.queue,
@@ -34,4 +38,6 @@ def discover_reservations_from(outside: Outside) -> DiscoverReservations:
 def discover_on_event() -> DiscoverOnEvent:
     """Return the discovery of reservations that events wake."""
     outside = process_outside()
-    return DiscoverOnEvent(discover_reservations(), outside.discovery_turns, outside.clock, pause=outside.pause)
+    return DiscoverOnEvent(
+        discover_reservations(), outside.discovery_turns, outside.clock, pause=outside.pause
+    )

@@ -2,7 +2,10 @@
 
 from reservoir.runtime.composition.parts.draining import draining_from
 from reservoir.runtime.composition.parts.outside import once, process_outside
-from reservoir.runtime.composition.parts.planning import snapshot_gatherer_from, solve_within
+from reservoir.runtime.composition.parts.planning import (
+    snapshot_gatherer_from,
+    solve_within,
+)
 from reservoir.runtime.composition.parts.safety import envelope_from
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.disruption.disrupt import Disrupt
@@ -15,7 +18,9 @@ from reservoir.usecases.provisioning.solver import Solve
 def disrupt() -> Disrupt:
     """Return the pass of voluntary disruption."""
     outside = process_outside()
-    return disrupt_from(outside, solve_within(outside.settings.solve_budget, outside.monotonic_s))
+    return disrupt_from(
+        outside, solve_within(outside.settings.solve_budget, outside.monotonic_s)
+    )
 
 
 def disrupt_from(outside: Outside, solve: Solve) -> Disrupt:
@@ -23,9 +28,13 @@ def disrupt_from(outside: Outside, solve: Solve) -> Disrupt:
     return Disrupt(
         gatherer=snapshot_gatherer_from(outside),
         claims=outside.node_claims,
-        replacing=ReplaceNodes(outside.node_claims, draining_from(outside), outside.publisher, outside.queue),
+        replacing=ReplaceNodes(
+            outside.node_claims, draining_from(outside), outside.publisher, outside.queue
+        ),
         envelope=envelope_from(outside),
-        moving=MoveUnits(outside.node_claims, outside.unit_mover, outside.shortage_history, outside.ids),
+        moving=MoveUnits(
+            outside.node_claims, outside.unit_mover, outside.shortage_history, outside.ids
+        ),
         decisions=outside.decisions,
         ids=outside.ids,
         clock=outside.clock,

@@ -23,7 +23,9 @@ def intake_from(outside: Outside) -> Intake:
     """Wire the intake."""
     release = draining_from(outside).release
     bounds = SendingBounds(outside.demand_census, outside.clock)
-    return Intake(outside.workloads, release, outside.queue, outside.publisher, outside.clock, bounds)
+    return Intake(
+        outside.workloads, release, outside.queue, outside.publisher, outside.clock, bounds
+    )
 
 
 @once

@@ -2,7 +2,12 @@
 
 from reservoir.runtime.composition.parts.draining import draining_from
 from reservoir.runtime.composition.parts.outside import once, process_outside
-from reservoir.runtime.composition.parts.planning import check, planner_policy, snapshot_gatherer_from, solve_within
+from reservoir.runtime.composition.parts.planning import (
+    check,
+    planner_policy,
+    snapshot_gatherer_from,
+    solve_within,
+)
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.provisioning.commit_plan import PlanCommitter
 from reservoir.usecases.provisioning.keep_static_pools import KeepStaticPools
@@ -16,7 +21,9 @@ from reservoir.usecases.provisioning.workload_status import WorkloadStatus
 def provision() -> Provision:
     """Return the planner."""
     outside = process_outside()
-    return provision_from(outside, solve_within(outside.settings.solve_budget, outside.monotonic_s))
+    return provision_from(
+        outside, solve_within(outside.settings.solve_budget, outside.monotonic_s)
+    )
 
 
 def provision_from(outside: Outside, solve: Solve) -> Provision:

@@ -4,7 +4,11 @@ from dataclasses import replace
 
 from reservoir.ports.messaging import Redelivery
 from reservoir.runtime.composition.parts.draining import draining_from
-from reservoir.runtime.composition.parts.node_life import block_drains_from, node_life_from, reservation_starts_from
+from reservoir.runtime.composition.parts.node_life import (
+    block_drains_from,
+    node_life_from,
+    reservation_starts_from,
+)
 from reservoir.runtime.composition.parts.outside import once, process_outside
 from reservoir.runtime.outside import Outside
 from reservoir.usecases.discovery.freed_units import FreedUnits
@@ -36,7 +40,9 @@ def react_from(outside: Outside) -> React:
         freed=FreedUnits(
             reader=outside.reservation_reader,
             reservations=outside.reservations,
-            observer=ReservationObserver(outside.reservations, outside.node_claims, outside.publisher),
+            observer=ReservationObserver(
+                outside.reservations, outside.node_claims, outside.publisher
+            ),
             queue=outside.queue,
         ),
         starts=reservation_starts_from(outside, outside.start_messages),

@@ -25,7 +25,9 @@ def keep_events() -> KeepEvents:
 def keep_accounts() -> KeepAccounts:
     """Return what writes down what instances cost."""
     outside = process_outside()
-    return KeepAccounts(outside.accounts, outside.node_claims, outside.policy, outside.clock)
+    return KeepAccounts(
+        outside.accounts, outside.node_claims, outside.policy, outside.clock
+    )
 
 
 @once
@@ -55,7 +57,9 @@ def take_sample_from(outside: Outside) -> TakeSample:
     """Wire what counts and keeps what there is."""
 
     def teams() -> Sequence[Team]:
-        return policy_of(row for row in outside.policy.list_all() if row.kind is PolicyKind.TEAM).teams
+        return policy_of(
+            row for row in outside.policy.list_all() if row.kind is PolicyKind.TEAM
+        ).teams
 
     return TakeSample(replace(count_from(outside), teams=teams), outside.history)
 
@@ -68,5 +72,9 @@ def publishes_metrics() -> bool:
 def count_from(outside: Outside) -> CountWhatIsThere:
     """Wire what counts."""
     return CountWhatIsThere(
-        outside.reservations, outside.node_claims, outside.workloads, outside.offerings, outside.clock
+        outside.reservations,
+        outside.node_claims,
+        outside.workloads,
+        outside.offerings,
+        outside.clock,
     )

@@ -44,30 +44,52 @@ class KeepAccounts:
 
         Raises ConflictError as ``note`` does.
         """
-        live = {claim.id: claim for claim in self.claims.list_live() if claim.instance_id is not None}
-        meters, team_of, now = self.accounts.meters(), teams_of(self.policy), self.clock.now()
-        moved = {key for key, claim in live.items() if read(meters.get(key), claim, now, team_of) is not None}
+        live = {
+            claim.id: claim
+            for claim in self.claims.list_live()
+            if claim.instance_id is not None
+        }
+        meters, team_of, now = (
+            self.accounts.meters(),
+            teams_of(self.policy),
+            self.clock.now(),
+        )
+        moved = {
+            key
+            for key, claim in live.items()
+            if read(meters.get(key), claim, now, team_of) is not None
+        }
         keys = sorted(moved | (meters.keys() - live.keys()))
         return sum(
-            self._note_together(self._claims(keys[first : first + _READ_TOGETHER]), meters, team_of)
+            self._note_together(
+                self._claims(keys[first : first + _READ_TOGETHER]), meters, team_of
+            )
             for first in range(0, len(keys), _READ_TOGETHER)
         )
 
-    def _note_together(self, claims: Mapping[str, NodeClaim], meters: Mapping[str, Meter], team_of: TeamOf) -> int:
+    def _note_together(
+        self, claims: Mapping[str, NodeClaim], meters: Mapping[str, Meter], team_of: TeamOf
+    ) -> int:
         """Write down what there is of some nodes; return of how many there was anything."""
         now = self.clock.now()
-        found = {key: read(meters.get(key), claim, now, team_of) for key, claim in claims.items()}
+        found = {
+            key: read(meters.get(key), claim, now, team_of) for key, claim in claims.items()
+        }
         readings = {key: reading for key, reading in found.items() if reading is not None}
         moved = self.accounts.write_many(meters, readings)
         noted = set(moved)
         for key, reading in readings.items():
             # Who lost a race looks again; and of an instance that nobody looked at for days there is more.
             meter = reading.meter if key in moved else meters.get(key)
-            if (key not in moved or meter is not None) and self._note(key, team_of, claims[key], meter):
+            if (key not in moved or meter is not None) and self._note(
+                key, team_of, claims[key], meter
+            ):
                 noted.add(key)
         return len(noted)
 
-    def _note(self, claim_id: str, team_of: TeamOf, claim: NodeClaim | None, meter: Meter | None) -> bool:
+    def _note(
+        self, claim_id: str, team_of: TeamOf, claim: NodeClaim | None, meter: Meter | None
+    ) -> bool:
         """Write down everything that there is of one node, alone; whether there was anything.
 
         It goes on from what the caller has read: what is out of date by now loses the race, and is read again.
@@ -107,7 +129,9 @@ class KeepAccounts:
             return self.claims.get_many(claim_ids)
         except UnreadableRowsError:
             each = {claim_id: self._claim(claim_id) for claim_id in claim_ids}
-            return {claim_id: claim for claim_id, claim in each.items() if claim is not None}
+            return {
+                claim_id: claim for claim_id, claim in each.items() if claim is not None
+            }
 
     def _claim(self, claim_id: str) -> NodeClaim | None:
         try:

@@ -18,9 +18,13 @@ class MonthlyBudgets:
     accounts: AccountStore | None = None  # None: of a world that keeps none
     ceiling: Ceiling = field(default_factory=Ceiling)
 
-    def bounds(self, teams: Sequence[Team], now: datetime) -> tuple[tuple[Team, ...], int | None]:
+    def bounds(
+        self, teams: Sequence[Team], now: datetime
+    ) -> tuple[tuple[Team, ...], int | None]:
         """Return the teams with what each may pay an hour, and what everybody together may, in micro-USD."""
-        monthly = [team.budget_micro_usd_per_month for team in teams] + [self.ceiling.micro_usd_per_month]
+        monthly = [team.budget_micro_usd_per_month for team in teams] + [
+            self.ceiling.micro_usd_per_month
+        ]
         spent = Spending()
         if self.accounts is not None and any(each is not None for each in monthly):
             spent = spending(self.accounts, now, owners(teams))
@@ -29,10 +33,14 @@ class MonthlyBudgets:
             replace(
                 team,
                 budget_micro_usd_per_hour=hourly_bound(
-                    team.budget_micro_usd_per_hour, team.budget_micro_usd_per_month, by_team.get(team.name, 0)
+                    team.budget_micro_usd_per_hour,
+                    team.budget_micro_usd_per_month,
+                    by_team.get(team.name, 0),
                 ),
             )
             for team in teams
         )
         everything = sum(by_team.values())
-        return held, hourly_bound(self.ceiling.micro_usd_per_hour, self.ceiling.micro_usd_per_month, everything)
+        return held, hourly_bound(
+            self.ceiling.micro_usd_per_hour, self.ceiling.micro_usd_per_month, everything
+        )

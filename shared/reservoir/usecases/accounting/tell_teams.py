@@ -11,7 +11,13 @@ from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from reservoir.core.sharing.accounts import NOBODY, month_of, owners
 from reservoir.manifests.answers.status import QuotaUse, ResourceUse
 from reservoir.manifests.event_parts import Event
-from reservoir.manifests.team_events import BudgetPeriod, QuotaShare, ResourceShare, TeamOverBudget, TeamShareTold
+from reservoir.manifests.team_events import (
+    BudgetPeriod,
+    QuotaShare,
+    ResourceShare,
+    TeamOverBudget,
+    TeamShareTold,
+)
 from reservoir.ports.accounts import AccountStore
 from reservoir.ports.messaging import EventPublisher
 from reservoir.ports.policy import PolicyKind, PolicyStore
@@ -47,11 +53,17 @@ class TellTeams:
         uses: Mapping[str, Sequence[QuotaUse]] = {}
         amounts: Mapping[str, Sequence[ResourceUse]] = {}
         if any(team.quotas or team.resource_quotas for team in teams):
-            reservations = [record.reservation for record in self.reservations.list_current()]
+            reservations = [
+                record.reservation for record in self.reservations.list_current()
+            ]
             claims, known = as_placed(self.claims.list_live(), self.workloads)
-            uses, amounts = quota_uses(teams, reservations, claims, known), resource_uses(teams, claims, known)
+            uses, amounts = (
+                quota_uses(teams, reservations, claims, known),
+                resource_uses(teams, claims, known),
+            )
         events: list[Event] = [
-            _share(team, uses.get(team.name, ()), amounts.get(team.name, ()), spent, now) for team in teams
+            _share(team, uses.get(team.name, ()), amounts.get(team.name, ()), spent, now)
+            for team in teams
         ]
         events += _over(teams, self.ceiling, spent, self._waiting(teams), now)
         self.publisher.publish(events)
@@ -62,13 +74,21 @@ class TellTeams:
         team_of = owners(teams)
         found: Counter[str] = Counter()
         for record in self.workloads.list_needing_planning():
-            held = sum(item.count for item in record.unplaced if item.code is ReasonCode.TEAM_BUDGET)
+            held = sum(
+                item.count
+                for item in record.unplaced
+                if item.code is ReasonCode.TEAM_BUDGET
+            )
             found[team_of(record.key.partition("/")[0])] += min(held, record.pending_count)
         return found
 
 
 def _share(
-    team: Team, uses: Sequence[QuotaUse], amounts: Sequence[ResourceUse], spent: Spending, now: datetime
+    team: Team,
+    uses: Sequence[QuotaUse],
+    amounts: Sequence[ResourceUse],
+    spent: Spending,
+    now: datetime,
 ) -> TeamShareTold:
     return TeamShareTold(
         team=team.name,
@@ -103,13 +123,24 @@ def _resource_share(use: ResourceUse) -> ResourceShare:
 
 
 def _over(
-    teams: Sequence[Team], ceiling: Ceiling, spent: Spending, waiting: Mapping[str, int], now: datetime
+    teams: Sequence[Team],
+    ceiling: Ceiling,
+    spent: Spending,
+    waiting: Mapping[str, int],
+    now: datetime,
 ) -> Iterator[TeamOverBudget]:
     """Yield the budgets for which somebody waits, or of which more than there is will be spent."""
     by_team, forecast = spent.by_team(), spent.forecast(now)
     # Who waits for a team's own budget does not wait for the ceiling, as far as anybody can tell.
-    unbounded = waiting.get(NOBODY, 0) + sum(waiting.get(team.name, 0) for team in teams if not _has_budget(team))
-    everybody = (sum(spent.rates.values()), sum(by_team.values()), sum(forecast.values()), unbounded)
+    unbounded = waiting.get(NOBODY, 0) + sum(
+        waiting.get(team.name, 0) for team in teams if not _has_budget(team)
+    )
+    everybody = (
+        sum(spent.rates.values()),
+        sum(by_team.values()),
+        sum(forecast.values()),
+        unbounded,
+    )
     limits: list[tuple[str | None, int | None, int | None, tuple[int, int, int, int]]] = [
         (
             team.name,
@@ -124,7 +155,9 @@ def _over(
         )
         for team in teams
     ]
-    limits.append((None, ceiling.micro_usd_per_hour, ceiling.micro_usd_per_month, everybody))
+    limits.append(
+        (None, ceiling.micro_usd_per_hour, ceiling.micro_usd_per_month, everybody)
+    )
     for name, per_hour, per_month, (rate, so_far, by_end, replicas) in limits:
         if per_hour is not None and (replicas or _micro_usd(rate) > per_hour):
             yield _told(name, BudgetPeriod.HOUR, per_hour, (rate, rate), replicas)
@@ -133,11 +166,18 @@ def _over(
 
 
 def _has_budget(team: Team) -> bool:
-    return team.budget_micro_usd_per_hour is not None or team.budget_micro_usd_per_month is not None
+    return (
+        team.budget_micro_usd_per_hour is not None
+        or team.budget_micro_usd_per_month is not None
+    )
 
 
 def _told(
-    name: str | None, period: BudgetPeriod, limit: int, spent_and_forecast: tuple[int, int], replicas: int
+    name: str | None,
+    period: BudgetPeriod,
+    limit: int,
+    spent_and_forecast: tuple[int, int],
+    replicas: int,
 ) -> TeamOverBudget:
     so_far, by_end = spent_and_forecast
     return TeamOverBudget(

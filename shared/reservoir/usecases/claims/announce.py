@@ -5,14 +5,25 @@ from datetime import datetime
 from itertools import chain
 
 from reservoir.core.capacity.lineage import gap
-from reservoir.core.capacity.reservation_changes import ReservationChangeKind, changed_fields
-from reservoir.core.model.capacity_reservation import CapacityReservation, ObservedReservation
+from reservoir.core.capacity.reservation_changes import (
+    ReservationChangeKind,
+    changed_fields,
+)
+from reservoir.core.model.capacity_reservation import (
+    CapacityReservation,
+    ObservedReservation,
+)
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import Drain, NodeClaim
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from reservoir.manifests.event_parts import NodeDetail, OfferingDetail, PlacedWorkload, WorkloadRef
+from reservoir.manifests.event_parts import (
+    NodeDetail,
+    OfferingDetail,
+    PlacedWorkload,
+    WorkloadRef,
+)
 from reservoir.manifests.events import (
     ChangedFact,
     LaunchFailed,
@@ -53,15 +64,24 @@ def node_detail(claim: NodeClaim) -> NodeDetail:
         node_pool=claim.node_pool_name,
         node_class=claim.node_class_name,
         instance_id=claim.instance_id,
-        price_micro_usd_per_hour=0 if reserved else claim.price_atto_usd_per_hour // ATTO_USD_PER_MICRO_USD,
+        price_micro_usd_per_hour=0
+        if reserved
+        else claim.price_atto_usd_per_hour // ATTO_USD_PER_MICRO_USD,
     )
 
 
-def placed_workloads(placements: Sequence[PlacedReplicas], correlation_ids: Mapping[str, str]) -> list[PlacedWorkload]:
+def placed_workloads(
+    placements: Sequence[PlacedReplicas], correlation_ids: Mapping[str, str]
+) -> list[PlacedWorkload]:
     """Describe replicas by workload; ``correlation_ids`` by key, as far as they are known."""
     return [
         PlacedWorkload(
-            **dict(workload_ref(placed.workload_key, correlation_id=correlation_ids.get(placed.workload_key))),
+            **dict(
+                workload_ref(
+                    placed.workload_key,
+                    correlation_id=correlation_ids.get(placed.workload_key),
+                )
+            ),
             replicas=placed.count,
         )
         for placed in placements
@@ -71,7 +91,9 @@ def placed_workloads(placements: Sequence[PlacedReplicas], correlation_ids: Mapp
 def node_launched(claim: NodeClaim, launched_at: datetime) -> NodeLaunched:
     """Say that EC2 has an instance for the claim."""
     workloads = placed_workloads(claim.placements, claim.correlation_ids)
-    return NodeLaunched(node=node_detail(claim), launched_at=launched_at, workloads=workloads)
+    return NodeLaunched(
+        node=node_detail(claim), launched_at=launched_at, workloads=workloads
+    )
 
 
 def node_draining(claim: NodeClaim, drain: Drain) -> NodeDraining:
@@ -87,7 +109,10 @@ def node_draining(claim: NodeClaim, drain: Drain) -> NodeDraining:
 
 
 def node_terminated(
-    claim: NodeClaim, reason: str, terminated_at: datetime, returned: Sequence[PlacedReplicas]
+    claim: NodeClaim,
+    reason: str,
+    terminated_at: datetime,
+    returned: Sequence[PlacedReplicas],
 ) -> NodeTerminated:
     """Say that the node is gone."""
     return NodeTerminated(
@@ -109,7 +134,9 @@ def capacity_type_changed(before: NodeClaim, after: NodeClaim) -> NodeCapacityTy
     )
 
 
-def launch_failed(claims: Sequence[NodeClaim], code: str, message: str, until: datetime | None) -> LaunchFailed:
+def launch_failed(
+    claims: Sequence[NodeClaim], code: str, message: str, until: datetime | None
+) -> LaunchFailed:
     """Say that EC2 refused a launch; ``claims`` share one offering and still carry their placements."""
     counts: dict[str, int] = {}
     followed_by: dict[str, str] = {}
@@ -122,13 +149,17 @@ def launch_failed(claims: Sequence[NodeClaim], code: str, message: str, until: d
         offering=offering_detail(claims[0].offering),
         code=code,
         message=message,
-        workloads=placed_workloads([PlacedReplicas(key, counts[key]) for key in sorted(counts)], followed_by),
+        workloads=placed_workloads(
+            [PlacedReplicas(key, counts[key]) for key in sorted(counts)], followed_by
+        ),
         unavailable_until=until,
     )
 
 
 def reservation_changed(
-    before: ObservedReservation | None, after: ObservedReservation, kinds: Sequence[ReservationChangeKind]
+    before: ObservedReservation | None,
+    after: ObservedReservation,
+    kinds: Sequence[ReservationChangeKind],
 ) -> ReservationChanged:
     """Say what has become of a reservation."""
     return ReservationChanged(
@@ -138,12 +169,18 @@ def reservation_changed(
         zone_id=after.zone_id,
         owner_id=after.owner_id,
         what=list(kinds),
-        changes=[ChangedFact(field=each.field, old=each.old, new=each.new) for each in changed_fields(before, after)],
+        changes=[
+            ChangedFact(field=each.field, old=each.old, new=each.new)
+            for each in changed_fields(before, after)
+        ],
     )
 
 
 def reservation_ending(
-    ending: CapacityReservation, days: int, successor: ObservedReservation | None, claims: Iterable[NodeClaim]
+    ending: CapacityReservation,
+    days: int,
+    successor: ObservedReservation | None,
+    claims: Iterable[NodeClaim],
 ) -> ReservationEnding:
     """Say that a reservation ends, whose work is in it now, and what goes on.
 
@@ -195,10 +232,14 @@ def reservation_idle(record: ReservationRecord, since: datetime) -> ReservationI
     )
 
 
-def workload_ref(workload_key: str, generation: int | None = None, correlation_id: str | None = None) -> WorkloadRef:
+def workload_ref(
+    workload_key: str, generation: int | None = None, correlation_id: str | None = None
+) -> WorkloadRef:
     """Name a workload."""
     namespace, _, name = workload_key.partition("/")
-    return WorkloadRef(namespace=namespace, name=name, generation=generation, correlation_id=correlation_id)
+    return WorkloadRef(
+        namespace=namespace, name=name, generation=generation, correlation_id=correlation_id
+    )
 
 
 def stored_ref(record: WorkloadRecord) -> WorkloadRef:
@@ -206,7 +247,9 @@ def stored_ref(record: WorkloadRecord) -> WorkloadRef:
     return workload_ref(record.key, record.generation, record.correlation_id)
 
 
-def hosted_ref(claim: NodeClaim, workload_key: str, generation: int | None = None) -> WorkloadRef:
+def hosted_ref(
+    claim: NodeClaim, workload_key: str, generation: int | None = None
+) -> WorkloadRef:
     """Name a workload that is on a claim."""
     return workload_ref(workload_key, generation, claim.correlation_ids.get(workload_key))
 

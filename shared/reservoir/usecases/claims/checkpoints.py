@@ -26,8 +26,14 @@ def checkpoint_periods_s(
         if not lost.isdisjoint(placed.workload_key for placed in claim.placements):
             continue
         placed_on = terms.claim(claim).placements
-        known = [terms.workloads[it.workload_key] for it in placed_on if it.workload_key in terms.workloads]
-        wanted_s = [workload.within_notice(longest).checkpoint_period_s for workload in known]
+        known = [
+            terms.workloads[it.workload_key]
+            for it in placed_on
+            if it.workload_key in terms.workloads
+        ]
+        wanted_s = [
+            workload.within_notice(longest).checkpoint_period_s for workload in known
+        ]
         periods_s[claim.id] = [period_s for period_s in wanted_s if period_s is not None]
     return periods_s
 
@@ -35,6 +41,10 @@ def checkpoint_periods_s(
 def placed_terms(records: Mapping[str, WorkloadRecord]) -> PlacedTerms:
     """Return what runs as it was placed, by what is stored of the workloads."""
     return PlacedTerms(
-        {key: record.workload for key, record in records.items() if record.workload is not None},
+        {
+            key: record.workload
+            for key, record in records.items()
+            if record.workload is not None
+        },
         {key: record.former for key, record in records.items()},
     )

@@ -32,40 +32,67 @@ class MovedClaims:
         return self.moved
 
 
-def save_claim(claims: NodeClaimStore, claim: NodeClaim, decide: Decide) -> NodeClaim | None:
+def save_claim(
+    claims: NodeClaimStore, claim: NodeClaim, decide: Decide
+) -> NodeClaim | None:
     """Write what ``decide`` makes of the claim; None when it says that there is nothing to do (any more).
 
     ``decide`` sees the claim as given first, and as stored after each lost race. Raises ConflictError when every race
     was lost, and UnreadableRowsError when the stored claim cannot be read.
     """
-    return _moved(claims, claim, decide, lambda after, before: claims.save(after, expected_revision=before.revision))
+    return _moved(
+        claims,
+        claim,
+        decide,
+        lambda after, before: claims.save(after, expected_revision=before.revision),
+    )
 
 
-def settle_claim(claims: NodeClaimStore, claim: NodeClaim, decide: Decide) -> NodeClaim | None:
+def settle_claim(
+    claims: NodeClaimStore, claim: NodeClaim, decide: Decide
+) -> NodeClaim | None:
     """As :func:`save_claim`, raising as it does, and the claim's lease is settled."""
-    return _moved(claims, claim, decide, lambda after, before: claims.settle(after, expected_revision=before.revision))
+    return _moved(
+        claims,
+        claim,
+        decide,
+        lambda after, before: claims.settle(after, expected_revision=before.revision),
+    )
 
 
-def save_claims(claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide) -> Mapping[str, NodeClaim]:
+def save_claims(
+    claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide
+) -> Mapping[str, NodeClaim]:
     """As :func:`save_claim` for many claims in few requests, raising as it does; return those that moved, by id."""
     return try_to_save_claims(claims, given, decide).or_conflict()
 
 
-def try_to_save_claims(claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide) -> MovedClaims:
+def try_to_save_claims(
+    claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide
+) -> MovedClaims:
     """As :func:`save_claims`; one that is fought over holds back no other. Raises UnreadableRowsError."""
     wanted = [after for claim in given if (after := decide(claim)) is not None]
-    return _moved_many(claims, wanted, claims.save_many, lambda claim: save_claim(claims, claim, decide))
+    return _moved_many(
+        claims, wanted, claims.save_many, lambda claim: save_claim(claims, claim, decide)
+    )
 
 
-def settle_claims(claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide) -> Mapping[str, NodeClaim]:
+def settle_claims(
+    claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide
+) -> Mapping[str, NodeClaim]:
     """As :func:`settle_claim` for many claims in few requests, raising as it does; return those that moved, by id."""
     wanted = [settled(after) for claim in given if (after := decide(claim)) is not None]
-    moved = _moved_many(claims, wanted, claims.save_many, lambda claim: settle_claim(claims, claim, decide))
+    moved = _moved_many(
+        claims, wanted, claims.save_many, lambda claim: settle_claim(claims, claim, decide)
+    )
     return moved.or_conflict()
 
 
 def return_all_replicas_of(
-    claims: NodeClaimStore, given: Sequence[NodeClaim], returned_at: datetime, decide: Decide
+    claims: NodeClaimStore,
+    given: Sequence[NodeClaim],
+    returned_at: datetime,
+    decide: Decide,
 ) -> MovedClaims:
     """As :func:`return_all_replicas` for many claims in few requests; one that is fought over holds back no other.
 
@@ -111,7 +138,9 @@ def return_all_replicas(
         claims,
         claim,
         decide,
-        lambda after, before: _returned(claims, after, before, before.placements, returned_at),
+        lambda after, before: _returned(
+            claims, after, before, before.placements, returned_at
+        ),
     )
 
 
@@ -124,7 +153,10 @@ def return_some_replicas(
 ) -> NodeClaim | None:
     """As :func:`return_all_replicas`, raising as it does, for some of them; ``decide`` sees that they are there."""
     return _moved(
-        claims, claim, decide, lambda after, before: _returned(claims, after, before, placements, returned_at)
+        claims,
+        claim,
+        decide,
+        lambda after, before: _returned(claims, after, before, placements, returned_at),
     )
 
 
@@ -136,7 +168,10 @@ def _returned(
     returned_at: datetime,
 ) -> NodeClaim:
     return claims.return_replicas(
-        after, expected_revision=before.revision, placements=by_workload(placements), returned_at=returned_at
+        after,
+        expected_revision=before.revision,
+        placements=by_workload(placements),
+        returned_at=returned_at,
     )
 
 

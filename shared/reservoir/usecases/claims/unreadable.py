@@ -41,7 +41,9 @@ def claims_by_instance(
     return found, frozenset(unreadable)
 
 
-def claims_named(store: NodeClaimStore, claim_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+def claims_named(
+    store: NodeClaimStore, claim_ids: Collection[str]
+) -> Mapping[str, NodeClaim]:
     """Return claims by id, without those that cannot be read."""
     if not claim_ids:
         return {}
@@ -57,7 +59,11 @@ def workloads(
     """Return workloads by key, and the keys of those that cannot be read; with ``revisions`` as ``get_placed`` does."""
 
     def read(wanted: Collection[str]) -> Mapping[str, WorkloadRecord]:
-        return store.get_many(wanted) if revisions is None else store.get_placed(wanted, revisions)
+        return (
+            store.get_many(wanted)
+            if revisions is None
+            else store.get_placed(wanted, revisions)
+        )
 
     if not keys:
         return {}, frozenset()

@@ -41,7 +41,13 @@ class DemandRules:
             raise ManifestError([_not_permitted(team, namespace, sender_id)])
         limits = in_force(TeamLimits() if team is None else team.limits)
         if isinstance(message, SubmitMessage):
-            problems = list(_excesses(message, limits, "the deployment" if team is None else f"Team {team.name}"))
+            problems = list(
+                _excesses(
+                    message,
+                    limits,
+                    "the deployment" if team is None else f"Team {team.name}",
+                )
+            )
             if problems:
                 raise ManifestError(problems)
         return limits
@@ -57,7 +63,10 @@ class DemandRules:
         Anti-affinity binds both sides: one replica a zone would keep another team out of a region.
         """
         problems: list[Problem] = []
-        for kind, terms in (("podAffinity", wanted.affinity), ("podAntiAffinity", wanted.anti_affinity)):
+        for kind, terms in (
+            ("podAffinity", wanted.affinity),
+            ("podAntiAffinity", wanted.anti_affinity),
+        ):
             reached: set[str] = set()
             for term in terms:
                 if term.weight is None:
@@ -83,11 +92,17 @@ def _excesses(message: SubmitMessage, limits: TeamLimits, who: str) -> Iterator[
         ("replicas", spec.replicas, limits.replicas),
     ):
         if most is not None and asked > most:
-            yield Problem(f"workload.spec.{name}", "team-limit", f"{asked} is more than the {most} that {who} allows")
+            yield Problem(
+                f"workload.spec.{name}",
+                "team-limit",
+                f"{asked} is more than the {most} that {who} allows",
+            )
     notice_s = optional_seconds(spec.checkpoint_period)
     longest_s = limits.checkpoint_period_s
     if notice_s is not None and longest_s is not None and notice_s > longest_s:
-        longer = f"{spec.checkpoint_period} is more than the {longest_s} s that {who} allows"
+        longer = (
+            f"{spec.checkpoint_period} is more than the {longest_s} s that {who} allows"
+        )
         yield Problem("workload.spec.checkpointPeriod", "team-limit", longer)
     if message.workload.to_core().do_not_disrupt and not limits.do_not_disrupt:
         path = f"workload.metadata.annotations['{DO_NOT_DISRUPT}']"
@@ -103,7 +118,10 @@ def refuse_jump(generation: int, stored_generation: int, limits: TeamLimits) -> 
     if most is not None and generation > stored_generation + most:
         message = f"is more than {most} above the stored generation, {stored_generation}"
         problem = Problem(
-            "workload.metadata.generation", "generation-jump", message, suggestion=str(stored_generation + 1)
+            "workload.metadata.generation",
+            "generation-jump",
+            message,
+            suggestion=str(stored_generation + 1),
         )
         raise ManifestError([problem])
 

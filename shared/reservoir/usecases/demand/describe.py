@@ -9,7 +9,12 @@ from reservoir.core.model.plan import UnplacedReplicas
 from reservoir.core.model.snapshot import count_of
 from reservoir.core.node_life import replicas
 from reservoir.core.serialisation.generation import content_digest
-from reservoir.manifests.described import DrainStatus, NodeStatus, UnplacedDetail, WorkloadDescribed
+from reservoir.manifests.described import (
+    DrainStatus,
+    NodeStatus,
+    UnplacedDetail,
+    WorkloadDescribed,
+)
 from reservoir.manifests.messages import DescribeMessage
 from reservoir.ports.messaging import EventPublisher
 from reservoir.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
@@ -35,7 +40,10 @@ class Describe:
         key = message.workload.key
         record = self.workloads.get(key)
         nodes = [] if record is None else _nodes(self.claims.list_live(), key)
-        parts = [nodes[start : start + NODES_IN_A_PART] for start in range(0, len(nodes), NODES_IN_A_PART)] or [[]]
+        parts = [
+            nodes[start : start + NODES_IN_A_PART]
+            for start in range(0, len(nodes), NODES_IN_A_PART)
+        ] or [[]]
         self.publisher.publish(
             [
                 _status(message.request_id, key, record, part).model_copy(
@@ -46,7 +54,9 @@ class Describe:
         )
 
 
-def _status(request_id: str, key: str, record: WorkloadRecord | None, nodes: list[NodeStatus]) -> WorkloadDescribed:
+def _status(
+    request_id: str, key: str, record: WorkloadRecord | None, nodes: list[NodeStatus]
+) -> WorkloadDescribed:
     if record is None:
         return WorkloadDescribed(request_id=request_id, workload=workload_ref(key))
     submitted = record.workload
@@ -67,7 +77,10 @@ def _status(request_id: str, key: str, record: WorkloadRecord | None, nodes: lis
 
 def _waiting(unplaced: UnplacedReplicas) -> UnplacedDetail:
     return UnplacedDetail(
-        replicas=unplaced.count, reason=unplaced.code, message=unplaced.message, earliest_at=unplaced.earliest_at
+        replicas=unplaced.count,
+        reason=unplaced.code,
+        message=unplaced.message,
+        earliest_at=unplaced.earliest_at,
     )
 
 

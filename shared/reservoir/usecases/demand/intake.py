@@ -12,7 +12,13 @@ from reservoir.core.scheduling_terms.labels import NODE_POOL, closest
 from reservoir.core.serialisation.json_codec import dumps
 from reservoir.manifests.event_parts import WorkloadRef
 from reservoir.manifests.events import IgnoredReason, WorkloadAccepted, WorkloadIgnored
-from reservoir.manifests.messages import AnyMessage, DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
+from reservoir.manifests.messages import (
+    AnyMessage,
+    DemandMessage,
+    ReleaseMessage,
+    SubmitMessage,
+    WithdrawMessage,
+)
 from reservoir.manifests.parsing.problems import ManifestError, Problem, shown
 from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.messaging import EventPublisher, WorkQueue
@@ -33,7 +39,9 @@ _FORMER_CHARS_MAX: Final = 96 * 1024
 class AcknowledgeRelease(Protocol):
     """Tells the drain protocol that replicas have left."""
 
-    def __call__(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
+    def __call__(
+        self, workload_key: str, claim_id: str, count: int | None, now: datetime
+    ) -> bool:
         """Note that ``count`` replicas (None: all) of the workload left the claim's node; False: none was awaited."""
         ...
 
@@ -65,7 +73,9 @@ class Intake:
     clock: Clock
     bounds: SendingBounds | None = None  # None: who takes a deployment down is held to none
 
-    def admit(self, message: AnyMessage, rules: DemandRules, sent_by: str | None) -> TeamLimits:
+    def admit(
+        self, message: AnyMessage, rules: DemandRules, sent_by: str | None
+    ) -> TeamLimits:
         """Return the limits of whoever a message is counted as.
 
         Raises
@@ -82,7 +92,11 @@ class Intake:
         return limits
 
     def apply(
-        self, message: DemandMessage, rules: DemandRules, sent_by: str | None = None, message_id: str | None = None
+        self,
+        message: DemandMessage,
+        rules: DemandRules,
+        sent_by: str | None = None,
+        message_id: str | None = None,
     ) -> Answer:
         """Apply a message; return what became of it.
 
@@ -103,27 +117,39 @@ class Intake:
         metadata = message.workload.metadata
         named = WorkloadRef(namespace=metadata.namespace, name=metadata.name)
         if isinstance(message, ReleaseMessage):
-            left = self.acknowledge_release(message.workload.key, message.node_claim, message.replicas, now)
+            left = self.acknowledge_release(
+                message.workload.key, message.node_claim, message.replicas, now
+            )
             named = _named(named, self.workloads.get(message.workload.key))
-            return Answer(message.action, named, None if left else IgnoredReason.NOT_AWAITED)
+            return Answer(
+                message.action, named, None if left else IgnoredReason.NOT_AWAITED
+            )
         named = named.model_copy(update={"generation": metadata.generation})
         if isinstance(message, SubmitMessage):
             wanted = message.workload.to_core()
             _refuse_unknown_pools(wanted, rules.node_pool_names)
             rules.refuse_reach(wanted)
-            decide = _Sent(lambda record: submitted(record, wanted, now), sent_by, now, message_id)
+            decide = _Sent(
+                lambda record: submitted(record, wanted, now), sent_by, now, message_id
+            )
         else:
-            decide = _Sent(lambda record: withdrawn(record, message, now), sent_by, now, message_id)
+            decide = _Sent(
+                lambda record: withdrawn(record, message, now), sent_by, now, message_id
+            )
         written, stands = self._put(named, rules, limits, decide)
         named = _named(named, stands)
         if written or stands is None:
             return Answer(message.action, named)
-        return Answer(message.action, named, _why_ignored(stands, message), stands.generation)
+        return Answer(
+            message.action, named, _why_ignored(stands, message), stands.generation
+        )
 
     def tell(self, answers: Mapping[str, Answer]) -> None:
         """Publish what became of messages, by their ids."""
         if answers:
-            self.publisher.publish([_told(message_id, answer) for message_id, answer in answers.items()])
+            self.publisher.publish(
+                [_told(message_id, answer) for message_id, answer in answers.items()]
+            )
 
     def wake_planner(self, workload_keys: Collection[str]) -> None:
         """Have what was applied planned; once a batch of messages."""
@@ -136,14 +162,18 @@ class Intake:
         whose = rules.counted_as(named.namespace)
         for attempt in range(_ATTEMPTS_MAX):
             record = self.workloads.get(f"{named.namespace}/{named.name}")
-            refuse_jump(named.generation or 0, 0 if record is None else record.generation, limits)
+            refuse_jump(
+                named.generation or 0, 0 if record is None else record.generation, limits
+            )
             after = decide(record)
             if after is None:
                 return False, record
             if self.bounds is not None:
                 self.bounds.count_workload(record, after, whose, limits, rules.counted_as)
             try:
-                self.workloads.put(after, expected_revision=None if record is None else record.revision)
+                self.workloads.put(
+                    after, expected_revision=None if record is None else record.revision
+                )
             except ConflictError:
                 # Plans and launches move its counts at the same time; what is wanted is decided on the new row.
                 if attempt == _ATTEMPTS_MAX - 1:
@@ -151,7 +181,10 @@ class Intake:
             except RowsRefusedError as error:
                 if not after.withdrawn:
                     raise ManifestError([_no_room(after)]) from error
-                self.workloads.put(_slimmed(after), expected_revision=None if record is None else record.revision)
+                self.workloads.put(
+                    _slimmed(after),
+                    expected_revision=None if record is None else record.revision,
+                )
                 return True, after
             else:
                 return True, after
@@ -182,17 +215,27 @@ class _Sent:
         after = self.decide(record)
         if after is None:
             return None
-        begins = record is None or record.correlation_id is None or (record.withdrawn and not after.withdrawn)
+        begins = (
+            record is None
+            or record.correlation_id is None
+            or (record.withdrawn and not after.withdrawn)
+        )
         correlation_id = self.message_id if begins else after.correlation_id
-        return replace(after, sent_by=self.sent_by, sent_at=self.now, correlation_id=correlation_id)
+        return replace(
+            after, sent_by=self.sent_by, sent_at=self.now, correlation_id=correlation_id
+        )
 
 
 def _named(named: WorkloadRef, record: WorkloadRecord | None) -> WorkloadRef:
     """Add to the workload's name what it is followed by."""
-    return named.model_copy(update={"correlation_id": None if record is None else record.correlation_id})
+    return named.model_copy(
+        update={"correlation_id": None if record is None else record.correlation_id}
+    )
 
 
-def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) -> WorkloadRecord | None:
+def submitted(
+    record: WorkloadRecord | None, wanted: Workload, now: datetime
+) -> WorkloadRecord | None:
     """Return the record after a submit or update, None when the message is a repeat or older than what is known.
 
     Replicas that run stay where they are, and what they were placed with stays true of them; a changed spec is what
@@ -202,9 +245,15 @@ def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) ->
     """
     if record is None:
         return WorkloadRecord(
-            wanted.key, wanted.generation, 0, wanted, submitted_at=now, pending_since=now if wanted.replicas else None
+            wanted.key,
+            wanted.generation,
+            0,
+            wanted,
+            submitted_at=now,
+            pending_since=now if wanted.replicas else None,
         )
-    known = record.workload  # a withdraw moves the record's generation on, not that of what was submitted
+    # a withdraw moves the record's generation on, not that of what was submitted
+    known = record.workload
     if known is not None and known.generation == wanted.generation and known != wanted:
         raise ManifestError([_generation_taken(wanted, record)])
     if wanted.generation <= record.generation:
@@ -215,14 +264,19 @@ def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) ->
         workload=wanted,
         former=_former(record, wanted),
         withdrawn=False,
-        finished_count=0 if record.withdrawn else record.finished_count,  # what is wanted again begins again
+        # what is wanted again begins again
+        finished_count=0 if record.withdrawn else record.finished_count,
         submitted_at=record.submitted_at or now,
         expires_at=None,
     )
     if after.pending_count == 0:
         return replace(after, pending_since=None, unplaced=())
     # The ladder's clock runs on for replicas that were waiting already.
-    return after if record.pending_count > 0 and record.pending_since else replace(after, pending_since=now)
+    return (
+        after
+        if record.pending_count > 0 and record.pending_since
+        else replace(after, pending_since=now)
+    )
 
 
 def _former(record: WorkloadRecord, wanted: Workload) -> tuple[Workload, ...]:
@@ -231,21 +285,33 @@ def _former(record: WorkloadRecord, wanted: Workload) -> tuple[Workload, ...]:
     if known is None or same_terms(known, wanted):
         return record.former
     former = (*record.former, terms_of(known))
-    while len(former) > _FORMER_MAX or sum(len(dumps(each)) for each in former) > _FORMER_CHARS_MAX:
+    while (
+        len(former) > _FORMER_MAX
+        or sum(len(dumps(each)) for each in former) > _FORMER_CHARS_MAX
+    ):
         if record.placed_count > 0:
             raise ManifestError([_too_many_former(wanted, record)])
         former = former[1:]  # what drains still may have been placed with one of the last
     return former
 
 
-def withdrawn(record: WorkloadRecord | None, message: WithdrawMessage, now: datetime) -> WorkloadRecord | None:
+def withdrawn(
+    record: WorkloadRecord | None, message: WithdrawMessage, now: datetime
+) -> WorkloadRecord | None:
     """Return the record after a withdraw, None when it is a repeat or older than what is known."""
     generation = message.workload.metadata.generation
     if record is None:
         return WorkloadRecord(
-            message.workload.key, generation, 0, None, withdrawn=True, expires_at=now + TOMBSTONE_KEPT
+            message.workload.key,
+            generation,
+            0,
+            None,
+            withdrawn=True,
+            expires_at=now + TOMBSTONE_KEPT,
         )
-    if generation < record.generation or (record.withdrawn and generation == record.generation):
+    if generation < record.generation or (
+        record.withdrawn and generation == record.generation
+    ):
         return None
     return replace(
         record,
@@ -257,17 +323,28 @@ def withdrawn(record: WorkloadRecord | None, message: WithdrawMessage, now: date
     )
 
 
-def _why_ignored(stands: WorkloadRecord, message: SubmitMessage | WithdrawMessage) -> IgnoredReason:
+def _why_ignored(
+    stands: WorkloadRecord, message: SubmitMessage | WithdrawMessage
+) -> IgnoredReason:
     """Say why a message changed nothing about the record that stands."""
     is_withdraw = isinstance(message, WithdrawMessage)
-    if message.workload.metadata.generation == stands.generation and stands.withdrawn == is_withdraw:
+    if (
+        message.workload.metadata.generation == stands.generation
+        and stands.withdrawn == is_withdraw
+    ):
         return IgnoredReason.UNCHANGED
-    return IgnoredReason.WITHDRAWN if stands.withdrawn and not is_withdraw else IgnoredReason.OLDER_GENERATION
+    return (
+        IgnoredReason.WITHDRAWN
+        if stands.withdrawn and not is_withdraw
+        else IgnoredReason.OLDER_GENERATION
+    )
 
 
 def _told(message_id: str, answer: Answer) -> WorkloadAccepted | WorkloadIgnored:
     if answer.ignored is None:
-        return WorkloadAccepted(message_id=message_id, action=answer.action, workload=answer.workload)
+        return WorkloadAccepted(
+            message_id=message_id, action=answer.action, workload=answer.workload
+        )
     return WorkloadIgnored(
         message_id=message_id,
         action=answer.action,
@@ -279,7 +356,11 @@ def _told(message_id: str, answer: Answer) -> WorkloadAccepted | WorkloadIgnored
 
 def _generation_taken(wanted: Workload, stored: WorkloadRecord) -> Problem:
     by = "" if stored.sent_by is None else f" by {shown(stored.sent_by)}"
-    at = "" if stored.sent_at is None else f", stored {stored.sent_at.isoformat(timespec='seconds')}"
+    at = (
+        ""
+        if stored.sent_at is None
+        else f", stored {stored.sent_at.isoformat(timespec='seconds')}"
+    )
     return Problem(
         "workload.metadata.generation",
         "generation-taken",
@@ -292,7 +373,11 @@ def _generation_taken(wanted: Workload, stored: WorkloadRecord) -> Problem:
 def _slimmed(record: WorkloadRecord) -> WorkloadRecord:
     """Return what is withdrawn without what nobody asks of it any more, so that its row is certain to be taken."""
     workload = record.workload
-    return replace(record, workload=None if workload is None else replace(workload, annotations={}), unplaced=())
+    return replace(
+        record,
+        workload=None if workload is None else replace(workload, annotations={}),
+        unplaced=(),
+    )
 
 
 def _no_room(record: WorkloadRecord) -> Problem:

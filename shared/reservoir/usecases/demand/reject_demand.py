@@ -30,7 +30,13 @@ class RejectDemand:
     publisher: EventPublisher
     census: DemandCensus | None = None  # None: all are told
 
-    def reject(self, message_id: str, body: str, problems: Sequence[Problem], sent_by: str | None = None) -> None:
+    def reject(
+        self,
+        message_id: str,
+        body: str,
+        problems: Sequence[Problem],
+        sent_by: str | None = None,
+    ) -> None:
         """Put the message away and publish ``Workload Rejected``; both may happen again when the batch is repeated.
 
         Of what one sends in a minute so many are told one by one: what happened is kept for a fortnight, and whoever
@@ -62,7 +68,12 @@ def _sentence(problem: Problem) -> str:
 
 def _plain(text: str) -> str:
     """Escape what a log line or an attribute must not carry."""
-    return text.encode("ascii", "backslashreplace").decode().replace("\r", " ").replace("\n", " ")
+    return (
+        text.encode("ascii", "backslashreplace")
+        .decode()
+        .replace("\r", " ")
+        .replace("\n", " ")
+    )
 
 
 def _named(body: str) -> WorkloadRef | None:
@@ -75,5 +86,13 @@ def _named(body: str) -> WorkloadRef | None:
             namespace=_NAMESPACE.validate_python(metadata.get("namespace", "default")),
             name=_NAME.validate_python(metadata["name"]),
         )
-    except (ValueError, ValidationError, RecursionError, KeyError, TypeError, AttributeError, IndexError):
+    except (
+        ValueError,
+        ValidationError,
+        RecursionError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        IndexError,
+    ):
         return None

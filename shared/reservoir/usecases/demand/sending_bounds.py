@@ -41,7 +41,9 @@ class SendingBounds:
             return
         takes_back = isinstance(message, ReleaseMessage | WithdrawMessage)
         if self.census.add(whose, MINUTE) > most * (_ROOM_FOR_LESS if takes_back else 1):
-            raise _refused("messages per minute", f"{whose} has sent the {most} of this minute")
+            raise _refused(
+                "messages per minute", f"{whose} has sent the {most} of this minute"
+            )
 
     def count_workload(
         self,
@@ -55,15 +57,25 @@ class SendingBounds:
 
         ``counted_as`` says whose the workloads of a namespace are.
         """
-        begins_to_wait = after.pending_count > 0 and (before is None or before.pending_count == 0)
+        begins_to_wait = after.pending_count > 0 and (
+            before is None or before.pending_count == 0
+        )
         most = limits.waiting_workloads
         if begins_to_wait and most is not None:
             waiting = self._waiting(counted_as)[whose]
             if waiting >= most:
-                raise _refused("waiting workloads", f"{waiting} of {whose} wait, which may be {most}")
+                raise _refused(
+                    "waiting workloads", f"{waiting} of {whose} wait, which may be {most}"
+                )
         most = limits.new_workloads_per_day
-        if before is None and most is not None and self.census.add(f"{whose} new", DAY) > most:
-            raise _refused("new workloads per day", f"{whose} has sent the {most} of this day (UTC)")
+        if (
+            before is None
+            and most is not None
+            and self.census.add(f"{whose} new", DAY) > most
+        ):
+            raise _refused(
+                "new workloads per day", f"{whose} has sent the {most} of this day (UTC)"
+            )
         if begins_to_wait:
             self._taken.add(after.key)
 

@@ -66,7 +66,9 @@ class DiscoverOfferings:
         )
 
 
-def _read(what: str, call: Callable[[], Mapping[K, int]], failures: list[str]) -> Mapping[K, int] | None:
+def _read(
+    what: str, call: Callable[[], Mapping[K, int]], failures: list[str]
+) -> Mapping[K, int] | None:
     """Read prices; an empty answer is as good as a failure (R-199)."""
     try:
         prices = call()
@@ -81,6 +83,7 @@ def _read(what: str, call: Callable[[], Mapping[K, int]], failures: list[str]) -
 
 def _without_shortages(instance_type: InstanceType) -> InstanceType:
     offerings = tuple(
-        replace(offering, unavailable_until=None, unavailable_reason="") for offering in instance_type.offerings
+        replace(offering, unavailable_until=None, unavailable_reason="")
+        for offering in instance_type.offerings
     )
     return replace(instance_type, offerings=offerings)

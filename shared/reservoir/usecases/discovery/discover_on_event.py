@@ -9,7 +9,10 @@ from reservoir.core.capacity.discovery_turn import after_event, after_reading, i
 from reservoir.ports.discovery_turns import DiscoveryTurnStore
 from reservoir.ports.state import ConflictError
 from reservoir.ports.system import Clock
-from reservoir.usecases.discovery.discover_reservations import DiscoverReservations, Discovery
+from reservoir.usecases.discovery.discover_reservations import (
+    DiscoverReservations,
+    Discovery,
+)
 
 # Whoever loses the row to another event sees what that one asked for, and mostly needs nothing of its own.
 _TRIES: Final = 10

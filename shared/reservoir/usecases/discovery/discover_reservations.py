@@ -21,12 +21,28 @@ from reservoir.ports.discovery import ReservationReader
 from reservoir.ports.errors import AwsError
 from reservoir.ports.messaging import DrainTimers, EventPublisher, WorkQueue
 from reservoir.ports.policy import PolicyStore
-from reservoir.ports.state import NodeClaimStore, ReservationRecord, ReservationStore, UnreadableRowsError
+from reservoir.ports.state import (
+    NodeClaimStore,
+    ReservationRecord,
+    ReservationStore,
+    UnreadableRowsError,
+)
 from reservoir.ports.system import Clock
-from reservoir.usecases.claims.announce import reservation_ending, reservation_exhausted, reservation_idle
-from reservoir.usecases.discovery.observe_reservation import ReservationChange, ReservationObserver, news_of
+from reservoir.usecases.claims.announce import (
+    reservation_ending,
+    reservation_exhausted,
+    reservation_idle,
+)
+from reservoir.usecases.discovery.observe_reservation import (
+    ReservationChange,
+    ReservationObserver,
+    news_of,
+)
 from reservoir.usecases.policy.policy_objects import Policy, policy_of
-from reservoir.usecases.policy.resolve_node_classes import NodeClassResolver, SelectedReservations
+from reservoir.usecases.policy.resolve_node_classes import (
+    NodeClassResolver,
+    SelectedReservations,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +90,11 @@ class DiscoverReservations:
 
         Raises UnreadableRowsError when an object of the policy became unreadable meanwhile.
         """
-        observed_at = self.clock.now()  # before the call: what EC2 answers is at least as old as this
-        known = {record.reservation.id: record for record in self.reservations.list_current()}
+        # before the call: what EC2 answers is at least as old as this
+        observed_at = self.clock.now()
+        known = {
+            record.reservation.id: record for record in self.reservations.list_current()
+        }
         try:
             visible = self.reader.list_visible()
         except AwsError:
@@ -85,17 +104,33 @@ class DiscoverReservations:
         policy = policy_of(objects)
         classes = policy.node_classes
         groups, unreadable = self._groups(classes)
-        observed = {item.id: replace(item, resource_group_arns=_groups_of(item, groups)) for item in visible}
-        selections = {item.name: _selection(item, observed, groups, unreadable, observed_at) for item in classes}
+        observed = {
+            item.id: replace(item, resource_group_arns=_groups_of(item, groups))
+            for item in visible
+        }
+        selections = {
+            item.name: _selection(item, observed, groups, unreadable, observed_at)
+            for item in classes
+        }
         shown = self._shown(known, observed, selections)
         refusal = self._announce(known, shown, observed_at)
         changes = self._save(known, shown, observed_at)
-        current = {change.after.reservation.id: change.after.reservation for change in changes}
+        current = {
+            change.after.reservation.id: change.after.reservation for change in changes
+        }
         refreshed = self.resolver.refresh(
-            objects, {name: _counted(selection, current) for name, selection in selections.items()}, observed_at
+            objects,
+            {name: _counted(selection, current) for name, selection in selections.items()},
+            observed_at,
         )
-        opened = [change.after.reservation.id for change in changes if change.opened(observed_at)]
-        why = "reservations changed" if opened or refreshed.changed else self._lacking(policy, current, observed_at)
+        opened = [
+            change.after.reservation.id for change in changes if change.opened(observed_at)
+        ]
+        why = (
+            "reservations changed"
+            if opened or refreshed.changed
+            else self._lacking(policy, current, observed_at)
+        )
         if why is not None:
             self.queue.wake_planner(reason=why)
         self._tell(changes, observed_at)
@@ -117,10 +152,16 @@ class DiscoverReservations:
             unreadable=tuple(f"{kind}/{name}" for kind, name in sorted(policy.unreadable)),
         )
 
-    def _lacking(self, policy: Policy, current: Mapping[str, CapacityReservation], now: datetime) -> str | None:
+    def _lacking(
+        self, policy: Policy, current: Mapping[str, CapacityReservation], now: datetime
+    ) -> str | None:
         """Say that a static pool has fewer nodes than it wants, or None; costs a listing where there are such pools."""
-        growing = [pool for pool in policy.node_pools if pool.is_static and pool.paused is None]
-        live = {claim.id: claim for claim in self.node_claims.list_live()} if growing else {}
+        growing = [
+            pool for pool in policy.node_pools if pool.is_static and pool.paused is None
+        ]
+        live = (
+            {claim.id: claim for claim in self.node_claims.list_live()} if growing else {}
+        )
         reserved = ReservedCapacity.of(current.values(), policy.node_classes, None, now)
         is_short = any(census(pool, live, reserved).missing for pool in growing)
         return "static pools lack nodes" if is_short else None
@@ -130,18 +171,27 @@ class DiscoverReservations:
         try:
             self.queue.send_validations(names)
         except AwsError as error:
-            return tuple(f"{name}: no dry run was asked for: {error.code}" for name in names)
+            return tuple(
+                f"{name}: no dry run was asked for: {error.code}" for name in names
+            )
         return ()
 
     def _tell(self, changes: Sequence[ReservationChange], now: datetime) -> None:
         """Say which reservations have just filled up, and which have lain idle for long."""
-        records = [change.after for change in changes if change.after.balance.free_units > 0]
+        records = [
+            change.after for change in changes if change.after.balance.free_units > 0
+        ]
         idle = {
             record.reservation.id: reservation_idle(record, record.idle_since)
             for record in records
-            if record.idle_since is not None and is_to_be_said(record.idle_since, record.idle_said_at, now)
+            if record.idle_since is not None
+            and is_to_be_said(record.idle_since, record.idle_said_at, now)
         }
-        exhausted = [reservation_exhausted(change.after.reservation) for change in changes if change.was_exhausted]
+        exhausted = [
+            reservation_exhausted(change.after.reservation)
+            for change in changes
+            if change.was_exhausted
+        ]
         self.publisher.publish([*exhausted, *idle.values()])
         if idle:
             # Afterwards: a run that dies in between says it again.
@@ -150,24 +200,42 @@ class DiscoverReservations:
     def _tell_endings(self, changes: Sequence[ReservationChange], now: datetime) -> None:
         """Say which reservations end in 14, 7 or 1 days: what would be without them, and what goes on."""
         records = [change.after for change in changes]
-        notices = {record.reservation.id: due_notice(record.reservation, record.ending_said, now) for record in records}
-        due = [(record.reservation, days) for record in records if (days := notices[record.reservation.id]) is not None]
+        notices = {
+            record.reservation.id: due_notice(record.reservation, record.ending_said, now)
+            for record in records
+        }
+        due = [
+            (record.reservation, days)
+            for record in records
+            if (days := notices[record.reservation.id]) is not None
+        ]
         if not due:
             return
         claims = list(self.node_claims.list_live())
         following = successors(record.reservation for record in records)
         self.publisher.publish(
-            [reservation_ending(reservation, days, following.get(reservation.id), claims) for reservation, days in due]
+            [
+                reservation_ending(reservation, days, following.get(reservation.id), claims)
+                for reservation, days in due
+            ]
         )
         # Afterwards: a run that dies in between says it again.
-        self.reservations.mark_ending_said({reservation.id: notice_key(reservation, days) for reservation, days in due})
+        self.reservations.mark_ending_said(
+            {reservation.id: notice_key(reservation, days) for reservation, days in due}
+        )
 
-    def _groups(self, classes: Iterable[NodeClass]) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
+    def _groups(
+        self, classes: Iterable[NodeClass]
+    ) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
         """Read the resource groups that classes name; return their members, and errors of those that failed."""
         arns: set[str] = set()
         for node_class in classes:
             terms = node_class.capacity_reservation_selector_terms
-            arns.update(term.reservation_group_arn for term in terms if term.reservation_group_arn is not None)
+            arns.update(
+                term.reservation_group_arn
+                for term in terms
+                if term.reservation_group_arn is not None
+            )
         groups: dict[str, frozenset[str]] = {}
         unreadable: dict[str, str] = {}
         for arn in sorted(arns):
@@ -188,16 +256,26 @@ class DiscoverReservations:
         for selection in selections.values():
             selected.update(reservation.id for reservation in selection.reservations)
         shown = {
-            key: observed[key] if key in observed else _gone(known[key]) for key in sorted(known.keys() | selected)
+            key: observed[key] if key in observed else _gone(known[key])
+            for key in sorted(known.keys() | selected)
         }
-        return {key: each for key, each in shown.items() if key in known or self._is_new(each)}
+        return {
+            key: each for key, each in shown.items() if key in known or self._is_new(each)
+        }
 
     def _announce(
-        self, known: Mapping[str, ReservationRecord], shown: Mapping[str, ObservedReservation], observed_at: datetime
+        self,
+        known: Mapping[str, ReservationRecord],
+        shown: Mapping[str, ObservedReservation],
+        observed_at: datetime,
     ) -> AwsError | None:
         """Tell what has become of reservations; a refusal waits until all else is done, which does not need the bus."""
         try:
-            self.publisher.publish(news_of([(known.get(key), each) for key, each in shown.items()], observed_at))
+            self.publisher.publish(
+                news_of(
+                    [(known.get(key), each) for key, each in shown.items()], observed_at
+                )
+            )
         except AwsError as error:
             return error
         return None
@@ -231,7 +309,10 @@ class DiscoverReservations:
         return True
 
     def _set_timers(
-        self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime
+        self,
+        before: ReservationRecord | None,
+        reservation: CapacityReservation,
+        observed_at: datetime,
     ) -> None:
         """Set exact timers for what is new or was moved.
 
@@ -239,12 +320,22 @@ class DiscoverReservations:
         """
         known = None if before is None else before.reservation
         start_at = reservation.start_at if reservation.is_upcoming(observed_at) else None
-        if start_at is not None and start_at > observed_at and (known is None or known.start_at != start_at):
+        if (
+            start_at is not None
+            and start_at > observed_at
+            and (known is None or known.start_at != start_at)
+        ):
             self.timers.set_start_timer(reservation.id, start_at)
         drain_at = reservation.drain_at()
-        if reservation.kind is not ReservationKind.CAPACITY_BLOCK or drain_at is None or drain_at <= observed_at:
+        if (
+            reservation.kind is not ReservationKind.CAPACITY_BLOCK
+            or drain_at is None
+            or drain_at <= observed_at
+        ):
             return
-        if reservation.state in ENDED_STATES or (known is not None and known.drain_at() == drain_at):
+        if reservation.state in ENDED_STATES or (
+            known is not None and known.drain_at() == drain_at
+        ):
             return
         self.timers.set_timer(reservation.id, drain_at)
 
@@ -253,8 +344,12 @@ def _gone(record: ReservationRecord) -> ObservedReservation:
     return replace(record.reservation, state=GONE, available_count=0, stale=False)
 
 
-def _groups_of(reservation: ObservedReservation, groups: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
-    return tuple(sorted(arn for arn, members in groups.items() if reservation.id in members))
+def _groups_of(
+    reservation: ObservedReservation, groups: Mapping[str, frozenset[str]]
+) -> tuple[str, ...]:
+    return tuple(
+        sorted(arn for arn, members in groups.items() if reservation.id in members)
+    )
 
 
 def _selection(
@@ -267,18 +362,27 @@ def _selection(
     """Select anew; while a group of the class cannot be read, what the class had selected stays selected too."""
     ids = set(selected_ids(node_class, observed.values(), groups, now))
     terms = node_class.capacity_reservation_selector_terms
-    arns = {term.reservation_group_arn for term in terms if term.reservation_group_arn is not None}
+    arns = {
+        term.reservation_group_arn
+        for term in terms
+        if term.reservation_group_arn is not None
+    }
     errors = sorted(unreadable[arn] for arn in arns if arn in unreadable)
     if errors:
         ids |= set(node_class.status.reservation_ids) & observed.keys()
-    return _ShownReservations(tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None)
+    return _ShownReservations(
+        tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None
+    )
 
 
-def _counted(selection: _ShownReservations, current: Mapping[str, CapacityReservation]) -> SelectedReservations:
+def _counted(
+    selection: _ShownReservations, current: Mapping[str, CapacityReservation]
+) -> SelectedReservations:
     """Return the selection with the ledger's free units; with EC2's where another discovery saved first."""
     return SelectedReservations(
         tuple(
-            current.get(item.id) or CapacityReservation.of(item, free_units=item.available_count)
+            current.get(item.id)
+            or CapacityReservation.of(item, free_units=item.available_count)
             for item in selection.reservations
         ),
         selection.error,

@@ -36,7 +36,9 @@ class FreedUnits:
         if not records:
             return 0
         try:
-            visible = {reservation.id: reservation for reservation in self.reader.list_visible()}
+            visible = {
+                reservation.id: reservation for reservation in self.reader.list_visible()
+            }
         except AwsError:
             return 0
         opened = 0

@@ -12,7 +12,12 @@ from reservoir.core.model.node_claim import NodeClaim
 from reservoir.manifests.events import ReservationChanged
 from reservoir.ports.errors import AwsError
 from reservoir.ports.messaging import EventPublisher
-from reservoir.ports.state import ConflictError, NodeClaimStore, ReservationRecord, ReservationStore
+from reservoir.ports.state import (
+    ConflictError,
+    NodeClaimStore,
+    ReservationRecord,
+    ReservationStore,
+)
 from reservoir.usecases.claims.announce import reservation_changed
 
 # Each lost race leaves out the claims that lost it; the last attempt closes no lease at all.
@@ -36,14 +41,17 @@ class ReservationChange:
         """Whether it offers more than before."""
         if not self.after.reservation.is_active(now) or self.after.balance.free_units <= 0:
             return False
-        if self.before is None or not self.before.reservation.is_active(self.before.observed_at):
+        if self.before is None or not self.before.reservation.is_active(
+            self.before.observed_at
+        ):
             return True
         return self.after.balance.free_units > self.before.balance.free_units
 
     @property
     def was_exhausted(self) -> bool:
         """Whether EC2 shows that the last free units have gone; those that we promised were told of then."""
-        is_usable = self.after.reservation.is_active(self.after.observed_at)  # what has ended is not full
+        # what has ended is not full
+        is_usable = self.after.reservation.is_active(self.after.observed_at)
         was_free = self.before is not None and self.before.balance.free_units > 0
         return is_usable and was_free and self.after.balance.available_count <= 0
 
@@ -57,7 +65,10 @@ class ReservationObserver:
     publisher: EventPublisher
 
     def observe(
-        self, before: ReservationRecord | None, reservation: ObservedReservation, observed_at: datetime
+        self,
+        before: ReservationRecord | None,
+        reservation: ObservedReservation,
+        observed_at: datetime,
     ) -> ReservationChange | None:
         """Save an observation with the leases that it contains.
 
@@ -67,7 +78,9 @@ class ReservationObserver:
         """
         absorbed = self._absorbable(before, observed_at)
         # A row that was lost is made anew from the claims: what they hold stays promised.
-        outstanding_count = len(self.node_claims.list_leased(reservation.id)) if before is None else 0
+        outstanding_count = (
+            len(self.node_claims.list_leased(reservation.id)) if before is None else 0
+        )
         for attempt in range(_ATTEMPTS_MAX):
             try:
                 after = self.reservations.save_observation(
@@ -80,12 +93,18 @@ class ReservationObserver:
             except ConflictError as error:
                 moved = frozenset(error.rows)
                 last = attempt == _ATTEMPTS_MAX - 2
-                absorbed = () if last else tuple(claim for claim in absorbed if claim.id not in moved)
+                absorbed = (
+                    ()
+                    if last
+                    else tuple(claim for claim in absorbed if claim.id not in moved)
+                )
                 continue
             return ReservationChange(before, after, len(absorbed))
         return None  # another discovery saved it first
 
-    def observe_again(self, before: ReservationRecord, shown: ObservedReservation, observed_at: datetime) -> bool:
+    def observe_again(
+        self, before: ReservationRecord, shown: ObservedReservation, observed_at: datetime
+    ) -> bool:
         """Save what EC2 shows now of a known reservation; return whether it offers more than before.
 
         What has become of it is told first. Which groups it is in is read by discovery alone, and kept. Raises
@@ -100,15 +119,22 @@ class ReservationObserver:
         change = self.observe(before, facts, observed_at)
         return change is not None and change.opened(observed_at)
 
-    def _absorbable(self, before: ReservationRecord | None, observed_at: datetime) -> tuple[NodeClaim, ...]:
+    def _absorbable(
+        self, before: ReservationRecord | None, observed_at: datetime
+    ) -> tuple[NodeClaim, ...]:
         if before is None or before.balance.outstanding_count == 0:
             return ()
         leased = self.node_claims.list_leased(before.reservation.id)
-        return tuple(claim for claim in leased if claim.lease is not None and is_absorbed_by(claim.lease, observed_at))
+        return tuple(
+            claim
+            for claim in leased
+            if claim.lease is not None and is_absorbed_by(claim.lease, observed_at)
+        )
 
 
 def news_of(
-    seen: Iterable[tuple[ReservationRecord | None, ObservedReservation]], observed_at: datetime
+    seen: Iterable[tuple[ReservationRecord | None, ObservedReservation]],
+    observed_at: datetime,
 ) -> list[ReservationChanged]:
     """Return what has become of reservations, as they were stored and as they were seen then.
 

@@ -16,7 +16,8 @@ from reservoir.ports.messaging import StartTimers, WorkQueue
 from reservoir.ports.state import ReservationRecord, ReservationStore
 from reservoir.usecases.discovery.observe_reservation import ReservationObserver
 
-_ASK_AGAIN_AFTER: Final = timedelta(seconds=3)  # and, from then on, after as long again as it is late
+# and, from then on, after as long again as it is late
+_ASK_AGAIN_AFTER: Final = timedelta(seconds=3)
 # One that is later than this is delayed; each minute's discovery will find it.
 _EXPECTED_WITHIN: Final = timedelta(minutes=5)
 # What begins before the next sweep, or soon after that: sweeps are not on time to the second.
@@ -42,7 +43,11 @@ class ReservationStarts:
         begun = self._observe(records, now)
         for record in records:
             start_at = record.reservation.start_at
-            if record.reservation.is_upcoming(now) and start_at is not None and now < start_at <= now + NEAR:
+            if (
+                record.reservation.is_upcoming(now)
+                and start_at is not None
+                and now < start_at <= now + NEAR
+            ):
                 near.set_start_timer(record.reservation.id, start_at)
         return begun
 

@@ -15,7 +15,13 @@ from typing import Final
 from reservoir.core.disruption.command import DisruptionCommand
 from reservoir.core.disruption.decision_ids import decision_id
 from reservoir.core.launching.claim_nodes import correlated, planned_claims
-from reservoir.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim, placed_keys
+from reservoir.core.model.node_claim import (
+    ClaimState,
+    DisruptionMark,
+    DrainReason,
+    NodeClaim,
+    placed_keys,
+)
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.ports.state import ConflictError, NodeClaimStore, PlannedCommit
 from reservoir.ports.system import IdFactory
@@ -71,10 +77,18 @@ class CommandCommitter:
         and UnreadableRowsError.
         """
         reason = drain_reason(command)
-        slot_of = known[command.claim_ids[0]].offering.reservation_id if command.terminate_first else None
+        slot_of = (
+            known[command.claim_ids[0]].offering.reservation_id
+            if command.terminate_first
+            else None
+        )
         replacements = self._replacements(command, slot_of, gathered, command_id, now)
-        mark = DisruptionMark(command_id, reason, now, len(replacements), command.terminate_first)
-        marked = [(known[key], replace(known[key], disruption=mark)) for key in command.claim_ids]
+        mark = DisruptionMark(
+            command_id, reason, now, len(replacements), command.terminate_first
+        )
+        marked = [
+            (known[key], replace(known[key], disruption=mark)) for key in command.claim_ids
+        ]
         until = now + NOMINATION
         nominated = [
             (known[key], replace(known[key], nominated_until=until))
@@ -83,19 +97,31 @@ class CommandCommitter:
         ]
         done: list[PlannedCommit] = []
         try:
-            for part in in_transactions(replacements, [*nominated, *marked], _moved(command, known, gathered)):
+            for part in in_transactions(
+                replacements, [*nominated, *marked], _moved(command, known, gathered)
+            ):
                 self.claims.commit(replace(part, turn=self.turn))
                 self.turn += 1
                 done.append(part)
         except ConflictError:
             self._give_back(done, now)
             raise
-        stored = {before.id: replace(after, revision=before.revision + 1) for before, after in (*nominated, *marked)}
+        stored = {
+            before.id: replace(after, revision=before.revision + 1)
+            for before, after in (*nominated, *marked)
+        }
         known.update(stored)
-        return CommittedCommand(mark, tuple(stored[key] for key in command.claim_ids), replacements)
+        return CommittedCommand(
+            mark, tuple(stored[key] for key in command.claim_ids), replacements
+        )
 
     def _replacements(
-        self, command: DisruptionCommand, slot_of: str | None, gathered: Gathered, command_id: str, now: datetime
+        self,
+        command: DisruptionCommand,
+        slot_of: str | None,
+        gathered: Gathered,
+        command_id: str,
+        now: datetime,
     ) -> tuple[NodeClaim, ...]:
         """Return the replacements' claims: empty, because the replicas come when the old nodes drain.
 
@@ -105,8 +131,17 @@ class CommandCommitter:
         claims: list[NodeClaim] = []
         for planned in command.replacements:
             ids = [self.ids.new_id("nc") for _ in range(planned.count)]
-            claims += planned_claims(planned, ids, gathered.facts(), plan_id=decision_id(command_id), now=now)
-        into_slot = next((claim.id for claim in claims if slot_of and claim.offering.reservation_id == slot_of), None)
+            claims += planned_claims(
+                planned, ids, gathered.facts(), plan_id=decision_id(command_id), now=now
+            )
+        into_slot = next(
+            (
+                claim.id
+                for claim in claims
+                if slot_of and claim.offering.reservation_id == slot_of
+            ),
+            None,
+        )
         replacing = (
             replace(
                 correlated(claim, gathered.correlation_ids()),
@@ -122,15 +157,21 @@ class CommandCommitter:
 
     def _give_back(self, done: Iterable[PlannedCommit], now: datetime) -> None:
         for part in done:
-            give_up(self.claims, part.claims, "its command could not be committed whole", now)
+            give_up(
+                self.claims, part.claims, "its command could not be committed whole", now
+            )
             for before, _ in part.existing:
                 save_claim(self.claims, before, unmarked)
 
 
-def _moved(command: DisruptionCommand, known: Mapping[str, NodeClaim], gathered: Gathered) -> Mapping[str, int]:
+def _moved(
+    command: DisruptionCommand, known: Mapping[str, NodeClaim], gathered: Gathered
+) -> Mapping[str, int]:
     """Return the generations of the workloads whose replicas the command moves, as it was decided on them."""
     keys = placed_keys(known[claim_id] for claim_id in command.claim_ids)
-    return {key: gathered.records[key].generation for key in keys if key in gathered.records}
+    return {
+        key: gathered.records[key].generation for key in keys if key in gathered.records
+    }
 
 
 def drain_reason(command: DisruptionCommand) -> DrainReason:
@@ -140,18 +181,31 @@ def drain_reason(command: DisruptionCommand) -> DrainReason:
     return DrainReason.SCALED_DOWN if command.scales_down else DRAIN_REASONS[command.reason]
 
 
-def give_up(claims: NodeClaimStore, replacements: Sequence[NodeClaim], why: str, now: datetime) -> int:
+def give_up(
+    claims: NodeClaimStore, replacements: Sequence[NodeClaim], why: str, now: datetime
+) -> int:
     """Fail replacements that EC2 was not asked for yet, and give back their units and what was moved onto them.
 
     Returns how many failed. Raises ConflictError when a claim is fought over, and UnreadableRowsError.
     """
 
     def failed(claim: NodeClaim) -> NodeClaim | None:
-        return replace(claim, state=ClaimState.FAILED, failure=why) if claim.state is ClaimState.PLANNED else None
+        return (
+            replace(claim, state=ClaimState.FAILED, failure=why)
+            if claim.state is ClaimState.PLANNED
+            else None
+        )
 
-    return sum(return_all_replicas(claims, claim, now, failed) is not None for claim in replacements)
+    return sum(
+        return_all_replicas(claims, claim, now, failed) is not None
+        for claim in replacements
+    )
 
 
 def unmarked(claim: NodeClaim) -> NodeClaim | None:
     """Return the claim without its mark, unless it drains already."""
-    return None if claim.disruption is None or claim.drain is not None else replace(claim, disruption=None)
+    return (
+        None
+        if claim.disruption is None or claim.drain is not None
+        else replace(claim, disruption=None)
+    )

@@ -34,7 +34,12 @@ from reservoir.ports.history import Decision, DecisionStore
 from reservoir.ports.safety import UnreadableRowError
 from reservoir.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, NodeClaimStore
 from reservoir.ports.system import Clock, IdFactory
-from reservoir.usecases.disruption.commit_command import NOMINATION, CommandCommitter, CommittedCommand, drain_reason
+from reservoir.usecases.disruption.commit_command import (
+    NOMINATION,
+    CommandCommitter,
+    CommittedCommand,
+    drain_reason,
+)
 from reservoir.usecases.disruption.move_units import Moved, MoveUnits
 from reservoir.usecases.disruption.replace_nodes import Carried, ReplaceNodes
 from reservoir.usecases.provisioning.commit_plan import launch_batches
@@ -63,7 +68,8 @@ class DisruptReport:
     dropped: int = 0
     units_moved: int = 0
     unjudged: int = 0  # nodes whose turn comes in more than an hour
-    moves_refused: Mapping[str, str] = field(default_factory=dict)  # EC2's codes by source reservation
+    # EC2's codes by source reservation
+    moves_refused: Mapping[str, str] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
@@ -140,7 +146,9 @@ class Disrupt:
     def _decide(self, gathered: Gathered, now: datetime) -> DisruptionDecision:
         claims = {
             # A replacement is empty until its replicas are handed over: it is no candidate meanwhile.
-            key: replace(claim, nominated_until=now + NOMINATION) if is_held(claim, gathered.claims) else claim
+            key: replace(claim, nominated_until=now + NOMINATION)
+            if is_held(claim, gathered.claims)
+            else claim
             for key, claim in gathered.claims.items()
         }
         allowed = _allowed(gathered.snapshot.node_pools, gathered.claims, now)
@@ -159,21 +167,31 @@ class Disrupt:
     def _returning(self, gathered: Gathered, now: datetime) -> Mapping[str, int]:
         """Return how many units that were taken back nobody has yet; costs two reads where something may be taken."""
         snapshot = gathered.snapshot
-        if not snapshot.demands or all(team.reclaim_within_cohort is _NEVER for team in snapshot.teams):
+        if not snapshot.demands or all(
+            team.reclaim_within_cohort is _NEVER for team in snapshot.teams
+        ):
             return {}
         try:
             ended = self.envelope.let_pass(EndingKind.DISRUPTION) - gathered.claims.keys()
             found = self.claims.get_many(ended)
         except (UnreadableRowError, AwsError):
             # What was taken back is not known: all of it may still be on its way.
-            return {reservation.id: reservation.total_count for reservation in snapshot.reservations}
+            return {
+                reservation.id: reservation.total_count
+                for reservation in snapshot.reservations
+            }
         return units_returning(found.values(), gathered.claims.values(), now)
 
     def _ask(self, now: datetime, snapshot: Snapshot) -> Plan:
         return self.solve(snapshot, now, self.policy)
 
     def _apply(
-        self, decision: DisruptionDecision, gathered: Gathered, pass_id: str, report: DisruptReport, now: datetime
+        self,
+        decision: DisruptionDecision,
+        gathered: Gathered,
+        pass_id: str,
+        report: DisruptReport,
+        now: datetime,
     ) -> DisruptionDecision:
         """Begin the commands that still hold; return the decision with what became of it."""
         if not decision.commands:
@@ -187,44 +205,69 @@ class Disrupt:
         for number, command in enumerate(_in_transactions(decision.commands)):
             # Before replacements are bought: what is held must not have cost anything.
             refusal = budgets.refusal(command) or self._held(command, wanted, gathered, now)
-            committed = refusal or _commit(committer, command, known, gathered, f"{pass_id}/{number}", now)
+            committed = refusal or _commit(
+                committer, command, known, gathered, f"{pass_id}/{number}", now
+            )
             if isinstance(committed, str):
                 dropped += [Refusal(claim_id, committed) for claim_id in command.claim_ids]
                 continue
             budgets.spend(command)
             ids = tuple(claim.id for claim in committed.marked)
-            dropped += [Refusal(key, "it changed just now") for key in command.claim_ids if key not in ids]
+            dropped += [
+                Refusal(key, "it changed just now")
+                for key in command.claim_ids
+                if key not in ids
+            ]
             begun.append(replace(command, claim_ids=ids))
             self._begin(command, committed, gathered, report, now)
         report.dropped = len(dropped)
-        refusals = sorted((*decision.refusals, *dropped), key=lambda refusal: refusal.claim_id)
+        refusals = sorted(
+            (*decision.refusals, *dropped), key=lambda refusal: refusal.claim_id
+        )
         return replace(decision, commands=tuple(begun), refusals=tuple(refusals))
 
     def _held(
-        self, command: DisruptionCommand, wanted: dict[EndingKind, int], gathered: Gathered, now: datetime
+        self,
+        command: DisruptionCommand,
+        wanted: dict[EndingKind, int],
+        gathered: Gathered,
+        now: datetime,
     ) -> str | None:
         """Say why the safety envelope does not let a command's nodes go, or None; ``wanted`` counts what is left."""
         kind = _kind(command)
         ids, fleet = command.claim_ids, gathered.claims.keys()
-        admission = self.envelope.admit(kind, ids, now, wanted_count=wanted[kind], fleet=fleet)
+        admission = self.envelope.admit(
+            kind, ids, now, wanted_count=wanted[kind], fleet=fleet
+        )
         if not admission.admitted.issuperset(command.claim_ids):
             return admission.why
         wanted[kind] -= len(command.claim_ids)
         return None
 
-    def _allowed_by_now(self, decision: DisruptionDecision, gathered: Gathered, now: datetime) -> _Allowed:
+    def _allowed_by_now(
+        self, decision: DisruptionDecision, gathered: Gathered, now: datetime
+    ) -> _Allowed:
         """Read anew what budgets leave: another pass may have spent some of it while this one decided.
 
         The listing may lag by moments, so those that a pass may have sent away of late are read themselves: each has
         been let pass by the envelope first. Where nobody can say who was, all nodes of the pools concerned are read.
         """
         try:
-            moved = frozenset[str]().union(*(self.envelope.let_pass(kind) for kind in _KINDS)) & gathered.claims.keys()
+            moved = (
+                frozenset[str]().union(*(self.envelope.let_pass(kind) for kind in _KINDS))
+                & gathered.claims.keys()
+            )
         except (UnreadableRowError, AwsError):
             ids = chain.from_iterable(command.claim_ids for command in decision.commands)
             pools = {gathered.claims[claim_id].node_pool_name for claim_id in ids}
-            moved = frozenset(key for key, claim in gathered.claims.items() if claim.node_pool_name in pools)
-        current = {claim.id: claim for claim in self.claims.list_live()} | dict(self.claims.get_many(moved))
+            moved = frozenset(
+                key
+                for key, claim in gathered.claims.items()
+                if claim.node_pool_name in pools
+            )
+        current = {claim.id: claim for claim in self.claims.list_live()} | dict(
+            self.claims.get_many(moved)
+        )
         live = {key: claim for key, claim in current.items() if claim.is_live}
         return _allowed(gathered.snapshot.node_pools, live, now)
 
@@ -243,7 +286,9 @@ class Disrupt:
             report.replaced += len(committed.marked)
             return
         replacement_ids = [claim.id for claim in committed.replacements]
-        report.drained += self.replacing.drain(committed.mark, committed.marked, replacement_ids, gathered, now)
+        report.drained += self.replacing.drain(
+            committed.mark, committed.marked, replacement_ids, gathered, now
+        )
 
 
 def unjudged_for_an_hour(decision: DisruptionDecision, now: datetime) -> int:
@@ -254,7 +299,9 @@ def unjudged_for_an_hour(decision: DisruptionDecision, now: datetime) -> int:
 
 
 def _kept(decision_id: str, decision: DisruptionDecision, now: datetime) -> Decision:
-    replacements = chain.from_iterable(command.replacements for command in decision.commands)
+    replacements = chain.from_iterable(
+        command.replacements for command in decision.commands
+    )
     summary = {
         "commands": len(decision.commands),
         "nodes": sum(len(command.claim_ids) for command in decision.commands),
@@ -269,14 +316,20 @@ def _kind(command: DisruptionCommand) -> EndingKind:
     return kind_of(drain_reason(command)) or EndingKind.DISRUPTION
 
 
-def _wanted(commands: Iterable[DisruptionCommand], gathered: Gathered) -> dict[EndingKind, int]:
+def _wanted(
+    commands: Iterable[DisruptionCommand], gathered: Gathered
+) -> dict[EndingKind, int]:
     """Return how many nodes shall go in all, by kind: those of a pass, and all that outlived their NodePool."""
     wanted = dict.fromkeys(EndingKind, 0)
     for command in commands:
         wanted[_kind(command)] += len(command.claim_ids)
     pools = {pool.name for pool in gathered.snapshot.node_pools}
-    left = [claim for claim in gathered.claims.values() if claim.node_pool_name not in pools]
-    wanted[EndingKind.DELETED_POOLS] = sum(claim.drain is None and claim.disruption is None for claim in left)
+    left = [
+        claim for claim in gathered.claims.values() if claim.node_pool_name not in pools
+    ]
+    wanted[EndingKind.DELETED_POOLS] = sum(
+        claim.drain is None and claim.disruption is None for claim in left
+    )
     return wanted
 
 
@@ -296,8 +349,12 @@ def _commit(
         except ConflictError as error:
             if TURN_ROW in error.rows:
                 return "another pass acted while this was decided"
-            still = tuple(claim_id for claim_id in left.claim_ids if claim_id not in error.rows)
-            if command.reason is not DisruptionReason.EMPTY or len(still) == len(left.claim_ids):
+            still = tuple(
+                claim_id for claim_id in left.claim_ids if claim_id not in error.rows
+            )
+            if command.reason is not DisruptionReason.EMPTY or len(still) == len(
+                left.claim_ids
+            ):
                 return f"{', '.join(error.rows)} changed while this was decided"
             left = replace(left, claim_ids=still)
     return "it changed just now"
@@ -321,7 +378,9 @@ class _Budgets:
     def spend(self, command: DisruptionCommand) -> None:
         for pool_name, count in self._counts(command).items():
             for reason in DisruptionReason:
-                self._left[pool_name, reason] = self._left.get((pool_name, reason), 0) - count
+                self._left[pool_name, reason] = (
+                    self._left.get((pool_name, reason), 0) - count
+                )
 
     def _counts(self, command: DisruptionCommand) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -343,13 +402,20 @@ def _in_transactions(commands: Iterable[DisruptionCommand]) -> Iterator[Disrupti
 
 def _with_notes(decision: DisruptionDecision, carried: Carried) -> DisruptionDecision:
     """Say of nodes that are being replaced how far that is, instead of only that they are."""
-    reasons = {refusal.claim_id: refusal.reason for refusal in decision.refusals} | carried.notes
-    return replace(decision, refusals=tuple(Refusal(key, reason) for key, reason in sorted(reasons.items())))
+    reasons = {
+        refusal.claim_id: refusal.reason for refusal in decision.refusals
+    } | carried.notes
+    return replace(
+        decision,
+        refusals=tuple(Refusal(key, reason) for key, reason in sorted(reasons.items())),
+    )
 
 
 def _with_refused_moves(decision: DisruptionDecision, moved: Moved) -> DisruptionDecision:
     """Say of nodes that waited for a unit that EC2 would not move it, now or lately."""
-    later = {key: f"asked again from {until:%H:%M} UTC" for key, until in moved.resting.items()}
+    later = {
+        key: f"asked again from {until:%H:%M} UTC" for key, until in moved.resting.items()
+    }
     why = later | moved.refused
     reasons: dict[str, str] = {}
     for move in decision.moves:
@@ -357,11 +423,16 @@ def _with_refused_moves(decision: DisruptionDecision, moved: Moved) -> Disruptio
         if code is not None:
             reason = f"EC2 refused to move a unit from {move.source_id} to {move.destination_id}: {code}"
             reasons.update(dict.fromkeys(move.for_nodes, reason))
-    refusals = (Refusal(it.claim_id, reasons.get(it.claim_id, it.reason)) for it in decision.refusals)
+    refusals = (
+        Refusal(it.claim_id, reasons.get(it.claim_id, it.reason))
+        for it in decision.refusals
+    )
     return replace(decision, refusals=tuple(refusals))
 
 
-def _allowed(pools: Sequence[NodePool], claims: Mapping[str, NodeClaim], now: datetime) -> _Allowed:
+def _allowed(
+    pools: Sequence[NodePool], claims: Mapping[str, NodeClaim], now: datetime
+) -> _Allowed:
     """Return what each pool's budgets leave, by pool and reason."""
     allowed: _Allowed = {}
     for pool in (*pools, *deleted_pools(pools, claims.values())):

@@ -18,7 +18,8 @@ from reservoir.usecases.claims.claim_moves import Decide, return_all_replicas
 
 _TRIES: Final = 6  # as for every move of a claim
 
-_TAKING: Final = AWAITING_LAUNCH | {ClaimState.LAUNCHED, ClaimState.RUNNING}  # one that goes itself takes nothing
+# one that goes itself takes nothing
+_TAKING: Final = AWAITING_LAUNCH | {ClaimState.LAUNCHED, ClaimState.RUNNING}
 
 _Pair = tuple[NodeClaim, NodeClaim]
 
@@ -45,7 +46,11 @@ class HandOver:
             if current is None or after is None:
                 return None
             found = self.claims.get_many(self.replacement_ids)
-            takers = [found[key] for key in sorted(found) if found[key].state in _TAKING and not found[key].cordoned]
+            takers = [
+                found[key]
+                for key in sorted(found)
+                if found[key].state in _TAKING and not found[key].cordoned
+            ]
             pairs = list(_moves(after.placements, takers, self.now))
             if not pairs:
                 return return_all_replicas(self.claims, current, self.now, decide)
@@ -57,7 +62,9 @@ class HandOver:
                 lost = error
                 current = self.claims.get(claim.id)
                 continue
-            self.placed += [(arrived, _arrived((before, arrived))) for before, arrived in pairs]
+            self.placed += [
+                (arrived, _arrived((before, arrived))) for before, arrived in pairs
+            ]
             return self.return_rest(replace(left, revision=current.revision + 1))
         raise lost or ConflictError([claim.id])
 
@@ -68,11 +75,18 @@ class HandOver:
         """
         if not draining.placements:
             return draining
-        rest = return_all_replicas(self.claims, draining, self.now, lambda claim: claim if claim.placements else None)
+        rest = return_all_replicas(
+            self.claims,
+            draining,
+            self.now,
+            lambda claim: claim if claim.placements else None,
+        )
         return rest or draining
 
 
-def _moves(placements: Sequence[PlacedReplicas], replacements: Iterable[NodeClaim], now: datetime) -> Iterator[_Pair]:
+def _moves(
+    placements: Sequence[PlacedReplicas], replacements: Iterable[NodeClaim], now: datetime
+) -> Iterator[_Pair]:
     """Yield replacements before and after they take what they expect of the replicas, in order of their ids."""
     left = {placed.workload_key: placed.count for placed in placements}
     for claim in replacements:
@@ -93,8 +107,12 @@ def _arrived(pair: _Pair) -> tuple[PlacedReplicas, ...]:
     return _without(before.expected, after.expected)
 
 
-def _without(placements: Sequence[PlacedReplicas], taken: Iterable[PlacedReplicas]) -> tuple[PlacedReplicas, ...]:
+def _without(
+    placements: Sequence[PlacedReplicas], taken: Iterable[PlacedReplicas]
+) -> tuple[PlacedReplicas, ...]:
     counts = {placed.workload_key: placed.count for placed in placements}
     for placed in taken:
         counts[placed.workload_key] -= placed.count
-    return tuple(PlacedReplicas(key, count) for key, count in sorted(counts.items()) if count > 0)
+    return tuple(
+        PlacedReplicas(key, count) for key, count in sorted(counts.items()) if count > 0
+    )

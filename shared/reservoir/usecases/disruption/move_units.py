@@ -33,7 +33,8 @@ from reservoir.usecases.claims.claim_moves import return_all_replicas, settle_cl
 
 # EC2 does not say for how long it remembers a client token: later than this it is not asked again.
 _ASKED_WITHIN: Final = timedelta(minutes=10)
-_UNITS_A_PASS: Final = 20  # each takes a call of its own, which keeps what a dead pass has left simple
+# each takes a call of its own, which keeps what a dead pass has left simple
+_UNITS_A_PASS: Final = 20
 
 
 @dataclass(slots=True)
@@ -58,7 +59,12 @@ class MoveUnits:
     shortages: ShortageHistory
     ids: IdFactory
 
-    def run(self, moves: Sequence[UnitMove], reservations: Mapping[str, CapacityReservation], now: datetime) -> Moved:
+    def run(
+        self,
+        moves: Sequence[UnitMove],
+        reservations: Mapping[str, CapacityReservation],
+        now: datetime,
+    ) -> Moved:
         """Carry on with what earlier passes have begun, then begin anew; what does not hold any more is dropped.
 
         Between two reservations of which either gives or gets a unit already, nothing begins before EC2 shows that: it
@@ -89,7 +95,9 @@ class MoveUnits:
                 turn += 1
         return outcome
 
-    def _resting(self, moves: Sequence[UnitMove], now: datetime) -> Mapping[Remembered, datetime]:
+    def _resting(
+        self, moves: Sequence[UnitMove], now: datetime
+    ) -> Mapping[Remembered, datetime]:
         """Return the moves that EC2 refused lately, with when it is asked again: later each time."""
         keys = {MoveKey(move.source_id, move.destination_id) for move in moves}
         known = self.shortages.get_many(keys) if keys else {}
@@ -104,7 +112,9 @@ class MoveUnits:
         self._ask(lease, now, outcome)
         return lease.offering.reservation_id not in outcome.refused
 
-    def _lease(self, move: UnitMove, source: CapacityReservation, now: datetime) -> NodeClaim:
+    def _lease(
+        self, move: UnitMove, source: CapacityReservation, now: datetime
+    ) -> NodeClaim:
         """Return a claim that no machine ever comes of: it ended before it began, and its lease is all of it."""
         return NodeClaim(
             id=self.ids.new_id("mv"),
@@ -114,7 +124,13 @@ class MoveUnits:
             node_class_name="",
             batch_id="",
             attempt=1,
-            offering=OfferingKey(source.instance_type, source.zone, source.zone_id, CapacityType.RESERVED, source.id),
+            offering=OfferingKey(
+                source.instance_type,
+                source.zone,
+                source.zone_id,
+                CapacityType.RESERVED,
+                source.id,
+            ),
             price_atto_usd_per_hour=0,
             placements=(),
             allocatable=Resources.of({}),
@@ -136,7 +152,9 @@ class MoveUnits:
             except AwsError as error:
                 outcome.refused[lease.reservation_id] = error.code
                 key = MoveKey(lease.reservation_id, destination_id)
-                self.shortages.put({key: after_failure(self.shortages.get_many([key]).get(key), now)})
+                self.shortages.put(
+                    {key: after_failure(self.shortages.get_many([key]).get(key), now)}
+                )
                 return_all_replicas(self.claims, claim, now, _still_held)
                 return
         # Asked for so long that no answer is to be had, it may or may not have moved: the source's count will tell.
@@ -146,7 +164,9 @@ class MoveUnits:
 
 def _still_held(claim: NodeClaim) -> NodeClaim | None:
     """Return the claim if EC2's answer about it is not recorded yet."""
-    return claim if claim.lease is not None and claim.lease.state is LeaseState.HELD else None
+    return (
+        claim if claim.lease is not None and claim.lease.state is LeaseState.HELD else None
+    )
 
 
 def _settling(now: datetime, claim: NodeClaim) -> NodeClaim | None:

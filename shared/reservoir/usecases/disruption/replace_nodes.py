@@ -20,7 +20,12 @@ from typing import Final
 from reservoir.core.capacity.ledger import UNIT_BACK_WITHIN
 from reservoir.core.disruption.candidate import marked_reason, protected_reason
 from reservoir.core.disruption.saving.node_prices import NodePrices
-from reservoir.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
+from reservoir.core.model.node_claim import (
+    ClaimState,
+    DisruptionMark,
+    DrainReason,
+    NodeClaim,
+)
 from reservoir.ports.messaging import EventPublisher, WorkQueue
 from reservoir.ports.state import ConflictError, NodeClaimStore, ReservationRecord
 from reservoir.usecases.claims.claim_moves import save_claim
@@ -33,7 +38,9 @@ from reservoir.usecases.provisioning.placement_events import placed_events
 
 # Indexes lag a commit by moments: a replacement that is not listed this long after its commit is not there.
 _LISTED_WITHIN: Final = timedelta(minutes=1)
-_COMING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.RUNNING})
+_COMING: Final = frozenset(
+    {ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.RUNNING}
+)
 
 
 @dataclass(slots=True)
@@ -64,20 +71,30 @@ class ReplaceNodes:
         commands: dict[str, tuple[DisruptionMark, list[NodeClaim]]] = {}
         for _, claim in sorted(gathered.claims.items()):
             if claim.disruption is not None:
-                commands.setdefault(claim.disruption.command_id, (claim.disruption, []))[1].append(claim)
+                commands.setdefault(claim.disruption.command_id, (claim.disruption, []))[
+                    1
+                ].append(claim)
         for mark, nodes in commands.values():
             self._step(mark, nodes, gathered, now, carried)
         self._give_up_unneeded(gathered, now)
         for reservation_id, waiting in sorted(_waiting_by_reservation(gathered).items()):
-            self._fill_slots(gathered.reservations.get(reservation_id), waiting, now, carried)
+            self._fill_slots(
+                gathered.reservations.get(reservation_id), waiting, now, carried
+            )
         return carried
 
     def _step(
-        self, mark: DisruptionMark, nodes: Sequence[NodeClaim], gathered: Gathered, now: datetime, carried: Carried
+        self,
+        mark: DisruptionMark,
+        nodes: Sequence[NodeClaim],
+        gathered: Gathered,
+        now: datetime,
+        carried: Carried,
     ) -> None:
         """Do the next step of one command; ``nodes`` are those of its marked nodes that still live."""
         for node in nodes:
-            if node.drain is not None:  # its pass died between the hand-over and what nobody expects
+            # its pass died between the hand-over and what nobody expects
+            if node.drain is not None:
                 HandOver(self.claims, (), now).return_rest(node)
         staying = [node for node in nodes if node.state is ClaimState.RUNNING]
         replacements = _replacements(nodes[0], gathered, now)
@@ -85,17 +102,27 @@ class ReplaceNodes:
         if staying and missing > 0 and now - mark.started_at < _LISTED_WITHIN:
             _note(carried, staying, "its replacements are being committed")
             return
-        failed = f"{missing} of {mark.replacement_count} replacements came to nothing" if missing > 0 else None
+        failed = (
+            f"{missing} of {mark.replacement_count} replacements came to nothing"
+            if missing > 0
+            else None
+        )
         unwanted = failed or _no_longer_wanted(mark, staying, gathered)
         why = unwanted or _no_longer_cheaper(mark, staying, replacements, gathered)
-        coming = [claim.id for claim in replacements if claim.state is not ClaimState.RUNNING]
+        coming = [
+            claim.id for claim in replacements if claim.state is not ClaimState.RUNNING
+        ]
         if why is not None:
-            carried.abandoned += sum(save_claim(self.claims, node, unmarked) is not None for node in staying)
+            carried.abandoned += sum(
+                save_claim(self.claims, node, unmarked) is not None for node in staying
+            )
             _note(carried, staying, f"{why}: it stays")
         elif coming and not mark.terminate_first:
             _note(carried, staying, f"waits until {', '.join(coming)} runs")
         elif staying:
-            carried.drained += self.drain(mark, staying, [claim.id for claim in replacements], gathered, now)
+            carried.drained += self.drain(
+                mark, staying, [claim.id for claim in replacements], gathered, now
+            )
 
     def drain(
         self,
@@ -113,7 +140,9 @@ class ReplaceNodes:
         requests = [DrainRequest(node, mark.reason) for node in nodes]
         moves = self.draining.begin_drains(requests, hand_over)
         if hand_over.placed:
-            self.publisher.publish(list(placed_events(Committed(placed=hand_over.placed), gathered)))
+            self.publisher.publish(
+                list(placed_events(Committed(placed=hand_over.placed), gathered))
+            )
         return len(moves.moved)
 
     def _give_up_unneeded(self, gathered: Gathered, now: datetime) -> None:
@@ -121,14 +150,21 @@ class ReplaceNodes:
         unneeded = []
         for _, claim in sorted(gathered.claims.items()):
             replaced = [gathered.claims.get(claim_id) for claim_id in claim.replaces]
-            stays = [old is not None and old.disruption is None and old.drain is None for old in replaced]
+            stays = [
+                old is not None and old.disruption is None and old.drain is None
+                for old in replaced
+            ]
             listed = now - claim.created_at >= _LISTED_WITHIN
             if claim.state is ClaimState.PLANNED and listed and stays and all(stays):
                 unneeded.append(claim)
         give_up(self.claims, unneeded, "what it should replace stays", now)
 
     def _fill_slots(
-        self, record: ReservationRecord | None, waiting: Sequence[NodeClaim], now: datetime, carried: Carried
+        self,
+        record: ReservationRecord | None,
+        waiting: Sequence[NodeClaim],
+        now: datetime,
+        carried: Carried,
     ) -> None:
         """Launch, of the replacements that wait for slots of one reservation, as many as there are free slots."""
         # The balance counts the leases over slots that are still in use; the slots themselves are what EC2 shows free.
@@ -138,12 +174,20 @@ class ReplaceNodes:
         for claim in waiting:
             old = self.claims.get_many(claim.replaces)
             in_use = any(node.is_live for node in old.values())
-            late = now - max((_left_at(node) for node in old.values()), default=claim.created_at) > UNIT_BACK_WITHIN
+            late = (
+                now
+                - max((_left_at(node) for node in old.values()), default=claim.created_at)
+                > UNIT_BACK_WITHIN
+            )
             if free > 0 and not in_use and not ended:
                 free -= 1
-                filled += [] if (launchable := self._open(claim, now)) is None else [launchable]
+                filled += (
+                    [] if (launchable := self._open(claim, now)) is None else [launchable]
+                )
             elif ended or late:
-                carried.abandoned += give_up(self.claims, [claim], "its slot did not come free", now)
+                carried.abandoned += give_up(
+                    self.claims, [claim], "its slot did not come free", now
+                )
                 self.queue.wake_planner(reason="slot did not come free")
             else:
                 _note(carried, [claim], "waits until its slot is free")
@@ -172,7 +216,9 @@ def _replacements(node: NodeClaim, gathered: Gathered, now: datetime) -> list[No
     ]
 
 
-def _no_longer_wanted(mark: DisruptionMark, nodes: Sequence[NodeClaim], gathered: Gathered) -> str | None:
+def _no_longer_wanted(
+    mark: DisruptionMark, nodes: Sequence[NodeClaim], gathered: Gathered
+) -> str | None:
     """Say why nodes must not go after all: what runs there forbids it by now, or their pool was made again."""
     pools = {pool.name: pool for pool in gathered.snapshot.node_pools}
     for node in nodes:
@@ -193,7 +239,10 @@ def _no_longer_wanted(mark: DisruptionMark, nodes: Sequence[NodeClaim], gathered
 
 
 def _no_longer_cheaper(
-    mark: DisruptionMark, nodes: Sequence[NodeClaim], replacements: Sequence[NodeClaim], gathered: Gathered
+    mark: DisruptionMark,
+    nodes: Sequence[NodeClaim],
+    replacements: Sequence[NodeClaim],
+    gathered: Gathered,
 ) -> str | None:
     """Say that consolidation would save nothing any more, or None.
 
@@ -205,16 +254,27 @@ def _no_longer_cheaper(
     if {node.id for node in nodes} != set(replacements[0].replaces):
         return None
     prices = NodePrices.of(gathered.snapshot.instance_types)
-    before = sum(prices.today(node.offering, node.price_atto_usd_per_hour) for node in nodes)
-    after = sum(prices.today(claim.offering, claim.price_atto_usd_per_hour) for claim in replacements)
+    before = sum(
+        prices.today(node.offering, node.price_atto_usd_per_hour) for node in nodes
+    )
+    after = sum(
+        prices.today(claim.offering, claim.price_atto_usd_per_hour)
+        for claim in replacements
+    )
     return None if after < before else "its replacements are no cheaper any more"
 
 
 def _waiting_by_reservation(gathered: Gathered) -> Mapping[str, list[NodeClaim]]:
     """Return the replacements that wait for slots, oldest first."""
     waiting: dict[str, list[NodeClaim]] = {}
-    for claim in sorted(gathered.claims.values(), key=lambda claim: (claim.created_at, claim.id)):
-        if claim.waits_for_slot and claim.state is ClaimState.PLANNED and claim.lease is not None:
+    for claim in sorted(
+        gathered.claims.values(), key=lambda claim: (claim.created_at, claim.id)
+    ):
+        if (
+            claim.waits_for_slot
+            and claim.state is ClaimState.PLANNED
+            and claim.lease is not None
+        ):
             waiting.setdefault(claim.lease.reservation_id, []).append(claim)
     return waiting
 

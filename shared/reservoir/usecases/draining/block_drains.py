@@ -14,7 +14,12 @@ from reservoir.core.node_life.drain import block_drain
 from reservoir.ports.discovery import ReservationReader
 from reservoir.ports.errors import AwsError
 from reservoir.ports.messaging import DrainTimers
-from reservoir.ports.state import ConflictError, NodeClaimStore, ReservationStore, WorkloadStore
+from reservoir.ports.state import (
+    ConflictError,
+    NodeClaimStore,
+    ReservationStore,
+    WorkloadStore,
+)
 from reservoir.usecases.claims import unreadable
 from reservoir.usecases.claims.checkpoints import checkpoint_periods_s
 from reservoir.usecases.claims.claim_moves import save_claim
@@ -32,7 +37,8 @@ class BlockReport:
     """``due_ids``: claims whose drain was due. ``unread_count``: blocks near their end whose end EC2 would not say."""
 
     due_ids: frozenset[str] = frozenset()
-    late: timedelta | None = None  # how long after its time the latest of these drains began
+    # how long after its time the latest of these drains began
+    late: timedelta | None = None
     unread_count: int = 0
 
 
@@ -57,8 +63,14 @@ class BlockDrains:
         if not by_block:
             return report
         in_blocks = list(chain.from_iterable(by_block.values()))
-        periods = checkpoint_periods_s(in_blocks, self.workloads, self.draining.longest_notice)
-        blocks = {block_id: block for block_id in by_block if (block := self._known(block_id)) is not None}
+        periods = checkpoint_periods_s(
+            in_blocks, self.workloads, self.draining.longest_notice
+        )
+        blocks = {
+            block_id: block
+            for block_id in by_block
+            if (block := self._known(block_id)) is not None
+        }
         near = {
             block_id
             for block_id, block in blocks.items()
@@ -67,11 +79,20 @@ class BlockDrains:
         ends = self._read_ends(near, report)
         drains = {}
         for block_id in sorted(blocks):
-            block = replace(blocks[block_id], end_at=ends.get(block_id, blocks[block_id].end_at))
+            block = replace(
+                blocks[block_id], end_at=ends.get(block_id, blocks[block_id].end_at)
+            )
             drains[block_id] = _drains(block, by_block[block_id], periods)
         known = chain.from_iterable(drains.values())
-        begun = [(claim, drain) for claim, drain in known if drain.starts_at <= now and _is_sooner(drain, claim)]
-        due = [DrainRequest(claim, DrainReason.CAPACITY_BLOCK_ENDING, drain.deadline) for claim, drain in begun]
+        begun = [
+            (claim, drain)
+            for claim, drain in known
+            if drain.starts_at <= now and _is_sooner(drain, claim)
+        ]
+        due = [
+            DrainRequest(claim, DrainReason.CAPACITY_BLOCK_ENDING, drain.deadline)
+            for claim, drain in begun
+        ]
         if due:  # nothing that could fail comes before this, of any block
             self.draining.begin_drains(due)
         for block_id, found in drains.items():
@@ -80,7 +101,9 @@ class BlockDrains:
         report.late = max((now - drain.starts_at for _, drain in begun), default=None)
         return report
 
-    def _read_ends(self, near: Set[str], report: BlockReport) -> Mapping[str, datetime | None]:
+    def _read_ends(
+        self, near: Set[str], report: BlockReport
+    ) -> Mapping[str, datetime | None]:
         """Re-read the ends of blocks from EC2.
 
         Where EC2 does not answer, the end that was discovered a minute ago counts: a drain too many, of a block that
@@ -89,7 +112,11 @@ class BlockDrains:
         if not near:
             return {}
         try:
-            return {shown.id: shown.end_at for shown in self.reader.list_visible() if shown.id in near}
+            return {
+                shown.id: shown.end_at
+                for shown in self.reader.list_visible()
+                if shown.id in near
+            }
         except AwsError:
             report.unread_count = len(near)
             return {}
@@ -101,7 +128,12 @@ class BlockDrains:
         return record.reservation
 
     def _watch(
-        self, block_id: str, drains: Sequence[tuple[NodeClaim, BlockDrain]], now: datetime, *, is_near: bool
+        self,
+        block_id: str,
+        drains: Sequence[tuple[NodeClaim, BlockDrain]],
+        now: datetime,
+        *,
+        is_near: bool,
     ) -> None:
         steady = [(claim, drain) for claim, drain in drains if claim.state in _STEADY]
         later = [(claim, drain) for claim, drain in steady if drain.starts_at > now]
@@ -110,7 +142,8 @@ class BlockDrains:
         # more shortly before, because a launch sets it for its own claims and may not know of earlier ones.
         wants_timer = bool(later) and (bool(moved) or is_near or len(later) < len(steady))
         for claim, drain in moved:
-            with suppress(ConflictError):  # whoever moves it this often will be seen by the next sweep
+            # whoever moves it this often will be seen by the next sweep
+            with suppress(ConflictError):
                 save_claim(self.claims, claim, partial(_with_block_drain, drain))
         if wants_timer:
             self.timers.set_timer(block_id, _earliest(later))
@@ -138,13 +171,19 @@ def _by_block(claims: Collection[NodeClaim]) -> Mapping[str, list[NodeClaim]]:
     """
     by_block: dict[str, list[NodeClaim]] = {}
     for claim in sorted(claims, key=lambda claim: claim.id):
-        if claim.drain_at is not None and claim.offering.reservation_id is not None and claim.state in _IN_USE:
+        if (
+            claim.drain_at is not None
+            and claim.offering.reservation_id is not None
+            and claim.state in _IN_USE
+        ):
             by_block.setdefault(claim.offering.reservation_id, []).append(claim)
     return by_block
 
 
 def _drains(
-    block: CapacityReservation, claims: Sequence[NodeClaim], periods_s: Mapping[str, list[int]]
+    block: CapacityReservation,
+    claims: Sequence[NodeClaim],
+    periods_s: Mapping[str, list[int]],
 ) -> list[tuple[NodeClaim, BlockDrain]]:
     found = [(claim, block_drain(block, periods_s.get(claim.id, ()))) for claim in claims]
     return [(claim, drain) for claim, drain in found if drain is not None]

@@ -42,19 +42,31 @@ class DrainDeadlines:
         """
         over = [claim for claim in live if is_over(claim, now)]
         refused = self.draining.end_due(over, now).refused if over else {}
-        passed = [now - it.drain.deadline for it in over if it.drain is not None and it.drain.deadline <= now]
-        return EndedDrains(frozenset(claim.id for claim in over), max(passed, default=None), refused)
+        passed = [
+            now - it.drain.deadline
+            for it in over
+            if it.drain is not None and it.drain.deadline <= now
+        ]
+        return EndedDrains(
+            frozenset(claim.id for claim in over), max(passed, default=None), refused
+        )
 
-    def watch(self, live: Sequence[NodeClaim], begun: Collection[str], now: datetime) -> None:
+    def watch(
+        self, live: Sequence[NodeClaim], begun: Collection[str], now: datetime
+    ) -> None:
         """Set the timer to the next deadline. ``begun`` names claims that began to drain since ``live`` was read.
 
         Raises UnreadableRowsError when one of these cannot be read.
         """
-        current = {claim.id: claim for claim in live} | dict(self.claims.get_many(begun) if begun else {})
+        current = {claim.id: claim for claim in live} | dict(
+            self.claims.get_many(begun) if begun else {}
+        )
         deadlines = [
             claim.drain.deadline
             for claim in current.values()
-            if claim.state is ClaimState.DRAINING and claim.drain is not None and claim.drain.deadline > now
+            if claim.state is ClaimState.DRAINING
+            and claim.drain is not None
+            and claim.drain.deadline > now
         ]
         if deadlines:
             self.timers.set_deadline_timer(min(deadlines))

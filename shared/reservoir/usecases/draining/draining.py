@@ -26,12 +26,22 @@ from reservoir.core.safety.endings import EndingKind, kind_of
 from reservoir.ports.ec2 import InstanceTerminator
 from reservoir.ports.launches import LaunchPolicy
 from reservoir.ports.messaging import EventPublisher, WorkQueue
-from reservoir.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, WorkloadStore
+from reservoir.ports.state import (
+    ConflictError,
+    NodeClaimStore,
+    WorkloadRecord,
+    WorkloadStore,
+)
 from reservoir.ports.system import Clock
 from reservoir.usecases.claims import unreadable
 from reservoir.usecases.claims.announce import node_draining, node_terminated
 from reservoir.usecases.claims.checkpoints import checkpoint_periods_s
-from reservoir.usecases.claims.claim_moves import Decide, return_all_replicas_of, return_some_replicas, save_claim
+from reservoir.usecases.claims.claim_moves import (
+    Decide,
+    return_all_replicas_of,
+    return_some_replicas,
+    save_claim,
+)
 from reservoir.usecases.safety.envelope import Envelope
 
 # Writes what a decision makes of a claim and takes the replicas off it; None when there is nothing to do (any more).
@@ -76,9 +86,12 @@ class Draining:
     publisher: EventPublisher
     queue: WorkQueue
     clock: Clock
-    longest_notice: timedelta = drain.LONGEST_NOTICE  # that any work gets, whatever it asks for
+    # that any work gets, whatever it asks for
+    longest_notice: timedelta = drain.LONGEST_NOTICE
 
-    def begin_drains(self, requests: Sequence[DrainRequest], hand_over: TakeOff | None = None) -> Moves:
+    def begin_drains(
+        self, requests: Sequence[DrainRequest], hand_over: TakeOff | None = None
+    ) -> Moves:
         """Start drains, or move the deadlines of those under way forward, as far as the safety envelope lets them.
 
         Whatever was decided before, the present counts: a sweep that was held up announces no deadline that has passed.
@@ -89,8 +102,15 @@ class Draining:
         """
         now = self.clock.now()
         begins = self._begins(requests, now)
-        found = [(each.claim, begins[each.claim.id](each.claim)) for each in requests if each.claim.id in begins]
-        held = dict.fromkeys((each.claim.id for each in requests if each.claim.id not in begins), _UNKNOWN_WORKLOAD)
+        found = [
+            (each.claim, begins[each.claim.id](each.claim))
+            for each in requests
+            if each.claim.id in begins
+        ]
+        held = dict.fromkeys(
+            (each.claim.id for each in requests if each.claim.id not in begins),
+            _UNKNOWN_WORKLOAD,
+        )
         held |= self._held([after for _, after in found if after is not None], now)
         planned = [(claim, after) for claim, after in found if claim.id not in held]
         self._notify([after for _, after in planned if after is not None])
@@ -101,9 +121,18 @@ class Draining:
             moves = _each(going, hand_over, begins)
         announced = {after.id: after.drain for _, after in planned if after is not None}
         # Replicas that arrived between the two have not been told yet.
-        self._notify([claim for claim in moves.moved if _awaiting(claim.drain) != _awaiting(announced[claim.id])])
+        self._notify(
+            [
+                claim
+                for claim in moves.moved
+                if _awaiting(claim.drain) != _awaiting(announced[claim.id])
+            ]
+        )
         if moves.moved:
-            self.queue.wake_planner(reason="node draining", workload_keys=placed_keys(claim for claim, _ in planned))
+            self.queue.wake_planner(
+                reason="node draining",
+                workload_keys=placed_keys(claim for claim, _ in planned),
+            )
         over = [claim for claim in moves.moved if drain.is_over(claim, now)]
         ended = self.terminate(over, now) if over else Moves()
         return Moves(moves.moved, moves.lost, ended.refused, held)
@@ -127,16 +156,24 @@ class Draining:
         held: dict[str, str] = {}
         for kind, ids in by_kind.items():
             admission = self.envelope.admit(kind, ids, now)
-            held |= {claim_id: admission.why for claim_id in ids if claim_id not in admission.admitted}
+            held |= {
+                claim_id: admission.why
+                for claim_id in ids
+                if claim_id not in admission.admitted
+            }
         return held
 
-    def _begins(self, requests: Sequence[DrainRequest], now: datetime) -> Mapping[str, Decide]:
+    def _begins(
+        self, requests: Sequence[DrainRequest], now: datetime
+    ) -> Mapping[str, Decide]:
         """Return the decision for each claim, with everything read that it needs.
 
         None for a node that nothing forces to go while nobody knows how much notice the work on it needs.
         """
         pool_names = {request.claim.node_pool_name for request in requests}
-        pools = {name: unreadable.node_pool(self.policy, name) for name in sorted(pool_names)}
+        pools = {
+            name: unreadable.node_pool(self.policy, name) for name in sorted(pool_names)
+        }
         unbounded = [each.claim for each in requests if each.deadline is None]
         periods = checkpoint_periods_s(unbounded, self.workloads, self.longest_notice)
 
@@ -144,22 +181,37 @@ class Draining:
             pool = pools[request.claim.node_pool_name]
             grace_s = None if pool is None else pool.termination_grace_period_s
             if request.deadline is None:
-                until = drain.voluntary_deadline(request.reason, now, periods[request.claim.id])
+                until = drain.voluntary_deadline(
+                    request.reason, now, periods[request.claim.id]
+                )
                 return lambda current: _noted(
-                    drain.begin_voluntary(current, request.reason, until, now, grace_s), request.operation
+                    drain.begin_voluntary(current, request.reason, until, now, grace_s),
+                    request.operation,
                 )
             given = request.deadline
-            return lambda current: _noted(drain.begin(current, request.reason, given, now, grace_s), request.operation)
+            return lambda current: _noted(
+                drain.begin(current, request.reason, given, now, grace_s), request.operation
+            )
 
-        known = [request for request in requests if request.deadline is not None or request.claim.id in periods]
+        known = [
+            request
+            for request in requests
+            if request.deadline is not None or request.claim.id in periods
+        ]
         return {request.claim.id: decision(request) for request in known}
 
     def _notify(self, draining: Sequence[NodeClaim]) -> None:
-        events = [node_draining(claim, claim.drain) for claim in draining if claim.drain is not None]
+        events = [
+            node_draining(claim, claim.drain)
+            for claim in draining
+            if claim.drain is not None
+        ]
         if events:
             self.publisher.publish(events)
 
-    def release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
+    def release(
+        self, workload_key: str, claim_id: str, count: int | None, now: datetime
+    ) -> bool:
         """Note that ``count`` replicas (None: all) of the workload have left the claim's node; False: none was awaited.
 
         During a drain the node goes as soon as everybody has left. Outside one, replicas that the workload has too many
@@ -171,13 +223,17 @@ class Draining:
             return False
         if claim.state is not ClaimState.DRAINING:
             return self._release_surplus(claim, workload_key, count, now)
-        after = save_claim(self.claims, claim, lambda current: drain.released(current, workload_key, count))
+        after = save_claim(
+            self.claims, claim, lambda current: drain.released(current, workload_key, count)
+        )
         current = after or self.claims.get(claim_id)
         if current is not None and drain.is_over(current, now):
             self.terminate([current], now)
         return after is not None
 
-    def shed_surplus(self, record: WorkloadRecord, hosts: Sequence[NodeClaim], now: datetime) -> int:
+    def shed_surplus(
+        self, record: WorkloadRecord, hosts: Sequence[NodeClaim], now: datetime
+    ) -> int:
         """Take replicas that the workload has too many of off its nodes; return how many.
 
         ``hosts`` are live claims. Dear and young nodes lose theirs first, reserved ones last: their units are paid
@@ -200,7 +256,12 @@ class Draining:
         kept = sum(_replica_count(claim) for claim in emptied if claim.id not in drained)
         return record.surplus_count - left - kept
 
-    def terminate(self, claims: Sequence[NodeClaim], now: datetime, failures: Mapping[str, str] | None = None) -> Moves:
+    def terminate(
+        self,
+        claims: Sequence[NodeClaim],
+        now: datetime,
+        failures: Mapping[str, str] | None = None,
+    ) -> Moves:
         """Terminate the nodes of claims in one call of EC2; ``failures`` says why, by claim, where no drain does.
 
         The intent is committed first; the minute's sweep repeats what got lost. What is still placed there is demand
@@ -209,7 +270,9 @@ class Draining:
         """
         why = failures or {}
         fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]
-        moves = self._return_all(fresh, lambda claim: _terminating(why.get(claim.id), claim), now)
+        moves = self._return_all(
+            fresh, lambda claim: _terminating(why.get(claim.id), claim), now
+        )
         waiting = placed_keys(fresh) if moves.moved else frozenset()
         if waiting:
             self.queue.wake_planner(reason="node ended", workload_keys=waiting)
@@ -234,21 +297,35 @@ class Draining:
         why, last = failures or {}, shown or {}
         ending = [claim for claim in claims if claim.may_become(ClaimState.TERMINATED)]
         if ending:
-            told = [node_terminated(c, _why(c, why.get(c.id)), now, c.placements) for c in ending]
+            told = [
+                node_terminated(c, _why(c, why.get(c.id)), now, c.placements)
+                for c in ending
+            ]
             self.publisher.publish(told)
         moves = self._return_all(
-            ending, lambda claim: _terminated(now, why.get(claim.id), last.get(claim.id), claim), now
+            ending,
+            lambda claim: _terminated(now, why.get(claim.id), last.get(claim.id), claim),
+            now,
         )
         if claims:
             # Also when another run committed it: that one may have died before it could wake anybody.
-            self.queue.wake_planner(reason="node terminated", workload_keys=placed_keys(claims))
+            self.queue.wake_planner(
+                reason="node terminated", workload_keys=placed_keys(claims)
+            )
         return moves
 
-    def _return_all(self, claims: Sequence[NodeClaim], decide: Decide, now: datetime) -> Moves:
+    def _return_all(
+        self, claims: Sequence[NodeClaim], decide: Decide, now: datetime
+    ) -> Moves:
         done = return_all_replicas_of(self.claims, claims, now, decide)
-        return Moves(tuple(done.moved[claim.id] for claim in claims if claim.id in done.moved), done.lost)
+        return Moves(
+            tuple(done.moved[claim.id] for claim in claims if claim.id in done.moved),
+            done.lost,
+        )
 
-    def _release_surplus(self, claim: NodeClaim, workload_key: str, count: int | None, now: datetime) -> bool:
+    def _release_surplus(
+        self, claim: NodeClaim, workload_key: str, count: int | None, now: datetime
+    ) -> bool:
         record = self.workloads.get(workload_key)
         here = count_of(workload_key, claim.placements)
         if record is None or not claim.is_live or here == 0:
@@ -262,7 +339,9 @@ class Draining:
         """Drain nodes whose last replicas nobody wants; return those that do."""
         if not claims:
             return frozenset()
-        moves = self.begin_drains([DrainRequest(claim, DrainReason.WITHDRAWN) for claim in claims])
+        moves = self.begin_drains(
+            [DrainRequest(claim, DrainReason.WITHDRAWN) for claim in claims]
+        )
         if moves.lost:
             raise ConflictError(moves.lost)
         return frozenset(claim.id for claim in moves.moved)
@@ -271,14 +350,27 @@ class Draining:
         """Take replicas of a workload off a node that stays, or that was not launched yet."""
 
         def without(current: NodeClaim) -> NodeClaim | None:
-            enough = sum(p.count for p in current.placements if p.workload_key == key) >= count
+            enough = (
+                sum(p.count for p in current.placements if p.workload_key == key) >= count
+            )
             if not enough or not current.is_live:
                 return None
-            if current.state is ClaimState.PLANNED and count == _replica_count(current) and not current.is_static:
-                return replace(current, state=ClaimState.FAILED, failure="withdrawn before its launch")
+            if (
+                current.state is ClaimState.PLANNED
+                and count == _replica_count(current)
+                and not current.is_static
+            ):
+                return replace(
+                    current, state=ClaimState.FAILED, failure="withdrawn before its launch"
+                )
             return replace(current, placements_changed_at=now)
 
-        return return_some_replicas(self.claims, claim, now, (PlacedReplicas(key, count),), without) is not None
+        return (
+            return_some_replicas(
+                self.claims, claim, now, (PlacedReplicas(key, count),), without
+            )
+            is not None
+        )
 
 
 def _noted(claim: NodeClaim | None, operation: Operation | None) -> NodeClaim | None:
@@ -296,12 +388,20 @@ def _goes_with(claim: NodeClaim, count: int) -> bool:
     """Whether a node that runs must go, because so many replicas are all that it has; one of a static pool stands."""
     if claim.is_static:
         return False
-    return count == _replica_count(claim) and claim.state in (ClaimState.LAUNCHED, ClaimState.RUNNING)
+    return count == _replica_count(claim) and claim.state in (
+        ClaimState.LAUNCHED,
+        ClaimState.RUNNING,
+    )
 
 
 def _shed_order(claim: NodeClaim) -> tuple[bool, int, float, str]:
     reserved = claim.offering.reservation_id is not None
-    return (reserved, -claim.price_atto_usd_per_hour, -claim.created_at.timestamp(), claim.id)
+    return (
+        reserved,
+        -claim.price_atto_usd_per_hour,
+        -claim.created_at.timestamp(),
+        claim.id,
+    )
 
 
 def _terminating(failure: str | None, claim: NodeClaim) -> NodeClaim | None:
@@ -310,7 +410,9 @@ def _terminating(failure: str | None, claim: NodeClaim) -> NodeClaim | None:
     return replace(claim, state=ClaimState.TERMINATING, failure=failure or claim.failure)
 
 
-def _terminated(now: datetime, failure: str | None, shown: Instance | None, claim: NodeClaim) -> NodeClaim | None:
+def _terminated(
+    now: datetime, failure: str | None, shown: Instance | None, claim: NodeClaim
+) -> NodeClaim | None:
     if not claim.may_become(ClaimState.TERMINATED):
         return None
     began = claim.launched_at if shown is None else shown.launched_at
@@ -320,7 +422,9 @@ def _terminated(now: datetime, failure: str | None, shown: Instance | None, clai
         state=ClaimState.TERMINATED,
         launched_at=began,
         terminated_at=now,
-        ended_at=told if told is not None and (began is None or began <= told) and told <= now else now,
+        ended_at=told
+        if told is not None and (began is None or began <= told) and told <= now
+        else now,
         failure=claim.failure or failure,
     )
 
@@ -334,7 +438,9 @@ def _awaiting(drained: Drain | None) -> Sequence[PlacedReplicas]:
     return () if drained is None else drained.awaiting
 
 
-def _each(claims: Sequence[NodeClaim], take_off: TakeOff, begins: Mapping[str, Decide]) -> Moves:
+def _each(
+    claims: Sequence[NodeClaim], take_off: TakeOff, begins: Mapping[str, Decide]
+) -> Moves:
     """Move claims one by one; one that is fought over does not hold back the others."""
     moved: list[NodeClaim] = []
     lost: list[str] = []

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from reservoir.core.disruption.command import DisruptionCommand, DisruptionDecision
-from reservoir.core.disruption.decision_ids import DECISION_PREFIX, LATEST_DECISION, decision_id
+from reservoir.core.disruption.decision_ids import (
+    DECISION_PREFIX,
+    LATEST_DECISION,
+    decision_id,
+)
 from reservoir.core.model.node_claim import DrainReason, NodeClaim
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.model.plan import Plan, PlannedNodes
@@ -68,7 +72,11 @@ class ExplainNode:
         if found is None:
             return origin
         command = _command(found[0], claim.replaces) if by_disruption else None
-        launches = loads(Plan, found[0].plan_json).launches if command is None else command.replacements
+        launches = (
+            loads(Plan, found[0].plan_json).launches
+            if command is None
+            else command.replacements
+        )
         planned = _planned(launches, claim)
         text = _why_planned(planned, claim)
         if command is not None:
@@ -87,7 +95,9 @@ class ExplainNode:
         known = None if mark is None else self.decisions.load(decision_id(mark.command_id))
         command = None if known is None else _command(known[0], [claim.id])
         why = None if command is None else _with_saving(command)
-        replaced_by = [live.id for live in self.claims.list_live() if claim.id in live.replaces]
+        replaced_by = [
+            live.id for live in self.claims.list_live() if claim.id in live.replaces
+        ]
         if drain is None and not claim.is_live:
             return Standing(status="gone", text=claim.failure or "its instance ended")
         if drain is None and mark is None:
@@ -95,12 +105,22 @@ class ExplainNode:
         progress = self._progress(claim) if drain is None and claim.is_live else None
         parts = (why, progress, _by_hand(claim) if drain is not None else None)
         text = ", ".join(part for part in parts if part)
-        reason = drain.reason if drain is not None else None if mark is None else mark.reason
+        reason = (
+            drain.reason if drain is not None else None if mark is None else mark.reason
+        )
         return Standing(
-            status="being-replaced" if drain is None else "draining" if claim.is_live else "gone",
+            status="being-replaced"
+            if drain is None
+            else "draining"
+            if claim.is_live
+            else "gone",
             text=text or (f"drained for {reason.value}" if reason is not None else ""),
             decision_id=None if mark is None else decision_id(mark.command_id),
-            decided_at=drain.notified_at if mark is None and drain is not None else mark.started_at if mark else None,
+            decided_at=drain.notified_at
+            if mark is None and drain is not None
+            else mark.started_at
+            if mark
+            else None,
             reason=reason,
             deadline=None if drain is None else drain.deadline,
             replaced_by=replaced_by,
@@ -125,13 +145,17 @@ class ExplainNode:
 
     def _refusal(self, claim: NodeClaim, decision: Decision) -> str | None:
         refusals = loads(DisruptionDecision, decision.plan_json).refusals
-        return next((refusal.reason for refusal in refusals if refusal.claim_id == claim.id), None)
+        return next(
+            (refusal.reason for refusal in refusals if refusal.claim_id == claim.id), None
+        )
 
 
 def _command(decision: Decision, claim_ids: Collection[str]) -> DisruptionCommand | None:
     """Return the decision's command about any of the claims."""
     commands = loads(DisruptionDecision, decision.plan_json).commands
-    return next((command for command in commands if set(command.claim_ids) & set(claim_ids)), None)
+    return next(
+        (command for command in commands if set(command.claim_ids) & set(claim_ids)), None
+    )
 
 
 def _with_saving(command: DisruptionCommand) -> str:
@@ -140,13 +164,23 @@ def _with_saving(command: DisruptionCommand) -> str:
     if command.reason is not DisruptionReason.UNDERUTILIZED or micro < _SEEN_MICRO_USD:
         return command.explanation
     others = len(command.claim_ids) - 1
-    together = f", with {others} other nodes" if others > 1 else ", with another node" if others else ""
+    together = (
+        f", with {others} other nodes"
+        if others > 1
+        else ", with another node"
+        if others
+        else ""
+    )
     return f"{command.explanation}{together}, which saves {micro / 1e6:.4f} USD an hour"
 
 
 def _by_hand(claim: NodeClaim) -> str | None:
     """Say who asked for the drain, and why."""
-    if claim.drain is None or claim.drain.reason is not DrainReason.REQUESTED or not claim.operations:
+    if (
+        claim.drain is None
+        or claim.drain.reason is not DrainReason.REQUESTED
+        or not claim.operations
+    ):
         return None
     asked = claim.operations[-1]
     return f"{asked.verb} by {asked.by}: {asked.reason}"
@@ -154,9 +188,19 @@ def _by_hand(claim: NodeClaim) -> str | None:
 
 def _planned(launches: tuple[PlannedNodes, ...], claim: NodeClaim) -> PlannedNodes | None:
     """Return what was planned; EC2 chooses among the alternatives, so the claim may have become one of them."""
-    mine = [planned for planned in launches if planned.node_pool_name == claim.node_pool_name]
+    mine = [
+        planned for planned in launches if planned.node_pool_name == claim.node_pool_name
+    ]
     exact = [planned for planned in mine if planned.offering == claim.offering]
-    return next(iter([*exact, *(planned for planned in mine if claim.offering in planned.alternatives)]), None)
+    return next(
+        iter(
+            [
+                *exact,
+                *(planned for planned in mine if claim.offering in planned.alternatives),
+            ]
+        ),
+        None,
+    )
 
 
 def _why_planned(planned: PlannedNodes | None, claim: NodeClaim) -> str:

@@ -27,7 +27,9 @@ class ExplainWorkload:
         pending = record.pending_count
         waits = [waiting(unplaced) for unplaced in record.unplaced] if pending else []
         times = [each.earliest_at for each in waits if each.earliest_at is not None]
-        hosts = [claim for claim in self.claims.list_live() if count_of(key, claim.placements)]
+        hosts = [
+            claim for claim in self.claims.list_live() if count_of(key, claim.placements)
+        ]
         return WorkloadExplanation(
             workload=stored_ref(record),
             withdrawn=record.withdrawn,
@@ -40,7 +42,10 @@ class ExplainWorkload:
             waiting=waits,
             nodes=[
                 HostingNode(
-                    node_claim=c.id, instance_id=c.instance_id, state=c.state, replicas=count_of(key, c.placements)
+                    node_claim=c.id,
+                    instance_id=c.instance_id,
+                    state=c.state,
+                    replicas=count_of(key, c.placements),
                 )
                 for c in hosts
             ],

@@ -44,6 +44,11 @@ class KeepEvents:
             try:
                 record = self.workloads.get(step.workload_key)
             except UnreadableRowsError:
-                record = None  # a newer release's: that something was wanted is kept all the same
+                # a newer release's: that something was wanted is kept all the same
+                record = None
             workload = None if record is None or record.withdrawn else record.workload
-            yield step if workload is None else replace(step, generation=workload.generation, workload=workload)
+            yield (
+                step
+                if workload is None
+                else replace(step, generation=workload.generation, workload=workload)
+            )

@@ -16,11 +16,17 @@ from reservoir.ports.safety import UnreadableRowError
 from reservoir.ports.state import ReservationStore
 from reservoir.ports.system import Clock
 from reservoir.usecases.history.take_sample import CountWhatIsThere
-from reservoir.usecases.policy.not_launching import NotLaunching, not_launching, refused_dry_runs
+from reservoir.usecases.policy.not_launching import (
+    NotLaunching,
+    not_launching,
+    refused_dry_runs,
+)
 
 T = TypeVar("T")
 
-REFUSALS: Final = frozenset({"Launch Failed", "Launches Blocked", "Workload Rejected", "Endings Held"})
+REFUSALS: Final = frozenset(
+    {"Launch Failed", "Launches Blocked", "Workload Rejected", "Endings Held"}
+)
 REFUSED_WITHIN: Final = timedelta(hours=24)
 
 

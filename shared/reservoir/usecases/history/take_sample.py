@@ -9,7 +9,13 @@ from reservoir.core.history.teams import measure_teams
 from reservoir.core.model.node_claim import placed_keys
 from reservoir.core.model.team import Team
 from reservoir.ports.history import HistoryStore
-from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadRecord, WorkloadStore
+from reservoir.ports.state import (
+    NodeClaimStore,
+    OfferingStore,
+    ReservationStore,
+    WorkloadRecord,
+    WorkloadStore,
+)
 from reservoir.ports.system import Clock
 from reservoir.usecases.claims import unreadable
 from reservoir.usecases.claims.checkpoints import placed_terms
@@ -31,9 +37,15 @@ class CountWhatIsThere:
         taken_at = self.clock.now()
         reservations = [record.reservation for record in self.reservations.list_current()]
         claims = self.claims.list_live()
-        waiting = list(chain.from_iterable(map(_waiting, self.workloads.list_needing_planning())))
-        types = {it.instance_type for it in reservations} | {claim.offering.instance_type for claim in claims}
-        sample = measure(taken_at, reservations, claims, waiting, self.offerings.on_demand_prices(types))
+        waiting = list(
+            chain.from_iterable(map(_waiting, self.workloads.list_needing_planning()))
+        )
+        types = {it.instance_type for it in reservations} | {
+            claim.offering.instance_type for claim in claims
+        }
+        sample = measure(
+            taken_at, reservations, claims, waiting, self.offerings.on_demand_prices(types)
+        )
         teams = self.teams()
         if not teams:
             return sample
@@ -41,7 +53,12 @@ class CountWhatIsThere:
         records, _ = unreadable.workloads(self.workloads, keys)
         terms = placed_terms(records)
         running = terms.claims({claim.id: claim for claim in claims}).values()
-        return replace(sample, teams=tuple(measure_teams(teams, running, terms.workloads, waiting, sample.bought)))
+        return replace(
+            sample,
+            teams=tuple(
+                measure_teams(teams, running, terms.workloads, waiting, sample.bought)
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +82,10 @@ def _waiting(record: WorkloadRecord) -> Iterator[PendingForReason]:
         count = min(left, unplaced.count)
         left -= count
         if count:
-            yield PendingForReason(record.key, count, unplaced.code.value, record.pending_since)
+            yield PendingForReason(
+                record.key, count, unplaced.code.value, record.pending_since
+            )
     if left:
-        yield PendingForReason(record.key, left, UNPLANNED, record.pending_since or record.submitted_at)
+        yield PendingForReason(
+            record.key, left, UNPLANNED, record.pending_since or record.submitted_at
+        )

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchOutcome
+from reservoir.core.launching.launch_outcome import (
+    LaunchAttempt,
+    LaunchedInstance,
+    LaunchOutcome,
+)
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.ports.ec2 import InstanceReader
 from reservoir.ports.state import NodeClaimStore
@@ -27,7 +31,9 @@ class Adoption:
     claims: NodeClaimStore
     clock: Clock
 
-    def of(self, attempt: LaunchAttempt, *, alive_before: datetime | None = None) -> LaunchOutcome:
+    def of(
+        self, attempt: LaunchAttempt, *, alive_before: datetime | None = None
+    ) -> LaunchOutcome:
         """Return what the batch has launched, ended instances included.
 
         ``alive_before``: only what was launched before that and has not ended. Raises UnreadableRowsError when it
@@ -36,20 +42,35 @@ class Adoption:
         found = self.instances.list_batch(attempt.batch_id)
         taken = self.claims.find_by_instance([instance.id for instance in found])
         ours = [
-            LaunchedInstance(i.id, i.instance_type, i.zone, i.zone_id, i.subnet_id, i.image_id, i.launched_at)
+            LaunchedInstance(
+                i.id,
+                i.instance_type,
+                i.zone,
+                i.zone_id,
+                i.subnet_id,
+                i.image_id,
+                i.launched_at,
+            )
             for i in found
-            if i.id not in taken and i.launch_template_id is not None  # a person who copies tags copies no template
+            # a person who copies tags copies no template
+            if i.id not in taken and i.launch_template_id is not None
             if alive_before is None or (i.launched_at < alive_before and not i.is_gone)
         ]
-        return LaunchOutcome(instances=tuple(ours), launched_at=self.clock.now(), adopted=True)
+        return LaunchOutcome(
+            instances=tuple(ours), launched_at=self.clock.now(), adopted=True
+        )
 
-    def of_forgotten(self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]) -> LaunchOutcome:
+    def of_forgotten(
+        self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]
+    ) -> LaunchOutcome:
         """Return what was launched before the first intent that is known: restored tables know no other.
 
         EC2 is asked only where that intent came long after the plan, so not for launches as they usually are. Raises
         UnreadableRowsError as :meth:`of` does.
         """
-        planned_at = min((claim.created_at for claim in claims.values()), default=attempt.recorded_at)
+        planned_at = min(
+            (claim.created_at for claim in claims.values()), default=attempt.recorded_at
+        )
         if attempt.number > 1 or attempt.recorded_at - planned_at < LATE_INTENT:
             return LaunchOutcome(launched_at=attempt.recorded_at)
         return self.of(attempt, alive_before=attempt.recorded_at)

@@ -9,7 +9,12 @@ from datetime import timedelta
 from typing import Final
 
 from reservoir.core.capacity.node_storage import storage_elsewhere
-from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchReaction, launched_offering
+from reservoir.core.launching.launch_outcome import (
+    LaunchAttempt,
+    LaunchedInstance,
+    LaunchReaction,
+    launched_offering,
+)
 from reservoir.core.model.capacity_reservation import BlockDrain
 from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
@@ -21,7 +26,12 @@ from reservoir.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from reservoir.core.scheduling_terms.resources import EPHEMERAL_STORAGE, Resources
 from reservoir.ports.ec2 import InstanceTagger, InstanceTerminator
 from reservoir.ports.messaging import DrainTimers, LaunchBatch
-from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
+from reservoir.ports.state import (
+    NodeClaimStore,
+    OfferingStore,
+    ReservationStore,
+    WorkloadStore,
+)
 from reservoir.ports.system import Clock
 from reservoir.usecases.claims.checkpoints import checkpoint_periods_s
 from reservoir.usecases.claims.claim_moves import return_all_replicas, settle_claims
@@ -54,7 +64,11 @@ class ApplyOutcome:
     longest_notice: timedelta = LONGEST_NOTICE  # that any work gets, whatever it asks for
 
     def apply(
-        self, batch: LaunchBatch, attempt: LaunchAttempt, reaction: LaunchReaction, known: Mapping[str, NodeClaim]
+        self,
+        batch: LaunchBatch,
+        attempt: LaunchAttempt,
+        reaction: LaunchReaction,
+        known: Mapping[str, NodeClaim],
     ) -> EffectCounts:
         """Apply the attempt's recorded outcome; ``known`` are claims of it as this run has written or read them.
 
@@ -72,8 +86,13 @@ class ApplyOutcome:
         taken_back = self._just_launched(attempt, unwanted)
         if taken_back:
             self.terminator.terminate(taken_back)
-        if len(attempt.claim_ids) > 1:  # a claim that is alone in its request is named by the fleet's own tags
-            named = {claim.instance_id: claim.id for claim in launched if claim.instance_id is not None}
+        # a claim that is alone in its request is named by the fleet's own tags
+        if len(attempt.claim_ids) > 1:
+            named = {
+                claim.instance_id: claim.id
+                for claim in launched
+                if claim.instance_id is not None
+            }
             # Nothing depends on this tag: what EC2's rate leaves out now, the collector makes up for.
             self.tagger.tag_claims(named, patient=False)
         return EffectCounts(len(launched), failed_count)
@@ -86,7 +105,11 @@ class ApplyOutcome:
         now = self.clock.now()
 
         def failed(claim: NodeClaim) -> NodeClaim | None:
-            return replace(claim, state=ClaimState.FAILED, failure=reason) if claim.state in AWAITING_LAUNCH else None
+            return (
+                replace(claim, state=ClaimState.FAILED, failure=reason)
+                if claim.state in AWAITING_LAUNCH
+                else None
+            )
 
         count = self.gangs.undo(claims, now)
         for claim in claims:
@@ -96,12 +119,18 @@ class ApplyOutcome:
 
     # --- claims
 
-    def _settle(self, attempt: LaunchAttempt, known: Mapping[str, NodeClaim]) -> tuple[list[NodeClaim], list[str]]:
+    def _settle(
+        self, attempt: LaunchAttempt, known: Mapping[str, NodeClaim]
+    ) -> tuple[list[NodeClaim], list[str]]:
         """Give each claim its instance; return the claims that have theirs, and instances that nobody wants.
 
         Which claims are as they were is for their revisions to say: those that are not are read when they are written.
         """
-        found = known if known.keys() >= set(attempt.claim_ids) else self.claims.get_many(attempt.claim_ids)
+        found = (
+            known
+            if known.keys() >= set(attempt.claim_ids)
+            else self.claims.get_many(attempt.claim_ids)
+        )
         surplus = list(attempt.surplus())
         launched = []
         assignment = attempt.assignment()
@@ -112,10 +141,13 @@ class ApplyOutcome:
         block_id, drains = self._block_drains(waiting)
 
         def change(claim: NodeClaim) -> NodeClaim | None:
-            return _launched(attempt, assignment[claim.id], catalogue, drains.get(claim.id), claim)
+            return _launched(
+                attempt, assignment[claim.id], catalogue, drains.get(claim.id), claim
+            )
 
         settled = settle_claims(self.claims, waiting, change)
-        others = self.claims.get_many(assignment.keys() - settled.keys())  # settled before, or ended meanwhile
+        # settled before, or ended meanwhile
+        others = self.claims.get_many(assignment.keys() - settled.keys())
         if block_id is not None:
             self._set_timer(block_id, drains)
         for claim_id, instance in sorted(assignment.items()):
@@ -126,29 +158,45 @@ class ApplyOutcome:
                 launched.append(claim)
         return launched, surplus
 
-    def _bought_instead(self, attempt: LaunchAttempt, claims: Sequence[NodeClaim]) -> Mapping[str, InstanceType]:
+    def _bought_instead(
+        self, attempt: LaunchAttempt, claims: Sequence[NodeClaim]
+    ) -> Mapping[str, InstanceType]:
         """Return the types of instances that are not of the offering that was planned first."""
         planned = {claim.offering for claim in claims}
-        bought = {launched_offering(attempt.request, instance) for instance in attempt.assignment().values()}
+        bought = {
+            launched_offering(attempt.request, instance)
+            for instance in attempt.assignment().values()
+        }
         if len(planned | bought) == 1:
             return {}
-        types, _ = self.offerings.load_with_rests({offering.instance_type for offering in bought})
+        types, _ = self.offerings.load_with_rests(
+            {offering.instance_type for offering in bought}
+        )
         return {instance_type.name: instance_type for instance_type in types}
 
-    def _just_launched(self, attempt: LaunchAttempt, unwanted: Collection[str]) -> list[str]:
+    def _just_launched(
+        self, attempt: LaunchAttempt, unwanted: Collection[str]
+    ) -> list[str]:
         """Return what this launch can still take back by itself; what is older is for the collector to judge."""
-        since = {it.id: it.launched_at or attempt.settled_at for it in attempt.result.instances}
+        since = {
+            it.id: it.launched_at or attempt.settled_at for it in attempt.result.instances
+        }
         now = self.clock.now()
         return [key for key in unwanted if now - since[key] <= TAKEN_BACK_WITHIN]
 
-    def _block_drains(self, claims: Sequence[NodeClaim]) -> tuple[str | None, Mapping[str, BlockDrain]]:
+    def _block_drains(
+        self, claims: Sequence[NodeClaim]
+    ) -> tuple[str | None, Mapping[str, BlockDrain]]:
         """Return the Capacity Block under the claims, if they are in one, and how it will drain them."""
         lease = claims[0].lease if claims else None
         record = None if lease is None else self.reservations.get(lease.reservation_id)
         if record is None or record.reservation.reclaim_at() is None:
             return None, {}
         periods = checkpoint_periods_s(claims, self.workloads, self.longest_notice)
-        found = {claim.id: block_drain(record.reservation, periods.get(claim.id, ())) for claim in claims}
+        found = {
+            claim.id: block_drain(record.reservation, periods.get(claim.id, ()))
+            for claim in claims
+        }
         drains = {claim_id: drain for claim_id, drain in found.items() if drain is not None}
         return record.reservation.id, drains
 
@@ -162,7 +210,11 @@ class ApplyOutcome:
     def _without_instance(self, attempt: LaunchAttempt) -> list[NodeClaim]:
         rest = attempt.claim_ids[len(attempt.assignment()) :]
         found = self.claims.get_many(rest)
-        return [found[claim_id] for claim_id in sorted(found) if found[claim_id].state in AWAITING_LAUNCH]
+        return [
+            found[claim_id]
+            for claim_id in sorted(found)
+            if found[claim_id].state in AWAITING_LAUNCH
+        ]
 
 
 def _launched(
@@ -187,7 +239,9 @@ def _launched(
     )
 
 
-def with_instance(claim: NodeClaim, offering: OfferingKey, catalogue: Mapping[str, InstanceType]) -> NodeClaim:
+def with_instance(
+    claim: NodeClaim, offering: OfferingKey, catalogue: Mapping[str, InstanceType]
+) -> NodeClaim:
     """Return the claim as what was really bought: offering, price, labels and room.
 
     On spot and on-demand EC2 chooses among the alternatives, so type and zone may differ from the plan's first choice.
@@ -208,8 +262,14 @@ def with_instance(claim: NodeClaim, offering: OfferingKey, catalogue: Mapping[st
         for o in instance_type.offerings
         if o.zone_id == offering.zone_id and o.capacity_type is offering.capacity_type
     ]
-    price = min(prices) * ATTO_USD_PER_MICRO_USD if prices else claim.price_atto_usd_per_hour
-    room = instance_type.allocatable if wants_efa(claim.allocatable) else without_efa(instance_type.allocatable)
+    price = (
+        min(prices) * ATTO_USD_PER_MICRO_USD if prices else claim.price_atto_usd_per_hour
+    )
+    room = (
+        instance_type.allocatable
+        if wants_efa(claim.allocatable)
+        else without_efa(instance_type.allocatable)
+    )
     if claim.allocatable[EPHEMERAL_STORAGE]:
         size = storage_elsewhere(claim.allocatable, claim.labels, instance_type)
         room = Resources.of({**room, EPHEMERAL_STORAGE: size})

@@ -47,7 +47,11 @@ class LaunchGangs:
         """
         found = self.claims.get_many(batch.claim_ids)
         undoable = _LAUNCHED | {ClaimState.TERMINATING}
-        return [found[claim_id] for claim_id in sorted(found) if found[claim_id].state in undoable]
+        return [
+            found[claim_id]
+            for claim_id in sorted(found)
+            if found[claim_id].state in undoable
+        ]
 
     def undo(self, failed: Sequence[NodeClaim], now: datetime) -> int:
         """End everything that was planned together with gang claims that failed; return how many claims.
@@ -55,16 +59,36 @@ class LaunchGangs:
         Batches that are being launched at this moment find their gang broken when they settle. Raises ConflictError
         when a claim is fought over, and UnreadableRowsError.
         """
-        gangs = {(claim.gang_key, claim.plan_id) for claim in failed if claim.gang_key is not None}
+        gangs = {
+            (claim.gang_key, claim.plan_id)
+            for claim in failed
+            if claim.gang_key is not None
+        }
         if not gangs:
             return 0
         live = {claim.id: claim for claim in self.claims.list_live()}
-        live |= self.claims.get_many([claim.id for claim in failed])  # the list may lag what has just been settled
-        planned = [live[key] for key in sorted(live) if (live[key].gang_key, live[key].plan_id) in gangs]
-        members = [claim for claim in planned if now - (claim.launched_at or now) <= TAKEN_BACK_WITHIN]
-        undone = {member.id: return_all_replicas(self.claims, member, now, _undone) for member in members}
+        # the list may lag what has just been settled
+        live |= self.claims.get_many([claim.id for claim in failed])
+        planned = [
+            live[key]
+            for key in sorted(live)
+            if (live[key].gang_key, live[key].plan_id) in gangs
+        ]
+        members = [
+            claim
+            for claim in planned
+            if now - (claim.launched_at or now) <= TAKEN_BACK_WITHIN
+        ]
+        undone = {
+            member.id: return_all_replicas(self.claims, member, now, _undone)
+            for member in members
+        }
         # Only where its row says so: one that drains by now was promised the time until its deadline.
-        ending = [claim for it in members if (claim := undone[it.id] or it).state is ClaimState.TERMINATING]
+        ending = [
+            claim
+            for it in members
+            if (claim := undone[it.id] or it).state is ClaimState.TERMINATING
+        ]
         ended = [claim.instance_id for claim in ending if claim.instance_id is not None]
         if ended:
             self.terminator.terminate(ended)

@@ -41,12 +41,22 @@ from reservoir.core.launching.launch_request import (
     launch_key,
 )
 from reservoir.core.launching.launch_template import NodeClassUnlaunchableError
-from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim, placed_keys
+from reservoir.core.model.node_claim import (
+    AWAITING_LAUNCH,
+    ClaimState,
+    NodeClaim,
+    placed_keys,
+)
 from reservoir.core.model.node_class import NodeClass
 from reservoir.core.model.plan import OfferingKey
 from reservoir.manifests.events import LaunchesBlocked
 from reservoir.ports.ec2 import FleetLauncher, InstanceReader, LaunchTemplateStore
-from reservoir.ports.errors import AccessDeniedError, ConfigurationError, RefusedError, TransientError
+from reservoir.ports.errors import (
+    AccessDeniedError,
+    ConfigurationError,
+    RefusedError,
+    TransientError,
+)
 from reservoir.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
 from reservoir.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
 from reservoir.ports.state import NodeClaimStore, UnreadableRowsError
@@ -69,7 +79,9 @@ LONGEST_RETRY_DELAY_S: Final = 240
 LAUNCH_DEADLINE: Final = timedelta(minutes=15)
 
 _QUOTAS: Final = frozenset({LaunchErrorKind.QUOTA, LaunchErrorKind.TYPE_QUOTA})
-_FOR_OPERATORS: Final = frozenset({LaunchErrorKind.SPOT_NOT_PERMITTED, LaunchErrorKind.UNKNOWN})
+_FOR_OPERATORS: Final = frozenset(
+    {LaunchErrorKind.SPOT_NOT_PERMITTED, LaunchErrorKind.UNKNOWN}
+)
 
 
 class LaunchResult(StrEnum):
@@ -136,7 +148,9 @@ class Launch:
             finished = False
         if report.launched_count < len(batch.claim_ids) and self._any_failed(batch):
             # Again on every repeat: a wake that was lost is worse.
-            self.queue.wake_planner(reason="launch failed", workload_keys=report.workload_keys)
+            self.queue.wake_planner(
+                reason="launch failed", workload_keys=report.workload_keys
+            )
         if not finished:
             again = replace(batch, retry_count=batch.retry_count + 1)
             self.queue.send_launches([again], delay_s=retry_delay_s(batch.retry_count))
@@ -163,7 +177,10 @@ class Launch:
 
     def _any_failed(self, batch: LaunchBatch) -> bool:
         gave_back = (ClaimState.FAILED, ClaimState.TERMINATING)
-        return any(claim.state in gave_back for claim in self.claims.get_many(batch.claim_ids).values())
+        return any(
+            claim.state in gave_back
+            for claim in self.claims.get_many(batch.claim_ids).values()
+        )
 
     def _begin(
         self,
@@ -187,7 +204,13 @@ class Launch:
         now = self.clock.now()
         if now - waiting[0].created_at > LAUNCH_DEADLINE:
             late = "no launch succeeded in time"
-            self._give_up(waiting, "LaunchDeadlineExceeded", late, report, self._rest(waiting[0], late, now))
+            self._give_up(
+                waiting,
+                "LaunchDeadlineExceeded",
+                late,
+                report,
+                self._rest(waiting[0], late, now),
+            )
             return None, None
         try:
             reading = self.reader.read(waiting[0])
@@ -196,10 +219,19 @@ class Launch:
         node_class = reading.node_class
         if reading.paused is not None:
             name = waiting[0].node_pool_name
-            self._give_up(waiting, "NodePoolPaused", f"NodePool {name} is paused {reading.paused}", report)
+            self._give_up(
+                waiting,
+                "NodePoolPaused",
+                f"NodePool {name} is paused {reading.paused}",
+                report,
+            )
             return None, None
         if node_class is None or node_class.status.launch_blocked_reason is not None:
-            reason = "the class does not exist" if node_class is None else node_class.status.launch_blocked_reason
+            reason = (
+                "the class does not exist"
+                if node_class is None
+                else node_class.status.launch_blocked_reason
+            )
             self._give_up(waiting, "NodeClassNotReady", reason or "", report)
             return None, None
         going = self._going(waiting, node_class, now)
@@ -208,14 +240,18 @@ class Launch:
         request = self._request(going, waiting, launched, node_class, reading, now, report)
         if request is None:
             return None, None
-        observed_at = None if reading.reservation is None else reading.reservation.observed_at
+        observed_at = (
+            None if reading.reservation is None else reading.reservation.observed_at
+        )
         number = 1 if previous is None else previous.number + 1
         token = client_token(batch.batch_id, number, request)
         claim_ids = tuple(claim.id for claim in going[: request.count])
         intent = LaunchAttempt(batch.batch_id, number, claim_ids, request, token, now)
         return self.attempts.begin(intent), observed_at
 
-    def _going(self, waiting: Sequence[NodeClaim], node_class: NodeClass, now: datetime) -> Sequence[NodeClaim]:
+    def _going(
+        self, waiting: Sequence[NodeClaim], node_class: NodeClass, now: datetime
+    ) -> Sequence[NodeClaim]:
         """Return who may launch now: of a class that has rested one claim, to find out for all others.
 
         The others wait until its instance runs, or does not: EC2 accepts launches of which nothing starts. A gang goes
@@ -246,14 +282,21 @@ class Launch:
         probed = self._probed_by_others(waiting[0], now)
         try:
             market = waiting[0].offering.capacity_type
-            facts = reading.facts(node_class, self.deployment, now, probed, launched, market)
+            facts = reading.facts(
+                node_class, self.deployment, now, probed, launched, market
+            )
             request = build_launch_request(going, facts)
             for config in request.configs:
                 self.templates.ensure(config.template)
         except NoLaunchablePoolError as error:
             if probed:
-                raise _UnsettledError("OfferingProbed", "launch") from error  # the probe's outcome decides
-            until = None if isinstance(error, AllRestError) else self._rest(waiting[0], str(error), now)
+                # the probe's outcome decides
+                raise _UnsettledError("OfferingProbed", "launch") from error
+            until = (
+                None
+                if isinstance(error, AllRestError)
+                else self._rest(waiting[0], str(error), now)
+            )
             self._give_up(waiting, "NoLaunchablePool", str(error), report, until)
             return None
         except (NodeClassUnlaunchableError, ConfigurationError, AccessDeniedError) as error:
@@ -261,7 +304,8 @@ class Launch:
             report.blocked_count += 1
             self._give_up(waiting, "NodeClassUnlaunchable", str(error), report)
             return None
-        except RefusedError as error:  # EC2's limit on templates, say: the batch comes back until its deadline
+        except RefusedError as error:
+            # EC2's limit on templates, say: the batch comes back until its deadline
             report.refused_count += 1
             raise _UnsettledError(error.code, error.operation) from error
         return request
@@ -275,7 +319,9 @@ class Launch:
         def failed(claim: NodeClaim) -> NodeClaim | None:
             if not _is_superfluous(claim):
                 return None
-            return replace(claim, state=ClaimState.FAILED, failure="nothing wants it any more")
+            return replace(
+                claim, state=ClaimState.FAILED, failure="nothing wants it any more"
+            )
 
         for claim in waiting:
             gone = return_all_replicas(self.claims, claim, self.clock.now(), failed)
@@ -286,7 +332,11 @@ class Launch:
         if claim.offering.reservation_id is not None:
             return frozenset()
         market = claim.offering.capacity_type
-        pools = [pool for pool in (claim.offering, *claim.alternatives) if pool.capacity_type is market]
+        pools = [
+            pool
+            for pool in (claim.offering, *claim.alternatives)
+            if pool.capacity_type is market
+        ]
         return self.shortages.begin_probes(pools, claim.batch_id, now)
 
     def _finish(
@@ -302,12 +352,21 @@ class Launch:
         marked: Mapping[str, NodeClaim] = {}
         if attempt.outcome is None:
             marked = self._mark_launching(attempt, claims)
-            all_wait = all(_is_marked(attempt, marked.get(claim_id)) for claim_id in attempt.claim_ids)
-            others = [claim.instance_id for claim in claims.values() if claim.id not in attempt.claim_ids]
-            outcome = self._outcome(attempt, claims, all_wait=all_wait).without([key for key in others if key])
+            all_wait = all(
+                _is_marked(attempt, marked.get(claim_id)) for claim_id in attempt.claim_ids
+            )
+            others = [
+                claim.instance_id
+                for claim in claims.values()
+                if claim.id not in attempt.claim_ids
+            ]
+            outcome = self._outcome(attempt, claims, all_wait=all_wait).without(
+                [key for key in others if key]
+            )
             attempt = self.attempts.resolve(attempt, outcome.not_before(observed_at))
         if attempt.outcome is None:
-            return True  # another run is ahead and has begun the next attempt: go on with that one
+            # another run is ahead and has begun the next attempt: go on with that one
+            return True
         kinds = {error.kind for error in attempt.result.errors}
         report.error_codes += [error.code for error in attempt.result.errors]
         report.quota_count += bool(kinds & _QUOTAS)
@@ -321,13 +380,19 @@ class Launch:
         self.attempts.complete(attempt)
         return not (reaction.retry and reaction.pause)
 
-    def _mark_launching(self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]) -> Mapping[str, NodeClaim]:
+    def _mark_launching(
+        self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]
+    ) -> Mapping[str, NodeClaim]:
         """Note that EC2 is about to be asked; return the attempt's claims, each of which is to be launching now.
 
         From here on nobody gives them back before the outcome is recorded. One that was given back before, after this
         run had read it as ``claims``, may have left its unit to others; its revision refuses to be marked then.
         """
-        found = {claim_id: claims[claim_id] for claim_id in sorted(attempt.claim_ids) if claim_id in claims}
+        found = {
+            claim_id: claims[claim_id]
+            for claim_id in sorted(attempt.claim_ids)
+            if claim_id in claims
+        }
 
         def launching(claim: NodeClaim) -> NodeClaim | None:
             if claim.state not in AWAITING_LAUNCH or _is_marked(attempt, claim):
@@ -335,12 +400,19 @@ class Launch:
             return replace(claim, state=ClaimState.LAUNCHING, attempt=attempt.number)
 
         current = {**found, **save_claims(self.claims, list(found.values()), launching)}
-        unmarked = [claim_id for claim_id, claim in current.items() if not _is_marked(attempt, claim)]
-        if unmarked:  # or another run of the batch marked them meanwhile, and may be asking EC2 right now
+        unmarked = [
+            claim_id
+            for claim_id, claim in current.items()
+            if not _is_marked(attempt, claim)
+        ]
+        # or another run of the batch marked them meanwhile, and may be asking EC2 right now
+        if unmarked:
             current |= self.claims.get_many(unmarked)
         return current
 
-    def _outcome(self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim], *, all_wait: bool) -> LaunchOutcome:
+    def _outcome(
+        self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim], *, all_wait: bool
+    ) -> LaunchOutcome:
         age = self.clock.now() - attempt.recorded_at
         if age <= REPLAY_WINDOW and not all_wait:
             # EC2 was never asked for this: its claims were not all launching at any time. The next attempt asks for
@@ -357,7 +429,9 @@ class Launch:
 
     def _block(self, node_class_name: str, reason: str) -> None:
         self.policy.block_launches(node_class_name, reason)
-        blocked = LaunchesBlocked(node_class=node_class_name, reason="Configuration", message=reason)
+        blocked = LaunchesBlocked(
+            node_class=node_class_name, reason="Configuration", message=reason
+        )
         self.publisher.publish([blocked])
 
     def _rest(self, claim: NodeClaim, reason: str, now: datetime) -> datetime:
@@ -366,8 +440,14 @@ class Launch:
         The planner knows of nothing that stands in the way, so without this it would plan the same again at once.
         """
         market = claim.offering.capacity_type
-        pools = [pool for pool in (claim.offering, *claim.alternatives) if pool.capacity_type is market]
-        return self.outcomes.recorder.rest(pools, now, f"it could not be asked for: {reason}")
+        pools = [
+            pool
+            for pool in (claim.offering, *claim.alternatives)
+            if pool.capacity_type is market
+        ]
+        return self.outcomes.recorder.rest(
+            pools, now, f"it could not be asked for: {reason}"
+        )
 
     def _give_up(
         self,
@@ -385,12 +465,20 @@ class Launch:
 def _waiting(batch: LaunchBatch, claims: Mapping[str, NodeClaim]) -> list[NodeClaim]:
     """Return the claims of the batch without an instance that are like the first: one unlike it spoils no batch."""
     found = (claims[claim_id] for claim_id in sorted(claims))
-    waiting = [claim for claim in found if claim.state in AWAITING_LAUNCH and claim.batch_id == batch.batch_id]
+    waiting = [
+        claim
+        for claim in found
+        if claim.state in AWAITING_LAUNCH and claim.batch_id == batch.batch_id
+    ]
     return [claim for claim in waiting if launch_key(claim) == launch_key(waiting[0])]
 
 
 def _is_marked(attempt: LaunchAttempt, claim: NodeClaim | None) -> bool:
-    return claim is not None and claim.state is ClaimState.LAUNCHING and claim.attempt >= attempt.number
+    return (
+        claim is not None
+        and claim.state is ClaimState.LAUNCHING
+        and claim.attempt >= attempt.number
+    )
 
 
 def _is_superfluous(claim: NodeClaim) -> bool:

@@ -55,20 +55,30 @@ class LaunchReading:
         name, known_as = node_class.name, node_class.static_hash
         of_class = self.rests.get(NodeClassKey(name, known_as))
         if of_class is not None:
-            raise AllRestError(f"class {name} rests until {of_class.until:%H:%M} UTC: {of_class.reason}")
+            raise AllRestError(
+                f"class {name} rests until {of_class.until:%H:%M} UTC: {of_class.reason}"
+            )
         of_market = self.rests.get(ClassMarketKey(name, known_as, capacity_type))
         if of_market is not None:
             what = f"{capacity_type} launches of class {name}"
-            raise AllRestError(f"{what} rest until {of_market.until:%H:%M} UTC: {of_market.reason}")
+            raise AllRestError(
+                f"{what} rest until {of_market.until:%H:%M} UTC: {of_market.reason}"
+            )
         return LaunchFacts(
             node_class=node_class,
-            catalogue={instance_type.name: instance_type for instance_type in self.catalogue},
+            catalogue={
+                instance_type.name: instance_type for instance_type in self.catalogue
+            },
             deployment=deployment,
             now=now,
             reservation=None if self.reservation is None else self.reservation.reservation,
             resting=resting(self.catalogue, now) | probed,
-            full_subnets=frozenset(place for place in self.rests if isinstance(place, SubnetKey)),
-            taken_addresses=Counter(each.subnet_id for each in launched if each.subnet_id is not None),
+            full_subnets=frozenset(
+                place for place in self.rests if isinstance(place, SubnetKey)
+            ),
+            taken_addresses=Counter(
+                each.subnet_id for each in launched if each.subnet_id is not None
+            ),
             for_user_data=self.for_user_data,
         )
 
@@ -81,8 +91,10 @@ class LaunchReader:
     reservations: ReservationStore
     offerings: OfferingStore
     executor: Executor
-    for_user_data: Mapping[str, str] = field(default_factory=dict)  # names of the deployment, by placeholder
-    tags: Mapping[str, str] = field(default_factory=dict)  # of all that the deployment launches
+    # names of the deployment, by placeholder
+    for_user_data: Mapping[str, str] = field(default_factory=dict)
+    # of all that the deployment launches
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, claim: NodeClaim) -> LaunchReading:
         """Read what a launch of the claim, and of others like it, needs. Raises UnreadableRowsError."""
@@ -93,7 +105,9 @@ class LaunchReader:
         pool = node_pool.result()
         paused = None if pool is None else pool.paused
         tagged = self._tagged(node_class.result())
-        return LaunchReading(tagged, paused, reservation.result(), catalogue, rests, self.for_user_data)
+        return LaunchReading(
+            tagged, paused, reservation.result(), catalogue, rests, self.for_user_data
+        )
 
     def _tagged(self, node_class: NodeClass | None) -> NodeClass | None:
         """Return the class with the deployment's tags; its own say more. Nodes do not drift when these change."""
@@ -107,4 +121,6 @@ class LaunchReader:
 
 
 def _types_of(claim: NodeClaim) -> frozenset[str]:
-    return frozenset(offering.instance_type for offering in (claim.offering, *claim.alternatives))
+    return frozenset(
+        offering.instance_type for offering in (claim.offering, *claim.alternatives)
+    )

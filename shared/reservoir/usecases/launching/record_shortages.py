@@ -20,7 +20,11 @@ from reservoir.core.capacity.unavailable_offerings import (
     Unavailable,
     class_rests,
 )
-from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchReaction, launched_offering
+from reservoir.core.launching.launch_outcome import (
+    LaunchAttempt,
+    LaunchReaction,
+    launched_offering,
+)
 from reservoir.core.launching.launch_request import LaunchRequest
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.node_claim import NodeClaim
@@ -56,34 +60,59 @@ class RecordShortages:
         """
         at = attempt.settled_at
         full = () if reaction.resting_reservation_id is None else attempt.request.offerings
-        rests = self._after_failure((*reaction.resting, *full, *reaction.full_subnets, *reaction.refused), at)
+        rests = self._after_failure(
+            (*reaction.resting, *full, *reaction.full_subnets, *reaction.refused), at
+        )
         self._forget_ended(attempt, reaction)
-        rests |= {offering: Shortage(at + UNSUPPORTED_REST) for offering in reaction.unsupported}
+        rests |= {
+            offering: Shortage(at + UNSUPPORTED_REST) for offering in reaction.unsupported
+        }
         if rests:
             self.shortages.put(dict[Remembered, Shortage](rests.items()))
         # A reservation that EC2 refused counts as exhausted until its next observation, and mostly that is enough.
         resting = {key: rest for key, rest in rests.items() if not rest.tolerated}
-        refused: dict[Rested, Shortage] = {key: resting.pop(key) for key in reaction.refused if key in resting}
+        refused: dict[Rested, Shortage] = {
+            key: resting.pop(key) for key in reaction.refused if key in resting
+        }
         reserved = {key: resting.pop(key) for key in full if key in resting}
-        ends = [*self._mark(resting), *self._mark(refused, f"EC2 refuses what its class asks for ({reaction.reason})")]
-        ends += self._mark(dict[Rested, Shortage](reserved.items()), f"EC2 refuses it ({reaction.reason})")
+        ends = [
+            *self._mark(resting),
+            *self._mark(
+                refused, f"EC2 refuses what its class asks for ({reaction.reason})"
+            ),
+        ]
+        ends += self._mark(
+            dict[Rested, Shortage](reserved.items()), f"EC2 refuses it ({reaction.reason})"
+        )
         markets = _resting_markets(reaction, at)
         for market, rest in markets.items():
             self.offerings.mark_unavailable([market], until=rest.until, reason=rest.reason)
         if reaction.resting_reservation_id is not None:
-            refusal = "" if reaction.refused_reservation_id is None else f"EC2 refuses it ({reaction.reason})"
-            self.reservations.mark_exhausted(reaction.resting_reservation_id, refused_at=at, refusal=refusal)
+            refusal = (
+                ""
+                if reaction.refused_reservation_id is None
+                else f"EC2 refuses it ({reaction.reason})"
+            )
+            self.reservations.mark_exhausted(
+                reaction.resting_reservation_id, refused_at=at, refusal=refusal
+            )
         if reaction.refused_market is not None:
             ends += self._rest_market(attempt.request, reaction.refused_market, at)
         if reaction.blocked_reason is not None:
             node_class_name = attempt.request.node_class_name
             self.policy.block_launches(node_class_name, reaction.blocked_reason)
-        self.templates.forget([] if not reaction.retry else [c.template.name for c in attempt.request.configs])
+        self.templates.forget(
+            [] if not reaction.retry else [c.template.name for c in attempt.request.configs]
+        )
         return max([*ends, *(rest.until for rest in markets.values())], default=None)
 
-    def _rest_market(self, request: LaunchRequest, reason: str, at: datetime) -> list[datetime]:
+    def _rest_market(
+        self, request: LaunchRequest, reason: str, at: datetime
+    ) -> list[datetime]:
         """Let the class rest on the market of a request, longer each time; return until when."""
-        key = ClassMarketKey(request.node_class_name, request.node_class_hash, request.capacity_type)
+        key = ClassMarketKey(
+            request.node_class_name, request.node_class_hash, request.capacity_type
+        )
         rests = self._after_failure([key], at)
         self.shortages.put(dict[Remembered, Shortage](rests.items()))
         return self._mark(rests, reason)
@@ -97,10 +126,15 @@ class RecordShortages:
         self.shortages.put(dict[Remembered, Shortage](rests.items()))
         return max(self._mark(rests, reason))
 
-    def _after_failure(self, failed: Sequence[Rested], at: datetime) -> dict[Rested, Shortage]:
+    def _after_failure(
+        self, failed: Sequence[Rested], at: datetime
+    ) -> dict[Rested, Shortage]:
         known = self.shortages.get_many(failed) if failed else {}
         return {
-            key: (after_tolerated_failure if _is_reserved(key) else after_failure)(known.get(key), at) for key in failed
+            key: (after_tolerated_failure if _is_reserved(key) else after_failure)(
+                known.get(key), at
+            )
+            for key in failed
         }
 
     def _mark(self, rests: Mapping[Rested, Shortage], reason: str = "") -> list[datetime]:
@@ -114,12 +148,19 @@ class RecordShortages:
 
     def _forget_ended(self, attempt: LaunchAttempt, reaction: LaunchReaction) -> None:
         """Forget shortages of offerings that gave all that was asked of them again."""
-        gave = {launched_offering(attempt.request, instance) for instance in attempt.result.instances}
-        gave = {offering for offering in gave if offering.reservation_id is None}.difference(
-            reaction.resting, reaction.refused
-        )
+        gave = {
+            launched_offering(attempt.request, instance)
+            for instance in attempt.result.instances
+        }
+        gave = {
+            offering for offering in gave if offering.reservation_id is None
+        }.difference(reaction.resting, reaction.refused)
         known = self.shortages.get_many(gave) if gave else {}
-        over = [offering for offering, shortage in known.items() if needs_probe(shortage, attempt.settled_at)]
+        over = [
+            offering
+            for offering, shortage in known.items()
+            if needs_probe(shortage, attempt.settled_at)
+        ]
         if over:
             self.shortages.forget(over)
 
@@ -135,9 +176,15 @@ class RecordShortages:
 
         Raises UnreadableRowsError for the reservation.
         """
-        events: list[OutboundEvent] = [node_launched(claim, attempt.settled_at) for claim in launched]
+        events: list[OutboundEvent] = [
+            node_launched(claim, attempt.settled_at) for claim in launched
+        ]
         if failing:
-            events.append(launch_failed(failing, reaction.reason, f"EC2 refused: {reaction.reason}", until))
+            events.append(
+                launch_failed(
+                    failing, reaction.reason, f"EC2 refused: {reaction.reason}", until
+                )
+            )
         if reaction.blocked_reason is not None:
             events.append(
                 LaunchesBlocked(
@@ -150,7 +197,11 @@ class RecordShortages:
             market = attempt.request.capacity_type
             message = f"{market} launches: {class_rests(Unavailable(until, reaction.refused_market))}"
             name = attempt.request.node_class_name
-            events.append(LaunchesBlocked(node_class=name, reason=reaction.refused_market, message=message))
+            events.append(
+                LaunchesBlocked(
+                    node_class=name, reason=reaction.refused_market, message=message
+                )
+            )
         if reaction.exhausted_reservation_id is not None:
             record = self.reservations.get(reaction.exhausted_reservation_id)
             if record is not None:
@@ -171,10 +222,14 @@ def _is_reserved(key: Rested) -> bool:
     return isinstance(key, OfferingKey) and key.reservation_id is not None
 
 
-def _resting_markets(reaction: LaunchReaction, at: datetime) -> Mapping[Market, Unavailable]:
+def _resting_markets(
+    reaction: LaunchReaction, at: datetime
+) -> Mapping[Market, Unavailable]:
     """Return the markets that rest as a whole, and what users are told."""
     rests = {
-        market: Unavailable(at + _QUOTA_REST, f"the account's quota of {_words(market)} is used up ({code})")
+        market: Unavailable(
+            at + _QUOTA_REST, f"the account's quota of {_words(market)} is used up ({code})"
+        )
         for market, code in reaction.resting_markets.items()
     }
     if reaction.spot_not_permitted:

@@ -8,14 +8,23 @@ from dataclasses import dataclass, field, replace
 
 from reservoir.core.launching.class_validation import claim_to_validate, is_due, validated
 from reservoir.core.launching.launch_pools import NoLaunchablePoolError
-from reservoir.core.launching.launch_request import LaunchFacts, LaunchRequest, build_launch_request
+from reservoir.core.launching.launch_request import (
+    LaunchFacts,
+    LaunchRequest,
+    build_launch_request,
+)
 from reservoir.core.launching.launch_template import NodeClassUnlaunchableError
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.node_class import NodeClass, Validation, ValidationOutcome
 from reservoir.ports.ec2 import DryRuns, LaunchTemplateStore
 from reservoir.ports.errors import AccessDeniedError, AwsError, ConfigurationError
 from reservoir.ports.launches import LaunchPolicy
-from reservoir.ports.state import OfferingStore, ReservationRecord, ReservationStore, UnreadableRowsError
+from reservoir.ports.state import (
+    OfferingStore,
+    ReservationRecord,
+    ReservationStore,
+    UnreadableRowsError,
+)
 from reservoir.ports.system import Clock
 
 _REFUSALS = (AccessDeniedError, ConfigurationError)  # that stay until somebody mends them
@@ -52,14 +61,23 @@ class ValidateClass:
             return None
         of, last = validated(node_class), node_class.status.validation
         refusal = self._refusal(node_class)
-        found = Validation(of, now, *(refusal or (ValidationOutcome.SUCCEEDED, "ValidationSucceeded", "")))
+        found = Validation(
+            of, now, *(refusal or (ValidationOutcome.SUCCEEDED, "ValidationSucceeded", ""))
+        )
         before = last if last is not None and last.of == of else None
         # What was just made may not be visible yet, and EC2 calls that unauthorized too: refusals count twice in a row.
-        confirmed = before is not None and before.reason == found.reason and before.outcome is not _SUCCEEDED
+        confirmed = (
+            before is not None
+            and before.reason == found.reason
+            and before.outcome is not _SUCCEEDED
+        )
         if found.outcome is ValidationOutcome.REFUSED and not confirmed:
             found = replace(found, outcome=ValidationOutcome.SUSPECTED)
         self.policy.save_validation(node_class_name, found)
-        is_news = before is None or (before.outcome, before.reason) != (found.outcome, found.reason)
+        is_news = before is None or (before.outcome, before.reason) != (
+            found.outcome,
+            found.reason,
+        )
         return found if is_news else None
 
     def _refusal(self, node_class: NodeClass) -> tuple[ValidationOutcome, str, str] | None:
@@ -68,7 +86,9 @@ class ValidateClass:
         try:
             asked = self._request(node_class)
             if asked is None:
-                message = "no pool of the class could launch anything that could be asked for"
+                message = (
+                    "no pool of the class could launch anything that could be asked for"
+                )
                 return ValidationOutcome.UNKNOWN, "NothingToLaunch", message
             for config in asked.configs:
                 self.dry_runs.make_template(config.template)
@@ -80,8 +100,13 @@ class ValidateClass:
             return ValidationOutcome.REFUSED, "Unlaunchable", str(error)
         except _REFUSALS as error:
             self._forget(asked)
-            return ValidationOutcome.REFUSED, _REASONS.get(error.operation, error.operation), _told(error)
-        except AwsError as error:  # throttled, a lost answer, a template that is not visible yet
+            return (
+                ValidationOutcome.REFUSED,
+                _REASONS.get(error.operation, error.operation),
+                _told(error),
+            )
+        except AwsError as error:
+            # throttled, a lost answer, a template that is not visible yet
             self._forget(asked)
             return ValidationOutcome.UNKNOWN, "NotAnswered", _told(error)
         except (NoLaunchablePoolError, UnreadableRowsError) as error:
@@ -98,7 +123,11 @@ class ValidateClass:
         pools = self.policy.node_pools_of(node_class.name)
         catalogue = self.offerings.load_catalogue()
         selected = set(node_class.status.reservation_ids)
-        known = [each.reservation for each in self.reservations.list_current() if each.reservation.id in selected]
+        known = [
+            each.reservation
+            for each in self.reservations.list_current()
+            if each.reservation.id in selected
+        ]
         claim = claim_to_validate(node_class, pools, catalogue, known, now)
         if claim is None:
             return None

@@ -30,7 +30,9 @@ class ListDecisions:
     decisions: DecisionStore
     claims: NodeClaimStore
 
-    def list(self, names: Collection[str] = (), lately: Collection[str] = ()) -> list[ListedDecision]:
+    def list(
+        self, names: Collection[str] = (), lately: Collection[str] = ()
+    ) -> list[ListedDecision]:
         """Return the decisions of these names; without any, those of live nodes and disruption's last. Newest first.
 
         ``lately``: claims of nodes that count as the live ones do, ended or not. Raises UnreadableRowsError for
@@ -43,7 +45,9 @@ class ListDecisions:
             for name in _made_by(claim):
                 nodes.setdefault(name, []).append(claim)
         found = self.decisions.summaries(names or nodes)
-        newest_first = sorted(found.values(), key=lambda each: (each.made_at, each.plan_id), reverse=True)
+        newest_first = sorted(
+            found.values(), key=lambda each: (each.made_at, each.plan_id), reverse=True
+        )
         return [_listed(each, nodes.get(each.plan_id, ())) for each in newest_first]
 
 
@@ -54,7 +58,9 @@ def _listed(decision: DecisionSummary, nodes: Iterable[NodeClaim]) -> ListedDeci
         summary=dict(decision.counts),
         nodes=[claim.id for claim in claims if claim.is_live],
     )
-    return ListedDecision(DecisionRow(metadata=Named(name=decision.plan_id), status=status), claims)
+    return ListedDecision(
+        DecisionRow(metadata=Named(name=decision.plan_id), status=status), claims
+    )
 
 
 def _made_by(claim: NodeClaim) -> Iterator[str]:

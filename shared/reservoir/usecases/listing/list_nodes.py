@@ -25,7 +25,12 @@ class ListNodes:
         instances = {name for name in names if name.startswith("i-")}
         found = dict(self.claims.get_many(set(names) - instances))
         if instances:
-            found.update({claim.id: claim for claim in self.claims.find_by_instance(instances).values()})
+            found.update(
+                {
+                    claim.id: claim
+                    for claim in self.claims.find_by_instance(instances).values()
+                }
+            )
         return [_row(claim) for _, claim in sorted(found.items())]
 
 

@@ -13,7 +13,13 @@ from reservoir.core.model.node_pool import NodePool
 from reservoir.core.model.plan import OfferingKey
 from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE
 from reservoir.core.scheduling_terms.requirements import Requirements
-from reservoir.manifests.answers.listed import Named, OfferingRow, OfferingRowSpec, OfferingRowStatus, OfferingState
+from reservoir.manifests.answers.listed import (
+    Named,
+    OfferingRow,
+    OfferingRowSpec,
+    OfferingRowStatus,
+    OfferingState,
+)
 from reservoir.ports.state import OfferingStore, ReservationStore
 from reservoir.ports.system import Clock
 
@@ -63,7 +69,10 @@ class ListedOffering:
                 price_micro_usd_per_hour=self.price_micro_usd_per_hour,
             ),
             status=OfferingRowStatus(
-                state=self.state, free=self.free, rests_until=self.rests_until, reason=self.reason
+                state=self.state,
+                free=self.free,
+                rests_until=self.rests_until,
+                reason=self.reason,
             ),
         )
 
@@ -76,7 +85,9 @@ class ListOfferings:
     reservations: ReservationStore
     clock: Clock
 
-    def list(self, names: Collection[str] = (), wanted_by: ForPool | None = None) -> list[ListedOffering]:
+    def list(
+        self, names: Collection[str] = (), wanted_by: ForPool | None = None
+    ) -> list[ListedOffering]:
         """Return the offerings of instance types, or families (``p5``), that names name; without names, of all.
 
         With a pool, only those that its requirements and its class allow. By type; reserved ones first, then
@@ -86,22 +97,35 @@ class ListOfferings:
         pool = None if wanted_by is None else wanted_by.pool
         types, rests = self.offerings.load_with_rests()
         wanted = {each.name: each for each in types if _is_named(each.name, names)}
-        rows = list(chain.from_iterable(_bought(each, now, pool) for each in wanted.values()))
+        rows = list(
+            chain.from_iterable(_bought(each, now, pool) for each in wanted.values())
+        )
         for record in self.reservations.list_current():
             each = record.reservation
             is_selected = wanted_by is None or each.id in wanted_by.reservation_ids
             if not (is_selected and _is_named(each.instance_type, names)):
                 continue
-            if _is_allowed(pool, wanted.get(each.instance_type), each.zone, CapacityType.RESERVED):
+            if _is_allowed(
+                pool, wanted.get(each.instance_type), each.zone, CapacityType.RESERVED
+            ):
                 rows.append(_reserved(each, rests, now))
         return sorted(rows, key=_order)
 
 
 def _is_named(instance_type_name: str, names: Collection[str]) -> bool:
-    return not names or instance_type_name in names or instance_type_name.partition(".")[0] in names
+    return (
+        not names
+        or instance_type_name in names
+        or instance_type_name.partition(".")[0] in names
+    )
 
 
-def _is_allowed(pool: NodePool | None, instance_type: InstanceType | None, zone: str, market: CapacityType) -> bool:
+def _is_allowed(
+    pool: NodePool | None,
+    instance_type: InstanceType | None,
+    zone: str,
+    market: CapacityType,
+) -> bool:
     if pool is None:
         return True
     place = Requirements.from_labels({ZONE: zone, CAPACITY_TYPE: market.value})
@@ -111,14 +135,25 @@ def _is_allowed(pool: NodePool | None, instance_type: InstanceType | None, zone:
 
 def _order(found: ListedOffering) -> tuple[str, bool, int, str, str]:
     is_bought = found.reservation_id is None
-    return found.instance_type, is_bought, found.price_micro_usd_per_hour or 0, found.zone, found.name
+    return (
+        found.instance_type,
+        is_bought,
+        found.price_micro_usd_per_hour or 0,
+        found.zone,
+        found.name,
+    )
 
 
-def _bought(instance_type: InstanceType, now: datetime, pool: NodePool | None) -> Iterator[ListedOffering]:
+def _bought(
+    instance_type: InstanceType, now: datetime, pool: NodePool | None
+) -> Iterator[ListedOffering]:
     for offering in instance_type.offerings:
         if _is_allowed(pool, instance_type, offering.zone, offering.capacity_type):
             found = ListedOffering(
-                instance_type.name, offering.zone, offering.capacity_type, offering.price_micro_usd_per_hour
+                instance_type.name,
+                offering.zone,
+                offering.capacity_type,
+                offering.price_micro_usd_per_hour,
             )
             yield found if offering.is_available(now) else _resting(found, offering)
 
@@ -132,20 +167,36 @@ def _resting(found: ListedOffering, offering: Offering) -> ListedOffering:
     )
 
 
-def _reserved(reservation: CapacityReservation, rests: Mapping[Place, Unavailable], now: datetime) -> ListedOffering:
+def _reserved(
+    reservation: CapacityReservation, rests: Mapping[Place, Unavailable], now: datetime
+) -> ListedOffering:
     place = OfferingKey(
-        reservation.instance_type, reservation.zone, reservation.zone_id, CapacityType.RESERVED, reservation.id
+        reservation.instance_type,
+        reservation.zone,
+        reservation.zone_id,
+        CapacityType.RESERVED,
+        reservation.id,
     )
     rest, free = rests.get(place), reservation.free_units
     state = OfferingState.AVAILABLE if free else OfferingState.FULL
     found = ListedOffering(
-        place.instance_type, place.zone, place.capacity_type, 0, state, reservation_id=reservation.id, free=free
+        place.instance_type,
+        place.zone,
+        place.capacity_type,
+        0,
+        state,
+        reservation_id=reservation.id,
+        free=free,
     )
     if not reservation.is_active(now):
-        return replace(found, state=OfferingState.NOT_ACTIVE, reason=_why_not_active(reservation, now))
+        return replace(
+            found, state=OfferingState.NOT_ACTIVE, reason=_why_not_active(reservation, now)
+        )
     if rest is not None and rest.until > now:
         reason = rest.reason or "EC2 refused a unit"
-        return replace(found, state=OfferingState.RESTING, rests_until=rest.until, reason=reason)
+        return replace(
+            found, state=OfferingState.RESTING, rests_until=rest.until, reason=reason
+        )
     return found
 
 

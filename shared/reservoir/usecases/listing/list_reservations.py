@@ -49,7 +49,12 @@ def _holders(claims: Sequence[NodeClaim]) -> list[UnitHolder]:
             replicas[placed.workload_key] += placed.count
     names = {key: key.partition("/") for key in units}
     return [
-        UnitHolder(namespace=names[key][0], name=names[key][2], units=units[key], replicas=replicas[key])
+        UnitHolder(
+            namespace=names[key][0],
+            name=names[key][2],
+            units=units[key],
+            replicas=replicas[key],
+        )
         for key in sorted(units, key=lambda key: (-units[key], key))
     ]
 

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.workload import Workload
-from reservoir.manifests.answers.listed import Named, WorkloadRow, WorkloadRowSpec, WorkloadRowStatus, WorkloadState
+from reservoir.manifests.answers.listed import (
+    Named,
+    WorkloadRow,
+    WorkloadRowSpec,
+    WorkloadRowStatus,
+    WorkloadState,
+)
 from reservoir.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
 from reservoir.usecases.claims.checkpoints import placed_terms
 from reservoir.usecases.claims.waiting import waiting
@@ -30,7 +36,11 @@ class ListWorkloads:
         """
         live = self.claims.list_live()
         pools = _pools_by_workload(live)
-        records = {} if keys else {record.key: record for record in self.workloads.list_needing_planning()}
+        records = (
+            {}
+            if keys
+            else {record.key: record for record in self.workloads.list_needing_planning()}
+        )
         records.update(self.workloads.get_many((set(keys) or set(pools)) - records.keys()))
         outdated = placed_terms(records).outdated(live)
         return [
@@ -48,10 +58,16 @@ def _pools_by_workload(claims: Collection[NodeClaim]) -> Mapping[str, frozenset[
     return {key: frozenset(pools) for key, pools in found.items()}
 
 
-def _row(record: WorkloadRecord, workload: Workload, pools: Collection[str], outdated: int) -> WorkloadRow:
-    waits = [waiting(unplaced) for unplaced in record.unplaced] if record.pending_count else []
+def _row(
+    record: WorkloadRecord, workload: Workload, pools: Collection[str], outdated: int
+) -> WorkloadRow:
+    waits = (
+        [waiting(unplaced) for unplaced in record.unplaced] if record.pending_count else []
+    )
     return WorkloadRow(
-        metadata=Named(name=workload.name, namespace=workload.namespace, labels=dict(workload.labels)),
+        metadata=Named(
+            name=workload.name, namespace=workload.namespace, labels=dict(workload.labels)
+        ),
         spec=WorkloadRowSpec(
             replicas=workload.replicas,
             generation=record.generation,
@@ -67,7 +83,10 @@ def _row(record: WorkloadRecord, workload: Workload, pools: Collection[str], out
             outdated=outdated,
             submitted_at=record.submitted_at,
             pending_since=record.pending_since if record.pending_count else None,
-            next_feasible_at=min((each.earliest_at for each in waits if each.earliest_at is not None), default=None),
+            next_feasible_at=min(
+                (each.earliest_at for each in waits if each.earliest_at is not None),
+                default=None,
+            ),
             waiting=waits,
             node_pools=sorted(pools),
         ),

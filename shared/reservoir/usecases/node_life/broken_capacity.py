@@ -37,26 +37,41 @@ class BrokenCapacity:
         for claim in sorted(claims, key=lambda claim: claim.id):
             if claim.offering.reservation_id is not None:
                 by_reservation.setdefault(claim.offering.reservation_id, []).append(claim)
-        return sum(self._note(key, by_reservation[key], now) for key in sorted(by_reservation))
+        return sum(
+            self._note(key, by_reservation[key], now) for key in sorted(by_reservation)
+        )
 
-    def _note(self, reservation_id: str, claims: Sequence[NodeClaim], now: datetime) -> bool:
+    def _note(
+        self, reservation_id: str, claims: Sequence[NodeClaim], now: datetime
+    ) -> bool:
         record = unreadable.reservation(self.reservations, reservation_id)
         if record is None:
             return False
         before = self.failures.get(reservation_id)
         after = before
         for claim in claims:
-            after = after_boot_failure(after, claim.id, claim.launched_at or claim.created_at, now)
+            after = after_boot_failure(
+                after, claim.id, claim.launched_at or claim.created_at, now
+            )
         if after is None or after == before:
             return False
-        suspects_more = after.suspected_count(now) > (0 if before is None else before.suspected_count(now))
-        if suspects_more:  # said before it is remembered: a repeat says it again rather than never
-            self.publisher.publish([self._suspicion(record.reservation, after, claims, now)])
+        suspects_more = after.suspected_count(now) > (
+            0 if before is None else before.suspected_count(now)
+        )
+        # said before it is remembered: a repeat says it again rather than never
+        if suspects_more:
+            self.publisher.publish(
+                [self._suspicion(record.reservation, after, claims, now)]
+            )
         self.failures.put(reservation_id, after)
         return suspects_more
 
     def _suspicion(
-        self, block: CapacityReservation, failures: BootFailures, claims: Sequence[NodeClaim], now: datetime
+        self,
+        block: CapacityReservation,
+        failures: BootFailures,
+        claims: Sequence[NodeClaim],
+        now: datetime,
     ) -> CapacitySuspected:
         return CapacitySuspected(
             capacity_reservation_id=block.id,
@@ -67,7 +82,9 @@ class BrokenCapacity:
             suspected_count=failures.suspected_count(now),
             rounds=failures.round_count,
             node_claims=list(failures.claim_ids),
-            instance_ids=[claim.instance_id for claim in claims if claim.instance_id is not None],
+            instance_ids=[
+                claim.instance_id for claim in claims if claim.instance_id is not None
+            ],
             unused_until=failures.until,
             block_status=self._status(block.capacity_block_id),
         )

@@ -15,14 +15,29 @@ from typing import Final
 from reservoir.core.launching.launch_outcome import LaunchAttempt
 from reservoir.core.launching.launch_template import StoredTemplate, superfluous_templates
 from reservoir.core.model.instance import Instance
-from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim, placed_keys
+from reservoir.core.model.node_claim import (
+    AWAITING_LAUNCH,
+    ClaimState,
+    NodeClaim,
+    placed_keys,
+)
 from reservoir.core.safety.endings import EndingKind
 from reservoir.core.safety.orphans import Traces, is_proven, is_suspect, is_wanted
 from reservoir.core.safety.table_mark import Recognition
-from reservoir.ports.ec2 import InstanceReader, InstanceTagger, InstanceTerminator, LaunchTemplateStore
+from reservoir.ports.ec2 import (
+    InstanceReader,
+    InstanceTagger,
+    InstanceTerminator,
+    LaunchTemplateStore,
+)
 from reservoir.ports.launches import LaunchAttemptStore, LaunchPolicy
 from reservoir.ports.messaging import WorkQueue
-from reservoir.ports.state import NodeClaimStore, ReservationStore, UnreadableRowsError, WorkloadStore
+from reservoir.ports.state import (
+    NodeClaimStore,
+    ReservationStore,
+    UnreadableRowsError,
+    WorkloadStore,
+)
 from reservoir.ports.system import Clock
 from reservoir.usecases.claims import unreadable
 from reservoir.usecases.provisioning.commit_plan import launch_batches
@@ -30,7 +45,8 @@ from reservoir.usecases.safety.envelope import Envelope
 
 # A batch that still waits after this lost its message; launches take seconds.
 RESEND_AFTER: Final = timedelta(minutes=1)
-_TAGS_MAX: Final = 250  # calls of one run; at the rate that EC2 allows they take less than a minute
+# calls of one run; at the rate that EC2 allows they take less than a minute
+_TAGS_MAX: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +91,17 @@ class Collect:
         # Instances first: a claim that is read later knows at least as much about them.
         owned = self.instances.list_owned()
         live = self.claims.list_live()
-        tables = self.envelope.tables.mark_if_new(owned, lambda: self._explained_ids(owned), now)
+        tables = self.envelope.tables.mark_if_new(
+            owned, lambda: self._explained_ids(owned), now
+        )
         resent = self._resend(live, now)
         templates = self.templates.list_owned()
         orphans, spared = self._orphans(owned, templates, tables, now)
         admission = self.envelope.admit(
-            EndingKind.ORPHANS, orphans, now, fleet=[instance.id for instance in owned if not instance.is_gone]
+            EndingKind.ORPHANS,
+            orphans,
+            now,
+            fleet=[instance.id for instance in owned if not instance.is_gone],
         )
         ending = sorted(admission.admitted)
         receipt = self.terminator.terminate(ending) if ending else None
@@ -88,11 +109,16 @@ class Collect:
             resent_count=resent,
             orphan_count=len(orphans) + len(spared),
             tagged_count=self._tag(owned),
-            deleted_template_count=self._delete_templates(templates, now) if tables.is_whole else 0,
+            deleted_template_count=self._delete_templates(templates, now)
+            if tables.is_whole
+            else 0,
             refused={} if receipt is None or receipt.refused is None else receipt.refused,
-            spared=spared | {key: admission.why for key in orphans if key not in admission.admitted},
+            spared=spared
+            | {key: admission.why for key in orphans if key not in admission.admitted},
             held={
-                tally.kind: tally.held.wanted_count for tally in self.envelope.holding(now) if tally.held is not None
+                tally.kind: tally.held.wanted_count
+                for tally in self.envelope.holding(now)
+                if tally.held is not None
             },
             unknown_tables=tables.problems,
         )
@@ -102,11 +128,19 @@ class Collect:
         old = [
             claim
             for claim in live
-            if claim.state in AWAITING_LAUNCH and not claim.waits_for_slot and now - claim.created_at >= RESEND_AFTER
+            if claim.state in AWAITING_LAUNCH
+            and not claim.waits_for_slot
+            and now - claim.created_at >= RESEND_AFTER
         ]
         broken = self._broken_gangs(old)
-        waiting = [claim for claim in old if claim.state is ClaimState.LAUNCHING or claim.gang_key not in broken]
-        batches = launch_batches(sorted(waiting, key=lambda claim: (claim.batch_id, claim.id)))
+        waiting = [
+            claim
+            for claim in old
+            if claim.state is ClaimState.LAUNCHING or claim.gang_key not in broken
+        ]
+        batches = launch_batches(
+            sorted(waiting, key=lambda claim: (claim.batch_id, claim.id))
+        )
         if batches:
             self.queue.send_launches(batches)
         return len(batches)
@@ -118,28 +152,48 @@ class Collect:
         """
         gangs = {claim.gang_key for claim in waiting if claim.gang_key is not None}
         records, lost = unreadable.workloads(self.workloads, gangs)
-        return lost | frozenset(key for key, record in records.items() if record.pending_count > 0)
+        return lost | frozenset(
+            key for key, record in records.items() if record.pending_count > 0
+        )
 
     def _explained_ids(self, owned: Sequence[Instance]) -> frozenset[str]:
         """Return the instances that a claim names whose workloads are known, or the launch of whose batch is."""
         named = self.claims.find_by_instance([instance.id for instance in owned])
         placed = placed_keys(named.values())
         missing = placed - self.workloads.get_many(placed).keys()
-        whole = {key for key, claim in named.items() if missing.isdisjoint(placed_keys([claim]))}
+        whole = {
+            key for key, claim in named.items() if missing.isdisjoint(placed_keys([claim]))
+        }
         unnamed = [instance for instance in owned if instance.id not in named]
-        batches = {instance.batch_id for instance in unnamed if instance.batch_id is not None}
-        known = {batch_id for batch_id in sorted(batches) if self.attempts.latest(batch_id) is not None}
-        return frozenset(whole) | {instance.id for instance in unnamed if instance.batch_id in known}
+        batches = {
+            instance.batch_id for instance in unnamed if instance.batch_id is not None
+        }
+        known = {
+            batch_id
+            for batch_id in sorted(batches)
+            if self.attempts.latest(batch_id) is not None
+        }
+        return frozenset(whole) | {
+            instance.id for instance in unnamed if instance.batch_id in known
+        }
 
     def _orphans(
-        self, owned: Sequence[Instance], templates: Sequence[StoredTemplate], tables: Recognition, now: datetime
+        self,
+        owned: Sequence[Instance],
+        templates: Sequence[StoredTemplate],
+        tables: Recognition,
+        now: datetime,
     ) -> tuple[list[str], dict[str, str]]:
         """Return what no claim has or can come to have: instances proven to be ours, and why others are spared."""
         suspects = [instance for instance in owned if is_suspect(instance, now)]
-        taken, lost = unreadable.claims_by_instance(self.claims, [instance.id for instance in suspects])
+        taken, lost = unreadable.claims_by_instance(
+            self.claims, [instance.id for instance in suspects]
+        )
         ours = frozenset(template.id for template in templates)
         unclaimed = [each for each in suspects if each.id not in taken.keys() | lost]
-        attempts = {each.id: self.attempts.latest(each.batch_id or "") for each in unclaimed}
+        attempts = {
+            each.id: self.attempts.latest(each.batch_id or "") for each in unclaimed
+        }
         # A launch that was under way when claims were read may be over by now, and has said so in its claims first.
         taken = {**taken, **self._claimed_by(attempts.values())}
         orphans: list[str] = []
@@ -147,38 +201,60 @@ class Collect:
         for instance in (each for each in suspects if each.id not in lost):
             claim = taken.get(instance.id)
             attempt = attempts.get(instance.id) if claim is None else None
-            traces = Traces(claim, attempt, ours, now if tables.mark is None else tables.mark.made_at)
+            traces = Traces(
+                claim, attempt, ours, now if tables.mark is None else tables.mark.made_at
+            )
             if is_wanted(traces):
                 continue
             if is_proven(instance, traces):
                 orphans.append(instance.id)
             else:
-                spared[instance.id] = "it carries our tags, but nothing else shows that we launched it"
+                spared[instance.id] = (
+                    "it carries our tags, but nothing else shows that we launched it"
+                )
         return sorted(orphans), spared
 
-    def _claimed_by(self, attempts: Iterable[LaunchAttempt | None]) -> Mapping[str, NodeClaim]:
+    def _claimed_by(
+        self, attempts: Iterable[LaunchAttempt | None]
+    ) -> Mapping[str, NodeClaim]:
         """Return claims by instance, of those that attempts name; their rows show what the index may not yet."""
         ids: set[str] = set()
         for attempt in attempts:
             if attempt is not None:
                 ids.update(attempt.claim_ids)
         named = unreadable.claims_named(self.claims, sorted(ids)).values()
-        return {claim.instance_id: claim for claim in named if claim.instance_id is not None}
+        return {
+            claim.instance_id: claim for claim in named if claim.instance_id is not None
+        }
 
     def _tag(self, owned: Sequence[Instance]) -> int:
         """Tag instances with their claims where the launch did not come to it."""
-        untagged = [i.id for i in owned if i.claim_id is None and i.batch_id is not None and not i.is_gone]
+        untagged = [
+            i.id
+            for i in owned
+            if i.claim_id is None and i.batch_id is not None and not i.is_gone
+        ]
         found, _ = unreadable.claims_by_instance(self.claims, untagged[:_TAGS_MAX])
         if found:
-            self.tagger.tag_claims({instance_id: claim.id for instance_id, claim in found.items()}, patient=True)
+            self.tagger.tag_claims(
+                {instance_id: claim.id for instance_id, claim in found.items()},
+                patient=True,
+            )
         return len(found)
 
-    def _delete_templates(self, templates: tuple[StoredTemplate, ...], now: datetime) -> int:
+    def _delete_templates(
+        self, templates: tuple[StoredTemplate, ...], now: datetime
+    ) -> int:
         try:
-            hashes = {node_class.name: node_class.static_hash for node_class in self.policy.node_classes()}
+            hashes = {
+                node_class.name: node_class.static_hash
+                for node_class in self.policy.node_classes()
+            }
         except UnreadableRowsError:
             return 0  # whose templates they are is not known
-        known = frozenset(record.reservation.id for record in self.reservations.list_current())
+        known = frozenset(
+            record.reservation.id for record in self.reservations.list_current()
+        )
         names = superfluous_templates(templates, hashes, known, now)
         if names:
             self.templates.delete(names)

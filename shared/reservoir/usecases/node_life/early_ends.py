@@ -7,7 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from reservoir.core.capacity.shortage import Shortage, after_failure, after_tolerated_failure
+from reservoir.core.capacity.shortage import (
+    Shortage,
+    after_failure,
+    after_tolerated_failure,
+)
 from reservoir.core.capacity.unavailable_offerings import (
     BootKey,
     NodeClassKey,
@@ -45,7 +49,11 @@ class EarlyEnd:
     @property
     def explanation(self) -> str:
         """Why it never ran, for users."""
-        return "the instance did not reach running" if self.is_stuck else explanation(self.state_reason)
+        return (
+            "the instance did not reach running"
+            if self.is_stuck
+            else explanation(self.state_reason)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,31 +82,57 @@ class EarlyEnds:
         for end in ends:
             by_cause.setdefault(end.cause, []).append(end)
         of_class = by_cause.get(Cause.NODE_CLASS, [])
-        unknown = [end for end in by_cause.get(Cause.UNKNOWN, []) if end.claim.offering.reservation_id is None]
+        unknown = [
+            end
+            for end in by_cause.get(Cause.UNKNOWN, [])
+            if end.claim.offering.reservation_id is None
+        ]
         elsewhere = [*by_cause.get(Cause.HOST, []), *by_cause.get(Cause.UNKNOWN, [])]
         rests = self._of_hosts(elsewhere, now) | self._of_classes(of_class, unknown, now)
         self._tell(ends, rests)
         self._rest(ends, rests)
-        on_units = [end.claim for end in elsewhere if end.claim.offering.reservation_id is not None]
+        on_units = [
+            end.claim for end in elsewhere if end.claim.offering.reservation_id is not None
+        ]
         suspected = self.broken.note(on_units, now) if on_units else 0
         blocked = sum(isinstance(place, NodeClassKey) for place in rests)
         return EarlyEndReport(len(ends), blocked, suspected)
 
     def ran(self, claims: Sequence[NodeClaim]) -> None:
         """Forget the early ends of classes whose instances run again; those launched before the rest show nothing."""
-        known = self.shortages.get_many({_class_of(claim) for claim in claims}) if claims else {}
+        known = (
+            self.shortages.get_many({_class_of(claim) for claim in claims})
+            if claims
+            else {}
+        )
         since = {key: shortage.until for key, shortage in known.items()}
-        proven = {_class_of(c) for c in claims if _class_of(c) in since and _launched_at(c) >= since[_class_of(c)]}
+        proven = {
+            _class_of(c)
+            for c in claims
+            if _class_of(c) in since and _launched_at(c) >= since[_class_of(c)]
+        }
         if proven:
             self.shortages.forget(proven)
 
     def _of_hosts(self, ends: Iterable[EarlyEnd], now: datetime) -> dict[Rested, datetime]:
         """Return until when offerings rest; units of reservations are suspected one by one instead."""
-        bought = sorted({it.claim.offering for it in ends if it.claim.offering.reservation_id is None}, key=str)
-        known = self.shortages.get_many([BootKey(offering) for offering in bought]) if bought else {}
-        after = {offering: after_failure(known.get(BootKey(offering)), now) for offering in bought}
+        bought = sorted(
+            {it.claim.offering for it in ends if it.claim.offering.reservation_id is None},
+            key=str,
+        )
+        known = (
+            self.shortages.get_many([BootKey(offering) for offering in bought])
+            if bought
+            else {}
+        )
+        after = {
+            offering: after_failure(known.get(BootKey(offering)), now)
+            for offering in bought
+        }
         if after:
-            self.shortages.put({BootKey(offering): shortage for offering, shortage in after.items()})
+            self.shortages.put(
+                {BootKey(offering): shortage for offering, shortage in after.items()}
+            )
         return {offering: shortage.until for offering, shortage in after.items()}
 
     def _of_classes(
@@ -110,7 +144,10 @@ class EarlyEnds:
         keys = sorted(at_once | perhaps, key=str)
         known = self.shortages.get_many(keys) if keys else {}
         after = {
-            key: (after_failure if key in at_once else after_tolerated_failure)(known.get(key), now) for key in keys
+            key: (after_failure if key in at_once else after_tolerated_failure)(
+                known.get(key), now
+            )
+            for key in keys
         }
         if after:
             self.shortages.put(dict[Remembered, Shortage](after.items()))
@@ -122,7 +159,9 @@ class EarlyEnds:
             reasons.setdefault(end.claim.offering, end.explanation)
             reasons.setdefault(_class_of(end.claim), end.explanation)
         for place in sorted(rests, key=str):
-            self.offerings.mark_unavailable([place], until=rests[place], reason=reasons[place])
+            self.offerings.mark_unavailable(
+                [place], until=rests[place], reason=reasons[place]
+            )
 
     def _tell(self, ends: Sequence[EarlyEnd], rests: Mapping[Rested, datetime]) -> None:
         """Say it before it is remembered: a repeat says it again rather than never."""
@@ -132,12 +171,18 @@ class EarlyEnds:
             place = _class_of(end.claim)
             until = rests.get(place) or rests.get(end.claim.offering)
             why = end.explanation
-            code = end.state_reason or ("InstanceNeverStarted" if end.is_stuck else "InstanceTerminated")
-            events.append(launch_failed([end.claim], code, f"{end.claim.instance_id}: {why}", until))
+            code = end.state_reason or (
+                "InstanceNeverStarted" if end.is_stuck else "InstanceTerminated"
+            )
+            events.append(
+                launch_failed([end.claim], code, f"{end.claim.instance_id}: {why}", until)
+            )
             if place in rests and place not in told:
                 told.add(place)
                 message = class_rests(Unavailable(rests[place], why))
-                events.append(LaunchesBlocked(node_class=place.name, reason=code, message=message))
+                events.append(
+                    LaunchesBlocked(node_class=place.name, reason=code, message=message)
+                )
         self.publisher.publish(events)
 
 

@@ -17,7 +17,12 @@ from reservoir.core.model.instance import Instance
 from reservoir.core.model.node_claim import ClaimState, DrainReason, NodeClaim, placed_keys
 from reservoir.core.model.node_pool import DisruptionReason
 from reservoir.core.node_life.drain import InstanceStatusPolicy, maintenance_deadline
-from reservoir.core.node_life.maintenance import closed, is_closed, reopened, waits_for_its_work
+from reservoir.core.node_life.maintenance import (
+    closed,
+    is_closed,
+    reopened,
+    waits_for_its_work,
+)
 from reservoir.core.node_life.observation import Meaning
 from reservoir.ports.ec2 import InstanceHealth, InstanceHealthReader, InstanceReader
 from reservoir.ports.errors import AwsError
@@ -51,11 +56,14 @@ class ExpireReport:
     by_meaning: Mapping[Meaning, int] = field(default_factory=dict)
     rebought_count: int = 0
     block_drain_count: int = 0
-    block_drain_late_s: float | None = None  # how long after its time the latest of these began
+    # how long after its time the latest of these began
+    block_drain_late_s: float | None = None
     deadline_count: int = 0
-    drain_late_s: float | None = None  # how long after its deadline the latest drain was ended
+    # how long after its deadline the latest drain was ended
+    drain_late_s: float | None = None
     aged_count: int = 0
-    unhealthy_count: int = 0  # nodes that have just become unhealthy, whether or not they are replaced
+    # nodes that have just become unhealthy, whether or not they are replaced
+    unhealthy_count: int = 0
     stuck_count: int = 0  # instances that never reached running
     suspected_count: int = 0  # reservations that have become suspected of broken units
     early_count: int = 0  # nodes that ended before they ran
@@ -98,20 +106,38 @@ class Expire:
         report.block_drain_late_s = _seconds(blocks.late)
         over = self._end_drains(live, report, now)
         # What has just been moved is left to the next sweep: it is no longer what was listed.
-        rest = [claim for claim in live if claim.id not in draining and claim.id not in over]
+        rest = [
+            claim for claim in live if claim.id not in draining and claim.id not in over
+        ]
         shown = self._read(rest)
-        followed = self.life.apply([claim for claim in rest if claim.instance_id is not None], shown, now)
-        report.by_meaning, report.rebought_count = followed.by_meaning, followed.rebought_count
-        report.stuck_count, report.suspected_count = followed.count(Meaning.STUCK), followed.early.suspected_count
-        report.early_count, report.blocked_count = followed.early.ended_count, followed.early.blocked_count
+        launched = [claim for claim in rest if claim.instance_id is not None]
+        followed = self.life.apply(launched, shown, now)
+        report.by_meaning, report.rebought_count = (
+            followed.by_meaning,
+            followed.rebought_count,
+        )
+        report.stuck_count, report.suspected_count = (
+            followed.count(Meaning.STUCK),
+            followed.early.suspected_count,
+        )
+        report.early_count, report.blocked_count = (
+            followed.early.ended_count,
+            followed.early.blocked_count,
+        )
         report.refused.update(followed.refused)
-        gone = {claim.id for claim in rest if claim.instance_id is not None and _is_gone(claim, shown)}
+        gone = {
+            claim.id
+            for claim in rest
+            if claim.instance_id is not None and _is_gone(claim, shown)
+        }
         present = [claim for claim in rest if claim.id not in gone]
         steady = [claim for claim in present if claim.state in _STEADY]
         leaving = {*draining, *gone, *self._look_after(present, report, now)}
         report.aged_count = self._drain_aged(steady, live, leaving, now)
         self._look_for_starts(report, lambda: self.starts.sweep(now, self.near_starts))
-        self.deadlines.watch([claim for claim in live if claim.id not in over], blocks.due_ids, now)
+        self.deadlines.watch(
+            [claim for claim in live if claim.id not in over], blocks.due_ids, now
+        )
         return report
 
     def run_for(self, reservation_id: str, due: datetime | None = None) -> ExpireReport:
@@ -121,7 +147,9 @@ class Expire:
         """
         now = self._now(due)
         live = self.claims.list_live()
-        inside = [claim for claim in live if claim.offering.reservation_id == reservation_id]
+        inside = [
+            claim for claim in live if claim.offering.reservation_id == reservation_id
+        ]
         blocks = self.blocks.run(inside, now)
         report = ExpireReport(
             seen_count=len(inside),
@@ -153,7 +181,9 @@ class Expire:
         now = self.clock.now()
         return due if due is not None and now < due <= now + _BEHIND_MAX else now
 
-    def _end_drains(self, live: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> Set[str]:
+    def _end_drains(
+        self, live: Sequence[NodeClaim], report: ExpireReport, now: datetime
+    ) -> Set[str]:
         ended = self.deadlines.end(live, now)
         report.deadline_count = len(ended.claim_ids)
         report.drain_late_s = _seconds(ended.late)
@@ -167,10 +197,16 @@ class Expire:
             report.unread_count += 1
 
     def _read(self, live: Sequence[NodeClaim]) -> Mapping[str, Instance]:
-        return self.instances.get_many([claim.instance_id for claim in live if claim.instance_id is not None])
+        return self.instances.get_many(
+            [claim.instance_id for claim in live if claim.instance_id is not None]
+        )
 
     def _drain_aged(
-        self, steady: Sequence[NodeClaim], live: Sequence[NodeClaim], leaving: Set[str], now: datetime
+        self,
+        steady: Sequence[NodeClaim],
+        live: Sequence[NodeClaim],
+        leaving: Set[str],
+        now: datetime,
     ) -> int:
         """Drain nodes past their pool's expireAfter, oldest first, as many as the pool's budgets for drift allow.
 
@@ -179,10 +215,15 @@ class Expire:
         """
         count = 0
         claims = {claim.id: claim for claim in live}
-        staying = [claim for claim in steady if claim.disruption is None and claim.id not in leaving]
+        staying = [
+            claim
+            for claim in steady
+            if claim.disruption is None and claim.id not in leaving
+        ]
         for name in sorted({claim.node_pool_name for claim in staying}):
             pool = unreadable.node_pool(self.policy, name)
-            if pool is None or pool.expire_after_s is None or pool.is_static:  # disruption renews what stands
+            # disruption renews what stands
+            if pool is None or pool.expire_after_s is None or pool.is_static:
                 continue
             limit = timedelta(seconds=pool.expire_after_s)
             nodes = [claim for claim in staying if claim.node_pool_name == name]
@@ -194,15 +235,23 @@ class Expire:
 
     def _drain_oldest(self, aged: Sequence[NodeClaim], allowed: int) -> int:
         oldest = sorted(aged, key=lambda claim: (claim.created_at, claim.id))[:allowed]
-        return len(self.draining.begin_drains([DrainRequest(claim, DrainReason.EXPIRED) for claim in oldest]).moved)
+        return len(
+            self.draining.begin_drains(
+                [DrainRequest(claim, DrainReason.EXPIRED) for claim in oldest]
+            ).moved
+        )
 
-    def _look_after(self, present: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> Set[str]:
+    def _look_after(
+        self, present: Sequence[NodeClaim], report: ExpireReport, now: datetime
+    ) -> Set[str]:
         """Replace nodes whose checks fail, at once; drain those for which EC2 has planned maintenance (R-160).
 
         A node that drains already goes sooner if that is more urgent: nothing checkpoints on a machine that has failed.
         Returns the nodes that it drained.
         """
-        by_instance = {claim.instance_id: claim for claim in present if claim.state in _TENDED}
+        by_instance = {
+            claim.instance_id: claim for claim in present if claim.state in _TENDED
+        }
         requests: dict[str, DrainRequest] = {}
         maintained: dict[str, InstanceHealth] = {}
         try:
@@ -226,15 +275,25 @@ class Expire:
         if self.instance_status is InstanceStatusPolicy.REPORT:
             report.unhealthy_count = self._remember_episodes(present, requests.keys(), now)
         elif requests:
-            young = [request.claim for request in requests.values() if _did_not_boot(request, now)]
+            young = [
+                request.claim
+                for request in requests.values()
+                if _did_not_boot(request, now)
+            ]
             report.suspected_count += self.broken.note(young, now)
-            drained = {claim.id for claim in self.draining.begin_drains(list(requests.values())).moved}
+            drained = {
+                claim.id
+                for claim in self.draining.begin_drains(list(requests.values())).moved
+            }
             report.unhealthy_count = len(drained)
             return drained
         return frozenset()
 
     def _waiting_for_work(
-        self, claims: Sequence[NodeClaim], maintained: Mapping[str, InstanceHealth], now: datetime
+        self,
+        claims: Sequence[NodeClaim],
+        maintained: Mapping[str, InstanceHealth],
+        now: datetime,
     ) -> Sequence[str]:
         """Return the nodes that stay until their work is through; they take no more of it."""
         steady = [claim for claim in claims if claim.state in _STEADY]
@@ -245,11 +304,16 @@ class Expire:
         terms = placed_terms(records)
         waiting = []
         for claim in steady:
-            health, pool = maintained[claim.id], unreadable.node_pool(self.policy, claim.node_pool_name)
+            health, pool = (
+                maintained[claim.id],
+                unreadable.node_pool(self.policy, claim.node_pool_name),
+            )
             placed = [item.workload_key for item in terms.claim(claim).placements]
             work = [terms.workloads[key] for key in placed if key in terms.workloads]
             is_kept = pool is not None and marked_reason(pool) is not None
-            if lost.isdisjoint(item.workload_key for item in claim.placements) and not waits_for_its_work(
+            if lost.isdisjoint(
+                item.workload_key for item in claim.placements
+            ) and not waits_for_its_work(
                 work, steady_since(claim), health.scheduled_at, now, is_kept=is_kept
             ):
                 continue
@@ -259,14 +323,18 @@ class Expire:
                 save_claim(self.claims, claim, close)
         return waiting
 
-    def _reopen(self, present: Sequence[NodeClaim], maintained: Set[str], now: datetime) -> None:
+    def _reopen(
+        self, present: Sequence[NodeClaim], maintained: Set[str], now: datetime
+    ) -> None:
         """Let nodes take replicas again whose maintenance EC2 plans no more."""
         for claim in present:
             if is_closed(claim) and claim.id not in maintained:
                 with suppress(ConflictError):
                     save_claim(self.claims, claim, lambda current: reopened(current, now))
 
-    def _remember_episodes(self, present: Sequence[NodeClaim], unhealthy_ids: Set[str], now: datetime) -> int:
+    def _remember_episodes(
+        self, present: Sequence[NodeClaim], unhealthy_ids: Set[str], now: datetime
+    ) -> int:
         """Note on claims that an episode began or ended; return how many began."""
         began = 0
         for claim in (claim for claim in present if claim.state in _STEADY):
@@ -280,7 +348,9 @@ class Expire:
         return began
 
 
-def _closed_for(health: InstanceHealth, now: datetime, claim: NodeClaim) -> NodeClaim | None:
+def _closed_for(
+    health: InstanceHealth, now: datetime, claim: NodeClaim
+) -> NodeClaim | None:
     return closed(claim, health.scheduled_event_code or "", health.scheduled_at, now)
 
 
@@ -301,12 +371,16 @@ def _is_gone(claim: NodeClaim, shown: Mapping[str, Instance]) -> bool:
     return instance is None or instance.is_gone
 
 
-def _verdict(claim: NodeClaim, health: InstanceHealth, now: datetime) -> DrainRequest | None:
+def _verdict(
+    claim: NodeClaim, health: InstanceHealth, now: datetime
+) -> DrainRequest | None:
     if health.impaired_since is not None and now - health.impaired_since >= _IMPAIRED_FOR:
         return DrainRequest(claim, DrainReason.UNHEALTHY, now)
     if health.scheduled_event_code is None:
         return None
-    return DrainRequest(claim, DrainReason.SCHEDULED_CHANGE, maintenance_deadline(health.scheduled_at, now))
+    return DrainRequest(
+        claim, DrainReason.SCHEDULED_CHANGE, maintenance_deadline(health.scheduled_at, now)
+    )
 
 
 def _seconds(span: timedelta | None) -> float | None:

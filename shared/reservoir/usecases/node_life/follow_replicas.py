@@ -20,7 +20,12 @@ from reservoir.manifests.reports import (
     ReleasedReport,
 )
 from reservoir.ports.messaging import EventPublisher, OutboundEvent, WorkQueue
-from reservoir.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, WorkloadStore
+from reservoir.ports.state import (
+    ConflictError,
+    NodeClaimStore,
+    WorkloadRecord,
+    WorkloadStore,
+)
 from reservoir.ports.system import Clock
 from reservoir.usecases.claims.announce import hosted_ref, node_detail, stored_ref
 from reservoir.usecases.claims.claim_moves import save_claim, save_claims
@@ -73,14 +78,24 @@ class FollowReplicas:
         """
 
         def addressed(current: NodeClaim) -> NodeClaim | None:
-            return None if current.address == report.address else replace(current, address=report.address)
+            return (
+                None
+                if current.address == report.address
+                else replace(current, address=report.address)
+            )
 
         save_claim(self.claims, claim, addressed)
         record = self.workloads.get(key)
-        if record is None or record.withdrawn or record.workload is None or record.pending_count:
+        if (
+            record is None
+            or record.withdrawn
+            or record.workload is None
+            or record.pending_count
+        ):
             return
         listed = {it.id for it in self.claims.list_live() if replicas.hosts(it, key)}
-        members = list(self.claims.get_many({*listed, claim.id}).values())  # the list may lag
+        # the list may lag
+        members = list(self.claims.get_many({*listed, claim.id}).values())
         dealt = gang.seats(key, record.workload.replicas - record.finished_count, members)
 
         def seated(current: NodeClaim) -> NodeClaim | None:
@@ -92,7 +107,13 @@ class FollowReplicas:
         self.publisher.publish([event])
 
     def _note_ready(self, claim: NodeClaim, key: str, report: ReadyReport) -> None:
-        self._tell(ReplicaReady(node=node_detail(claim), workload=hosted_ref(claim, key), replicas=report.replicas))
+        self._tell(
+            ReplicaReady(
+                node=node_detail(claim),
+                workload=hosted_ref(claim, key),
+                replicas=report.replicas,
+            )
+        )
         # What came late, or again because replicas run anew after a failure, changes nothing.
         save_claim(self.claims, claim, lambda it: replicas.ready(it, key, report.replicas))
 
@@ -103,7 +124,11 @@ class FollowReplicas:
             # have the same replicas told of twice.
             record = self.workloads.get(key)
             current = self.claims.get(claim.id)
-            done = None if current is None else replicas.finished(current, key, report.replicas, self.clock.now())
+            done = (
+                None
+                if current is None
+                else replicas.finished(current, key, report.replicas, self.clock.now())
+            )
             if current is None or done is None or record is None or record.withdrawn:
                 # A repeat; or nobody wants them, and their node drains or is about to.
                 self._end_if_over(current)
@@ -126,7 +151,8 @@ class FollowReplicas:
 
     def _go_on(self, claim: NodeClaim, record: WorkloadRecord) -> None:
         self._end_if_over(claim)
-        if record.needs_planning:  # what was to take the finished one's place is one too many
+        # what was to take the finished one's place is one too many
+        if record.needs_planning:
             self.queue.wake_planner(reason="replicas finished", workload_keys=[record.key])
 
     def _end_if_over(self, claim: NodeClaim | None) -> None:
@@ -171,4 +197,7 @@ def _finished(
 
 def _printable(text: str) -> str:
     """Replace what could move a terminal's cursor: a node's log is anybody's text."""
-    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        for char in text
+    )

@@ -12,14 +12,23 @@ from reservoir.core.node_life.observation import Meaning, meaning, rebought
 from reservoir.core.safety.endings import EndingKind
 from reservoir.ports.launches import LaunchPolicy
 from reservoir.ports.messaging import EventPublisher
-from reservoir.ports.state import ConflictError, NodeClaimStore, OfferingStore, ReservationStore, UnreadableRowsError
+from reservoir.ports.state import (
+    ConflictError,
+    NodeClaimStore,
+    OfferingStore,
+    ReservationStore,
+    UnreadableRowsError,
+)
 from reservoir.usecases.claims.announce import capacity_type_changed
 from reservoir.usecases.claims.claim_moves import save_claim, try_to_save_claims
 from reservoir.usecases.draining.draining import Draining
 from reservoir.usecases.node_life.early_ends import EarlyEnd, EarlyEndReport, EarlyEnds
 
 _TO_TERMINATE: Final = (Meaning.STOPPED, Meaning.STUCK, Meaning.TERMINATE_AGAIN)
-_FAILURES: Final = {Meaning.STOPPED: "InstanceStopped", Meaning.STUCK: "InstanceNeverStarted"}
+_FAILURES: Final = {
+    Meaning.STOPPED: "InstanceStopped",
+    Meaning.STUCK: "InstanceNeverStarted",
+}
 
 
 @dataclass(slots=True)
@@ -30,8 +39,10 @@ class LifeReport:
     rebought_count: int = 0
     early: EarlyEndReport = field(default_factory=EarlyEndReport)
     refused: dict[str, str] = field(default_factory=dict)
-    lost: set[str] = field(default_factory=set)  # ids of claims that others kept moving: look again later
-    freed_reservation_ids: set[str] = field(default_factory=set)  # of instances that are gone
+    # ids of claims that others kept moving: look again later
+    lost: set[str] = field(default_factory=set)
+    # of instances that are gone
+    freed_reservation_ids: set[str] = field(default_factory=set)
 
     def count(self, found: Meaning) -> int:
         """Return how many claims had this meaning."""
@@ -50,14 +61,19 @@ class NodeLife:
     early_ends: EarlyEnds
     publisher: EventPublisher
 
-    def apply(self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], now: datetime) -> LifeReport:
+    def apply(
+        self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], now: datetime
+    ) -> LifeReport:
         """Do what instances that were just read mean for their claims.
 
         Raises UnreadableRowsError for claims that cannot be read again.
         """
         report = LifeReport()
         found: dict[Meaning, list[NodeClaim]] = {}
-        meanings = {claim.id: meaning(claim, shown.get(claim.instance_id or ""), now) for claim in claims}
+        meanings = {
+            claim.id: meaning(claim, shown.get(claim.instance_id or ""), now)
+            for claim in claims
+        }
         held = self._vanished_too_many(claims, shown, meanings, now)
         for claim in sorted(claims, key=lambda claim: claim.id):
             what = Meaning.NOTHING if claim.id in held else meanings[claim.id]
@@ -66,11 +82,15 @@ class NodeLife:
         self.early_ends.ran(found.get(Meaning.RUNNING, ()))
         report.lost.update(self._run(found.get(Meaning.RUNNING, ()), shown, now))
         gone = (claim.offering.reservation_id for claim in found.get(Meaning.ENDED, ()))
-        report.freed_reservation_ids = {reservation_id for reservation_id in gone if reservation_id is not None}
+        report.freed_reservation_ids = {
+            reservation_id for reservation_id in gone if reservation_id is not None
+        }
         ended = (*found.get(Meaning.STUCK, ()), *found.get(Meaning.ENDED, ()))
         stuck = {claim.id for claim in found.get(Meaning.STUCK, ())}
         never_ran = [
-            EarlyEnd(claim, _state_reason(shown.get(claim.instance_id or "")), claim.id in stuck)
+            EarlyEnd(
+                claim, _state_reason(shown.get(claim.instance_id or "")), claim.id in stuck
+            )
             for claim in ended
             if claim.state is ClaimState.LAUNCHED
         ]
@@ -79,8 +99,16 @@ class NodeLife:
         failures: dict[str, str] = {}
         for what, why in _FAILURES.items():
             failures.update({claim.id: why for claim in found.get(what, ())})
-        why_gone = {end.claim.id: end.state_reason for end in never_ran if end.state_reason is not None}
-        last = {claim.id: it for claim in ended if (it := shown.get(claim.instance_id or "")) is not None}
+        why_gone = {
+            end.claim.id: end.state_reason
+            for end in never_ran
+            if end.state_reason is not None
+        }
+        last = {
+            claim.id: it
+            for claim in ended
+            if (it := shown.get(claim.instance_id or "")) is not None
+        }
         for moves in (
             self.draining.ended(found.get(Meaning.ENDED, ()), now, why_gone, last),
             self.draining.terminate(to_end, now, failures),
@@ -91,10 +119,14 @@ class NodeLife:
         report.rebought_count = self._follow_purchases(alive, shown, report.lost)
         return report
 
-    def _run(self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], now: datetime) -> Sequence[str]:
+    def _run(
+        self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], now: datetime
+    ) -> Sequence[str]:
         """Note that instances run; return the claims that others kept moving."""
         since = {claim.id: shown[claim.instance_id or ""].launched_at for claim in claims}
-        return try_to_save_claims(self.claims, claims, lambda claim: _running(now, since[claim.id], claim)).lost
+        return try_to_save_claims(
+            self.claims, claims, lambda claim: _running(now, since[claim.id], claim)
+        ).lost
 
     def _vanished_too_many(
         self,
@@ -110,12 +142,15 @@ class NodeLife:
         vanished = [
             claim.id
             for claim in claims
-            if meanings[claim.id] is Meaning.ENDED and (claim.instance_id or "") not in shown
+            if meanings[claim.id] is Meaning.ENDED
+            and (claim.instance_id or "") not in shown
         ]
         admission = self.draining.envelope.admit(EndingKind.VANISHED, vanished, now)
         return frozenset(vanished) - admission.admitted
 
-    def _follow_purchases(self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], lost: set[str]) -> int:
+    def _follow_purchases(
+        self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], lost: set[str]
+    ) -> int:
         """Demote and promote claims whose instance left or entered a reservation."""
         moved = [
             claim
@@ -125,19 +160,31 @@ class NodeLife:
         ]
         if not moved:
             return 0
-        catalogue = {instance_type.name: instance_type for instance_type in self.offerings.load_catalogue()}
-        reservations = {record.reservation.id: record.reservation for record in self.reservations.list_current()}
+        catalogue = {
+            instance_type.name: instance_type
+            for instance_type in self.offerings.load_catalogue()
+        }
+        reservations = {
+            record.reservation.id: record.reservation
+            for record in self.reservations.list_current()
+        }
         count = 0
         for claim in moved:
             try:
                 node_class = self.policy.node_class(claim.node_class_name)
             except UnreadableRowsError:
                 continue  # what it selects is not known, so the node stays what it is
-            selected = frozenset() if node_class is None else frozenset(node_class.status.reservation_ids)
+            selected = (
+                frozenset()
+                if node_class is None
+                else frozenset(node_class.status.reservation_ids)
+            )
             instance = shown[claim.instance_id or ""]
 
             def bought(
-                current: NodeClaim, instance: Instance = instance, selected: frozenset[str] = selected
+                current: NodeClaim,
+                instance: Instance = instance,
+                selected: frozenset[str] = selected,
             ) -> NodeClaim | None:
                 return rebought(current, instance, selected, reservations, catalogue)
 

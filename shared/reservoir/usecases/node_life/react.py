@@ -42,8 +42,11 @@ from reservoir.usecases.node_life.node_life import NodeLife
 
 # A warning that arrives this late is about a machine that has long been dealt with; EC2 itself gives two minutes.
 _STALE_AFTER: Final = timedelta(minutes=15)
-_INTERRUPTED: Final = "EC2 interrupts its instances"  # for users, who would take it for insufficient capacity
-_INTERRUPTIONS: Final = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.RESERVATION_INTERRUPTION})
+# for users, who would take it for insufficient capacity
+_INTERRUPTED: Final = "EC2 interrupts its instances"
+_INTERRUPTIONS: Final = frozenset(
+    {NoticeKind.SPOT_INTERRUPTION, NoticeKind.RESERVATION_INTERRUPTION}
+)
 # AWS Health reports a reservation that was used to less than a fifth for at least this long.
 _UNDERUTILIZED_FOR: Final = timedelta(hours=24)
 
@@ -61,7 +64,8 @@ class ReactReport:
     started_count: int = 0  # reservations that were seen to begin
     unread_count: int = 0  # readings of reservations that EC2 refused
     failed_instance_ids: set[str] = field(default_factory=set)
-    correlation_ids: list[str] = field(default_factory=list)  # of the workloads on the nodes that it was about
+    # of the workloads on the nodes that it was about
+    correlation_ids: list[str] = field(default_factory=list)
 
 
 _Answer = tuple[DrainReason, datetime | None]  # a deadline of None: the usual grace
@@ -135,10 +139,18 @@ class React:
                 self._react_to_instances(notices, known, ours, now, report)
             if any(notice.kind is NoticeKind.RESERVATION_CHANGED for notice in notices):
                 self._react_to_reservations(notices, now)
-        due = _reservations_named(notice for notice in notices if notice.kind is NoticeKind.RESERVATION_DUE)
+        due = _reservations_named(
+            notice for notice in notices if notice.kind is NoticeKind.RESERVATION_DUE
+        )
         if due:
             self._look_for_starts(due, report, now)
-        idle = self._idle([notice for notice in notices if notice.kind is NoticeKind.RESERVATION_UNDERUTILIZED])
+        idle = self._idle(
+            [
+                notice
+                for notice in notices
+                if notice.kind is NoticeKind.RESERVATION_UNDERUTILIZED
+            ]
+        )
         if idle:
             self.publisher.publish(idle)
         return report
@@ -153,11 +165,17 @@ class React:
         """
         tagged = {key: it.claim_id for key, it in shown.items() if it.claim_id is not None}
         named = unreadable.claims_named(self.claims, set(tagged.values()))
-        known = {key: named[tag] for key, tag in tagged.items() if tag in named and named[tag].instance_id == key}
+        known = {
+            key: named[tag]
+            for key, tag in tagged.items()
+            if tag in named and named[tag].instance_id == key
+        }
         rest, lost = unreadable.claims_by_instance(self.claims, instance_ids - known.keys())
         return {**known, **rest}, lost
 
-    def _look_for_starts(self, reservation_ids: Set[str], report: ReactReport, now: datetime) -> None:
+    def _look_for_starts(
+        self, reservation_ids: Set[str], report: ReactReport, now: datetime
+    ) -> None:
         try:
             report.started_count = self.starts.run(now, reservation_ids)
         except AwsError:  # discovery reads the same each minute, and alarms when it cannot
@@ -168,7 +186,9 @@ class React:
         found = []
         sightings: set[tuple[str, datetime]] = set()
         for notice in notices:
-            sightings.update((reservation_id, notice.at) for reservation_id in notice.reservation_ids)
+            sightings.update(
+                (reservation_id, notice.at) for reservation_id in notice.reservation_ids
+            )
         for reservation_id, seen_at in sorted(sightings):
             record = unreadable.reservation(self.reservations, reservation_id)
             if record is not None and record.reservation.available_count > 0:
@@ -206,13 +226,16 @@ class React:
         drained = self.draining.begin_drains(requests) if requests else Moves()
         report.drained_count = len(drained.moved)
         lost = followed.lost.union(drained.lost)
-        report.failed_instance_ids |= {instance_id for instance_id, claim in known.items() if claim.id in lost}
+        report.failed_instance_ids |= {
+            instance_id for instance_id, claim in known.items() if claim.id in lost
+        }
 
     def _remember_shortages(self, warned: Sequence[_Warned], now: datetime) -> None:
         """Remember what the warnings say about capacity, each offering and reservation once, before drains (R-162)."""
         telling = {NoticeKind.SPOT_INTERRUPTION}
         if self.rebalance is RebalancePolicy.LAUNCH_BEFORE_DRAIN:
-            telling.add(NoticeKind.REBALANCE)  # else its replacement may be bought in the same pool
+            # else its replacement may be bought in the same pool
+            telling.add(NoticeKind.REBALANCE)
         spot = {each.claim.offering for each in warned if each.is_about_spot(telling)}
         if spot:
             self._rest_spot(spot, now)
@@ -222,32 +245,51 @@ class React:
                 known = refused_at.get(each.interrupted_reservation_id, each.notice.at)
                 refused_at[each.interrupted_reservation_id] = max(known, each.notice.at)
         for reservation_id in sorted(refused_at):
-            self.reservations.mark_exhausted(reservation_id, refused_at=refused_at[reservation_id])  # S-83
+            # S-83
+            self.reservations.mark_exhausted(
+                reservation_id, refused_at=refused_at[reservation_id]
+            )
 
     def _rest_spot(self, offerings: Set[OfferingKey], now: datetime) -> None:
         """Let spot offerings rest, longer each time that they are interrupted soon after their last rest (R-162)."""
         known = self.shortages.get_many([BootKey(offering) for offering in offerings])
-        rests = {offering: after_failure(known.get(BootKey(offering)), now) for offering in offerings}
+        rests = {
+            offering: after_failure(known.get(BootKey(offering)), now)
+            for offering in offerings
+        }
         self.shortages.put({BootKey(offering): rest for offering, rest in rests.items()})
         by_until: dict[datetime, set[OfferingKey]] = {}
         for offering, rest in rests.items():
             by_until.setdefault(rest.until, set()).add(offering)
         for until in sorted(by_until):
-            self.offerings.mark_unavailable(by_until[until], until=until, reason=_INTERRUPTED)
+            self.offerings.mark_unavailable(
+                by_until[until], until=until, reason=_INTERRUPTED
+            )
 
     def _requests(self, warned: Sequence[_Warned], now: datetime) -> list[DrainRequest]:
         """Return the drain that the most urgent warning about each node asks for."""
-        interrupted = sorted({key for each in warned if (key := each.interrupted_reservation_id) is not None})
+        interrupted = sorted(
+            {key for each in warned if (key := each.interrupted_reservation_id) is not None}
+        )
         records = [unreadable.reservation(self.reservations, key) for key in interrupted]
-        kinds = {record.reservation.id: record.reservation.kind for record in records if record is not None}
-        blocks = {key for key, kind in kinds.items() if kind is ReservationKind.CAPACITY_BLOCK}
+        kinds = {
+            record.reservation.id: record.reservation.kind
+            for record in records
+            if record is not None
+        }
+        blocks = {
+            key for key, kind in kinds.items() if kind is ReservationKind.CAPACITY_BLOCK
+        }
         answers: dict[str, list[_Answer]] = {}
         for each in warned:
             answer = self._answer(each, blocks, now)
             if answer is not None:
                 answers.setdefault(each.claim.id, []).append(answer)
         claims = {each.claim.id: each.claim for each in warned}
-        return [DrainRequest(claims[key], *min(found, key=partial(_urgency, now))) for key, found in answers.items()]
+        return [
+            DrainRequest(claims[key], *min(found, key=partial(_urgency, now)))
+            for key, found in answers.items()
+        ]
 
     def _answer(self, warned: _Warned, blocks: Set[str], now: datetime) -> _Answer | None:
         """Return why and until when to drain."""
@@ -256,15 +298,24 @@ class React:
             return DrainReason.INTERRUPTION, notice.at + INTERRUPTION_NOTICE
         if warned.interrupted_reservation_id is not None:
             is_block = warned.interrupted_reservation_id in blocks
-            reason = DrainReason.CAPACITY_BLOCK_ENDING if is_block else DrainReason.INTERRUPTION
+            reason = (
+                DrainReason.CAPACITY_BLOCK_ENDING if is_block else DrainReason.INTERRUPTION
+            )
             return reason, notice.due_at or notice.at + INTERRUPTION_NOTICE
         if notice.kind is NoticeKind.SCHEDULED_CHANGE:
             if self.instance_status is InstanceStatusPolicy.REPORT:
-                return None  # the minute's sweep finds the same maintenance, and counts it once
-            if notice.due_at is not None and maintenance_deadline(notice.due_at, now) is None:
+                # the minute's sweep finds the same maintenance, and counts it once
+                return None
+            if (
+                notice.due_at is not None
+                and maintenance_deadline(notice.due_at, now) is None
+            ):
                 return None  # there is time: the minute's sweep asks what runs there
             return DrainReason.SCHEDULED_CHANGE, maintenance_deadline(notice.due_at, now)
-        if notice.kind is NoticeKind.REBALANCE and self.rebalance is RebalancePolicy.LAUNCH_BEFORE_DRAIN:
+        if (
+            notice.kind is NoticeKind.REBALANCE
+            and self.rebalance is RebalancePolicy.LAUNCH_BEFORE_DRAIN
+        ):
             return DrainReason.REBALANCE, None
         return None
 
@@ -275,7 +326,15 @@ class React:
         before that would find nothing, and the one that can use the reservation would wait for its end.
         """
         named = _reservations_named(notices)
-        live = [claim for claim in self.claims.list_live() if claim.offering.reservation_id in named] if named else []
+        live = (
+            [
+                claim
+                for claim in self.claims.list_live()
+                if claim.offering.reservation_id in named
+            ]
+            if named
+            else []
+        )
         if live:
             self.blocks.run(live, now)
 
@@ -295,8 +354,12 @@ def _warnings(
         return
     is_new = claim.is_live and now - claim.created_at <= _STALE_AFTER
     for notice in notices:
-        is_timely = claim.instance_id in notice.instance_ids and notice.at >= now - _STALE_AFTER
-        if is_timely and (instance is not None or (is_new and notice.kind in _INTERRUPTIONS)):
+        is_timely = (
+            claim.instance_id in notice.instance_ids and notice.at >= now - _STALE_AFTER
+        )
+        if is_timely and (
+            instance is not None or (is_new and notice.kind in _INTERRUPTIONS)
+        ):
             yield _Warned(claim, instance, notice)
 
 

@@ -10,7 +10,12 @@ from typing import Final
 
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.team import Team, by_namespace
-from reservoir.manifests.answers.operations import ENVELOPE_VERBS, POOL_VERBS, WORKLOAD_VERBS, OperationRequest
+from reservoir.manifests.answers.operations import (
+    ENVELOPE_VERBS,
+    POOL_VERBS,
+    WORKLOAD_VERBS,
+    OperationRequest,
+)
 from reservoir.ports.policy import PolicyKind, PolicyStore
 from reservoir.ports.system import Sender
 from reservoir.usecases.policy.policy_objects import policy_of
@@ -28,7 +33,9 @@ class AuthoriseOperation:
 
     def refusals(self, request: OperationRequest, sender: Sender) -> Mapping[str, str]:
         """Return why some of the request's objects are not the sender's to act on, by name."""
-        policy = policy_of(row for row in self.policy.list_all() if row.kind is PolicyKind.TEAM)
+        policy = policy_of(
+            row for row in self.policy.list_all() if row.kind is PolicyKind.TEAM
+        )
         own = [team for team in policy.teams if team.principals and team.may_act(sender.id)]
         if not own and policy.unreadable:
             names = ", ".join(sorted(name for _, name in policy.unreadable))
@@ -44,10 +51,20 @@ class AuthoriseOperation:
         if request.verb in POOL_VERBS | ENVELOPE_VERBS:
             return _EVERYBODYS.format(who=who)
         if request.verb in WORKLOAD_VERBS:
-            return None if name.partition("/")[0] in owners else f"it does not belong to {who}"
+            return (
+                None if name.partition("/")[0] in owners else f"it does not belong to {who}"
+            )
         claim = self.find_node(name)
-        carried = () if claim is None else claim.placements or (() if claim.drain is None else claim.drain.awaiting)
-        others = {namespace for it in carried if (namespace := it.workload_key.partition("/")[0]) not in owners}
+        carried = (
+            ()
+            if claim is None
+            else claim.placements or (() if claim.drain is None else claim.drain.awaiting)
+        )
+        others = {
+            namespace
+            for it in carried
+            if (namespace := it.workload_key.partition("/")[0]) not in owners
+        }
         if others:
             return f"it runs work of {', '.join(sorted(others))}, and you may act for {who} only"
         return None if carried else f"it runs no work of {who}"

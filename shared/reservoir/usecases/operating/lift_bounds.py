@@ -19,22 +19,34 @@ class LiftBounds:
 
     envelope: LiftEnvelope
 
-    def lift(self, names: Sequence[str], operation: Operation, count: int, lasts: timedelta) -> list[OperationResult]:
+    def lift(
+        self, names: Sequence[str], operation: Operation, count: int, lasts: timedelta
+    ) -> list[OperationResult]:
         """Let so many more of each kind end, for so long. A second lift takes the place of the first."""
         return [self._lift(name, operation, count, lasts) for name in dict.fromkeys(names)]
 
-    def _lift(self, name: str, operation: Operation, count: int, lasts: timedelta) -> OperationResult:
+    def _lift(
+        self, name: str, operation: Operation, count: int, lasts: timedelta
+    ) -> OperationResult:
         if name not in set(EndingKind):
             message = f"is no kind of ending; there are: {', '.join(EndingKind)}"
             return OperationResult(name=name, outcome="refused", message=message)
-        given = Lift(count, operation.at + lasts, operation.by, operation.reason, operation.at)
+        given = Lift(
+            count, operation.at + lasts, operation.by, operation.reason, operation.at
+        )
         try:
             self.envelope.lift(EndingKind(name), given)
         except ConflictError:
-            return OperationResult(name=name, outcome="refused", message="it changes too fast; repeat the command")
+            return OperationResult(
+                name=name,
+                outcome="refused",
+                message="it changes too fast; repeat the command",
+            )
         except UnreadableRowError as error:
             return OperationResult(
-                name=name, outcome="refused", message=f"nothing was written: cannot read the {error}"
+                name=name,
+                outcome="refused",
+                message=f"nothing was written: cannot read the {error}",
             )
         message = f"lifted for {count} until {given.ends_at:%Y-%m-%d %H:%M} UTC"
         return OperationResult(name=name, outcome="done", message=message)

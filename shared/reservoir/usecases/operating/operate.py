@@ -44,7 +44,9 @@ class Operate:
         """
         now = self.clock.now()
         is_about_nodes = request.verb not in POOL_VERBS | WORKLOAD_VERBS | ENVELOPE_VERBS
-        names = self.nodes.claim_ids(request.names) if is_about_nodes else list(request.names)
+        names = (
+            self.nodes.claim_ids(request.names) if is_about_nodes else list(request.names)
+        )
         operation = Operation(request.verb.value, sender.arn, request.reason, now)
         self.publisher.publish(
             [
@@ -60,7 +62,9 @@ class Operate:
         )
         seconds = optional_seconds(request.deadline)
         ends_after = None if seconds is None else timedelta(seconds=seconds)
-        actions: Mapping[Verb, Callable[[Sequence[str], Operation], list[OperationResult]]] = {
+        actions: Mapping[
+            Verb, Callable[[Sequence[str], Operation], list[OperationResult]]
+        ] = {
             Verb.CORDON: self.nodes.cordon,
             Verb.UNCORDON: self.nodes.uncordon,
             Verb.DRAIN: lambda names, done: self.nodes.drain(names, done, ends_after),
@@ -68,9 +72,14 @@ class Operate:
             Verb.PAUSE: self.pools.pause,
             Verb.RESUME: self.pools.resume,
             Verb.RESET: self.generations.reset,
-            Verb.LIFT: lambda names, done: self.bounds.lift(names, done, request.count or 0, ends_after or timedelta()),
+            Verb.LIFT: lambda names, done: self.bounds.lift(
+                names, done, request.count or 0, ends_after or timedelta()
+            ),
         }
         refusals = self.authorise.refusals(request, sender)
-        refused = [OperationResult(name=name, outcome="refused", message=why) for name, why in refusals.items()]
+        refused = [
+            OperationResult(name=name, outcome="refused", message=why)
+            for name, why in refusals.items()
+        ]
         allowed = [name for name in request.names if name not in refusals]
         return [*refused, *(actions[request.verb](allowed, operation) if allowed else ())]

@@ -42,23 +42,37 @@ class OperateNodes:
 
     def cordon(self, names: Sequence[str], operation: Operation) -> list[OperationResult]:
         """Let the nodes take no new replicas; those that they have stay. Raises UnreadableRowsError."""
-        return list(self._each(names, lambda name, claim: self._cordon(name, claim, operation)))
+        return list(
+            self._each(names, lambda name, claim: self._cordon(name, claim, operation))
+        )
 
     def uncordon(self, names: Sequence[str], operation: Operation) -> list[OperationResult]:
         """Let the nodes take replicas again. Raises UnreadableRowsError."""
-        return list(self._each(names, lambda name, claim: self._uncordon(name, claim, operation)))
+        return list(
+            self._each(names, lambda name, claim: self._uncordon(name, claim, operation))
+        )
 
     def drain(
-        self, names: Sequence[str], operation: Operation, ends_after: timedelta | None = None
+        self,
+        names: Sequence[str],
+        operation: Operation,
+        ends_after: timedelta | None = None,
     ) -> list[OperationResult]:
         """Begin to drain the nodes, or move the deadlines of drains forward; None: the usual grace.
 
         The safety envelope is asked for all of them together: it lets all go or none. Raises UnreadableRowsError.
         """
         found = {name: self.find(name) for name in names}
-        claims = {claim.id: claim for claim in found.values() if claim is not None and _why_not(claim) is None}
+        claims = {
+            claim.id: claim
+            for claim in found.values()
+            if claim is not None and _why_not(claim) is None
+        }
         deadline = None if ends_after is None else operation.at + ends_after
-        requests = [DrainRequest(claims[key], DrainReason.REQUESTED, deadline, operation) for key in sorted(claims)]
+        requests = [
+            DrainRequest(claims[key], DrainReason.REQUESTED, deadline, operation)
+            for key in sorted(claims)
+        ]
         moves = self.draining.begin_drains(requests) if requests else Moves()
         now = self.draining.clock.now()
         return [_drained(name, claim, moves, now) for name, claim in found.items()]
@@ -86,18 +100,28 @@ class OperateNodes:
         def cordoned(current: NodeClaim) -> NodeClaim | None:
             if current.cordoned or not current.is_live or current.state in _ENDING:
                 return None
-            return replace(current, cordoned=True, operations=with_operation(current.operations, operation))
+            return replace(
+                current,
+                cordoned=True,
+                operations=with_operation(current.operations, operation),
+            )
 
         after = save_claim(self.claims, claim, cordoned)
         if after is not None:
             return _done(name, "cordoned; takes no new replicas")
         return _unchanged_or_gone(name, self.claims.get(claim.id), "already cordoned")
 
-    def _uncordon(self, name: str, claim: NodeClaim, operation: Operation) -> OperationResult:
+    def _uncordon(
+        self, name: str, claim: NodeClaim, operation: Operation
+    ) -> OperationResult:
         def uncordoned(current: NodeClaim) -> NodeClaim | None:
             if not current.cordoned or not current.is_live or current.state in _ENDING:
                 return None
-            return replace(current, cordoned=False, operations=with_operation(current.operations, operation))
+            return replace(
+                current,
+                cordoned=False,
+                operations=with_operation(current.operations, operation),
+            )
 
         after = save_claim(self.claims, claim, uncordoned)
         if after is not None:
@@ -109,10 +133,16 @@ def _why_not(claim: NodeClaim) -> str | None:
     """Say why a node cannot be drained, or None."""
     if not claim.is_live:
         return "it has ended"
-    return "it is not launched yet; cordon it, or withdraw its workload" if claim.state in AWAITING_LAUNCH else None
+    return (
+        "it is not launched yet; cordon it, or withdraw its workload"
+        if claim.state in AWAITING_LAUNCH
+        else None
+    )
 
 
-def _drained(name: str, claim: NodeClaim | None, moves: Moves, now: datetime) -> OperationResult:
+def _drained(
+    name: str, claim: NodeClaim | None, moves: Moves, now: datetime
+) -> OperationResult:
     """Say what became of the request to drain a node."""
     if claim is None:
         return _refused(name, "it does not exist")

@@ -31,7 +31,9 @@ class PausePools:
 
     def resume(self, names: Sequence[str], operation: Operation) -> list[OperationResult]:
         """Let the pools launch again, and have what waits planned. Raises UnreadableRowsError."""
-        results = [self._set(name, operation, is_paused=False) for name in dict.fromkeys(names)]
+        results = [
+            self._set(name, operation, is_paused=False) for name in dict.fromkeys(names)
+        ]
         if any(result.outcome != "refused" for result in results):
             # Also where nothing changed: whoever resumed it may have died before it could wake anybody.
             self.queue.wake_planner(reason="pool resumed")
@@ -42,7 +44,14 @@ class PausePools:
         for _ in range(_TRIES):
             stored = self.policy.get(PolicyKind.NODE_POOL, name)
             if stored is None:
-                hint = closest(name, [it.name for it in self.policy.list_all() if it.kind is PolicyKind.NODE_POOL])
+                hint = closest(
+                    name,
+                    [
+                        it.name
+                        for it in self.policy.list_all()
+                        if it.kind is PolicyKind.NODE_POOL
+                    ],
+                )
                 message = "it does not exist" + (f"; did you mean {hint}?" if hint else "")
                 return OperationResult(name=name, outcome="refused", message=message)
             if stored.pause.is_paused == is_paused:
@@ -54,4 +63,6 @@ class PausePools:
             except ConflictError:
                 continue
             return OperationResult(name=name, outcome="done", message=said)
-        return OperationResult(name=name, outcome="refused", message="it changes too fast; repeat the command")
+        return OperationResult(
+            name=name, outcome="refused", message="it changes too fast; repeat the command"
+        )

@@ -27,17 +27,27 @@ class ResetGenerations:
 
     def _reset(self, name: str) -> OperationResult:
         if "/" not in name:
-            return OperationResult(name=name, outcome="refused", message="name it NAMESPACE/NAME")
+            return OperationResult(
+                name=name, outcome="refused", message="name it NAMESPACE/NAME"
+            )
         for _ in range(_TRIES):
             try:
                 record = self.workloads.get(name)
             except UnreadableRowsError:
-                return OperationResult(name=name, outcome="refused", message="it cannot be read")
+                return OperationResult(
+                    name=name, outcome="refused", message="it cannot be read"
+                )
             if record is None:
-                return OperationResult(name=name, outcome="refused", message="it does not exist")
+                return OperationResult(
+                    name=name, outcome="refused", message="it does not exist"
+                )
             if record.generation == 0:
-                return OperationResult(name=name, outcome="unchanged", message="already reset")
-            wanted = None if record.workload is None else replace(record.workload, generation=0)
+                return OperationResult(
+                    name=name, outcome="unchanged", message="already reset"
+                )
+            wanted = (
+                None if record.workload is None else replace(record.workload, generation=0)
+            )
             after = replace(record, generation=0, workload=wanted, former=())
             try:
                 self.workloads.put(after, expected_revision=record.revision)
@@ -45,4 +55,6 @@ class ResetGenerations:
                 continue
             message = f"reset; its generation was {record.generation}, and the next message may start at 1"
             return OperationResult(name=name, outcome="done", message=message)
-        return OperationResult(name=name, outcome="refused", message="it changes too fast; repeat the command")
+        return OperationResult(
+            name=name, outcome="refused", message="it changes too fast; repeat the command"
+        )

@@ -58,7 +58,9 @@ class Outcome:
     @property
     def effective(self) -> tuple[PolicyChange, ...]:
         """The changes that are not "unchanged"."""
-        return tuple(change for change in self.changes if change.change is not Change.UNCHANGED)
+        return tuple(
+            change for change in self.changes if change.change is not Change.UNCHANGED
+        )
 
 
 def _nothing_known() -> KnownValues | None:
@@ -74,10 +76,14 @@ class ApplyPolicy:
     queue: WorkQueue
     principals: ResolvePrincipals
     limits: LaunchLimits | None = None  # of the deployment that the policy is for
-    known: Callable[[], KnownValues | None] = _nothing_known  # what EC2 offers, read when it is compared with
-    reservations: Callable[[], Sequence[CapacityReservation]] = tuple  # read when quotas are compared with them
+    # what EC2 offers, read when it is compared with
+    known: Callable[[], KnownValues | None] = _nothing_known
+    # read when quotas are compared with them
+    reservations: Callable[[], Sequence[CapacityReservation]] = tuple
 
-    def apply(self, files: Iterable[tuple[str, str | bytes]], *, dry_run: bool = False) -> Outcome:
+    def apply(
+        self, files: Iterable[tuple[str, str | bytes]], *, dry_run: bool = False
+    ) -> Outcome:
         """Write the manifests of ``files``, given as (name, content): all of them, or nothing.
 
         Raises
@@ -92,28 +98,51 @@ class ApplyPolicy:
         return self.replace(files, (), dry_run=dry_run)
 
     def replace(
-        self, files: Iterable[tuple[str, str | bytes]], removed: Sequence[Name], *, dry_run: bool = False
+        self,
+        files: Iterable[tuple[str, str | bytes]],
+        removed: Sequence[Name],
+        *,
+        dry_run: bool = False,
     ) -> Outcome:
         """Apply ``files`` and delete what ``removed`` names, in the same transaction; what does not exist is gone.
 
         Raises ManifestError, ConflictError and AwsError as :meth:`apply` does.
         """
         reading = read_files(files)
-        wanted = {_name(read.manifest): read for read in reading.manifests if _is_policy(read)}
-        problems = [*reading.problems, *_not_policy(reading.manifests), *_removed_and_given(removed, wanted)]
+        wanted = {
+            _name(read.manifest): read for read in reading.manifests if _is_policy(read)
+        }
+        problems = [
+            *reading.problems,
+            *_not_policy(reading.manifests),
+            *_removed_and_given(removed, wanted),
+        ]
         try:
             stored = {(row.kind, row.name): row for row in self.store.list_all()}
-            changes = [self._put_change(name, read.manifest, stored.get(name)) for name, read in wanted.items()]
-            changes += [_delete_change(stored[name]) for name in dict.fromkeys(removed) if name in stored]
-            problems += [*_switched(changes, wanted), *self._doubts(changes, stored, reading)]
+            changes = [
+                self._put_change(name, read.manifest, stored.get(name))
+                for name, read in wanted.items()
+            ]
+            changes += [
+                _delete_change(stored[name])
+                for name in dict.fromkeys(removed)
+                if name in stored
+            ]
+            problems += [
+                *_switched(changes, wanted),
+                *self._doubts(changes, stored, reading),
+            ]
         except AwsError as error:
             if errors_of(problems):
-                raise ManifestError(problems) from error  # what the files show by themselves is told all the same
+                # what the files show by themselves is told all the same
+                raise ManifestError(problems) from error
             raise
         if errors_of(problems):
             raise ManifestError(problems)
         _check_versions(wanted, stored)
-        return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
+        return self._commit(
+            Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run
+        )
 
     def delete(self, names: Sequence[Name], *, dry_run: bool = False) -> Outcome:
         """Delete objects; names that do not exist are left out of the outcome.
@@ -121,21 +150,34 @@ class ApplyPolicy:
         Raises ManifestError when more change than one transaction holds, ConflictError when one moved meanwhile.
         """
         stored = {(row.kind, row.name): row for row in self.store.list_all()}
-        changes = [_delete_change(stored[name]) for name in dict.fromkeys(names) if name in stored]
+        changes = [
+            _delete_change(stored[name]) for name in dict.fromkeys(names) if name in stored
+        ]
         problems = self._doubts(changes, stored, Reading((), ()))
-        return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
+        return self._commit(
+            Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run
+        )
 
     def _doubts(
-        self, changes: Sequence[PolicyChange], stored: Mapping[Name, PolicyObject], reading: Reading
+        self,
+        changes: Sequence[PolicyChange],
+        stored: Mapping[Name, PolicyObject],
+        reading: Reading,
     ) -> list[Problem]:
         """Cross-check the world as it would be; without stored objects that what has errors may be meant to change."""
-        world = {name: row for name, row in stored.items() if row.kind not in reading.unread_kinds}
+        world = {
+            name: row
+            for name, row in stored.items()
+            if row.kind not in reading.unread_kinds
+        }
         for change in changes:
             name = (change.kind, change.name)
             if change.after is None:
                 world.pop(name, None)
             else:
-                before = world.get(name, PolicyObject(change.kind, change.name, {}, change.generation, 0))
+                before = world.get(
+                    name, PolicyObject(change.kind, change.name, {}, change.generation, 0)
+                )
                 world[name] = replace(before, manifest=change.after)
         policy = policy_of(world.values())
         documents = {read.identity: read.document for read in reading.manifests}
@@ -146,27 +188,40 @@ class ApplyPolicy:
             teams=policy.teams,
             limits=self.limits,
             known=known,
-            reservations=self.reservations() if any(team.quotas for team in policy.teams) else (),
+            reservations=self.reservations()
+            if any(team.quotas for team in policy.teams)
+            else (),
         )
-        doubts = [*cross_check(world_of_core, reading.unread_kinds), *_unresolved_principals(changes)]
-        found = [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
+        doubts = [
+            *cross_check(world_of_core, reading.unread_kinds),
+            *_unresolved_principals(changes),
+        ]
+        found = [
+            problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts
+        ]
         if known is not None:
             for document in reading.refused:
                 found += doubts_in(document, known)
         return found
 
-    def _put_change(self, name: Name, manifest: Manifest, before: PolicyObject | None) -> PolicyChange:
+    def _put_change(
+        self, name: Name, manifest: Manifest, before: PolicyObject | None
+    ) -> PolicyChange:
         after = wire_form(manifest)
         kind, text = name
         status = None
         if isinstance(manifest, TeamManifest):
-            status = self.principals.status_of(manifest, PolicyStatus() if before is None else before.status)
+            status = self.principals.status_of(
+                manifest, PolicyStatus() if before is None else before.status
+            )
         if before is None:
             return PolicyChange(kind, text, Change.CREATED, None, after, 1, None, status)
         same = before.manifest == after or says_the_same(before.manifest, manifest)
         change, generation = (Change.UNCHANGED, 0) if same else (Change.UPDATED, 1)
         generation += before.generation
-        return PolicyChange(kind, text, change, before.manifest, after, generation, before.revision, status)
+        return PolicyChange(
+            kind, text, change, before.manifest, after, generation, before.revision, status
+        )
 
     def _commit(self, outcome: Outcome, *, dry_run: bool) -> Outcome:
         writes = [_write(change) for change in outcome.effective]
@@ -190,7 +245,13 @@ def _unresolved_principals(changes: Iterable[PolicyChange]) -> Iterator[Doubt]:
     for change in changes:
         message = None if change.status is None else unresolved(change.status)
         if message is not None:
-            yield Doubt(change.kind, change.name, ("spec", "principals"), "principal-not-found", message)
+            yield Doubt(
+                change.kind,
+                change.name,
+                ("spec", "principals"),
+                "principal-not-found",
+                message,
+            )
 
 
 def _order(change: PolicyChange) -> tuple[str, str]:
@@ -222,22 +283,39 @@ def _not_policy(manifests: Iterable[Read]) -> list[Problem]:
 
 def names_in(files: Iterable[tuple[str, str | bytes]]) -> tuple[Name, ...]:
     """Return the policy objects that files name; whatever cannot be read names nothing."""
-    return tuple(_name(read.manifest) for read in read_files(files).manifests if _is_policy(read))
+    return tuple(
+        _name(read.manifest) for read in read_files(files).manifests if _is_policy(read)
+    )
 
 
 def _delete_change(before: PolicyObject) -> PolicyChange:
     return PolicyChange(
-        before.kind, before.name, Change.DELETED, before.manifest, None, before.generation, before.revision
+        before.kind,
+        before.name,
+        Change.DELETED,
+        before.manifest,
+        None,
+        before.generation,
+        before.revision,
     )
 
 
 def _write(change: PolicyChange) -> PolicyWrite:
     if change.after is None:
         return DeletePolicy(change.kind, change.name, change.revision or 0)
-    return PutPolicy(change.kind, change.name, change.after, change.generation, change.revision, change.status)
+    return PutPolicy(
+        change.kind,
+        change.name,
+        change.after,
+        change.generation,
+        change.revision,
+        change.status,
+    )
 
 
-def _removed_and_given(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> Iterator[Problem]:
+def _removed_and_given(
+    removed: Iterable[Name], wanted: Mapping[Name, Read]
+) -> Iterator[Problem]:
     for name in removed:
         read = wanted.get(name)
         if read is not None:
@@ -251,16 +329,29 @@ def _removed_and_given(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> 
             )
 
 
-def _switched(changes: Iterable[PolicyChange], wanted: Mapping[Name, Read]) -> Iterator[Problem]:
+def _switched(
+    changes: Iterable[PolicyChange], wanted: Mapping[Name, Read]
+) -> Iterator[Problem]:
     """Yield pools that would become static, or no longer be: their nodes were launched as the other."""
     for change in changes:
-        if change.kind is not PolicyKind.NODE_POOL or change.before is None or change.after is None:
+        if (
+            change.kind is not PolicyKind.NODE_POOL
+            or change.before is None
+            or change.after is None
+        ):
             continue
-        was_static, is_static = (it.get("spec", {}).get("replicas") is not None for it in (change.before, change.after))
+        was_static, is_static = (
+            it.get("spec", {}).get("replicas") is not None
+            for it in (change.before, change.after)
+        )
         if was_static == is_static:
             continue
         read = wanted[change.kind, change.name]
-        wrong = "cannot be added to a pool that has none" if is_static else "cannot be taken from a static pool"
+        wrong = (
+            "cannot be added to a pool that has none"
+            if is_static
+            else "cannot be taken from a static pool"
+        )
         yield Problem(
             "spec.replicas",
             "static",
@@ -271,19 +362,32 @@ def _switched(changes: Iterable[PolicyChange], wanted: Mapping[Name, Read]) -> I
         )
 
 
-def _check_versions(wanted: Mapping[Name, Read], stored: Mapping[Name, PolicyObject]) -> None:
+def _check_versions(
+    wanted: Mapping[Name, Read], stored: Mapping[Name, PolicyObject]
+) -> None:
     for name, read in wanted.items():
         version = getattr(read.manifest.metadata, "resource_version", None)
         current = stored.get(name)
-        if version is not None and version != ("" if current is None else str(current.revision)):
-            found = "it does not exist" if current is None else f"it is at {current.revision}"
-            raise ConflictError([f"{'/'.join(name)} (resourceVersion {version} was read, and now {found})"])
+        if version is not None and version != (
+            "" if current is None else str(current.revision)
+        ):
+            found = (
+                "it does not exist" if current is None else f"it is at {current.revision}"
+            )
+            raise ConflictError(
+                [f"{'/'.join(name)} (resourceVersion {version} was read, and now {found})"]
+            )
 
 
 def _event(changes: Iterable[PolicyChange]) -> PolicyChanged:
     return PolicyChanged(
         changes=[
-            ChangedObject(kind=change.kind, name=change.name, change=change.change, generation=change.generation)
+            ChangedObject(
+                kind=change.kind,
+                name=change.name,
+                change=change.change,
+                generation=change.generation,
+            )
             for change in changes
         ]
     )

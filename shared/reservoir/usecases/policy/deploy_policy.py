@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reservoir.manifests.parsing.problems import ManifestError
-from reservoir.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY, REMOVED_PROPERTY
+from reservoir.names import (
+    MANIFEST_NAME,
+    MANIFEST_TEXT,
+    MANIFESTS_PROPERTY,
+    REMOVED_PROPERTY,
+)
 from reservoir.ports.errors import AccessDeniedError
 from reservoir.ports.policy import PolicyKind
 from reservoir.ports.state import ConflictError
@@ -59,13 +64,19 @@ class DeployPolicy:
         repeated: list[str] = []
         try:
             outcome = self._replace(
-                files_of(request), removed_names(request["ResourceProperties"].get(REMOVED_PROPERTY, [])), repeated
+                files_of(request),
+                removed_names(request["ResourceProperties"].get(REMOVED_PROPERTY, [])),
+                repeated,
             )
         except (ManifestError, ConflictError) as error:
             return CustomResourceAnswer(False, before, str(error), repeated=tuple(repeated))
-        return CustomResourceAnswer(True, APPLIED, outcome=outcome, repeated=tuple(repeated))
+        return CustomResourceAnswer(
+            True, APPLIED, outcome=outcome, repeated=tuple(repeated)
+        )
 
-    def _replace(self, given: Files, removed: Sequence[Name], repeated: list[str]) -> Outcome:
+    def _replace(
+        self, given: Files, removed: Sequence[Name], repeated: list[str]
+    ) -> Outcome:
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
                 return self.applier.replace(given, removed)
@@ -80,7 +91,9 @@ class DeployPolicy:
 
 def files_of(request: Mapping[str, Any]) -> Files:
     """Return the files that a request carries."""
-    listed: Sequence[Mapping[str, str]] = request["ResourceProperties"].get(MANIFESTS_PROPERTY, [])
+    listed: Sequence[Mapping[str, str]] = request["ResourceProperties"].get(
+        MANIFESTS_PROPERTY, []
+    )
     return [(file[MANIFEST_NAME], file[MANIFEST_TEXT]) for file in listed]
 
 

@@ -8,7 +8,9 @@ from reservoir.ports.policy import PolicyKind
 from reservoir.usecases.policy.apply_policy import Name, PolicyChange
 
 
-def nodes_of(changes: Iterable[PolicyChange], claims: Sequence[NodeClaim]) -> dict[Name, int]:
+def nodes_of(
+    changes: Iterable[PolicyChange], claims: Sequence[NodeClaim]
+) -> dict[Name, int]:
     """Return how many of the live claims each object has: a pool's and a class's own, those that do a team's work."""
     counts: dict[Name, int] = {}
     for change in changes:
@@ -24,7 +26,10 @@ def _belongs(claim: NodeClaim, change: PolicyChange) -> bool:
             return claim.node_class_name == change.name
         case PolicyKind.TEAM:
             namespaces = _namespaces(change)
-            return any(placed.workload_key.partition("/")[0] in namespaces for placed in claim.placements)
+            return any(
+                placed.workload_key.partition("/")[0] in namespaces
+                for placed in claim.placements
+            )
         case _:
             assert_never(change.kind)
 

@@ -28,7 +28,10 @@ def not_launching(objects: Sequence[PolicyObject]) -> tuple[NotLaunching, ...]:
 
 def _found(item: PolicyObject) -> Iterator[NotLaunching]:
     if item.kind is PolicyKind.NODE_CLASS:
-        ready = next((each for each in item.status.conditions if each.type is ConditionType.READY), None)
+        ready = next(
+            (each for each in item.status.conditions if each.type is ConditionType.READY),
+            None,
+        )
         if ready is not None and ready.status is ConditionStatus.FALSE:
             yield NotLaunching(item.kind, item.name, ready.message)
         elif not item.is_readable:
@@ -43,7 +46,14 @@ def refused_dry_runs(objects: Sequence[PolicyObject]) -> tuple[NotLaunching, ...
     """Return the classes whose launches EC2 would refuse, as it said to the last dry run, by name."""
     found = []
     for item in objects:
-        said = next((each for each in item.status.conditions if each.type is ConditionType.VALIDATION_SUCCEEDED), None)
+        said = next(
+            (
+                each
+                for each in item.status.conditions
+                if each.type is ConditionType.VALIDATION_SUCCEEDED
+            ),
+            None,
+        )
         if said is not None and said.status is ConditionStatus.FALSE:
             found.append(NotLaunching(item.kind, item.name, said.message))
     return tuple(sorted(found, key=lambda each: (each.kind, each.name)))

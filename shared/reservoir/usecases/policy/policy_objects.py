@@ -15,7 +15,8 @@ from reservoir.manifests.kinds.team import TeamManifest, is_unique_id
 from reservoir.manifests.parsing.model import STORED
 from reservoir.ports.policy import Pause, PolicyKind, PolicyObject
 
-_REMEMBERED_MAX: Final = 256  # manifests of a kind that a process keeps in their parsed form
+# manifests of a kind that a process keeps in their parsed form
+_REMEMBERED_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,13 @@ def policy_of(objects: Iterable[PolicyObject]) -> Policy:
             elif stored.kind is PolicyKind.TEAM:
                 teams.append(_team(stored))
             else:
-                classes.append(replace(_node_class(_wire_form(stored)), status=stored.status.node_class))
-        except (ValueError, TypeError):  # of which pydantic's is one; the manifest may be no mapping at all
+                classes.append(
+                    replace(
+                        _node_class(_wire_form(stored)), status=stored.status.node_class
+                    )
+                )
+        except (ValueError, TypeError):
+            # of which pydantic's is one; the manifest may be no mapping at all
             unreadable.add((stored.kind, stored.name))
     return Policy(tuple(pools), tuple(classes), tuple(teams), frozenset(unreadable))
 
@@ -75,7 +81,9 @@ def _named_team(manifest: str) -> Team:
 def _team(stored: PolicyObject) -> Team:
     team = _named_team(_wire_form(stored))
     named = {each for each in team.principals if is_unique_id(each)}
-    return replace(team, principal_ids=frozenset(named.union(stored.status.principals.values())))
+    return replace(
+        team, principal_ids=frozenset(named.union(stored.status.principals.values()))
+    )
 
 
 def paused_text(pause: Pause) -> str | None:

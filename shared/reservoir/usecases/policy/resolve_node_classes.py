@@ -64,7 +64,10 @@ class NodeClassResolver:
     publisher: EventPublisher
 
     def refresh(
-        self, objects: Sequence[PolicyObject], selections: Mapping[str, SelectedReservations], now: datetime
+        self,
+        objects: Sequence[PolicyObject],
+        selections: Mapping[str, SelectedReservations],
+        now: datetime,
     ) -> Refreshed:
         """Write statuses that changed.
 
@@ -87,10 +90,16 @@ class NodeClassResolver:
             status = self._status(node_class, selection, errors)
             # Then what could not be launched was something else. Free addresses change with every launch.
             found_else = _without_counts(status) != _without_counts(node_class.status)
-            status = replace(status, **_NO_BLOCK) if found_else else unblocked(status, generation, now)
+            status = (
+                replace(status, **_NO_BLOCK)
+                if found_else
+                else unblocked(status, generation, now)
+            )
             rest = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
             resolved = replace(node_class, status=status)
-            usable[node_class.name] = [it for it in selection.reservations if resolved.may_use(it)]
+            usable[node_class.name] = [
+                it for it in selection.reservations if resolved.may_use(it)
+            ]
             conditions = node_class_conditions(
                 resolved,
                 selection.reservations,
@@ -98,16 +107,21 @@ class NodeClassResolver:
                 previous=stored[PolicyKind.NODE_CLASS, node_class.name].status.conditions,
                 now=now,
                 rests=None if rest is None else class_rests(rest),
-                is_validated=status.validation is not None and status.validation.of == validated(resolved),
+                is_validated=status.validation is not None
+                and status.validation.of == validated(resolved),
             )
             if is_due(resolved, now):
                 due.append(node_class.name)
             class_conditions[node_class.name] = conditions
-            failures += [f"{node_class.name}: {kind}: {error}" for kind, error in sorted(errors.items())]
+            failures += [
+                f"{node_class.name}: {kind}: {error}"
+                for kind, error in sorted(errors.items())
+            ]
             former = stored[PolicyKind.NODE_CLASS, node_class.name]
             told = _newly_unready(node_class.name, former.status.conditions, conditions)
             if told is not None:
-                self.publisher.publish([told])  # before it is stored: a run that dies in between says it again
+                # before it is stored: a run that dies in between says it again
+                self.publisher.publish([told])
             self._save(former, PolicyStatus(conditions, status))
             if status != node_class.status:
                 changed.append(node_class.name)
@@ -118,7 +132,11 @@ class NodeClassResolver:
             conditions = node_pool_conditions(
                 pool,
                 class_conditions.get(pool.node_class_name),
-                [it for it in usable.get(pool.node_class_name, ()) if pool_admits(pool, it)],
+                [
+                    it
+                    for it in usable.get(pool.node_class_name, ())
+                    if pool_admits(pool, it)
+                ],
                 previous=before.status.conditions,
                 now=now,
             )
@@ -135,11 +153,17 @@ class NodeClassResolver:
         merged = replace(status.node_class, **_block(current.status.node_class))
         if _block(current.status.node_class) == _block(before.status.node_class):
             merged = status.node_class
-        merged = replace(merged, validation=current.status.node_class.validation)  # so is what a dry run said
-        self.policy.save_status(before.kind, before.name, replace(status, node_class=merged))
+        # so is what a dry run said
+        merged = replace(merged, validation=current.status.node_class.validation)
+        self.policy.save_status(
+            before.kind, before.name, replace(status, node_class=merged)
+        )
 
     def _status(
-        self, node_class: NodeClass, selection: SelectedReservations, errors: dict[ConditionType, str]
+        self,
+        node_class: NodeClass,
+        selection: SelectedReservations,
+        errors: dict[ConditionType, str],
     ) -> NodeClassStatus:
         last = node_class.status
 
@@ -161,7 +185,9 @@ class NodeClassResolver:
             ),
             security_group_ids=read(
                 ConditionType.SECURITY_GROUPS_READY,
-                lambda: self.environment.security_group_ids(node_class.security_group_selector_terms),
+                lambda: self.environment.security_group_ids(
+                    node_class.security_group_selector_terms
+                ),
                 last.security_group_ids,
             ),
             machine_images=read(
@@ -179,13 +205,19 @@ class NodeClassResolver:
         )
 
 
-def _newly_unready(name: str, before: Sequence[Condition], after: Sequence[Condition]) -> LaunchesBlocked | None:
+def _newly_unready(
+    name: str, before: Sequence[Condition], after: Sequence[Condition]
+) -> LaunchesBlocked | None:
     """Return the event of a class for which something that every launch needs is found no more, or never was.
 
     Of what EC2 refuses, and of nodes that do not start, whoever finds it out tells.
     """
     was, ready = _ready(before), _ready(after)
-    if ready is None or ready.status is not ConditionStatus.FALSE or ready.reason != NONE_FOUND:
+    if (
+        ready is None
+        or ready.status is not ConditionStatus.FALSE
+        or ready.reason != NONE_FOUND
+    ):
         return None
     if was is not None and (was.status, was.message) == (ready.status, ready.message):
         return None
@@ -201,7 +233,9 @@ def unblocked(status: NodeClassStatus, generation: int, now: datetime) -> NodeCl
     if status.launch_blocked_reason is None:
         return status
     is_other = status.launch_blocked_generation != generation
-    is_old = status.launch_blocked_at is None or now - status.launch_blocked_at >= BLOCK_REST
+    is_old = (
+        status.launch_blocked_at is None or now - status.launch_blocked_at >= BLOCK_REST
+    )
     return replace(status, **_NO_BLOCK) if is_other or is_old else status
 
 

@@ -26,14 +26,21 @@ class ResolvePrincipals:
         found: Mapping[str, str | None] = {arn: self.reader.unique_id(arn) for arn in asked}
         unresolved = [arn for arn, unique_id in found.items() if unique_id is None]
         return PolicyStatus(
-            conditions=team_conditions(unresolved, previous=before.conditions, now=self.clock.now()),
-            principals={arn: unique_id for arn, unique_id in found.items() if unique_id is not None},
+            conditions=team_conditions(
+                unresolved, previous=before.conditions, now=self.clock.now()
+            ),
+            principals={
+                arn: unique_id for arn, unique_id in found.items() if unique_id is not None
+            },
         )
 
 
 def unresolved(status: PolicyStatus) -> str | None:
     """Say which principals IAM did not know, or None."""
     for condition in status.conditions:
-        if condition.type is ConditionType.PRINCIPALS_RESOLVED and condition.status is ConditionStatus.FALSE:
+        if (
+            condition.type is ConditionType.PRINCIPALS_RESOLVED
+            and condition.status is ConditionStatus.FALSE
+        ):
             return condition.message
     return None

@@ -12,11 +12,21 @@ from reservoir.core.sharing.accounts import owners
 from reservoir.core.static_pools.census import Census, census
 from reservoir.core.static_pools.units import ReservedCapacity
 from reservoir.manifests.answers.render import in_field_order
-from reservoir.manifests.answers.status import TeamSpending, node_class_status, node_pool_status, team_status
+from reservoir.manifests.answers.status import (
+    TeamSpending,
+    node_class_status,
+    node_pool_status,
+    team_status,
+)
 from reservoir.manifests.validate import KINDS
 from reservoir.ports.accounts import AccountStore
 from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStore
-from reservoir.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
+from reservoir.ports.state import (
+    NodeClaimStore,
+    OfferingStore,
+    ReservationStore,
+    WorkloadStore,
+)
 from reservoir.ports.system import Clock
 from reservoir.usecases.policy.policy_objects import paused_text, policy_of
 from reservoir.usecases.policy.team_quotas import as_placed, quota_uses, resource_uses
@@ -33,29 +43,55 @@ class ShowPolicy:
     workloads: WorkloadStore
     clock: Clock
     accounts: AccountStore | None = None  # None: nobody asks what was spent
-    offerings: OfferingStore | None = None  # read where a pool follows reservations; None: by names of types alone
+    # read where a pool follows reservations; None: by names of types alone
+    offerings: OfferingStore | None = None
 
-    def show(self, kind: PolicyKind | None = None, name: str | None = None) -> list[dict[str, Any]]:
+    def show(
+        self, kind: PolicyKind | None = None, name: str | None = None
+    ) -> list[dict[str, Any]]:
         """Return the objects of a kind (None: all) and a name (None: all) as manifests with their status."""
         rows = [row for row in self.store.list_all() if row.is_readable]
-        wanted = [row for row in rows if kind in (None, row.kind) and name in (None, row.name)]
+        wanted = [
+            row for row in rows if kind in (None, row.kind) and name in (None, row.name)
+        ]
         kinds = {row.kind for row in wanted}
-        teams = policy_of(row for row in rows if row.kind is PolicyKind.TEAM).teams if PolicyKind.TEAM in kinds else ()
+        teams = (
+            policy_of(row for row in rows if row.kind is PolicyKind.TEAM).teams
+            if PolicyKind.TEAM in kinds
+            else ()
+        )
         are_shared = any(team.quotas or team.resource_quotas for team in teams)
         reservations: dict[str, CapacityReservation] = {}
         pools = policy_of(row for row in rows if row.kind is not PolicyKind.TEAM)
         static = {pool.name: pool for pool in pools.node_pools if pool.is_static}
-        follows = any(pool.all_reserved for pool in static.values()) and PolicyKind.NODE_POOL in kinds
+        follows = (
+            any(pool.all_reserved for pool in static.values())
+            and PolicyKind.NODE_POOL in kinds
+        )
         if PolicyKind.NODE_CLASS in kinds or are_shared or follows:
             records = self.reservations.list_current()
             reservations = {record.reservation.id: record.reservation for record in records}
-        claims = self.node_claims.list_live() if PolicyKind.NODE_POOL in kinds or are_shared else ()
+        claims = (
+            self.node_claims.list_live()
+            if PolicyKind.NODE_POOL in kinds or are_shared
+            else ()
+        )
         running, known = as_placed(claims, self.workloads) if are_shared else ((), {})
-        uses = quota_uses(teams, reservations.values(), running, known) if are_shared else {}
+        uses = (
+            quota_uses(teams, reservations.values(), running, known) if are_shared else {}
+        )
         amounts = resource_uses(teams, running, known) if are_shared else {}
-        spent = self._spent(teams, self.accounts) if teams and self.accounts is not None else {}
-        types = self.offerings.load_with_rests()[0] if follows and self.offerings is not None else None
-        reserved = ReservedCapacity.of(reservations.values(), pools.node_classes, types, self.clock.now())
+        spent = (
+            self._spent(teams, self.accounts) if teams and self.accounts is not None else {}
+        )
+        types = (
+            self.offerings.load_with_rests()[0]
+            if follows and self.offerings is not None
+            else None
+        )
+        reserved = ReservedCapacity.of(
+            reservations.values(), pools.node_classes, types, self.clock.now()
+        )
         live = {claim.id: claim for claim in claims}
         counts = {name: census(pool, live, reserved) for name, pool in static.items()}
         found = []
@@ -73,7 +109,9 @@ class ShowPolicy:
             found.append(_printed(row, status))
         return found
 
-    def _spent(self, teams: Sequence[Team], accounts: AccountStore) -> Mapping[str, TeamSpending]:
+    def _spent(
+        self, teams: Sequence[Team], accounts: AccountStore
+    ) -> Mapping[str, TeamSpending]:
         now = self.clock.now()
         spent = spending(accounts, now, owners(teams))
         return {team.name: spent.of_team(team.name, now) for team in teams}
@@ -90,11 +128,17 @@ class ShowPolicy:
             live = [claim for claim in claims if claim.node_pool_name == row.name]
             return node_pool_status(conditions, live, paused_text(row.pause), counted)
         found = row.status.node_class
-        selected = [reservations[each] for each in found.reservation_ids if each in reservations]
+        selected = [
+            reservations[each] for each in found.reservation_ids if each in reservations
+        ]
         return node_class_status(found, conditions, selected, self.clock.now())
 
 
 def _printed(row: PolicyObject, status: dict[str, Any]) -> dict[str, Any]:
     manifest = in_field_order(row.manifest, KINDS[row.kind][1])
-    metadata = {**manifest["metadata"], "generation": row.generation, "resourceVersion": str(row.revision)}
+    metadata = {
+        **manifest["metadata"],
+        "generation": row.generation,
+        "resourceVersion": str(row.revision),
+    }
     return {**manifest, "metadata": metadata, "status": status}

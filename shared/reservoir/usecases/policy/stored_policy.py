@@ -32,7 +32,9 @@ class StoredPolicy:
     def node_classes(self) -> tuple[NodeClass, ...]:
         """Return all classes, by name. Raises UnreadableRowsError."""
         stored = self.store.list_all()
-        return _understood([each for each in stored if each.kind is PolicyKind.NODE_CLASS]).node_classes
+        return _understood(
+            [each for each in stored if each.kind is PolicyKind.NODE_CLASS]
+        ).node_classes
 
     def node_pools_of(self, node_class_name: str) -> tuple[NodePool, ...]:
         """Return the readable pools of the class, by name."""
@@ -45,7 +47,9 @@ class StoredPolicy:
         if stored is None:
             return
         found = replace(stored.status.node_class, validation=validation)
-        self.store.save_status(stored.kind, stored.name, replace(stored.status, node_class=found))
+        self.store.save_status(
+            stored.kind, stored.name, replace(stored.status, node_class=found)
+        )
 
     def block_launches(self, node_class_name: str, reason: str) -> None:
         """Stop launches of the class until it changes; discovery lifts the block (``resolve_node_classes``).

@@ -24,11 +24,17 @@ def quota_uses(
 ) -> Mapping[str, tuple[QuotaUse, ...]]:
     """Return by team what it owns, uses and borrows of each group of reservations that its quotas select."""
     nodes = tuple(node_of(claim, workloads) for claim in claims)
-    snapshot = Snapshot((), tuple(reservations), nodes=nodes, workloads=workloads, teams=tuple(teams))
+    snapshot = Snapshot(
+        (), tuple(reservations), nodes=nodes, workloads=workloads, teams=tuple(teams)
+    )
     users = users_of(snapshot)
     found: dict[str, list[QuotaUse]] = {}
     for group in quota_groups(snapshot):
-        borrowers = {name: group.borrowed(name) for name in sorted(group.used) if group.borrowed(name)}
+        borrowers = {
+            name: group.borrowed(name)
+            for name in sorted(group.used)
+            if group.borrowed(name)
+        }
         for name in group.quotas:
             is_short = group.used.get(name, 0) < group.nominal(name)
             use = QuotaUse(
@@ -38,8 +44,12 @@ def quota_uses(
                 borrowed=group.borrowed(name),
                 lent=_lent(group.nominal(name), group.used.get(name, 0), group.free_units),
                 total=group.total_units,
-                borrowers={other: count for other, count in borrowers.items() if other != name},
-                back_at=min(loan_ends(name, group, nodes, users), default=None) if is_short else None,
+                borrowers={
+                    other: count for other, count in borrowers.items() if other != name
+                },
+                back_at=min(loan_ends(name, group, nodes, users), default=None)
+                if is_short
+                else None,
             )
             found.setdefault(name, []).append(use)
     return {name: tuple(uses) for name, uses in found.items()}
@@ -53,16 +63,24 @@ def resource_uses(
     snapshot = Snapshot((), nodes=nodes, workloads=workloads, teams=tuple(teams))
     found: dict[str, list[ResourceUse]] = {}
     for pool in resource_pools.resource_pools(snapshot):
-        borrowers = {name: pool.borrowed(name) for name in pool.quotas if pool.borrowed(name)}
+        borrowers = {
+            name: pool.borrowed(name) for name in pool.quotas if pool.borrowed(name)
+        }
         for name in pool.quotas:
-            ends = resource_pools.loan_ends(pool, name, snapshot) if pool.used[name] < pool.nominal(name) else ()
+            ends = (
+                resource_pools.loan_ends(pool, name, snapshot)
+                if pool.used[name] < pool.nominal(name)
+                else ()
+            )
             use = ResourceUse(
                 capacity_types=tuple(each.value for each in pool.flavor),
                 resource=pool.resource,
                 nominal=pool.nominal(name),
                 used=pool.used[name],
                 borrowed=pool.borrowed(name),
-                borrowers={other: amount for other, amount in borrowers.items() if other != name},
+                borrowers={
+                    other: amount for other, amount in borrowers.items() if other != name
+                },
                 back_at=min(ends, default=None),
             )
             found.setdefault(name, []).append(use)

@@ -45,12 +45,17 @@ class Spending:
             spent_micro_usd=Amount(0, self.by_team().get(name, 0)).micro_usd,
             forecast_micro_usd=Amount(0, self.forecast(now).get(name, 0)).micro_usd,
             micro_usd_per_hour=Amount(0, self.rates.get(name, 0)).micro_usd,
-            namespaces={key: (amount.seconds, amount.micro_usd) for key, amount in parts.items()},
+            namespaces={
+                key: (amount.seconds, amount.micro_usd) for key, amount in parts.items()
+            },
         )
 
     def forecast(self, now: datetime) -> Mapping[str, int]:
         """Return what each team will have spent by the end of the month if what runs goes on, in atto-USD."""
-        hours_left, found = left_of_month(now).total_seconds() / 3600, Counter(self.by_team())
+        hours_left, found = (
+            left_of_month(now).total_seconds() / 3600,
+            Counter(self.by_team()),
+        )
         for team, rate in self.rates.items():
             found[team] += int(rate * hours_left)
         return found
@@ -60,12 +65,19 @@ def spent_between(
     accounts: AccountStore, since: date, until: date, now: datetime, team_of: TeamOf
 ) -> Mapping[AccountLine, Amount]:
     """Return what was spent on these days (UTC), both whole: what was written down, and what runs, to the second."""
-    running = [charges(meter, now.replace(microsecond=0), team_of) for meter in accounts.meters().values()]
+    running = [
+        charges(meter, now.replace(microsecond=0), team_of)
+        for meter in accounts.meters().values()
+    ]
     days = [since + timedelta(days=number) for number in range((until - since).days + 1)]
     months = {f"{day:%Y-%m}" for day in days}
     written = [accounts.accounts(month) for month in sorted(months)]
     known = {day.isoformat() for day in days}
-    return {account: amount for account, amount in added_up([*written, *running]).items() if account.day in known}
+    return {
+        account: amount
+        for account, amount in added_up([*written, *running]).items()
+        if account.day in known
+    }
 
 
 def spending(accounts: AccountStore, now: datetime, team_of: TeamOf) -> Spending:
@@ -74,5 +86,9 @@ def spending(accounts: AccountStore, now: datetime, team_of: TeamOf) -> Spending
     month = month_of(now)
     second = now.replace(microsecond=0)
     running = added_up([charges(meter, second, team_of) for meter in meters])
-    of_month = {account: amount for account, amount in running.items() if account.day.startswith(month)}
+    of_month = {
+        account: amount
+        for account, amount in running.items()
+        if account.day.startswith(month)
+    }
     return Spending(added_up([accounts.accounts(month), of_month]), rates(meters, team_of))

@@ -14,7 +14,12 @@ from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.sharing.planning_groups import GROUPS_MAX, PlanningTurn
 from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.messaging import NAMED_MAX, LaunchBatch
-from reservoir.ports.state import COMMIT_ITEMS_MAX, ConflictError, NodeClaimStore, PlannedCommit
+from reservoir.ports.state import (
+    COMMIT_ITEMS_MAX,
+    ConflictError,
+    NodeClaimStore,
+    PlannedCommit,
+)
 from reservoir.ports.system import Clock, IdFactory
 from reservoir.usecases.claims.claim_moves import return_all_replicas
 from reservoir.usecases.provisioning.gather_snapshot import Gathered
@@ -25,7 +30,8 @@ from reservoir.usecases.provisioning.recent_commits import RecentCommits
 _WORKLOADS_MAX: Final = COMMIT_ITEMS_MAX - 10 - GROUPS_MAX
 
 
-_Step = NodeClaim | tuple[NodeClaim, NodeClaim]  # a new claim, or one before and after it grows
+# a new claim, or one before and after it grows
+_Step = NodeClaim | tuple[NodeClaim, NodeClaim]
 
 
 @dataclass(slots=True)
@@ -33,9 +39,11 @@ class Committed:
     """What of a plan is committed; ``lost`` names the rows for which something else came first."""
 
     claims: list[NodeClaim] = field(default_factory=list)
-    placed: list[tuple[NodeClaim, tuple[PlacedReplicas, ...]]] = field(default_factory=list)  # onto which, and what
+    # onto which, and what
+    placed: list[tuple[NodeClaim, tuple[PlacedReplicas, ...]]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    turns: dict[str, int] = field(default_factory=dict)  # the last that were taken, by group of NodePools
+    # the last that were taken, by group of NodePools
+    turns: dict[str, int] = field(default_factory=dict)
 
     @property
     def placed_count(self) -> int:
@@ -96,7 +104,9 @@ class PlanCommitter:
                     self._commit(part, committed.turns, recent)
                 except (ConflictError, RowsRefusedError) as error:
                     # A row that DynamoDB does not take would be refused again at once: the next pass tries.
-                    committed.lost.extend(error.rows if isinstance(error, ConflictError) else ())
+                    committed.lost.extend(
+                        error.rows if isinstance(error, ConflictError) else ()
+                    )
                     if work.is_gang:
                         self._give_back(done, now)
                         done = []
@@ -105,10 +115,14 @@ class PlanCommitter:
                     done.append(part)
             for part in done:
                 committed.claims.extend(part.claims)
-                committed.placed.extend((after, _added(before, after)) for before, after in part.existing)
+                committed.placed.extend(
+                    (after, _added(before, after)) for before, after in part.existing
+                )
         return committed
 
-    def _commit(self, part: PlannedCommit, turns: dict[str, int], recent: RecentCommits) -> None:
+    def _commit(
+        self, part: PlannedCommit, turns: dict[str, int], recent: RecentCommits
+    ) -> None:
         """Commit a part on the next turns, and count them."""
         at = self.clock.now()
         taken = {key: PlanningTurn(number + 1, at) for key, number in turns.items()}
@@ -116,7 +130,9 @@ class PlanCommitter:
         self.node_claims.commit(replace(part, planning_turns=taken))
         turns.update({key: turn.number for key, turn in taken.items()})
 
-    def _works(self, plan: Plan, gathered: Gathered, plan_id: str, now: datetime) -> Iterator[_Work]:
+    def _works(
+        self, plan: Plan, gathered: Gathered, plan_id: str, now: datetime
+    ) -> Iterator[_Work]:
         """Yield gangs first (they need their units whole), then everything else."""
         facts = gathered.facts()
         followed_by = gathered.correlation_ids()
@@ -131,7 +147,9 @@ class PlanCommitter:
             before = gathered.claims[placement.claim_id]
             grown = grown_claim(before, placement.placements, now, facts.workloads)
             existing.append((before, correlated(grown, followed_by)))
-        gangs = {claim.gang_key for claim in claims if claim.gang_key is not None} | _gangs_on(existing, gathered)
+        gangs = {
+            claim.gang_key for claim in claims if claim.gang_key is not None
+        } | _gangs_on(existing, gathered)
         for together in _sharing_nodes(gangs, existing):
             yield _Work(
                 True,
@@ -152,7 +170,9 @@ class PlanCommitter:
             for before, after in part.existing:
                 self._take_off(after.id, _added(before, after), now)
 
-    def _take_off(self, claim_id: str, added: Sequence[PlacedReplicas], now: datetime) -> None:
+    def _take_off(
+        self, claim_id: str, added: Sequence[PlacedReplicas], now: datetime
+    ) -> None:
         """Take replicas off a claim again; those that left it meanwhile (it began to drain) are demand already."""
         while (claim := self.node_claims.get(claim_id)) is not None:
             present = {placed.workload_key: placed.count for placed in claim.placements}
@@ -165,7 +185,10 @@ class PlanCommitter:
                 return
             try:
                 self.node_claims.return_replicas(
-                    claim, expected_revision=claim.revision, placements=taken, returned_at=now
+                    claim,
+                    expected_revision=claim.revision,
+                    placements=taken,
+                    returned_at=now,
                 )
             except ConflictError:
                 continue
@@ -195,7 +218,11 @@ def launch_batches(claims: Iterable[NodeClaim]) -> tuple[LaunchBatch, ...]:
 
 
 def _launch_batch(batch_id: str, members: Sequence[NodeClaim]) -> LaunchBatch:
-    return LaunchBatch(batch_id, tuple(claim.id for claim in members), correlation_ids=_followed_by(members))
+    return LaunchBatch(
+        batch_id,
+        tuple(claim.id for claim in members),
+        correlation_ids=_followed_by(members),
+    )
 
 
 def _followed_by(claims: Iterable[NodeClaim]) -> tuple[str, ...]:
@@ -227,12 +254,17 @@ def in_transactions(
 def _incomplete(claim: NodeClaim) -> NodeClaim | None:
     if claim.state is not ClaimState.PLANNED:
         return None
-    return replace(claim, state=ClaimState.FAILED, failure="its gang could not be committed whole")
+    return replace(
+        claim, state=ClaimState.FAILED, failure="its gang could not be committed whole"
+    )
 
 
 def _added(before: NodeClaim, after: NodeClaim) -> tuple[PlacedReplicas, ...]:
     had = {placed.workload_key: placed.count for placed in before.placements}
-    grown = ((placed.workload_key, placed.count - had.get(placed.workload_key, 0)) for placed in after.placements)
+    grown = (
+        (placed.workload_key, placed.count - had.get(placed.workload_key, 0))
+        for placed in after.placements
+    )
     return tuple(PlacedReplicas(key, count) for key, count in grown if count > 0)
 
 
@@ -240,13 +272,17 @@ def _keys_added(pair: tuple[NodeClaim, NodeClaim]) -> set[str]:
     return {placed.workload_key for placed in _added(*pair)}
 
 
-def _gangs_on(existing: Iterable[tuple[NodeClaim, NodeClaim]], gathered: Gathered) -> set[str]:
+def _gangs_on(
+    existing: Iterable[tuple[NodeClaim, NodeClaim]], gathered: Gathered
+) -> set[str]:
     keys = set(chain.from_iterable(map(_keys_added, existing)))
     workloads = gathered.snapshot.workloads
     return {key for key in keys if key in workloads and workloads[key].gang is not None}
 
 
-def _sharing_nodes(gangs: set[str], existing: Iterable[tuple[NodeClaim, NodeClaim]]) -> list[frozenset[str]]:
+def _sharing_nodes(
+    gangs: set[str], existing: Iterable[tuple[NodeClaim, NodeClaim]]
+) -> list[frozenset[str]]:
     """Return the gangs, those that join one existing claim together; sorted."""
     together = [frozenset({gang}) for gang in sorted(gangs)]
     for pair in existing:
@@ -280,7 +316,9 @@ def _growth(before: NodeClaim, after: NodeClaim) -> Iterator[_Step]:
     yield before, replace(after, revision=before.revision)
 
 
-def _parts(work: _Work, generations: Mapping[str, int], rows_max: int) -> Iterator[PlannedCommit]:
+def _parts(
+    work: _Work, generations: Mapping[str, int], rows_max: int
+) -> Iterator[PlannedCommit]:
     """Cut the work into transactions of at most ``rows_max`` rows, none of which touches a row twice.
 
     Beside a claim's own row count the rows of its workloads and of its reservation, once each in a transaction.
@@ -306,4 +344,7 @@ def _joined(part: PlannedCommit, step: _Step) -> PlannedCommit:
 
 
 def _with_generations(part: PlannedCommit, generations: Mapping[str, int]) -> PlannedCommit:
-    return replace(part, generations={key: generations[key] for key in sorted(part.placed_by_workload())})
+    return replace(
+        part,
+        generations={key: generations[key] for key in sorted(part.placed_by_workload())},
+    )

@@ -23,7 +23,13 @@ from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.node_class import NodeClass, NodeClassStatus
 from reservoir.core.model.snapshot import Snapshot
-from reservoir.core.model.team import Ceiling, ReclaimWithinCohort, Team, by_namespace, may_reach
+from reservoir.core.model.team import (
+    Ceiling,
+    ReclaimWithinCohort,
+    Team,
+    by_namespace,
+    may_reach,
+)
 from reservoir.core.model.workload import Demand, Workload
 from reservoir.core.node_life.drain import LONGEST_NOTICE
 from reservoir.core.sharing.planning_groups import PlanningGroups
@@ -47,7 +53,8 @@ from reservoir.usecases.provisioning.recent_commits import RecentCommits
 
 # Listings may lag the last commit by moments; a workload whose rules depend on where its replicas run is waited for.
 _READS_MAX: Final = 3
-_NEXT_LOOK: Final = timedelta(minutes=1)  # at a class that was applied just now, and at reservations
+# at a class that was applied just now, and at reservations
+_NEXT_LOOK: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +71,16 @@ class Gathered:
         """Return the parts by name."""
         return ClaimFacts(
             node_pools={pool.name: pool for pool in self.snapshot.node_pools},
-            node_classes={node_class.name: node_class for node_class in self.snapshot.node_classes},
-            instance_types={instance_type.name: instance_type for instance_type in self.snapshot.instance_types},
-            reservations={reservation.id: reservation for reservation in self.snapshot.reservations},
+            node_classes={
+                node_class.name: node_class for node_class in self.snapshot.node_classes
+            },
+            instance_types={
+                instance_type.name: instance_type
+                for instance_type in self.snapshot.instance_types
+            },
+            reservations={
+                reservation.id: reservation for reservation in self.snapshot.reservations
+            },
             workloads=self.snapshot.workloads,
         )
 
@@ -108,7 +122,11 @@ class SnapshotGatherer:
 
         Raises UnreadableRowsError as :meth:`listed_or` does.
         """
-        return {key: record for key, record in self.listed_or(named).items() if record.needs_planning}
+        return {
+            key: record
+            for key, record in self.listed_or(named).items()
+            if record.needs_planning
+        }
 
     def listed_or(self, named: Collection[str]) -> Mapping[str, WorkloadRecord]:
         """Return the workloads that are listed for planning, and those named, whether they need it or not.
@@ -123,7 +141,9 @@ class SnapshotGatherer:
     def read_policy(self) -> PolicyReading:
         """Begin to read policy and reservations."""
         submit = self.executor.submit
-        return PolicyReading(submit(self.policy.list_all), submit(self.reservations.list_current))
+        return PolicyReading(
+            submit(self.policy.list_all), submit(self.reservations.list_current)
+        )
 
     def planning_groups(self, reading: PolicyReading) -> PlanningGroups:
         """Return which NodePools have to do with each other."""
@@ -158,7 +178,9 @@ class SnapshotGatherer:
         listing = submit(self._live, recent, live)
         placed = submit(self.workloads.placed_revisions)
         instance_types, rests = self.offerings.load_with_rests()
-        reservations = {record.reservation.id: record for record in reading.reservations.result()}
+        reservations = {
+            record.reservation.id: record for record in reading.reservations.result()
+        }
         keys = wanting.result()
         objects = reading.objects.result()
         claims = listing.result()
@@ -170,7 +192,9 @@ class SnapshotGatherer:
             records = self._records(keys, claims, placed.result())
         unlisted = tuple(self._unlisted_pools(objects, claims.values()))
         policy = policy_of([*objects, *unlisted]) if unlisted else reading.policy
-        for key in [key for key, claim in claims.items() if _rests_on(claim, policy.unreadable)]:
+        for key in [
+            key for key, claim in claims.items() if _rests_on(claim, policy.unreadable)
+        ]:
             del claims[key]
         for key in self._on_unreadable(claims, reservations):
             del claims[key]
@@ -178,15 +202,21 @@ class SnapshotGatherer:
         terms = placed_terms(records)
         shown, owners = terms.claims(claims), by_namespace(policy.teams)
         workloads = {
-            key: workload.within_notice(self.longest_notice).at_home(partial(may_reach, owners, workload.namespace))
+            key: workload.within_notice(self.longest_notice).at_home(
+                partial(may_reach, owners, workload.namespace)
+            )
             for key, workload in terms.workloads.items()
         }
         teams, ceiling = self.budgets.bounds(tuple(_teams(policy)), now)
         snapshot = Snapshot(
             instance_types=instance_types,
-            reservations=without_resting(_promisable(reservations, remembered.result(), now), rests),
+            reservations=without_resting(
+                _promisable(reservations, remembered.result(), now), rests
+            ),
             node_pools=policy.node_pools,
-            node_classes=tuple(_as_it_stands(each, rests, now) for each in _with_unreadable(policy)),
+            node_classes=tuple(
+                _as_it_stands(each, rests, now) for each in _with_unreadable(policy)
+            ),
             nodes=self.described.nodes(shown, workloads, pool_names, now),
             demands=_demands(records, workloads, now),
             workloads=workloads,
@@ -195,9 +225,14 @@ class SnapshotGatherer:
         )
         return Gathered(snapshot, claims, records, reservations, terms)
 
-    def _live(self, recent: RecentCommits | None, listed: Sequence[NodeClaim] | None = None) -> dict[str, NodeClaim]:
+    def _live(
+        self, recent: RecentCommits | None, listed: Sequence[NodeClaim] | None = None
+    ) -> dict[str, NodeClaim]:
         """Return the live claims by id, as they are stored where the listing is older than a recent commit."""
-        claims = {claim.id: claim for claim in (self.node_claims.list_live() if listed is None else listed)}
+        claims = {
+            claim.id: claim
+            for claim in (self.node_claims.list_live() if listed is None else listed)
+        }
         if recent is None or not (asked := recent.not_in(claims)):
             return claims
         stored = unreadable.claims_named(self.node_claims, asked)
@@ -206,21 +241,28 @@ class SnapshotGatherer:
         return claims | {key: claim for key, claim in stored.items() if claim.is_live}
 
     def _records(
-        self, needing: Collection[str], claims: dict[str, NodeClaim], revisions: Mapping[str, int]
+        self,
+        needing: Collection[str],
+        claims: dict[str, NodeClaim],
+        revisions: Mapping[str, int],
     ) -> Mapping[str, WorkloadRecord]:
         """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them.
 
         Those that need planning are read themselves, whatever ``revisions`` say.
         """
         placed = counted_keys(claims.values())
-        settled = {key: revision for key, revision in revisions.items() if key not in needing}
+        settled = {
+            key: revision for key, revision in revisions.items() if key not in needing
+        }
         records, lost = unreadable.workloads(self.workloads, {*needing, *placed}, settled)
         for key, claim in list(claims.items()) if lost else ():
             if not lost.isdisjoint(it.workload_key for it in claim.placements):
                 del claims[key]
         return records
 
-    def _on_unreadable(self, claims: Mapping[str, NodeClaim], known: Mapping[str, ReservationRecord]) -> list[str]:
+    def _on_unreadable(
+        self, claims: Mapping[str, NodeClaim], known: Mapping[str, ReservationRecord]
+    ) -> list[str]:
         """Return the claims in reservations that cannot be read; those that have ended are not listed either."""
         named = {claim.offering.reservation_id for claim in claims.values()} - known.keys()
         lost = set()
@@ -229,33 +271,47 @@ class SnapshotGatherer:
                 self.reservations.get(reservation_id)
             except UnreadableRowsError:
                 lost.add(reservation_id)
-        return [key for key, claim in claims.items() if claim.offering.reservation_id in lost]
+        return [
+            key for key, claim in claims.items() if claim.offering.reservation_id in lost
+        ]
 
-    def _unlisted_pools(self, objects: Iterable[PolicyObject], claims: Iterable[NodeClaim]) -> Iterator[PolicyObject]:
+    def _unlisted_pools(
+        self, objects: Iterable[PolicyObject], claims: Iterable[NodeClaim]
+    ) -> Iterator[PolicyObject]:
         """Yield pools of claims that the listing leaves out: it may lag, and nodes of a deleted pool go."""
         listed = {stored.name for stored in objects if stored.kind is PolicyKind.NODE_POOL}
         for name in sorted({claim.node_pool_name for claim in claims} - listed):
             try:
                 stored = self.policy.get(PolicyKind.NODE_POOL, name)
             except UnreadableRowsError:
-                stored = PolicyObject(PolicyKind.NODE_POOL, name, {}, 0, 0, is_readable=False)
+                stored = PolicyObject(
+                    PolicyKind.NODE_POOL, name, {}, 0, 0, is_readable=False
+                )
             if stored is not None:
                 yield stored
 
 
 def _promisable(
-    records: Mapping[str, ReservationRecord], remembered: Mapping[str, BootFailures], now: datetime
+    records: Mapping[str, ReservationRecord],
+    remembered: Mapping[str, BootFailures],
+    now: datetime,
 ) -> tuple[CapacityReservation, ...]:
     """Return the reservations, by id, without the units that are suspected to be broken."""
-    known = (_with_next_observation(records[key].reservation, now) for key in sorted(records))
+    known = (
+        _with_next_observation(records[key].reservation, now) for key in sorted(records)
+    )
     return without_suspected(tuple(known), remembered, now)
 
 
-def _with_next_observation(reservation: CapacityReservation, now: datetime) -> CapacityReservation:
+def _with_next_observation(
+    reservation: CapacityReservation, now: datetime
+) -> CapacityReservation:
     """Say when a reservation that EC2 refused may give units again: its next observation counts."""
     if reservation.refusal is None:
         return reservation
-    return replace(reservation, refusal=replace(reservation.refusal, until=now + _NEXT_LOOK))
+    return replace(
+        reservation, refusal=replace(reservation.refusal, until=now + _NEXT_LOOK)
+    )
 
 
 def _teams(policy: Policy) -> Iterator[Team]:
@@ -266,12 +322,17 @@ def _teams(policy: Policy) -> Iterator[Team]:
     is_complete = all(kind is not PolicyKind.TEAM for kind, _ in policy.unreadable)
     for team in policy.teams:
         reclaim = team.reclaim_within_cohort if is_complete else ReclaimWithinCohort.NEVER
-        yield replace(team, principals=(), principal_ids=frozenset(), reclaim_within_cohort=reclaim)
+        yield replace(
+            team, principals=(), principal_ids=frozenset(), reclaim_within_cohort=reclaim
+        )
 
 
 def _rests_on(claim: NodeClaim, lost: Set[tuple[PolicyKind, str]]) -> bool:
     """Whether the claim's pool or class is one of these; without both nobody can say what may become of its node."""
-    names = ((PolicyKind.NODE_POOL, claim.node_pool_name), (PolicyKind.NODE_CLASS, claim.node_class_name))
+    names = (
+        (PolicyKind.NODE_POOL, claim.node_pool_name),
+        (PolicyKind.NODE_CLASS, claim.node_class_name),
+    )
     return not lost.isdisjoint(names)
 
 
@@ -281,14 +342,21 @@ def _with_unreadable(policy: Policy) -> Iterator[NodeClass]:
     reason = "it cannot be read: a newer release wrote it, or it was damaged"
     for kind, name in sorted(policy.unreadable):
         if kind is PolicyKind.NODE_CLASS:
-            yield NodeClass(name, static_hash="", status=NodeClassStatus(launch_blocked_reason=reason))
+            yield NodeClass(
+                name, static_hash="", status=NodeClassStatus(launch_blocked_reason=reason)
+            )
 
 
-def _as_it_stands(node_class: NodeClass, rests: Mapping[Place, Unavailable], now: datetime) -> NodeClass:
+def _as_it_stands(
+    node_class: NodeClass, rests: Mapping[Place, Unavailable], now: datetime
+) -> NodeClass:
     """Keep out of plans what could not be launched, and zones in which nothing would get an address."""
-    status = replace(with_full_zones(node_class.status, rests, now), validation=None)  # no plan looks at it
+    # no plan looks at it
+    status = replace(with_full_zones(node_class.status, rests, now), validation=None)
     # No plan asks for user data, which may hold secrets: snapshots are kept for replays.
-    shown = replace(node_class, status=with_resting_markets(node_class, status, rests), user_data=None)
+    shown = replace(
+        node_class, status=with_resting_markets(node_class, status, rests), user_data=None
+    )
     return _as_ready(_without_rest(_with_next_look(shown), rests), now)
 
 
@@ -297,7 +365,10 @@ def _with_next_look(node_class: NodeClass) -> NodeClass:
     blocked_at = node_class.status.launch_blocked_at
     if node_class.status.launch_blocked_reason is None or blocked_at is None:
         return node_class
-    return replace(node_class, status=replace(node_class.status, launch_blocked_until=blocked_at + BLOCK_REST))
+    return replace(
+        node_class,
+        status=replace(node_class.status, launch_blocked_until=blocked_at + BLOCK_REST),
+    )
 
 
 def _without_rest(node_class: NodeClass, rests: Mapping[Place, Unavailable]) -> NodeClass:
@@ -305,7 +376,11 @@ def _without_rest(node_class: NodeClass, rests: Mapping[Place, Unavailable]) -> 
     rest = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
     if rest is None or node_class.status.launch_blocked_reason is not None:
         return node_class
-    status = replace(node_class.status, launch_blocked_reason=rest.reason, launch_blocked_until=rest.until)
+    status = replace(
+        node_class.status,
+        launch_blocked_reason=rest.reason,
+        launch_blocked_until=rest.until,
+    )
     return replace(node_class, status=status)
 
 
@@ -316,14 +391,19 @@ def _as_ready(node_class: NodeClass, now: datetime) -> NodeClass:
         "subnet": status.subnets,
         "security group": status.security_group_ids,
         "machine image": status.machine_images,
-        "instance profile": node_class.role is None or status.instance_profile,  # nodes must not come up without it
+        # nodes must not come up without it
+        "instance profile": node_class.role is None or status.instance_profile,
     }
     missing = [name for name, found in needed.items() if not found]
     if status.launch_blocked_reason is not None or not missing:
         return node_class
     if not (status.subnets or status.security_group_ids or status.machine_images):
-        status = replace(status, launch_blocked_until=now + _NEXT_LOOK)  # discovery has not seen it at all
-    return replace(node_class, status=replace(status, launch_blocked_reason=f"no {missing[0]} is known yet"))
+        # discovery has not seen it at all
+        status = replace(status, launch_blocked_until=now + _NEXT_LOOK)
+    return replace(
+        node_class,
+        status=replace(status, launch_blocked_reason=f"no {missing[0]} is known yet"),
+    )
 
 
 def _demands(
@@ -336,12 +416,16 @@ def _demands(
     )
 
 
-def _lagging(claims: Mapping[str, NodeClaim], records: Mapping[str, WorkloadRecord]) -> bool:
+def _lagging(
+    claims: Mapping[str, NodeClaim], records: Mapping[str, WorkloadRecord]
+) -> bool:
     """Whether replicas of a workload with topology rules are placed on claims that the listing does not show yet."""
     waiting = {
         key: record.placed_count
         for key, record in records.items()
-        if record.workload is not None and record.pending_count > 0 and _depends_on_placement(record.workload)
+        if record.workload is not None
+        and record.pending_count > 0
+        and _depends_on_placement(record.workload)
     }
     if not waiting:
         return False

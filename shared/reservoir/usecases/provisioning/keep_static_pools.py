@@ -24,12 +24,17 @@ from reservoir.ports.messaging import EventPublisher, WorkQueue
 from reservoir.ports.state import NodeClaimStore
 from reservoir.ports.system import Clock, IdFactory
 from reservoir.usecases.provisioning.commit_plan import PlanCommitter
-from reservoir.usecases.provisioning.gather_snapshot import Gathered, PolicyReading, SnapshotGatherer
+from reservoir.usecases.provisioning.gather_snapshot import (
+    Gathered,
+    PolicyReading,
+    SnapshotGatherer,
+)
 from reservoir.usecases.provisioning.placement_events import exhausted_events
 from reservoir.usecases.provisioning.recent_commits import RecentCommits
 from reservoir.usecases.provisioning.solver import Check, Solve
 
-_ATTEMPTS_MAX: Final = 2  # what loses twice is left to the next wake-up: discovery looks each minute
+# what loses twice is left to the next wake-up: discovery looks each minute
+_ATTEMPTS_MAX: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,9 @@ class KeepStaticPools:
         live = {claim.id: claim for claim in self.node_claims.list_live()}
         records = reading.reservations.result()
         shown = [record.reservation for record in records]
-        reserved = ReservedCapacity.of(shown, reading.policy.node_classes, None, self.clock.now())
+        reserved = ReservedCapacity.of(
+            shown, reading.policy.node_classes, None, self.clock.now()
+        )
         launched = 0
         for pool in pools:
             if not census(pool, live, reserved).missing:
@@ -73,7 +80,9 @@ class KeepStaticPools:
                 reading = self.gatherer.read_policy()
         return launched
 
-    def _grow(self, pool: NodePool, reading: PolicyReading, recent: RecentCommits) -> tuple[int, bool]:
+    def _grow(
+        self, pool: NodePool, reading: PolicyReading, recent: RecentCommits
+    ) -> tuple[int, bool]:
         """Launch what one pool is short of; return how many nodes, and whether another pass came first."""
         turns = self.node_claims.planning_turns([turn_key(pool)])
         now = self.clock.now()
@@ -81,7 +90,9 @@ class KeepStaticPools:
             self.pause(lag_s)
         gathered = self.gatherer.gather(now, reading=reading, needing=(), recent=recent)
         snapshot = gathered.snapshot
-        reserved = ReservedCapacity.of(snapshot.reservations, snapshot.node_classes, snapshot.instance_types, now)
+        reserved = ReservedCapacity.of(
+            snapshot.reservations, snapshot.node_classes, snapshot.instance_types, now
+        )
         missing = census(pool, gathered.claims, reserved).missing
         if not missing:
             return 0, False
@@ -89,13 +100,17 @@ class KeepStaticPools:
         plan = self._plan(pool, missing, gathered, plan_id, now)
         if not plan.launches:
             return 0, False
-        committed = self.committer.commit(plan, gathered, plan_id=plan_id, now=now, turns=turns, recent=recent)
+        committed = self.committer.commit(
+            plan, gathered, plan_id=plan_id, now=now, turns=turns, recent=recent
+        )
         recent.took(committed.turns)
         self.queue.send_launches(committed.batches())
         self.publisher.publish([*exhausted_events(committed, gathered)])
         return len(committed.claims), bool(committed.lost)
 
-    def _plan(self, pool: NodePool, missing: int, gathered: Gathered, plan_id: str, now: datetime) -> Plan:
+    def _plan(
+        self, pool: NodePool, missing: int, gathered: Gathered, plan_id: str, now: datetime
+    ) -> Plan:
         """Decide where the nodes come from; a plan that breaks a rule launches nothing."""
         policy = growth_policy(self.policy)
         snapshot = growth_snapshot(gathered.snapshot, pool, missing, now)
@@ -106,16 +121,33 @@ class KeepStaticPools:
         wrong = [it for it in self.check(snapshot, plan, now, policy) if it.forbids_commit]
         return Plan() if wrong else bare(plan)
 
-    def _store(self, plan_id: str, snapshot: Snapshot, plan: Plan, policy: SchedulingPolicy, now: datetime) -> None:
+    def _store(
+        self,
+        plan_id: str,
+        snapshot: Snapshot,
+        plan: Plan,
+        policy: SchedulingPolicy,
+        now: datetime,
+    ) -> None:
         count = sum(planned.count for planned in plan.launches)
-        reserved = sum(planned.count for planned in plan.launches if planned.offering.reservation_id is not None)
+        reserved = sum(
+            planned.count
+            for planned in plan.launches
+            if planned.offering.reservation_id is not None
+        )
         summary = {"launches": count, "reserved": reserved, "joined": 0, "unplaced": 0}
-        self.decisions.save(Decision(plan_id, now, dumps(plan), summary, policy_to_json(policy)), dumps(snapshot))
+        self.decisions.save(
+            Decision(plan_id, now, dumps(plan), summary, policy_to_json(policy)),
+            dumps(snapshot),
+        )
 
 
 def growing_pools(node_pools: Sequence[NodePool]) -> list[NodePool]:
     """Return the static pools that may launch, by name."""
-    return sorted((pool for pool in node_pools if pool.is_static and pool.paused is None), key=lambda pool: pool.name)
+    return sorted(
+        (pool for pool in node_pools if pool.is_static and pool.paused is None),
+        key=lambda pool: pool.name,
+    )
 
 
 def turn_key(pool: NodePool) -> str:

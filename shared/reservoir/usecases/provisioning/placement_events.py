@@ -6,7 +6,11 @@ from typing import Final
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.manifests.event_parts import NodePlacement
 from reservoir.manifests.events import ReservationExhausted, WorkloadPlaced
-from reservoir.usecases.claims.announce import node_detail, reservation_exhausted, stored_ref
+from reservoir.usecases.claims.announce import (
+    node_detail,
+    reservation_exhausted,
+    stored_ref,
+)
 from reservoir.usecases.provisioning.commit_plan import Committed
 from reservoir.usecases.provisioning.gather_snapshot import Gathered
 
@@ -19,7 +23,9 @@ def placed_events(committed: Committed, gathered: Gathered) -> Iterator[Workload
     by_workload: dict[str, list[NodePlacement]] = {}
     for claim, placements in committed.placements():
         for placed in placements:
-            by_workload.setdefault(placed.workload_key, []).append(_node(claim, placed.count))
+            by_workload.setdefault(placed.workload_key, []).append(
+                _node(claim, placed.count)
+            )
     for key in sorted(by_workload):
         nodes = by_workload[key]
         for start in range(0, len(nodes), _NODES_MAX):
@@ -35,7 +41,9 @@ def _node(claim: NodeClaim, replicas: int) -> NodePlacement:
     return NodePlacement(**dict(node_detail(claim)), replicas=replicas)
 
 
-def exhausted_events(committed: Committed, gathered: Gathered) -> Iterator[ReservationExhausted]:
+def exhausted_events(
+    committed: Committed, gathered: Gathered
+) -> Iterator[ReservationExhausted]:
     """Yield an event for each reservation whose last free unit the plan took."""
     taken: dict[str, int] = {}
     for claim in committed.claims:

@@ -19,7 +19,11 @@ from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.serialisation.json_codec import dumps
 from reservoir.core.serialisation.policy_json import policy_to_json
-from reservoir.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX, PlanningGroups, PlanningTurn
+from reservoir.core.sharing.planning_groups import (
+    PLANNED_AT_ONCE_MAX,
+    PlanningGroups,
+    PlanningTurn,
+)
 from reservoir.ports.history import Decision, DecisionStore
 from reservoir.ports.messaging import NAMED_MAX, EventPublisher, WorkQueue
 from reservoir.ports.state import NodeClaimStore, WorkloadRecord
@@ -53,7 +57,9 @@ class PlanRejectedError(Exception):
     """The scheduler breaks a rule (a bug), whatever demand is held back. The decision is stored under ``plan_id``."""
 
     def __init__(self, plan_id: str, violations: Sequence[Violation]) -> None:
-        super().__init__(f"plan {plan_id} breaks {len(violations)} rules, first: {violations[0]}")
+        super().__init__(
+            f"plan {plan_id} breaks {len(violations)} rules, first: {violations[0]}"
+        )
         self.plan_id = plan_id
         self.violations = tuple(violations)
 
@@ -68,18 +74,23 @@ class ProvisionReport:
     placed_count: int = 0
     unplaced_count: int = 0
     held_count: int = 0  # of those, replicas that would have been placed against a rule
-    late_count: int = 0  # of those, replicas that the last plan had no time to look at to the end
+    # of those, replicas that the last plan had no time to look at to the end
+    late_count: int = 0
     claim_count: int = 0
     batch_count: int = 0
     shed_count: int = 0
     conflict_count: int = 0
     repaired_count: int = 0
     solve_s: float | None = None  # in all attempts; None: nothing was to be planned
-    gap_percent: float | None = None  # by which the last plan may be dearer than need be; None: it has no bound
+    # by which the last plan may be dearer than need be; None: it has no bound
+    gap_percent: float | None = None
     plan_ids: list[str] = field(default_factory=list)
-    correlation_ids: list[str] = field(default_factory=list)  # of the first of those that it was for
-    shortcomings: list[str] = field(default_factory=list)  # what the checker would have had better
-    rejected: list[str] = field(default_factory=list)  # what was wrong with plans that were not applied
+    # of the first of those that it was for
+    correlation_ids: list[str] = field(default_factory=list)
+    # what the checker would have had better
+    shortcomings: list[str] = field(default_factory=list)
+    # what was wrong with plans that were not applied
+    rejected: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +133,13 @@ class Provision:
         read; and ConflictError when a claim is fought over.
         """
         report = ProvisionReport()
-        if woken.indexes_lag:  # also where nobody is listed: a row for which there was no room before may be missing
+        # also where nobody is listed: a row for which there was no room before may be missing
+        if woken.indexes_lag:
             self.pause(INDEX_LAG.total_seconds())
         # Begun at once where somebody surely waits: a pass that finds nobody is one query.
-        reading = self.gatherer.read_policy() if woken.workload_keys or woken.is_told else None
+        reading = (
+            self.gatherer.read_policy() if woken.workload_keys or woken.is_told else None
+        )
         if reading is not None and woken.is_told:
             report.static_count = self.static_pools.run(reading, self.recent)
         found = self.gatherer.listed_or(woken.workload_keys)
@@ -140,10 +154,14 @@ class Provision:
             report.attempts += 1
             if report.attempts > 1:
                 reading = self.gatherer.read_policy()
-                share = self._look_again(share, self.gatherer.planning_groups(reading), woken)
+                share = self._look_again(
+                    share, self.gatherer.planning_groups(reading), woken
+                )
             turns = self._turns(share)
             now = self.clock.now()
-            known = self.gatherer.gather(now, reading=reading, needing=share.needing, recent=self.recent)
+            known = self.gatherer.gather(
+                now, reading=reading, needing=share.needing, recent=self.recent
+            )
             gathered = share.of(known)
             if report.attempts == 1:
                 report.shed_count = self._shed(gathered, now)
@@ -156,15 +174,20 @@ class Provision:
                 return report
             report.conflict_count += 1
         if share.needing:
-            self.pause(INDEX_LAG.total_seconds())  # what lost to a row that no index shows yet would only lose again
+            # what lost to a row that no index shows yet would only lose again
+            self.pause(INDEX_LAG.total_seconds())
             self.queue.wake_planner(reason="lost races", workload_keys=woken.workload_keys)
         return report
 
-    def _shared(self, groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken) -> Share:
+    def _shared(
+        self, groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken
+    ) -> Share:
         """Return the pass's part of what was found, and wake planners for the other parts that it was woken for."""
         share = share_of(groups, found, woken, self.at_once_max)
         for parts, named in share.others.items():
-            self.queue.wake_planner(reason="demand of its own group", workload_keys=named, group=parts)
+            self.queue.wake_planner(
+                reason="demand of its own group", workload_keys=named, group=parts
+            )
         return share
 
     def _look_again(self, share: Share, groups: PlanningGroups, woken: Woken) -> Share:
@@ -182,7 +205,9 @@ class Provision:
         for _ in range(_LOOKS_MAX - 1):
             since = self.clock.now() - _BURST
             waiting = share.needing.values()
-            recent = sum(it.pending_since is not None and it.pending_since > since for it in waiting)
+            recent = sum(
+                it.pending_since is not None and it.pending_since > since for it in waiting
+            )
             if recent <= before:
                 break
             before = recent
@@ -206,42 +231,65 @@ class Provision:
         return turns
 
     def _plan(
-        self, gathered: Gathered, turns: Mapping[str, PlanningTurn], now: datetime, report: ProvisionReport
+        self,
+        gathered: Gathered,
+        turns: Mapping[str, PlanningTurn],
+        now: datetime,
+        report: ProvisionReport,
     ) -> Committed:
         snapshot = gathered.snapshot
         report.pending_count = sum(demand.pending_count for demand in snapshot.demands)
         report.correlation_ids = _followed_by(
-            gathered.records[it.workload.key] for it in snapshot.demands if it.workload.key in gathered.records
+            gathered.records[it.workload.key]
+            for it in snapshot.demands
+            if it.workload.key in gathered.records
         )
         decided = self._decide(snapshot, now, report)
         plan, committed = decided.plan, Committed()
         if decided.plan_id is not None:
             committed = self.committer.commit(
-                plan, gathered, plan_id=decided.plan_id, now=now, turns=turns, recent=self.recent
+                plan,
+                gathered,
+                plan_id=decided.plan_id,
+                now=now,
+                turns=turns,
+                recent=self.recent,
             )
             self.recent.took(committed.turns)
             batches = committed.batches()
             self.queue.send_launches(batches)
             report.claim_count += len(committed.claims)
             report.batch_count += len(batches)
-            events = [*placed_events(committed, gathered), *exhausted_events(committed, gathered)]
+            events = [
+                *placed_events(committed, gathered),
+                *exhausted_events(committed, gathered),
+            ]
             self.publisher.publish(events)
             report.placed_count += committed.placed_count
         report.unplaced_count = sum(unplaced.count for unplaced in plan.unplaced)
-        report.late_count = sum(it.count for it in plan.unplaced if it.code is ReasonCode.OUT_OF_TIME)
+        report.late_count = sum(
+            it.count for it in plan.unplaced if it.code is ReasonCode.OUT_OF_TIME
+        )
         self.status.update(gathered, plan, now)
         if decided.storing is not None:
             decided.storing.result()
         return committed
 
-    def _decide(self, snapshot: Snapshot, now: datetime, report: ProvisionReport) -> _Decided:
+    def _decide(
+        self, snapshot: Snapshot, now: datetime, report: ProvisionReport
+    ) -> _Decided:
         """Solve, store and check; again without the workloads that a wrong plan is about, so that others need not wait.
 
         What is held is unplaced in the plan returned, not in the one stored, which replays from its own snapshot.
         """
         held: dict[str, str] = {}
         for _ in range(_PLANS_MAX):
-            part = replace(snapshot, demands=tuple(item for item in snapshot.demands if item.workload.key not in held))
+            part = replace(
+                snapshot,
+                demands=tuple(
+                    item for item in snapshot.demands if item.workload.key not in held
+                ),
+            )
             plan = self._solve(part, now, report) if part.demands else Plan()
             if not (plan.launches or plan.existing):
                 return _Decided(_with_held(plan, snapshot, held, report))
@@ -251,7 +299,9 @@ class Provision:
             forbidding = [violation for violation in violations if violation.forbids_commit]
             if not forbidding:
                 report.plan_ids.append(plan_id)
-                report.shortcomings += [f"{plan_id}: {violation}" for violation in violations]
+                report.shortcomings += [
+                    f"{plan_id}: {violation}" for violation in violations
+                ]
                 return _Decided(_with_held(plan, snapshot, held, report), plan_id, storing)
             storing.result()
             report.rejected += [f"{plan_id}: {violation}" for violation in forbidding]
@@ -272,7 +322,11 @@ class Provision:
         """Store the decision, also one that will be found to break a rule: it can be looked at."""
         summary = {
             "launches": sum(planned.count for planned in plan.launches),
-            "reserved": sum(planned.count for planned in plan.launches if planned.offering.reservation_id is not None),
+            "reserved": sum(
+                planned.count
+                for planned in plan.launches
+                if planned.offering.reservation_id is not None
+            ),
             "joined": len(plan.existing),
             "unplaced": sum(unplaced.count for unplaced in plan.unplaced),
         }
@@ -283,11 +337,20 @@ class Provision:
         """Give back the claims of gangs that are not whole and not yet being launched."""
         given_back = 0
         for claim in gathered.claims.values():
-            record = None if claim.gang_key is None else gathered.records.get(claim.gang_key)
-            if record is None or record.pending_count == 0 or claim.state is not ClaimState.PLANNED:
+            record = (
+                None if claim.gang_key is None else gathered.records.get(claim.gang_key)
+            )
+            if (
+                record is None
+                or record.pending_count == 0
+                or claim.state is not ClaimState.PLANNED
+            ):
                 continue
             if now - claim.created_at > _COMMITTED_WITHIN:
-                given_back += return_all_replicas(self.node_claims, claim, now, _incomplete) is not None
+                given_back += (
+                    return_all_replicas(self.node_claims, claim, now, _incomplete)
+                    is not None
+                )
         return given_back
 
     def _shed(self, gathered: Gathered, now: datetime) -> int:
@@ -302,7 +365,9 @@ class Provision:
 
 def _followed_by(records: Iterable[WorkloadRecord]) -> list[str]:
     """Return the correlation ids of workloads, as far as a line of a log should be long."""
-    return sorted({it.correlation_id for it in records if it.correlation_id is not None})[:NAMED_MAX]
+    return sorted({it.correlation_id for it in records if it.correlation_id is not None})[
+        :NAMED_MAX
+    ]
 
 
 def _incomplete(claim: NodeClaim) -> NodeClaim | None:
@@ -316,14 +381,23 @@ def _named(plan_id: str, violations: Sequence[Violation]) -> dict[str, str]:
     alone = [violation for violation in violations if len(violation.workload_keys) == 1]
     held: dict[str, str] = {}
     for violation in alone or violations:
-        held.update(dict.fromkeys(violation.workload_keys, f"{plan_id} broke a rule: {violation}"))
+        held.update(
+            dict.fromkeys(violation.workload_keys, f"{plan_id} broke a rule: {violation}")
+        )
     return held
 
 
-def _with_held(plan: Plan, snapshot: Snapshot, held: Mapping[str, str], report: ProvisionReport) -> Plan:
+def _with_held(
+    plan: Plan, snapshot: Snapshot, held: Mapping[str, str], report: ProvisionReport
+) -> Plan:
     """Add the replicas that are held back, each with what its place would have broken."""
     waiting = tuple(
-        UnplacedReplicas(item.workload.key, item.pending_count, ReasonCode.PLAN_REJECTED, held[item.workload.key])
+        UnplacedReplicas(
+            item.workload.key,
+            item.pending_count,
+            ReasonCode.PLAN_REJECTED,
+            held[item.workload.key],
+        )
         for item in snapshot.demands
         if item.workload.key in held
     )

@@ -43,7 +43,11 @@ class RecentCommits:
     def not_in(self, listed: Mapping[str, NodeClaim]) -> list[str]:
         """Return the ids of the claims that the listing, by id, does not show as they were committed, sorted."""
         since_s = self._monotonic_s() - _REMEMBERED_S
-        shown = [key for key, revision in self._revisions.items() if key in listed and listed[key].revision >= revision]
+        shown = [
+            key
+            for key, revision in self._revisions.items()
+            if key in listed and listed[key].revision >= revision
+        ]
         for key in shown:
             if self._at_s[key] < since_s:
                 self._forget(key)
@@ -61,7 +65,11 @@ class RecentCommits:
 
     def lag_s(self, turns: Mapping[str, PlanningTurn], now: datetime) -> float:
         """Return for how long listings may still lack what other processes committed on these turns."""
-        others = [turn.taken_at for key, turn in turns.items() if turn.number != self._turns.get(key, 0)]
+        others = [
+            turn.taken_at
+            for key, turn in turns.items()
+            if turn.number != self._turns.get(key, 0)
+        ]
         ends = [taken_at + INDEX_LAG for taken_at in others if taken_at is not None]
         left = max(ends, default=now) - now
         return min(max(left, timedelta()), INDEX_LAG).total_seconds()

@@ -13,7 +13,11 @@ from itertools import chain
 from typing import Final
 
 from reservoir.core.model.workload import Workload
-from reservoir.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX, PlanningGroup, PlanningGroups
+from reservoir.core.sharing.planning_groups import (
+    PLANNED_AT_ONCE_MAX,
+    PlanningGroup,
+    PlanningGroups,
+)
 from reservoir.ports.state import WorkloadRecord
 from reservoir.usecases.provisioning.gather_snapshot import Gathered
 
@@ -59,16 +63,27 @@ class Share:
         """Return what was gathered without the demand of others; what runs stays, for plans count it."""
         if not self.parts:
             return gathered
-        demands = tuple(item for item in gathered.snapshot.demands if self._has(item.workload))
-        records = {key: it for key, it in gathered.records.items() if it.workload is None or self._has(it.workload)}
-        return replace(gathered, snapshot=replace(gathered.snapshot, demands=demands), records=records)
+        demands = tuple(
+            item for item in gathered.snapshot.demands if self._has(item.workload)
+        )
+        records = {
+            key: it
+            for key, it in gathered.records.items()
+            if it.workload is None or self._has(it.workload)
+        }
+        return replace(
+            gathered, snapshot=replace(gathered.snapshot, demands=demands), records=records
+        )
 
     def _has(self, workload: Workload) -> bool:
         return set(self.groups.parts_of(workload)) <= set(self.parts)
 
 
 def share_of(
-    groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken, at_once_max: int = PLANNED_AT_ONCE_MAX
+    groups: PlanningGroups,
+    found: Mapping[str, WorkloadRecord],
+    woken: Woken,
+    at_once_max: int = PLANNED_AT_ONCE_MAX,
 ) -> Share:
     """Return the share of a pass that was woken so; ``found`` are the workloads that are listed, and those named.
 
@@ -79,25 +94,41 @@ def share_of(
         return Share(needing, groups)
     mine: list[PlanningGroup] = []
     concerned: list[PlanningGroup] = []
-    for group in groups.of_demand(it.workload for it in needing.values() if it.workload is not None):
+    for group in groups.of_demand(
+        it.workload for it in needing.values() if it.workload is not None
+    ):
         if group.key in woken.group_keys:
             mine.append(group)
         elif group.workload_keys and _concerns(group, groups, found, woken):
             concerned.append(group)
-    if not woken.group_keys and sum(len(group.workload_keys) for group in concerned) <= at_once_max:
+    if (
+        not woken.group_keys
+        and sum(len(group.workload_keys) for group in concerned) <= at_once_max
+    ):
         mine, concerned = concerned, []
     others = {group.parts: group.workload_keys & woken.workload_keys for group in concerned}
     keys = set(chain.from_iterable(group.workload_keys for group in mine))
     parts = tuple(sorted(chain.from_iterable(group.parts for group in mine)))
-    return Share({key: it for key, it in needing.items() if key in keys}, groups, parts, others)
+    return Share(
+        {key: it for key, it in needing.items() if key in keys}, groups, parts, others
+    )
 
 
-def _concerns(group: PlanningGroup, groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken) -> bool:
+def _concerns(
+    group: PlanningGroup,
+    groups: PlanningGroups,
+    found: Mapping[str, WorkloadRecord],
+    woken: Woken,
+) -> bool:
     """Whether what the pass was woken for may change what is planned for a group."""
     if not (woken.names_all and woken.parts.isdisjoint(group.parts)):
         return True
     named = [found.get(key) for key in woken.workload_keys]
-    workloads = [record.workload for record in named if record is not None and record.workload is not None]
+    workloads = [
+        record.workload
+        for record in named
+        if record is not None and record.workload is not None
+    ]
     if len(workloads) < len(named):  # nobody knows where it ran
         return True
     concerned = chain.from_iterable(map(groups.parts_of, workloads))

@@ -24,7 +24,9 @@ _MESSAGE_CHARS_MAX: Final = 2_000
 class ShedSurplus(Protocol):
     """The drain protocol's way to take replicas off nodes."""
 
-    def __call__(self, record: WorkloadRecord, hosts: Sequence[NodeClaim], now: datetime) -> int:
+    def __call__(
+        self, record: WorkloadRecord, hosts: Sequence[NodeClaim], now: datetime
+    ) -> int:
         """Take replicas that the workload has too many of off its nodes; return how many."""
         ...
 
@@ -44,7 +46,10 @@ class WorkloadStatus:
         """
         reasons: dict[str, tuple[UnplacedReplicas, ...]] = {}
         for unplaced in plan.unplaced:
-            reasons[unplaced.workload_key] = (*reasons.get(unplaced.workload_key, ()), unplaced)
+            reasons[unplaced.workload_key] = (
+                *reasons.get(unplaced.workload_key, ()),
+                unplaced,
+            )
         left = _left_behind(gathered)
         keys = [
             key
@@ -55,7 +60,8 @@ class WorkloadStatus:
         changed = {
             key: after
             for key, record in sorted(stored.items())
-            if (after := _after(_without(record, left.get(key)), reasons.get(key, ()), now)) != record
+            if (after := _after(_without(record, left.get(key)), reasons.get(key, ()), now))
+            != record
         }
         # Told first, written second: a pass that dies in between tells again, and nobody goes without the reason.
         events: list[WorkloadPending] = []
@@ -70,13 +76,19 @@ class WorkloadStatus:
                 continue
 
 
-def _after(record: WorkloadRecord, unplaced: tuple[UnplacedReplicas, ...], now: datetime) -> WorkloadRecord:
+def _after(
+    record: WorkloadRecord, unplaced: tuple[UnplacedReplicas, ...], now: datetime
+) -> WorkloadRecord:
     unplaced = tuple(map(_shortened, unplaced[:_UNPLACED_MAX]))
     if record.pending_count > 0:
         kept = record.unplaced if _said(unplaced) == _said(record.unplaced) else unplaced
         return replace(record, unplaced=kept, pending_since=record.pending_since or now)
-    expires_at = now + TOMBSTONE_KEPT if record.withdrawn and record.placed_count == 0 else None
-    return replace(record, unplaced=(), pending_since=None, expires_at=record.expires_at or expires_at)
+    expires_at = (
+        now + TOMBSTONE_KEPT if record.withdrawn and record.placed_count == 0 else None
+    )
+    return replace(
+        record, unplaced=(), pending_since=None, expires_at=record.expires_at or expires_at
+    )
 
 
 def _shortened(unplaced: UnplacedReplicas) -> UnplacedReplicas:
@@ -98,7 +110,8 @@ def _left_behind(gathered: Gathered) -> Mapping[str, frozenset[int]]:
     left_behind: dict[str, frozenset[int]] = {}
     for key, record in former.items():
         if seen[key] != record.placed_count:
-            continue  # a replica is on a node that nobody sees: its spec may still be needed
+            # a replica is on a node that nobody sees: its spec may still be needed
+            continue
         earlier = frozenset(each.generation for each in record.former)
         unneeded = earlier - needed.get(key, frozenset())
         if unneeded:
@@ -109,10 +122,15 @@ def _left_behind(gathered: Gathered) -> Mapping[str, frozenset[int]]:
 def _without(record: WorkloadRecord, generations: frozenset[int] | None) -> WorkloadRecord:
     if not generations:
         return record
-    return replace(record, former=tuple(each for each in record.former if each.generation not in generations))
+    return replace(
+        record,
+        former=tuple(each for each in record.former if each.generation not in generations),
+    )
 
 
-def _said(unplaced: Sequence[UnplacedReplicas]) -> Mapping[str, tuple[int, datetime | None]]:
+def _said(
+    unplaced: Sequence[UnplacedReplicas],
+) -> Mapping[str, tuple[int, datetime | None]]:
     """Return what is worth saying again when it changes; the wording of a message is not."""
     return {str(item.code): (item.count, item.earliest_at) for item in unplaced}
 

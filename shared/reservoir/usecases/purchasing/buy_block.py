@@ -76,7 +76,9 @@ class BuyBlock:
         known = self.store.get(order.offering_id)
         found = [*refusals(seen.book, order.fee_micro_usd, self.ceilings, now)]
         if known is not None and known.state is PurchaseState.BOUGHT:
-            found.append(f"{known.by} has bought {known.id} already, on {known.intended_at:%Y-%m-%d at %H:%M} UTC")
+            found.append(
+                f"{known.by} has bought {known.id} already, on {known.intended_at:%Y-%m-%d at %H:%M} UTC"
+            )
         return Preview(order, seen, seen.book.spent_micro_usd(f"{now:%Y-%m}"), tuple(found))
 
     def buy(self, agreed: Preview) -> PurchaseOutcome:
@@ -120,12 +122,16 @@ class BuyBlock:
                 f"EC2 shows nothing of {purchase_id}, but may still: say so half an hour after the intent of"
                 f" {purchase.intended_at:%H:%M} UTC"
             )
-        return self._settle(purchase, purchase.not_bought(not_bought, by=self.buyer, now=now))
+        return self._settle(
+            purchase, purchase.not_bought(not_bought, by=self.buyer, now=now)
+        )
 
     def _ask(self, intent: Purchase) -> PurchaseOutcome:
         if not intent.may_still_be_called(self.clock.now()):
             return PurchaseOutcome(
-                Result.UNCLEAR, intent, "more than a minute went by before EC2 could be asked, so it was not"
+                Result.UNCLEAR,
+                intent,
+                "more than a minute went by before EC2 could be asked, so it was not",
             )
         try:
             found = self.seller.buy(intent.order)
@@ -134,15 +140,23 @@ class BuyBlock:
         except AwsError as error:
             refused = intent.not_bought(error.code, by=self.buyer, now=self.clock.now())
             return self._settle(intent, refused)
-        return self._settle(intent, intent.bought(found, by=self.buyer, now=self.clock.now()))
+        return self._settle(
+            intent, intent.bought(found, by=self.buyer, now=self.clock.now())
+        )
 
     def _look(self, intent: Purchase, why: str) -> PurchaseOutcome:
         for seconds in _LOOKS_AFTER_S:
             self.pause(seconds)
             found = self.seller.bought(intent.order)
             if found:
-                return self._settle(intent, intent.bought(found, by=self.buyer, now=self.clock.now()))
-        return PurchaseOutcome(Result.UNCLEAR, intent, f"EC2's answer was lost ({why}), and it shows nothing of it")
+                return self._settle(
+                    intent, intent.bought(found, by=self.buyer, now=self.clock.now())
+                )
+        return PurchaseOutcome(
+            Result.UNCLEAR,
+            intent,
+            f"EC2's answer was lost ({why}), and it shows nothing of it",
+        )
 
     def _settle(self, intent: Purchase, settled: Purchase) -> PurchaseOutcome:
         """Tell, then write: who dies in between leaves the purchase open, and whoever settles it tells it again.
@@ -156,11 +170,22 @@ class BuyBlock:
         try:
             seen = self.store.book()
             if seen.book.unsettled == intent.id:
-                self.store.commit(settled, seen.book.settled(settled), over=intent, expected_revision=seen.revision)
-        except ConflictError:  # somebody else has settled it at the same moment, and found the same
+                self.store.commit(
+                    settled,
+                    seen.book.settled(settled),
+                    over=intent,
+                    expected_revision=seen.revision,
+                )
+        except ConflictError:
+            # somebody else has settled it at the same moment, and found the same
             return outcome
-        except AwsError as error:  # what became of it is known all the same, and whoever settles it will find it
-            return replace(outcome, why=f"{outcome.why} (not written down: {error})".strip(), is_written=False)
+        except AwsError as error:
+            # what became of it is known all the same, and whoever settles it will find it
+            return replace(
+                outcome,
+                why=f"{outcome.why} (not written down: {error})".strip(),
+                is_written=False,
+            )
         return outcome
 
     def _tell(self, bought: Purchase, outcome: PurchaseOutcome) -> PurchaseOutcome:
@@ -183,7 +208,10 @@ def _told(purchase: Purchase) -> CapacityPurchased:
     order = purchase.order
     return CapacityPurchased(
         offering=purchase.id,
-        reservations=[BoughtReservation(capacity_reservation_id=each) for each in purchase.reservation_ids],
+        reservations=[
+            BoughtReservation(capacity_reservation_id=each)
+            for each in purchase.reservation_ids
+        ],
         is_extension=order.extends is not None,
         instance_type=order.instance_type,
         zone=order.zone,

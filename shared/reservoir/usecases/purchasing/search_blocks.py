@@ -21,12 +21,27 @@ from reservoir.core.model.capacity_reservation import (
 from reservoir.core.model.instance_type import CapacityType, InstanceType, is_ultra_server
 from reservoir.core.model.workload import Workload
 from reservoir.core.purchasing import block_rules
-from reservoir.core.purchasing.block_search import NEEDS_MAX, BlockChoice, BlockNeed, BlockSearch, BlockWindow
+from reservoir.core.purchasing.block_search import (
+    NEEDS_MAX,
+    BlockChoice,
+    BlockNeed,
+    BlockSearch,
+    BlockWindow,
+)
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.money import micro_usd_of
 from reservoir.core.scheduling_terms.requirements import Requirements
-from reservoir.ports.capacity_blocks import BlockExtensionReader, BlockOffering, BlockOfferingReader
-from reservoir.ports.state import OfferingStore, ReservationStore, WorkloadRecord, WorkloadStore
+from reservoir.ports.capacity_blocks import (
+    BlockExtensionReader,
+    BlockOffering,
+    BlockOfferingReader,
+)
+from reservoir.ports.state import (
+    OfferingStore,
+    ReservationStore,
+    WorkloadRecord,
+    WorkloadStore,
+)
 from reservoir.ports.system import Clock
 
 _DAY_HOURS: Final = 24
@@ -70,7 +85,9 @@ class SearchResult:
         for placed in self.choice.placed:
             if placed.window.id == window_id:
                 need = self.needs[placed.key]
-                hours += Decimal(need.duration / _HOUR) * need.units[placed.window.instance_type]
+                hours += (
+                    Decimal(need.duration / _HOUR) * need.units[placed.window.instance_type]
+                )
         return hours
 
 
@@ -93,19 +110,27 @@ class SearchBlocks:
     waiting_micro_usd_per_unit_hour: int = 0
     _types: Mapping[str, InstanceType] = field(default_factory=dict)
 
-    def search(self, instance_types: Sequence[str], keys: Sequence[str] = ()) -> SearchResult:
+    def search(
+        self, instance_types: Sequence[str], keys: Sequence[str] = ()
+    ) -> SearchResult:
         """Search for these workloads, or for all that wait, on types that would do.
 
         Raises SearchRefusedError, UnreadableRowsError, AwsError.
         """
-        self._types = {each.name: each for each in self.offerings.load_with_rests(instance_types)[0]}
+        self._types = {
+            each.name: each for each in self.offerings.load_with_rests(instance_types)[0]
+        }
         unknown = [each for each in instance_types if each not in self._types]
         if unknown:
-            raise SearchRefusedError(f"the catalogue has no type {unknown[0]}: reservoir get offerings")
+            raise SearchRefusedError(
+                f"the catalogue has no type {unknown[0]}: reservoir get offerings"
+            )
         waiting, left_out = self._waiting(keys)
         now = self.clock.now()
         needs = {record.key: self._need(record, workload) for record, workload in waiting}
-        notice = max(timedelta(seconds=workload.checkpoint_period_s or 0) for _, workload in waiting)
+        notice = max(
+            timedelta(seconds=workload.checkpoint_period_s or 0) for _, workload in waiting
+        )
         owned = [each for each in self._owned() if each.end_at > now]
         offers = self._offers(needs.values(), notice)
         slots = [[_window(each, notice)] for each in offers]
@@ -128,11 +153,18 @@ class SearchBlocks:
             self.waiting_micro_usd_per_unit_hour,
             [_owned_window(each, notice) for each in owned],
         )
-        prices = {each.name: each.on_demand_price_micro_usd_per_hour for each in self._types.values()}
+        prices = {
+            each.name: each.on_demand_price_micro_usd_per_hour
+            for each in self._types.values()
+        }
         known = {name: price for name, price in prices.items() if price is not None}
-        return SearchResult(search.best(), search.without_buying(), needs, on_sale, known, left_out)
+        return SearchResult(
+            search.best(), search.without_buying(), needs, on_sale, known, left_out
+        )
 
-    def _waiting(self, keys: Sequence[str]) -> tuple[list[tuple[WorkloadRecord, Workload]], Mapping[str, str]]:
+    def _waiting(
+        self, keys: Sequence[str]
+    ) -> tuple[list[tuple[WorkloadRecord, Workload]], Mapping[str, str]]:
         """Return what waits and can be searched for, and why the rest cannot; whatever was named has to."""
         if keys:
             found = self.workloads.get_many(keys)
@@ -141,14 +173,28 @@ class SearchBlocks:
                 raise SearchRefusedError(f"there is no workload {missing[0]}")
             records = [found[key] for key in dict.fromkeys(keys)]
         else:
-            records = [each for each in self.workloads.list_needing_planning() if each.pending_count > 0]
-        refused = {record.key: why for record in records if (why := self._refusal(record)) is not None}
+            records = [
+                each
+                for each in self.workloads.list_needing_planning()
+                if each.pending_count > 0
+            ]
+        refused = {
+            record.key: why
+            for record in records
+            if (why := self._refusal(record)) is not None
+        }
         if keys and refused:
             key, why = next(iter(refused.items()))
             raise SearchRefusedError(f"{key} {why}")
-        wanted = [(each, each.workload) for each in records if each.key not in refused and each.workload is not None]
+        wanted = [
+            (each, each.workload)
+            for each in records
+            if each.key not in refused and each.workload is not None
+        ]
         if not wanted:
-            raise SearchRefusedError("; ".join(["no workload waits that a block could serve", *_told(refused)]))
+            raise SearchRefusedError(
+                "; ".join(["no workload waits that a block could serve", *_told(refused)])
+            )
         if len(wanted) > NEEDS_MAX:
             raise SearchRefusedError(
                 f"{len(wanted)} workloads wait, and the search is about {NEEDS_MAX} at most: name them with --for"
@@ -169,18 +215,31 @@ class SearchBlocks:
         """Return how many units of each type hold so many replicas, without types that hold none."""
         found = {}
         for instance_type in self._types.values():
-            each = min((instance_type.allocatable[name] // most for name, most in workload.requests.items() if most))
-            terms = [term for term in _terms(workload) if instance_type.requirements.meets(term)]
-            if each > 0 and any(_allows(term, labels.CAPACITY_TYPE, CapacityType.RESERVED) for term in terms):
+            each = min(
+                (
+                    instance_type.allocatable[name] // most
+                    for name, most in workload.requests.items()
+                    if most
+                )
+            )
+            terms = [
+                term for term in _terms(workload) if instance_type.requirements.meets(term)
+            ]
+            if each > 0 and any(
+                _allows(term, labels.CAPACITY_TYPE, CapacityType.RESERVED) for term in terms
+            ):
                 found[instance_type.name] = -(-replicas // each)
         return found
 
     def _need(self, record: WorkloadRecord, workload: Workload) -> BlockNeed:
         duration_s = workload.duration_s or 0
         units = self._units(workload, record.pending_count)
-        ladder = {step.capacity_type for step in workload.fallback} or {CapacityType.ON_DEMAND}
+        ladder = {step.capacity_type for step in workload.fallback} or {
+            CapacityType.ON_DEMAND
+        }
         is_allowed = CapacityType.ON_DEMAND in ladder and any(
-            _allows(term, labels.CAPACITY_TYPE, CapacityType.ON_DEMAND) for term in _terms(workload)
+            _allows(term, labels.CAPACITY_TYPE, CapacityType.ON_DEMAND)
+            for term in _terms(workload)
         )
         hourly = [
             count * price
@@ -198,12 +257,18 @@ class SearchBlocks:
         for name in self._types:
             there = [each for each in needs if name in each.units]
             for count, days in sorted(_sizes(name, there, notice)):
-                for offering in self.blocks.offerings(name, count=count, hours=_DAY_HOURS * days):
+                for offering in self.blocks.offerings(
+                    name, count=count, hours=_DAY_HOURS * days
+                ):
                     found.setdefault(offering.id, OfferedBlock(_in_usd(offering), days))
         return list(found.values())
 
     def _extensions(
-        self, owned: _OwnedBlock, needs: Iterable[BlockNeed], now: datetime, notice: timedelta
+        self,
+        owned: _OwnedBlock,
+        needs: Iterable[BlockNeed],
+        now: datetime,
+        notice: timedelta,
     ) -> list[OfferedBlock]:
         """Ask for extensions after which a workload that begins now, or at the start, would fit."""
         block = owned.facts
@@ -219,7 +284,9 @@ class SearchBlocks:
         for days in sorted(each for each in wanted if each is not None):
             if block_rules.extension_refusal(block, days, now) is None:
                 offered = self.blocks.extensions(block.id, hours=_DAY_HOURS * days)
-                found += [OfferedBlock(_in_usd(each), days, block.id) for each in offered[:1]]
+                found += [
+                    OfferedBlock(_in_usd(each), days, block.id) for each in offered[:1]
+                ]
         return found
 
     def _owned(self) -> Iterator[_OwnedBlock]:
@@ -230,7 +297,9 @@ class SearchBlocks:
 
 
 def _terms(workload: Workload) -> list[Requirements]:
-    return [workload.node_selector.merged(term) for term in workload.required_node_terms] or [workload.node_selector]
+    return [
+        workload.node_selector.merged(term) for term in workload.required_node_terms
+    ] or [workload.node_selector]
 
 
 def _allows(terms: Requirements, key: str, value: str) -> bool:
@@ -248,11 +317,16 @@ def _barred(workload: Workload, zones: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name for name, zone in zones.items() if not is_wanted(zone))
 
 
-def _sizes(name: str, needs: Sequence[BlockNeed], notice: timedelta) -> set[tuple[int, int]]:
+def _sizes(
+    name: str, needs: Sequence[BlockNeed], notice: timedelta
+) -> set[tuple[int, int]]:
     """Return the sizes and days of blocks that would do for one of the needs, or for all of them together."""
     if not needs:
         return set()
-    counts, lengths = [each.units[name] for each in needs], [each.duration for each in needs]
+    counts, lengths = (
+        [each.units[name] for each in needs],
+        [each.duration for each in needs],
+    )
     wanted = [
         *zip(counts, lengths, strict=True),
         (sum(counts), max(lengths)),
@@ -323,7 +397,9 @@ def _fee(offering: BlockOffering) -> int:
 
 def _in_usd(offering: BlockOffering) -> BlockOffering:
     if offering.currency != "USD":
-        raise SearchRefusedError(f"{offering.id} is sold in {offering.currency}, and on-demand prices are in USD")
+        raise SearchRefusedError(
+            f"{offering.id} is sold in {offering.currency}, and on-demand prices are in USD"
+        )
     return offering
 
 

@@ -59,19 +59,27 @@ class Envelope:
             return Admission(frozenset())
         recognition = self.tables.recognition()
         if not recognition.is_whole:
-            return Admission(frozenset(), f"the tables are not known to be whole: {'; '.join(recognition.problems)}")
+            return Admission(
+                frozenset(),
+                f"the tables are not known to be whole: {'; '.join(recognition.problems)}",
+            )
         for _ in range(_TRIES):
             try:
                 stored = self.tallies.get(kind)
                 if fleet is None and not stored.tally.recent_ids(now).issuperset(ids):
                     fleet = [claim.id for claim in self.claims.list_live()]
-                verdict = admit(stored.tally, self.bounds.of(kind), ids, wanted_count, fleet or (), now)
+                verdict = admit(
+                    stored.tally, self.bounds.of(kind), ids, wanted_count, fleet or (), now
+                )
                 if verdict.tally != stored.tally:
                     self.tallies.put(verdict.tally, expected_revision=stored.revision)
             except ConflictError:
                 continue
             except (UnreadableRowError, AwsError) as error:
-                return Admission(frozenset(), f"the tally of endings, or the fleet, cannot be read or written: {error}")
+                return Admission(
+                    frozenset(),
+                    f"the tally of endings, or the fleet, cannot be read or written: {error}",
+                )
             if verdict.began:
                 self._tell(verdict.tally, verdict.why)
             return Admission(verdict.admitted, verdict.why)
@@ -128,7 +136,15 @@ class LiftEnvelope:
             except ConflictError:
                 continue
             self.publisher.publish(
-                [EnvelopeLifted(kind=kind, count=lift.count, until=lift.until, by=lift.by, reason=lift.reason)]
+                [
+                    EnvelopeLifted(
+                        kind=kind,
+                        count=lift.count,
+                        until=lift.until,
+                        by=lift.by,
+                        reason=lift.reason,
+                    )
+                ]
             )
             return after
         raise ConflictError([kind])

@@ -6,7 +6,13 @@ from datetime import datetime
 from typing import Final
 
 from reservoir.core.model.instance import Instance
-from reservoir.core.safety.table_mark import MarkedTable, Recognition, may_be_marked_unasked, next_mark, recognise
+from reservoir.core.safety.table_mark import (
+    MarkedTable,
+    Recognition,
+    may_be_marked_unasked,
+    next_mark,
+    recognise,
+)
 from reservoir.manifests.events import TablesAdopted
 from reservoir.ports.errors import AwsError
 from reservoir.ports.messaging import EventPublisher
@@ -31,7 +37,10 @@ class OwnTables:
             return Recognition(None, (f"the marks on the tables cannot be read: {error}",))
 
     def mark_if_new(
-        self, owned: Sequence[Instance], explained_ids: Callable[[], frozenset[str]], now: datetime
+        self,
+        owned: Sequence[Instance],
+        explained_ids: Callable[[], frozenset[str]],
+        now: datetime,
     ) -> Recognition:
         """As :meth:`recognition`; the tables of a new deployment are marked first.
 
@@ -44,7 +53,13 @@ class OwnTables:
             tables = self.store.read()
             if not may_be_marked_unasked(tables, owned, explained_ids()):
                 return found
-            mark = next_mark(self.deployment, tables, made_at=now, made_by=UNASKED, reason="a new deployment")
+            mark = next_mark(
+                self.deployment,
+                tables,
+                made_at=now,
+                made_by=UNASKED,
+                reason="a new deployment",
+            )
             self.store.write(mark, tables)
         except (UnreadableRowError, AwsError, ConflictError):
             return found  # the next pass tries again, and nothing is ended until then
@@ -62,12 +77,20 @@ class AdoptTables:
         """Return the tables as they are. Raises UnreadableRowError, AwsError."""
         return self.own.store.read()
 
-    def adopt(self, seen: Sequence[MarkedTable], *, by: str, reason: str, now: datetime) -> Recognition:
+    def adopt(
+        self, seen: Sequence[MarkedTable], *, by: str, reason: str, now: datetime
+    ) -> Recognition:
         """Mark the tables that were ``seen``; what was launched before is not ended as an orphan any more.
 
         Raises ConflictError when they were marked by somebody else meanwhile.
         """
         mark = next_mark(self.own.deployment, seen, made_at=now, made_by=by, reason=reason)
         self.own.store.write(mark, seen)
-        self.publisher.publish([TablesAdopted(generation=mark.generation, by=by, reason=reason, adopted_at=now)])
+        self.publisher.publish(
+            [
+                TablesAdopted(
+                    generation=mark.generation, by=by, reason=reason, adopted_at=now
+                )
+            ]
+        )
         return self.own.recognition()

@@ -49,7 +49,9 @@ class Advise:
     clock: Clock
     solver: Solver
 
-    def advise(self, span: timedelta, worth_percent: int, budget_micro_usd_per_hour: int | None) -> Advised:
+    def advise(
+        self, span: timedelta, worth_percent: int, budget_micro_usd_per_hour: int | None
+    ) -> Advised:
         """Advise from the demand of a time up to now.
 
         Raises
@@ -62,15 +64,30 @@ class Advise:
         steps = list(self.history.demand(now - DEMAND_KEPT, now))
         begins = steps[0].at if steps else now
         if now - begins < SHORTEST:
-            raise TooYoungError(f"demand is known since {begins:%Y-%m-%d %H:%M} UTC: ask again when that is a day ago")
+            raise TooYoungError(
+                f"demand is known since {begins:%Y-%m-%d %H:%M} UTC: ask again when that is a day ago"
+            )
         since = max(now - span, begins)
         lives = with_present(lives_of(steps, since), _present(gathered.records, since))
         ground = ground_of(gathered.snapshot, lives.lives, self._plan, now)
-        question = Question(ground, lives.lives, self._plan, since, now, worth_percent, budget_micro_usd_per_hour)
+        question = Question(
+            ground,
+            lives.lives,
+            self._plan,
+            since,
+            now,
+            worth_percent,
+            budget_micro_usd_per_hour,
+        )
         samples = list(self.history.samples(since, now))
         unserved = sum(not ground.fit(life.workload).fits for life in lives.lives)
         notes = tuple(_notes(lives, now - span, since, now, samples, unserved))
-        return Advised(replace(question.advise(), notes=notes), now - span, len(lives.lives), ground.world)
+        return Advised(
+            replace(question.advise(), notes=notes),
+            now - span,
+            len(lives.lives),
+            ground.world,
+        )
 
     def _plan(self, snapshot: Snapshot, now: datetime) -> Plan:
         """Plan as the planner does at first: thousands of plans are not each improved until nothing is better."""
@@ -78,10 +95,15 @@ class Advise:
         return self.solver.solve(snapshot, now, policy) if snapshot.demands else Plan()
 
 
-def _present(records: Mapping[str, WorkloadRecord], since: datetime) -> Mapping[str, tuple[Workload, datetime]]:
+def _present(
+    records: Mapping[str, WorkloadRecord], since: datetime
+) -> Mapping[str, tuple[Workload, datetime]]:
     """Return what wants places or has them now; what came before steps were kept counts from the beginning on."""
     return {
-        key: (replace(record.workload, replicas=record.unfinished_count), max(since, record.submitted_at or since))
+        key: (
+            replace(record.workload, replicas=record.unfinished_count),
+            max(since, record.submitted_at or since),
+        )
         for key, record in records.items()
         if record.workload is not None and record.unfinished_count
     }
@@ -89,7 +111,12 @@ def _present(records: Mapping[str, WorkloadRecord], since: datetime) -> Mapping[
 
 # Branches: one thing that is to be known after the other.
 def _notes(
-    lives: Lives, asked: datetime, since: datetime, now: datetime, samples: Sequence[Sample], unserved: int
+    lives: Lives,
+    asked: datetime,
+    since: datetime,
+    now: datetime,
+    samples: Sequence[Sample],
+    unserved: int,
 ) -> Iterator[str]:
     if since > asked:
         yield f"demand is known since {since:%Y-%m-%d %H:%M} UTC only, which is less than was asked for"
@@ -112,6 +139,10 @@ def _used_in_others_s(samples: Sequence[Sample]) -> int:
     """Return for how long units were used that come and go by themselves."""
     total = 0
     for sample, following in pairwise(samples):
-        units = sum(it.ours_count for it in sample.reservations if it.kind is not ReservationKind.DEFAULT)
+        units = sum(
+            it.ours_count
+            for it in sample.reservations
+            if it.kind is not ReservationKind.DEFAULT
+        )
         total += units * int((following.taken_at - sample.taken_at).total_seconds())
     return total

@@ -28,7 +28,9 @@ def described(answer: WhatIf) -> WhatIfAnswer:
     return WhatIfAnswer(
         asked_at=answer.asked_at,
         present=_outcome(answer.present, answer.workloads, answer.placed),
-        edited=None if answer.edited is None else _outcome(answer.edited, answer.workloads, answer.placed),
+        edited=None
+        if answer.edited is None
+        else _outcome(answer.edited, answer.workloads, answer.placed),
         assumptions=list(answer.notes),
     )
 
@@ -42,7 +44,9 @@ def replay_described(told: Replayed) -> ReplayAnswer:
         same=None if told.is_edited else told.replayed is None,
         why=told.why,
         stored=_outcome(told.stored, told.workloads, placed),
-        replayed=None if told.replayed is None else _outcome(told.replayed, told.workloads, placed),
+        replayed=None
+        if told.replayed is None
+        else _outcome(told.replayed, told.workloads, placed),
         assumptions=list(told.notes),
     )
 
@@ -59,15 +63,20 @@ def impact_described(impact: PolicyImpact) -> ImpactDetail:
             )
             for node in impact.drifting
         ],
-        drifting_micro_usd_per_hour=sum(node.price_micro_usd_per_hour for node in impact.drifting),
+        drifting_micro_usd_per_hour=sum(
+            node.price_micro_usd_per_hour for node in impact.drifting
+        ),
         never_launching=[
-            NeverLaunchingPool(node_pool=pool.node_pool_name, reason=pool.reason) for pool in impact.never_launching
+            NeverLaunchingPool(node_pool=pool.node_pool_name, reason=pool.reason)
+            for pool in impact.never_launching
         ],
         assumptions=list(impact.notes),
     )
 
 
-def _outcome(outcome: DemandOutcome, workloads: Iterable[Workload], placed: Mapping[str, int]) -> WhatIfOutcome:
+def _outcome(
+    outcome: DemandOutcome, workloads: Iterable[Workload], placed: Mapping[str, int]
+) -> WhatIfOutcome:
     places: dict[str, list[WhatIfPlace]] = {}
     waits: dict[str, list[WaitingReplicas]] = {}
     for place in outcome.places:

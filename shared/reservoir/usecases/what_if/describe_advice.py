@@ -78,7 +78,11 @@ def _against(change: UnitChange, reservation: CapacityReservation) -> Iterator[s
         yield "others use units of it too"
 
 
-def command_for(change: UnitChange, reservation: CapacityReservation, node_classes: tuple[NodeClass, ...]) -> str:
+def command_for(
+    change: UnitChange,
+    reservation: CapacityReservation,
+    node_classes: tuple[NodeClass, ...],
+) -> str:
     """Return the command of AWS's command line that makes the change."""
     if change.kind.exists:
         left = reservation.total_count + change.more
@@ -99,6 +103,10 @@ def command_for(change: UnitChange, reservation: CapacityReservation, node_class
         *("--availability-zone", change.kind.zone),
         *("--instance-count", str(change.units)),
         *("--instance-match-criteria", "targeted"),
-        *(("--tag-specifications", f"ResourceType=capacity-reservation,Tags=[{pairs}]") if pairs else ()),
+        *(
+            ("--tag-specifications", f"ResourceType=capacity-reservation,Tags=[{pairs}]")
+            if pairs
+            else ()
+        ),
     ]
     return shlex.join(words)

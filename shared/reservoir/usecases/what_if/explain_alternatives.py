@@ -31,18 +31,31 @@ class ExplainAlternatives:
         """
         hosts = [claim for claim in self.claims.list_live() if claim.hosts(key)]
         found = []
-        for plan_id in sorted({claim.plan_id for claim in hosts if claim.plan_id is not None}):
+        for plan_id in sorted(
+            {claim.plan_id for claim in hosts if claim.plan_id is not None}
+        ):
             stored = self.decisions.load(plan_id)
             if stored is None or plan_id.startswith(f"{DECISION_PREFIX}-"):
                 continue
             decision, snapshot, plan = read_plan(*stored)
             policy_json = decision.policy_json
-            policy = self.policy if policy_json is None else read_policy(decision, policy_json)
-            places = alternatives(snapshot, plan, key, now=decision.made_at, policy=policy, limit=ALTERNATIVES_MAX)
+            policy = (
+                self.policy if policy_json is None else read_policy(decision, policy_json)
+            )
+            places = alternatives(
+                snapshot,
+                plan,
+                key,
+                now=decision.made_at,
+                policy=policy,
+                limit=ALTERNATIVES_MAX,
+            )
             if places:
                 found.append(
                     DecisionAlternatives(
-                        plan_id=plan_id, made_at=decision.made_at, places=[_place(place) for place in places]
+                        plan_id=plan_id,
+                        made_at=decision.made_at,
+                        places=[_place(place) for place in places],
                     )
                 )
         return sorted(found, key=lambda each: (each.made_at, each.plan_id))

@@ -83,8 +83,17 @@ class PlanDemand:
         worlds = [snapshot] if other is None else [snapshot, other.snapshot]
         outcomes = self._outcomes(worlds, records, workloads, now)
         placed = {key: record.placed_count for key, record in records.items()}
-        answer = WhatIf(now, tuple(workloads), {it.key: placed.get(it.key, 0) for it in workloads}, outcomes[0])
-        return answer if other is None else replace(answer, edited=outcomes[1], notes=other.notes)
+        answer = WhatIf(
+            now,
+            tuple(workloads),
+            {it.key: placed.get(it.key, 0) for it in workloads},
+            outcomes[0],
+        )
+        return (
+            answer
+            if other is None
+            else replace(answer, edited=outcomes[1], notes=other.notes)
+        )
 
     def _outcomes(
         self,
@@ -95,14 +104,22 @@ class PlanDemand:
     ) -> list[DemandOutcome]:
         keys = frozenset(workload.key for workload in workloads)
         without = [_without(world, keys) for world in worlds]
-        tasks = [partial(self._checked, _with(world, records, workloads, now), now) for world in without]
+        tasks = [
+            partial(self._checked, _with(world, records, workloads, now), now)
+            for world in without
+        ]
         tasks += [partial(self._unchecked, world, now) for world in without]
         solved = self.solve_all(tasks)
         found = []
-        for (plan, violations), (plan_without, _) in zip(solved[: len(worlds)], solved[len(worlds) :], strict=True):
+        for (plan, violations), (plan_without, _) in zip(
+            solved[: len(worlds)], solved[len(worlds) :], strict=True
+        ):
             outcome = outcome_of(plan, plan_without, keys)
             forbidden = [item for item in violations if item.forbids_commit]
-            notes = (*outcome.notes, *(f"the planner would not carry this out: {item}" for item in forbidden))
+            notes = (
+                *outcome.notes,
+                *(f"the planner would not carry this out: {item}" for item in forbidden),
+            )
             found.append(replace(outcome, notes=notes))
         return found
 
@@ -115,20 +132,30 @@ class PlanDemand:
 
 
 def _without(snapshot: Snapshot, keys: Collection[str]) -> Snapshot:
-    return replace(snapshot, demands=tuple(item for item in snapshot.demands if item.workload.key not in keys))
+    return replace(
+        snapshot,
+        demands=tuple(item for item in snapshot.demands if item.workload.key not in keys),
+    )
 
 
 def _with(
-    snapshot: Snapshot, records: Mapping[str, WorkloadRecord], workloads: Sequence[Workload], now: datetime
+    snapshot: Snapshot,
+    records: Mapping[str, WorkloadRecord],
+    workloads: Sequence[Workload],
+    now: datetime,
 ) -> Snapshot:
     """Add the demand, less what of it has a place already; a new one begins to wait now."""
     asked = []
     for workload in workloads:
         known = records.get(workload.key)
-        pending = workload.replicas - (0 if known is None else known.placed_count + known.finished_count)
+        pending = workload.replicas - (
+            0 if known is None else known.placed_count + known.finished_count
+        )
         since = now if known is None else known.pending_since or now
         if pending > 0:
             asked.append(Demand(workload, pending, since))
     demands = sorted((*snapshot.demands, *asked), key=lambda item: item.workload.key)
     named = {workload.key: workload for workload in workloads}
-    return replace(snapshot, demands=tuple(demands), workloads={**snapshot.workloads, **named})
+    return replace(
+        snapshot, demands=tuple(demands), workloads={**snapshot.workloads, **named}
+    )

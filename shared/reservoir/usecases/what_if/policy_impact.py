@@ -64,29 +64,49 @@ class FindPolicyImpact:
             for pool in after.snapshot.node_pools
             if pool.name in changed or pool.node_class_name in changed_classes
         }
-        claims = [claim for claim in gathered.claims.values() if claim.node_pool_name in concerned]
+        claims = [
+            claim for claim in gathered.claims.values() if claim.node_pool_name in concerned
+        ]
         return PolicyImpact(
             tuple(_drifting(claims, gathered.snapshot, after.snapshot, now)),
-            tuple(item for item in never_launching(after.snapshot) if item.node_pool_name in concerned),
+            tuple(
+                item
+                for item in never_launching(after.snapshot)
+                if item.node_pool_name in concerned
+            ),
             after.notes,
         )
 
 
-def _drifting(claims: Iterable[NodeClaim], before: Snapshot, after: Snapshot, now: datetime) -> Iterator[DriftingNode]:
+def _drifting(
+    claims: Iterable[NodeClaim], before: Snapshot, after: Snapshot, now: datetime
+) -> Iterator[DriftingNode]:
     """Yield nodes that have not drifted and would; those that go anyway are not counted."""
     for claim in sorted(claims, key=lambda claim: claim.id):
-        if claim.drain is not None or claim.disruption is not None or _reason(claim, before, now) is not None:
+        if (
+            claim.drain is not None
+            or claim.disruption is not None
+            or _reason(claim, before, now) is not None
+        ):
             continue
         reason = _reason(claim, after, now)
         if reason is not None:
             is_reserved = claim.offering.reservation_id is not None
-            price = 0 if is_reserved else claim.price_atto_usd_per_hour // ATTO_USD_PER_MICRO_USD
+            price = (
+                0
+                if is_reserved
+                else claim.price_atto_usd_per_hour // ATTO_USD_PER_MICRO_USD
+            )
             yield DriftingNode(claim.id, reason, is_reserved, price)
 
 
 def _reason(claim: NodeClaim, snapshot: Snapshot, now: datetime) -> str | None:
-    pool = next((item for item in snapshot.node_pools if item.name == claim.node_pool_name), None)
+    pool = next(
+        (item for item in snapshot.node_pools if item.name == claim.node_pool_name), None
+    )
     if pool is None:
         return None
-    node_class = next((item for item in snapshot.node_classes if item.name == claim.node_class_name), None)
+    node_class = next(
+        (item for item in snapshot.node_classes if item.name == claim.node_class_name), None
+    )
     return drift_reason(claim, pool, node_class, Offered.of(snapshot), now)

@@ -69,7 +69,9 @@ class Replay:
         policy, notes = self._policy_of(decision)
         edits = edits_at(decision.made_at)
         world = edited(snapshot, edits, decision.made_at) if edits else None
-        again = self.solve(snapshot if world is None else world.snapshot, decision.made_at, policy)
+        again = self.solve(
+            snapshot if world is None else world.snapshot, decision.made_at, policy
+        )
         keys = frozenset(item.workload.key for item in snapshot.demands)
         told = Replayed(
             plan_id=plan_id,
@@ -95,7 +97,9 @@ class Replay:
 def read_plan(decision: Decision, snapshot_json: str) -> tuple[Decision, Snapshot, Plan]:
     """Return a stored plan of provisioning with its snapshot. Raises ReplayError when it is none."""
     if decision.plan_id.startswith(f"{DECISION_PREFIX}-"):
-        raise ReplayError(f"{decision.plan_id} is a pass of disruption, not a plan: reservoir explain node tells of it")
+        raise ReplayError(
+            f"{decision.plan_id} is a pass of disruption, not a plan: reservoir explain node tells of it"
+        )
     try:
         return decision, loads(Snapshot, snapshot_json), loads(Plan, decision.plan_json)
     except CodecError as error:

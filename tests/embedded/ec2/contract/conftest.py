@@ -30,7 +30,9 @@ def _emulated() -> Site:
 def _real(request: pytest.FixtureRequest) -> Site:
     settings = os.environ  # noqa: TID251 - the person who runs the tests decides here, no code of the product
     if settings.get("RESERVOIR_CONTRACT_ON_AWS") != CONSENT:
-        pytest.skip(f"costs money: to run on a real account set RESERVOIR_CONTRACT_ON_AWS={CONSENT}")
+        pytest.skip(
+            f"costs money: to run on a real account set RESERVOIR_CONTRACT_ON_AWS={CONSENT}"
+        )
     request.getfixturevalue("socket_enabled")
     region = settings.get("RESERVOIR_CONTRACT_REGION", "us-east-1")
     try:

@@ -29,7 +29,8 @@ class Site:
     def zone(self) -> str:
         """Return a zone in which both types are offered, with a default subnet."""
         offered = self.ec2.describe_instance_type_offerings(
-            LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": [self.small, self.large]}]
+            LocationType="availability-zone",
+            Filters=[{"Name": "instance-type", "Values": [self.small, self.large]}],
         )["InstanceTypeOfferings"]
         places = [o["Location"] for o in offered]
         zone: str = min(zone for zone in places if places.count(zone) == 2)
@@ -37,13 +38,15 @@ class Site:
 
     def image(self) -> str:
         """Return a current Amazon Linux image."""
-        images = self.ec2.describe_images(Owners=["amazon"], Filters=[{"Name": "name", "Values": [IMAGE_NAME]}])[
-            "Images"
-        ]
+        images = self.ec2.describe_images(
+            Owners=["amazon"], Filters=[{"Name": "name", "Values": [IMAGE_NAME]}]
+        )["Images"]
         image_id: str = max(images, key=lambda i: str(i["CreationDate"]))["ImageId"]
         return image_id
 
-    def reserve(self, count: int = 1, instance_type: str | None = None, criteria: str = "targeted") -> str:
+    def reserve(
+        self, count: int = 1, instance_type: str | None = None, criteria: str = "targeted"
+    ) -> str:
         """Make a reservation that the end of the test cancels."""
         made = self.ec2.create_capacity_reservation(
             InstanceType=instance_type or self.small,
@@ -53,14 +56,18 @@ class Site:
             InstanceMatchCriteria=criteria,
             TagSpecifications=[{"ResourceType": "capacity-reservation", "Tags": [TAG]}],
         )["CapacityReservation"]["CapacityReservationId"]
-        self.undo.append(lambda: self.ec2.cancel_capacity_reservation(CapacityReservationId=made))
+        self.undo.append(
+            lambda: self.ec2.cancel_capacity_reservation(CapacityReservationId=made)
+        )
         reservation_id: str = made
         self.until(lambda: self.reservation(reservation_id)["State"] == "active")
         return reservation_id
 
     def reservation(self, reservation_id: str) -> dict[str, Any]:
         """Return a reservation as described now."""
-        found = self.ec2.describe_capacity_reservations(CapacityReservationIds=[reservation_id])
+        found = self.ec2.describe_capacity_reservations(
+            CapacityReservationIds=[reservation_id]
+        )
         described: dict[str, Any] = found["CapacityReservations"][0]
         return described
 
@@ -70,21 +77,33 @@ class Site:
             {"CapacityReservationSpecification": specification} if specification else {}
         )
         made = self.ec2.create_launch_template(
-            LaunchTemplateName=f"reservoir-contract-{secrets.token_hex(8)}", LaunchTemplateData=data
+            LaunchTemplateName=f"reservoir-contract-{secrets.token_hex(8)}",
+            LaunchTemplateData=data,
         )["LaunchTemplate"]["LaunchTemplateId"]
         self.undo.append(lambda: self.ec2.delete_launch_template(LaunchTemplateId=made))
         template_id: str = made
         return template_id
 
-    def fleet(self, overrides: dict[str, list[dict[str, Any]]], total: int = 1, **more: Any) -> dict[str, Any]:
+    def fleet(
+        self, overrides: dict[str, list[dict[str, Any]]], total: int = 1, **more: Any
+    ) -> dict[str, Any]:
         """Create an instant fleet from overrides by template id; the end of the test terminates its instances."""
         answer: dict[str, Any] = self.ec2.create_fleet(
             Type="instant",
             LaunchTemplateConfigs=[
-                {"LaunchTemplateSpecification": {"LaunchTemplateId": t, "Version": "$Default"}, "Overrides": o}
+                {
+                    "LaunchTemplateSpecification": {
+                        "LaunchTemplateId": t,
+                        "Version": "$Default",
+                    },
+                    "Overrides": o,
+                }
                 for t, o in overrides.items()
             ],
-            TargetCapacitySpecification={"TotalTargetCapacity": total, "DefaultTargetCapacityType": "on-demand"},
+            TargetCapacitySpecification={
+                "TotalTargetCapacity": total,
+                "DefaultTargetCapacityType": "on-demand",
+            },
             TagSpecifications=[{"ResourceType": "instance", "Tags": [TAG]}],
             **more,
         )
@@ -96,12 +115,17 @@ class Site:
 
     def instances(self, ids: list[str]) -> list[dict[str, Any]]:
         """Return the instances that are visible so far; just after a launch that may be fewer than there are."""
-        found = self.ec2.describe_instances(Filters=[{"Name": "instance-id", "Values": ids}])
+        found = self.ec2.describe_instances(
+            Filters=[{"Name": "instance-id", "Values": ids}]
+        )
         return [i for r in found["Reservations"] for i in r["Instances"]]
 
     def pool(self, instance_type: str | None = None) -> dict[str, Any]:
         """Return an override in the zone of the test."""
-        return {"InstanceType": instance_type or self.small, "AvailabilityZone": self.zone()}
+        return {
+            "InstanceType": instance_type or self.small,
+            "AvailabilityZone": self.zone(),
+        }
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what EC2 makes true eventually."""

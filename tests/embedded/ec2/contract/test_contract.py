@@ -39,10 +39,16 @@ def test_a_reservation_token_makes_one_reservation(site: Site) -> None:
         "InstanceMatchCriteria": "targeted",
         "ClientToken": token,
     }
-    first = site.ec2.create_capacity_reservation(**request, InstanceCount=1)["CapacityReservation"]
+    first = site.ec2.create_capacity_reservation(**request, InstanceCount=1)[
+        "CapacityReservation"
+    ]
     made = first["CapacityReservationId"]
-    site.undo.append(lambda: site.ec2.cancel_capacity_reservation(CapacityReservationId=made))
-    again = site.ec2.create_capacity_reservation(**request, InstanceCount=1)["CapacityReservation"]
+    site.undo.append(
+        lambda: site.ec2.cancel_capacity_reservation(CapacityReservationId=made)
+    )
+    again = site.ec2.create_capacity_reservation(**request, InstanceCount=1)[
+        "CapacityReservation"
+    ]
     assert again["CapacityReservationId"] == made
     with pytest.raises(ClientError) as error:
         site.ec2.create_capacity_reservation(**request, InstanceCount=2)
@@ -56,7 +62,9 @@ def test_unknown_reservations_are_not_found(site: Site) -> None:
 
 
 @pytest.mark.parametrize("preference", [None, "capacity-reservations-only"])
-def test_a_targeted_fleet_fills_the_reservation_and_then_fails(site: Site, preference: str | None) -> None:
+def test_a_targeted_fleet_fills_the_reservation_and_then_fails(
+    site: Site, preference: str | None
+) -> None:
     reserved = site.reserve(1)
     template = site.template(targeting(reserved, preference))
     answer = site.fleet({template: [site.pool()]}, total=2)
@@ -74,7 +82,10 @@ def test_two_templates_may_target_two_reservations_of_different_types(site: Site
         site.template(targeting(large)): [site.pool(site.large)],
     }
     answer = site.fleet(overrides, total=2)
-    assert {i["CapacityReservationId"] for i in site.instances(launched(answer))} == {small, large}
+    assert {i["CapacityReservationId"] for i in site.instances(launched(answer))} == {
+        small,
+        large,
+    }
 
 
 def test_the_same_pool_in_two_templates_is_refused(site: Site) -> None:
@@ -91,14 +102,18 @@ def test_a_target_with_the_preference_none_launches_nothing(site: Site) -> None:
 
 
 def test_reservations_first_ignores_templates_with_a_target(site: Site) -> None:
-    answer = site.fleet({site.template(targeting(site.reserve(1))): [site.pool()]}, OnDemandOptions=FIRST)
+    answer = site.fleet(
+        {site.template(targeting(site.reserve(1))): [site.pool()]}, OnDemandOptions=FIRST
+    )
     assert launched(answer) == []
 
 
 def test_reservations_first_fills_open_reservations_and_then_on_demand(site: Site) -> None:
     reserved = site.reserve(1, criteria="open")
     answer = site.fleet({site.template(): [site.pool()]}, total=2, OnDemandOptions=FIRST)
-    where = sorted(i.get("CapacityReservationId", "") for i in site.instances(launched(answer)))
+    where = sorted(
+        i.get("CapacityReservationId", "") for i in site.instances(launched(answer))
+    )
     assert where == ["", reserved]
 
 
@@ -159,12 +174,21 @@ def test_cancelling_a_reservation_leaves_its_instances_running(site: Site) -> No
 def test_deleting_an_instant_fleet_terminates_its_instances(site: Site) -> None:
     answer = site.fleet({site.template(): [site.pool()]})
     site.ec2.delete_fleets(FleetIds=[answer["FleetId"]], TerminateInstances=True)
-    site.until(lambda: site.instances(launched(answer))[0]["State"]["Name"] in {"shutting-down", "terminated"})
+    site.until(
+        lambda: (
+            site.instances(launched(answer))[0]["State"]["Name"]
+            in {"shutting-down", "terminated"}
+        )
+    )
 
 
 def test_all_or_nothing_launches_nothing_when_it_cannot_have_all(site: Site) -> None:
     template = site.template(targeting(site.reserve(1), "capacity-reservations-only"))
-    options = {"SingleInstanceType": True, "SingleAvailabilityZone": True, "MinTargetCapacity": 2}
+    options = {
+        "SingleInstanceType": True,
+        "SingleAvailabilityZone": True,
+        "MinTargetCapacity": 2,
+    }
     answer = site.fleet({template: [site.pool()]}, total=2, OnDemandOptions=options)
     assert launched(answer) == []
     assert answer["Errors"]

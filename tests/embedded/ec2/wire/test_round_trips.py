@@ -17,7 +17,10 @@ from lab.embedded.ec2.wire.questions import QuestionReader
 MODEL = get_session().get_service_model("ec2")
 WRITER, READER = AnswerWriter(), QuestionReader()
 DEEPEST = 5  # below this a value has scalars only; some shapes contain themselves
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=12)  # as XML allows it
+# as XML allows it
+TEXT = st.text(
+    st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=12
+)
 SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "string": TEXT,
     "integer": st.integers(-(2**31), 2**31 - 1),
@@ -26,9 +29,11 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "float": st.floats(allow_nan=False, allow_infinity=False),
     "boolean": st.booleans(),
     # Hypothesis wants bounds without a zone, and gives the zone itself.
-    "timestamp": st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001
-        lambda instant: instant.replace(microsecond=0)
-    ),
+    "timestamp": st.datetimes(
+        datetime(1970, 1, 2),  # noqa: DTZ001 - Hypothesis wants it so
+        datetime(2100, 1, 1),  # noqa: DTZ001 - Hypothesis wants it so
+        timezones=st.just(UTC),
+    ).map(lambda instant: instant.replace(microsecond=0)),
     "blob": st.binary(min_size=1, max_size=20),
 }
 
@@ -37,8 +42,16 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
 def values(draw: st.DrawFn, shape: Shape, depth: int = 0) -> Any:
     """Draw a value of a shape: a few of its members, lists of one to three items."""
     if isinstance(shape, StructureShape):
-        names = [name for name, member in shape.members.items() if depth < DEEPEST or is_scalar(member)]
-        chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=4, unique=True)) if names else []
+        names = [
+            name
+            for name, member in shape.members.items()
+            if depth < DEEPEST or is_scalar(member)
+        ]
+        chosen = (
+            draw(st.lists(st.sampled_from(names), min_size=1, max_size=4, unique=True))
+            if names
+            else []
+        )
         return {name: draw(values(shape.members[name], depth + 1)) for name in chosen}
     if isinstance(shape, ListShape):
         return draw(st.lists(values(shape.member, depth + 1), min_size=1, max_size=3))
@@ -79,8 +92,14 @@ def test_botocore_reads_every_answer_that_is_written(data: st.DataObject) -> Non
 def test_every_request_that_botocore_writes_is_read(data: st.DataObject) -> None:
     model, shape = data.draw(operations("input_shape"))
     parameters = data.draw(values(shape).filter(lambda drawn: not has_empty(drawn)))
-    body: dict[str, Any] = RequestSerializer().serialize_to_request(parameters, model)["body"]
-    sent = {name: str(value) for name, value in body.items() if name not in ("Action", "Version")}
+    body: dict[str, Any] = RequestSerializer().serialize_to_request(parameters, model)[
+        "body"
+    ]
+    sent = {
+        name: str(value)
+        for name, value in body.items()
+        if name not in ("Action", "Version")
+    }
     assert READER.read(sent, shape) == (parameters, set())
 
 
@@ -118,7 +137,9 @@ def test_what_follows_a_gap_in_a_list_is_unknown() -> None:
 
 
 def test_texts_are_escaped() -> None:
-    body = WRITER.write(MODEL.operation_model("DescribeTags"), {"NextToken": "<a&b>"}, "<id>").decode()
+    body = WRITER.write(
+        MODEL.operation_model("DescribeTags"), {"NextToken": "<a&b>"}, "<id>"
+    ).decode()
     assert "<nextToken>&lt;a&amp;b&gt;</nextToken>" in body
     assert "<requestId>&lt;id&gt;</requestId>" in body
 
@@ -135,12 +156,16 @@ def test_texts_are_escaped() -> None:
         {"Reservations": [{"Instances": [{"AmiLaunchIndex": "0"}]}]},
     ],
 )
-def test_a_result_that_does_not_fit_the_model_is_not_written(result: dict[str, Any]) -> None:
+def test_a_result_that_does_not_fit_the_model_is_not_written(
+    result: dict[str, Any],
+) -> None:
     with pytest.raises(AssertionError, match="does not fit the EC2 model"):
         WRITER.write(MODEL.operation_model("DescribeInstances"), result, "request-1")
 
 
 def test_members_without_a_value_are_left_out() -> None:
-    body = WRITER.write(MODEL.operation_model("DescribeTags"), {"NextToken": None, "Tags": []}, "id").decode()
+    body = WRITER.write(
+        MODEL.operation_model("DescribeTags"), {"NextToken": None, "Tags": []}, "id"
+    ).decode()
     assert "nextToken" not in body
     assert "<tagSet></tagSet>" in body

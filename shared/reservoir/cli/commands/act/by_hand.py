@@ -21,15 +21,24 @@ from reservoir.manifests.answers.operations import (
 )
 from reservoir.manifests.parsing.problems import ManifestError
 
-Nodes = Annotated[list[str], typer.Argument(help="NodeClaims or EC2 instances: NAME... or node/NAME...")]
-Workloads = Annotated[list[str], typer.Argument(help="Workloads: NAMESPACE/NAME... or workload/NAMESPACE/NAME...")]
+Nodes = Annotated[
+    list[str], typer.Argument(help="NodeClaims or EC2 instances: NAME... or node/NAME...")
+]
+Workloads = Annotated[
+    list[str],
+    typer.Argument(help="Workloads: NAMESPACE/NAME... or workload/NAMESPACE/NAME..."),
+]
 Pools = Annotated[list[str], typer.Argument(help="NodePools: NAME... or nodepool/NAME...")]
 
 _INSTANCE_PREFIX: Final = "i-"
 
 
 def request_of(
-    verb: Verb, names: Sequence[str], reason: str, deadline: str | None = None, count: int | None = None
+    verb: Verb,
+    names: Sequence[str],
+    reason: str,
+    deadline: str | None = None,
+    count: int | None = None,
 ) -> OperationRequest:
     """Return the request; ends the command with what is wrong with it."""
     document: dict[str, Any] = {"verb": verb.value, "names": list(names), "reason": reason}
@@ -49,8 +58,12 @@ def found(stack: Connection, names: Iterable[str]) -> dict[str, NodeClaim | None
     def look_up() -> dict[str, NodeClaim | None]:
         wanted = list(names)
         instances = [name for name in wanted if name.startswith(_INSTANCE_PREFIX)]
-        claims = stack.outside.node_claims.get_many([name for name in wanted if name not in instances])
-        of_instances = stack.outside.node_claims.find_by_instance(instances) if instances else {}
+        claims = stack.outside.node_claims.get_many(
+            [name for name in wanted if name not in instances]
+        )
+        of_instances = (
+            stack.outside.node_claims.find_by_instance(instances) if instances else {}
+        )
         return {name: {**claims, **of_instances}.get(name) for name in wanted}
 
     return attempt(look_up)
@@ -63,8 +76,15 @@ def describe(name: str, claim: NodeClaim | None) -> str:
     offering = claim.offering
     instance = f" ({claim.instance_id})" if claim.instance_id else ""
     held = claim.placements or (() if claim.drain is None else claim.drain.awaiting)
-    replicas = ", ".join(f"{placed.count} x {placed.workload_key}" for placed in held) or "no replicas"
-    market = f"a unit of {offering.reservation_id}" if offering.reservation_id else offering.capacity_type.value
+    replicas = (
+        ", ".join(f"{placed.count} x {placed.workload_key}" for placed in held)
+        or "no replicas"
+    )
+    market = (
+        f"a unit of {offering.reservation_id}"
+        if offering.reservation_id
+        else offering.capacity_type.value
+    )
     where = f"{offering.instance_type} in {offering.zone}, {market}"
     return f"node/{claim.id}{instance}: {claim.state.value}, {where}; {replicas}"
 
@@ -96,4 +116,8 @@ def _kind(verb: Verb) -> str:
 
 def _said(result: OperationResult) -> str:
     """Say what became of an object: what was done needs no word before it."""
-    return result.message if result.outcome == "done" else f"{result.outcome}: {result.message}"
+    return (
+        result.message
+        if result.outcome == "done"
+        else f"{result.outcome}: {result.message}"
+    )

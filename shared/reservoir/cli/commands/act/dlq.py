@@ -16,12 +16,19 @@ _Counted = tuple[DeadLetterQueue, int]
 
 _MOST: Final = 100
 
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="As `reservoir dlq list` calls it.")]
+QueueName = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="As `reservoir dlq list` calls it.")
+]
 
 _QUEUES: Final = Listing[_Counted](
     columns=(
         Column("QUEUE", lambda row: row[0].name),
-        Column("LETTERS", lambda row: str(row[1]), is_number=True, style=lambda row: "yellow" if row[1] else ""),
+        Column(
+            "LETTERS",
+            lambda row: str(row[1]),
+            is_number=True,
+            style=lambda row: "yellow" if row[1] else "",
+        ),
         Column("SENT AGAIN", lambda row: "no" if row[0].source_url is None else "yes"),
     ),
     name=lambda row: row[0].name,
@@ -72,21 +79,31 @@ def show_(
 ) -> None:
     """Show messages of a dead-letter queue with their reasons. Each is hidden from others for 30 seconds."""
     queue = _queue(context, name)
-    show(_asked(lambda: list(queue.letters(limit))), _LETTERS, form, nothing=f"{name} is empty")
+    show(
+        _asked(lambda: list(queue.letters(limit))),
+        _LETTERS,
+        form,
+        nothing=f"{name} is empty",
+    )
 
 
 def redrive(context: typer.Context, name: QueueName, yes: Yes = False) -> None:
     """Send the messages of a dead-letter queue back to where they came from, one by one."""
     queue = _queue(context, name)
     if queue.source_url is None:
-        fail(f"{name} accepts no messages from operators; the runbook says what to do with its dead letters")
+        fail(
+            f"{name} accepts no messages from operators; the runbook says what to do with its dead letters"
+        )
     count = _asked(queue.count)
     if count == 0:
         output().print(f"{name} is empty: nothing to send again")
         return
     agree(f"{number(count, 'message')} of {name} will be sent again. Redrive?", yes=yes)
     sent, kept = _asked(lambda: _move(queue, count))
-    output().print(f"{name}: {sent} sent again" + (f", {kept} kept, because they are cut off" if kept else ""))
+    output().print(
+        f"{name}: {sent} sent again"
+        + (f", {kept} kept, because they are cut off" if kept else "")
+    )
 
 
 def _move(queue: DeadLetterQueue, most: int) -> tuple[int, int]:
@@ -109,7 +126,11 @@ def purge(context: typer.Context, name: QueueName, yes: Yes = False) -> None:
         output().print(f"{name} is empty: nothing to delete")
         return
     if queue.source_url is not None:
-        messages().print(printable(f"what these messages ask for will be lost: see reservoir dlq show {name}"))
+        messages().print(
+            printable(
+                f"what these messages ask for will be lost: see reservoir dlq show {name}"
+            )
+        )
     agree(f"{number(count, 'message')} of {name} will be deleted for good. Purge?", yes=yes)
     _asked(queue.purge)
     output().print(f"{name}: {count} deleted")

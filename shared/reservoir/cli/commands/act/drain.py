@@ -4,7 +4,14 @@ from typing import Annotated
 
 import typer
 
-from reservoir.cli.commands.act.by_hand import Nodes, carry_out, describe, found, request_of, say
+from reservoir.cli.commands.act.by_hand import (
+    Nodes,
+    carry_out,
+    describe,
+    found,
+    request_of,
+    say,
+)
 from reservoir.cli.console import Reason, Yes, agree, fail
 from reservoir.cli.naming import names_of
 from reservoir.cli.policy import connection
@@ -22,17 +29,26 @@ def drain(
     nodes: Nodes,
     reason: Reason,
     deadline: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="End them after that long at the latest, such as 30m.")
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="End them after that long at the latest, such as 30m."
+        ),
     ] = None,
     yes: Yes = False,
 ) -> None:
     """Drain nodes, then terminate them. Their replicas get notice, and wait for another place from now on."""
     request = request_of(Verb.DRAIN, names_of(Verb.DRAIN, nodes), reason, deadline)
-    until = f"within {deadline}" if deadline else "when all replicas have left, or their notice is over"
+    until = (
+        f"within {deadline}"
+        if deadline
+        else "when all replicas have left, or their notice is over"
+    )
     _end(connection(context), request, until, yes=yes)
 
 
-def delete_nodes(context: typer.Context, names: list[str], reason: str | None, *, yes: bool) -> None:
+def delete_nodes(
+    context: typer.Context, names: list[str], reason: str | None, *, yes: bool
+) -> None:
     """End nodes without giving their replicas time."""
     if reason is None:
         fail("say why, with --reason: it is kept, and published on the bus")
@@ -47,5 +63,8 @@ def _end(stack: Connection, request: OperationRequest, until: str, *, yes: bool)
         fail("\n".join(describe(name, claim) for name, claim in claims.items()))
     say(describe(name, claim) for name, claim in claims.items())
     what = "The node" if len(claims) == 1 else f"Each of these {len(claims)} nodes"
-    agree(f"{what} terminates {until}; the replicas wait for another place now. {request.verb.capitalize()}?", yes=yes)
+    agree(
+        f"{what} terminates {until}; the replicas wait for another place now. {request.verb.capitalize()}?",
+        yes=yes,
+    )
     carry_out(stack, request)

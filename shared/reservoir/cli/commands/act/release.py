@@ -23,9 +23,13 @@ def register(app: typer.Typer) -> None:
 
 def release(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="NAMESPACE/NAME, or NAME in the namespace default.")],
+    name: Annotated[
+        str, typer.Argument(help="NAMESPACE/NAME, or NAME in the namespace default.")
+    ],
     node: Annotated[str, typer.Option(help="NodeClaim of the draining node.")],
-    replicas: Annotated[int | None, typer.Option(min=1, help="How many have left; default: all of them.")] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="How many have left; default: all of them.")
+    ] = None,
     yes: Yes = False,
     timeout: Timeout = _ANSWERED_WITHIN,
 ) -> None:
@@ -41,7 +45,10 @@ def release(
     leaving = min(awaited, replicas or awaited)
     left = _awaited(claim) - leaving
     then = f"which then waits for {left} more" if left else "which is then terminated"
-    agree(f"{leaving} of {awaited} replicas of workload/{key} have left node/{node}, {then}. Release?", yes=yes)
+    agree(
+        f"{leaving} of {awaited} replicas of workload/{key} have left node/{node}, {then}. Release?",
+        yes=yes,
+    )
     attempt(lambda: stack.outside.demand.send(sending.release(key, node, replicas)))
 
     def answered() -> bool | None:
@@ -50,8 +57,12 @@ def release(
 
     if until(stack, span(timeout), answered) is None:
         fail(f"the release from node/{node} was sent, but not confirmed in time")
-    output().print(f"workload/{key} released from node/{node} ({number(leaving, 'replica')})")
+    output().print(
+        f"workload/{key} released from node/{node} ({number(leaving, 'replica')})"
+    )
 
 
 def _awaited(claim: NodeClaim) -> int:
-    return sum(placed.count for placed in (() if claim.drain is None else claim.drain.awaiting))
+    return sum(
+        placed.count for placed in (() if claim.drain is None else claim.drain.awaiting)
+    )

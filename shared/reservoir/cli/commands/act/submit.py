@@ -41,7 +41,11 @@ def submit(
     context: typer.Context,
     filenames: files.Filenames,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until all replicas have a place, and say why some have none.")
+        bool,
+        typer.Option(
+            "--wait",
+            help="Wait until all replicas have a place, and say why some have none.",
+        ),
     ] = False,
     timeout: Timeout = _ANSWERED_WITHIN,
 ) -> None:
@@ -56,7 +60,11 @@ def submit(
     end = stack.outside.clock.now() + span(timeout)
     for each in sent:
         _say_whether_accepted(stack, each, end - stack.outside.clock.now())
-    waiting = [each for each in sent if wait and not _is_placed(stack, each, end - stack.outside.clock.now())]
+    waiting = [
+        each
+        for each in sent
+        if wait and not _is_placed(stack, each, end - stack.outside.clock.now())
+    ]
     if waiting:
         raise typer.Exit(NOT_YET)
 
@@ -64,11 +72,18 @@ def submit(
 def _workloads(filenames: Sequence[str]) -> list[WorkloadManifest]:
     """Return the workloads of files; ends the command with everything that is wrong."""
     reading = read_files(files.read(filenames))
-    problems = [*reading.problems, *(_not_demand(read) for read in reading.manifests if not _is_demand(read))]
+    problems = [
+        *reading.problems,
+        *(_not_demand(read) for read in reading.manifests if not _is_demand(read)),
+    ]
     report(problems)
     if errors_of(problems):
         fail("nothing was sent")
-    return [read.manifest for read in reading.manifests if isinstance(read.manifest, WorkloadManifest)]
+    return [
+        read.manifest
+        for read in reading.manifests
+        if isinstance(read.manifest, WorkloadManifest)
+    ]
 
 
 def _is_demand(read: Read) -> bool:
@@ -87,9 +102,12 @@ def _not_demand(read: Read) -> Problem:
 
 
 def _sent(stack: Connection, manifest: WorkloadManifest) -> _Sent:
-    outgoing = sending.submit(manifest, attempt(lambda: stack.outside.workloads.get(manifest.to_core().key)))
+    outgoing = sending.submit(
+        manifest, attempt(lambda: stack.outside.workloads.get(manifest.to_core().key))
+    )
     if outgoing.body is not None:
-        attempt(lambda: parse_demand(outgoing.body or ""))  # as it will be read: the bounds of a message, too
+        # as it will be read: the bounds of a message, too
+        attempt(lambda: parse_demand(outgoing.body or ""))
     return _Sent(manifest, outgoing)
 
 
@@ -107,7 +125,9 @@ def _say_whether_accepted(stack: Connection, sent: _Sent, timeout: timedelta) ->
     stored = until(
         stack,
         timeout,
-        lambda: sending.is_stored(sent.manifest, generation, attempt(lambda: stack.outside.workloads.get(key))),
+        lambda: sending.is_stored(
+            sent.manifest, generation, attempt(lambda: stack.outside.workloads.get(key))
+        ),
     )
     if stored is None:
         fail(
@@ -115,7 +135,9 @@ def _say_whether_accepted(stack: Connection, sent: _Sent, timeout: timedelta) ->
             " refused (Workload Rejected on the bus, or reservoir dlq list demand) or still be on its way"
         )
     if not stored:
-        fail(f"workload/{key} was changed by somebody else at the same time; look at it, then submit again")
+        fail(
+            f"workload/{key} was changed by somebody else at the same time; look at it, then submit again"
+        )
     output().print(f"workload/{key} accepted (generation {generation})")
 
 
@@ -126,9 +148,15 @@ def _is_placed(stack: Connection, sent: _Sent, timeout: timedelta) -> bool:
 
     def placed() -> WorkloadRecord | None:
         record = attempt(lambda: stack.outside.workloads.get(key))
-        if record is None or record.generation != sent.outgoing.generation or record.withdrawn:
+        if (
+            record is None
+            or record.generation != sent.outgoing.generation
+            or record.withdrawn
+        ):
             fail(f"workload/{key} was changed or withdrawn by somebody else")
-        reasons = [f"{each.count} x {each.code.value}: {each.message}" for each in record.unplaced]
+        reasons = [
+            f"{each.count} x {each.code.value}: {each.message}" for each in record.unplaced
+        ]
         for reason in reasons if reasons != told else ():
             messages().print(printable(f"workload/{key} waits: {reason}"))
         told[:] = reasons

@@ -2,7 +2,13 @@
 
 import typer
 
-from reservoir.cli.commands.act.by_hand import Nodes, Pools, Workloads, carry_out, request_of
+from reservoir.cli.commands.act.by_hand import (
+    Nodes,
+    Pools,
+    Workloads,
+    carry_out,
+    request_of,
+)
 from reservoir.cli.console import Reason
 from reservoir.cli.naming import names_of, workload_key
 from reservoir.cli.policy import connection

@@ -26,7 +26,9 @@ def withdraw(
     context: typer.Context,
     names: Annotated[
         list[str],
-        typer.Argument(help="NAMESPACE/NAME... or workload/NAMESPACE/NAME...; without a namespace it is default."),
+        typer.Argument(
+            help="NAMESPACE/NAME... or workload/NAMESPACE/NAME...; without a namespace it is default."
+        ),
     ],
     yes: Yes = False,
     timeout: Timeout = _ANSWERED_WITHIN,
@@ -63,11 +65,17 @@ def _withdraw(stack: Connection, record: WorkloadRecord, timeout: timedelta) -> 
 
     def answered() -> WorkloadRecord | None:
         found = attempt(lambda: stack.outside.workloads.get(record.key))
-        return found if found is None or found.withdrawn or found.generation > outgoing.generation else None
+        return (
+            found
+            if found is None or found.withdrawn or found.generation > outgoing.generation
+            else None
+        )
 
     after = until(stack, timeout, answered)
     if after is None:
         fail(f"workload/{record.key}: the withdrawal was sent, but not confirmed in time")
     if not after.withdrawn:
-        fail(f"workload/{record.key} was submitted again by somebody else meanwhile, and stays")
+        fail(
+            f"workload/{record.key} was submitted again by somebody else meanwhile, and stays"
+        )
     output().print(f"workload/{record.key} withdrawn (generation {outgoing.generation})")

@@ -26,14 +26,21 @@ def register(app: typer.Typer) -> None:
 
 def advise(
     context: typer.Context,
-    since: Annotated[str, typer.Option(help="How far back to look: 7d, 30d; 90d are kept.")] = "30d",
+    since: Annotated[
+        str, typer.Option(help="How far back to look: 7d, 30d; 90d are kept.")
+    ] = "30d",
     budget: Annotated[
-        str | None, typer.Option(help="USD a month at most that is paid for more units than are held now.")
+        str | None,
+        typer.Option(
+            help="USD a month at most that is paid for more units than are held now."
+        ),
     ] = None,
     worth: Annotated[
         int,
         typer.Option(
-            min=0, max=1000, help="What waiting costs: this percentage of what the waiting replica costs on demand."
+            min=0,
+            max=1000,
+            help="What waiting costs: this percentage of what the waiting replica costs on demand.",
         ),
     ] = 100,
     form: Output = Format.TEXT,
@@ -43,10 +50,14 @@ def advise(
     The demand that was is played again through the scheduler, with more, fewer and other units. Nothing is written.
     """
     stack = connection(context)
-    question = Advise(stack.snapshots, stack.outside.history, stack.outside.clock, stack.solver)
+    question = Advise(
+        stack.snapshots, stack.outside.history, stack.outside.clock, stack.solver
+    )
     a_hour = None if budget is None else _micro_usd(budget) // _HOURS_A_MONTH
     try:
-        answer = attempt(lambda: advice_described(question.advise(span(since), worth, a_hour), worth))
+        answer = attempt(
+            lambda: advice_described(question.advise(span(since), worth, a_hour), worth)
+        )
     except TooYoungError as error:
         fail(str(error))
     print_answer("Advice", answer, advice_lines(answer), form)
@@ -88,7 +99,12 @@ def _table(changes: Sequence[AdvisedChange]) -> Iterable[Line]:
         Column("#", lambda row: str(row[0]), is_number=True),
         Column("CHANGE", lambda row: _changed(row[1]), gives_way=True),
         Column("PAID LESS", lambda row: _usd(row[1].paid_less_micro_usd), is_number=True),
-        Column("WAITING LESS", lambda row: _hours(row[1].waiting_less_replica_s), is_number=True, leaves=1),
+        Column(
+            "WAITING LESS",
+            lambda row: _hours(row[1].waiting_less_replica_s),
+            is_number=True,
+            leaves=1,
+        ),
         Column("SAVES", lambda row: _usd(row[1].saves_micro_usd), is_number=True),
         Column("SURE", lambda row: f"{row[1].weeks_saved} of {row[1].weeks} weeks"),
     )

@@ -24,16 +24,25 @@ class Format(StrEnum):
     YAML = "yaml"
 
 
-Output = Annotated[Format, typer.Option("--output", "-o", help="For people: text. For programs: json, yaml.")]
+Output = Annotated[
+    Format,
+    typer.Option("--output", "-o", help="For people: text. For programs: json, yaml."),
+]
 
 
-def print_answer(kind: str, answer: BaseModel, lines: Iterable["RenderableType"], form: Format) -> None:
+def print_answer(
+    kind: str, answer: BaseModel, lines: Iterable["RenderableType"], form: Format
+) -> None:
     """Print an answer; ``lines`` are made only if they are wanted."""
     if form is Format.TEXT:
         for line in lines:
             output().print(line)
         return
-    document = {"apiVersion": API_VERSION, "kind": kind, **answer.model_dump(mode="json", exclude_none=True)}
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        **answer.model_dump(mode="json", exclude_none=True),
+    }
     if form is Format.JSON:
         output().print(json.dumps(document, indent=2))
     else:

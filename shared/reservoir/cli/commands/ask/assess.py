@@ -32,13 +32,18 @@ def register(app: typer.Typer) -> None:
 
 def assess(
     regions: Annotated[
-        list[str] | None, typer.Option("--region", help="Look here; may be repeated. Default: that of your settings.")
+        list[str] | None,
+        typer.Option(
+            "--region", help="Look here; may be repeated. Default: that of your settings."
+        ),
     ] = None,
     profiles: Annotated[
         list[str] | None,
         typer.Option("--profile", help="As this AWS profile; may be repeated."),
     ] = None,
-    within: Annotated[str, typer.Option("--ends-within", help="What counts as ending soon: 7d, 30d.")] = "30d",
+    within: Annotated[
+        str, typer.Option("--ends-within", help="What counts as ending soon: 7d, 30d.")
+    ] = "30d",
     policy: Annotated[
         Path | None,
         typer.Option("--policy", help="Write a pool and a class that fit to this file."),
@@ -83,26 +88,36 @@ def _places(regions: Sequence[str], profiles: Sequence[str]) -> "list[Place]":
             fail(str(error))
         where = regions or [each for each in [home] if each]
         if not where:
-            fail("no AWS region is chosen: say --region, set AWS_REGION, or use a profile that has one")
+            fail(
+                "no AWS region is chosen: say --region, set AWS_REGION, or use a profile that has one"
+            )
         found += [Place(profile, region) for region in where]
     return found
 
 
 def _write(file: Path, text: str) -> None:
     if not text.strip() or text.strip() == "[]":
-        messages().print(f"{file} is not written: there is no reservation that a pool could use")
+        messages().print(
+            f"{file} is not written: there is no reservation that a pool could use"
+        )
         return
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         fail(f"cannot write {file}: {error.strerror}")
-    messages().print(f"{file}: put your own role, subnets and security groups in, then reservoir validate -f {file}")
+    messages().print(
+        f"{file}: put your own role, subnets and security groups in, then reservoir validate -f {file}"
+    )
 
 
 def assessment_lines(answer: AssessmentAnswer) -> Iterator[Line | str]:
     """Yield the lines of all places."""
     for region in answer.regions:
-        where = region.region if region.profile is None else f"{region.region} as {printable(region.profile)}"
+        where = (
+            region.region
+            if region.profile is None
+            else f"{region.region} as {printable(region.profile)}"
+        )
         if region.unknown is not None:
             yield f"{where}: not known: {printable(region.unknown)}"
             continue
@@ -136,8 +151,14 @@ def _tables(region: AssessedRegion) -> Iterator[Line | str]:
         Column("ZONE", lambda row: row.zone, leaves=2),
         Column("STATE", lambda row: row.state, leaves=1),
         Column("FREE", lambda row: f"{row.free} of {row.total}", is_number=True),
-        Column("IDLE USD/H", lambda row: _amount(row.idle_micro_usd_per_hour), is_number=True),
-        Column("ENDS", lambda row: "-" if row.end_at is None else f"{row.end_at:%Y-%m-%d}", leaves=3),
+        Column(
+            "IDLE USD/H", lambda row: _amount(row.idle_micro_usd_per_hour), is_number=True
+        ),
+        Column(
+            "ENDS",
+            lambda row: "-" if row.end_at is None else f"{row.end_at:%Y-%m-%d}",
+            leaves=3,
+        ),
         Column("USED BY", lambda row: _who(row.holders), gives_way=True),
     )
     beside: tuple[Column[AssessedBeside], ...] = (
@@ -154,7 +175,10 @@ def _tables(region: AssessedRegion) -> Iterator[Line | str]:
 
 
 def _who(holders: Sequence[AssessedHolder]) -> str:
-    return ", ".join(f"{printable(each.holder)} x{each.instances}" for each in holders) or "nobody"
+    return (
+        ", ".join(f"{printable(each.holder)} x{each.instances}" for each in holders)
+        or "nobody"
+    )
 
 
 def _sum(amounts: Sequence[int | None]) -> int | None:

@@ -20,17 +20,34 @@ from reservoir.manifests.validate import read_files
 
 _PRICE: TypeAdapter[str] = TypeAdapter(Price)
 
-With = Annotated[list[str], typer.Option("--with", metavar="CAPACITY", help=f"Capacity that is not there: {FORM}.")]
-Without = Annotated[list[str], typer.Option("--without", metavar="cr-…", help="A reservation that shall not be there.")]
+With = Annotated[
+    list[str],
+    typer.Option("--with", metavar="CAPACITY", help=f"Capacity that is not there: {FORM}."),
+]
+Without = Annotated[
+    list[str],
+    typer.Option(
+        "--without", metavar="cr-…", help="A reservation that shall not be there."
+    ),
+]
 Policy = Annotated[
     list[str],
-    typer.Option("--policy", metavar="FILE|DIR", help="NodePools and EC2NodeClasses as if applied."),
+    typer.Option(
+        "--policy", metavar="FILE|DIR", help="NodePools and EC2NodeClasses as if applied."
+    ),
 ]
-Prices = Annotated[list[str], typer.Option("--price", metavar="TYPE=USD", help="Another on-demand price an hour.")]
+Prices = Annotated[
+    list[str],
+    typer.Option("--price", metavar="TYPE=USD", help="Another on-demand price an hour."),
+]
 
 
 def edits_of(
-    added: Sequence[str], removed: Sequence[str], policy: Sequence[str], prices: Sequence[str], now: datetime
+    added: Sequence[str],
+    removed: Sequence[str],
+    policy: Sequence[str],
+    prices: Sequence[str],
+    now: datetime,
 ) -> WorldEdits:
     """Read the options; ends the command when one is not understood. Times of day are those after ``now``."""
     pools, classes = _policy_of(policy) if policy else ((), ())
@@ -46,7 +63,9 @@ def edits_of(
         fail(str(error))
 
 
-def _policy_of(filenames: Sequence[str]) -> tuple[tuple[NodePool, ...], tuple[NodeClass, ...]]:
+def _policy_of(
+    filenames: Sequence[str],
+) -> tuple[tuple[NodePool, ...], tuple[NodeClass, ...]]:
     reading = read_files(files.read(filenames))
     report(reading.problems)
     if errors_of(reading.problems):
@@ -65,4 +84,6 @@ def _price_of(text: str) -> tuple[str, int]:
             return name, micro_usd(_PRICE.validate_python(price))
     except ValidationError:
         pass
-    raise EditError(f"{text!a} is not of the form TYPE=USD, such as p5.48xlarge=55.04, with at most 6 decimals")
+    raise EditError(
+        f"{text!a} is not of the form TYPE=USD, such as p5.48xlarge=55.04, with at most 6 decimals"
+    )

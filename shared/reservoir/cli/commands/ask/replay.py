@@ -22,7 +22,9 @@ def register(app: typer.Typer) -> None:
 
 def replay(
     context: typer.Context,
-    plan_id: Annotated[str, typer.Argument(metavar="PLAN", help="Id of a plan, as explain names it.")],
+    plan_id: Annotated[
+        str, typer.Argument(metavar="PLAN", help="Id of a plan, as explain names it.")
+    ],
     added: With = [],  # noqa: B006 # typer makes new lists for each call
     removed: Without = [],  # noqa: B006 - nobody changes it
     policy: Policy = [],  # noqa: B006 - nobody changes it
@@ -37,7 +39,11 @@ def replay(
     stack = connection(context)
     question = Replay(stack.outside.decisions, solve_in_full, stack.solver.policy)
     try:
-        found = attempt(lambda: question.run(plan_id, lambda now: edits_of(added, removed, policy, prices, now)))
+        found = attempt(
+            lambda: question.run(
+                plan_id, lambda now: edits_of(added, removed, policy, prices, now)
+            )
+        )
     except (EditError, ReplayError) as error:
         fail(str(error))
     if found is None:

@@ -24,16 +24,32 @@ def register(app: typer.Typer) -> None:
 
 def report(
     context: typer.Context,
-    html: Annotated[Path, typer.Option("--html", help="The file to write; one that exists is replaced.")],
-    since: Annotated[str | None, typer.Option(help="How far back: 30m, 6h, 7d. Default: 7d.")] = None,
+    html: Annotated[
+        Path, typer.Option("--html", help="The file to write; one that exists is replaced.")
+    ],
+    since: Annotated[
+        str | None, typer.Option(help="How far back: 30m, 6h, 7d. Default: 7d.")
+    ] = None,
     until: Annotated[
-        str | None, typer.Option(help="Up to when, such as 2026-01-31T12:00Z; without a zone in UTC. Default: now.")
+        str | None,
+        typer.Option(
+            help="Up to when, such as 2026-01-31T12:00Z; without a zone in UTC. Default: now."
+        ),
     ] = None,
-    month: Annotated[str | None, typer.Option(help="A month such as 2026-01; accounts go back two years.")] = None,
+    month: Annotated[
+        str | None,
+        typer.Option(help="A month such as 2026-01; accounts go back two years."),
+    ] = None,
     beside: Annotated[
-        str | None, typer.Option(help="A month to compare with. Default: the month before, or as many days before.")
+        str | None,
+        typer.Option(
+            help="A month to compare with. Default: the month before, or as many days before."
+        ),
     ] = None,
-    json: Annotated[Path | None, typer.Option("--json", help="Another file to write: the figures as JSON.")] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option("--json", help="Another file to write: the figures as JSON."),
+    ] = None,
 ) -> None:
     """Write a report on reservations, money and demand.
 
@@ -62,14 +78,20 @@ def report(
     events = attempt(lambda: list(stack.outside.history.timeline(start, end)))
     money = attempt(lambda: read_money(stack.outside, days))
     other = attempt(lambda: read_money(stack.outside, other_days))
-    found = make_report(stack.outside.settings.deployment, start, end, samples, events, money, other)
+    found = make_report(
+        stack.outside.settings.deployment, start, end, samples, events, money, other
+    )
     text = page(found)
     _write(html, text)
     if json is not None:
         _write(json, dumps(found))
-    output().print(f"{html}: {len(samples)} samples and {len(events)} events, {len(text.encode()) // 1024} KB")
+    output().print(
+        f"{html}: {len(samples)} samples and {len(events)} events, {len(text.encode()) // 1024} KB"
+    )
     if found.known_percent < KNOWN_LEAST_PERCENT:
-        messages().print(f"samples tell of {found.known_percent} % of the time; what was paid is metered, and known")
+        messages().print(
+            f"samples tell of {found.known_percent} % of the time; what was paid is metered, and known"
+        )
 
 
 def _month(text: str, now: datetime) -> Days:

@@ -38,7 +38,9 @@ def answer_lines(answer: WhatIfAnswer) -> Iterator[Line | str]:
         yield from _table(rows, ("REPLICAS",) if len(worlds) == 1 else ("NOW", "EDITED"))
     else:
         yield "nothing to place: the input asks for no replicas"
-    for title, outcome in zip(("", "edited: ") if len(worlds) > 1 else ("",), worlds, strict=True):
+    for title, outcome in zip(
+        ("", "edited: ") if len(worlds) > 1 else ("",), worlds, strict=True
+    ):
         yield from _about(title, outcome)
     for assumption in answer.assumptions:
         yield f"assumed: {printable(assumption)}"
@@ -53,12 +55,18 @@ def replay_lines(answer: ReplayAnswer) -> Iterator[Line | str]:
         waits = sum(each.replicas for each in waiting)
         yield f"{made}: the same to the byte ({asked} {_replicas(asked)} asked, {waits} wait)"
     else:
-        differing = [row for row in _rows([answer.stored, answer.replayed]) if len(set(row.counts)) > 1]
+        differing = [
+            row
+            for row in _rows([answer.stored, answer.replayed])
+            if len(set(row.counts)) > 1
+        ]
         if differing:
             yield from _table(differing, ("STORED", "REPLAYED"))
         else:
             yield f"{made}: every replica has the same place"
-        paid = [usd(each.added_micro_usd_per_hour) for each in (answer.stored, answer.replayed)]
+        paid = [
+            usd(each.added_micro_usd_per_hour) for each in (answer.stored, answer.replayed)
+        ]
         yield f"stored buys for {paid[0]} an hour, replayed for {paid[1]} an hour"
         if answer.why is not None:
             yield f"differs: {printable(answer.why)}"
@@ -71,7 +79,11 @@ def _table(rows: Sequence[_Row], titles: Sequence[str]) -> Iterator[Line]:
         Column[_Row]("WORKLOAD", lambda row: row.workload),
         *(_count(title, index) for index, title in enumerate(titles)),
         Column[_Row]("USD/H EACH", lambda row: row.price, is_number=True),
-        *([Column[_Row]("NOT BEFORE", lambda row: row.until)] if any(row.until for row in rows) else ()),
+        *(
+            [Column[_Row]("NOT BEFORE", lambda row: row.until)]
+            if any(row.until for row in rows)
+            else ()
+        ),
         Column[_Row]("WHERE", lambda row: row.where, folds=True),
     ]
     yield from lines_of(rows, columns, terminal_width())
@@ -87,10 +99,14 @@ def _rows(worlds: Sequence[WhatIfOutcome]) -> Iterator[_Row]:
     for index, outcome in enumerate(worlds):
         for workload in outcome.workloads:
             for where, price, until, count in _parts(workload):
-                counts = found.setdefault((_name(workload.workload), where, price, until), [0] * len(worlds))
+                counts = found.setdefault(
+                    (_name(workload.workload), where, price, until), [0] * len(worlds)
+                )
                 counts[index] += count
     # Workload by workload, places before what waits; sorting is stable, so the order of mention stays.
-    ordered = sorted(found.items(), key=lambda item: (item[0][0], item[0][1].startswith(_WAITS)))
+    ordered = sorted(
+        found.items(), key=lambda item: (item[0][0], item[0][1].startswith(_WAITS))
+    )
     for (name, where, price, until), counts in ordered:
         yield _Row(name, where, price, tuple(counts), until)
 
@@ -115,7 +131,11 @@ def _where(place: WhatIfPlace) -> str:
 
 
 def _offering(offering: OfferingDetail) -> str:
-    of = f" of {offering.capacity_reservation_id}" if offering.capacity_reservation_id else ""
+    of = (
+        f" of {offering.capacity_reservation_id}"
+        if offering.capacity_reservation_id
+        else ""
+    )
     return f"{offering.instance_type} {offering.capacity_type.value} in {offering.zone}{of}"
 
 
@@ -131,7 +151,9 @@ def _about(title: str, outcome: WhatIfOutcome) -> Iterator[str]:
         yield f"{title}displaces {_displaced(item)}"
     for note in outcome.notes:
         install = (
-            "; pip install 'reservoir-ec2[plan]' has it planned as the planner does" if _lacks_a_package(note) else ""
+            "; pip install 'reservoir-ec2[plan]' has it planned as the planner does"
+            if _lacks_a_package(note)
+            else ""
         )
         yield f"{title}note: {printable(note)}{install}"
 
@@ -143,17 +165,23 @@ def _signed(micro_usd: int) -> str:
 def _displaced(item: DisplacedWorkload) -> str:
     losses = []
     if item.replicas:
-        losses.append(f"{item.replicas} {_replicas(item.replicas)} would wait{_because(item.waiting)}")
+        losses.append(
+            f"{item.replicas} {_replicas(item.replicas)} would wait{_because(item.waiting)}"
+        )
     if item.reserved_replicas > item.replicas:
         count = item.reserved_replicas - item.replicas
-        losses.append(f"{count} {_replicas(count)} would be bought instead of using reserved units")
+        losses.append(
+            f"{count} {_replicas(count)} would be bought instead of using reserved units"
+        )
     return f"{_name(item.workload)}: {'; '.join(losses)}"
 
 
 def _because(waiting: WaitingReplicas | None) -> str:
     if waiting is None:
         return ""
-    until = "" if waiting.earliest_at is None else f"; not before {_time(waiting.earliest_at)}"
+    until = (
+        "" if waiting.earliest_at is None else f"; not before {_time(waiting.earliest_at)}"
+    )
     return f" ({waiting.reason.value}: {printable(waiting.message)}{until})"
 
 

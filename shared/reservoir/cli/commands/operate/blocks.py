@@ -25,9 +25,17 @@ _DAY_HOURS: Final = 24
 
 Amount = Annotated[
     str | None,
-    typer.Option(metavar="USD", help="What it may cost, to the cent; beside --yes, instead of typing it."),
+    typer.Option(
+        metavar="USD",
+        help="What it may cost, to the cent; beside --yes, instead of typing it.",
+    ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would cost, and whether EC2 would let you.")]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Say what it would cost, and whether EC2 would let you."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,12 +45,23 @@ def register(app: typer.Typer) -> None:
 
 def buy(
     context: typer.Context,
-    wanted: Annotated[str, typer.Argument(help='As `reservoir get blocks` is asked: "4 p5.48xlarge for 2d".')],
-    offering: Annotated[str | None, typer.Option(help="Which of what is on sale; needed where it is several.")] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A tag of the block, by which policy finds it.")
+    wanted: Annotated[
+        str,
+        typer.Argument(help='As `reservoir get blocks` is asked: "4 p5.48xlarge for 2d".'),
+    ],
+    offering: Annotated[
+        str | None,
+        typer.Option(help="Which of what is on sale; needed where it is several."),
     ] = None,
-    platform: Annotated[str, typer.Option(help="The operating system, as EC2 calls it.")] = _LINUX,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="A tag of the block, by which policy finds it."
+        ),
+    ] = None,
+    platform: Annotated[
+        str, typer.Option(help="The operating system, as EC2 calls it.")
+    ] = _LINUX,
     amount: Amount = None,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -50,12 +69,16 @@ def buy(
     """Buy a Capacity Block: at most once, for the amount that you type."""
     instance_type, count, days = asked_for(wanted)
     _refuse(
-        block_rules.count_refusal(count), block_rules.duration_refusal(days), block_rules.platform_refusal(platform)
+        block_rules.count_refusal(count),
+        block_rules.duration_refusal(days),
+        block_rules.platform_refusal(platform),
     )
     tags = tuple(_tag(each) for each in tag or ())
     stack = connection(context)
     found = attempt(
-        lambda: stack.outside.capacity_blocks.offerings(instance_type, count=count, hours=_DAY_HOURS * days)
+        lambda: stack.outside.capacity_blocks.offerings(
+            instance_type, count=count, hours=_DAY_HOURS * days
+        )
     )
     chosen = _chosen(found, offering, wanted)
     order = _order(chosen, platform, tags=tags)
@@ -66,7 +89,9 @@ def buy(
 
 def extend(
     context: typer.Context,
-    reservation: Annotated[str, typer.Argument(help="The block's capacity reservation, as cr-….")],
+    reservation: Annotated[
+        str, typer.Argument(help="The block's capacity reservation, as cr-….")
+    ],
     days: Annotated[int, typer.Option(min=1, help="How many more days.")],
     amount: Amount = None,
     yes: Yes = False,
@@ -79,7 +104,11 @@ def extend(
         fail(f"there is no reservation {reservation}")
     block = record.reservation
     _refuse(block_rules.extension_refusal(block, days, stack.outside.clock.now()))
-    found = attempt(lambda: stack.outside.capacity_blocks.extensions(reservation, hours=_DAY_HOURS * days))
+    found = attempt(
+        lambda: stack.outside.capacity_blocks.extensions(
+            reservation, hours=_DAY_HOURS * days
+        )
+    )
     if not found:
         fail(f"EC2 sells no extension of {reservation} by {days}d now")
     order = _order(found[0], block.platform, extends=reservation)
@@ -87,7 +116,11 @@ def extend(
 
 
 def _order(
-    offering: "BlockOffering", platform: str, *, tags: tuple[tuple[str, str], ...] = (), extends: str | None = None
+    offering: "BlockOffering",
+    platform: str,
+    *,
+    tags: tuple[tuple[str, str], ...] = (),
+    extends: str | None = None,
 ) -> BlockOrder:
     return BlockOrder(
         offering.id,
@@ -105,10 +138,14 @@ def _order(
 
 def settle(
     context: typer.Context,
-    offering: Annotated[str, typer.Argument(help="The offering whose purchase is not settled.")],
+    offering: Annotated[
+        str, typer.Argument(help="The offering whose purchase is not settled.")
+    ],
     not_bought: Annotated[
         str | None,
-        typer.Option(metavar="REASON", help="You have looked, and it was not bought: how you know."),
+        typer.Option(
+            metavar="REASON", help="You have looked, and it was not bought: how you know."
+        ),
     ] = None,
 ) -> None:
     """Find out what became of a purchase whose answer was lost."""
@@ -122,7 +159,9 @@ def settle(
     _report(outcome)
 
 
-def _carry_out(stack: Connection, order: BlockOrder, amount: str | None, *, yes: bool, dry_run: bool) -> None:
+def _carry_out(
+    stack: Connection, order: BlockOrder, amount: str | None, *, yes: bool, dry_run: bool
+) -> None:
     from reservoir.usecases.purchasing.buy_block import PurchaseRefusedError
 
     use_case = _use_case(stack)
@@ -148,7 +187,9 @@ def _show(use_case: "BuyBlock", preview: "Preview") -> None:
     if order.extends is not None:
         print_(f"  extends     {order.extends}")
     print_(f"  from        {instant(order.start_at)} to {instant(order.end_at)}")
-    print_(f"  costs       {usd(order.fee_micro_usd)}, {usd(order.unit_hour_micro_usd)} a unit and hour")
+    print_(
+        f"  costs       {usd(order.fee_micro_usd)}, {usd(order.unit_hour_micro_usd)} a unit and hour"
+    )
     print_(f"  offering    {order.offering_id}")
     if order.extends is None:
         tags = [*order.tags, (PURCHASE_TAG, order.offering_id)]
@@ -167,7 +208,9 @@ def _agree(order: BlockOrder, amount: str | None, *, yes: bool) -> None:
             fail("nothing was bought: --yes buys only together with --amount")
         typed = amount
     elif not can_ask():
-        fail("nothing was bought: there is no terminal on which to type the amount; say --amount and --yes")
+        fail(
+            "nothing was bought: there is no terminal on which to type the amount; say --amount and --yes"
+        )
     else:
         typed = typer.prompt("Type the amount in USD to buy it", err=True)
     if _micro_usd(typed) != order.fee_micro_usd:
@@ -187,7 +230,9 @@ def _report(outcome: "PurchaseOutcome") -> None:
     purchase, settle_it = outcome.purchase, f"reservoir blocks settle {outcome.purchase.id}"
     if outcome.result is Result.BOUGHT:
         ids = ", ".join(purchase.reservation_ids)
-        output().print(f"bought {ids} for {usd(purchase.order.fee_micro_usd)}, by {purchase.by}")
+        output().print(
+            f"bought {ids} for {usd(purchase.order.fee_micro_usd)}, by {purchase.by}"
+        )
         if not outcome.is_written:
             fail(f"it is bought {outcome.why}: {settle_it}")
         if outcome.why:
@@ -201,11 +246,16 @@ def _report(outcome: "PurchaseOutcome") -> None:
         )
 
 
-def _chosen(found: "Sequence[BlockOffering]", offering: str | None, wanted: str) -> "BlockOffering":
+def _chosen(
+    found: "Sequence[BlockOffering]", offering: str | None, wanted: str
+) -> "BlockOffering":
     if not found:
         fail(f"EC2 has no block on sale now: {wanted}")
     if offering is None and len(found) > 1:
-        lines = [f"  {each.id}  {each.zone}  {instant(each.start_at)}  {each.fee} {each.currency}" for each in found]
+        lines = [
+            f"  {each.id}  {each.zone}  {instant(each.start_at)}  {each.fee} {each.currency}"
+            for each in found
+        ]
         fail("\n".join(("several are on sale; choose with --offering:", *lines)))
     chosen = next((each for each in found if offering in (None, each.id)), None)
     if chosen is None:
@@ -222,14 +272,20 @@ def _fee(fee: str, currency: str) -> int:
 def _tag(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
     if not key or not value or key.startswith(("aws:", "reservoir:")):
-        fail(f"{text!a} is no tag of yours: say KEY=VALUE, with a key that is not AWS's or Reservoir's")
+        fail(
+            f"{text!a} is no tag of yours: say KEY=VALUE, with a key that is not AWS's or Reservoir's"
+        )
     return key, value
 
 
 def _refuse(*reasons: str | None) -> None:
     against = [each for each in reasons if each is not None]
     if against:
-        fail("\n".join(("nothing was bought:", *against)) if len(against) > 1 else f"nothing was bought: {against[0]}")
+        fail(
+            "\n".join(("nothing was bought:", *against))
+            if len(against) > 1
+            else f"nothing was bought: {against[0]}"
+        )
 
 
 def _use_case(stack: Connection) -> "BuyBlock":

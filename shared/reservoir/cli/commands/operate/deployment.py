@@ -27,7 +27,18 @@ Arguments = Annotated[list[str] | None, typer.Argument(help="Passed on to the CD
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     purpose = "Deploy, compare and destroy a deployment."
-    add_group(app, "deployment", purpose, check, bootstrap, diff, deploy, destroy, restore, first=_in_a_checkout)
+    add_group(
+        app,
+        "deployment",
+        purpose,
+        check,
+        bootstrap,
+        diff,
+        deploy,
+        destroy,
+        restore,
+        first=_in_a_checkout,
+    )
 
 
 def _in_a_checkout() -> None:
@@ -50,7 +61,9 @@ def check(context: typer.Context, form: Output = Form.TABLE) -> None:
 
     deployment = _deployment(context)
     region = make_client("sts").meta.region_name
-    environment = Ec2LaunchEnvironment(make_client("ec2"), make_client("ssm"), make_client("iam"), SystemClock())
+    environment = Ec2LaunchEnvironment(
+        make_client("ec2"), make_client("ssm"), make_client("iam"), SystemClock()
+    )
     prices = partial(make_client, "pricing")
     place = Place(deployment, make_client, prices, region, environment, is_served)
     found = look(place, (BotoCoreError, ClientError))
@@ -68,7 +81,11 @@ def bootstrap(context: typer.Context, arguments: Arguments = None) -> None:
     deployment, account = _deployment(context), Account(make_client)
     place = f"aws://{deployment.settings.account or account.id()}/{account.region}"
     chosen = bootstrap_arguments(deployment.settings)
-    _attempt(lambda: CdkCommandLine(deployment.path)("bootstrap", place, *chosen, *(arguments or ())))
+    _attempt(
+        lambda: CdkCommandLine(deployment.path)(
+            "bootstrap", place, *chosen, *(arguments or ())
+        )
+    )
 
 
 def diff(context: typer.Context, arguments: Arguments = None) -> None:
@@ -80,7 +97,10 @@ def deploy(
     context: typer.Context,
     arguments: Arguments = None,
     rollback: Annotated[
-        bool, typer.Option(_ROLLBACK, help="Deploy this release although a newer one is deployed.")
+        bool,
+        typer.Option(
+            _ROLLBACK, help="Deploy this release although a newer one is deployed."
+        ),
     ] = False,
 ) -> None:
     """Create or update the stack, after checking that the settings match the account."""
@@ -94,7 +114,10 @@ def deploy(
 def destroy(
     context: typer.Context,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Withdraw all workloads, and wait until nodes are gone.")
+        bool,
+        typer.Option(
+            "--drain", help="Withdraw all workloads, and wait until nodes are gone."
+        ),
     ] = False,
     yes: Yes = False,
 ) -> None:
@@ -107,7 +130,12 @@ def destroy(
 
     deployment = _deployment(context)
     action = Destroy(
-        deployment, Account(make_client), partial(fleet, make_client), CdkCommandLine(deployment.path), _say, time.sleep
+        deployment,
+        Account(make_client),
+        partial(fleet, make_client),
+        CdkCommandLine(deployment.path),
+        _say,
+        time.sleep,
     )
 
     def run() -> None:
@@ -135,10 +163,16 @@ def restore(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--table", help="As in the settings: nodeClaims. Default: all eight, which belong together."),
+        typer.Option(
+            "--table",
+            help="As in the settings: nodeClaims. Default: all eight, which belong together.",
+        ),
     ] = None,
     empty: Annotated[
-        bool, typer.Option("--empty", help="Make an empty table, where there is no backup; needs --table.")
+        bool,
+        typer.Option(
+            "--empty", help="Make an empty table, where there is no backup; needs --table."
+        ),
     ] = False,
 ) -> None:
     """Restore the tables into new ones, and say what to write into the settings to adopt them."""
@@ -149,20 +183,32 @@ def restore(
     from reservoir.deployment.deployment import table_field
 
     if empty and (at is not None or not only):
-        fail("an empty table is made in the place of one that is named: say --table, and not --at")
+        fail(
+            "an empty table is made in the place of one that is named: say --table, and not --at"
+        )
     account, deployment = Account(make_client), _deployment(context)
     instant = None if at is None else at.replace(tzinfo=UTC)
 
     def run() -> None:
         found = next((it for it in account.stacks() if it.name == deployment.stack), None)
         sources = deployment.tables if found is None else found.tables
-        chosen = {table: name for table, name in sources.items() if not only or table_field(table) in only}
+        chosen = {
+            table: name
+            for table, name in sources.items()
+            if not only or table_field(table) in only
+        }
         if not chosen:
-            fail(f"no table to restore: there is no stack {deployment.stack}, or --table names none of its tables")
+            fail(
+                f"no table to restore: there is no stack {deployment.stack}, or --table names none of its tables"
+            )
         suffix = f"{instant or SystemClock().now():%Y%m%dT%H%M%S}"
         action = Restore(account, _say, time.sleep)
         try:
-            restored = action.make_empty(chosen, suffix) if empty else action.run(chosen, instant, suffix)
+            restored = (
+                action.make_empty(chosen, suffix)
+                if empty
+                else action.run(chosen, instant, suffix)
+            )
         except RestoreError as error:
             fail(str(error))
         _say(f"now write into {deployment.path}, and deploy:")
@@ -177,7 +223,9 @@ def _deployment(context: typer.Context) -> "Deployment":
     options: Options = context.obj
     found = choose(options, Path()).deployment
     if found is None:
-        fail("this is about a settings file: say --deployment NAME, not the name of a stack")
+        fail(
+            "this is about a settings file: say --deployment NAME, not the name of a stack"
+        )
     return found
 
 
@@ -190,7 +238,13 @@ def _deploy(context: typer.Context) -> "Deploy":
 
     deployment = _deployment(context)
     account = Account(make_client)
-    return Deploy(deployment, account, partial(deployed, make_client), CdkCommandLine(deployment.path), _say)
+    return Deploy(
+        deployment,
+        account,
+        partial(deployed, make_client),
+        CdkCommandLine(deployment.path),
+        _say,
+    )
 
 
 def _say(line: str) -> None:

@@ -18,7 +18,9 @@ _LONGEST_MIN: Final = LONGEST_LIFT // timedelta(minutes=1)
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    add_group(app, "envelope", "Show what the safety envelope holds, or lift it once.", show, lift)
+    add_group(
+        app, "envelope", "Show what the safety envelope holds, or lift it once.", show, lift
+    )
 
 
 def show(context: typer.Context) -> None:
@@ -27,7 +29,9 @@ def show(context: typer.Context) -> None:
     for tally in attempt(_use_case(context).show):
         passed = sum(len(each.ids) for each in tally.passed if now - each.at < WINDOW)
         state = "shut" if tally.is_shut else "holds" if tally.is_holding(now) else "open"
-        output().print(f"{tally.kind}: {state}, {passed} ended within {WINDOW // timedelta(minutes=1)} minutes")
+        output().print(
+            f"{tally.kind}: {state}, {passed} ended within {WINDOW // timedelta(minutes=1)} minutes"
+        )
         if tally.held is not None and tally.is_holding(now):
             held = tally.held
             output().print(
@@ -43,17 +47,26 @@ def show(context: typer.Context) -> None:
 
 def lift(
     context: typer.Context,
-    kind: Annotated[EndingKind, typer.Argument(help="What may end: as `reservoir envelope show` calls it.")],
+    kind: Annotated[
+        EndingKind,
+        typer.Argument(help="What may end: as `reservoir envelope show` calls it."),
+    ],
     count: Annotated[int, typer.Option(min=1, help="How many may end beyond the bound.")],
     reason: Reason,
     minutes: Annotated[
-        int, typer.Option(min=1, max=_LONGEST_MIN, help="For how long; what is not used by then is void.")
+        int,
+        typer.Option(
+            min=1, max=_LONGEST_MIN, help="For how long; what is not used by then is void."
+        ),
     ] = 60,
     yes: Yes = False,
 ) -> None:
     """Let more end than the bound of the hour allows: once, so many, for so long."""
     if not yes:
-        typer.confirm(f"{count} may end as {kind} within {minutes} minutes, beyond the bound. Lift it?", abort=True)
+        typer.confirm(
+            f"{count} may end as {kind} within {minutes} minutes, beyond the bound. Lift it?",
+            abort=True,
+        )
     request = request_of(Verb.LIFT, [kind], reason, f"{minutes}m", count)
     carry_out(connection(context), request)
 

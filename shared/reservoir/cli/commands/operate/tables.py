@@ -31,30 +31,48 @@ def adopt(
     seen = attempt(_use_case(stack).look)
     _describe(stack, seen)
     if not yes:
-        typer.confirm("From now on what these tables do not want may be ended. Adopt them?", abort=True)
+        typer.confirm(
+            "From now on what these tables do not want may be ended. Adopt them?",
+            abort=True,
+        )
     by, now = stack.caller(), stack.outside.clock.now()
-    recognition = attempt(lambda: _use_case(stack).adopt(seen, by=by, reason=reason, now=now))
+    recognition = attempt(
+        lambda: _use_case(stack).adopt(seen, by=by, reason=reason, now=now)
+    )
     if not recognition.is_whole:
         fail("\n".join(("the tables changed meanwhile:", *recognition.problems)))
     output().print("adopted")
 
 
 def _use_case(stack: Connection) -> AdoptTables:
-    return AdoptTables(OwnTables(stack.outside.table_marks, stack.outside.settings.deployment), stack.outside.publisher)
+    return AdoptTables(
+        OwnTables(stack.outside.table_marks, stack.outside.settings.deployment),
+        stack.outside.publisher,
+    )
 
 
 def _describe(stack: Connection, seen: tuple[MarkedTable, ...]) -> None:
     """Print what somebody should look at before saying that the tables are right."""
     recognition = recognise(stack.outside.settings.deployment, seen)
     for table in seen:
-        mark = "no mark" if table.mark is None else f"marked {table.mark.made_at:%Y-%m-%d %H:%M} UTC"
+        mark = (
+            "no mark"
+            if table.mark is None
+            else f"marked {table.mark.made_at:%Y-%m-%d %H:%M} UTC"
+        )
         by = "" if table.mark is None else f" by {table.mark.made_by} ({table.mark.reason})"
         output().print(f"{table.role} {table.table_id}: {mark}{by}")
     for problem in recognition.problems:
         output().print(f"  {problem}")
-    owned = [instance for instance in attempt(stack.outside.instances.list_owned) if not instance.is_gone]
+    owned = [
+        instance
+        for instance in attempt(stack.outside.instances.list_owned)
+        if not instance.is_gone
+    ]
     claimed = {claim.instance_id for claim in stack.outside.node_claims.list_live()}
     unknown = [instance.id for instance in owned if instance.id not in claimed]
-    output().print(f"{len(owned)} instances carry this deployment's tag; {len(owned) - len(unknown)} have a claim")
+    output().print(
+        f"{len(owned)} instances carry this deployment's tag; {len(owned) - len(unknown)} have a claim"
+    )
     if unknown:
         output().print(f"without one: {', '.join(unknown)}")

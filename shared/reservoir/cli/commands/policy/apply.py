@@ -33,10 +33,17 @@ def apply(
     context: typer.Context,
     filenames: files.Filenames,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check, compare and say the impact, but write nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Check, compare and say the impact, but write nothing."
+        ),
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until all that was applied is ready; ends with 1 if it is not in time.")
+        bool,
+        typer.Option(
+            "--wait",
+            help="Wait until all that was applied is ready; ends with 1 if it is not in time.",
+        ),
     ] = False,
     timeout: Timeout = _DEFAULT_TIMEOUT,
     form: Output = Format.TEXT,
@@ -65,11 +72,20 @@ def _wait(stack: Connection, outcome: Outcome, timeout: str) -> None:
     end = stack.outside.clock.now() + span(timeout)
     if any(each.change is Change.UPDATED for each in outcome.changes):
         _wait_for_discovery(stack, stack.outside.clock.now(), span(timeout))
-    meant = [(noun_of(each.kind.lower()), Selection((each.name,))) for each in outcome.changes]
-    wait_for(stack, meant, Wanted(condition="Ready"), max(timedelta(), end - stack.outside.clock.now()))
+    meant = [
+        (noun_of(each.kind.lower()), Selection((each.name,))) for each in outcome.changes
+    ]
+    wait_for(
+        stack,
+        meant,
+        Wanted(condition="Ready"),
+        max(timedelta(), end - stack.outside.clock.now()),
+    )
 
 
-def _wait_for_discovery(stack: Connection, applied_at: datetime, timeout: timedelta) -> None:
+def _wait_for_discovery(
+    stack: Connection, applied_at: datetime, timeout: timedelta
+) -> None:
     """Wait for a pass of discovery that began after an update: until then the conditions are those of before.
 
     CloudWatch says in which minute a pass was.
@@ -81,11 +97,16 @@ def _wait_for_discovery(stack: Connection, applied_at: datetime, timeout: timede
         return True if last is not None and last >= next_minute else None
 
     if until(stack, timeout, looked) is None:
-        messages().print("the time is up: discovery has not looked at what was applied; see reservoir doctor")
+        messages().print(
+            "the time is up: discovery has not looked at what was applied; see reservoir doctor"
+        )
         raise typer.Exit(NOT_YET)
 
 
 def _answer(context: typer.Context, outcome: Outcome, *, dry_run: bool) -> ApplyAnswer:
-    changes = [AppliedObject(kind=each.kind, name=each.name, change=each.change) for each in outcome.changes]
+    changes = [
+        AppliedObject(kind=each.kind, name=each.name, change=each.change)
+        for each in outcome.changes
+    ]
     impact = impact_described(impact_of(context, outcome)) if dry_run else None
     return ApplyAnswer(dry_run=dry_run, changes=changes, impact=impact)

@@ -29,11 +29,19 @@ def register(app: typer.Typer) -> None:
 def delete(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(help="KIND NAME... or KIND/NAME...; node NAME... ends nodes at once.")
+        list[str] | None,
+        typer.Argument(
+            help="KIND NAME... or KIND/NAME...; node NAME... ends nodes at once."
+        ),
     ] = None,
     filenames: files.Filenames = [],  # noqa: B006 # typer makes a new list for each call
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, but delete nothing.")] = False,
-    reason: Annotated[str | None, typer.Option(help="For nodes: why; it is kept, and published on the bus.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would go, but delete nothing.")
+    ] = False,
+    reason: Annotated[
+        str | None,
+        typer.Option(help="For nodes: why; it is kept, and published on the bus."),
+    ] = None,
     yes: Yes = False,
 ) -> None:
     """Delete NodePools, EC2NodeClasses and Teams. By name, or those that files name; and nodes by name.
@@ -51,15 +59,23 @@ def delete(
     if nodes:
         delete_nodes(context, nodes, reason, yes=yes)
         return
-    wanted = [(_KINDS[kind.kind], name) for kind, name in given] if names else _named_in(filenames)
+    wanted = (
+        [(_KINDS[kind.kind], name) for kind, name in given]
+        if names
+        else _named_in(filenames)
+    )
     _delete_policy(context, wanted, dry_run=dry_run, yes=yes)
 
 
-def _delete_policy(context: typer.Context, wanted: list[Name], *, dry_run: bool, yes: bool) -> None:
+def _delete_policy(
+    context: typer.Context, wanted: list[Name], *, dry_run: bool, yes: bool
+) -> None:
     """Delete what is there, all or nothing; where nodes stand by it, say what becomes of them, and ask first."""
     stack, policy = connection(context), apply_policy(context)
     foreseen = attempt(lambda: policy.delete(wanted, dry_run=True))
-    standing = attempt(lambda: nodes_of(foreseen.changes, list(stack.outside.node_claims.list_live())))
+    standing = attempt(
+        lambda: nodes_of(foreseen.changes, list(stack.outside.node_claims.list_live()))
+    )
     for each, count in standing.items():
         if count:
             messages().print(_what_becomes(each, count))
@@ -114,4 +130,6 @@ def _named_in(filenames: list[str]) -> list[Name]:
 def _does_not_exist(store: PolicyStore, kind: PolicyKind, name: str) -> str:
     """Say that there is no such object, and which one may have been meant."""
     hint = closest(name, [row.name for row in store.list_all() if row.kind is kind])
-    return f"{kind.lower()}/{name} does not exist" + (f"; did you mean {hint}?" if hint else "")
+    return f"{kind.lower()}/{name} does not exist" + (
+        f"; did you mean {hint}?" if hint else ""
+    )

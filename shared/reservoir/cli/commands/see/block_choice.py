@@ -22,20 +22,38 @@ _ALL: Final = "all"
 
 
 def show_block_choice(
-    stack: Connection, words: Sequence[str], wanted: Sequence[str], namespace: str | None, waiting_usd: str | None
+    stack: Connection,
+    words: Sequence[str],
+    wanted: Sequence[str],
+    namespace: str | None,
+    waiting_usd: str | None,
 ) -> None:
     """Print the choice."""
     from reservoir.usecases.purchasing.search_blocks import SearchBlocks, SearchRefusedError
 
     noun, types = words[:1], list(dict.fromkeys(words[1:]))
-    if not noun or "/" in noun[0] or "," in noun[0] or noun_of(noun[0]).plural != "blocks" or not wanted:
-        fail("--for and --waiting-usd are about blocks: reservoir get blocks p5.48xlarge --for NAMESPACE/NAME")
+    if (
+        not noun
+        or "/" in noun[0]
+        or "," in noun[0]
+        or noun_of(noun[0]).plural != "blocks"
+        or not wanted
+    ):
+        fail(
+            "--for and --waiting-usd are about blocks: reservoir get blocks p5.48xlarge --for NAMESPACE/NAME"
+        )
     if not types or any(" " in each for each in types):
-        fail("say the types that would do, as in: reservoir get blocks p5.48xlarge p5en.48xlarge --for NAMESPACE/NAME")
+        fail(
+            "say the types that would do, as in: reservoir get blocks p5.48xlarge p5en.48xlarge --for NAMESPACE/NAME"
+        )
     if _ALL in wanted and len(wanted) > 1:
         fail("--for all is about all that waits; name nothing beside it")
     home = namespace or DEFAULT_NAMESPACE
-    keys = [] if list(wanted) == [_ALL] else [each if "/" in each else f"{home}/{each}" for each in wanted]
+    keys = (
+        []
+        if list(wanted) == [_ALL]
+        else [each if "/" in each else f"{home}/{each}" for each in wanted]
+    )
     outside = stack.outside
     search = SearchBlocks(
         outside.workloads,
@@ -98,7 +116,9 @@ def _bought(result: "SearchResult", window: "BlockWindow") -> Iterator[str]:
     hours = result.useful_unit_hours(window.id)
     price = usd(micro_usd_of(Decimal(window.fee_micro_usd) / hours / 10**6))
     on_demand = result.on_demand_micro_usd_per_hour.get(window.instance_type)
-    beside = "on-demand has no price" if on_demand is None else f"on-demand {usd(on_demand)}"
+    beside = (
+        "on-demand has no price" if on_demand is None else f"on-demand {usd(on_demand)}"
+    )
     asked = f"{offering.count} {window.instance_type} for {sold.days}d"
     yield f"{asked} in {offering.zone} {when}: {usd(window.fee_micro_usd)}"
     if sold.extends is None:
@@ -116,7 +136,11 @@ def _begins(placed: "Placed", now: datetime) -> str:
 
 def _beside(result: "SearchResult", placed: "Placed") -> str:
     price = result.needs[placed.key].on_demand_micro_usd
-    return "; it may not run on demand" if price is None else f"; on demand it costs {usd(price)} and begins now"
+    return (
+        "; it may not run on demand"
+        if price is None
+        else f"; on demand it costs {usd(price)} and begins now"
+    )
 
 
 def _total(choice: "BlockChoice") -> str:
@@ -126,5 +150,7 @@ def _total(choice: "BlockChoice") -> str:
         f"{usd(choice.waiting_micro_usd)} for waiting",
     ]
     left = len(choice.left_over)
-    waits = f"; {left} {'workload waits' if left == 1 else 'workloads wait'} on" if left else ""
+    waits = (
+        f"; {left} {'workload waits' if left == 1 else 'workloads wait'} on" if left else ""
+    )
     return f"{usd(choice.total_micro_usd)}: {', '.join(parts)}{waits}"

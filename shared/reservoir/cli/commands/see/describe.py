@@ -42,7 +42,13 @@ def describe(
     Ends with 2 when something that was named is not there.
     """
     stack = connection(context)
-    given = selection.Given(labels=labels, namespace=namespace, all_namespaces=all_namespaces, pool=pool, state=state)
+    given = selection.Given(
+        labels=labels,
+        namespace=namespace,
+        all_namespaces=all_namespaces,
+        pool=pool,
+        state=state,
+    )
     meant = selection.meant(words or (), **given)
     found = [Found.of(stack, noun, chosen) for noun, chosen in meant]
     is_first = True
@@ -75,4 +81,6 @@ def _print(stack: Connection, noun: Noun[Any], row: Any) -> None:
 def _last_events(stack: Connection, name: str) -> Iterator[PastEvent]:
     """Yield the last that happened, oldest first; what is kept of one object is read page by page."""
     until = stack.outside.clock.now() + LATE
-    yield from deque(stack.outside.history.of_object(name, _EVER, until), maxlen=_EVENTS_SHOWN)
+    yield from deque(
+        stack.outside.history.of_object(name, _EVER, until), maxlen=_EVENTS_SHOWN
+    )

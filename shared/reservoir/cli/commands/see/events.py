@@ -19,7 +19,13 @@ from reservoir.cli.output import Form, Output, as_data, printable, show
 from reservoir.cli.policy import attempt, connection
 from reservoir.cli.stack.connection import Connection
 from reservoir.cli.stack.lately import LATE
-from reservoir.core.history.past_event import NODE, RESERVATION, WORKLOAD, PastEvent, node_name
+from reservoir.core.history.past_event import (
+    NODE,
+    RESERVATION,
+    WORKLOAD,
+    PastEvent,
+    node_name,
+)
 from reservoir.ports.system import Clock
 
 _DEFAULT_SINCE: Final = "1h"
@@ -41,21 +47,30 @@ def events(
     wanted: Annotated[
         str | None,
         typer.Option(
-            "--for", help="NOUN/NAME: workload/[NAMESPACE/]NAME, node/ID (claim or instance), class/NAME, team/NAME ..."
+            "--for",
+            help="NOUN/NAME: workload/[NAMESPACE/]NAME, node/ID (claim or instance), class/NAME, team/NAME ...",
         ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(help="How far back from then: 30m, 6h, 7d. Default: 1h, or with --for all that is kept."),
+        typer.Option(
+            help="How far back from then: 30m, 6h, 7d. Default: 1h, or with --for all that is kept."
+        ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(help="Up to when: 2026-01-31T03:00Z, or how long ago: 2h. Default: now.")
+        str | None,
+        typer.Option(
+            help="Up to when: 2026-01-31T03:00Z, or how long ago: 2h. Default: now."
+        ),
     ] = None,
     labels: selection.Labels = None,
     namespace: selection.Namespace = None,
     pool: selection.Pool = None,
     state: selection.State = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep listing as more happens, until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Keep listing as more happens, until Ctrl-C."),
+    ] = False,
     form: Output = Form.TABLE,
 ) -> None:
     """List what happened, to everything or to one object."""
@@ -67,9 +82,18 @@ def events(
     if until is not None and follow:
         fail("--until ends what --follow goes on with; give one of them")
     end = now + LATE if until is None else _instant(until, now)
-    start = _EVER if since is None and name is not None else min(now, end) - span(since or _DEFAULT_SINCE)
+    start = (
+        _EVER
+        if since is None and name is not None
+        else min(now, end) - span(since or _DEFAULT_SINCE)
+    )
     chosen = selection.selection(
-        [NOUN], labels=labels, namespace=namespace, all_namespaces=False, pool=pool, state=state
+        [NOUN],
+        labels=labels,
+        namespace=namespace,
+        all_namespaces=False,
+        pool=pool,
+        state=state,
     )
     look = Look(stack, name, chosen)
     told = attempt(lambda: list(look(start, end)))
@@ -94,7 +118,11 @@ class Look:
     def __call__(self, since: datetime, until: datetime) -> Iterator[PastEvent]:
         """Yield it, the oldest first."""
         history = self.stack.outside.history
-        told = history.timeline(since, until) if self.name is None else history.of_object(self.name, since, until)
+        told = (
+            history.timeline(since, until)
+            if self.name is None
+            else history.of_object(self.name, since, until)
+        )
         meant = labelled(self.stack, self.chosen.labels, told)
         yield from (event for event in meant if self.chosen.has(NOUN.facts(event)))
 
@@ -106,7 +134,9 @@ def _instant(text: str, now: datetime) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        fail(f"{text} is neither an instant such as 2026-01-31T03:00Z nor a length of time such as 2h")
+        fail(
+            f"{text} is neither an instant such as 2026-01-31T03:00Z nor a length of time such as 2h"
+        )
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
@@ -122,7 +152,10 @@ class Tail:
     """What happens next, each event once."""
 
     def __init__(
-        self, look: Callable[[datetime, datetime], Iterator[PastEvent]], clock: Clock, told: list[PastEvent]
+        self,
+        look: Callable[[datetime, datetime], Iterator[PastEvent]],
+        clock: Clock,
+        told: list[PastEvent],
     ) -> None:
         self._look = look
         self._clock = clock
@@ -133,11 +166,14 @@ class Tail:
         now = self._clock.now()
         found = list(self._look(now - LATE, now + LATE))
         new = [event for event in found if event.id not in self._told]
-        self._told = {event.id: event.at for event in found}  # all that the next look can bring again
+        # all that the next look can bring again
+        self._told = {event.id: event.at for event in found}
         return new
 
 
-def _follow(tail: Tail, form: Form, sleep: Callable[[float], None] = time.sleep) -> NoReturn:
+def _follow(
+    tail: Tail, form: Form, sleep: Callable[[float], None] = time.sleep
+) -> NoReturn:
     console = output()
     while True:
         for event in attempt(tail.more):
@@ -147,7 +183,9 @@ def _follow(tail: Tail, form: Form, sleep: Callable[[float], None] = time.sleep)
 
 
 def _line(event: PastEvent) -> str:
-    return "  ".join(printable(column.text(event)) for column in LISTING.columns if not column.is_wide)
+    return "  ".join(
+        printable(column.text(event)) for column in LISTING.columns if not column.is_wide
+    )
 
 
 def _object_of(wanted: str, stack: Connection) -> str:
@@ -161,6 +199,8 @@ def _object_of(wanted: str, stack: Connection) -> str:
     if kind == NODE and name.startswith("i-"):
         claims: Any = stack.outside.node_claims.find_by_instance([name])
         if name not in claims:
-            fail(f"instance {name} is not known (nodes that ended are forgotten after a week): name its claim")
+            fail(
+                f"instance {name} is not known (nodes that ended are forgotten after a week): name its claim"
+            )
         return node_name(claims[name].id)
     return f"{kind}/{name}"

@@ -33,7 +33,11 @@ def explain(
         ),
     ],
     alternatives: Annotated[
-        bool, typer.Option("--alternatives", help="Of a workload: what the next best places would have cost.")
+        bool,
+        typer.Option(
+            "--alternatives",
+            help="Of a workload: what the next best places would have cost.",
+        ),
     ] = False,
     form: Output = Format.TEXT,
 ) -> None:
@@ -55,20 +59,32 @@ def explain(
 
 
 def _node(stack: Connection, name: str, form: Format) -> None:
-    found = attempt(lambda: ExplainNode(stack.outside.node_claims, stack.outside.decisions).explain(name))
+    found = attempt(
+        lambda: ExplainNode(stack.outside.node_claims, stack.outside.decisions).explain(
+            name
+        )
+    )
     if found is None:
         fail(f"node {name} is not known (nodes that ended are forgotten after a week)")
     print_answer("NodeExplanation", found, node_lines(found), form)
 
 
 def _workload(stack: Connection, key: str, form: Format, *, alternatives: bool) -> None:
-    found = attempt(lambda: ExplainWorkload(stack.outside.workloads, stack.outside.node_claims).explain(key))
+    found = attempt(
+        lambda: ExplainWorkload(stack.outside.workloads, stack.outside.node_claims).explain(
+            key
+        )
+    )
     if found is None:
         fail(f"workload {key} is not known")
     if alternatives:
-        question = ExplainAlternatives(stack.outside.node_claims, stack.outside.decisions, stack.solver.policy)
+        question = ExplainAlternatives(
+            stack.outside.node_claims, stack.outside.decisions, stack.solver.policy
+        )
         try:
-            found = found.model_copy(update={"alternatives": attempt(lambda: question.explain(key))})
+            found = found.model_copy(
+                update={"alternatives": attempt(lambda: question.explain(key))}
+            )
         except ReplayError as error:
             fail(str(error))
     print_answer("WorkloadExplanation", found, workload_lines(found), form)

@@ -17,7 +17,9 @@ def node_lines(found: NodeExplanation) -> Iterator[str]:
     node, origin, standing = found.node, found.origin, found.disruption
     instance = f" ({node.instance_id})" if node.instance_id else ""
     yield f"{node.node_claim}{instance}: {node.instance_type} {node.capacity_type.value} in {node.zone}, {found.state}"
-    held = ", ".join(f"{each.namespace}/{each.name} x{each.replicas}" for each in found.workloads)
+    held = ", ".join(
+        f"{each.namespace}/{each.name} x{each.replicas}" for each in found.workloads
+    )
     yield f"  holds       {held or 'nothing'}"
     yield f"  exists      {origin.text}{_by(origin.decision_id, origin.decided_at)}"
     for relaxed in origin.relaxed:
@@ -44,10 +46,16 @@ def workload_lines(found: WorkloadExplanation) -> Iterator[str]:
         yield f"  {each.replicas:>4} x      {each.reason.value}: {each.message}"
         if each.nearest_offering:
             near = each.nearest_offering
-            where = f" ({near.capacity_reservation_id})" if near.capacity_reservation_id else ""
+            where = (
+                f" ({near.capacity_reservation_id})" if near.capacity_reservation_id else ""
+            )
             yield f"              nearest: {near.instance_type} {near.capacity_type.value} in {near.zone}{where}"
     if found.pending:
-        when = _time(found.next_feasible_at) if found.next_feasible_at else "not by itself: by new capacity or policy"
+        when = (
+            _time(found.next_feasible_at)
+            if found.next_feasible_at
+            else "not by itself: by new capacity or policy"
+        )
         yield f"  could run   {when}"
     for host in found.nodes:
         instance = host.instance_id or "no instance yet"
@@ -64,7 +72,11 @@ def _alternative_lines(found: list[DecisionAlternatives] | None) -> Iterator[str
         yield f"  instead     as {decision.plan_id} at {_time(decision.made_at)} saw it:"
         for place in decision.places:
             offering = place.offering
-            where = f" ({offering.capacity_reservation_id})" if offering.capacity_reservation_id else ""
+            where = (
+                f" ({offering.capacity_reservation_id})"
+                if offering.capacity_reservation_id
+                else ""
+            )
             told = f"{offering.instance_type} {offering.capacity_type.value} in {offering.zone}{where}"
             yield f"              {told}, pool {place.node_pool}: {_verdict(place)}"
 

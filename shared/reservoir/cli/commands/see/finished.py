@@ -16,7 +16,8 @@ from reservoir.core.model.team import Team, by_namespace
 from reservoir.manifests.answers.finished import FinishedAnswer, FinishedPlace, FinishedRun
 from reservoir.usecases.policy.policy_objects import policy_of
 
-_BEFORE: Final = timedelta(days=7)  # so much longer ago than asked a run may have begun, to be told whole
+# so much longer ago than asked a run may have begun, to be told whole
+_BEFORE: Final = timedelta(days=7)
 
 
 def register(app: typer.Typer) -> None:
@@ -27,8 +28,12 @@ def register(app: typer.Typer) -> None:
 def list_finished(
     context: typer.Context,
     since: Annotated[str, typer.Option(help="How far back: 6h, 7d.")] = "24h",
-    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Of this namespace only.")] = None,
-    team: Annotated[str | None, typer.Option(help="Of the namespaces of this Team only.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Of this namespace only.")
+    ] = None,
+    team: Annotated[
+        str | None, typer.Option(help="Of the namespaces of this Team only.")
+    ] = None,
     form: Output = Format.TEXT,
 ) -> None:
     """List workloads that are over.
@@ -39,9 +44,19 @@ def list_finished(
     until = stack.outside.clock.now()
     start = until - span(since)
     owners = attempt(lambda: by_namespace(policy_of(stack.outside.policy.list_all()).teams))
-    told = attempt(lambda: list(stack.outside.history.timeline(start - _BEFORE, until + timedelta(minutes=1))))
-    runs = [_described(each, owners) for each in finished(told, until) if each.ended_at >= start]
-    chosen = [each for each in runs if namespace in (None, each.namespace) and team in (None, each.team)]
+    told = attempt(
+        lambda: list(
+            stack.outside.history.timeline(start - _BEFORE, until + timedelta(minutes=1))
+        )
+    )
+    runs = [
+        _described(each, owners) for each in finished(told, until) if each.ended_at >= start
+    ]
+    chosen = [
+        each
+        for each in runs
+        if namespace in (None, each.namespace) and team in (None, each.team)
+    ]
     answer = FinishedAnswer(since=start, until=until, runs=chosen)
     print_answer("Finished", answer, finished_lines(answer), form)
 
@@ -61,7 +76,8 @@ def _described(each: Finished, owners: Mapping[str, Team]) -> FinishedRun:
         failures=each.failure_count,
         exit_code=each.exit_code,
         places=[
-            FinishedPlace(instance_type=kind, capacity_type=market, zone=zone) for kind, market, zone in each.places
+            FinishedPlace(instance_type=kind, capacity_type=market, zone=zone)
+            for kind, market, zone in each.places
         ],
     )
 
@@ -76,14 +92,28 @@ def finished_lines(answer: FinishedAnswer) -> Iterator[Line | str]:
         Column("TEAM", lambda row: row.team or "-", leaves=2),
         Column("REPLICAS", lambda row: str(row.replicas), is_number=True, leaves=1),
         Column("ENDED", lambda row: f"{row.ended_at:%Y-%m-%d %H:%M}"),
-        Column("RAN", lambda row: "-" if row.ran_s is None else noun.span(timedelta(seconds=row.ran_s))),
+        Column(
+            "RAN",
+            lambda row: (
+                "-" if row.ran_s is None else noun.span(timedelta(seconds=row.ran_s))
+            ),
+        ),
         Column("USD", lambda row: noun.price(row.micro_usd), is_number=True),
         Column("HOW", lambda row: row.how),
-        Column("EXIT", lambda row: "-" if row.exit_code is None else str(row.exit_code), is_number=True),
+        Column(
+            "EXIT",
+            lambda row: "-" if row.exit_code is None else str(row.exit_code),
+            is_number=True,
+        ),
         Column("WHERE", _where, gives_way=True),
     )
     yield from lines_of(answer.runs, columns, terminal_width())
 
 
 def _where(row: FinishedRun) -> str:
-    return ", ".join(f"{each.instance_type} {each.capacity_type} {each.zone}" for each in row.places) or "-"
+    return (
+        ", ".join(
+            f"{each.instance_type} {each.capacity_type} {each.zone}" for each in row.places
+        )
+        or "-"
+    )

@@ -34,16 +34,26 @@ def get(
     sort_by: SortBy = None,
     no_headers: NoHeaders = False,
     follow: Annotated[
-        bool, typer.Option("--watch", "-w", help="Keep listing rows that change, until Ctrl-C; one noun at a time.")
+        bool,
+        typer.Option(
+            "--watch",
+            "-w",
+            help="Keep listing rows that change, until Ctrl-C; one noun at a time.",
+        ),
     ] = False,
     for_workloads: Annotated[
         list[str] | None,
         typer.Option(
-            "--for", metavar="WORKLOAD", help="Of blocks of these types: which to buy for it; all: what waits."
+            "--for",
+            metavar="WORKLOAD",
+            help="Of blocks of these types: which to buy for it; all: what waits.",
         ),
     ] = None,
     waiting_usd: Annotated[
-        str | None, typer.Option(metavar="USD", help="Beside --for: what an hour of waiting costs for each unit.")
+        str | None,
+        typer.Option(
+            metavar="USD", help="Beside --for: what an hour of waiting costs for each unit."
+        ),
     ] = None,
 ) -> None:
     """List workloads, nodes, reservations, offerings, policy.
@@ -69,10 +79,18 @@ def get(
             fail("--for goes with --namespace alone")
         show_block_choice(stack, words or (), for_workloads or (), namespace, waiting_usd)
         return
-    given = selection.Given(labels=labels, namespace=namespace, all_namespaces=all_namespaces, pool=pool, state=state)
+    given = selection.Given(
+        labels=labels,
+        namespace=namespace,
+        all_namespaces=all_namespaces,
+        pool=pool,
+        state=state,
+    )
     meant = selection.meant(words or _WITHOUT_NOUN, **given)
     if follow and (form.takes or sort_by is not None or no_headers):
-        fail("--watch goes with table, wide, json, yaml and name, and neither sorts nor leaves out titles")
+        fail(
+            "--watch goes with table, wide, json, yaml and name, and neither sorts nor leaves out titles"
+        )
     if follow:
         _watch(stack, meant, form)
         return
@@ -81,21 +99,39 @@ def get(
     if any(each.rows for each in found) or not any(chosen.names for _, chosen in meant):
         parts = [(each.rows, each.noun.listing(now)) for each in found]
         ordered = [(in_order(rows, listing, sort_by), listing) for rows, listing in parts]
-        show_all(ordered, form, nothing=_nothing(found, meant[0][1]), headers=not no_headers)
+        show_all(
+            ordered, form, nothing=_nothing(found, meant[0][1]), headers=not no_headers
+        )
     end_with_missing(stack, found)
 
 
-def _watch(stack: Connection, meant: Sequence[tuple[Noun[Any], Selection]], form: Form) -> None:
+def _watch(
+    stack: Connection, meant: Sequence[tuple[Noun[Any], Selection]], form: Form
+) -> None:
     if len(meant) > 1:
         fail("watch one noun at a time")
     ((noun, chosen),) = meant
-    watch(noun, lambda: Found.of(stack, noun, chosen).rows, form, stack.outside.clock, stack.pause)
+    watch(
+        noun,
+        lambda: Found.of(stack, noun, chosen).rows,
+        form,
+        stack.outside.clock,
+        stack.pause,
+    )
 
 
 def _nothing(found: Sequence[Found], chosen: Selection) -> str:
     """Say what there is none of, and where else to look."""
     nouns = " or ".join(each.noun.plural for each in found)
-    if chosen.pool is not None or chosen.state is not None or chosen.labels.match_expressions:
+    if (
+        chosen.pool is not None
+        or chosen.state is not None
+        or chosen.labels.match_expressions
+    ):
         return f"no {nouns} match"
-    looked_in = next((each.namespace for each in found if Selector.NAMESPACE in each.noun.selectors), "")
-    return f"no {nouns}" + (f" in the namespace {looked_in}; -A looks in all namespaces" if looked_in else "")
+    looked_in = next(
+        (each.namespace for each in found if Selector.NAMESPACE in each.noun.selectors), ""
+    )
+    return f"no {nouns}" + (
+        f" in the namespace {looked_in}; -A looks in all namespaces" if looked_in else ""
+    )

@@ -28,13 +28,17 @@ def metrics(
     listen: Annotated[
         str | None,
         typer.Option(
-            metavar="[ADDRESS]:PORT", help="Serve /metrics there until Ctrl-C; without an address on this machine only."
+            metavar="[ADDRESS]:PORT",
+            help="Serve /metrics there until Ctrl-C; without an address on this machine only.",
         ),
     ] = None,
     every_s: Annotated[
         int,
         typer.Option(
-            "--every", min=_LEAST_S, max=600, help="With --listen: read the tables this often at most, in seconds."
+            "--every",
+            min=_LEAST_S,
+            max=600,
+            help="With --listen: read the tables this often at most, in seconds.",
         ),
     ] = 15,
 ) -> None:
@@ -58,7 +62,9 @@ def metrics(
         server = serving(lately, address or _HERE, int(port))
     except OSError as error:
         fail(f"cannot listen on {listen}: {error.strerror}")
-    messages().print(f"serving http://{address or _HERE}:{server.server_port}{_PATH} until Ctrl-C")
+    messages().print(
+        f"serving http://{address or _HERE}:{server.server_port}{_PATH} until Ctrl-C"
+    )
     try:
         server.serve_forever()
     except KeyboardInterrupt:
@@ -68,7 +74,9 @@ def metrics(
 class Lately:
     """What was read lately: those who ask soon after each other get the same."""
 
-    def __init__(self, read: Callable[[], str], now: Callable[[], datetime], at_most_every: timedelta) -> None:
+    def __init__(
+        self, read: Callable[[], str], now: Callable[[], datetime], at_most_every: timedelta
+    ) -> None:
         self._read = read
         self._now = now
         self._at_most_every = at_most_every

@@ -41,7 +41,8 @@ def see(stack: Connection, *, with_teams: bool = False) -> SeeStatus:
         try:
             return policy_of(outside.policy.list_all()).teams
         except AwsError:
-            return ()  # that policy cannot be read is said once, where it is read for itself
+            # that policy cannot be read is said once, where it is read for itself
+            return ()
 
     there = CountWhatIsThere(
         outside.reservations,

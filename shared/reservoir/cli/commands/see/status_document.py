@@ -34,15 +34,22 @@ def document(seen: Status) -> StatusAnswer:
         there=_known(seen.there, _there),
         refused=_known(seen.refused, lambda events: [_refused(each) for each in events]),
         discovery=_known(seen.discovery, _discovery),
-        queues=_known(seen.queues, lambda depths: {queue.name.lower(): _queue(it) for queue, it in depths.items()}),
+        queues=_known(
+            seen.queues,
+            lambda depths: {queue.name.lower(): _queue(it) for queue, it in depths.items()},
+        ),
         alarms=_known(seen.alarms, list),
         refused_dry_runs=_known(
             seen.refused_dry_runs,
-            lambda found: [NotLaunchingNow(kind=it.kind, name=it.name, why=it.why) for it in found],
+            lambda found: [
+                NotLaunchingNow(kind=it.kind, name=it.name, why=it.why) for it in found
+            ],
         ),
         not_launching=_known(
             seen.not_launching,
-            lambda found: [NotLaunchingNow(kind=it.kind, name=it.name, why=it.why) for it in found],
+            lambda found: [
+                NotLaunchingNow(kind=it.kind, name=it.name, why=it.why) for it in found
+            ],
         ),
     )
 
@@ -65,11 +72,20 @@ def _there(there: Sample) -> ThereNow:
             for it in there.markets
         ],
         waiting=[
-            WaitingNow(reason=it.reason, replicas=it.replica_count, workloads=it.workload_count, since=it.since)
+            WaitingNow(
+                reason=it.reason,
+                replicas=it.replica_count,
+                workloads=it.workload_count,
+                since=it.since,
+            )
             for it in there.waiting
         ],
         bought=[
-            BoughtNow(workload=it.workload_key, nodes=it.node_count, micro_usd_per_hour=it.micro_usd_per_hour)
+            BoughtNow(
+                workload=it.workload_key,
+                nodes=it.node_count,
+                micro_usd_per_hour=it.micro_usd_per_hour,
+            )
             for it in there.bought
         ],
         teams=[
@@ -105,11 +121,15 @@ def _reservation(it: ReservationSample) -> ReservationNow:
 
 
 def _refused(event: PastEvent) -> RefusedNow:
-    return RefusedNow(at=event.at, type=event.detail_type, object=subject(event), what=summary(event))
+    return RefusedNow(
+        at=event.at, type=event.detail_type, object=subject(event), what=summary(event)
+    )
 
 
 def _discovery(found: LastDiscovery) -> DiscoveryNow:
-    return DiscoveryNow(changed_at=found.changed_at, read_at=found.read_at, stale=list(found.stale))
+    return DiscoveryNow(
+        changed_at=found.changed_at, read_at=found.read_at, stale=list(found.stale)
+    )
 
 
 def _queue(depth: QueueDepth) -> QueueNow:

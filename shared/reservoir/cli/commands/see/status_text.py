@@ -9,7 +9,12 @@ from rich.text import Text
 from reservoir.cli.output import printable
 from reservoir.core.history.sample import ReservationSample, Sample
 from reservoir.core.history.summary import subject, summary
-from reservoir.usecases.history.see_status import REFUSED_WITHIN, LastDiscovery, Status, Unknown
+from reservoir.usecases.history.see_status import (
+    REFUSED_WITHIN,
+    LastDiscovery,
+    Status,
+    Unknown,
+)
 
 ENDS_WITHIN: Final = timedelta(hours=48)
 _MOST: Final = 12  # lines of one part
@@ -47,14 +52,19 @@ def _lines(status: Status, width: int) -> Iterator[Text]:
 
 
 def _reservations(there: Sample, width: int) -> Iterator[Text]:
-    found = sorted(there.reservations, key=lambda it: (-(it.idle_micro_usd_per_hour or 0), -it.total_count, it.id))
+    found = sorted(
+        there.reservations,
+        key=lambda it: (-(it.idle_micro_usd_per_hour or 0), -it.total_count, it.id),
+    )
     total = sum(it.total_count for it in found)
     ours = sum(it.ours_count for it in found)
     others = sum(it.others_count for it in found)
     free = sum(it.free_count for it in found)
     idle = [it.idle_micro_usd_per_hour for it in found if it.free_count]
     cost = _sum(idle)
-    counts = f"{total} units: {ours} ours + {others} others', {free} free ({cost} USD/h idle)"
+    counts = (
+        f"{total} units: {ours} ours + {others} others', {free} free ({cost} USD/h idle)"
+    )
     yield _row("reservations", Text(counts if found else "none"))
     bar = min(_BAR_MAX, max(_BAR_MIN, width - _BESIDE_BAR))
     for it in found[:_MOST]:
@@ -74,7 +84,11 @@ def _reservation(it: ReservationSample, bar: int) -> Text:
 
 def _bar(it: ReservationSample, cells: int) -> Text:
     """Return ours, others' and free units as a bar; whatever there is at least one unit of has a cell."""
-    parts = ((it.ours_count, "█", "green"), (it.others_count, "▒", "yellow"), (it.free_count, "·", "dim"))
+    parts = (
+        (it.ours_count, "█", "green"),
+        (it.others_count, "▒", "yellow"),
+        (it.free_count, "·", "dim"),
+    )
     bar, total = Text(), max(1, it.total_count)
     for count, mark, style in parts:
         bar.append(mark * (max(1, round(cells * count / total)) if count else 0), style)
@@ -94,9 +108,14 @@ def _waiting(there: Sample, now: datetime) -> Iterator[Text]:
 
 def _ending(there: Sample, now: datetime) -> Iterator[Text]:
     found = [
-        (it.end_at, it) for it in there.reservations if it.end_at is not None and now < it.end_at < now + ENDS_WITHIN
+        (it.end_at, it)
+        for it in there.reservations
+        if it.end_at is not None and now < it.end_at < now + ENDS_WITHIN
     ]
-    yield _row("ending", Text(f"{len(found)} within 48 hours" if found else "nothing within 48 hours"))
+    yield _row(
+        "ending",
+        Text(f"{len(found)} within 48 hours" if found else "nothing within 48 hours"),
+    )
     for end_at, it in sorted(found, key=lambda each: (each[0], each[1].id))[:_MOST]:
         drains = "" if it.drain_at is None else f", drains {it.drain_at:%d %H:%M}"
         line = f"  {printable(it.id)[:20]:<20} in {duration(end_at - now)} ({end_at:%d %H:%M}Z{drains})"
@@ -105,15 +124,24 @@ def _ending(there: Sample, now: datetime) -> Iterator[Text]:
 
 def _nodes(there: Sample) -> Iterator[Text]:
     count = sum(it.node_count for it in there.markets)
-    kinds = ", ".join(f"{it.node_count} {it.capacity_type.value}" for it in there.markets if it.node_count)
+    kinds = ", ".join(
+        f"{it.node_count} {it.capacity_type.value}" for it in there.markets if it.node_count
+    )
     paid = _usd(sum(it.micro_usd_per_hour for it in there.markets))
     avoided = _sum([it.avoided_micro_usd_per_hour for it in there.markets])
     yield _row("nodes", Text(f"{count} ({kinds})" if count else "none"))
-    yield Text(f"  {paid} USD/h paid beside reservations, {avoided} USD/h avoided against on-demand")
+    yield Text(
+        f"  {paid} USD/h paid beside reservations, {avoided} USD/h avoided against on-demand"
+    )
 
 
 def _bought(there: Sample) -> Iterator[Text]:
-    yield _row("bought", Text(f"for {_number(len(there.bought), 'workload')}" if there.bought else "nothing"))
+    yield _row(
+        "bought",
+        Text(
+            f"for {_number(len(there.bought), 'workload')}" if there.bought else "nothing"
+        ),
+    )
     for it in there.bought[:5]:
         nodes = f"{_number(it.node_count, 'node')} for {printable(it.workload_key)}"
         yield Text(f"  {_usd(it.micro_usd_per_hour):>10} USD/h  {nodes}")
@@ -124,14 +152,23 @@ def _not_launching(status: Status) -> Iterator[Text]:
     if isinstance(found, Unknown):
         yield _row("launches", _unknown(found))
         return
-    stuck = Text(f"{_number(len(found), 'object')} of policy cannot launch", "bold red") if found else None
+    stuck = (
+        Text(f"{_number(len(found), 'object')} of policy cannot launch", "bold red")
+        if found
+        else None
+    )
     yield _row("launches", stuck or Text("every class and pool may launch"))
     for it in found[:_MOST]:
         yield Text(f"  {it.kind.lower()}/{printable(it.name)}: {printable(it.why)}")
     yield from _more(len(found))
-    refused = () if isinstance(status.refused_dry_runs, Unknown) else status.refused_dry_runs
+    refused = (
+        () if isinstance(status.refused_dry_runs, Unknown) else status.refused_dry_runs
+    )
     for it in refused[:_MOST]:
-        yield Text(f"  {it.kind.lower()}/{printable(it.name)}: EC2 refuses a dry run: {printable(it.why)}", "red")
+        yield Text(
+            f"  {it.kind.lower()}/{printable(it.name)}: EC2 refuses a dry run: {printable(it.why)}",
+            "red",
+        )
     yield from _more(len(refused))
 
 
@@ -143,17 +180,25 @@ def _refused(status: Status) -> Iterator[Text]:
     count = len(status.refused)
     yield _row("refused", Text(f"{count} {within}" if count else f"nothing {within}"))
     for event in status.refused[:-4:-1]:
-        yield Text(f"  {event.at:%H:%M} {event.detail_type}  {printable(subject(event))}: {printable(summary(event))}")
+        yield Text(
+            f"  {event.at:%H:%M} {event.detail_type}  {printable(subject(event))}: {printable(summary(event))}"
+        )
 
 
 def _discovery(found: LastDiscovery | Unknown, now: datetime) -> Text:
     if isinstance(found, Unknown):
         return _unknown(found)
-    changed = "nothing found yet" if found.changed_at is None else f"last change {duration(now - found.changed_at)} ago"
+    changed = (
+        "nothing found yet"
+        if found.changed_at is None
+        else f"last change {duration(now - found.changed_at)} ago"
+    )
     if found.read_at is not None:
         changed = f"read {duration(now - found.read_at)} ago, {changed}"
     if found.stale:
-        return Text(f"{changed}; {len(found.stale)} reservations could not be read again", "red")
+        return Text(
+            f"{changed}; {len(found.stale)} reservations could not be read again", "red"
+        )
     return Text(f"{changed}; every reservation could be read")
 
 
@@ -162,7 +207,11 @@ def _queues(status: Status) -> Text:
         return _unknown(status.queues)
     parts: list[str] = []
     for queue, depth in status.queues.items():
-        age = "" if depth.oldest_s is None or not depth.message_count else f" ({depth.oldest_s} s)"
+        age = (
+            ""
+            if depth.oldest_s is None or not depth.message_count
+            else f" ({depth.oldest_s} s)"
+        )
         parts.append(f"{queue.name.lower()} {depth.message_count}{age}")
     return Text(", ".join(parts))
 
@@ -170,7 +219,11 @@ def _queues(status: Status) -> Text:
 def _alarms(status: Status) -> Text:
     if isinstance(status.alarms, Unknown):
         return _unknown(status.alarms)
-    return Text(", ".join(map(printable, status.alarms)), "bold red") if status.alarms else Text("none")
+    return (
+        Text(", ".join(map(printable, status.alarms)), "bold red")
+        if status.alarms
+        else Text("none")
+    )
 
 
 def _row(title: str, text: Text) -> Text:

@@ -26,7 +26,10 @@ def register(app: typer.Typer) -> None:
 
 def top(
     context: typer.Context,
-    every_s: Annotated[int, typer.Option("--every", help="Seconds between looks.", min=_LEAST_S, max=_MOST_S)] = 5,
+    every_s: Annotated[
+        int,
+        typer.Option("--every", help="Seconds between looks.", min=_LEAST_S, max=_MOST_S),
+    ] = 5,
 ) -> None:
     """Show the status, and keep it up to date until Ctrl-C."""
     console = output()

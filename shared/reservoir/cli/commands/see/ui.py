@@ -22,13 +22,28 @@ def register(app: typer.Typer) -> None:
 
 def ui(
     context: typer.Context,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port on this machine; 0: any that is free.")] = _PORT,
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65_535, help="Port on this machine; 0: any that is free."),
+    ] = _PORT,
     every_s: Annotated[
-        int, typer.Option("--every", min=5, max=600, help="Read the tables this often at most, in seconds.")
+        int,
+        typer.Option(
+            "--every",
+            min=5,
+            max=600,
+            help="Read the tables this often at most, in seconds.",
+        ),
     ] = 15,
-    since: Annotated[str, typer.Option(help="How much of the past the timeline shows: 6h, 7d.")] = "24h",
-    ahead: Annotated[str, typer.Option(help="How much of the time to come it shows.")] = "2d",
-    html: Annotated[Path | None, typer.Option("--html", help="Write the page to this file instead.")] = None,
+    since: Annotated[
+        str, typer.Option(help="How much of the past the timeline shows: 6h, 7d.")
+    ] = "24h",
+    ahead: Annotated[
+        str, typer.Option(help="How much of the time to come it shows.")
+    ] = "2d",
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write the page to this file instead.")
+    ] = None,
 ) -> None:
     """Serve a page of how things are to browsers of this machine.
 

@@ -37,7 +37,8 @@ class Wanted:
         if self.state:
             return bool(noun.facts(row).state.lower() == self.state.lower())
         return any(
-            str(each["type"]).lower() == self.condition.lower() and str(each["status"]).lower() == self.status.lower()
+            str(each["type"]).lower() == self.condition.lower()
+            and str(each["status"]).lower() == self.status.lower()
             for each in document.get("status", {}).get("conditions", ())
         )
 
@@ -59,8 +60,17 @@ def wait(
     """Wait until objects are ready, in a state, or gone. Ends with 1 if the time is up first."""
     stack = connection(context)
     goal = read_goal(wanted)
-    given = selection.Given(labels=None, namespace=namespace, all_namespaces=False, pool=None, state=goal.state or None)
-    meant = [(noun, _without_state(chosen)) for noun, chosen in selection.meant(words or (), **given)]
+    given = selection.Given(
+        labels=None,
+        namespace=namespace,
+        all_namespaces=False,
+        pool=None,
+        state=goal.state or None,
+    )
+    meant = [
+        (noun, _without_state(chosen))
+        for noun, chosen in selection.meant(words or (), **given)
+    ]
     if not all(chosen.names for _, chosen in meant):
         fail("name what to wait for: NOUN NAME... or NOUN/NAME...")
     if not goal.is_gone:
@@ -81,7 +91,12 @@ def read_goal(text: str) -> Wanted:
     return Wanted()
 
 
-def wait_for(stack: Connection, meant: Sequence[tuple[Noun[Any], Selection]], goal: Wanted, timeout: timedelta) -> None:
+def wait_for(
+    stack: Connection,
+    meant: Sequence[tuple[Noun[Any], Selection]],
+    goal: Wanted,
+    timeout: timedelta,
+) -> None:
     """Wait for all of them, one after the other within the same time; say of each how it ended."""
     end = stack.outside.clock.now() + timeout
     late = False
@@ -92,14 +107,18 @@ def wait_for(stack: Connection, meant: Sequence[tuple[Noun[Any], Selection]], go
             came = until(stack, left, _look(stack, noun, one, goal))
             if came is None:
                 late = True
-                messages().print(f"{noun.kind}/{name}: the time is up: {_as_it_is(stack, noun, one)}")
+                messages().print(
+                    f"{noun.kind}/{name}: the time is up: {_as_it_is(stack, noun, one)}"
+                )
             else:
                 output().print(f"{noun.kind}/{name} {came}")
     if late:
         raise typer.Exit(NOT_YET)
 
 
-def _look(stack: Connection, noun: Noun[Any], chosen: Selection, goal: Wanted) -> Callable[[], str | None]:
+def _look(
+    stack: Connection, noun: Noun[Any], chosen: Selection, goal: Wanted
+) -> Callable[[], str | None]:
     """Return what says how an object came to be as wanted; None while it is not."""
 
     def look() -> str | None:
@@ -107,8 +126,12 @@ def _look(stack: Connection, noun: Noun[Any], chosen: Selection, goal: Wanted) -
         if goal.is_gone:
             return None if rows else "is gone"
         listing = noun.listing(stack.outside.clock.now())
-        met = rows and all(goal.is_met(noun, row, dict(listing.document(row))) for row in rows)
-        said = goal.state or (goal.condition if goal.status == "True" else f"{goal.condition}={goal.status}")
+        met = rows and all(
+            goal.is_met(noun, row, dict(listing.document(row))) for row in rows
+        )
+        said = goal.state or (
+            goal.condition if goal.status == "True" else f"{goal.condition}={goal.status}"
+        )
         return f"is {said}" if met else None
 
     return look
@@ -120,7 +143,11 @@ def _as_it_is(stack: Connection, noun: Noun[Any], chosen: Selection) -> str:
     if not rows:
         return "it does not exist"
     document = dict(noun.listing(stack.outside.clock.now()).document(rows[0]))
-    ready = [each for each in document.get("status", {}).get("conditions", ()) if each["type"] == "Ready"]
+    ready = [
+        each
+        for each in document.get("status", {}).get("conditions", ())
+        if each["type"] == "Ready"
+    ]
     if ready:
         said = f" ({ready[0]['message']})" if ready[0].get("message") else ""
         return f"Ready is {ready[0]['status']}{said}"

@@ -30,7 +30,11 @@ def watch(
         while True:
             rows, listing = read(), noun.listing(clock.now())
             now = {listing.name(row): listing.document(row) for row in rows}
-            changed = [row for row in rows if known is None or known.get(listing.name(row)) != now[listing.name(row)]]
+            changed = [
+                row
+                for row in rows
+                if known is None or known.get(listing.name(row)) != now[listing.name(row)]
+            ]
             gone = sorted(set(known or ()) - now.keys())
             titles = _tell(rows, changed, gone, listing, form, titles)
             wait_s = LEAST_S if changed or gone else min(MOST_S, wait_s * _GROWS)
@@ -62,9 +66,14 @@ def _tell(
         for name in gone:
             console.print(f"{printable(name)} is gone")
     elif form is Form.JSON:
-        left = [{"apiVersion": API_VERSION, "kind": "Gone", "metadata": {"name": name}} for name in gone]
+        left = [
+            {"apiVersion": API_VERSION, "kind": "Gone", "metadata": {"name": name}}
+            for name in gone
+        ]
         for document in (*(dict(listing.document(row)) for row in changed), *left):
             console.print(json.dumps(document))
     elif changed:
-        console.print(("---\n" if form is Form.YAML else "") + as_data(changed, listing, form), end="")
+        console.print(
+            ("---\n" if form is Form.YAML else "") + as_data(changed, listing, form), end=""
+        )
     return titles

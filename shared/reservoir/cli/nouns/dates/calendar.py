@@ -9,7 +9,12 @@ from reservoir.cli.nouns.noun import Facts, Noun, Selection, Selector, ahead, sp
 from reservoir.cli.output import Column, Listing
 from reservoir.cli.stack.connection import Connection
 from reservoir.core.capacity.lineage import gap, successors
-from reservoir.manifests.answers.listed import CalendarRow, CalendarRowSpec, CalendarRowStatus, Named
+from reservoir.manifests.answers.listed import (
+    CalendarRow,
+    CalendarRowSpec,
+    CalendarRowStatus,
+    Named,
+)
 from reservoir.ports.state import ReservationRecord
 
 _DAYS: Final = 28  # a bar shows so many, one place a day, from today on
@@ -29,7 +34,9 @@ def _read(stack: Connection, selection: Selection) -> Sequence[_Dated]:
     following = successors(record.reservation for record in records)
     nodes: dict[str | None, int] = {}
     for claim in stack.outside.node_claims.list_live():
-        nodes[claim.offering.reservation_id] = nodes.get(claim.offering.reservation_id, 0) + 1
+        nodes[claim.offering.reservation_id] = (
+            nodes.get(claim.offering.reservation_id, 0) + 1
+        )
     found = []
     for record in records:
         reservation, next_ = record.reservation, following.get(record.reservation.id)
@@ -60,23 +67,36 @@ def _read(stack: Connection, selection: Selection) -> Sequence[_Dated]:
 
 def _order(dated: _Dated) -> tuple[bool, str, str]:
     end_at = dated.row.spec.end_at
-    return end_at is None, "" if end_at is None else end_at.isoformat(), dated.row.metadata.name
+    return (
+        end_at is None,
+        "" if end_at is None else end_at.isoformat(),
+        dated.row.metadata.name,
+    )
 
 
 def _listing(now: datetime) -> Listing[_Dated]:
     return Listing(
         (
             Column("NAME", lambda dated: dated.row.metadata.name),
-            Column("UNITS", lambda dated: f"{dated.row.spec.units} {dated.row.spec.instance_type}"),
+            Column(
+                "UNITS",
+                lambda dated: f"{dated.row.spec.units} {dated.row.spec.instance_type}",
+            ),
             Column("ZONE", lambda dated: dated.row.spec.zone, leaves=3),
             Column("STARTS", lambda dated: ahead(dated.row.spec.start_at, now), leaves=2),
             Column("ENDS", lambda dated: ahead(dated.row.spec.end_at, now)),
-            Column("NODES", lambda dated: str(dated.row.status.nodes), is_number=True, leaves=4),
+            Column(
+                "NODES", lambda dated: str(dated.row.status.nodes), is_number=True, leaves=4
+            ),
             Column("THEN", _then),
             Column(f"NEXT {_DAYS} DAYS", lambda dated: _bar(dated.row, now), leaves=1),
             Column("STATE", lambda dated: dated.row.status.state, is_wide=True),
-            Column("DRAINS", lambda dated: ahead(dated.row.spec.drain_at, now), is_wide=True),
-            Column("SUCCESSOR", lambda dated: dated.row.status.successor or "-", is_wide=True),
+            Column(
+                "DRAINS", lambda dated: ahead(dated.row.spec.drain_at, now), is_wide=True
+            ),
+            Column(
+                "SUCCESSOR", lambda dated: dated.row.status.successor or "-", is_wide=True
+            ),
         ),
         lambda dated: f"calendar/{dated.row.metadata.name}",
         lambda dated: dated.row.model_dump(mode="json", exclude_none=True),
@@ -109,7 +129,9 @@ NOUN: Final = Noun(
     frozenset({Selector.LABEL, Selector.STATE}),
     _read,
     lambda dated: Facts(
-        frozenset({dated.row.metadata.name}), labels=dated.row.metadata.labels, state=dated.row.status.state
+        frozenset({dated.row.metadata.name}),
+        labels=dated.row.metadata.labels,
+        state=dated.row.status.state,
     ),
     _listing,
 )

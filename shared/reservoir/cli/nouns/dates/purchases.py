@@ -10,9 +10,17 @@ from reservoir.cli.output import Column, Listing
 from reservoir.cli.stack.connection import Connection
 from reservoir.core.purchasing.purchase import Purchase, PurchaseState
 from reservoir.core.scheduling_terms.money import usd
-from reservoir.manifests.answers.listed import Named, PurchaseRow, PurchaseSpec, PurchaseStatus
+from reservoir.manifests.answers.listed import (
+    Named,
+    PurchaseRow,
+    PurchaseSpec,
+    PurchaseStatus,
+)
 
-_STYLES: Final = {PurchaseState.INTENDED.value: "yellow", PurchaseState.NOT_BOUGHT.value: "dim"}
+_STYLES: Final = {
+    PurchaseState.INTENDED.value: "yellow",
+    PurchaseState.NOT_BOUGHT.value: "dim",
+}
 
 
 def _read(stack: Connection, selection: Selection) -> Sequence[PurchaseRow]:
@@ -52,7 +60,11 @@ def _listing(now: datetime) -> Listing[PurchaseRow]:
     return Listing(
         (
             Column("NAME", lambda row: row.metadata.name, gives_way=True),
-            Column("STATE", lambda row: row.status.state, style=lambda row: _STYLES.get(row.status.state, "")),
+            Column(
+                "STATE",
+                lambda row: row.status.state,
+                style=lambda row: _STYLES.get(row.status.state, ""),
+            ),
             Column("UNITS", lambda row: f"{row.spec.count} {row.spec.instance_type}"),
             Column("LASTS", lambda row: span(row.spec.end_at - row.spec.start_at)),
             Column("FEE", lambda row: usd(row.spec.fee_micro_usd), is_number=True),
@@ -61,8 +73,14 @@ def _listing(now: datetime) -> Listing[PurchaseRow]:
             Column("ZONE", lambda row: row.spec.zone, is_wide=True),
             Column("STARTS", lambda row: instant(row.spec.start_at), is_wide=True),
             Column("EXTENDS", lambda row: row.spec.extends or "-", is_wide=True),
-            Column("RESERVATIONS", lambda row: ",".join(row.status.capacity_reservation_ids) or "-", is_wide=True),
-            Column("NOTE", lambda row: row.status.note or "-", is_wide=True, gives_way=True),
+            Column(
+                "RESERVATIONS",
+                lambda row: ",".join(row.status.capacity_reservation_ids) or "-",
+                is_wide=True,
+            ),
+            Column(
+                "NOTE", lambda row: row.status.note or "-", is_wide=True, gives_way=True
+            ),
         ),
         lambda row: f"purchase/{row.metadata.name}",
         lambda row: row.model_dump(mode="json", exclude_none=True),

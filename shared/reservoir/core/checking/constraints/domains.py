@@ -39,27 +39,45 @@ class Domains:
         """
         facts, key = self._facts, constraint.topology_key
         is_wide = not only_hosting and not constraint.node_affinity_policy_honor
-        known = (key, facts.placement_class(carrier), facts.needs(carrier), only_hosting, is_wide)
+        known = (
+            key,
+            facts.placement_class(carrier),
+            facts.needs(carrier),
+            only_hosting,
+            is_wide,
+        )
         if known not in self._universes:
             existing = self._of_nodes(key)
             values = sorted(self._offered(key) | existing)
             if not is_wide:
                 values = [value for value in values if self._accepts(carrier, key, value)]
             if only_hosting:
-                values = [value for value in values if value in existing or self._hosts(carrier, key, value)]
+                values = [
+                    value
+                    for value in values
+                    if value in existing or self._hosts(carrier, key, value)
+                ]
             self._universes[known] = frozenset(values)
         return self._universes[known]
 
     def _of_nodes(self, topology_key: str) -> frozenset[str]:
         """Return the values that nodes have which stay; never asked of hosts."""
         if topology_key not in self._existing:
-            staying = [node.labels.get(topology_key) for node in self._facts.snapshot.nodes if not node.deleting]
-            self._existing[topology_key] = frozenset([value for value in staying if value is not None])
+            staying = [
+                node.labels.get(topology_key)
+                for node in self._facts.snapshot.nodes
+                if not node.deleting
+            ]
+            self._existing[topology_key] = frozenset(
+                [value for value in staying if value is not None]
+            )
         return self._existing[topology_key]
 
     def _accepts(self, carrier: Workload, topology_key: str, value: str) -> bool:
         """Whether some alternative of the carrier's requirements, and its markets, allow the value."""
-        if topology_key == labels.CAPACITY_TYPE and value not in self._facts.markets(carrier):
+        if topology_key == labels.CAPACITY_TYPE and value not in self._facts.markets(
+            carrier
+        ):
             return False
         return any(term[topology_key].has(value) for term in self._facts.terms(carrier))
 
@@ -71,7 +89,10 @@ class Domains:
             for pool in facts.snapshot.node_pools:
                 for name, places in facts.ever_offered(pool):
                     found.update(self._values(topology_key, facts.types[name], places))
-                if topology_key not in _OF_OFFERINGS and not pool.requirements[topology_key].complement:
+                if (
+                    topology_key not in _OF_OFFERINGS
+                    and not pool.requirements[topology_key].complement
+                ):
                     found.update(pool.requirements[topology_key].values)
             self._all_offered[topology_key] = frozenset(found)
         return self._all_offered[topology_key]
@@ -86,7 +107,9 @@ class Domains:
                     continue
                 for place in places:
                     is_there = topology_key not in _OF_OFFERINGS
-                    is_there = is_there or value in self._values(topology_key, instance_type, (place,))
+                    is_there = is_there or value in self._values(
+                        topology_key, instance_type, (place,)
+                    )
                     if is_there and facts.accepts(pool, name, (place,), carrier):
                         return True
         return False
@@ -98,11 +121,16 @@ class Domains:
             known = self._open_pools[carrier.tolerations] = [
                 pool
                 for pool in self._facts.snapshot.node_pools
-                if self._facts.tolerates(binding_taints(pool.taints, pool.startup_taints, initialized=False), carrier)
+                if self._facts.tolerates(
+                    binding_taints(pool.taints, pool.startup_taints, initialized=False),
+                    carrier,
+                )
             ]
         return known
 
-    def _values(self, topology_key: str, instance_type: InstanceType, places: Iterable[Place]) -> Iterable[str]:
+    def _values(
+        self, topology_key: str, instance_type: InstanceType, places: Iterable[Place]
+    ) -> Iterable[str]:
         """Return the values that nodes of the type in these places have."""
         if topology_key == labels.ZONE:
             return {place.zone for place in places}

@@ -41,7 +41,11 @@ class Rules(NamedTuple):
 def rules_of(workload: Workload) -> Rules:
     """Return the constraints and terms that forbid."""
     return Rules(
-        tuple(one for one in workload.topology_spread if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE),
+        tuple(
+            one
+            for one in workload.topology_spread
+            if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+        ),
         tuple(term for term in workload.affinity if term.weight is None),
         tuple(term for term in workload.anti_affinity if term.weight is None),
     )
@@ -81,7 +85,8 @@ class Selections:
         self._of_terms: dict[tuple[str, int], Selected] = {}
         self._of_constraints: dict[tuple[object, ...], Selected] = {}
         self._selected: dict[tuple[frozenset[str], LabelSelector], Selected] = {}
-        self._numbers = Numbering()  # of constraints and terms in the snapshot, which keeps them alive
+        # of constraints and terms in the snapshot, which keeps them alive
+        self._numbers = Numbering()
 
     @cached_property
     def groups(self) -> Sequence[RuleGroup]:
@@ -97,17 +102,26 @@ class Selections:
             known = self._of_terms[about] = self._matching(within, term.selector)
         return known
 
-    def spread_selected(self, carrier: Workload, constraint: TopologySpreadConstraint) -> Selected:
+    def spread_selected(
+        self, carrier: Workload, constraint: TopologySpreadConstraint
+    ) -> Selected:
         """Return the workloads that count for a spread constraint, ``matchLabelKeys`` included."""
         own = [carrier.labels.get(key) for key in constraint.match_label_keys]
         about = (carrier.namespace, self._numbers.of(constraint), *own)
         known = self._of_constraints.get(about)
         if known is None:
-            selector, labels_too = constraint.selector, zip(constraint.match_label_keys, own, strict=True)
+            selector, labels_too = (
+                constraint.selector,
+                zip(constraint.match_label_keys, own, strict=True),
+            )
             said = {(key, value) for key, value in labels_too if value is not None}
             if said:
-                selector = replace(selector, match_labels=tuple(sorted({*selector.match_labels, *said})))
-            known = self._of_constraints[about] = self._matching(frozenset({carrier.namespace}), selector)
+                selector = replace(
+                    selector, match_labels=tuple(sorted({*selector.match_labels, *said}))
+                )
+            known = self._of_constraints[about] = self._matching(
+                frozenset({carrier.namespace}), selector
+            )
         return known
 
     def _matching(self, namespaces: frozenset[str], selector: LabelSelector) -> Selected:
@@ -118,9 +132,13 @@ class Selections:
             is_sure = len(selector.match_labels) == 1 and not selector.match_expressions
             keys: list[str] = []
             for one in candidates:
-                if one.namespace in namespaces and (is_sure or selector.matches(one.labels)):
+                if one.namespace in namespaces and (
+                    is_sure or selector.matches(one.labels)
+                ):
                     keys.extend(one.keys)
-            known = self._selected[namespaces, selector] = Selected(tuple(keys), frozenset(keys))
+            known = self._selected[namespaces, selector] = Selected(
+                tuple(keys), frozenset(keys)
+            )
         return known
 
     @cached_property

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from reservoir.core.checking.constraints.domains import domain_of
-from reservoir.core.checking.constraints.selections import RuleGroup, Rules, Selected, rules_of
+from reservoir.core.checking.constraints.selections import (
+    RuleGroup,
+    Rules,
+    Selected,
+    rules_of,
+)
 from reservoir.core.checking.constraints.topology import Evenness, Topology
 from reservoir.core.checking.final_state.facts import Facts
 from reservoir.core.checking.violation import Violation, ViolationCode
@@ -33,11 +38,15 @@ def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]
             yield from _anti_affinities(topology, group, term)
 
 
-def _spread(topology: Topology, group: RuleGroup, constraint: TopologySpreadConstraint) -> Iterator[Violation]:
+def _spread(
+    topology: Topology, group: RuleGroup, constraint: TopologySpreadConstraint
+) -> Iterator[Violation]:
     """Check the workloads of a group, of which those of one size are judged alike, and for hosts all."""
     by_size: defaultdict[Resources | None, list[Workload]] = defaultdict(list)
     for workload in group.workloads.values():
-        by_size[None if constraint.topology_key == labels.HOSTNAME else workload.requests].append(workload)
+        by_size[
+            None if constraint.topology_key == labels.HOSTNAME else workload.requests
+        ].append(workload)
     for alike in by_size.values():
         evenness = topology.evenness(alike[0], constraint)
         added = topology.added_in(constraint.topology_key, evenness.crowded)
@@ -47,7 +56,10 @@ def _spread(topology: Topology, group: RuleGroup, constraint: TopologySpreadCons
 
 
 def _uneven(
-    topology: Topology, workload: Workload, constraint: TopologySpreadConstraint, evenness: Evenness
+    topology: Topology,
+    workload: Workload,
+    constraint: TopologySpreadConstraint,
+    evenness: Evenness,
 ) -> Iterator[Violation]:
     added = topology.added(workload.key, constraint.topology_key)
     bad = [domain for domain in added if domain is None or domain in evenness.crowded]
@@ -80,11 +92,15 @@ class _Anchors:
     @cached_property
     def is_kept(self) -> bool:
         """Whether those who follow may be where they are: they opened one domain at most, and nobody was anywhere."""
-        openings = sum(number for domain, number in self.opened.items() if domain not in self.anchored)
+        openings = sum(
+            number for domain, number in self.opened.items() if domain not in self.anchored
+        )
         return not self.is_running and openings <= 1
 
 
-def _anchors(facts: Facts, topology: Topology, workload: Workload, term: AffinityTerm) -> _Anchors:
+def _anchors(
+    facts: Facts, topology: Topology, workload: Workload, term: AffinityTerm
+) -> _Anchors:
     selected, by = topology.selected(workload, term), term.topology_key
     anchored, opened, is_running = set[str | None](), dict[str | None, int](), False
     carrying: dict[tuple[str, int], bool] = {}
@@ -106,7 +122,9 @@ def _anchors(facts: Facts, topology: Topology, workload: Workload, term: Affinit
     return _Anchors(selected, anchored, opened, is_running)
 
 
-def _affinities(topology: Topology, group: RuleGroup, term: AffinityTerm, anchors: _Anchors) -> Iterator[Violation]:
+def _affinities(
+    topology: Topology, group: RuleGroup, term: AffinityTerm, anchors: _Anchors
+) -> Iterator[Violation]:
     """Check the workloads of a group."""
     # Who matches himself is where he may be then, whatever he is.
     are_fine = anchors.is_kept and topology.is_everywhere(term.topology_key)
@@ -114,33 +132,51 @@ def _affinities(topology: Topology, group: RuleGroup, term: AffinityTerm, anchor
         yield from _affinity(topology, group.workloads[key], term, anchors)
 
 
-def _affinity(topology: Topology, workload: Workload, term: AffinityTerm, anchors: _Anchors) -> Iterator[Violation]:
+def _affinity(
+    topology: Topology, workload: Workload, term: AffinityTerm, anchors: _Anchors
+) -> Iterator[Violation]:
     """Each domain needs a matching replica; replicas that match themselves may open one domain, if none has any."""
     own = topology.added(workload.key, term.topology_key)
     alone = own - anchors.anchored
-    is_kept = anchors.is_kept if workload.key in anchors.selected else alone <= anchors.opened.keys()
+    is_kept = (
+        anchors.is_kept
+        if workload.key in anchors.selected
+        else alone <= anchors.opened.keys()
+    )
     if None in own or (alone and not is_kept):
         where = ", ".join(sorted(str(domain) for domain in alone or own))
         message = f"no matching replica by {term.topology_key} in {where}"
         yield Violation(ViolationCode.AFFINITY, workload.key, message, (workload.key,))
 
 
-def _anti_affinities(topology: Topology, group: RuleGroup, term: AffinityTerm) -> Iterator[Violation]:
+def _anti_affinities(
+    topology: Topology, group: RuleGroup, term: AffinityTerm
+) -> Iterator[Violation]:
     """Check the workloads of a group."""
     selected, keys = topology.selected(group.first, term), group.workloads.keys()
     for allowed, carriers in ((1, keys & selected.members), (0, keys - selected.members)):
-        crowded = topology.crowded(selected, term.topology_key, allowed) if carriers else frozenset()
+        crowded = (
+            topology.crowded(selected, term.topology_key, allowed)
+            if carriers
+            else frozenset()
+        )
         if crowded:
             hosts = topology.hosts_in(term.topology_key, crowded)
             there: set[str] = set()
             for host in hosts:
                 there.update(host.placed, host.running)
             for key in carriers & there:
-                yield from _anti_affinity(topology, group.workloads[key], term, selected, crowded)
+                yield from _anti_affinity(
+                    topology, group.workloads[key], term, selected, crowded
+                )
 
 
 def _anti_affinity(
-    topology: Topology, workload: Workload, term: AffinityTerm, selected: Selected, crowded: frozenset[str]
+    topology: Topology,
+    workload: Workload,
+    term: AffinityTerm,
+    selected: Selected,
+    crowded: frozenset[str],
 ) -> Iterator[Violation]:
     """No domain has a carrier and another matching replica, where at least one of the two is new (inverse included)."""
     matching = topology.counts(selected, term.topology_key)
@@ -148,9 +184,13 @@ def _anti_affinity(
     added = topology.added(workload.key, term.topology_key)
     for domain in topology.domains(workload.key, term.topology_key):
         if domain is not None and domain in crowded and (fresh[domain] or domain in added):
-            message = f"{matching[domain]} matching replicas in {domain} by {term.topology_key}"
+            message = (
+                f"{matching[domain]} matching replicas in {domain} by {term.topology_key}"
+            )
             keys = sorted(
-                key for key in selected.members | {workload.key} if domain in topology.added(key, term.topology_key)
+                key
+                for key in selected.members | {workload.key}
+                if domain in topology.added(key, term.topology_key)
             )
             yield Violation(ViolationCode.ANTI_AFFINITY, workload.key, message, tuple(keys))
 
@@ -168,16 +208,24 @@ def admits(topology: Topology, workload: Workload, domains: Mapping[str, str]) -
     Read strictly (all domains count for the minimum): a yes means that nobody can object.
     """
     rules = rules_of(workload)
-    if not all(_admits_spread(topology, workload, workload, constraint, domains) for constraint in rules.spread):
+    if not all(
+        _admits_spread(topology, workload, workload, constraint, domains)
+        for constraint in rules.spread
+    ):
         return False
-    if not all(_admits_affinity(topology, workload, term, domains) for term in rules.affinity):
+    if not all(
+        _admits_affinity(topology, workload, term, domains) for term in rules.affinity
+    ):
         return False
     for term in rules.anti_affinity:
         counts = topology.counts(topology.selected(workload, term), term.topology_key)
         if counts[domains.get(term.topology_key, "")]:
             return False
     for theirs, others in topology.groups:
-        if not all(_tolerates(topology, other, theirs, workload, domains) for other in others.values()):
+        if not all(
+            _tolerates(topology, other, theirs, workload, domains)
+            for other in others.values()
+        ):
             return False
     return True
 
@@ -194,18 +242,29 @@ def _admits_spread(
         return False
     count = topology.spread_counts(carrier, constraint)[domain]
     count += newcomer.key in topology.spread_selected(carrier, constraint)
-    return count - topology.least(carrier, constraint, only_hosting=False) <= constraint.max_skew
+    return (
+        count - topology.least(carrier, constraint, only_hosting=False)
+        <= constraint.max_skew
+    )
 
 
-def _admits_affinity(topology: Topology, workload: Workload, term: AffinityTerm, domains: Mapping[str, str]) -> bool:
+def _admits_affinity(
+    topology: Topology, workload: Workload, term: AffinityTerm, domains: Mapping[str, str]
+) -> bool:
     domain = domains.get(term.topology_key)
     keys = topology.selected(workload, term)
     counts = topology.counts(keys, term.topology_key)
-    return domain is not None and (counts[domain] > 0 or (workload.key in keys and not counts.total()))
+    return domain is not None and (
+        counts[domain] > 0 or (workload.key in keys and not counts.total())
+    )
 
 
 def _tolerates(
-    topology: Topology, other: Workload, rules: Rules, newcomer: Workload, domains: Mapping[str, str]
+    topology: Topology,
+    other: Workload,
+    rules: Rules,
+    newcomer: Workload,
+    domains: Mapping[str, str],
 ) -> bool:
     """Whether rules that replicas already placed carry still hold with the newcomer beside them."""
     for term in rules.anti_affinity:
@@ -215,7 +274,9 @@ def _tolerates(
     for constraint in rules.spread:
         if newcomer.key in topology.spread_selected(other, constraint):
             is_there = topology.is_at(other.key, constraint.topology_key, domains)
-            if is_there and not _admits_spread(topology, other, newcomer, constraint, domains):
+            if is_there and not _admits_spread(
+                topology, other, newcomer, constraint, domains
+            ):
                 return False
     return True
 

@@ -61,7 +61,11 @@ class Topology(Selections):
     def running(self) -> Mapping[str, Sequence[Presence]]:
         """Where replicas were before the plan, by workload."""
         found: defaultdict[str, list[Presence]] = defaultdict(list)
-        for host in self._facts.hosts if any(node.placements for node in self._facts.snapshot.nodes) else ():
+        for host in (
+            self._facts.hosts
+            if any(node.placements for node in self._facts.snapshot.nodes)
+            else ()
+        ):
             for key, count in host.running.items():
                 found[key].append((host, count))
         return dict(found)
@@ -76,7 +80,9 @@ class Topology(Selections):
         if known is None:
             # Thousands of planned hosts have the labels of a few sites.
             unlike = {id(host.labels): host.labels for host in self._facts.hosts}
-            known = topology_key == labels.HOSTNAME or all(topology_key in found for found in unlike.values())
+            known = topology_key == labels.HOSTNAME or all(
+                topology_key in found for found in unlike.values()
+            )
             self._everywhere[topology_key] = known
         return known
 
@@ -84,7 +90,10 @@ class Topology(Selections):
         """Return the domains where replicas of the workload are; None stands for nodes that have none."""
         known = self._reached.get((workload_key, topology_key))
         if known is None:
-            there = (*self.placed.get(workload_key, ()), *self.running.get(workload_key, ()))
+            there = (
+                *self.placed.get(workload_key, ()),
+                *self.running.get(workload_key, ()),
+            )
             known = frozenset([domain_of(host, topology_key) for host, _ in there])
             self._reached[workload_key, topology_key] = known
         return known
@@ -96,7 +105,9 @@ class Topology(Selections):
             return {host.name for host, count in there if count}
         return {host.labels.get(topology_key) for host, count in there if count}
 
-    def is_at(self, workload_key: str, topology_key: str, domains: Mapping[str, str]) -> bool:
+    def is_at(
+        self, workload_key: str, topology_key: str, domains: Mapping[str, str]
+    ) -> bool:
         """Whether replicas of the workload are in the domain that a node with these domains is in."""
         domain = domains.get(topology_key)
         return domain is not None and domain in self.domains(workload_key, topology_key)
@@ -126,8 +137,12 @@ class Topology(Selections):
             selections: set[Selected] = set()
             for group in self.groups:
                 rules, first = group.rules, group.first
-                selections.update(self.selected(first, term) for term in rules.anti_affinity)
-                selections.update(self.spread_selected(first, constraint) for constraint in rules.spread)
+                selections.update(
+                    self.selected(first, term) for term in rules.anti_affinity
+                )
+                selections.update(
+                    self.spread_selected(first, constraint) for constraint in rules.spread
+                )
             self._all_counted = frozenset().union(*(item.members for item in selections))
         return workload_key in self._all_counted
 
@@ -147,7 +162,9 @@ class Topology(Selections):
             self._counts[known] = self._summed(selected, topology_key, with_running=False)
         return self._counts[known]
 
-    def _summed(self, selected: Selected, topology_key: str, *, with_running: bool) -> Counter[str]:
+    def _summed(
+        self, selected: Selected, topology_key: str, *, with_running: bool
+    ) -> Counter[str]:
         by_host = self._by_host(selected, with_running=with_running)
         if topology_key == labels.HOSTNAME:
             return Counter(by_host)
@@ -164,21 +181,27 @@ class Topology(Selections):
         known = self._on_hosts.get((selected, with_running))
         if known is None:
             found: defaultdict[str, int] = defaultdict(int)
-            for presences in (self.placed, self.running) if with_running else (self.placed,):
+            for presences in (
+                (self.placed, self.running) if with_running else (self.placed,)
+            ):
                 for key in selected.keys:
                     for host, count in presences.get(key, ()):
                         found[host.name] += count
             known = self._on_hosts[selected, with_running] = found
         return known
 
-    def spread_counts(self, carrier: Workload, constraint: TopologySpreadConstraint) -> Counter[str]:
+    def spread_counts(
+        self, carrier: Workload, constraint: TopologySpreadConstraint
+    ) -> Counter[str]:
         """Count by domain, only on nodes that the constraint's policies let count."""
         about = self._about(carrier, constraint)
         if about not in self._spread_counts:
             self._spread_counts[about] = self._found_counts(carrier, constraint)
         return self._spread_counts[about]
 
-    def _about(self, carrier: Workload, constraint: TopologySpreadConstraint) -> tuple[object, ...]:
+    def _about(
+        self, carrier: Workload, constraint: TopologySpreadConstraint
+    ) -> tuple[object, ...]:
         """Return what decides who counts for a constraint, and where."""
         own = [carrier.labels.get(key) for key in constraint.match_label_keys]
         return (
@@ -188,17 +211,25 @@ class Topology(Selections):
             *own,
         )
 
-    def _found_counts(self, carrier: Workload, constraint: TopologySpreadConstraint) -> Counter[str]:
+    def _found_counts(
+        self, carrier: Workload, constraint: TopologySpreadConstraint
+    ) -> Counter[str]:
         selected = self.spread_selected(carrier, constraint)
         terms = self._facts.terms(carrier) if constraint.node_affinity_policy_honor else ()
         if not any(terms) and not constraint.node_taints_policy_honor:
             return self.counts(selected, constraint.topology_key)
-        known = (selected, self._numbers.of(constraint), self._facts.placement_class(carrier))
+        known = (
+            selected,
+            self._numbers.of(constraint),
+            self._facts.placement_class(carrier),
+        )
         if known not in self._counts:
             self._counts[known] = self._counted(selected, carrier, constraint)
         return self._counts[known]
 
-    def _counted(self, selected: Selected, carrier: Workload, constraint: TopologySpreadConstraint) -> Counter[str]:
+    def _counted(
+        self, selected: Selected, carrier: Workload, constraint: TopologySpreadConstraint
+    ) -> Counter[str]:
         counts: Counter[str] = Counter()
         of_hosts = constraint.topology_key == labels.HOSTNAME
         for key in selected.keys:
@@ -208,11 +239,17 @@ class Topology(Selections):
                     counts[domain] += count * (1 if of_hosts else host.nodes)
         return counts
 
-    def _counts_there(self, host: Host, carrier: Workload, constraint: TopologySpreadConstraint) -> bool:
+    def _counts_there(
+        self, host: Host, carrier: Workload, constraint: TopologySpreadConstraint
+    ) -> bool:
         facts, site = self._facts, self._facts.site(host)
-        if constraint.node_affinity_policy_honor and not facts.meets(site.description, site.undefined, carrier):
+        if constraint.node_affinity_policy_honor and not facts.meets(
+            site.description, site.undefined, carrier
+        ):
             return False
-        return not constraint.node_taints_policy_honor or facts.tolerates(site.taints, carrier)
+        return not constraint.node_taints_policy_honor or facts.tolerates(
+            site.taints, carrier
+        )
 
     def hold(self, keys: Iterable[str], topology_keys: frozenset[str] = OF_A_ZONE) -> bool:
         """Whether some rule by one of the topology keys depends on where replicas of any of these workloads are."""
@@ -231,7 +268,11 @@ class Topology(Selections):
         """Yield who has the group's rules by these keys, and whom those rules are about."""
         rules = group.rules
         constraints = [one for one in rules.spread if one.topology_key in topology_keys]
-        terms = [one for one in (*rules.affinity, *rules.anti_affinity) if one.topology_key in topology_keys]
+        terms = [
+            one
+            for one in (*rules.affinity, *rules.anti_affinity)
+            if one.topology_key in topology_keys
+        ]
         if constraints or terms:
             yield from group.workloads
         for constraint in constraints:
@@ -241,12 +282,16 @@ class Topology(Selections):
 
     # -- how even it is
 
-    def crowded(self, selected: Selected, topology_key: str, allowed: int) -> frozenset[str]:
+    def crowded(
+        self, selected: Selected, topology_key: str, allowed: int
+    ) -> frozenset[str]:
         """Return the domains that have more than so many replicas of these workloads."""
         known = (selected, topology_key, allowed)
         if known not in self._crowded:
             counts = self.counts(selected, topology_key)
-            self._crowded[known] = frozenset([domain for domain, count in counts.items() if count > allowed])
+            self._crowded[known] = frozenset(
+                [domain for domain, count in counts.items() if count > allowed]
+            )
         return self._crowded[known]
 
     def evenness(self, carrier: Workload, constraint: TopologySpreadConstraint) -> Evenness:
@@ -260,16 +305,30 @@ class Topology(Selections):
             counts = self.spread_counts(carrier, constraint)
             least = self._least(counts, carrier, constraint, only_hosting=True)
             most = least + constraint.max_skew
-            crowded = frozenset([domain for domain, count in counts.items() if count > most])
+            crowded = frozenset(
+                [domain for domain, count in counts.items() if count > most]
+            )
             known = self._evenness[about] = Evenness(counts, least, crowded)
         return known
 
-    def least(self, carrier: Workload, constraint: TopologySpreadConstraint, *, only_hosting: bool) -> int:
+    def least(
+        self, carrier: Workload, constraint: TopologySpreadConstraint, *, only_hosting: bool
+    ) -> int:
         """Return the smallest count over the domains (0 for hosts, and below ``minDomains``: R-60, R-61)."""
-        return self._least(self.spread_counts(carrier, constraint), carrier, constraint, only_hosting=only_hosting)
+        return self._least(
+            self.spread_counts(carrier, constraint),
+            carrier,
+            constraint,
+            only_hosting=only_hosting,
+        )
 
     def _least(
-        self, counts: Counter[str], carrier: Workload, constraint: TopologySpreadConstraint, *, only_hosting: bool
+        self,
+        counts: Counter[str],
+        carrier: Workload,
+        constraint: TopologySpreadConstraint,
+        *,
+        only_hosting: bool,
     ) -> int:
         if constraint.topology_key == labels.HOSTNAME:
             return 0

@@ -78,16 +78,26 @@ class WorkloadClass:
 class DemandFacts:
     """Lookups over one snapshot and one plan by name. Unknown names give None; the checks report them."""
 
-    def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> None:
+    def __init__(
+        self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy
+    ) -> None:
         self.snapshot, self.plan, self.now, self.policy = snapshot, plan, now, policy
-        self.types: dict[str, InstanceType] = {item.name: item for item in snapshot.instance_types}
+        self.types: dict[str, InstanceType] = {
+            item.name: item for item in snapshot.instance_types
+        }
         self.pools: dict[str, NodePool] = {item.name: item for item in snapshot.node_pools}
-        self.classes: dict[str, NodeClass] = {item.name: item for item in snapshot.node_classes}
-        self.reservations: dict[str, CapacityReservation] = {item.id: item for item in snapshot.reservations}
+        self.classes: dict[str, NodeClass] = {
+            item.name: item for item in snapshot.node_classes
+        }
+        self.reservations: dict[str, CapacityReservation] = {
+            item.id: item for item in snapshot.reservations
+        }
         self.nodes: dict[str, Node] = {item.claim_id: item for item in snapshot.nodes}
         pending = {demand.workload.key: demand.workload for demand in snapshot.demands}
         self.workloads: dict[str, Workload] = {**snapshot.workloads, **pending}
-        self.pending: dict[str, int] = {demand.workload.key: demand.pending_count for demand in snapshot.demands}
+        self.pending: dict[str, int] = {
+            demand.workload.key: demand.pending_count for demand in snapshot.demands
+        }
         if len(pending) < len(snapshot.demands):  # some workload has several
             self.pending = dict.fromkeys(pending, 0)
             for demand in snapshot.demands:
@@ -112,15 +122,21 @@ class DemandFacts:
         numbers = _ALIKE.numbers(self.workloads.values())
         for number, (key, workload) in zip(numbers, self.workloads.items(), strict=True):
             found[(number, key) if workload.fallback else number][key] = workload
-        return [WorkloadClass(next(iter(workloads.values())), workloads) for workloads in found.values()]
+        return [
+            WorkloadClass(next(iter(workloads.values())), workloads)
+            for workloads in found.values()
+        ]
 
     def needs(self, workload: Workload) -> Resources:
         """Return what one replica takes: its requests, and a pod even where the requests do not say so (R-54)."""
         requests = workload.requests
-        known = self._needs.get(id(requests))  # which the snapshot keeps alive, the same for equal ones
+        # which the snapshot keeps alive, the same for equal ones
+        known = self._needs.get(id(requests))
         if known is None:
             is_said = requests[PODS] >= 1
-            known = self._needs[id(requests)] = requests if is_said else Resources.of({**requests, PODS: 1})
+            known = self._needs[id(requests)] = (
+                requests if is_said else Resources.of({**requests, PODS: 1})
+            )
         return known
 
     def load(self, placed: Mapping[str, int]) -> Resources:
@@ -140,7 +156,9 @@ class DemandFacts:
     @cached_property
     def resource_names(self) -> tuple[str, ...]:
         """The resources that replicas take."""
-        return tuple(sorted({PODS}.union(*[workload.requests for workload in self._sizes.values()])))
+        return tuple(
+            sorted({PODS}.union(*[workload.requests for workload in self._sizes.values()]))
+        )
 
     def by_name(self, amounts: Resources) -> Sequence[int]:
         """Return amounts as a number for each of ``resource_names``."""
@@ -148,12 +166,15 @@ class DemandFacts:
 
     def terms(self, workload: Workload) -> tuple[Requirements, ...]:
         """Return the requirement sets of which one must hold: the node selector with each ORed term (R-15)."""
-        about = (id(workload.node_selector), id(workload.required_node_terms))  # which the snapshot keeps alive
+        # which the snapshot keeps alive
+        about = (id(workload.node_selector), id(workload.required_node_terms))
         known = self._terms.get(about)
         if known is None:
             selector = workload.node_selector
             if workload.required_node_terms:
-                known = tuple(selector.merged(term) for term in workload.required_node_terms)
+                known = tuple(
+                    selector.merged(term) for term in workload.required_node_terms
+                )
             else:
                 known = (selector,) if selector else _NO_REQUIREMENTS
             self._terms[about] = known
@@ -162,14 +183,20 @@ class DemandFacts:
     @cached_property
     def required_keys(self) -> frozenset[str]:
         """The label keys that some workload requires something of."""
-        unlike = set(chain.from_iterable(self.terms(class_.first) for class_ in self.workload_classes))
+        unlike = set(
+            chain.from_iterable(
+                self.terms(class_.first) for class_ in self.workload_classes
+            )
+        )
         return frozenset().union(*unlike)
 
     def markets(self, workload: Workload) -> frozenset[CapacityType]:
         """Return the capacity types that the workload's ladder has reached by now; all of them without a ladder."""
         known = self._markets.get(workload.key)
         if known is None:
-            known = frozenset(self._reached(workload)) if workload.fallback else _ALL_MARKETS
+            known = (
+                frozenset(self._reached(workload)) if workload.fallback else _ALL_MARKETS
+            )
             self._markets[workload.key] = known
         return known
 
@@ -183,16 +210,25 @@ class DemandFacts:
                 return
             reached_at += timedelta(seconds=step.for_s)
 
-    def outlasts(self, workload: Workload, drain: BlockDrain | None, longest_notice_s: int = 0) -> bool:
+    def outlasts(
+        self, workload: Workload, drain: BlockDrain | None, longest_notice_s: int = 0
+    ) -> bool:
         """Whether the workload would still run when its node starts to drain.
 
         That is as much earlier as its own notice asks for, or a neighbour's if that is longer. Without a hint nobody
         can say so, unless the notice has begun already.
         """
-        if drain is None or (workload.duration_s is None and not workload.checkpoint_period_s):
+        if drain is None or (
+            workload.duration_s is None and not workload.checkpoint_period_s
+        ):
             return False
         until = self.now + timedelta(seconds=workload.duration_s or 0)
-        return until > drain.for_notice(max(workload.checkpoint_period_s or 0, longest_notice_s)).starts_at
+        return (
+            until
+            > drain.for_notice(
+                max(workload.checkpoint_period_s or 0, longest_notice_s)
+            ).starts_at
+        )
 
     def offering_class(self, workload: Workload) -> int:
         """Return a number for requirements and reached markets: workloads of one class may go to the same offerings."""
@@ -212,7 +248,9 @@ class DemandFacts:
         for class_ in self.workload_classes:
             first, keys = class_.first, class_.workloads
             markets = self.markets(first)
-            offering_class = numbers.setdefault((_OFFERED_ALIKE.key(first), markets), len(numbers))
+            offering_class = numbers.setdefault(
+                (_OFFERED_ALIKE.key(first), markets), len(numbers)
+            )
             about = (_PLACED_ALIKE.key(first), markets)
             placement_class = classes.setdefault(about, STRANGER << 1 + len(classes))
             offering_class_of.update(dict.fromkeys(keys, offering_class))
@@ -224,7 +262,8 @@ class DemandFacts:
     def carried(self, placed: Mapping[str, int]) -> tuple[int, int]:
         """Return the packed load of replicas and the bits of their placement classes."""
         load, classes, known = 0, 0, self._carried
-        for key, count in placed.items():  # the innermost loop of all: once for each workload on each node
+        # the innermost loop of all: once for each workload on each node
+        for key, count in placed.items():
             amounts, placement_class = known[key]
             load += amounts * count
             classes |= placement_class
@@ -234,8 +273,14 @@ class DemandFacts:
     def _carried(self) -> Mapping[str, tuple[int, int]]:
         """What one replica of each workload adds: its packed load, and the bit of its placement class."""
         pack, classes = self.packing.load, self._numbers[1]
-        loads = {size: pack(self.by_name(self.needs(workload))) for size, workload in self._sizes.items()}
-        known = {key: (loads[id(workload.requests)], classes[key]) for key, workload in self.workloads.items()}
+        loads = {
+            size: pack(self.by_name(self.needs(workload)))
+            for size, workload in self._sizes.items()
+        }
+        known = {
+            key: (loads[id(workload.requests)], classes[key])
+            for key, workload in self.workloads.items()
+        }
         for key in self.workloads.keys() - self.pending.keys():
             known[key] = (known[key][0], STRANGER)
         return defaultdict(lambda: (0, STRANGER), known)

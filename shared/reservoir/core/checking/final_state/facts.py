@@ -7,7 +7,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from reservoir.core.checking.final_state.offering_facts import Listed, OfferingFacts, in_words
+from reservoir.core.checking.final_state.offering_facts import (
+    Listed,
+    OfferingFacts,
+    in_words,
+)
 from reservoir.core.checking.final_state.place_facts import place_of
 from reservoir.core.model.capacity_reservation import BlockDrain
 from reservoir.core.model.instance_type import CapacityType
@@ -125,7 +129,11 @@ class Host:
     @property
     def subject(self) -> str:
         """What messages call the host."""
-        return self.name if self.planned is None else f"{self.name} ({in_words(self.planned.offering)})"
+        return (
+            self.name
+            if self.planned is None
+            else f"{self.name} ({in_words(self.planned.offering)})"
+        )
 
     @property
     def capacity_type(self) -> CapacityType:
@@ -168,7 +176,9 @@ def tallied(placements: Sequence[PlacedReplicas]) -> dict[str, int]:
 class Facts(OfferingFacts):
     """Everything that the checks look up about one snapshot and one plan."""
 
-    def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> None:
+    def __init__(
+        self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy
+    ) -> None:
         super().__init__(snapshot, plan, now, policy)
         self._sites: dict[tuple[str, int], list[tuple[Mapping[str, str], Site | None]]] = {}
         self._existing_sites: dict[Hashable, Site] = {}
@@ -184,7 +194,10 @@ class Facts(OfferingFacts):
     def hosts(self) -> Sequence[Host]:
         """The final state: existing nodes that stay, then planned ones. What is wrong with a name is left out."""
         known = {host.node.claim_id: host for host in self.changed if host.node is not None}
-        existing = [known.get(node.claim_id) or self._existing_host(node, {}) for node in self.snapshot.nodes]
+        existing = [
+            known.get(node.claim_id) or self._existing_host(node, {})
+            for node in self.snapshot.nodes
+        ]
         planned = [host for host in self.changed if host.node is None]
         return [host for host in (*existing, *planned) if host is not None]
 
@@ -193,10 +206,18 @@ class Facts(OfferingFacts):
         """The hosts that the plan adds to; of thousands of existing nodes they are few."""
         added: dict[str, Counter[str]] = {}
         for placement in self.plan.existing:
-            added.setdefault(placement.claim_id, Counter()).update(tallied(placement.placements))
-        known = [(self.nodes[name], content) for name, content in added.items() if name in self.nodes]
+            added.setdefault(placement.claim_id, Counter()).update(
+                tallied(placement.placements)
+            )
+        known = [
+            (self.nodes[name], content)
+            for name, content in added.items()
+            if name in self.nodes
+        ]
         existing = [self._existing_host(node, content) for node, content in known]
-        parts = enumerate(zip(self.plan.launches, self.launch_classes, self.contents, strict=True))
+        parts = enumerate(
+            zip(self.plan.launches, self.launch_classes, self.contents, strict=True)
+        )
         planned = [self._planned_host(index, *part) for index, part in parts]
         return [host for host in (*existing, *planned) if host is not None]
 
@@ -205,16 +226,31 @@ class Facts(OfferingFacts):
             return None
         running = tallied(node.placements) if node.placements else _NOBODY
         pool = self.pools.get(node.node_pool_name)
-        return Host(f"node {node.claim_id}", 1, running, added, node.labels, pool, node=node)
+        return Host(
+            f"node {node.claim_id}", 1, running, added, node.labels, pool, node=node
+        )
 
     def _planned_host(
-        self, index: int, launch: PlannedNodes, launch_class: LaunchClass, content: Mapping[str, int]
+        self,
+        index: int,
+        launch: PlannedNodes,
+        launch_class: LaunchClass,
+        content: Mapping[str, int],
     ) -> Host | None:
         site = launch_class.site
         if site is None:
             return None
         # Thousands of them: to pass arguments by name takes as long again.
-        return Host(f"launch {index}", launch.count, _NOBODY, content, site.labels, site.pool, launch, launch_class)
+        return Host(
+            f"launch {index}",
+            launch.count,
+            _NOBODY,
+            content,
+            site.labels,
+            site.pool,
+            launch,
+            launch_class,
+        )
 
     @cached_property
     def launch_classes(self) -> tuple[LaunchClass, ...]:
@@ -242,7 +278,9 @@ class Facts(OfferingFacts):
         return LaunchClass(launch, site, allocatable, room, least, listed, is_wide)
 
     def _planned_site(self, launch: PlannedNodes) -> Site | None:
-        sites = self._sites.setdefault((launch.node_pool_name, self.offering_numbers.of(launch.offering)), [])
+        sites = self._sites.setdefault(
+            (launch.node_pool_name, self.offering_numbers.of(launch.offering)), []
+        )
         for chosen, site in sites:
             if chosen == launch.labels:
                 return site
@@ -252,7 +290,11 @@ class Facts(OfferingFacts):
 
     def _found_site(self, launch: PlannedNodes) -> Site | None:
         pool = self.pools.get(launch.node_pool_name)
-        if pool is None or pool.node_class_name not in self.classes or not self._is_known(launch.offering):
+        if (
+            pool is None
+            or pool.node_class_name not in self.classes
+            or not self._is_known(launch.offering)
+        ):
             return None
         described = self.description(pool, launch.offering)
         if described is None:
@@ -263,7 +305,13 @@ class Facts(OfferingFacts):
         chosen = {key: value for key, value in said if key in described}
         description = described.merged(Requirements.from_labels(chosen))
         taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
-        return Site(pool, description, taints, labels.WELL_KNOWN, description.labels() if chosen else known)
+        return Site(
+            pool,
+            description,
+            taints,
+            labels.WELL_KNOWN,
+            description.labels() if chosen else known,
+        )
 
     def _is_known(self, key: OfferingKey) -> bool:
         return key.instance_type in self.types and (
@@ -279,7 +327,10 @@ class Facts(OfferingFacts):
         for key in self.open_offerings(pool):
             if not load.fits_in(self.launched_as(pool, key.instance_type).allocatable):
                 continue
-            if all(self.accepts(pool, key.instance_type, (place_of(key),), workload) for workload in carried):
+            if all(
+                self.accepts(pool, key.instance_type, (place_of(key),), workload)
+                for workload in carried
+            ):
                 hosting.add(key.instance_type)
         return hosting
 
@@ -288,7 +339,9 @@ class Facts(OfferingFacts):
     def site(self, host: Host) -> Site:
         """Return what the nodes of a host are."""
         if host.launch_class is not None:
-            assert host.launch_class.site is not None, "no host is made of a launch that names what is not there"
+            assert host.launch_class.site is not None, (
+                "no host is made of a launch that names what is not there"
+            )
             return host.launch_class.site
         assert host.node is not None
         known = self._site_of.get(host.node.claim_id)
@@ -301,7 +354,9 @@ class Facts(OfferingFacts):
         keys = tuple(node.labels)
         asked = self._asked.get(keys)
         if asked is None:
-            asked = self._asked[keys] = [key for key in keys if labels.stable_key(key) in self.required_keys]
+            asked = self._asked[keys] = [
+                key for key in keys if labels.stable_key(key) in self.required_keys
+            ]
         said = {key: node.labels[key] for key in asked}
         about = (_SITED_ALIKE.key(node), *said.items())
         site = self._existing_sites.get(about)
@@ -324,16 +379,22 @@ class Facts(OfferingFacts):
         """Whether one node of the site can meet the requirements of all these workloads, of these classes, at once."""
         known = site.contents.get(classes)
         if known is None:
-            known = site.contents[classes] = self.together(site.description, site.undefined, keys)
+            known = site.contents[classes] = self.together(
+                site.description, site.undefined, keys
+            )
         return known
 
-    def together(self, description: Requirements, undefined: frozenset[str], keys: Iterable[str]) -> bool:
+    def together(
+        self, description: Requirements, undefined: frozenset[str], keys: Iterable[str]
+    ) -> bool:
         """Whether one node can meet the requirements of all these workloads at once, with some term of each."""
         # Hundreds of workloads may share a node, but few differ in what they require.
         terms = tuple(dict.fromkeys(self.terms(self.workloads[key]) for key in keys))
         return _can_meet_all(description, undefined, terms)
 
-    def meets(self, description: Requirements, undefined: frozenset[str], workload: Workload) -> bool:
+    def meets(
+        self, description: Requirements, undefined: frozenset[str], workload: Workload
+    ) -> bool:
         """Whether such a node meets the requirements of this workload alone."""
         return any(description.admits(term, undefined) for term in self.terms(workload))
 
@@ -344,12 +405,15 @@ class Facts(OfferingFacts):
 
 
 def _can_meet_all(
-    description: Requirements, undefined: frozenset[str], terms: Sequence[tuple[Requirements, ...]]
+    description: Requirements,
+    undefined: frozenset[str],
+    terms: Sequence[tuple[Requirements, ...]],
 ) -> bool:
     if not terms:
         return True
     rest = terms[1:]
     return any(
-        description.admits(term, undefined) and (not rest or _can_meet_all(description.merged(term), undefined, rest))
+        description.admits(term, undefined)
+        and (not rest or _can_meet_all(description.merged(term), undefined, rest))
         for term in terms[0]
     )

@@ -14,5 +14,7 @@ class Numbering:
         """Return the value's number."""
         known = self._by_identity.get(id(value))
         if known is None:
-            known = self._by_identity[id(value)] = self._by_value.setdefault(value, len(self._by_value))
+            known = self._by_identity[id(value)] = self._by_value.setdefault(
+                value, len(self._by_value)
+            )
         return known

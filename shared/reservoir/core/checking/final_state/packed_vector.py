@@ -11,7 +11,8 @@ class PackedVector:
 
     def __init__(self, largest: int, fields: int) -> None:
         self._largest = largest
-        self._width = (2 * largest + 1).bit_length() + 1  # of any difference, and a bit for its sign
+        # of any difference, and a bit for its sign
+        self._width = (2 * largest + 1).bit_length() + 1
         self._signs = sum(1 << (at + 1) * self._width - 1 for at in range(fields))
 
     def load(self, amounts: Iterable[int]) -> int:
@@ -20,7 +21,9 @@ class PackedVector:
 
     def room(self, amounts: Iterable[int]) -> int:
         """Pack what is there; more than the largest sum is as good as that, and so is less than its negative."""
-        return self.load(max(-self._largest - 1, min(amount, self._largest)) for amount in amounts)
+        return self.load(
+            max(-self._largest - 1, min(amount, self._largest)) for amount in amounts
+        )
 
     def fits(self, load: int, room: int) -> bool:
         """Whether no field of the load is larger than that of the room: whether no difference is negative.

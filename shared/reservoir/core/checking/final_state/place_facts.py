@@ -16,7 +16,10 @@ from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirement import Operator, Requirement
 from reservoir.core.scheduling_terms.requirements import Requirements
 
-_OF_A_PLACE: Final = frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE}) | labels.RESERVATION_LABELS
+_OF_A_PLACE: Final = (
+    frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE})
+    | labels.RESERVATION_LABELS
+)
 
 
 class Place(NamedTuple):
@@ -36,7 +39,9 @@ def place_of(key: OfferingKey) -> Place:
 class PlaceFacts(DemandFacts):
     """Adds what types and places are, and who accepts them."""
 
-    def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> None:
+    def __init__(
+        self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy
+    ) -> None:
         super().__init__(snapshot, plan, now, policy)
         self._described: dict[str, Requirements] = {}
         self._possible: dict[tuple[str, str], bool] = {}
@@ -66,8 +71,13 @@ class PlaceFacts(DemandFacts):
         """Whether the pool's requirements accept nodes of this type somewhere."""
         known = self._possible.get((pool.name, type_name))
         if known is None:
-            wanted, ours, its = pool.requirements, self._pool_facts(pool), self.types[type_name].requirements
-            if ours.keys().isdisjoint(its):  # then each key is said by one of them, and nothing needs to be merged
+            wanted, ours, its = (
+                pool.requirements,
+                self._pool_facts(pool),
+                self.types[type_name].requirements,
+            )
+            # then each key is said by one of them, and nothing needs to be merged
+            if ours.keys().isdisjoint(its):
                 known = wanted.intersects(ours) is None and wanted.intersects(its) is None
             else:
                 known = wanted.intersects(its.merged(ours)) is None
@@ -98,8 +108,14 @@ class PlaceFacts(DemandFacts):
         return self._descriptions[known]
 
     def _place_facts(self, place: Place) -> tuple[Requirement, ...]:
-        facts = {labels.ZONE: place.zone, labels.ZONE_ID: place.zone_id, labels.CAPACITY_TYPE: str(place.capacity_type)}
-        where = (Requirement.new(name, Operator.IN, (value,)) for name, value in facts.items())
+        facts = {
+            labels.ZONE: place.zone,
+            labels.ZONE_ID: place.zone_id,
+            labels.CAPACITY_TYPE: str(place.capacity_type),
+        }
+        where = (
+            Requirement.new(name, Operator.IN, (value,)) for name, value in facts.items()
+        )
         return (*where, *self._reservation_labels(place.reservation_id))
 
     def place_allows(self, wanted: Requirements, place: Place) -> bool:
@@ -137,41 +153,56 @@ class PlaceFacts(DemandFacts):
         block = ReservationKind.CAPACITY_BLOCK
         facts = {
             labels.CAPACITY_RESERVATION_ID: reservation_id,
-            labels.CAPACITY_RESERVATION_TYPE: str(block if kind is block else ReservationKind.DEFAULT),
-            labels.CAPACITY_RESERVATION_INTERRUPTIBLE: "true" if kind is ReservationKind.INTERRUPTIBLE else "false",
-            labels.CAPACITY_RESERVATION_SETTING: "target",  # a planned launch names its reservation
+            labels.CAPACITY_RESERVATION_TYPE: str(
+                block if kind is block else ReservationKind.DEFAULT
+            ),
+            labels.CAPACITY_RESERVATION_INTERRUPTIBLE: "true"
+            if kind is ReservationKind.INTERRUPTIBLE
+            else "false",
+            # a planned launch names its reservation
+            labels.CAPACITY_RESERVATION_SETTING: "target",
         }
         for name, value in facts.items():
             yield Requirement.new(name, Operator.IN, (value,))
 
     # -- who may run there
 
-    def accepts(self, pool: NodePool, type_name: str, places: Iterable[Place], workload: Workload) -> bool:
+    def accepts(
+        self, pool: NodePool, type_name: str, places: Iterable[Place], workload: Workload
+    ) -> bool:
         """Whether requirements and ladder let a replica run on a node of the pool and type in each of the places."""
         offering_class = self.offering_class(workload)
         fitting = self._fitting.get((pool.name, type_name, offering_class))
         if fitting is None:
-            fitting = self._fitting[pool.name, type_name, offering_class] = self._fitting_terms(
-                pool, type_name, workload, offering_class
+            fitting = self._fitting[pool.name, type_name, offering_class] = (
+                self._fitting_terms(pool, type_name, workload, offering_class)
             )
         accepted = self._accepted.setdefault((pool.name, offering_class, fitting), {})
         for place in places:
             known = accepted.get(place)
             if known is None:
-                known = accepted[place] = self._accepts_place(pool, place, workload, fitting)
+                known = accepted[place] = self._accepts_place(
+                    pool, place, workload, fitting
+                )
             if not known:
                 return False
         return True
 
-    def _accepts_place(self, pool: NodePool, place: Place, workload: Workload, fitting: int) -> bool:
-        met = [term for index, term in enumerate(self.terms(workload)) if fitting >> index & 1]
+    def _accepts_place(
+        self, pool: NodePool, place: Place, workload: Workload, fitting: int
+    ) -> bool:
+        met = [
+            term for index, term in enumerate(self.terms(workload)) if fitting >> index & 1
+        ]
         return (
             place.capacity_type in self.markets(workload)
             and any(self.place_allows(term, place) for term in met)
             and self.place_allows(pool.requirements, place)
         )
 
-    def _fitting_terms(self, pool: NodePool, type_name: str, workload: Workload, offering_class: int) -> int:
+    def _fitting_terms(
+        self, pool: NodePool, type_name: str, workload: Workload, offering_class: int
+    ) -> int:
         """Return which terms the pool's nodes of this type meet, wherever they are: a bit each."""
         if not self.allows_type(pool, type_name):
             return 0
@@ -180,11 +211,19 @@ class PlaceFacts(DemandFacts):
             terms = self._terms_elsewhere[offering_class] = tuple(
                 term.without(_OF_A_PLACE) for term in self.terms(workload)
             )
-        return sum(1 << index for index, term in enumerate(terms) if not term or self._meets(pool, type_name, term))
+        return sum(
+            1 << index
+            for index, term in enumerate(terms)
+            if not term or self._meets(pool, type_name, term)
+        )
 
     def _meets(self, pool: NodePool, type_name: str, term: Requirements) -> bool:
         # Only what is said of the keys in question: to merge everything for each type would take most of the time.
-        said = (pool.requirements, self.types[type_name].requirements, self._pool_facts(pool))
+        said = (
+            pool.requirements,
+            self.types[type_name].requirements,
+            self._pool_facts(pool),
+        )
         about_term: list[Requirement] = []
         for key in term:
             about_term.extend(part[key] for part in said if key in part)

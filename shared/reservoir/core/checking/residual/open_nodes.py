@@ -19,7 +19,8 @@ class OpenNodes:
     free: Resources
     description: Requirements
     undefined: frozenset[str]
-    carried: tuple[str, ...]  # workloads already there, whose requirements must go on holding
+    # workloads already there, whose requirements must go on holding
+    carried: tuple[str, ...]
     capacity_type: CapacityType
     domains: Mapping[str, str]
     pool: NodePool | None = None  # of a node that would have to be launched

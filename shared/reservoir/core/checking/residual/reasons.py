@@ -39,11 +39,17 @@ def _takes_nothing(facts: Facts, reservation: CapacityReservation) -> bool:
     if not reservation.is_upcoming(facts.now):
         return reservation.state == ACTIVE and not reservation.is_active(facts.now)
     drain_at, start_at = reservation.drain_at(), reservation.start_at
-    return drain_at is not None and start_at is not None and drain_at <= max(facts.now, start_at)
+    return (
+        drain_at is not None
+        and start_at is not None
+        and drain_at <= max(facts.now, start_at)
+    )
 
 
 def _has_later_rung(facts: Facts, workload: Workload) -> bool:
-    return any(step.capacity_type not in facts.markets(workload) for step in workload.fallback)
+    return any(
+        step.capacity_type not in facts.markets(workload) for step in workload.fallback
+    )
 
 
 def _is_unavailable(facts: Facts, _: Workload) -> bool:
@@ -52,7 +58,9 @@ def _is_unavailable(facts: Facts, _: Workload) -> bool:
         return True
     if any(item.refusal is not None for item in facts.snapshot.reservations):
         return True
-    offerings = chain.from_iterable(item.offerings for item in facts.snapshot.instance_types)
+    offerings = chain.from_iterable(
+        item.offerings for item in facts.snapshot.instance_types
+    )
     return any(not offering.is_available(facts.now) for offering in offerings)
 
 
@@ -89,16 +97,23 @@ def _is_paused(facts: Facts, _: Workload) -> bool:
 
 def _has_budgets(facts: Facts, _: Workload) -> bool:
     has_ceiling = facts.snapshot.ceiling_micro_usd_per_hour is not None
-    return has_ceiling or any(team.budget_micro_usd_per_hour is not None for team in facts.snapshot.teams)
+    return has_ceiling or any(
+        team.budget_micro_usd_per_hour is not None for team in facts.snapshot.teams
+    )
 
 
 def _has_min_values(facts: Facts, _: Workload) -> bool:
-    requirements = chain.from_iterable(pool.requirements.values() for pool in facts.snapshot.node_pools)
+    requirements = chain.from_iterable(
+        pool.requirements.values() for pool in facts.snapshot.node_pools
+    )
     return any(requirement.min_values for requirement in requirements)
 
 
 def _has_spot_share(facts: Facts, workload: Workload) -> bool:
-    return facts.policy.spot_pool_share_percent < 100 and CapacityType.SPOT in facts.markets(workload)
+    return (
+        facts.policy.spot_pool_share_percent < 100
+        and CapacityType.SPOT in facts.markets(workload)
+    )
 
 
 # Reasons without an entry are judged by whether the replicas could have been placed.
@@ -121,7 +136,9 @@ _CONDITIONS: Final[Mapping[ReasonCode, _Test]] = {
 }
 
 
-def reason_problem(facts: Facts, refusal: UnplacedReplicas, workload: Workload, *, is_bound: bool) -> str | None:
+def reason_problem(
+    facts: Facts, refusal: UnplacedReplicas, workload: Workload, *, is_bound: bool
+) -> str | None:
     """Say why the reason cannot be true, or None."""
     if not refusal.message:
         return f"refused with {refusal.code} and no message"
@@ -129,7 +146,9 @@ def reason_problem(facts: Facts, refusal: UnplacedReplicas, workload: Workload, 
         return f"could change at {refusal.earliest_at}, which is not in the future"
     if refusal.code is ReasonCode.TOPOLOGY:
         has_rule = is_bound or workload.single_topology_key is not None
-        return None if has_rule else "refused for topology, but no topology rule concerns it"
+        return (
+            None if has_rule else "refused for topology, but no topology rule concerns it"
+        )
     condition = _CONDITIONS.get(refusal.code)
     if condition is not None and not condition(facts, workload):
         return f"refused with {refusal.code}, for which nothing in the snapshot gives cause"

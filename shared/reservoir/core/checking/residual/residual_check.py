@@ -11,7 +11,11 @@ from typing import Final
 from reservoir.core.checking.constraints.spread import admits, is_bound
 from reservoir.core.checking.constraints.topology import Topology
 from reservoir.core.checking.final_state.facts import Facts, Host
-from reservoir.core.checking.residual.open_nodes import OpenNodes, once_where_limited, wants_many
+from reservoir.core.checking.residual.open_nodes import (
+    OpenNodes,
+    once_where_limited,
+    wants_many,
+)
 from reservoir.core.checking.residual.reasons import reason_problem
 from reservoir.core.checking.residual.room_left import RoomLeft
 from reservoir.core.checking.residual.splitting import can_split, copies_that_fit
@@ -66,7 +70,9 @@ class ResidualCheck:
         yield from self._priority_inversions()
         for refusal in self._facts.plan.unplaced:
             if refusal.workload_key in self._facts.workloads:
-                yield from self._refused(refusal, self._facts.workloads[refusal.workload_key])
+                yield from self._refused(
+                    refusal, self._facts.workloads[refusal.workload_key]
+                )
 
     def _is_bound(self, workload: Workload) -> bool:
         known = self._bound.get(workload.key)
@@ -76,22 +82,44 @@ class ResidualCheck:
 
     # -- rule 7
 
-    def _refused(self, refusal: UnplacedReplicas, workload: Workload) -> Iterator[Violation]:
+    def _refused(
+        self, refusal: UnplacedReplicas, workload: Workload
+    ) -> Iterator[Violation]:
         if refusal.code is ReasonCode.OUT_OF_TIME:
             return  # says itself that nobody looked
-        problem = reason_problem(self._facts, refusal, workload, is_bound=self._is_bound(workload))
+        problem = reason_problem(
+            self._facts, refusal, workload, is_bound=self._is_bound(workload)
+        )
         if problem is not None:
-            yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, problem, (workload.key,))
-        where = self._gang_room(workload) if workload.gang is not None else self._room_for_alike(workload)
+            yield Violation(
+                ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, problem, (workload.key,)
+            )
+        where = (
+            self._gang_room(workload)
+            if workload.gang is not None
+            else self._room_for_alike(workload)
+        )
         if where is not None:
             message = f"refused with {refusal.code} although it fits: {where}"
-            yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, message, (workload.key,))
+            yield Violation(
+                ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, message, (workload.key,)
+            )
 
     def _room_for_alike(self, workload: Workload) -> str | None:
         """Say where one more replica would fit; what is the same for equal workloads is looked up once."""
-        rules = (workload.topology_spread, workload.affinity, workload.anti_affinity, self._is_bound(workload))
+        rules = (
+            workload.topology_spread,
+            workload.affinity,
+            workload.anti_affinity,
+            self._is_bound(workload),
+        )
         labels_seen = tuple(sorted(workload.labels.items())) if any(rules) else ()
-        about = (_ROOMED_ALIKE.key(workload), self._facts.markets(workload), labels_seen, self._is_bound(workload))
+        about = (
+            _ROOMED_ALIKE.key(workload),
+            self._facts.markets(workload),
+            labels_seen,
+            self._is_bound(workload),
+        )
         if about not in self._rooms_found:
             self._rooms_found[about] = self._room(workload)
         return self._rooms_found[about]
@@ -110,13 +138,20 @@ class ResidualCheck:
             return None
         key, needs = workload.gang.single_topology_key, self._facts.needs(workload)
         total: Counter[str] = Counter()
-        taken: Counter[tuple[str, str]] = Counter()  # by domain and reservation, which several pools may reach
+        # by domain and reservation, which several pools may reach
+        taken: Counter[tuple[str, str]] = Counter()
         for room in once_where_limited(self._left.nodes_for(workload)):
             domain = room.domains.get(key, "") if key is not None else "all"
             units = room.units
-            if room.pool is not None and room.key is not None and room.key.reservation_id is not None:
+            if (
+                room.pool is not None
+                and room.key is not None
+                and room.key.reservation_id is not None
+            ):
                 about = domain, room.key.reservation_id
-                units = min(units, self._left.free_units[room.key.reservation_id] - taken[about])
+                units = min(
+                    units, self._left.free_units[room.key.reservation_id] - taken[about]
+                )
                 taken[about] += units
             total[domain] += units * copies_that_fit(room.free, needs) if domain else 0
             if total[domain] >= self._facts.pending[workload.key]:
@@ -146,7 +181,10 @@ class ResidualCheck:
                 needs.fits_in(unit.free)
                 and self._may_have(workload, unit)
                 and self._prefers_nothing_else(workload, unit)
-                and (unit.key is None or self._shares.open_units(workload.key, unit.key.reservation_id) > 0)
+                and (
+                    unit.key is None
+                    or self._shares.open_units(workload.key, unit.key.reservation_id) > 0
+                )
                 and not self._resources.bounds(workload, CapacityType.RESERVED)
             ):
                 yield index
@@ -154,27 +192,40 @@ class ResidualCheck:
     def _may_have(self, workload: Workload, unit: OpenNodes) -> bool:
         """Whether a replica certainly may be on the unit, size and topology apart."""
         pool = unit.pool
-        may_launch = pool is not None and self._left.tolerates(workload, pool) and not wants_many(pool)
+        may_launch = (
+            pool is not None
+            and self._left.tolerates(workload, pool)
+            and not wants_many(pool)
+        )
         return may_launch and self._left.may_run(workload, unit)
 
     def _prefers_nothing_else(self, workload: Workload, unit: OpenNodes) -> bool:
         """Whether the unit meets all that it prefers: what it prefers instead is kept at a price (R-47)."""
         if self._facts.policy.preference_policy is PreferencePolicy.IGNORE:
             return True
-        return all(unit.description.admits(it.requirements, unit.undefined) for it in workload.preferred_node_terms)
+        return all(
+            unit.description.admits(it.requirements, unit.undefined)
+            for it in workload.preferred_node_terms
+        )
 
-    def _paid(self, host: Host, units: Sequence[OpenNodes], able: Mapping[str, frozenset[int]]) -> Iterator[Violation]:
+    def _paid(
+        self, host: Host, units: Sequence[OpenNodes], able: Mapping[str, frozenset[int]]
+    ) -> Iterator[Violation]:
         """Report a paid node whose replicas could all run on one free unit, or be split over several."""
         common = frozenset.intersection(*(able[key] for key in host.placed))
         for index in sorted(common):
             if self._takes_over(host, units[index]):
                 message = f"could run on free {units[index].subject}"
-                yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed))
+                yield Violation(
+                    ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed)
+                )
                 return
         is_free = not any(self._is_held(self._facts.workloads[key]) for key in host.placed)
         if is_free and can_split(self._facts, host, units, able, self._left.free_units):
             message = "could be split over units left free"
-            yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed))
+            yield Violation(
+                ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed)
+            )
 
     def _takes_over(self, host: Host, unit: OpenNodes) -> bool:
         facts = self._facts
@@ -185,7 +236,9 @@ class ResidualCheck:
             return False
         if not facts.together(unit.description, unit.undefined, tuple(sorted(host.placed))):
             return False
-        if any(self._is_held(facts.workloads[key]) for key in host.placed) and not self._same_place(host, unit):
+        if any(
+            self._is_held(facts.workloads[key]) for key in host.placed
+        ) and not self._same_place(host, unit):
             return False
         return self._left.within_limits(unit.pool, unit.key, self._freed(host, unit.pool))
 
@@ -198,20 +251,28 @@ class ResidualCheck:
         keys: set[str] = set()
         for workload in facts.workloads.values():
             keys.update(item.topology_key for item in workload.topology_spread)
-            keys.update(term.topology_key for term in (*workload.affinity, *workload.anti_affinity))
+            keys.update(
+                term.topology_key for term in (*workload.affinity, *workload.anti_affinity)
+            )
             keys.add(workload.single_topology_key or "")
         is_plain = keys <= {labels.ZONE, labels.ZONE_ID, labels.HOSTNAME, ""}
-        return is_plain and host.labels.get(labels.ZONE_ID) == unit.domains.get(labels.ZONE_ID)
+        return is_plain and host.labels.get(labels.ZONE_ID) == unit.domains.get(
+            labels.ZONE_ID
+        )
 
     def _freed(self, host: Host, pool: NodePool) -> Counter[str]:
         launch = host.planned
         if launch is None or launch.node_pool_name != pool.name:
             return Counter()
-        return node_use(self._facts.launched_as(pool, launch.offering.instance_type).capacity)
+        return node_use(
+            self._facts.launched_as(pool, launch.offering.instance_type).capacity
+        )
 
     def _below_floor(self, load: Resources, slot: Resources) -> bool:
         floor = self._facts.policy.reserved_floor_percent
-        return floor > 0 and all(amount * 100 < floor * slot[name] for name, amount in load.items() if slot[name])
+        return floor > 0 and all(
+            amount * 100 < floor * slot[name] for name, amount in load.items() if slot[name]
+        )
 
     def _below_the_floor(self) -> Iterator[Violation]:
         """No reserved slot is launched for less than the policy's floor if all that it holds could be bought."""
@@ -220,16 +281,23 @@ class ResidualCheck:
             if host.planned is None or host.is_bought or not host.placed:
                 continue
             held = [facts.workloads[key] for key in host.placed]
-            if self._below_floor(facts.load(host.placed), host.allocatable) and all(map(self._is_buyable, held)):
+            if self._below_floor(facts.load(host.placed), host.allocatable) and all(
+                map(self._is_buyable, held)
+            ):
                 message = "holds less than the floor, and all of it could be bought"
-                yield Violation(ViolationCode.BELOW_FLOOR, host.subject, message, tuple(host.placed))
+                yield Violation(
+                    ViolationCode.BELOW_FLOOR, host.subject, message, tuple(host.placed)
+                )
 
     def _is_buyable(self, workload: Workload) -> bool:
         """Whether a replica certainly has a place that is bought, whatever else it prefers or others insist on."""
         is_capped = workload.max_price_micro_usd_per_hour is not None
         if is_capped or workload.preferred_node_terms or self._is_held(workload):
             return False
-        return any(self._resources.is_open(workload, room.capacity_type) for room in self._left.bought_for(workload))
+        return any(
+            self._resources.is_open(workload, room.capacity_type)
+            for room in self._left.bought_for(workload)
+        )
 
     # -- priority
 
@@ -238,7 +306,9 @@ class ResidualCheck:
         """No lower-priority replica holds a reserved unit that a higher-priority one, paid or waiting, could use."""
         facts = self._facts
         pending = [
-            class_.first for class_ in facts.workload_classes if not facts.pending.keys().isdisjoint(class_.workloads)
+            class_.first
+            for class_ in facts.workload_classes
+            if not facts.pending.keys().isdisjoint(class_.workloads)
         ]
         if len({workload.priority for workload in pending}) < 2:
             return
@@ -246,36 +316,62 @@ class ResidualCheck:
         for host in facts.changed:
             if host.planned is None or host.is_bought or not host.placed:
                 continue
-            lowest = min(facts.workloads[key].priority for key in host.placed if key in facts.workloads)
+            lowest = min(
+                facts.workloads[key].priority
+                for key in host.placed
+                if key in facts.workloads
+            )
             for workload in waiting:
-                if self._resources.bounds(workload, CapacityType.RESERVED) or self._shares.is_between_teams(
+                if self._resources.bounds(
+                    workload, CapacityType.RESERVED
+                ) or self._shares.is_between_teams(
                     host.placed, workload.key, host.planned.offering.reservation_id
                 ):
                     continue
                 if workload.priority > lowest and self._would_fit(host, workload):
                     message = f"holds priority {lowest} while {workload.key} ({workload.priority}) could use it"
-                    yield Violation(ViolationCode.PRIORITY_INVERSION, host.subject, message, tuple(host.placed))
+                    yield Violation(
+                        ViolationCode.PRIORITY_INVERSION,
+                        host.subject,
+                        message,
+                        tuple(host.placed),
+                    )
                     break
 
     # Branches: hosts against those who wait; each condition excuses a pair.
     def _owed(self) -> Iterator[Violation]:
         """No team borrows what another one owns, which could use it now and waits."""
-        for workload in self._waiting() if self._shares.accounts or self._resources.pools else ():
+        for workload in (
+            self._waiting() if self._shares.accounts or self._resources.pools else ()
+        ):
             for host in self._facts.changed:
                 if host.planned is None or host.pool is None or not host.placed:
                     continue
                 offering = host.planned.offering
-                unit, borrower = self._left.new_nodes(host.pool, offering, 1), min(host.placed)
-                could = self._facts.needs(workload).fits_in(unit.free) and self._would_use(workload, unit)
+                unit, borrower = (
+                    self._left.new_nodes(host.pool, offering, 1),
+                    min(host.placed),
+                )
+                could = self._facts.needs(workload).fits_in(unit.free) and self._would_use(
+                    workload, unit
+                )
                 owes = self._shares.owes(borrower, workload.key, offering.reservation_id)
-                owes = owes or self._resources.owes(borrower, workload, offering.capacity_type)
+                owes = owes or self._resources.owes(
+                    borrower, workload, offering.capacity_type
+                )
                 if owes and could:
                     message = f"is on loan to {borrower} while {workload.key} waits for what its team owns"
-                    yield Violation(ViolationCode.TEAM_OWED, host.subject, message, tuple(host.placed))
+                    yield Violation(
+                        ViolationCode.TEAM_OWED, host.subject, message, tuple(host.placed)
+                    )
 
     def _waiting(self) -> list[Workload]:
         facts = self._facts
-        keys = {refusal.workload_key for refusal in facts.plan.unplaced if refusal.code is not ReasonCode.OUT_OF_TIME}
+        keys = {
+            refusal.workload_key
+            for refusal in facts.plan.unplaced
+            if refusal.code is not ReasonCode.OUT_OF_TIME
+        }
         for host in facts.changed:
             if host.is_bought:
                 keys.update(host.placed)
@@ -287,16 +383,24 @@ class ResidualCheck:
         launch, pool = host.planned, host.pool
         assert launch is not None
         assert pool is not None
-        kept = {key: count for key, count in host.placed.items() if facts.workloads[key].priority >= workload.priority}
+        kept = {
+            key: count
+            for key, count in host.placed.items()
+            if facts.workloads[key].priority >= workload.priority
+        }
         load = facts.load({**kept, workload.key: kept.get(workload.key, 0) + 1})
         if not load.fits_in(host.allocatable) or self._below_floor(load, host.allocatable):
             return False
         unit = self._left.new_nodes(pool, launch.offering, 1)
         site = facts.site(host)
-        fits = facts.together(site.description, site.undefined, (*sorted(kept), workload.key))
+        fits = facts.together(
+            site.description, site.undefined, (*sorted(kept), workload.key)
+        )
         return fits and self._would_use(workload, unit)
 
     def _would_use(self, workload: Workload, unit: OpenNodes) -> bool:
         """Whether a replica that waits may have the unit, and one that is paid for would sooner be on it."""
         is_waiting = workload.key in self._unplaced
-        return self._may_have(workload, unit) and (is_waiting or self._prefers_nothing_else(workload, unit))
+        return self._may_have(workload, unit) and (
+            is_waiting or self._prefers_nothing_else(workload, unit)
+        )

@@ -29,7 +29,10 @@ class RoomLeft:
     def __init__(self, facts: Facts, shares: TeamShares, resources: TeamResources) -> None:
         self._facts, self._shares, self._resources = facts, shares, resources
         used = used_units(facts)
-        self.free_units = {item.id: max(0, item.free_units - used[item.id]) for item in facts.snapshot.reservations}
+        self.free_units = {
+            item.id: max(0, item.free_units - used[item.id])
+            for item in facts.snapshot.reservations
+        }
         self._uses: dict[str, Counter[str]] = {}
         self._open: dict[str, tuple[OfferingKey, ...]] = {}
         self._free: list[tuple[Host, Resources]] | None = None
@@ -40,20 +43,32 @@ class RoomLeft:
             return True
         if pool.name not in self._uses:
             self._uses[pool.name] = pool_use(self._facts, pool.name, with_deleting=True)
-        use, capacity = self._uses[pool.name], self._facts.launched_as(pool, key.instance_type).capacity
-        return all(use[name] - freed[name] + counted(capacity, name) <= limit for name, limit in pool.limits.items())
+        use, capacity = (
+            self._uses[pool.name],
+            self._facts.launched_as(pool, key.instance_type).capacity,
+        )
+        return all(
+            use[name] - freed[name] + counted(capacity, name) <= limit
+            for name, limit in pool.limits.items()
+        )
 
     def may_run(self, workload: Workload, room: OpenNodes) -> bool:
         """Whether one replica may be in the room, size and topology apart."""
         facts = self._facts
-        reservation = None if room.key is None else facts.reservations.get(room.key.reservation_id or "")
+        reservation = (
+            None
+            if room.key is None
+            else facts.reservations.get(room.key.reservation_id or "")
+        )
         drain = None if reservation is None else reservation.block_drain()
         if drain is not None and facts.policy.no_duration_policy is NoDurationPolicy.AVOID:
             return False
         return (
             room.capacity_type in facts.markets(workload)
             and not facts.outlasts(workload, drain)
-            and facts.together(room.description, room.undefined, (*room.carried, workload.key))
+            and facts.together(
+                room.description, room.undefined, (*room.carried, workload.key)
+            )
         )
 
     def tolerates(self, workload: Workload, pool: NodePool) -> bool:
@@ -66,14 +81,27 @@ class RoomLeft:
         """Yield nodes that could still be launched for the workload: free units, or what can be bought."""
         facts, needs = self._facts, self._facts.needs(workload)
         for pool in facts.snapshot.node_pools:
-            may_use = self.tolerates(workload, pool) and self._shares.may_use(workload.key, pool.name)
+            may_use = self.tolerates(workload, pool) and self._shares.may_use(
+                workload.key, pool.name
+            )
             for key in self._still_open(pool) if may_use else ():
-                name, is_reserved = key.instance_type, key.capacity_type is CapacityType.RESERVED
-                if is_reserved is not reserved or not needs.fits_in(facts.launched_as(pool, name).allocatable):
+                name, is_reserved = (
+                    key.instance_type,
+                    key.capacity_type is CapacityType.RESERVED,
+                )
+                if is_reserved is not reserved or not needs.fits_in(
+                    facts.launched_as(pool, name).allocatable
+                ):
                     continue
                 if facts.accepts(pool, name, (place_of(key),), workload):
-                    units = self.free_units[key.reservation_id] if key.reservation_id is not None else _UNLIMITED
-                    units = min(units, self._shares.open_units(workload.key, key.reservation_id))
+                    units = (
+                        self.free_units[key.reservation_id]
+                        if key.reservation_id is not None
+                        else _UNLIMITED
+                    )
+                    units = min(
+                        units, self._shares.open_units(workload.key, key.reservation_id)
+                    )
                     if units > 0:
                         yield self.new_nodes(pool, key, units if pool.limits is None else 1)
 
@@ -108,16 +136,37 @@ class RoomLeft:
     # Branches: one filter after the other over the hosts; what passes is described once.
     def _hosting(self, workload: Workload) -> Iterator[OpenNodes]:
         """Yield the hosts of the final state on which one more replica has the resources and tolerates the taints."""
-        facts, needs, owns = self._facts, self._facts.needs(workload), self._shares.buys_its_own(workload)
+        facts, needs, owns = (
+            self._facts,
+            self._facts.needs(workload),
+            self._shares.buys_its_own(workload),
+        )
         for host, free in self._free_on_hosts():
-            pool_name = host.node.node_pool_name if host.node is not None else host.pool.name if host.pool else ""
-            if (owns and host.is_bought) or not self._shares.may_use(workload.key, pool_name):
+            pool_name = (
+                host.node.node_pool_name
+                if host.node is not None
+                else host.pool.name
+                if host.pool
+                else ""
+            )
+            if (owns and host.is_bought) or not self._shares.may_use(
+                workload.key, pool_name
+            ):
                 continue
-            if free["cpu"] < needs["cpu"] or free["memory"] < needs["memory"] or not needs.fits_in(free):
+            if (
+                free["cpu"] < needs["cpu"]
+                or free["memory"] < needs["memory"]
+                or not needs.fits_in(free)
+            ):
                 continue
             node, launch = host.node, host.planned
-            if wants_many(host.pool) if node is None else node.drain_at is not None or host.pool is None:
-                continue  # whether it may join a node that will drain depends on more than what is left
+            if (
+                wants_many(host.pool)
+                if node is None
+                else node.drain_at is not None or host.pool is None
+            ):
+                # whether it may join a node that will drain depends on more than what is left
+                continue
             if tolerates_all(facts.site(host).taints, workload.tolerations) is None:
                 yield OpenNodes(
                     subject=host.subject,
@@ -134,15 +183,24 @@ class RoomLeft:
     def _free_on_hosts(self) -> list[tuple[Host, Resources]]:
         if self._free is None:
             facts = self._facts
-            self._free = [(host, host.allocatable - host.used - facts.load(host.placed)) for host in facts.hosts]
+            self._free = [
+                (host, host.allocatable - host.used - facts.load(host.placed))
+                for host in facts.hosts
+            ]
         return self._free
 
     def nodes_for(self, workload: Workload) -> Iterator[OpenNodes]:
         """Yield everything that could still take a replica of the workload (all of a gang), topology apart."""
-        return (it for it in self._of_units(workload) if self._resources.is_open(workload, it.capacity_type))
+        return (
+            it
+            for it in self._of_units(workload)
+            if self._resources.is_open(workload, it.capacity_type)
+        )
 
     def _of_units(self, workload: Workload) -> Iterator[OpenNodes]:
-        yield from (room for room in self._hosting(workload) if self.may_run(workload, room))
+        yield from (
+            room for room in self._hosting(workload) if self.may_run(workload, room)
+        )
         for room in self._launchable(reserved=True, workload=workload):
             if not wants_many(room.pool) and self.may_run(workload, room):
                 yield room
@@ -153,7 +211,10 @@ class RoomLeft:
         if self._shares.buys_its_own(workload):
             return
         for room in self._launchable(reserved=False, workload=workload):
-            is_shared = room.capacity_type is CapacityType.SPOT and self._facts.policy.spot_pool_share_percent < 100
+            is_shared = (
+                room.capacity_type is CapacityType.SPOT
+                and self._facts.policy.spot_pool_share_percent < 100
+            )
             if not is_shared and not wants_many(room.pool) and self.may_run(workload, room):
                 yield room
 

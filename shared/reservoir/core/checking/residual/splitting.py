@@ -35,12 +35,20 @@ def can_split(
     if facts.policy.reserved_floor_percent:
         return False
     slots = _slots(units, free_units)
-    for key in sorted(host.placed, key=lambda key: (-facts.needs(facts.workloads[key])["cpu"], key)):
+    for key in sorted(
+        host.placed, key=lambda key: (-facts.needs(facts.workloads[key])["cpu"], key)
+    ):
         needs, rest = facts.needs(facts.workloads[key]), host.placed[key]
         for slot in slots:
             unit = units[slot.unit]
-            count = min(rest, copies_that_fit(slot.free, needs)) if slot.unit in able[key] else 0
-            if count and facts.together(unit.description, unit.undefined, (*slot.carried, key)):
+            count = (
+                min(rest, copies_that_fit(slot.free, needs))
+                if slot.unit in able[key]
+                else 0
+            )
+            if count and facts.together(
+                unit.description, unit.undefined, (*slot.carried, key)
+            ):
                 slot.carried[key] += count
                 slot.free -= needs * count
                 rest -= count
@@ -62,7 +70,11 @@ def _slots(units: Sequence[OpenNodes], free_units: Mapping[str, int]) -> list[_S
         assert unit.key is not None
         assert unit.pool is not None
         reservation_id = unit.key.reservation_id or ""
-        while unit.pool.limits is None and left[reservation_id] > 0 and len(slots) < _SLOTS_MAX:
+        while (
+            unit.pool.limits is None
+            and left[reservation_id] > 0
+            and len(slots) < _SLOTS_MAX
+        ):
             left[reservation_id] -= 1
             slots.append(_Slot(index, unit.free))
     return slots

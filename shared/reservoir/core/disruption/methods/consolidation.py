@@ -58,7 +58,10 @@ class Consolidation:
 
 
 def consolidate(
-    world: PassState, candidates: Sequence[Candidate], rule: PriceRule, waiting: Mapping[str, datetime]
+    world: PassState,
+    candidates: Sequence[Candidate],
+    rule: PriceRule,
+    waiting: Mapping[str, datetime],
 ) -> Consolidation:
     """Consolidate ``candidates`` (in disruption order, already within budgets), as much as a pass may.
 
@@ -74,7 +77,11 @@ def consolidate(
         tuple(search.commands),
         search.world,
         tuple(search.removed),
-        tuple(Refusal(key, reason) for key, reason in sorted(search.refusals.items()) if key not in gone),
+        tuple(
+            Refusal(key, reason)
+            for key, reason in sorted(search.refusals.items())
+            if key not in gone
+        ),
     )
 
 
@@ -114,13 +121,17 @@ class _Search:
     # -- moves
 
     def _empty_nodes(self, reserved: bool) -> None:
-        chosen = self._feasibility.emptiable(self._free_capacity(reserved), self._group(reserved))
+        chosen = self._feasibility.emptiable(
+            self._free_capacity(reserved), self._group(reserved)
+        )
         refused = 0
         waiting = list(self._chunks(chosen))
         while waiting and refused < _REFUSED_GROUPS_MAX and self._may_go_on():
             group = self._still_left(waiting.pop(0))
             # Those whose turn comes next take nothing, or they would have to stay.
-            next_ones = frozenset(candidate.id for candidate in chain.from_iterable(waiting))
+            next_ones = frozenset(
+                candidate.id for candidate in chain.from_iterable(waiting)
+            )
             if group and not self._attempted(group, launches=False, closed=next_ones):
                 refused += 1
                 waiting[:0] = _halves(group)
@@ -131,18 +142,22 @@ class _Search:
         while refused < _REFUSED_GROUPS_MAX and self._may_go_on():
             group = self._still_left(group)
             affordable = self._affordable(group[start : start + size])
-            window = group[start : start + (affordable if self._tried else max(_GROUP_MIN, affordable))]
+            window = group[
+                start : start + (affordable if self._tried else max(_GROUP_MIN, affordable))
+            ]
             if len(window) < _GROUP_MIN:
                 return  # single nodes are tried each for itself
             if self._attempted(window):
                 size = min(2 * size, COMMAND_NODES_MAX)
             else:
                 if not refused:
-                    group = rotated(self._still_left(group), self.world.now)  # its halves begin elsewhere each minute
+                    # its halves begin elsewhere each minute
+                    group = rotated(self._still_left(group), self.world.now)
                 refused += 1
                 size = len(window) // 2
                 if size < _GROUP_MIN:
-                    start, size = start + 1, _GROUP_MIN  # it is the first that stands in the way
+                    # it is the first that stands in the way
+                    start, size = start + 1, _GROUP_MIN
 
     def _replace_single_nodes(self, reserved: bool) -> None:
         free = self._free_capacity(reserved)
@@ -167,7 +182,9 @@ class _Search:
     def _free_capacity(self, reserved: bool) -> FreeCapacity:
         """Return what is free on the nodes that stay; for reserved nodes, an empty reserved one is none of these."""
         closed = self.world.closed | (self._rule.idle.keys() if reserved else frozenset())
-        return self._feasibility.free_capacity(replace(self.world, closed=closed), self._left)
+        return self._feasibility.free_capacity(
+            replace(self.world, closed=closed), self._left
+        )
 
     def _chunks(self, candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
         left = candidates
@@ -187,7 +204,9 @@ class _Search:
 
     def _may_go_on(self) -> bool:
         """Whether one more may be tried: as long as there is effort, and the first of each kind of move anyway."""
-        return not self._tried or (self.world.effort.left > 0 and self._wasted <= self._waste_max)
+        return not self._tried or (
+            self.world.effort.left > 0 and self._wasted <= self._waste_max
+        )
 
     def _waits_since(self, candidate: Candidate) -> datetime:
         return self._waiting.get(candidate.id, self.world.now)
@@ -199,12 +218,20 @@ class _Search:
         left = {candidate.id for candidate in self._left}
         return [candidate for candidate in candidates if candidate.id in left]
 
-    def _attempted(self, group: Sequence[Candidate], *, launches: bool = True, closed: Set[str] = frozenset()) -> bool:
+    def _attempted(
+        self,
+        group: Sequence[Candidate],
+        *,
+        launches: bool = True,
+        closed: Set[str] = frozenset(),
+    ) -> bool:
         """Simulate the removal and, if it is an improvement, make it a command."""
         removed = tuple(group)
         outcome = self._simulated(removed, launches, closed)
         while isinstance(outcome, _Refused) and outcome.in_vain and self._may_go_on():
-            removed = tuple(candidate for candidate in removed if candidate.id not in outcome.in_vain)
+            removed = tuple(
+                candidate for candidate in removed if candidate.id not in outcome.in_vain
+            )
             if not removed:
                 break
             outcome = self._simulated(removed, launches, closed)
@@ -215,7 +242,9 @@ class _Search:
         self._record(removed, outcome)
         return True
 
-    def _simulated(self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]) -> Plan | _Refused:
+    def _simulated(
+        self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]
+    ) -> Plan | _Refused:
         before = self.world.effort.left
         self._tried = True
         outcome = self._judged(removed, launches, closed)
@@ -223,23 +252,33 @@ class _Search:
             self._wasted += before - self.world.effort.left
         return outcome
 
-    def _judged(self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]) -> Plan | _Refused:
+    def _judged(
+        self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]
+    ) -> Plan | _Refused:
         closed = closed | self._rule.no_cheaper_idle(removed)
         plan = self.world.without(removed, launches=launches, closed=closed)
         if plan.unplaced and not launches:
             return _Refused("the nodes that stay cannot hold its replicas")
         if plan.unplaced:
-            return _Refused(f"its replicas would not all be placed: {plan.unplaced[0].message}")
+            return _Refused(
+                f"its replicas would not all be placed: {plan.unplaced[0].message}"
+            )
         if climber := self.world.begins_anew(plan):
-            return _Refused(f"{climber} would begin its fallback ladder anew, and not move to the nodes that stay")
+            return _Refused(
+                f"{climber} would begin its fallback ladder anew, and not move to the nodes that stay"
+            )
         judgement = self._rule.judged(removed, plan)
         if judgement.refusals and len(removed) == 1 and nodes_bought(plan) > 1:
             judgement = self._on_one_node(removed, closed) or judgement
         if judgement.refusals:
-            return _Refused(next(iter(judgement.refusals.values())), frozenset(judgement.refusals))
+            return _Refused(
+                next(iter(judgement.refusals.values())), frozenset(judgement.refusals)
+            )
         return judgement.plan
 
-    def _on_one_node(self, removed: tuple[Candidate, ...], closed: Set[str]) -> Judgement | None:
+    def _on_one_node(
+        self, removed: tuple[Candidate, ...], closed: Set[str]
+    ) -> Judgement | None:
         """Return the best with one node instead of several that cost still less, if it is an improvement, too."""
         plan = self.world.without(removed, closed=closed, on_one_node=True)
         if plan.unplaced or self.world.begins_anew(plan):
@@ -249,11 +288,21 @@ class _Search:
 
     def _record(self, removed: tuple[Candidate, ...], plan: Plan) -> None:
         """Make a command of it; its nodes and its destinations are candidates no more."""
-        what = "cheaper capacity can hold its replicas" if plan.launches else "its replicas fit on nodes that stay"
-        self.commands.append(command_of(DisruptionReason.UNDERUTILIZED, removed, plan, what))
+        what = (
+            "cheaper capacity can hold its replicas"
+            if plan.launches
+            else "its replicas fit on nodes that stay"
+        )
+        self.commands.append(
+            command_of(DisruptionReason.UNDERUTILIZED, removed, plan, what)
+        )
         self.removed.extend(removed)
         destinations = {placed.claim_id for placed in plan.existing}
-        self.refusals.update(dict.fromkeys(destinations & self.refusals.keys(), "replicas of other nodes move here"))
+        self.refusals.update(
+            dict.fromkeys(
+                destinations & self.refusals.keys(), "replicas of other nodes move here"
+            )
+        )
         busy = {candidate.id for candidate in removed} | destinations
         self.world = self.world.after(removed, plan)
         self._rule = self._rule.occupied(destinations)

@@ -12,8 +12,17 @@ from reservoir.core.model.node_pool import NodePool
 from reservoir.core.scheduling_terms.requirements import Requirements
 
 
-def deleted_pools(node_pools: Sequence[NodePool], claims: Iterable[NodeClaim]) -> tuple[NodePool, ...]:
+def deleted_pools(
+    node_pools: Sequence[NodePool], claims: Iterable[NodeClaim]
+) -> tuple[NodePool, ...]:
     """Return a stand-in, with default disruption settings, for each pool that claims name and that is no more."""
     known = {pool.name for pool in node_pools}
-    gone = {claim.node_pool_name: claim.node_class_name for claim in claims if claim.node_pool_name not in known}
-    return tuple(NodePool(name, class_name, Requirements.of()) for name, class_name in sorted(gone.items()))
+    gone = {
+        claim.node_pool_name: claim.node_class_name
+        for claim in claims
+        if claim.node_pool_name not in known
+    }
+    return tuple(
+        NodePool(name, class_name, Requirements.of())
+        for name, class_name in sorted(gone.items())
+    )

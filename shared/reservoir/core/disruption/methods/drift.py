@@ -36,12 +36,22 @@ class Offered:
         found: dict[tuple[str, str], set[CapacityType]] = {}
         for instance_type in snapshot.instance_types:
             for offering in instance_type.offerings:
-                found.setdefault((instance_type.name, offering.zone_id), set()).add(offering.capacity_type)
+                found.setdefault((instance_type.name, offering.zone_id), set()).add(
+                    offering.capacity_type
+                )
         for reservation in snapshot.reservations:
-            found.setdefault((reservation.instance_type, reservation.zone_id), set()).add(CapacityType.RESERVED)
+            found.setdefault((reservation.instance_type, reservation.zone_id), set()).add(
+                CapacityType.RESERVED
+            )
         # Without any type, discovery of the catalogue has not run: that says nothing of a node.
-        markets = {key: frozenset(markets) for key, markets in found.items()} if snapshot.instance_types else {}
-        return cls(markets, frozenset(reservation.id for reservation in snapshot.reservations))
+        markets = (
+            {key: frozenset(markets) for key, markets in found.items()}
+            if snapshot.instance_types
+            else {}
+        )
+        return cls(
+            markets, frozenset(reservation.id for reservation in snapshot.reservations)
+        )
 
 
 def _mismatch(claim: NodeClaim, pool: NodePool) -> str | None:
@@ -52,7 +62,11 @@ def _mismatch(claim: NodeClaim, pool: NodePool) -> str | None:
 
 
 def drift_reason(
-    claim: NodeClaim, pool: NodePool, node_class: NodeClass | None, offered: Offered, now: datetime
+    claim: NodeClaim,
+    pool: NodePool,
+    node_class: NodeClass | None,
+    offered: Offered,
+    now: datetime,
 ) -> str | None:
     """Say why a claim has drifted, or None. First hit wins, in this order (R-149, R-152).
 
@@ -84,7 +98,9 @@ def _type_gone(claim: NodeClaim, offered: Offered, now: datetime) -> str | None:
     if not offered.markets or now - claim.created_at < TYPE_GONE_AFTER:
         return None
     offering = claim.offering
-    if _ONE_OF[offering.capacity_type] & offered.markets.get((offering.instance_type, offering.zone_id), frozenset()):
+    if _ONE_OF[offering.capacity_type] & offered.markets.get(
+        (offering.instance_type, offering.zone_id), frozenset()
+    ):
         return None
     return f"{offering.instance_type} is no longer offered {offering.capacity_type.value} in {offering.zone}"
 
@@ -100,13 +116,23 @@ def _found_differs(claim: NodeClaim, node_class: NodeClass, offered: Offered) ->
     images = {image.id for image in status.machine_images}
     if images and claim.image_id is not None and claim.image_id not in images:
         return f"AMI {claim.image_id} is no longer selected"
-    if status.security_group_ids and claim.security_group_ids not in ((), status.security_group_ids):
+    if status.security_group_ids and claim.security_group_ids not in (
+        (),
+        status.security_group_ids,
+    ):
         return "security groups differ from those selected"
     subnets = {subnet.id for subnet in status.subnets}
     if subnets and claim.subnet_id is not None and claim.subnet_id not in subnets:
         return f"subnet {claim.subnet_id} is no longer selected"
     offering = claim.offering
-    if offering.capacity_type is CapacityType.RESERVED and offering.reservation_id not in status.reservation_ids:
+    if (
+        offering.capacity_type is CapacityType.RESERVED
+        and offering.reservation_id not in status.reservation_ids
+    ):
         goes_on = offering.reservation_id in offered.reservation_ids
-        return f"reservation {offering.reservation_id} is no longer selected" if goes_on else None
+        return (
+            f"reservation {offering.reservation_id} is no longer selected"
+            if goes_on
+            else None
+        )
     return None

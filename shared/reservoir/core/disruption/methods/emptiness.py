@@ -11,12 +11,20 @@ from reservoir.core.disruption.candidate import Candidate, steady_since
 
 def paid_empty(candidates: list[Candidate]) -> list[Candidate]:
     """Return empty on-demand and spot nodes, in disruption order."""
-    return [candidate for candidate in candidates if candidate.is_empty and not candidate.is_reserved]
+    return [
+        candidate
+        for candidate in candidates
+        if candidate.is_empty and not candidate.is_reserved
+    ]
 
 
 def reserved_empty(candidates: list[Candidate]) -> list[Candidate]:
     """Return empty reserved nodes, in disruption order."""
-    return [candidate for candidate in candidates if candidate.is_empty and candidate.is_reserved]
+    return [
+        candidate
+        for candidate in candidates
+        if candidate.is_empty and candidate.is_reserved
+    ]
 
 
 def kept_reason(candidate: Candidate, now: datetime) -> str | None:

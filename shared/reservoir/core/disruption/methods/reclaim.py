@@ -57,7 +57,9 @@ class Reclaimed:
 
 
 # Branches: comprehensions and loops of a line each over two lists in step.
-def units_returning(ended: Iterable[NodeClaim], live: Iterable[NodeClaim], now: datetime) -> Mapping[str, int]:
+def units_returning(
+    ended: Iterable[NodeClaim], live: Iterable[NodeClaim], now: datetime
+) -> Mapping[str, int]:
     """Count by reservation the units that were taken back and that nobody has yet.
 
     EC2 shows a unit only once it is scrubbed, and we see it only once we look. ``ended`` are claims that are no more,
@@ -77,7 +79,9 @@ def units_returning(ended: Iterable[NodeClaim], live: Iterable[NodeClaim], now: 
         if claim.drain is not None and claim.drain.reason is DrainReason.RECLAIMED
     ]
     returning: Counter[str] = Counter()
-    for ended_at, reservation_id in sorted((at, key) for at, key in gone if at is not None and key is not None):
+    for ended_at, reservation_id in sorted(
+        (at, key) for at, key in gone if at is not None and key is not None
+    ):
         times = given_out.get(reservation_id, [])
         next_given = bisect_left(times, ended_at)
         if next_given < len(times):
@@ -88,7 +92,10 @@ def units_returning(ended: Iterable[NodeClaim], live: Iterable[NodeClaim], now: 
 
 
 def reclaimed(
-    world: PassState, waiting: Plan, candidates: Sequence[Candidate], returning: Mapping[str, int]
+    world: PassState,
+    waiting: Plan,
+    candidates: Sequence[Candidate],
+    returning: Mapping[str, int],
 ) -> Iterator[Reclaimed]:
     """Yield what to take back, the least loss first; ``waiting`` is the plan for the demand of ``world``.
 
@@ -103,7 +110,10 @@ def reclaimed(
         world = world.with_units(coming)
         expected = world.pending()
     search = _Victims(world.snapshot, candidates, world.now)
-    loans = [_Loan(owed, tuple(search.victims(owed))) for owed in units_owed(world.snapshot, expected)]
+    loans = [
+        _Loan(owed, tuple(search.victims(owed)))
+        for owed in units_owed(world.snapshot, expected)
+    ]
     for loan in _confirmed(loans, world, expected):
         yield from loan.taken
 
@@ -124,7 +134,10 @@ def units_owed(snapshot: Snapshot, plan: Plan) -> Iterator[Owed]:
     for group in quota_groups(snapshot):
         ids = {reservation.id for reservation in group.reservations}
         for team in sorted(snapshot.teams, key=lambda team: team.name):
-            if team.reclaim_within_cohort is ReclaimWithinCohort.NEVER or team.name not in group.quotas:
+            if (
+                team.reclaim_within_cohort is ReclaimWithinCohort.NEVER
+                or team.name not in group.quotas
+            ):
                 continue
             planned = _units(team.name, ids, plan, owners)
             left_to_own = group.nominal(team.name) - group.used.get(team.name, 0) - planned
@@ -141,12 +154,18 @@ def _waiting_by_team(
     waiting: dict[str, list[tuple[Workload, int]]] = {}
     for item in plan.unplaced:
         owner = owners.get(item.workload_key.partition("/")[0], NOBODY)
-        waiting.setdefault(owner.name, []).append((workloads[item.workload_key], item.count))
+        waiting.setdefault(owner.name, []).append(
+            (workloads[item.workload_key], item.count)
+        )
     return waiting
 
 
 def _owed(
-    team: Team, group: QuotaGroup, left_to_own: int, waiting: Iterable[tuple[Workload, int]], wants: UnitWants
+    team: Team,
+    group: QuotaGroup,
+    left_to_own: int,
+    waiting: Iterable[tuple[Workload, int]],
+    wants: UnitWants,
 ) -> Owed | None:
     """Return what a team is short of in a group, or None if it waits for nothing that its quota still covers."""
     ids = {reservation.id for reservation in group.reservations}
@@ -154,7 +173,9 @@ def _owed(
     priorities: list[int] = []
     usable: set[str] = set()
     for workload, count in waiting:
-        found = {key: units for key, units in wants.units(workload, count).items() if key in ids}
+        found = {
+            key: units for key, units in wants.units(workload, count).items() if key in ids
+        }
         least = min(found.values(), default=0)
         if least and (workload.gang is None or least <= left_to_own):
             wanted += least
@@ -211,7 +232,9 @@ def _confirmed(loans: Sequence[_Loan], world: PassState, expected: Plan) -> Sequ
     return loans
 
 
-def _gains(group: QuotaGroup, snapshot: Snapshot, before: Plan, after: Plan) -> Counter[str]:
+def _gains(
+    group: QuotaGroup, snapshot: Snapshot, before: Plan, after: Plan
+) -> Counter[str]:
     """Count by team the units of its own that one plan gives it and another does not.
 
     Those of owners that never reclaim too: they are served before others have all of theirs.
@@ -221,7 +244,9 @@ def _gains(group: QuotaGroup, snapshot: Snapshot, before: Plan, after: Plan) -> 
     gained: Counter[str] = Counter()
     for name in group.quotas:
         own = max(0, group.nominal(name) - group.used.get(name, 0))
-        gained[name] = min(own, _units(name, ids, after, owners)) - min(own, _units(name, ids, before, owners))
+        gained[name] = min(own, _units(name, ids, after, owners)) - min(
+            own, _units(name, ids, before, owners)
+        )
     return +gained
 
 
@@ -243,7 +268,9 @@ def _within(loans: Sequence[_Loan], gained: Counter[str]) -> list[_Loan]:
 class _Victims:
     """Looks for the nodes whose work loses least."""
 
-    def __init__(self, snapshot: Snapshot, candidates: Sequence[Candidate], now: datetime) -> None:
+    def __init__(
+        self, snapshot: Snapshot, candidates: Sequence[Candidate], now: datetime
+    ) -> None:
         self._work, self._now = WorkLost(snapshot, now), now
         self._workloads, self._owners = snapshot.workloads, by_namespace(snapshot.teams)
         self._teams = {team.name: team for team in (*snapshot.teams, NOBODY)}
@@ -255,7 +282,10 @@ class _Victims:
         """Yield nodes until what is owed is covered: single nodes, and gangs, which go whole, if these are too few."""
         left, group = owed.units, owed.group
         borrowed = self._borrowed.setdefault(
-            group.key, Counter({name: group.borrowed(name) for name in self._teams if group.borrowed(name)})
+            group.key,
+            Counter(
+                {name: group.borrowed(name) for name in self._teams if group.borrowed(name)}
+            ),
         )
         while left > 0:
             found = self._cheapest(owed, borrowed)
@@ -268,31 +298,50 @@ class _Victims:
             yield found
 
     def _cheapest(self, owed: Owed, borrowed: Mapping[str, int]) -> Reclaimed | None:
-        lenders = [name for name, count in borrowed.items() if count > 0 and self._lends_to(owed.team, name)]
-        by_share = sorted(lenders, key=lambda name: (-Fraction(borrowed[name], self._teams[name].weight), name))
+        lenders = [
+            name
+            for name, count in borrowed.items()
+            if count > 0 and self._lends_to(owed.team, name)
+        ]
+        by_share = sorted(
+            lenders,
+            key=lambda name: (-Fraction(borrowed[name], self._teams[name].weight), name),
+        )
         for is_gang in (False, True):
             for name in by_share:
                 options = [
                     each
                     for each in self._options(owed, name, is_gang=is_gang)
-                    if len(each) <= borrowed[name]  # else the borrower would lose units that it owns
+                    # else the borrower would lose units that it owns
+                    if len(each) <= borrowed[name]
                 ]
                 if options:
                     return Reclaimed(min(options, key=self._loss), owed.team.name, name)
         return None
 
     def _lends_to(self, owner: Team, borrower: str) -> bool:
-        return borrower != owner.name and (not borrower or self._teams[borrower].cohort == owner.cohort)
+        return borrower != owner.name and (
+            not borrower or self._teams[borrower].cohort == owner.cohort
+        )
 
     # Branches: one filter after the other over the candidates.
-    def _options(self, owed: Owed, borrower: str, *, is_gang: bool) -> Iterator[tuple[Candidate, ...]]:
+    def _options(
+        self, owed: Owed, borrower: str, *, is_gang: bool
+    ) -> Iterator[tuple[Candidate, ...]]:
         ids = {reservation.id for reservation in owed.group.reservations}
         seen: set[frozenset[str]] = set()
         for candidate in self._left.values():
-            if self._users.get(candidate.id) != borrower or candidate.node.reservation_id not in owed.reservation_ids:
+            if (
+                self._users.get(candidate.id) != borrower
+                or candidate.node.reservation_id not in owed.reservation_ids
+            ):
                 continue
             together = self._work.together(candidate)
-            if self._work.has_gang(candidate) is not is_gang or together in seen or not together <= self._left.keys():
+            if (
+                self._work.has_gang(candidate) is not is_gang
+                or together in seen
+                or not together <= self._left.keys()
+            ):
                 continue
             seen.add(together)
             nodes = tuple(self._left[key] for key in sorted(together))
@@ -302,8 +351,13 @@ class _Victims:
     def _may_go(self, owed: Owed, node: Candidate, borrower: str, ids: set[str]) -> bool:
         if self._users.get(node.id) != borrower or node.node.reservation_id not in ids:
             return False
-        still = {self._owners.get(name, NOBODY).name for name in undisturbed(node.node.placements, self._workloads)}
-        if still and (owed.team.name in still or not grace_is_over(node, owed.team, self._now)):
+        still = {
+            self._owners.get(name, NOBODY).name
+            for name in undisturbed(node.node.placements, self._workloads)
+        }
+        if still and (
+            owed.team.name in still or not grace_is_over(node, owed.team, self._now)
+        ):
             return False
         if owed.team.reclaim_within_cohort is ReclaimWithinCohort.ANY:
             return True
@@ -320,5 +374,6 @@ def _units(team_name: str, ids: set[str], plan: Plan, owners: Mapping[str, Team]
         launch.count
         for launch in plan.launches
         if launch.offering.reservation_id in ids
-        and owners.get(launch.placements[0].workload_key.partition("/")[0], NOBODY).name == team_name
+        and owners.get(launch.placements[0].workload_key.partition("/")[0], NOBODY).name
+        == team_name
     )

@@ -21,7 +21,12 @@ from reservoir.core.model.plan import Plan, ReasonCode
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.team import ReclaimWithinCohort, Team, by_namespace
 from reservoir.core.model.workload import Demand
-from reservoir.core.sharing.resource_pools import PoolKey, RequestTally, ResourcePool, resource_pools
+from reservoir.core.sharing.resource_pools import (
+    PoolKey,
+    RequestTally,
+    ResourcePool,
+    resource_pools,
+)
 
 # Why replicas wait that a quota leaves no room for; a gang of which a part finds room elsewhere is incomplete.
 _HELD: Final = frozenset({ReasonCode.TEAM_QUOTA, ReasonCode.GANG_INCOMPLETE})
@@ -38,10 +43,14 @@ class OwedResources:
     priority: int  # the highest that waits
 
 
-def resources_reclaimed(world: PassState, waiting: Plan, candidates: Sequence[Candidate]) -> Iterator[Reclaimed]:
+def resources_reclaimed(
+    world: PassState, waiting: Plan, candidates: Sequence[Candidate]
+) -> Iterator[Reclaimed]:
     """Yield what to take back, the least loss first; ``waiting`` is the plan for the demand of ``world``."""
     owed_by_team = list(resources_owed(world.snapshot, waiting))
-    if owed_by_team and any(node.deleting and node.placements for node in world.snapshot.nodes):
+    if owed_by_team and any(
+        node.deleting and node.placements for node in world.snapshot.nodes
+    ):
         # What leaves already comes back to whom the scheduler gives it, and to nobody else.
         world = world.without_leaving()
         waiting = world.pending()
@@ -63,8 +72,14 @@ def resources_owed(snapshot: Snapshot, waiting: Plan) -> Iterator[OwedResources]
     """Yield what teams that reclaim are short of, after all that the plan gives to each."""
     pools, owners = resource_pools(snapshot, waiting), by_namespace(snapshot.teams)
     demands = {demand.workload.key: demand for demand in snapshot.demands}
-    held = [(demands[item.workload_key], item.count) for item in waiting.unplaced if item.code in _HELD]
-    held.sort(key=lambda it: (-it[0].workload.priority, it[0].pending_since, it[0].workload.key))
+    held = [
+        (demands[item.workload_key], item.count)
+        for item in waiting.unplaced
+        if item.code in _HELD
+    ]
+    held.sort(
+        key=lambda it: (-it[0].workload.priority, it[0].pending_since, it[0].workload.key)
+    )
     for team in sorted(snapshot.teams, key=lambda each: each.name):
         if team.reclaim_within_cohort is ReclaimWithinCohort.NEVER:
             continue
@@ -73,22 +88,38 @@ def resources_owed(snapshot: Snapshot, waiting: Plan) -> Iterator[OwedResources]
         priorities = [
             demand.workload.priority
             for demand, count in held
-            if owners.get(demand.workload.namespace) == team and _claims(team, demand, own, wanted, count)
+            if owners.get(demand.workload.namespace) == team
+            and _claims(team, demand, own, wanted, count)
         ]
-        amounts = {pool.key: wanted[pool.key] - max(0, pool.room(team.name)) for pool in own}
-        amounts = {key: amount for key, amount in amounts.items() if wanted[key] and amount > 0}
+        amounts = {
+            pool.key: wanted[pool.key] - max(0, pool.room(team.name)) for pool in own
+        }
+        amounts = {
+            key: amount for key, amount in amounts.items() if wanted[key] and amount > 0
+        }
         if amounts:
             yield OwedResources(team, amounts, max(priorities))
 
 
-def _claims(team: Team, demand: Demand, own: Sequence[ResourcePool], wanted: Counter[PoolKey], count: int) -> bool:
+def _claims(
+    team: Team,
+    demand: Demand,
+    own: Sequence[ResourcePool],
+    wanted: Counter[PoolKey],
+    count: int,
+) -> bool:
     """Add what fits into what the team owns, of one flavor after the other, of a gang all or none; say if any does."""
     left, size = (count, 1) if demand.workload.gang is None else (1, demand.pending_count)
     before, requests = left, demand.workload.requests
     for flavor in sorted({pool.flavor for pool in own}):
-        amounts = {pool.key: requests[pool.resource] * size for pool in own if pool.flavor == flavor}
+        amounts = {
+            pool.key: requests[pool.resource] * size
+            for pool in own
+            if pool.flavor == flavor
+        }
         fitting = [
-            (pool.nominal(team.name) - pool.used[team.name] - wanted[pool.key]) // amounts[pool.key]
+            (pool.nominal(team.name) - pool.used[team.name] - wanted[pool.key])
+            // amounts[pool.key]
             for pool in own
             if amounts.get(pool.key)
         ]
@@ -111,18 +142,26 @@ class _Option:
     def loans(self, borrowed: _Loans) -> _Loans:
         """Return what of it is on loan."""
         return Counter(
-            {pair: min(amount, borrowed[pair]) for pair, amount in self.requested.items() if borrowed[pair] > 0}
+            {
+                pair: min(amount, borrowed[pair])
+                for pair, amount in self.requested.items()
+                if borrowed[pair] > 0
+            }
         )
 
     def freed(self, key: PoolKey, borrowed: _Loans) -> int:
         """Return how much of what is on loan comes back."""
-        return sum(amount for (each, _), amount in self.loans(borrowed).items() if each == key)
+        return sum(
+            amount for (each, _), amount in self.loans(borrowed).items() if each == key
+        )
 
 
 class _Lenders:
     """Looks for the nodes with loans whose work loses least."""
 
-    def __init__(self, world: PassState, waiting: Plan, candidates: Sequence[Candidate]) -> None:
+    def __init__(
+        self, world: PassState, waiting: Plan, candidates: Sequence[Candidate]
+    ) -> None:
         self._world, self._waiting = world, waiting
         self._after, self._plan = world, waiting  # without what was chosen last
         self._work = WorkLost(world.snapshot, world.now)
@@ -131,7 +170,9 @@ class _Lenders:
         self._pools = {pool.key: pool for pool in resource_pools(world.snapshot, waiting)}
         self._borrowed: _Loans = Counter()
         for key, pool in self._pools.items():
-            self._borrowed.update({(key, name): pool.borrowed(name) for name in pool.quotas})
+            self._borrowed.update(
+                {(key, name): pool.borrowed(name) for name in pool.quotas}
+            )
         by_id = {candidate.id: candidate for candidate in candidates}
         groups = {self._work.together(candidate) for candidate in candidates}
         tally = RequestTally(world.snapshot, tuple(self._pools.values()))
@@ -144,29 +185,46 @@ class _Lenders:
     def _option(self, nodes: tuple[Candidate, ...], tally: RequestTally) -> _Option:
         requested: _Loans = Counter()
         for each in nodes:
-            for pool, name, amount in tally.amounts(each.node.capacity_type, each.node.placements):
+            for pool, name, amount in tally.amounts(
+                each.node.capacity_type, each.node.placements
+            ):
                 requested[pool.key, name] += amount
         users = frozenset(map(self._team_of, placed_keys(each.claim for each in nodes)))
         priority = max(self._work.priority(each) for each in nodes)
-        return _Option(nodes, requested, users, any(map(self._work.has_gang, nodes)), priority)
+        return _Option(
+            nodes, requested, users, any(map(self._work.has_gang, nodes)), priority
+        )
 
     def _team_of(self, workload_key: str) -> str:
         team = self._owners.get(workload_key.partition("/")[0])
         return "" if team is None else team.name
 
-    def chosen(self, owed_by_team: Sequence[OwedResources], *, only_loans: bool = False) -> Mapping[str, list[_Option]]:
+    def chosen(
+        self, owed_by_team: Sequence[OwedResources], *, only_loans: bool = False
+    ) -> Mapping[str, list[_Option]]:
         """Return by owner what covers what it is owed, or as much of it as can be."""
         options, borrowed, found = self._options.copy(), self._borrowed.copy(), {}
         for owed in owed_by_team:
-            found[owed.team.name] = self._chosen(owed, options, borrowed, only_loans=only_loans)
+            found[owed.team.name] = self._chosen(
+                owed, options, borrowed, only_loans=only_loans
+            )
         return found
 
     # Branches: choosing and giving back change the same sums.
     def _chosen(
-        self, owed: OwedResources, options: list[_Option], borrowed: _Loans, *, only_loans: bool
+        self,
+        owed: OwedResources,
+        options: list[_Option],
+        borrowed: _Loans,
+        *,
+        only_loans: bool,
     ) -> list[_Option]:
         """Choose among the options, which are fewer then; what turns out not to be needed stays."""
-        left, chosen, freed = Counter(owed.amounts), list[_Option](), list[Counter[PoolKey]]()
+        left, chosen, freed = (
+            Counter(owed.amounts),
+            list[_Option](),
+            list[Counter[PoolKey]](),
+        )
         while any(amount > 0 for amount in left.values()):
             useful = [it for it in options if self._is_useful(it, owed, left, borrowed)]
             if only_loans:
@@ -185,26 +243,46 @@ class _Lenders:
                 chosen.remove(option)
         return chosen
 
-    def _is_useful(self, option: _Option, owed: OwedResources, left: Mapping[PoolKey, int], borrowed: _Loans) -> bool:
+    def _is_useful(
+        self,
+        option: _Option,
+        owed: OwedResources,
+        left: Mapping[PoolKey, int],
+        borrowed: _Loans,
+    ) -> bool:
         is_any = owed.team.reclaim_within_cohort is ReclaimWithinCohort.ANY
         may_go = is_any or option.priority < owed.priority
-        if not may_go or not all(self._may_be_disturbed(node, owed.team, borrowed) for node in option.nodes):
+        if not may_go or not all(
+            self._may_be_disturbed(node, owed.team, borrowed) for node in option.nodes
+        ):
             return False
-        return any(amount > 0 and option.freed(key, borrowed) for key, amount in left.items())
+        return any(
+            amount > 0 and option.freed(key, borrowed) for key, amount in left.items()
+        )
 
     def _may_be_disturbed(self, node: Candidate, owner: Team, borrowed: _Loans) -> bool:
         """Whether all that says do-not-disrupt on a node borrows, and has had the grace of whoever lends to it."""
         still = {
-            self._team_of(f"{name}/") for name in undisturbed(node.node.placements, self._world.snapshot.workloads)
+            self._team_of(f"{name}/")
+            for name in undisturbed(node.node.placements, self._world.snapshot.workloads)
         }
-        borrowers = {name for (_, name), amount in borrowed.items() if amount > 0 and name != owner.name}
-        return not still or (still <= borrowers and grace_is_over(node, owner, self._world.now))
+        borrowers = {
+            name
+            for (_, name), amount in borrowed.items()
+            if amount > 0 and name != owner.name
+        }
+        return not still or (
+            still <= borrowers and grace_is_over(node, owner, self._world.now)
+        )
 
     def _is_loan(self, option: _Option, owed: OwedResources, borrowed: _Loans) -> bool:
         """Whether nobody loses anything there but what they borrow."""
 
         def is_within(key: PoolKey) -> bool:
-            return all(0 < option.requested[key, name] <= borrowed[key, name] for name in option.users)
+            return all(
+                0 < option.requested[key, name] <= borrowed[key, name]
+                for name in option.users
+            )
 
         return any(map(is_within, owed.amounts))
 
@@ -213,14 +291,25 @@ class _Lenders:
     ) -> tuple[bool, bool, Fraction, int, int, int, tuple[str, ...]]:
         """Sort key: single nodes, loans alone, of who borrows most; then the least work lost, the fewest replicas."""
         shares = [
-            Fraction(borrowed[key, name], max(1, self._pools[key].total) * self._teams[name].weight)
+            Fraction(
+                borrowed[key, name],
+                max(1, self._pools[key].total) * self._teams[name].weight,
+            )
             for key, name in option.requested
             if key in owed.amounts and name != owed.team.name
         ]
         lost_s, replicas = self._work.lost(option.nodes)
         ids = tuple(node.id for node in option.nodes)
         is_loan = self._is_loan(option, owed, borrowed)
-        return option.has_gang, not is_loan, -max(shares), len(option.nodes), lost_s, replicas, ids
+        return (
+            option.has_gang,
+            not is_loan,
+            -max(shares),
+            len(option.nodes),
+            lost_s,
+            replicas,
+            ids,
+        )
 
     def costs_more_than_loans(self, chosen: Mapping[str, Sequence[_Option]]) -> bool:
         """Plan without the nodes; say whether work that borrowed nothing stays over, or more than was borrowed.
@@ -234,28 +323,51 @@ class _Lenders:
         lost = Counter({item.workload_key: item.count for item in self._plan.unplaced})
         lost.subtract({item.workload_key: item.count for item in self._waiting.unplaced})
         carried = placed_keys(node.claim for node in nodes)
-        return any(lost[key] > 0 and not self._is_lost_loan(key, lost[key]) for key in carried)
+        return any(
+            lost[key] > 0 and not self._is_lost_loan(key, lost[key]) for key in carried
+        )
 
     def _is_lost_loan(self, workload_key: str, replicas: int) -> bool:
-        name, requests = self._team_of(workload_key), self._world.snapshot.workloads[workload_key].requests
+        name, requests = (
+            self._team_of(workload_key),
+            self._world.snapshot.workloads[workload_key].requests,
+        )
         return any(
-            requests[pool.resource] * (replicas - 1) < self._borrowed[key, name] for key, pool in self._pools.items()
+            requests[pool.resource] * (replicas - 1) < self._borrowed[key, name]
+            for key, pool in self._pools.items()
         )
 
     # Branches: comprehensions of a line each; the loop changes what is left of the gain.
-    def taken(self, owed: OwedResources, chosen: Mapping[str, Sequence[_Option]]) -> Iterator[Reclaimed]:
+    def taken(
+        self, owed: OwedResources, chosen: Mapping[str, Sequence[_Option]]
+    ) -> Iterator[Reclaimed]:
         """Yield what is needed for what the owner gains by the plan."""
         name = owed.team.name
-        after = {pool.key: pool for pool in resource_pools(self._after.snapshot, self._plan)}
-        gained = {key: after[key].used[name] - self._pools[key].used[name] for key in owed.amounts}
-        left = {key: gain - max(0, self._pools[key].room(name)) for key, gain in gained.items() if gain > 0}
+        after = {
+            pool.key: pool for pool in resource_pools(self._after.snapshot, self._plan)
+        }
+        gained = {
+            key: after[key].used[name] - self._pools[key].used[name] for key in owed.amounts
+        }
+        left = {
+            key: gain - max(0, self._pools[key].room(name))
+            for key, gain in gained.items()
+            if gain > 0
+        }
         for option in chosen[name]:
             if all(amount <= 0 for amount in left.values()):
                 return
             lent = sorted(
-                (self._pools[key].words(), lender) for key, lender in option.loans(self._borrowed) if key in left
+                (self._pools[key].words(), lender)
+                for key, lender in option.loans(self._borrowed)
+                if key in left
             )
-            left = {key: amount - option.freed(key, self._borrowed) for key, amount in left.items()}
+            left = {
+                key: amount - option.freed(key, self._borrowed)
+                for key, amount in left.items()
+            }
             self._borrowed.subtract(option.loans(self._borrowed))
-            what, lenders = (" and ".join(dict.fromkeys(words)) for words in zip(*lent, strict=True))
+            what, lenders = (
+                " and ".join(dict.fromkeys(words)) for words in zip(*lent, strict=True)
+            )
             yield Reclaimed(option.nodes, name, lenders, what)

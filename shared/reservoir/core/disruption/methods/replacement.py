@@ -33,11 +33,21 @@ class _Underway:
     """Replacements that have begun: one that takes capacity away for a while is not begun beside others."""
 
     def __init__(self, claims: Mapping[str, NodeClaim]) -> None:
-        marked = [(claim, claim.disruption) for claim in claims.values() if claim.disruption is not None]
-        self._terminating_first = {claim.node_pool_name for claim, mark in marked if mark.terminate_first}
-        self._terminating_first |= {it.node_pool_name for it in claims.values() if fills_freed_slot(it, claims)}
+        marked = [
+            (claim, claim.disruption)
+            for claim in claims.values()
+            if claim.disruption is not None
+        ]
+        self._terminating_first = {
+            claim.node_pool_name for claim, mark in marked if mark.terminate_first
+        }
+        self._terminating_first |= {
+            it.node_pool_name for it in claims.values() if fills_freed_slot(it, claims)
+        }
         self._freeing = {
-            claim.offering.reservation_id for claim, mark in marked if not mark.terminate_first and claim.is_live
+            claim.offering.reservation_id
+            for claim, mark in marked
+            if not mark.terminate_first and claim.is_live
         }
 
     def add(self, command: DisruptionCommand, candidate: Candidate) -> None:
@@ -73,16 +83,26 @@ def replace_drifted(
     commands: list[DisruptionCommand] = []
     refusals: list[Refusal] = []
     underway = _Underway(claims)
-    destinations: set[str] = set()  # what other nodes' replicas were simulated onto has to stay for them
+    # what other nodes' replicas were simulated onto has to stay for them
+    destinations: set[str] = set()
     half = world.effort.left // 2  # the other half is left to consolidation
-    tried = False  # one is tried in every pass, however much the demand that waits has used up
-    by_wait = sorted(sorted(drifted, key=_drift_order), key=lambda item: waiting.get(item[0].id, world.now))
+    # one is tried in every pass, however much the demand that waits has used up
+    tried = False
+    by_wait = sorted(
+        sorted(drifted, key=_drift_order),
+        key=lambda item: waiting.get(item[0].id, world.now),
+    )
     for candidate, reason in by_wait:
         if candidate.id in destinations:
             refusals.append(Refusal(candidate.id, f"{reason}; {RECEIVES}"))
             continue
         if not headroom.within([candidate], DisruptionReason.DRIFTED):
-            refusals.append(Refusal(candidate.id, f"{reason}; budget of NodePool {candidate.pool.name} is used up"))
+            refusals.append(
+                Refusal(
+                    candidate.id,
+                    f"{reason}; budget of NodePool {candidate.pool.name} is used up",
+                )
+            )
             continue
         if tried and world.effort.left < half:
             refusals.append(Refusal(candidate.id, f"{reason}; {LATER}"))
@@ -97,7 +117,9 @@ def replace_drifted(
         destinations.update(command.destinations)
         commands.append(command)
         headroom.spend((candidate,))
-        world = world.after((candidate,), Plan(existing=plan.existing) if command.terminate_first else plan)
+        world = world.after(
+            (candidate,), Plan(existing=plan.existing) if command.terminate_first else plan
+        )
     return Replacement(tuple(commands), world, tuple(refusals))
 
 
@@ -109,7 +131,11 @@ def _drift_order(item: tuple[Candidate, str]) -> tuple[bool, float, str]:
 def _outcome(
     world: PassState, candidate: Candidate, reason: str, waits: str | None
 ) -> tuple[DisruptionCommand, Plan] | str:
-    is_renewed = candidate.pool.is_static and not candidate.is_orphan and wants_unit_of(world, candidate)
+    is_renewed = (
+        candidate.pool.is_static
+        and not candidate.is_orphan
+        and wants_unit_of(world, candidate)
+    )
     return (renewal if is_renewed else _replacement)(world, candidate, reason, waits)
 
 
@@ -119,19 +145,27 @@ def _replacement(
     plan = _planned(world, candidate)
     if not plan.unplaced:
         return command_of(DisruptionReason.DRIFTED, (candidate,), plan, reason), plan
-    credited = _planned(world, candidate, credit_slots=True) if candidate.is_reserved else plan
+    credited = (
+        _planned(world, candidate, credit_slots=True) if candidate.is_reserved else plan
+    )
     if credited.unplaced and candidate.is_orphan:
         # Nothing else would ever let it go; what it held waits as any demand does.
         explanation = f"{reason}; no other place was found for all of its replicas"
-        return command_of(DisruptionReason.DRIFTED, (candidate,), Plan(), explanation), Plan()
+        return command_of(
+            DisruptionReason.DRIFTED, (candidate,), Plan(), explanation
+        ), Plan()
     if not candidate.is_reserved:
         return f"its replicas would not all be placed: {plan.unplaced[0].message}"
     if credited.unplaced:
-        return f"not even its own slot would host its replicas: {credited.unplaced[0].message}"
+        return (
+            f"not even its own slot would host its replicas: {credited.unplaced[0].message}"
+        )
     if waits is not None:
         return waits
     explanation = f"{reason}; only its own slot can host the replacement"
-    command = command_of(DisruptionReason.DRIFTED, (candidate,), credited, explanation, terminate_first=True)
+    command = command_of(
+        DisruptionReason.DRIFTED, (candidate,), credited, explanation, terminate_first=True
+    )
     return command, credited
 
 
@@ -140,4 +174,6 @@ def _planned(world: PassState, candidate: Candidate, *, credit_slots: bool = Fal
     plan = world.without((candidate,), credit_slots=credit_slots)
     if world.begins_anew(plan) is None:
         return plan
-    return world.without((candidate,), credit_slots=credit_slots, closed=world.later_rungs(candidate))
+    return world.without(
+        (candidate,), credit_slots=credit_slots, closed=world.later_rungs(candidate)
+    )

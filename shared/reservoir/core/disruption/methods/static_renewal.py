@@ -35,11 +35,21 @@ def wants_unit_of(world: PassState, candidate: Candidate) -> bool:
     if not candidate.pool.all_reserved:
         return True
     snapshot = world.snapshot
-    about = (snapshot.reservations, snapshot.node_classes, snapshot.instance_types, world.now)
-    return candidate.node.reservation_id in ReservedCapacity.of(*about).units_of(candidate.pool).total
+    about = (
+        snapshot.reservations,
+        snapshot.node_classes,
+        snapshot.instance_types,
+        world.now,
+    )
+    return (
+        candidate.node.reservation_id
+        in ReservedCapacity.of(*about).units_of(candidate.pool).total
+    )
 
 
-def renewal(world: PassState, candidate: Candidate, reason: str, waits: str | None) -> Outcome:
+def renewal(
+    world: PassState, candidate: Candidate, reason: str, waits: str | None
+) -> Outcome:
     """Return the command that renews a node, and its plan; or say why it stays.
 
     ``waits`` says what a node that goes first has to wait for.
@@ -52,7 +62,13 @@ def renewal(world: PassState, candidate: Candidate, reason: str, waits: str | No
         plan = world.renewed(candidate, reserved, credit_slots=True)
         if plan is not None:
             explanation = f"{reason}; only its own slot can host the new node"
-            command = command_of(DisruptionReason.DRIFTED, (candidate,), plan, explanation, terminate_first=True)
+            command = command_of(
+                DisruptionReason.DRIFTED,
+                (candidate,),
+                plan,
+                explanation,
+                terminate_first=True,
+            )
             return waits or (command, plan)
     plan = world.renewed(candidate, candidate.pool)
     if plan is None:
@@ -60,11 +76,16 @@ def renewal(world: PassState, candidate: Candidate, reason: str, waits: str | No
     if _is_at_limit(world, candidate.pool):
         # One node more would be too many, also for a while: it goes, and the pool is brought up to its size again.
         explanation = f"{reason}; the pool is at its limit of nodes"
-        return command_of(DisruptionReason.DRIFTED, (candidate,), Plan(), explanation), Plan()
+        return command_of(
+            DisruptionReason.DRIFTED, (candidate,), Plan(), explanation
+        ), Plan()
     return command_of(DisruptionReason.DRIFTED, (candidate,), plan, reason), plan
 
 
 def _is_at_limit(world: PassState, pool: NodePool) -> bool:
     if pool.limits is None or NODES not in pool.limits:
         return False
-    return sum(node.node_pool_name == pool.name for node in world.snapshot.nodes) >= pool.limits[NODES]
+    return (
+        sum(node.node_pool_name == pool.name for node in world.snapshot.nodes)
+        >= pool.limits[NODES]
+    )

@@ -14,7 +14,10 @@ from reservoir.core.static_pools.units import ReservedCapacity
 
 
 def too_many(
-    pool: NodePool, candidates: Iterable[Candidate], claims: Mapping[str, NodeClaim], reserved: ReservedCapacity
+    pool: NodePool,
+    candidates: Iterable[Candidate],
+    claims: Mapping[str, NodeClaim],
+    reserved: ReservedCapacity,
 ) -> tuple[Candidate, ...]:
     """Return which of the candidates go, so that the static pool has no more nodes than it wants.
 
@@ -24,10 +27,18 @@ def too_many(
     own = sorted((each for each in candidates if each.pool.name == pool.name), key=_order)
     going: list[Candidate] = []
     for surplus in census(pool, claims, reserved).surplus:
-        going += [candidate for candidate in own if candidate.id in surplus.claim_ids][: surplus.count]
+        going += [candidate for candidate in own if candidate.id in surplus.claim_ids][
+            : surplus.count
+        ]
     return tuple(going)
 
 
 def _order(candidate: Candidate) -> tuple[bool, bool, int, float, str]:
     age_order = -candidate.claim.created_at.timestamp()
-    return (not candidate.is_empty, candidate.is_reserved, candidate.disruption_cost, age_order, candidate.id)
+    return (
+        not candidate.is_empty,
+        candidate.is_reserved,
+        candidate.disruption_cost,
+        age_order,
+        candidate.id,
+    )

@@ -31,19 +31,31 @@ def equal_groups(
 ) -> Iterator[tuple[CapacityReservation, ...]]:
     """Yield reservations among which EC2 would move units and whose owner allows it by a tag, each group by ids."""
     movable = (it for it in reservations if _is_movable(it, now))
-    for _, alike in groupby(sorted(movable, key=lambda it: (_likeness(it), it.id)), key=_likeness):
+    for _, alike in groupby(
+        sorted(movable, key=lambda it: (_likeness(it), it.id)), key=_likeness
+    ):
         yield tuple(alike)
 
 
 def _is_movable(it: CapacityReservation, now: datetime) -> bool:
     # EC2 shows the tags of a reservation to its owner only: what others share with us never qualifies.
     tagged = it.tags.get(MOVABLE_TAG) == MOVABLE_VALUE
-    return tagged and it.kind is ReservationKind.DEFAULT and it.is_active(now) and not it.stale
+    return (
+        tagged and it.kind is ReservationKind.DEFAULT and it.is_active(now) and not it.stale
+    )
 
 
 def _likeness(it: CapacityReservation) -> tuple[str, ...]:
     end = "" if it.end_at is None else it.end_at.isoformat()
-    return (it.owner_id, it.instance_type, it.platform, it.tenancy, it.zone_id, it.placement_group_arn or "", end)
+    return (
+        it.owner_id,
+        it.instance_type,
+        it.platform,
+        it.tenancy,
+        it.zone_id,
+        it.placement_group_arn or "",
+        end,
+    )
 
 
 def spare_units(source: CapacityReservation) -> int:
@@ -85,7 +97,9 @@ class UnitMoves:
         self._glimpses_left = _GLIMPSES_MAX
         self._tried = False
 
-    def for_demand(self, before: PassState, had: Plan, after: PassState) -> tuple[tuple[UnitMove, ...], PassState]:
+    def for_demand(
+        self, before: PassState, had: Plan, after: PassState
+    ) -> tuple[tuple[UnitMove, ...], PassState]:
         """Return moves that give waiting demand reserved units, and the world with them.
 
         ``before``: the world in which the demand waits, ``had``: what it gets there; ``after``: what this pass leaves.
@@ -99,7 +113,11 @@ class UnitMoves:
             if not self._may_try(after):
                 break
             plan = shifted(before, move).pending()
-            gained = min(move.count, self._units_in(move.destination_id, plan), _units(plan) - _units(had))
+            gained = min(
+                move.count,
+                self._units_in(move.destination_id, plan),
+                _units(plan) - _units(had),
+            )
             if gained > 0:
                 why = f"{gained} of its units lie idle, and demand waits that {move.destination_id} can hold"
                 found = replace(move, count=gained, explanation=why)
@@ -108,15 +126,23 @@ class UnitMoves:
         return tuple(moves), after
 
     # Branches: one trial after the other, and each may end the search for a node or for all.
-    def for_nodes(self, world: PassState, candidates: Sequence[Candidate]) -> tuple[tuple[UnitMove, ...], PassState]:
+    def for_nodes(
+        self, world: PassState, candidates: Sequence[Candidate]
+    ) -> tuple[tuple[UnitMove, ...], PassState]:
         """Return moves into which paid nodes can be consolidated by the next pass, and the world after both."""
         moves: dict[tuple[str, str], UnitMove] = {}
         for candidate in rotated(candidates, world.now):
-            if candidate.pool.name not in self._pools or candidate.is_reserved or candidate.is_empty:
+            if (
+                candidate.pool.name not in self._pools
+                or candidate.is_reserved
+                or candidate.is_empty
+            ):
                 continue
             for move in _possible(world):
                 one = replace(move, count=1)
-                if not self._may_glimpse(world) or not self._moves_in(candidate, one, self._glimpse(world, one)):
+                if not self._may_glimpse(world) or not self._moves_in(
+                    candidate, one, self._glimpse(world, one)
+                ):
                     continue
                 if not self._may_try(world):
                     return tuple(moves.values()), world
@@ -133,7 +159,9 @@ class UnitMoves:
 
     def _may_glimpse(self, world: PassState) -> bool:
         self._glimpses_left -= 1
-        return self._glimpses_left >= (0 if world.effort.left > 0 else _GLIMPSES_MAX - _GLIMPSES_MIN)
+        return self._glimpses_left >= (
+            0 if world.effort.left > 0 else _GLIMPSES_MAX - _GLIMPSES_MIN
+        )
 
     def _may_try(self, world: PassState) -> bool:
         may, self._tried = not self._tried or world.effort.left > 0, True
@@ -142,11 +170,19 @@ class UnitMoves:
     def _glimpse(self, world: PassState, move: UnitMove) -> PassState:
         """Return a world in which only the units that would move can be launched into, by these pools."""
         snapshot = shifted(world, move).snapshot
-        (destination,) = (it for it in snapshot.reservations if it.id == move.destination_id)
+        (destination,) = (
+            it for it in snapshot.reservations if it.id == move.destination_id
+        )
         small = replace(
             snapshot,
-            node_pools=tuple(pool for pool in snapshot.node_pools if pool.name in self._pools),
-            instance_types=tuple(each for each in snapshot.instance_types if each.name == destination.instance_type),
+            node_pools=tuple(
+                pool for pool in snapshot.node_pools if pool.name in self._pools
+            ),
+            instance_types=tuple(
+                each
+                for each in snapshot.instance_types
+                if each.name == destination.instance_type
+            ),
             reservations=(destination,),
         )
         return world.seeing(small)

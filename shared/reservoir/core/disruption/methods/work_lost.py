@@ -34,7 +34,10 @@ class WorkLost:
 
     def priority(self, candidate: Candidate) -> int:
         """Return the highest priority of what is on the node."""
-        return max((workload.priority for workload, _ in self._carried(candidate)), default=_NOTHING)
+        return max(
+            (workload.priority for workload, _ in self._carried(candidate)),
+            default=_NOTHING,
+        )
 
     def lost(self, nodes: Iterable[Candidate]) -> tuple[int, int]:
         """Return seconds of work since the last checkpoint times replicas, and replicas."""
@@ -42,17 +45,30 @@ class WorkLost:
         for node in nodes:
             running_s = int((self._now - steady_since(node.claim)).total_seconds())
             for workload, count in self._carried(node):
-                since_s = running_s % workload.checkpoint_period_s if workload.checkpoint_period_s else running_s
+                since_s = (
+                    running_s % workload.checkpoint_period_s
+                    if workload.checkpoint_period_s
+                    else running_s
+                )
                 lost += max(0, since_s) * count
                 replicas += count
         return lost, replicas
 
     def _carried(self, node: Candidate) -> list[tuple[Workload, int]]:
         placements = node.node.placements
-        return [(self._workloads[it.workload_key], it.count) for it in placements if it.workload_key in self._workloads]
+        return [
+            (self._workloads[it.workload_key], it.count)
+            for it in placements
+            if it.workload_key in self._workloads
+        ]
 
     def _gangs(self, placements: Iterable[PlacedReplicas]) -> frozenset[str]:
-        known = ((placed.workload_key, self._workloads.get(placed.workload_key)) for placed in placements)
+        known = (
+            (placed.workload_key, self._workloads.get(placed.workload_key))
+            for placed in placements
+        )
         return frozenset(
-            current_key(key) for key, workload in known if workload is not None and workload.gang is not None
+            current_key(key)
+            for key, workload in known
+            if workload is not None and workload.gang is not None
         )

@@ -37,7 +37,9 @@ class _PricedHost:
     existing: ExistingPlacement | None = None
 
 
-def parts_of(removed: Sequence[Candidate], plan: Plan, idle: Mapping[str, int]) -> tuple[CommandPart, ...]:
+def parts_of(
+    removed: Sequence[Candidate], plan: Plan, idle: Mapping[str, int]
+) -> tuple[CommandPart, ...]:
     """Divide a command, cheapest nodes first; ``idle`` has the prices of empty nodes that would go by themselves.
 
     A node whose replicas all go to other nodes that stay is a part of its own.
@@ -62,11 +64,15 @@ def parts_of(removed: Sequence[Candidate], plan: Plan, idle: Mapping[str, int]) 
 
 def _hosts(plan: Plan, idle: Mapping[str, int]) -> Iterable[_PricedHost]:
     for position, planned in enumerate(plan.launches):
-        one = _PricedHost(planned.price_atto_usd_per_hour, planned.placements, (position, planned))
+        one = _PricedHost(
+            planned.price_atto_usd_per_hour, planned.placements, (position, planned)
+        )
         yield from [one] * planned.count
     for placement in plan.existing:
         if placement.claim_id in idle:
-            yield _PricedHost(idle[placement.claim_id], placement.placements, existing=placement)
+            yield _PricedHost(
+                idle[placement.claim_id], placement.placements, existing=placement
+            )
 
 
 def _counts(placements: Iterable[PlacedReplicas]) -> dict[str, int]:
@@ -97,7 +103,9 @@ def _traced(nodes: Sequence[Candidate], hosts: Sequence[_PricedHost]) -> list[se
                 break
     for found, want in zip(sources, wanted, strict=True):
         for key in tuple(want):
-            found.update(number for number in holding.get(key, ()) if _take(left[number], want))
+            found.update(
+                number for number in holding.get(key, ()) if _take(left[number], want)
+            )
     return sources
 
 
@@ -115,6 +123,10 @@ def _take(has: dict[str, int], want: dict[str, int]) -> bool:
 def _part(removed: Sequence[Candidate], hosts: Sequence[_PricedHost]) -> CommandPart:
     planned = dict(host.planned for host in hosts if host.planned is not None)
     counts = Counter(host.planned[0] for host in hosts if host.planned is not None)
-    launches = tuple(replace(planned[position], count=counts[position]) for position in sorted(counts))
+    launches = tuple(
+        replace(planned[position], count=counts[position]) for position in sorted(counts)
+    )
     existing = tuple(host.existing for host in hosts if host.existing is not None)
-    return CommandPart(tuple(removed), Plan(launches=launches, existing=existing), frozenset(counts))
+    return CommandPart(
+        tuple(removed), Plan(launches=launches, existing=existing), frozenset(counts)
+    )

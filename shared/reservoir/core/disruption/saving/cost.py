@@ -16,22 +16,30 @@ DELETION_COST_ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"
 def replica_cost(workload: Workload) -> int:
     """Cost of evicting one replica, in units of ``1 / ONE``, clamped to [-10, 10]."""
     text = workload.annotations.get(DELETION_COST_ANNOTATION, "0")
-    deletion_cost = int(text) if _is_whole_number(text) else 0  # an unreadable annotation weighs nothing, as upstream
+    # an unreadable annotation weighs nothing, as upstream
+    deletion_cost = int(text) if _is_whole_number(text) else 0
     cost = ONE + deletion_cost + _PRIORITY_WEIGHT * workload.priority
     return max(-_REPLICA_COST_MAX, min(_REPLICA_COST_MAX, cost))
 
 
 def _is_whole_number(text: str) -> bool:
     digits = text.removeprefix("-")
-    return len(digits) <= 10 and digits.isascii() and digits.isdigit()  # an int32 has at most 10
+    # an int32 has at most 10
+    return len(digits) <= 10 and digits.isascii() and digits.isdigit()
 
 
-def node_cost(placements: Iterable[PlacedReplicas], workloads: Mapping[str, Workload]) -> int:
+def node_cost(
+    placements: Iterable[PlacedReplicas], workloads: Mapping[str, Workload]
+) -> int:
     """Cost of disrupting a node with these replicas: 1 + the sum of its replicas' positive costs, in ``1 / ONE``.
 
     A replica whose workload is no longer known is about to leave and costs nothing.
     """
-    known = ((workloads[it.workload_key], it.count) for it in placements if it.workload_key in workloads)
+    known = (
+        (workloads[it.workload_key], it.count)
+        for it in placements
+        if it.workload_key in workloads
+    )
     return ONE + sum(max(0, replica_cost(workload)) * count for workload, count in known)
 
 

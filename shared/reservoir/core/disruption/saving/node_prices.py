@@ -28,7 +28,9 @@ class NodePrices:
         bought: dict[OfferingKey, int] = {}
         for each in known:
             for offering in each.offerings:
-                key = OfferingKey(each.name, offering.zone, offering.zone_id, offering.capacity_type)
+                key = OfferingKey(
+                    each.name, offering.zone, offering.zone_id, offering.capacity_type
+                )
                 bought[key] = price_atto_usd(offering.price_micro_usd_per_hour)
         return cls(bought, {each.name: units.atto_usd_per_hour(each) for each in known})
 

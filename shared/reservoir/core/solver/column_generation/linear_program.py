@@ -35,11 +35,15 @@ def _new_highs(expired: Callable[[], bool]) -> Any:
     highs.setOptionValue("solver", "simplex")
     highs.setOptionValue("simplex_iteration_limit", _ITERATIONS_MAX)
     # Primal or dual as the last basis is feasible: half the time of always dual, after columns were added.
-    highs.setOptionValue("simplex_strategy", int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyChoose))
+    highs.setOptionValue(
+        "simplex_strategy",
+        int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyChoose),
+    )
     return highs
 
 
-Column = tuple[float, float, Sequence[tuple[int, float]]]  # its cost, its upper bound, and (row, value)
+# its cost, its upper bound, and (row, value)
+Column = tuple[float, float, Sequence[tuple[int, float]]]
 
 
 class LinearProgram:
@@ -60,7 +64,9 @@ class LinearProgram:
             # A large program that is given at once is solved two to four times as fast without presolve.
             self._highs.setOptionValue("presolve", "off")
         lower, upper = np.array(rows, dtype=float).T
-        self._highs.addRows(len(rows), lower, upper, 0, np.zeros(0), np.zeros(0), np.zeros(0))
+        self._highs.addRows(
+            len(rows), lower, upper, 0, np.zeros(0), np.zeros(0), np.zeros(0)
+        )
         self.add(columns)
 
     def add(self, columns: Sequence[Column]) -> None:
@@ -70,7 +76,14 @@ class LinearProgram:
             starts = np.cumsum([0, *map(len, entries[:-1])], dtype=np.int32)
             rows, values = zip(*chain.from_iterable(entries), strict=True)
             arrays = starts, np.array(rows, dtype=np.int32), np.array(values, dtype=float)
-            self._highs.addCols(len(costs), np.array(costs), np.zeros(len(costs)), np.array(upper), len(rows), *arrays)
+            self._highs.addCols(
+                len(costs),
+                np.array(costs),
+                np.zeros(len(costs)),
+                np.array(upper),
+                len(rows),
+                *arrays,
+            )
 
     def rebound(self, row: int, lower: float, upper: float) -> None:
         """Change the bounds of a row; the next solve starts from the last solution."""
@@ -109,16 +122,27 @@ class LinearProgram:
         Shcherbina 2004).
         """
         lp, duals = self._highs.getLp(), np.array(self.duals())
-        starts, rows, values = map(np.array, (lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_))
+        starts, rows, values = map(
+            np.array, (lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_)
+        )
         column_of = np.repeat(np.arange(lp.num_col_), np.diff(starts))
-        reduced_costs = lp.col_cost_ - np.bincount(column_of, values * duals[rows], lp.num_col_)
+        reduced_costs = lp.col_cost_ - np.bincount(
+            column_of, values * duals[rows], lp.num_col_
+        )
         prices = np.append(duals, reduced_costs)
-        lower, upper = np.append(lp.row_lower_, lp.col_lower_), np.append(lp.row_upper_, lp.col_upper_)
+        lower, upper = (
+            np.append(lp.row_lower_, lp.col_lower_),
+            np.append(lp.row_upper_, lp.col_upper_),
+        )
         return float(np.minimum(prices * lower, prices * upper).sum())
 
     def bound_in_whole(self, integers: Sequence[int]) -> float:
         """Return what the optimum is at least where these columns are whole numbers; 0 without a proof."""
-        for name, value in (("solver", "choose"), ("presolve", "choose"), ("mip_rel_gap", 1e-3)):
+        for name, value in (
+            ("solver", "choose"),
+            ("presolve", "choose"),
+            ("mip_rel_gap", 1e-3),
+        ):
             self._highs.setOptionValue(name, value)
         # A node limit stops at the same place on every machine; a time limit would not.
         self._highs.setOptionValue("mip_max_nodes", 1)

@@ -30,7 +30,8 @@ _WHOLE_UNIT_MAX = 400  # more kinds of accelerated nodes than this are left frac
 # With whole nodes HiGHS takes 0.7 s for so many columns, 3 for twice as many, 100 for 140,000.
 _WHOLE_COLUMNS_MAX = 5_000
 _ITEM_TYPES_MAX = 500  # more kinds of replicas than this are merged
-_PARTS_OF_AN_OCTAVE = (16, 8, 4, 2)  # how near the proportions of merged kinds are: tried until few enough are left
+# how near the proportions of merged kinds are: tried until few enough are left
+_PARTS_OF_AN_OCTAVE = (16, 8, 4, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,9 @@ class _Offer:
     is_whole: bool = False
 
 
-def lower_bound_atto_usd(state: PartialPlan, existing: Sequence[tuple[int, Sequence[int]]]) -> int | None:
+def lower_bound_atto_usd(
+    state: PartialPlan, existing: Sequence[tuple[int, Sequence[int]]]
+) -> int | None:
     """Return the bound for what the state has placed, or None when HiGHS found none.
 
     ``existing`` is (requirement sets, free resources before the plan) of the existing nodes.
@@ -57,7 +60,8 @@ def lower_bound_atto_usd(state: PartialPlan, existing: Sequence[tuple[int, Seque
     if len(item_types) > _ITEM_TYPES_MAX:
         item_types, offers = _merged(item_types, offers)
     total = 0.0
-    masks = defaultdict[int, int](int)  # of items that have nothing to do with others: accelerated work is often apart
+    # of items that have nothing to do with others: accelerated work is often apart
+    masks = defaultdict[int, int](int)
     for eligible, root in connected(offer.eligible for offer in offers).items():
         masks[root] |= eligible
     for mask in masks.values():
@@ -69,12 +73,17 @@ def lower_bound_atto_usd(state: PartialPlan, existing: Sequence[tuple[int, Seque
 
 
 def _proven(
-    item_types: Sequence[ItemType], mask: int, offers: Sequence[_Offer], expired: Callable[[], bool]
+    item_types: Sequence[ItemType],
+    mask: int,
+    offers: Sequence[_Offer],
+    expired: Callable[[], bool],
 ) -> float | None:
     """Return the least that the items of a mask cost, in USD an hour; None without a solution in time."""
     if expired():
         return None
-    columns, rows, whole = _program(item_types, mask, [offer for offer in offers if offer.eligible & mask])
+    columns, rows, whole = _program(
+        item_types, mask, [offer for offer in offers if offer.eligible & mask]
+    )
     program = LinearProgram(rows, columns, expired=expired)
     if not program.solve():
         return None
@@ -88,15 +97,27 @@ def _placed_item_types(state: PartialPlan) -> list[ItemType]:
     placed = Counter[tuple[Vector, int]]()
     for group in state.groups:
         # The loosest level: giving up preferences can only make a plan cheaper.
-        placed[group.request, reduce(or_, group.requirement_sets)] += group.count - state.remaining[group.index]
-    return [ItemType(index, *about, None, None, count) for index, (about, count) in enumerate((+placed).items())]
+        placed[group.request, reduce(or_, group.requirement_sets)] += (
+            group.count - state.remaining[group.index]
+        )
+    return [
+        ItemType(index, *about, None, None, count)
+        for index, (about, count) in enumerate((+placed).items())
+    ]
 
 
 # Branches: options too small, in bulk and as whole nodes, by accelerator and reservation, each count otherwise.
-def _offers(state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility) -> list[_Offer]:
+def _offers(
+    state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility
+) -> list[_Offer]:
     """Return few offers that are as good as all that is sold."""
-    units, overhead = ResidualCapacity.of(state.catalogue).units, state.catalogue.policy.overhead_atto_usd
-    special = sum(1 << item_type.index for item_type in item_types if any(item_type.request[3:]))
+    units, overhead = (
+        ResidualCapacity.of(state.catalogue).units,
+        state.catalogue.policy.overhead_atto_usd,
+    )
+    special = sum(
+        1 << item_type.index for item_type in item_types if any(item_type.request[3:])
+    )
     replicas = float(sum(item_type.count for item_type in item_types))
     bulk: dict[int, list[tuple[Vector, float]]] = {}
     nodes: dict[object, _Offer] = {}
@@ -111,7 +132,9 @@ def _offers(state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eli
             bulk.setdefault(eligible & ~special, []).append((option.allocatable, price))
             continue
         # Several pools may offer one reservation: together they take no more than its units, by all who may.
-        key: object = (option.allocatable, fitting) if option.reservation is None else option.unit_key
+        key: object = (
+            (option.allocatable, fitting) if option.reservation is None else option.unit_key
+        )
         most = replicas if option.reservation is None else float(units[option.unit_key])
         offer = _Offer(option.allocatable, fitting, price, most, is_whole)
         known = nodes.get(key, offer)
@@ -131,7 +154,9 @@ def _offers(state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eli
 def _bulk(sold: Sequence[tuple[Vector, float]], eligible: int, most: float) -> list[_Offer]:
     """Return the Pareto front of (CPU, memory) per dollar; everything else per dollar at its best."""
     rest = [max(size[k] / price for size, price in sold) for k in range(2, len(sold[0][0]))]
-    points = sorted({(size[0] / price, size[1] / price) for size, price in sold}, reverse=True)
+    points = sorted(
+        {(size[0] / price, size[1] / price) for size, price in sold}, reverse=True
+    )
     front: list[tuple[float, float]] = []
     for point in points:
         if not front or point[1] > front[-1][1]:
@@ -139,21 +164,27 @@ def _bulk(sold: Sequence[tuple[Vector, float]], eligible: int, most: float) -> l
     return [_Offer((cpu, memory, *rest), eligible, 1.0, most) for cpu, memory in front]
 
 
-def _room(existing: Iterable[tuple[int, Sequence[int]]], eligibility: Eligibility) -> list[_Offer]:
+def _room(
+    existing: Iterable[tuple[int, Sequence[int]]], eligibility: Eligibility
+) -> list[_Offer]:
     """Return the room on existing nodes, one offer for all nodes with the same eligible items."""
     pools: dict[int, Vector] = {}
     for requirement_sets, free in existing:
         size = tuple(max(0, amount) for amount in free)
         eligible = eligibility.accepting(requirement_sets, {}) & eligibility.fitting(size)
         if eligible:
-            pools[eligible] = tuple(map(add, size, pools[eligible])) if eligible in pools else size
+            pools[eligible] = (
+                tuple(map(add, size, pools[eligible])) if eligible in pools else size
+            )
     if len(pools) > _POOLS_MAX:
         # Many kinds of nodes would make the program large; as one pool they only loosen the bound.
         pools = {reduce(or_, pools): tuple(map(sum, zip(*pools.values(), strict=True)))}
     return [_Offer(size, eligible, 0.0, 1.0) for eligible, size in pools.items()]
 
 
-def _merged(item_types: Sequence[ItemType], offers: Sequence[_Offer]) -> tuple[list[ItemType], list[_Offer]]:
+def _merged(
+    item_types: Sequence[ItemType], offers: Sequence[_Offer]
+) -> tuple[list[ItemType], list[_Offer]]:
     """Return fewer kinds of replicas, and the offers for them; nodes may then be cut into fractions, all of them.
 
     Where nodes are cut, so may replicas be: n replicas weigh as much as one of n times the request. So those that the
@@ -161,12 +192,23 @@ def _merged(item_types: Sequence[ItemType], offers: Sequence[_Offer]) -> tuple[l
     asks for in proportion to its weight.
     """
     accepted_by = _transposed([offer.eligible for offer in offers], len(item_types))
-    totals = [sum(column) for column in zip(*(_whole_request(item_type) for item_type in item_types), strict=True)]
-    kinds = _alike(accepted_by, [_proportions(item_type, totals) for item_type in item_types])
-    merged = [_as_one(number, [item_types[i] for i in alike], totals) for number, alike in enumerate(kinds)]
+    totals = [
+        sum(column)
+        for column in zip(
+            *(_whole_request(item_type) for item_type in item_types), strict=True
+        )
+    ]
+    kinds = _alike(
+        accepted_by, [_proportions(item_type, totals) for item_type in item_types]
+    )
+    merged = [
+        _as_one(number, [item_types[i] for i in alike], totals)
+        for number, alike in enumerate(kinds)
+    ]
     takers = _transposed([accepted_by[alike[0]] for alike in kinds], len(offers))
     return merged, [
-        replace(offer, eligible=eligible, is_whole=False) for offer, eligible in zip(offers, takers, strict=True)
+        replace(offer, eligible=eligible, is_whole=False)
+        for offer, eligible in zip(offers, takers, strict=True)
     ]
 
 
@@ -179,13 +221,17 @@ def _transposed(masks: Sequence[int], size: int) -> list[int]:
     return found
 
 
-def _alike(accepted_by: Sequence[int], proportions: Sequence[Sequence[float]]) -> list[list[int]]:
+def _alike(
+    accepted_by: Sequence[int], proportions: Sequence[Sequence[float]]
+) -> list[list[int]]:
     """Group the items that the same offers take in nearly the same proportions; less nearly if groups are too many."""
     kinds: dict[object, list[int]] = {}
     for parts in _PARTS_OF_AN_OCTAVE:
         kinds = {}
         for index, amounts in enumerate(proportions):
-            steps = tuple(floor(parts * log2(amount)) if amount else None for amount in amounts)
+            steps = tuple(
+                floor(parts * log2(amount)) if amount else None for amount in amounts
+            )
             kinds.setdefault((accepted_by[index], steps), []).append(index)
         if len(kinds) <= _ITEM_TYPES_MAX:
             break
@@ -199,7 +245,11 @@ def _whole_request(item_type: ItemType) -> Vector:
 
 def _weight(item_type: ItemType, totals: Sequence[int]) -> float:
     """Return the largest part of any resource's total that one replica asks for."""
-    return max(amount / total for amount, total in zip(item_type.request, totals, strict=True) if total)
+    return max(
+        amount / total
+        for amount, total in zip(item_type.request, totals, strict=True)
+        if total
+    )
 
 
 def _proportions(item_type: ItemType, totals: Sequence[int]) -> tuple[float, ...]:
@@ -210,8 +260,12 @@ def _proportions(item_type: ItemType, totals: Sequence[int]) -> tuple[float, ...
 def _as_one(index: int, alike: Sequence[ItemType], totals: Sequence[int]) -> ItemType:
     """Return one kind that weighs as much as all of these, and asks for no more than any of them at any weight."""
     count = sum(item_type.count for item_type in alike)
-    weight = sum(item_type.count * _weight(item_type, totals) for item_type in alike) / count
-    least = map(min, zip(*(_proportions(item_type, totals) for item_type in alike), strict=True))
+    weight = (
+        sum(item_type.count * _weight(item_type, totals) for item_type in alike) / count
+    )
+    least = map(
+        min, zip(*(_proportions(item_type, totals) for item_type in alike), strict=True)
+    )
     request = tuple(floor(amount * weight) for amount in least)
     return ItemType(index, request, 0, None, None, count)
 
@@ -238,13 +292,19 @@ def _program(
             whole.append(number)
         for index in iter_bits(offer.eligible):
             request = item_types[index].request
-            column = [(first + k, asked / offer.size[k]) for k, asked in enumerate(request) if asked]
+            column = [
+                (first + k, asked / offer.size[k])
+                for k, asked in enumerate(request)
+                if asked
+            ]
             if number in whole[-1:]:
                 # A whole node holds whole replicas only.
                 copies = float(copies_that_fit(request, map(int, offer.size)))
                 column.append((len(rows), 1.0))
                 node.append((len(rows), -copies))
                 rows.append((-copies * offer.most, 0.0))
-            replicas.append((0.0, float(item_types[index].count), [(demanded[index], 1.0), *column]))
+            replicas.append(
+                (0.0, float(item_types[index].count), [(demanded[index], 1.0), *column])
+            )
         nodes.append((offer.price, offer.most, node))
     return [*nodes, *replicas], rows, whole

@@ -19,12 +19,17 @@ from reservoir.core.solver.problem.vectors import UNLIMITED
 # Shares of resources at which a pattern is bounded: any of them bounds, the least counts. CPU and memory in fine steps.
 _STEPS = 8
 _LEAST_SHARE = 0.02
-_AT_ONCE = 256  # bin types of which all bounds are found at once: the arrays of more no longer fit into the cache
-_PROMISING_MAX = 4  # bin types for the same eligible items and pool that are considered at all
-_PROMISING = 0.85  # less than this part of its price at the prices of fractions: a bin type is left out
-_FILLED_MAX = 90  # bin types that are filled in a round: partial pricing (catalogue-10000, seeds 3000 to 3023)
+# bin types of which all bounds are found at once: the arrays of more no longer fit into the cache
+_AT_ONCE = 256
+# bin types for the same eligible items and pool that are considered at all
+_PROMISING_MAX = 4
+# less than this part of its price at the prices of fractions: a bin type is left out
+_PROMISING = 0.85
+# bin types that are filled in a round: partial pricing (catalogue-10000, seeds 3000 to 3023)
+_FILLED_MAX = 90
 _TINY = 1e-12  # so that nothing is divided by nothing
-_REDUCED_COST_RATIO = 1.0005  # a pattern must be worth this much more than it costs: less is rounding
+# a pattern must be worth this much more than it costs: less is rounding
+_REDUCED_COST_RATIO = 1.0005
 
 Array = Any  # numpy's arrays; their generic types say no more here
 
@@ -35,21 +40,34 @@ class Knapsacks:
     ``requests`` (I, R) and ``sizes`` (B, R) are integers; ``eligible`` (B, I) is boolean; ``parts`` (R, I) is float.
     """
 
-    def __init__(self, item_types: Sequence[ItemType], bin_types: Sequence[BinType]) -> None:
-        self.requests = np.array([item_type.request for item_type in item_types], dtype=np.int64)
+    def __init__(
+        self, item_types: Sequence[ItemType], bin_types: Sequence[BinType]
+    ) -> None:
+        self.requests = np.array(
+            [item_type.request for item_type in item_types], dtype=np.int64
+        )
         width = self.requests.shape[1]
-        self.sizes = np.array([item.option.allocatable for item in bin_types], dtype=np.int64).reshape(-1, width)
+        self.sizes = np.array(
+            [item.option.allocatable for item in bin_types], dtype=np.int64
+        ).reshape(-1, width)
         rules = list(dict.fromkeys([item_type.host for item_type in item_types]))
-        self._rule = np.array([rules.index(item_type.host) for item_type in item_types])  # about hosts, by item
+        # about hosts, by item
+        self._rule = np.array([rules.index(item_type.host) for item_type in item_types])
         # Who may join a carrier of an inexact rule is looked at node by node, elsewhere.
-        self._caps = np.array([UNLIMITED if rule is None else rule.cap * rule.is_exact for rule in rules])
+        self._caps = np.array(
+            [UNLIMITED if rule is None else rule.cap * rule.is_exact for rule in rules]
+        )
         octets = -(-len(item_types) // 8)
         masks = b"".join(item.eligible.to_bytes(octets, "little") for item in bin_types)
         bits = np.frombuffer(masks, dtype=np.uint8).reshape(len(bin_types), octets)
-        self.eligible = np.unpackbits(bits, axis=1, count=len(item_types), bitorder="little").astype(bool)
+        self.eligible = np.unpackbits(
+            bits, axis=1, count=len(item_types), bitorder="little"
+        ).astype(bool)
         # By resource: the distinct requests, and which items ask for none but so many of the smallest.
         ranked = [np.unique(requests, return_inverse=True) for requests in self.requests.T]
-        self._fitting_by_rank = [(asked, rank < np.arange(len(asked) + 1)[:, None]) for asked, rank in ranked]
+        self._fitting_by_rank = [
+            (asked, rank < np.arange(len(asked) + 1)[:, None]) for asked, rank in ranked
+        ]
         self.eligible &= self._fitting(self.sizes) & (self._caps[self._rule] > 0)
         self.parts = self.requests.T.astype(float)  # by resource, then item
         self._directions, whole = _directions(width), np.maximum(self.sizes, 1)
@@ -69,21 +87,37 @@ class Knapsacks:
             fits &= fitting[np.searchsorted(asked, available, side="right")]
         return fits
 
-    def fill(self, values: Sequence[float], costs: Sequence[float], left: Sequence[int]) -> list[tuple[int, Pattern]]:
+    def fill(
+        self, values: Sequence[float], costs: Sequence[float], left: Sequence[int]
+    ) -> list[tuple[int, Pattern]]:
         """Return (row, pattern) for the rows that may gain most for their cost, each item as far as it is left."""
         bounds, shares = self.bounds(values)
         ratios = bounds / np.maximum(costs, _TINY)
-        rows = np.argsort(-ratios, kind="stable")[: min(_FILLED_MAX, int((ratios > 1).sum()))]
-        filled = self._filled(rows, np.array(values), np.array(left, dtype=np.int64), shares[rows])
+        rows = np.argsort(-ratios, kind="stable")[
+            : min(_FILLED_MAX, int((ratios > 1).sum()))
+        ]
+        filled = self._filled(
+            rows, np.array(values), np.array(left, dtype=np.int64), shares[rows]
+        )
         return [
-            (row, tuple(zip((items := held.nonzero()[0]).tolist(), held[items].tolist(), strict=True)))
+            (
+                row,
+                tuple(
+                    zip(
+                        (items := held.nonzero()[0]).tolist(),
+                        held[items].tolist(),
+                        strict=True,
+                    )
+                ),
+            )
             for row, held in zip(rows.tolist(), filled, strict=True)
         ]
 
     def _filled(self, rows: Array, values: Array, most: Array, shares: Array) -> Array:
         """Return how many of each item go onto a node of each row (N, I); resources count by these shares (N, R)."""
         pattern = np.zeros((len(rows), len(values)), dtype=np.int64)
-        parts = self.parts / np.where(values > 0, values, 1.0)  # what is taken for what it is worth
+        # what is taken for what it is worth
+        parts = self.parts / np.where(values > 0, values, 1.0)
         # Full nodes are dropped, so that arrays shrink: (active, R), (active, R), (active, rules), (active, I).
         active, room = np.arange(len(rows)), self.sizes[rows]
         # A resource that nobody is short of still counts a little, lest it run out unseen.
@@ -96,13 +130,25 @@ class Knapsacks:
             chosen = (fitting / ((weights / np.maximum(room, 1)) @ parts)).argmax(axis=1)
             going = fitting[np.arange(len(active)), chosen]
             if not going.all():
-                narrowed = (array[going] for array in (active, room, weights, places, fitting, chosen))
+                narrowed = (
+                    array[going]
+                    for array in (active, room, weights, places, fitting, chosen)
+                )
                 active, room, weights, places, fitting, chosen = narrowed
             if not len(active):
                 return pattern
-            each, asked, rule = np.arange(len(active)), self.requests[chosen], self._rule[chosen]
-            copies = np.where(asked > 0, room // np.maximum(asked, 1), most[chosen, None]).min(axis=1)
-            copies = np.minimum(np.minimum(copies, most[chosen] - pattern[active, chosen]), places[each, rule])
+            each, asked, rule = (
+                np.arange(len(active)),
+                self.requests[chosen],
+                self._rule[chosen],
+            )
+            copies = np.where(
+                asked > 0, room // np.maximum(asked, 1), most[chosen, None]
+            ).min(axis=1)
+            copies = np.minimum(
+                np.minimum(copies, most[chosen] - pattern[active, chosen]),
+                places[each, rule],
+            )
             # Half of it at a time, so that the balance is looked at again.
             copies -= copies // 2
             pattern[active, chosen] += copies
@@ -115,18 +161,29 @@ class Knapsacks:
 
 def _directions(width: int) -> Array:
     """Return shares (D, R) that sum to one by row: between CPU and memory, and with a part for each other resource."""
-    found = [(step / _STEPS, 1 - step / _STEPS, *[0.0] * (width - 2)) for step in range(_STEPS + 1)]
+    found = [
+        (step / _STEPS, 1 - step / _STEPS, *[0.0] * (width - 2))
+        for step in range(_STEPS + 1)
+    ]
     for other in range(2, width):
         for part in (0.5, 0.9, 1.0) if other > 2 else (0.5,):
             rest = (1 - part) / 2
-            found.append((rest, rest, *(part if resource == other else 0.0 for resource in range(2, width))))
+            found.append(
+                (
+                    rest,
+                    rest,
+                    *(part if resource == other else 0.0 for resource in range(2, width)),
+                )
+            )
     return np.array(found)
 
 
 class PricingProblem:
     """Finds patterns that the restricted master's prices make worthwhile."""
 
-    def __init__(self, master: RestrictedMaster, base: Packing, bin_types: Sequence[BinType]) -> None:
+    def __init__(
+        self, master: RestrictedMaster, base: Packing, bin_types: Sequence[BinType]
+    ) -> None:
         self._master = master
         self._base = base
         self._bin_types = bin_types
@@ -138,23 +195,33 @@ class PricingProblem:
         duals = self._master.program.duals()
         values = [max(0.0, dual) for dual in duals[: len(self._base.left)]]
         costs = [
-            bin_type.price + sum([amount * max(0.0, -duals[row]) for row, amount in entries])
+            bin_type.price
+            + sum([amount * max(0.0, -duals[row]) for row, amount in entries])
             for bin_type, entries in zip(self._bin_types, self._row_entries, strict=True)
         ]
         found = [
             (costs[row] / value, row, pattern)
             for row, pattern in self._knapsacks.fill(values, costs, self._base.left)
-            if (value := sum(values[index] * count for index, count in pattern)) > costs[row] * _REDUCED_COST_RATIO
+            if (value := sum(values[index] * count for index, count in pattern))
+            > costs[row] * _REDUCED_COST_RATIO
             and not self._base.is_kept_off(self._bin_types[row], pattern)
         ]
-        return self._master.add((self._bin_types[row], pattern) for _, row, pattern in sorted(found))
+        return self._master.add(
+            (self._bin_types[row], pattern) for _, row, pattern in sorted(found)
+        )
 
 
 def promising(base: Packing, paid: Sequence[BinType]) -> list[BinType]:
     """Return the few bin types for the same items that can hold the most value for their price."""
     parts = [paid[at : at + _AT_ONCE] for at in range(0, len(paid), _AT_ONCE)]
-    bounds = [bound for part in parts for bound in Knapsacks(base.item_types, part).bounds(base.knapsack.values)[0]]
-    ratios = [(float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)]
+    bounds = [
+        bound
+        for part in parts
+        for bound in Knapsacks(base.item_types, part).bounds(base.knapsack.values)[0]
+    ]
+    ratios = [
+        (float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)
+    ]
     ratios.sort(key=lambda pair: (-pair[0], pair[1].option.index))
     kept: dict[tuple[int, str], list[BinType]] = {}
     for ratio, item in ratios:

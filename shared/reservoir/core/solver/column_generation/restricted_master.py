@@ -7,7 +7,11 @@ units of reservations and limits of pools are rows too.
 from collections.abc import Iterable, Sequence
 
 from reservoir.core.scheduling_terms.resources import counted
-from reservoir.core.solver.column_generation.linear_program import INFINITY, Column, LinearProgram
+from reservoir.core.solver.column_generation.linear_program import (
+    INFINITY,
+    Column,
+    LinearProgram,
+)
 from reservoir.core.solver.packing.item_types import BinType
 from reservoir.core.solver.packing.knapsack import Pattern
 from reservoir.core.solver.packing.packing import Packing
@@ -24,9 +28,14 @@ class RestrictedMaster:
         self._limits = base.residual.limits
         most = _most(base.residual)
         self._row_of = {name: row for row, name in enumerate(most, self._items)}
-        rows = [*((float(count), INFINITY) for count in base.left), *((-INFINITY, amount) for amount in most.values())]
+        rows = [
+            *((float(count), INFINITY) for count in base.left),
+            *((-INFINITY, amount) for amount in most.values()),
+        ]
         self.program = LinearProgram(rows, expired=base.expired)
-        self.program.add([(_UNPLACED, INFINITY, [(index, 1.0)]) for index in range(self._items)])
+        self.program.add(
+            [(_UNPLACED, INFINITY, [(index, 1.0)]) for index in range(self._items)]
+        )
         self.patterns: list[tuple[BinType, Pattern]] = []
         self._least_price: dict[object, float] = {}  # of columns with the same entries
 
@@ -34,8 +43,15 @@ class RestrictedMaster:
         """Return the rows, beside demand, in which a node of the bin type counts, with how much."""
         option = bin_type.option
         pool, capacity = option.entry.pool.name, option.instance_type.capacity
-        entries = [(self._row_of[pool, name], float(counted(capacity, name))) for name in self._limits.get(pool, ())]
-        return entries if option.reservation is None else [*entries, (self._row_of["", option.unit_key], 1.0)]
+        entries = [
+            (self._row_of[pool, name], float(counted(capacity, name)))
+            for name in self._limits.get(pool, ())
+        ]
+        return (
+            entries
+            if option.reservation is None
+            else [*entries, (self._row_of["", option.unit_key], 1.0)]
+        )
 
     def add(self, patterns: Iterable[tuple[BinType, Pattern]]) -> int:
         """Add the patterns that are not known at such a price; return how many that were."""
@@ -49,9 +65,13 @@ class RestrictedMaster:
         self.program.add(columns)
         return len(columns)
 
-    def reduced_cost(self, duals: Sequence[float], bin_type: BinType, pattern: Pattern) -> float:
+    def reduced_cost(
+        self, duals: Sequence[float], bin_type: BinType, pattern: Pattern
+    ) -> float:
         """Return what a use of the pattern costs beyond its worth at these prices of the rows, in USD an hour."""
-        return bin_type.price - sum(duals[row] * amount for row, amount in [*pattern, *self.row_entries(bin_type)])
+        return bin_type.price - sum(
+            duals[row] * amount for row, amount in [*pattern, *self.row_entries(bin_type)]
+        )
 
     def recost(self, costs: Sequence[float]) -> None:
         """Change what a use of each of ``patterns`` costs, in USD an hour."""
@@ -71,8 +91,12 @@ class RestrictedMaster:
 
 def _most(residual: ResidualCapacity) -> dict[tuple[str, str], float]:
     """Return what bounds nodes: units (of no pool), then limits (by pool and resource)."""
-    units = {("", identity): float(max(0, left)) for identity, left in residual.units.items()}
+    units = {
+        ("", identity): float(max(0, left)) for identity, left in residual.units.items()
+    }
     limits = {
-        (pool, name): float(max(0, left)) for pool, most in residual.limits.items() for name, left in most.items()
+        (pool, name): float(max(0, left))
+        for pool, most in residual.limits.items()
+        for name, left in most.items()
     }
     return units | limits

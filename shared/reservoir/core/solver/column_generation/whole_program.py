@@ -53,12 +53,19 @@ def _cost(base: Packing, bin_type: BinType, pattern: Pattern) -> float:
 
 def _is_small(base: Packing) -> bool:
     waiting = list(iter_bits(base.active))
-    if base.floor.percent or any(base.item_types[index].host is not None for index in waiting):
+    if base.floor.percent or any(
+        base.item_types[index].host is not None for index in waiting
+    ):
         return False
-    return len(waiting) <= _KINDS_MAX or sum(base.left[index] for index in waiting) <= _REPLICAS_MAX
+    return (
+        len(waiting) <= _KINDS_MAX
+        or sum(base.left[index] for index in waiting) <= _REPLICAS_MAX
+    )
 
 
-def _columns(base: Packing, bin_types: Sequence[BinType]) -> list[tuple[BinType, Pattern]] | None:
+def _columns(
+    base: Packing, bin_types: Sequence[BinType]
+) -> list[tuple[BinType, Pattern]] | None:
     """Return all maximal patterns of the bin types; None if there are too many to look at."""
     columns: list[tuple[BinType, Pattern]] = []
     steps_left = _STEPS_MAX
@@ -73,7 +80,9 @@ def _columns(base: Packing, bin_types: Sequence[BinType]) -> list[tuple[BinType,
     return columns
 
 
-def _fillings(base: Packing, items: Sequence[int], size: Vector) -> Iterator[Pattern | None]:
+def _fillings(
+    base: Packing, items: Sequence[int], size: Vector
+) -> Iterator[Pattern | None]:
     """Yield the maximal patterns of a node, and None for each step that led to none.
 
     Item by item, from as many as fit down to none: a depth-first search whose stack holds what is still to be tried.
@@ -83,18 +92,30 @@ def _fillings(base: Packing, items: Sequence[int], size: Vector) -> Iterator[Pat
     while stack:
         position, room, pattern = stack.pop()
         if position == len(items):
-            yield pattern if pattern and _is_maximal(base, items, requests, room, pattern) else None
+            yield (
+                pattern
+                if pattern and _is_maximal(base, items, requests, room, pattern)
+                else None
+            )
             continue
         index, request = items[position], requests[position]
         most = min(base.left[index], copies_that_fit(request, room))
         for count in range(most + 1):
-            left = tuple(free - asked * count for free, asked in zip(room, request, strict=True))
-            stack.append((position + 1, left, (*pattern, (index, count)) if count else pattern))
+            left = tuple(
+                free - asked * count for free, asked in zip(room, request, strict=True)
+            )
+            stack.append(
+                (position + 1, left, (*pattern, (index, count)) if count else pattern)
+            )
         yield None
 
 
 def _is_maximal(
-    base: Packing, items: Sequence[int], requests: Sequence[Vector], room: Vector, pattern: Pattern
+    base: Packing,
+    items: Sequence[int],
+    requests: Sequence[Vector],
+    room: Vector,
+    pattern: Pattern,
 ) -> bool:
     """Whether no further replica fits beside the pattern."""
     used = dict(pattern)

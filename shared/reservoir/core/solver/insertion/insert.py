@@ -22,7 +22,9 @@ from reservoir.core.solver.solution.partial_plan import PartialPlan
 class Insertion:
     """Places groups into a state."""
 
-    def __init__(self, state: PartialPlan, candidates: Candidates, strategy: Strategy) -> None:
+    def __init__(
+        self, state: PartialPlan, candidates: Candidates, strategy: Strategy
+    ) -> None:
         self.state = state
         self.candidates = candidates
         self.strategy = strategy
@@ -34,7 +36,9 @@ class Insertion:
         if key is None:
             return [ANYWHERE]
         places: list[Bin | LaunchOption] = [*state.bins, *state.catalogue.options]
-        domains = {domain for place in places if (domain := place.labels.get(key)) is not None}
+        domains = {
+            domain for place in places if (domain := place.labels.get(key)) is not None
+        }
         return [Scope(((key, domain),)) for domain in sorted(domains)]
 
     def staying(self, bin_: Bin, levels: Mapping[int, int]) -> Scope:
@@ -42,7 +46,9 @@ class Insertion:
 
         Leaving one could make it the emptiest of a spread; if none is left, rules hold again once all have moved.
         """
-        pins = tuple((key, bin_.labels.get(key)) for key in self.state.pinned_labels(levels))
+        pins = tuple(
+            (key, bin_.labels.get(key)) for key in self.state.pinned_labels(levels)
+        )
         return Scope(pins, is_assigned=True, is_free=True)
 
     def place_gang(self, group: Group) -> bool:
@@ -72,7 +78,9 @@ class Insertion:
         pins = () if batch.pin is None else (batch.pin,)
         self.place_at(batch.relaxed, Scope(pins, is_assigned=True), batch.count)
 
-    def place_at(self, relaxed: RelaxedGroup, scope: Scope = ANYWHERE, most: int = UNLIMITED) -> int:
+    def place_at(
+        self, relaxed: RelaxedGroup, scope: Scope = ANYWHERE, most: int = UNLIMITED
+    ) -> int:
         """Place up to ``most`` replicas with the preferences of one level; return how many."""
         state, before = self.state, self.state.remaining[relaxed.group.index]
         stop_at = max(0, before - most)
@@ -80,20 +88,26 @@ class Insertion:
             return 0
         if self.candidates.reserved and not (scope.is_free or self.new_nodes.is_frugal):
             # Were bought nodes filled first, reserved units would be left to the less important.
-            self._fill_bins(relaxed, stop_at, scope, [bin_ for bin_ in state.bins if not bin_.is_paid])
+            self._fill_bins(
+                relaxed, stop_at, scope, [bin_ for bin_ in state.bins if not bin_.is_paid]
+            )
             self._open_bins(relaxed, stop_at, replace(scope, is_free=True))
         self._fill_bins(relaxed, stop_at, scope, list(state.bins))
         self._open_bins(relaxed, stop_at, scope)
         return before - state.remaining[relaxed.group.index]
 
-    def put(self, relaxed: RelaxedGroup, place: Bin | LaunchOption, *, is_assigned: bool = False) -> Bin | None:
+    def put(
+        self, relaxed: RelaxedGroup, place: Bin | LaunchOption, *, is_assigned: bool = False
+    ) -> Bin | None:
         """Put one replica on a node of the bin, or on a new node of the option; return it, None if a rule forbids."""
         state, mark = self.state, self.state.mark()
         if isinstance(place, LaunchOption):
             if not self.new_nodes.copies(place, relaxed, 1):
                 return None
             place = state.open_bin(place, 1)
-        if not place.is_open_to(relaxed.group) or not self._room(place, relaxed, 1, is_assigned=is_assigned):
+        if not place.is_open_to(relaxed.group) or not self._room(
+            place, relaxed, 1, is_assigned=is_assigned
+        ):
             state.undo(mark)
             return None
         node = state.split_bin(place, 1)
@@ -101,7 +115,9 @@ class Insertion:
         return node
 
     # Branches: asked for each node and group: the cheap refusals first, in one loop.
-    def _fill_bins(self, relaxed: RelaxedGroup, stop_at: int, scope: Scope, bins: Iterable[Bin]) -> None:
+    def _fill_bins(
+        self, relaxed: RelaxedGroup, stop_at: int, scope: Scope, bins: Iterable[Bin]
+    ) -> None:
         """Put as many as possible on these nodes."""
         state, group = self.state, relaxed.group
         requirement_sets, (cpu, memory) = relaxed.requirement_sets, group.request[:2]
@@ -112,7 +128,11 @@ class Insertion:
             if state.remaining[group.index] <= stop_at:
                 return
             # The cheap questions first: most nodes are full.
-            if bin_.free[0] < cpu or bin_.free[1] < memory or not bin_.requirement_sets & requirement_sets:
+            if (
+                bin_.free[0] < cpu
+                or bin_.free[1] < memory
+                or not bin_.requirement_sets & requirement_sets
+            ):
                 continue
             if not bin_.is_open_to(group) or not scope.admits(bin_.labels):
                 continue
@@ -126,16 +146,22 @@ class Insertion:
     def _open_bins(self, relaxed: RelaxedGroup, stop_at: int, scope: Scope) -> None:
         """Open the best new nodes for the group, as long as there are any."""
         state, group = self.state, relaxed.group
-        while (wanted := state.remaining[group.index] - stop_at) > 0 and not state.is_out_of_time(group):
+        while (
+            wanted := state.remaining[group.index] - stop_at
+        ) > 0 and not state.is_out_of_time(group):
             found = self.new_nodes.best(relaxed, scope, wanted)
             if found is None:
                 return
             option, copies = found
             nodes = wanted // copies if self._is_bulk(relaxed, scope) else 1
-            opened = state.open_bin(option, min(nodes, self.new_nodes.nodes_left(option, group)))
+            opened = state.open_bin(
+                option, min(nodes, self.new_nodes.nodes_left(option, group))
+            )
             state.place(opened, relaxed, copies)
 
-    def _room(self, bin_: Bin, relaxed: RelaxedGroup, most: int, *, is_assigned: bool) -> int:
+    def _room(
+        self, bin_: Bin, relaxed: RelaxedGroup, most: int, *, is_assigned: bool
+    ) -> int:
         """Return how many of ``most`` replicas one node of the bin takes by every rule."""
         room = min(most, self.state.admission.room(bin_, relaxed, is_assigned=is_assigned))
         return self.candidates.substitutes.allowed(self.state, bin_, relaxed, room)
@@ -145,6 +171,11 @@ class Insertion:
         constraints = relaxed.constraints
         if scope.is_assigned:
             return True
-        if any(relaxed.group.matching >> spread.term & 1 for spread in self.state.ledger.carried):
+        if any(
+            relaxed.group.matching >> spread.term & 1
+            for spread in self.state.ledger.carried
+        ):
             return False  # others insist on a spread that counts these replicas too
-        return not constraints.affinity and all(term.topology_key == HOSTNAME for term in constraints)
+        return not constraints.affinity and all(
+            term.topology_key == HOSTNAME for term in constraints
+        )

@@ -44,7 +44,13 @@ class _Replica:
         group = self.group
         sought = group.constraints[-1].affinity
         seeks_others = any(not near.matches_self for near in sought)
-        return seeks_others, not sought, not self.is_new, [-amount for amount in group.request], group.index
+        return (
+            seeks_others,
+            not sought,
+            not self.is_new,
+            [-amount for amount in group.request],
+            group.index,
+        )
 
 
 class NeighbourhoodSearch:
@@ -54,7 +60,8 @@ class NeighbourhoodSearch:
         self._insertion, self._state = insertion, insertion.state
         self._evaluations_left = _EVALUATIONS_MAX
         self._trial_ends_at = 0  # evaluations left
-        self._is_open = bytearray()  # by option index, whether there was a unit, and limits left one, when it began
+        # by option index, whether there was a unit, and limits left one, when it began
+        self._is_open = bytearray()
 
     def serve(self, groups: Sequence[Group]) -> None:
         """Find places for the groups' remaining replicas, until none of them can have one."""
@@ -73,7 +80,12 @@ class NeighbourhoodSearch:
                 if self._evaluations_left <= ends_at or state.is_out_of_time(group):
                     return False
                 mark = state.mark()
-                if self._fits([*[_Replica(group, scope, is_new=True)] * count, *self._taken_off(nodes)]):
+                if self._fits(
+                    [
+                        *[_Replica(group, scope, is_new=True)] * count,
+                        *self._taken_off(nodes),
+                    ]
+                ):
                     return True
                 state.undo(mark)
         return False
@@ -81,7 +93,9 @@ class NeighbourhoodSearch:
     def _neighbourhoods(self) -> Iterator[Sequence[Bin]]:
         """Yield nodes to take apart together, few first."""
         each = chain.from_iterable(
-            [bin_] * min(bin_.count, _NODES_A_TRIAL) for bin_ in self._state.bins if bin_.contents
+            [bin_] * min(bin_.count, _NODES_A_TRIAL)
+            for bin_ in self._state.bins
+            if bin_.contents
         )
         nodes = list(each)
         for size in range(_NODES_A_TRIAL + 1):
@@ -116,7 +130,10 @@ class NeighbourhoodSearch:
         replica, *others = replicas
         known = self._insertion.candidates.distinct(replica.group)
         self._evaluations_left -= len(known) // _OPTIONS_AN_EVALUATION
-        places: list[Bin | LaunchOption] = [*state.bins, *(option for option in known if self._is_open[option.index])]
+        places: list[Bin | LaunchOption] = [
+            *state.bins,
+            *(option for option in known if self._is_open[option.index]),
+        ]
         for place in places:
             if self._evaluations_left <= self._trial_ends_at:
                 return False
@@ -129,11 +146,15 @@ class NeighbourhoodSearch:
     def _put(self, replica: _Replica, place: Bin | LaunchOption) -> bool:
         """Put a replica on a node or on a new node, with as few preferences given up as that takes."""
         group = replica.group
-        if isinstance(place, Bin) and (place.free[0] < group.request[0] or place.free[1] < group.request[1]):
+        if isinstance(place, Bin) and (
+            place.free[0] < group.request[0] or place.free[1] < group.request[1]
+        ):
             return False
         self._evaluations_left -= 1
         is_admitted = replica.scope.admits(place.labels)
-        return is_admitted and any(self._insertion.put(relaxed, place) for relaxed in group.relaxed)
+        return is_admitted and any(
+            self._insertion.put(relaxed, place) for relaxed in group.relaxed
+        )
 
     def _keeps_rules(self, moved: Set[int]) -> bool:
         """Whether what only shows in the end holds: spreads, affinity, and no reserved unit for the less important."""

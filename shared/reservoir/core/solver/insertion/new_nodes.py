@@ -9,7 +9,12 @@ from operator import itemgetter
 from reservoir.core.scheduling_terms.resources import counted
 from reservoir.core.solver.problem.catalogue import LaunchOption
 from reservoir.core.solver.problem.groups import Group, RelaxedGroup
-from reservoir.core.solver.problem.option_order import OrderKey, is_tiny, paid_key, reserved_key
+from reservoir.core.solver.problem.option_order import (
+    OrderKey,
+    is_tiny,
+    paid_key,
+    reserved_key,
+)
 from reservoir.core.solver.problem.vectors import UNLIMITED, largest_share
 from reservoir.core.solver.solution.candidates import Candidates, Places
 from reservoir.core.solver.solution.partial_plan import PartialPlan
@@ -52,23 +57,30 @@ class Scope:
 
 
 ANYWHERE = Scope()
-_RankedOption = tuple[OrderKey, LaunchOption, int]  # with how many copies, and the key to sort it by
+# with how many copies, and the key to sort it by
+_RankedOption = tuple[OrderKey, LaunchOption, int]
 
 
 class NewNodes:
     """Chooses new nodes, given what has been decided so far."""
 
-    def __init__(self, state: PartialPlan, candidates: Candidates, strategy: Strategy) -> None:
+    def __init__(
+        self, state: PartialPlan, candidates: Candidates, strategy: Strategy
+    ) -> None:
         self._state = state
         self._candidates = candidates
         self._strategy = strategy
         self._has_floor = True
         self._open_now = (-1, bytearray())  # as of which change of the residual capacity
 
-    def best(self, relaxed: RelaxedGroup, scope: Scope, wanted: int) -> tuple[LaunchOption, int] | None:
+    def best(
+        self, relaxed: RelaxedGroup, scope: Scope, wanted: int
+    ) -> tuple[LaunchOption, int] | None:
         """Return the best option for ``wanted`` replicas, and how many of them one node takes; None without any."""
         classes = self._candidates.by_class(relaxed, only_reserved=scope.is_free)
-        offers = chain.from_iterable(self._offers(places, relaxed, scope, wanted) for places in classes)
+        offers = chain.from_iterable(
+            self._offers(places, relaxed, scope, wanted) for places in classes
+        )
         best = min(offers, key=itemgetter(0), default=None)
         return None if best is None else best[1:]
 
@@ -86,12 +98,18 @@ class NewNodes:
         """Whether limits are to be spared rather than money."""
         return self._strategy.is_frugal and bool(self._state.residual.limits)
 
-    def _offers(self, places: Places, relaxed: RelaxedGroup, scope: Scope, wanted: int) -> Iterator[_RankedOption]:
+    def _offers(
+        self, places: Places, relaxed: RelaxedGroup, scope: Scope, wanted: int
+    ) -> Iterator[_RankedOption]:
         """Yield those options of one class, alike but for size and price, that may be best."""
         labels, is_open = places[0][0].labels, self._is_open_now()
         crowd = self._state.ledger.crowd(labels, relaxed.constraints)
         is_frugal, held = self.is_frugal, 0
-        most = min(wanted, self._room(labels, relaxed, scope.is_assigned)) if scope.admits(labels) else 0
+        most = (
+            min(wanted, self._room(labels, relaxed, scope.is_assigned))
+            if scope.admits(labels)
+            else 0
+        )
         for option, fitting in places if most else ():
             # From cheap to dear: what holds no more than a cheaper one is no better, unless limits are to be spared.
             if is_open[option.index] and (held < fitting or is_frugal):
@@ -115,29 +133,46 @@ class NewNodes:
             return 0
         placed = {group.index: relaxed.level}
         substitutes = self._candidates.substitutes
-        while copies and not substitutes.holds(self._state, option, [it * copies for it in group.request], placed):
+        while copies and not substitutes.holds(
+            self._state, option, [it * copies for it in group.request], placed
+        ):
             copies //= 2
         return 0 if self._is_too_little(option, relaxed, copies) else copies
 
-    def _is_too_little(self, option: LaunchOption, relaxed: RelaxedGroup, copies: int) -> bool:
+    def _is_too_little(
+        self, option: LaunchOption, relaxed: RelaxedGroup, copies: int
+    ) -> bool:
         """Whether the floor keeps so few copies off the reserved slot, as they can be bought elsewhere."""
         floor = self._state.catalogue.policy.reserved_floor_percent
         if not (self._has_floor and floor) or option.reservation is None:
             return False
-        used = largest_share([asked * copies for asked in relaxed.group.request], option.allocatable)
-        return 100 * used < floor and any(other.reservation is None for other, _ in self._candidates.of(relaxed))
+        used = largest_share(
+            [asked * copies for asked in relaxed.group.request], option.allocatable
+        )
+        return 100 * used < floor and any(
+            other.reservation is None for other, _ in self._candidates.of(relaxed)
+        )
 
-    def _room(self, labels: Mapping[str, str], relaxed: RelaxedGroup, is_assigned: bool) -> int:
+    def _room(
+        self, labels: Mapping[str, str], relaxed: RelaxedGroup, is_assigned: bool
+    ) -> int:
         """Return topology's room on a fresh node with these labels."""
         if not relaxed.group.matching and relaxed.constraints.is_free:
             return UNLIMITED
         room = self._state.admission.host_room(relaxed, None)
-        return room if is_assigned else min(room, self._state.admission.domain_room(labels, relaxed))
+        return (
+            room
+            if is_assigned
+            else min(room, self._state.admission.domain_room(labels, relaxed))
+        )
 
     def nodes_left(self, option: LaunchOption, group: Group) -> int:
         """Return how many more nodes of the option capacity and the group's price cap allow."""
         left = self._state.residual.nodes_left(option)
-        is_charged = option.reservation is None or group.workload.max_price_micro_usd_per_hour is not None
+        is_charged = (
+            option.reservation is None
+            or group.workload.max_price_micro_usd_per_hour is not None
+        )
         if group.is_price_capped and is_charged and option.price > 0:
             left = min(left, max(0, self._state.price_caps.left(group)) // option.price)
         return left
@@ -145,17 +180,37 @@ class NewNodes:
     def _limited_use(self, option: LaunchOption, copies: int) -> float:
         """Return what a replica takes of the pool's limits, as far as they go."""
         limits = self._state.residual.limits.get(option.entry.pool.name, {})
-        used = [counted(option.instance_type.capacity, name) / max(1, left) for name, left in limits.items()]
+        used = [
+            counted(option.instance_type.capacity, name) / max(1, left)
+            for name, left in limits.items()
+        ]
         return max(used, default=0.0) / copies
 
     def _key(self, option: LaunchOption, group: Group, copies: int, crowd: int) -> OrderKey:
         """Sort options for ``copies`` per node; of what is bought, the emptiest domains of a spread go first."""
         if option.reservation is None:
-            key: OrderKey = (1, option.entry.tier, crowd, *paid_key(option, self._candidates.overhead, copies))
+            key: OrderKey = (
+                1,
+                option.entry.tier,
+                crowd,
+                *paid_key(option, self._candidates.overhead, copies),
+            )
         else:
-            tiny = is_tiny(largest_share([asked * copies for asked in group.request], option.allocatable))
+            tiny = is_tiny(
+                largest_share(
+                    [asked * copies for asked in group.request], option.allocatable
+                )
+            )
             units = self._state.residual.units[option.unit_key]
-            key = (0, *reserved_key(option, self._candidates.flexibility[option.requirement_sets], units, tiny=tiny))
+            key = (
+                0,
+                *reserved_key(
+                    option,
+                    self._candidates.flexibility[option.requirement_sets],
+                    units,
+                    tiny=tiny,
+                ),
+            )
         if not self.is_frugal:
             return key
         # Under a limit even a free unit can cost too much: a larger node might share better what it uses up.

@@ -23,7 +23,10 @@ def empty_paid_nodes(insertion: Insertion) -> None:
     """Do without paid nodes whose replicas fit elsewhere, the emptiest first."""
     # Under a floor a node that took others in may fill a unit that it was too little for before. What is done without
     # under a limit may leave enough of it for a free unit.
-    may_gain = insertion.state.catalogue.policy.reserved_floor_percent or insertion.state.residual.limits
+    may_gain = (
+        insertion.state.catalogue.policy.reserved_floor_percent
+        or insertion.state.residual.limits
+    )
     while _empty_some(insertion) and may_gain:
         pass
 
@@ -59,8 +62,12 @@ def _empty(insertion: Insertion, victim: Bin) -> bool:
     state.close_bin(victim)  # what it used of limits may be used by a free unit
     standing, floor = len(state.bins), state.catalogue.policy.reserved_floor_percent
     with insertion.new_nodes.without_floor():  # they may be enough for a slot together
-        is_moved = all(insertion.place_at(relaxed, scope, count) == count for relaxed, count in moving)
-    return is_moved and all(100 * fullness(bin_) >= floor for bin_ in state.bins[standing:] if not bin_.is_paid)
+        is_moved = all(
+            insertion.place_at(relaxed, scope, count) == count for relaxed, count in moving
+        )
+    return is_moved and all(
+        100 * fullness(bin_) >= floor for bin_ in state.bins[standing:] if not bin_.is_paid
+    )
 
 
 def take_off(state: PartialPlan, groups: Set[int]) -> set[int]:

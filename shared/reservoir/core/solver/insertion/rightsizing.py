@@ -35,9 +35,17 @@ def rightsize_paid_nodes(insertion: Insertion) -> None:
     swaps = _Swaps(insertion)
     # Under minValues, what a node may be depends on all that it holds.
     is_choosy = insertion.candidates.substitutes.concerns
-    paid = [bin_ for bin_ in state.bins if bin_.is_paid and bin_.option and not is_choosy(bin_.option.entry)]
+    paid = [
+        bin_
+        for bin_ in state.bins
+        if bin_.is_paid and bin_.option and not is_choosy(bin_.option.entry)
+    ]
     for bin_ in sorted(paid, key=lambda bin_: (fullness(bin_), bin_.uid)):
-        while swaps.evaluations_left > 0 and not state.catalogue.policy.expired() and swaps.shrink(bin_):
+        while (
+            swaps.evaluations_left > 0
+            and not state.catalogue.policy.expired()
+            and swaps.shrink(bin_)
+        ):
             pass
 
 
@@ -48,8 +56,11 @@ class _Swaps:
         self._insertion, self._state = insertion, insertion.state
         self._fixed = _fixed(insertion.state)
         self._cheaper_types: dict[int, list[LaunchOption]] = {}  # by option
-        self._sold_at = defaultdict[int, list[LaunchOption]](list)  # by a place's labels, which are the same
-        for option in sorted(self._state.catalogue.options, key=attrgetter("price", "index"), reverse=True):
+        # by a place's labels, which are the same
+        self._sold_at = defaultdict[int, list[LaunchOption]](list)
+        for option in sorted(
+            self._state.catalogue.options, key=attrgetter("price", "index"), reverse=True
+        ):
             self._sold_at[id(option.place_labels)].append(option)
         self.evaluations_left = _EVALUATIONS_MAX
 
@@ -57,10 +68,15 @@ class _Swaps:
         """Let one of the bin's nodes be cheaper, if a shift or swap allows it; return whether one did."""
         state = self._state
         assert bin_.option is not None
-        load = [size - free for size, free in zip(bin_.option.allocatable, bin_.free, strict=True)]
+        load = [
+            size - free
+            for size, free in zip(bin_.option.allocatable, bin_.free, strict=True)
+        ]
         for option in self._cheaper(bin_.option) if bin_.contents else ():
             need = tuple(map(sub, load, option.allocatable))
-            for other, gone, come in self._fitting(bin_, need) if state.residual.nodes_left(option) else ():
+            for other, gone, come in (
+                self._fitting(bin_, need) if state.residual.nodes_left(option) else ()
+            ):
                 mark = state.mark()
                 node, home = state.split_bin(bin_, 1), state.split_bin(other, 1)
                 arriving = None if come is None else self._replica(home, come)
@@ -73,7 +89,9 @@ class _Swaps:
         return self._state.groups[index].relaxed[bin_.levels[index]]
 
     # Branches: asked for each pair of nodes: the cheap refusals first, in one loop.
-    def _fitting(self, bin_: Bin, need: Sequence[int]) -> Iterator[tuple[Bin, int, int | None]]:
+    def _fitting(
+        self, bin_: Bin, need: Sequence[int]
+    ) -> Iterator[tuple[Bin, int, int | None]]:
         """Yield to which other node a replica of which group could go, and of which one could come instead.
 
         That is as far as resources go: ``need`` has to be free on the bin's node then, in each of them.
@@ -86,7 +104,11 @@ class _Swaps:
             free = other.free
             if free[0] < cpu or free[1] < memory or other is bin_:
                 continue
-            arriving = [index for index in other.contents if index not in self._fixed] if other.is_paid else []
+            arriving = (
+                [index for index in other.contents if index not in self._fixed]
+                if other.is_paid
+                else []
+            )
             self.evaluations_left -= len(leaving) * (1 + len(arriving))
             for gone in leaving:
                 asked = groups[gone].request
@@ -100,7 +122,14 @@ class _Swaps:
                     if all(map(le, need, moved)) and all(map(le, moved, free)):
                         yield other, gone, come
 
-    def _swap(self, node: Bin, option: LaunchOption, other: Bin, gone: RelaxedGroup, come: RelaxedGroup | None) -> bool:
+    def _swap(
+        self,
+        node: Bin,
+        option: LaunchOption,
+        other: Bin,
+        gone: RelaxedGroup,
+        come: RelaxedGroup | None,
+    ) -> bool:
         """Swap the replicas and change the node to the option; return whether every rule allows it."""
         state, scope = self._state, self._insertion.staying(node, node.levels)
         state.place(node, gone, -1)
@@ -116,7 +145,10 @@ class _Swaps:
     def _joins(self, bin_: Bin, relaxed: RelaxedGroup, left: Bin) -> bool:
         """Put a replica that left another node on a node that admits it; return whether it does."""
         scope = self._insertion.staying(left, {relaxed.group.index: relaxed.level})
-        return scope.admits(bin_.labels) and self._insertion.put(relaxed, bin_, is_assigned=True) is not None
+        return (
+            scope.admits(bin_.labels)
+            and self._insertion.put(relaxed, bin_, is_assigned=True) is not None
+        )
 
     def _cheaper(self, option: LaunchOption) -> list[LaunchOption]:
         """Return a few cheaper types of the pool and the place, open to all whom the option is open to, dearest first.
@@ -126,8 +158,13 @@ class _Swaps:
         if (found := self._cheaper_types.get(option.index)) is None:
             found = self._cheaper_types[option.index] = []
             for other in self._sold_at[id(option.place_labels)]:
-                is_open = other.price < option.price and not option.requirement_sets & ~other.requirement_sets
-                if is_open and not any(all(map(le, other.allocatable, kept.allocatable)) for kept in found):
+                is_open = (
+                    other.price < option.price
+                    and not option.requirement_sets & ~other.requirement_sets
+                )
+                if is_open and not any(
+                    all(map(le, other.allocatable, kept.allocatable)) for kept in found
+                ):
                     found.append(other)
                     if len(found) == _TYPES_MAX:
                         break
@@ -137,7 +174,10 @@ class _Swaps:
 def _fixed(state: PartialPlan) -> set[int]:
     """Return the groups that leave no node: a price cap was reckoned with it, or somebody seeks company on it."""
     rules = [constraints for group in state.groups for constraints in group.constraints]
-    sought = mask_of(near.term for each in rules for near in each.affinity) & state.ledger.host_mask
+    sought = (
+        mask_of(near.term for each in rules for near in each.affinity)
+        & state.ledger.host_mask
+    )
     return {
         group.index
         for group in state.groups

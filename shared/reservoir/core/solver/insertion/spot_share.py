@@ -20,13 +20,22 @@ def replace_dear_spot(insertion: Insertion) -> None:
     state, substitutes = insertion.state, insertion.candidates.substitutes
     for bin_ in filter(_is_spot, state.bins):
         cheapest = substitutes.cheapest_on_demand(state, bin_)
-        if cheapest is not None and bin_.option is not None and cheapest.price < bin_.option.price:
-            state.change_option(bin_, cheapest)  # which takes no more of any limit than what it replaces
+        if (
+            cheapest is not None
+            and bin_.option is not None
+            and cheapest.price < bin_.option.price
+        ):
+            # which takes no more of any limit than what it replaces
+            state.change_option(bin_, cheapest)
 
 
 def _is_spot(bin_: Bin) -> bool:
     option = bin_.option
-    return option is not None and option.place.capacity_type is CapacityType.SPOT and bool(bin_.contents)
+    return (
+        option is not None
+        and option.place.capacity_type is CapacityType.SPOT
+        and bool(bin_.contents)
+    )
 
 
 def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> None:
@@ -56,7 +65,11 @@ def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> No
 def _most(state: PartialPlan, nodes: Counter[OfferingKey]) -> int:
     """Return how many nodes one pool may hold; below the least total of the policy any number."""
     policy, total = state.catalogue.policy, nodes.total()
-    return total if total < policy.spot_share_from_nodes else -(-total * policy.spot_pool_share_percent // 100)
+    return (
+        total
+        if total < policy.spot_share_from_nodes
+        else -(-total * policy.spot_pool_share_percent // 100)
+    )
 
 
 def _spot_nodes(state: PartialPlan) -> Counter[OfferingKey]:
@@ -75,7 +88,9 @@ def _do_without(state: PartialPlan, nodes: Counter[OfferingKey], most: int) -> N
     """
     too_many = nodes.total() - state.catalogue.policy.spot_share_from_nodes + 1
     dropped: set[int] = set()
-    for bin_ in sorted(filter(_is_spot, state.bins), key=lambda item: _importance(state, item)):
+    for bin_ in sorted(
+        filter(_is_spot, state.bins), key=lambda item: _importance(state, item)
+    ):
         assert bin_.option is not None
         count = min(nodes[bin_.option.key] - most, too_many, bin_.count)
         if count > 0:
@@ -99,5 +114,6 @@ def _whole(state: PartialPlan, bin_: Bin) -> list[int]:
     return [
         index
         for index, level in bin_.levels.items()
-        if state.groups[index].workload.gang is not None or state.pinned_labels({index: level})
+        if state.groups[index].workload.gang is not None
+        or state.pinned_labels({index: level})
     ]

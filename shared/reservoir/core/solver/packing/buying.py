@@ -32,12 +32,17 @@ def buy_rest(packing: Packing, bin_types: BinTypes) -> None:
 def _buy(packing: Packing, bin_types: BinTypes) -> None:
     """Buy nodes by value for money until nothing is left that anything could hold."""
     # Large nodes and inexact host rules do not go together: those carriers went one per node, the rest is left over.
-    among = bin_types.buyable & ~mask_of(item.index for item in packing.item_types if item.is_loose)
+    among = bin_types.buyable & ~mask_of(
+        item.index for item in packing.item_types if item.is_loose
+    )
 
     def fill(bin_type: BinType) -> tuple[float, Pattern]:
         return packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible & among)
 
     def bound(bin_type: BinType) -> float:
-        return packing.knapsack.bound(bin_type.option.allocatable, bin_type.eligible & among) / bin_type.price
+        return (
+            packing.knapsack.bound(bin_type.option.allocatable, bin_type.eligible & among)
+            / bin_type.price
+        )
 
     use_best_first(packing, among, bin_types.paid, bound, attrgetter("price"), fill)

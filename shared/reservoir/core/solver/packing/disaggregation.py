@@ -24,7 +24,8 @@ class Disaggregation:
         self._state = state
         self._item_types = item_types
         self._supplies = [
-            Supply([(batch, batch.count) for batch in reversed(item_type.batches)]) for item_type in item_types
+            Supply([(batch, batch.count) for batch in reversed(item_type.batches)])
+            for item_type in item_types
         ]
         self._watched = _watched(item_types)
 
@@ -37,7 +38,9 @@ class Disaggregation:
             for _ in range(use.count):
                 self._fill_node(self._bin(use, 1), items)
             return
-        for nodes, found in distributed([(self._supplies[index], count) for index, count in items], use.count):
+        for nodes, found in distributed(
+            [(self._supplies[index], count) for index, count in items], use.count
+        ):
             bin_ = self._bin(use, nodes)
             for batch, per_node in chain.from_iterable(found):
                 self._state.place(bin_, batch.relaxed, per_node)
@@ -47,7 +50,11 @@ class Disaggregation:
         left: list[tuple[DomainBatch, int]] = []
         for index, supply in enumerate(self._supplies):
             heap = self._watched.get(index)
-            left += reversed(supply.left) if heap is None else [(batch, -count) for count, _, batch in sorted(heap)]
+            left += (
+                reversed(supply.left)
+                if heap is None
+                else [(batch, -count) for count, _, batch in sorted(heap)]
+            )
         return [DomainBatch(batch.relaxed, batch.pin, count) for batch, count in left]
 
     def _bin(self, use: PatternUse, count: int) -> Bin:
@@ -66,7 +73,9 @@ class Disaggregation:
             looked_at: _Heap = []
             while count and waiting:
                 minus_left, position, batch = heappop(waiting)
-                taken = min(count, -minus_left, self._state.admission.host_room(batch.relaxed, bin_))
+                taken = min(
+                    count, -minus_left, self._state.admission.host_room(batch.relaxed, bin_)
+                )
                 if taken:
                     self._state.place(bin_, batch.relaxed, taken)
                     count -= taken
@@ -81,11 +90,21 @@ def _watched(item_types: Sequence[ItemType]) -> dict[int, _Heap]:
 
     Only those rules need a look at each node: packing has already kept anti-affine replicas apart.
     """
-    carried = mask_of(term for item_type in item_types for batch in item_type.batches for term in _host_spread(batch))
-    return {
-        item_type.index: sorted([(-batch.count, at, batch) for at, batch in enumerate(item_type.batches)])
+    carried = mask_of(
+        term
         for item_type in item_types
-        if any(batch.relaxed.group.matching & carried or _host_spread(batch) for batch in item_type.batches)
+        for batch in item_type.batches
+        for term in _host_spread(batch)
+    )
+    return {
+        item_type.index: sorted(
+            [(-batch.count, at, batch) for at, batch in enumerate(item_type.batches)]
+        )
+        for item_type in item_types
+        if any(
+            batch.relaxed.group.matching & carried or _host_spread(batch)
+            for batch in item_type.batches
+        )
     }
 
 

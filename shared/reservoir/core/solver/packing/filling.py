@@ -13,7 +13,9 @@ from reservoir.core.solver.solution.bins import Bin
 # Branches: one loop over nodes, which are too small, are filled or end it.
 def fill_existing(packing: Packing, bins: Iterable[tuple[Bin, int]]) -> None:
     """Fill each bin once, in the given order; ``bins`` come with the items that they accept."""
-    waiting = [item.request for item in packing.item_types if packing.active >> item.index & 1]
+    waiting = [
+        item.request for item in packing.item_types if packing.active >> item.index & 1
+    ]
     least = [min(amounts) for amounts in zip(*waiting, strict=True)]
     for bin_, eligible in bins:
         if packing.expired():
@@ -36,7 +38,9 @@ def top_up(packing: Packing) -> None:
         has_rule = any(packing.item_types[index].host is not None for index in use.pattern)
         if use.is_bought or has_rule or not use.eligible & packing.active:
             continue
-        _, pattern = packing.knapsack.fill(packing.room_beside(use.pattern, use.size), use.eligible)
+        _, pattern = packing.knapsack.fill(
+            packing.room_beside(use.pattern, use.size), use.eligible
+        )
         if pattern:
             packing.extend(position, pattern)
 
@@ -67,7 +71,11 @@ def use_best_first(
             continue
         pattern = patterns[position]
         if not pattern or packing.repeats(pattern) == 0:
-            if (at_best := -bound(bin_type)) > score and heap and (at_best, position) > heap[0]:
+            if (
+                (at_best := -bound(bin_type)) > score
+                and heap
+                and (at_best, position) > heap[0]
+            ):
                 heappush(heap, (at_best, position))
                 continue
             value, pattern = fill(bin_type)

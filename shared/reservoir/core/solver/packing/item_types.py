@@ -70,11 +70,17 @@ class BinType:
 
 def build_item_types(batches: Sequence[DomainBatch]) -> list[ItemType]:
     """Merge batches into items, in order of first appearance."""
-    rules = _host_rules(list({batch.relaxed.group.index: batch.relaxed.group for batch in batches}.values()))
-    alike = defaultdict[tuple[Vector, int, tuple[str, str] | None, HostRule | None], list[DomainBatch]](list)
+    rules = _host_rules(
+        list({batch.relaxed.group.index: batch.relaxed.group for batch in batches}.values())
+    )
+    alike = defaultdict[
+        tuple[Vector, int, tuple[str, str] | None, HostRule | None], list[DomainBatch]
+    ](list)
     for batch in batches:
         group = batch.relaxed.group
-        alike[group.request, batch.relaxed.requirement_sets, batch.pin, rules.get(group.index)].append(batch)
+        alike[
+            group.request, batch.relaxed.requirement_sets, batch.pin, rules.get(group.index)
+        ].append(batch)
     return [
         ItemType(index, *key, sum(batch.count for batch in merged), merged)
         for index, (key, merged) in enumerate(alike.items())
@@ -87,7 +93,8 @@ def _host_rules(groups: Sequence[Group]) -> Mapping[int, HostRule]:
 
     Spread rules that see each other's replicas become one rule. An anti-affinity rule has one place a node.
     """
-    skews = defaultdict[int, dict[int, int]](dict)  # of spread rules, by term and group that carries it
+    # of spread rules, by term and group that carries it
+    skews = defaultdict[int, dict[int, int]](dict)
     for group in groups:
         for spread in group.constraints[0].spread:
             if spread.topology_key == HOSTNAME:
@@ -105,7 +112,9 @@ def _host_rules(groups: Sequence[Group]) -> Mapping[int, HostRule]:
     rules: dict[int, HostRule] = {}
     for term, own in skews.items():
         seen = loose if term in loose else {term}
-        rule = HostRule(min(seen), min(min(skews[each].values()) for each in seen), term not in loose)
+        rule = HostRule(
+            min(seen), min(min(skews[each].values()) for each in seen), term not in loose
+        )
         rules.update(dict.fromkeys(own, rule))
     for group in groups:
         for near in group.constraints[0].anti:
@@ -122,21 +131,37 @@ class Eligibility:
         requests = [item_type.request for item_type in item_types]
         ascending = [Ascending(amounts) for amounts in zip(*requests, strict=True)]
         # Of functions, not of its own methods: a cycle would outlive the pass.
-        self._meeting = cache(lambda sets: mask_of(it.index for it in item_types if it.requirement_sets & sets))
-        self._at = cache(lambda *place: mask_of(it.index for it in item_types if it.pin is None or it.pin in place))
+        self._meeting = cache(
+            lambda sets: mask_of(
+                it.index for it in item_types if it.requirement_sets & sets
+            )
+        )
+        self._at = cache(
+            lambda *place: mask_of(
+                it.index for it in item_types if it.pin is None or it.pin in place
+            )
+        )
         self.fitting: Callable[[Vector], int] = cache(partial(_fitting, ascending))
 
     def accepting(self, requirement_sets: int, labels: Mapping[str, str]) -> int:
         """Return the items that accept a node meeting these requirement sets at this place, whatever its size."""
         mask = self._meeting(requirement_sets)
         if mask and self._is_pinned:
-            mask &= self._at(*[(key, labels.get(key)) for key in (ZONE, ZONE_ID, CAPACITY_TYPE)])
+            mask &= self._at(
+                *[(key, labels.get(key)) for key in (ZONE, ZONE_ID, CAPACITY_TYPE)]
+            )
         return mask
 
 
 def _fitting(asked: Sequence[Ascending], size: Vector) -> int:
     """Return the items of which one replica fits into this size."""
-    return reduce(and_, [amounts.at_most(available) for amounts, available in zip(asked, size, strict=True)])
+    return reduce(
+        and_,
+        [
+            amounts.at_most(available)
+            for amounts, available in zip(asked, size, strict=True)
+        ],
+    )
 
 
 class BinTypes:
@@ -147,20 +172,31 @@ class BinTypes:
     """
 
     # Branches: one loop over options, one over tiers, and what is asked of an option in lines of its own.
-    def __init__(self, state: PartialPlan, item_types: Sequence[ItemType], overhead: int) -> None:
+    def __init__(
+        self, state: PartialPlan, item_types: Sequence[ItemType], overhead: int
+    ) -> None:
         residual, substitutes = state.residual, Substitutes(state.catalogue)
         self.eligibility = Eligibility(item_types)
         self.reserved: list[BinType] = []
         self.reserved_for = 0
         paid: list[tuple[LaunchOption, int, int]] = []
         for option in state.catalogue.options:
-            accepting = self.eligibility.accepting(option.requirement_sets, option.place_labels)
+            accepting = self.eligibility.accepting(
+                option.requirement_sets, option.place_labels
+            )
             holding = accepting & self.eligibility.fitting(option.allocatable)
-            if not holding or substitutes.concerns(option.entry) or residual.nodes_left(option) == 0:
-                continue  # under minValues, whether a node leaves enough to choose from is looked at replica by replica
+            if (
+                not holding
+                or substitutes.concerns(option.entry)
+                or residual.nodes_left(option) == 0
+            ):
+                # under minValues, whether a node leaves enough to choose from is looked at replica by replica
+                continue
             if option.reservation is not None:
                 self.reserved_for |= holding
-                self.reserved.append(BinType(option, accepting, (option.price + overhead) / 1e18))
+                self.reserved.append(
+                    BinType(option, accepting, (option.price + overhead) / 1e18)
+                )
             else:
                 paid.append((option, accepting, holding))
         self.buyable = 0
@@ -169,22 +205,36 @@ class BinTypes:
         paid.sort(key=lambda offer: offer[0].entry.tier)
         for _, offers in groupby(paid, key=lambda offer: offer[0].entry.tier):
             tier = list(offers)
-            allowed = reduce(or_, [holding for _, _, holding in tier]) & ~self.buyable  # others have a better tier
+            # others have a better tier
+            allowed = reduce(or_, [holding for _, _, holding in tier]) & ~self.buyable
             self.buyable |= allowed
             for option, accepting, holding in tier:
                 if holding & allowed:
                     pool = option.entry.pool.name
-                    key = (option.allocatable, accepting & allowed, pool if pool in residual.limits else "")
+                    key = (
+                        option.allocatable,
+                        accepting & allowed,
+                        pool if pool in residual.limits else "",
+                    )
                     if key not in cheapest or option.price < cheapest[key].option.price:
-                        cheapest[key] = BinType(option, accepting & allowed, (option.price + overhead) / 1e18)
-        self.unthinned = sorted(cheapest.values(), key=lambda item: (item.price, item.option.index))
+                        cheapest[key] = BinType(
+                            option, accepting & allowed, (option.price + overhead) / 1e18
+                        )
+        self.unthinned = sorted(
+            cheapest.values(), key=lambda item: (item.price, item.option.index)
+        )
         self.paid = _thinned(self.unthinned)
         fitting = self.eligibility.fitting
-        self.holders = [(item, item.eligible & fitting(item.option.allocatable)) for item in self.unthinned]
+        self.holders = [
+            (item, item.eligible & fitting(item.option.allocatable))
+            for item in self.unthinned
+        ]
 
     def price_alone(self, item_type: ItemType) -> float:
         """Return what a replica costs on a node of its own; infinity if nothing that is sold holds it."""
-        return next((item.price for item, held in self.holders if held >> item_type.index & 1), inf)
+        return next(
+            (item.price for item, held in self.holders if held >> item_type.index & 1), inf
+        )
 
 
 # Sizes closer than this to the next smaller one are left out while packing: less time for plans as cheap in the mean.

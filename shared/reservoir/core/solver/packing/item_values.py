@@ -27,20 +27,29 @@ _PricedSize = tuple[Vector, int, float]
 def item_values(item_types: Sequence[ItemType], bin_types: BinTypes) -> list[float]:
     """Return USD an hour by item."""
     values = [inf] * len(item_types)
-    bought = [(item.option.allocatable, item.eligible, item.price) for item in bin_types.paid]
+    bought = [
+        (item.option.allocatable, item.eligible, item.price) for item in bin_types.paid
+    ]
     _set_values(values, item_types, bought, bin_types.eligibility)
     alone = [index for index, value in enumerate(values) if value is inf]
     if alone:
-        slots = [(item.option.allocatable, item.eligible, item.slot_price) for item in bin_types.reserved]
+        slots = [
+            (item.option.allocatable, item.eligible, item.slot_price)
+            for item in bin_types.reserved
+        ]
         nominal = [inf] * len(item_types)
         _set_values(nominal, item_types, slots, bin_types.eligibility)
         for index in alone:
-            values[index] = _NO_OTHER_PLACE * (nominal[index] if nominal[index] < inf else 1.0)
+            values[index] = _NO_OTHER_PLACE * (
+                nominal[index] if nominal[index] < inf else 1.0
+            )
     _add_slot_value(values, item_types, bin_types)
     return values
 
 
-def _add_slot_value(values: list[float], item_types: Sequence[ItemType], bin_types: BinTypes) -> None:
+def _add_slot_value(
+    values: list[float], item_types: Sequence[ItemType], bin_types: BinTypes
+) -> None:
     """Raise the value of carriers of inexact host rules: each that shares no node costs a small node of its own."""
     for item_type in item_types:
         if item_type.is_loose and bin_types.buyable >> item_type.index & 1:
@@ -49,12 +58,19 @@ def _add_slot_value(values: list[float], item_types: Sequence[ItemType], bin_typ
 
 # Branches: sums, then scales, then values: comprehensions and loops of a line each.
 def _set_values(
-    values: list[float], item_types: Sequence[ItemType], offers: Iterable[_PricedSize], eligibility: Eligibility
+    values: list[float],
+    item_types: Sequence[ItemType],
+    offers: Iterable[_PricedSize],
+    eligibility: Eligibility,
 ) -> None:
     plain = [item_type for item_type in item_types if not any(item_type.request[3:])]
-    special = mask_of(item_type.index for item_type in item_types if any(item_type.request[3:]))
+    special = mask_of(
+        item_type.index for item_type in item_types if any(item_type.request[3:])
+    )
     cpu = sum(item_type.request[0] * item_type.count for item_type in plain)
-    memory = sum(item_type.request[1] * item_type.count for item_type in plain) / MEMORY_UNIT
+    memory = (
+        sum(item_type.request[1] * item_type.count for item_type in plain) / MEMORY_UNIT
+    )
     by_eligible: dict[int, list[tuple[Vector, float]]] = {}
     for size, mask, price in offers:
         by_eligible.setdefault(mask & eligibility.fitting(size), []).append((size, price))
@@ -62,7 +78,9 @@ def _set_values(
     for eligible, found in by_eligible.items():
         scales.append((eligible, _scales(found)))
         for index in iter_bits(eligible & special):
-            values[index] = min(values[index], _special_value(item_types[index].request, found))
+            values[index] = min(
+                values[index], _special_value(item_types[index].request, found)
+            )
     cheapest: list[list[float]] = [[] for _ in item_types]  # by rate
     for rate in range(len(_RATES)):
         waiting = ~special
@@ -72,16 +90,22 @@ def _set_values(
             waiting &= ~eligible
     for item_type, scale_by_rate in zip(item_types, cheapest, strict=True):
         if scale_by_rate:
-            values[item_type.index] = max(_TINY, _at_best_rates(item_type.request, scale_by_rate, cpu, memory))
+            values[item_type.index] = max(
+                _TINY, _at_best_rates(item_type.request, scale_by_rate, cpu, memory)
+            )
 
 
-def _at_best_rates(request: Vector, scale: Sequence[float], cpu: float, memory: float) -> float:
+def _at_best_rates(
+    request: Vector, scale: Sequence[float], cpu: float, memory: float
+) -> float:
     """Return the value at the rates that price the whole demand highest, averaged over those nearly as good.
 
     Where demand and machines have the same balance, every rate is as good: then neither resource may count for nothing,
     or it would be wasted until it runs short.
     """
-    totals = [value * (cpu + rate * memory) for value, rate in zip(scale, _RATES, strict=True)]
+    totals = [
+        value * (cpu + rate * memory) for value, rate in zip(scale, _RATES, strict=True)
+    ]
     enough = max(totals) * _NEARLY
     used = [
         value * (request[0] + rate * request[1] / MEMORY_UNIT)
@@ -100,6 +124,7 @@ def _scales(offers: Sequence[tuple[Vector, float]]) -> list[float]:
 def _special_value(request: Vector, offers: Sequence[tuple[Vector, float]]) -> float:
     """Return, for accelerators, the price of the offer times the part of it that one replica uses most."""
     return min(
-        price * max(asked / amount for asked, amount in zip(request, size, strict=True) if asked)
+        price
+        * max(asked / amount for asked, amount in zip(request, size, strict=True) if asked)
         for size, price in offers
     )

@@ -41,14 +41,29 @@ class _Ranking:
     Where amounts are many, these are a few too many.
     """
 
-    __slots__ = ("_digits", "_item_type_count", "_known", "_live", "_rank", "by_cpu", "by_memory", "order")
+    __slots__ = (
+        "_digits",
+        "_item_type_count",
+        "_known",
+        "_live",
+        "_rank",
+        "by_cpu",
+        "by_memory",
+        "order",
+    )
 
-    def __init__(self, order: Sequence[int], cpu: Sequence[int], memory: Sequence[int]) -> None:
+    def __init__(
+        self, order: Sequence[int], cpu: Sequence[int], memory: Sequence[int]
+    ) -> None:
         self.order = order
         self._item_type_count = len(cpu)
         self._rank = {index: rank for rank, index in enumerate(order)}
         # Which digit of a mask over items, written in binary, belongs to each rank, the last rank first.
-        self._digits = itemgetter(*(self._item_type_count - 1 - index for index in reversed(order))) if order else None
+        self._digits = (
+            itemgetter(*(self._item_type_count - 1 - index for index in reversed(order)))
+            if order
+            else None
+        )
         self._known: dict[int, int] = {}
         self.by_cpu = prefix_masks([cpu[index] for index in order], STEPS_MAX)
         self.by_memory = prefix_masks([memory[index] for index in order], STEPS_MAX)
@@ -62,7 +77,11 @@ class _Ranking:
 
     def _ranked(self, mask: int) -> int:
         """Return a mask over items in this order."""
-        digits = "" if self._digits is None else "".join(self._digits(f"{mask:0{self._item_type_count}b}"))
+        digits = (
+            ""
+            if self._digits is None
+            else "".join(self._digits(f"{mask:0{self._item_type_count}b}"))
+        )
         self._known[mask] = ranked = int(digits or "0", 2)
         return ranked
 
@@ -100,7 +119,9 @@ _EDGES = {
 }
 
 
-def _score(knapsack: "GreedyKnapsack", rate: float, weights: _ScoreWeights) -> Callable[[int], tuple[float, int]]:
+def _score(
+    knapsack: "GreedyKnapsack", rate: float, weights: _ScoreWeights
+) -> Callable[[int], tuple[float, int]]:
     """Sort by worth for what is taken; among near equals, what is balanced and large goes in while there is room."""
     urgency, cpu, memory = knapsack.urgency, knapsack.cpu, knapsack.memory_units
     own_balance, own_size = weights.own_balance, weights.own_size
@@ -121,23 +142,41 @@ class GreedyKnapsack:
     def __init__(self, item_types: Sequence[ItemType], values: Sequence[float]) -> None:
         self.item_types = item_types
         self.left: list[int] = [item_type.count for item_type in item_types]
-        self.active = sum([1 << item_type.index for item_type in item_types if item_type.count])
+        self.active = sum(
+            [1 << item_type.index for item_type in item_types if item_type.count]
+        )
         self.requests = [item_type.request for item_type in item_types]
         # A replica without requests still takes a pod; a tiny amount keeps densities finite.
-        self.cpu, self.memory, self.pods = ([max(1, request[at]) for request in self.requests] for at in range(3))
+        self.cpu, self.memory, self.pods = (
+            [max(1, request[at]) for request in self.requests] for at in range(3)
+        )
         self._least = min(self.cpu, default=1), min(self.memory, default=1)
         self.memory_units = [memory / MEMORY_UNIT for memory in self.memory]
-        self.hosts = [_NO_RULE if item_type.host is None else item_type.host.number for item_type in item_types]
-        self.plain = sum([1 << item_type.index for item_type in item_types if not any(item_type.request[3:])])
+        self.hosts = [
+            _NO_RULE if item_type.host is None else item_type.host.number
+            for item_type in item_types
+        ]
+        self.plain = sum(
+            [
+                1 << item_type.index
+                for item_type in item_types
+                if not any(item_type.request[3:])
+            ]
+        )
         self._carriers = dict.fromkeys(self.hosts, 0)  # of rules about hosts
         for index, number in enumerate(self.hosts):
             self._carriers[number] |= 1 << index
-        self._places = {_NO_RULE: UNLIMITED} | {it.host.number: it.host.cap for it in item_types if it.host}
+        self._places = {_NO_RULE: UNLIMITED} | {
+            it.host.number: it.host.cap for it in item_types if it.host
+        }
         self._host_caps = dict(self._places)
         # How much of accelerators each asks for, as a part of what the largest asks for; 1 for none.
         largest = [max(amounts) for amounts in list(zip(*self.requests, strict=True))[3:]]
-        self._special_share = [largest_share(request[3:], largest) or 1.0 for request in self.requests]
-        self._orders: dict[object, _Ranking] = {}  # of all items, by values, weights and rate: for all forks
+        self._special_share = [
+            largest_share(request[3:], largest) or 1.0 for request in self.requests
+        ]
+        # of all items, by values, weights and rate: for all forks
+        self._orders: dict[object, _Ranking] = {}
         self.reprice(values)
 
     def reprice(self, values: Sequence[float]) -> None:
@@ -151,7 +190,8 @@ class GreedyKnapsack:
         self._rankings: dict[_ScoreWeights, list[_Ranking | None]] = {
             weights: [None] * len(_RATES) for weights in (_MANY, _FEW, _DENSITY)
         }
-        self._prices: dict[int, list[tuple[float, float]]] = {}  # by mask of items, then rate
+        # by mask of items, then rate
+        self._prices: dict[int, list[tuple[float, float]]] = {}
 
     def fork(self) -> "GreedyKnapsack":
         """Return a copy that goes on by itself."""
@@ -179,7 +219,9 @@ class GreedyKnapsack:
         if known is None:
             key = self.values, weights, rate
             if key not in self._orders:
-                plain = sorted(iter_bits(self.plain), key=_score(self, _RATES[rate], weights))
+                plain = sorted(
+                    iter_bits(self.plain), key=_score(self, _RATES[rate], weights)
+                )
                 self._orders[key] = _Ranking(plain, self.cpu, self.memory)
             known = self._rankings[weights][rate] = self._orders[key].among(self.active)
         return known
@@ -187,13 +229,23 @@ class GreedyKnapsack:
     def bound(self, size: Vector, mask: int) -> float:
         """Return a value that no pattern of these items exceeds on a node of this size."""
         if (prices := self._prices.get(mask)) is None:
-            prices = self._prices[mask] = [self._price(mask, rate) for rate in range(len(_RATES))]
-        cpu, memory, special = size[0], size[1] / MEMORY_UNIT, mask & self.active & ~self.plain
+            prices = self._prices[mask] = [
+                self._price(mask, rate) for rate in range(len(_RATES))
+            ]
+        cpu, memory, special = (
+            size[0],
+            size[1] / MEMORY_UNIT,
+            mask & self.active & ~self.plain,
+        )
         total = min([of_cpu * cpu + of_memory * memory for of_cpu, of_memory in prices])
         for dimension, amount in enumerate(size[3:], 3):
             if amount and special:
-                asking = [index for index in iter_bits(special) if self.requests[index][dimension]]
-                each = [self.values[index] / self.requests[index][dimension] for index in asking]
+                asking = [
+                    index for index in iter_bits(special) if self.requests[index][dimension]
+                ]
+                each = [
+                    self.values[index] / self.requests[index][dimension] for index in asking
+                ]
                 total += amount * max(each, default=0.0)
         return total
 
@@ -204,11 +256,15 @@ class GreedyKnapsack:
         ranking = self._ranking(_DENSITY, rate)
         alive = ranking.alive(mask)
         index = ranking.order[(alive & -alive).bit_length() - 1]
-        price = self.urgency[index] / (self.cpu[index] + _RATES[rate] * self.memory_units[index])
+        price = self.urgency[index] / (
+            self.cpu[index] + _RATES[rate] * self.memory_units[index]
+        )
         return price, price * _RATES[rate]
 
     # Branches: set-up of a node in lines of their own; the search itself is elsewhere.
-    def fill(self, size: Sequence[int], mask: int, base: Pattern = ()) -> tuple[float, Pattern]:
+    def fill(
+        self, size: Sequence[int], mask: int, base: Pattern = ()
+    ) -> tuple[float, Pattern]:
         """Return the best pattern found for a node with this much room, and its value; ``base`` is on it already."""
         room, caps, pattern = list(size), dict(self._host_caps), dict[int, int]()
         for index, count in base:
@@ -224,7 +280,9 @@ class GreedyKnapsack:
                 mask &= ~self._carriers[number]
         for exponent in weights.exponents:
             found = dict(pattern)
-            cpu, memory = self._fill_plain(mask, weights, _EDGES[exponent], room, dict(caps), found)
+            cpu, memory = self._fill_plain(
+                mask, weights, _EDGES[exponent], room, dict(caps), found
+            )
             total = sum([values[index] * count for index, count in found.items()])
             if total > best_value:
                 best_value, best = total, found
@@ -232,18 +290,29 @@ class GreedyKnapsack:
                 break
         return best_value, tuple(sorted(best.items()))
 
-    def _put_specials(self, mask: int, room: list[int], caps: dict[int, int], pattern: dict[int, int]) -> None:
+    def _put_specials(
+        self, mask: int, room: list[int], caps: dict[int, int], pattern: dict[int, int]
+    ) -> None:
         """Put what asks for accelerators on the node, that first which is worth most for its share of them.
 
         Whatever else the node has is worth little beside them.
         """
         special = iter_bits(mask & self.active & ~self.plain)
-        for index in sorted(special, key=lambda i: (-self.values[i] / self._special_share[i], i)):
+        for index in sorted(
+            special, key=lambda i: (-self.values[i] / self._special_share[i], i)
+        ):
             most = min(self.left[index] - pattern.get(index, 0), caps[self.hosts[index]])
             if (count := min(most, copies_that_fit(self.requests[index], room))) > 0:
                 self._put(index, count, room, caps, pattern)
 
-    def _put(self, index: int, count: int, room: list[int], caps: dict[int, int], pattern: dict[int, int]) -> None:
+    def _put(
+        self,
+        index: int,
+        count: int,
+        room: list[int],
+        caps: dict[int, int],
+        pattern: dict[int, int],
+    ) -> None:
         for dimension, asked in enumerate(self.requests[index]):
             room[dimension] -= asked * count
         pattern[index] = pattern.get(index, 0) + count
@@ -294,7 +363,9 @@ class GreedyKnapsack:
             if not waiting:
                 break
             host = hosts[index]
-            count = min(count, free_cpu // cpu[index], free_memory // memory[index], caps[host])
+            count = min(
+                count, free_cpu // cpu[index], free_memory // memory[index], caps[host]
+            )
             # Half of it at a time, so that the balance is looked at again.
             count -= count // 2
             caps[host] -= count

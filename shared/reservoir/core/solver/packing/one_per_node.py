@@ -19,7 +19,9 @@ _SMALLER_FIRST = 0.05
 
 
 # Branches: comprehensions of a line each; loops over slots, items and units.
-def reserve_one_per_node(packing: Packing, reserved: Sequence[BinType], bin_types: BinTypes) -> None:
+def reserve_one_per_node(
+    packing: Packing, reserved: Sequence[BinType], bin_types: BinTypes
+) -> None:
     """Give a unit each to the replicas that are dearest elsewhere, and fill it with what may share it.
 
     Only if units are fewer than such replicas: a unit without one is then one more node.
@@ -29,12 +31,16 @@ def reserve_one_per_node(packing: Packing, reserved: Sequence[BinType], bin_type
     free = sum(packing.residual.units[name] for name in units)
     if free > sum(packing.left[item_type.index] for item_type in singles):
         return
-    _share_out(packing, [item_type for item_type in packing.item_types if item_type.is_loose], free)
+    _share_out(
+        packing, [item_type for item_type in packing.item_types if item_type.is_loose], free
+    )
     singles.sort(key=lambda item_type: -bin_types.price_alone(item_type))
     for bin_type in reserved:
         size = bin_type.option.allocatable
         holding = bin_type.eligible & bin_types.eligibility.fitting(size)
-        for index in [item_type.index for item_type in singles if holding >> item_type.index & 1]:
+        for index in [
+            item_type.index for item_type in singles if holding >> item_type.index & 1
+        ]:
             while packing.left[index] and packing.residual.nodes_left(bin_type.option):
                 _, pattern = packing.knapsack.fill(size, bin_type.eligible, ((index, 1),))
                 if packing.is_kept_off(bin_type, pattern):
@@ -45,18 +51,36 @@ def reserve_one_per_node(packing: Packing, reserved: Sequence[BinType], bin_type
 # Branches: comprehensions of a line each, around one loop over items.
 def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
     """Buy nodes for replicas that need a node each, every one topped up with what may share it."""
-    concerned = [item_type for item_type in packing.item_types if item_type.is_single or item_type.is_loose]
-    concerned.sort(key=lambda item_type: (item_type.is_loose, [-amount for amount in item_type.request]))
+    concerned = [
+        item_type
+        for item_type in packing.item_types
+        if item_type.is_single or item_type.is_loose
+    ]
+    concerned.sort(
+        key=lambda item_type: (
+            item_type.is_loose,
+            [-amount for amount in item_type.request],
+        )
+    )
     singles = [item_type.index for item_type in concerned if item_type.is_single]
     loose = [item_type for item_type in concerned if item_type.is_loose]
     for item_type in concerned:
-        families = _families(item_type, bin_types.holders) if packing.left[item_type.index] else {}
+        families = (
+            _families(item_type, bin_types.holders) if packing.left[item_type.index] else {}
+        )
         members = {eligible: list(iter_bits(eligible)) for eligible in families}
-        filled: dict[int, dict[BinType, tuple[float, Pattern]]] = {}  # by share of inexact rules
+        # by share of inexact rules
+        filled: dict[int, dict[BinType, tuple[float, Pattern]]] = {}
         while packing.left[item_type.index] and families and not packing.expired():
-            share = _share_out(packing, loose, sum([packing.left[index] for index in singles]))
-            eligible = max(families, key=lambda eligible: _company(packing, members[eligible]))
-            best = _best(packing, item_type, families[eligible], filled.setdefault(share, {}))
+            share = _share_out(
+                packing, loose, sum([packing.left[index] for index in singles])
+            )
+            eligible = max(
+                families, key=lambda eligible: _company(packing, members[eligible])
+            )
+            best = _best(
+                packing, item_type, families[eligible], filled.setdefault(share, {})
+            )
             if best is None:
                 del families[eligible]
             else:
@@ -67,7 +91,9 @@ def _share_out(packing: Packing, loose: Sequence[ItemType], nodes: int) -> int:
     """Let no more carriers of inexact rules share a node than must, if so many nodes are opened; return how many."""
     carriers = sum(packing.left[item_type.index] for item_type in loose)
     share = max(1, -(-carriers // nodes)) if nodes else 1
-    packing.knapsack.cap_carriers([item_type.host for item_type in loose if item_type.host], share)
+    packing.knapsack.cap_carriers(
+        [item_type.host for item_type in loose if item_type.host], share
+    )
     return share
 
 
@@ -78,7 +104,10 @@ def _company(packing: Packing, members: Sequence[int]) -> float:
 
 
 def _best(
-    packing: Packing, item_type: ItemType, sizes: Sequence[BinType], filled: dict[BinType, tuple[float, Pattern]]
+    packing: Packing,
+    item_type: ItemType,
+    sizes: Sequence[BinType],
+    filled: dict[BinType, tuple[float, Pattern]],
 ) -> tuple[BinType, Pattern] | None:
     """Return the size that loses least with one replica of the item and what else it would hold, and that pattern.
 
@@ -89,17 +118,23 @@ def _best(
     for bin_type in sizes:
         least = score + _SMALLER_FIRST * sizes[0].price
         value, pattern = filled.get(bin_type, (inf, ()))
-        if value - bin_type.price <= least or not packing.residual.nodes_left(bin_type.option):
+        if value - bin_type.price <= least or not packing.residual.nodes_left(
+            bin_type.option
+        ):
             continue
         if not pattern or not packing.repeats(pattern):
             size, base = bin_type.option.allocatable, ((item_type.index, 1),)
-            value, pattern = filled[bin_type] = packing.knapsack.fill(size, bin_type.eligible, base)
+            value, pattern = filled[bin_type] = packing.knapsack.fill(
+                size, bin_type.eligible, base
+            )
         if value - bin_type.price > least:
             best, score = (bin_type, pattern), value - bin_type.price
     return best
 
 
-def _families(item_type: ItemType, holders: Sequence[tuple[BinType, int]]) -> dict[int, list[BinType]]:
+def _families(
+    item_type: ItemType, holders: Sequence[tuple[BinType, int]]
+) -> dict[int, list[BinType]]:
     """Return a few sizes that hold the item, cheapest first, by who else may join it; only what is about as cheap."""
     families: dict[int, list[BinType]] = {}
     dearest, complete = inf, 0  # the dearest that opens a family
@@ -113,7 +148,9 @@ def _families(item_type: ItemType, holders: Sequence[tuple[BinType, int]]) -> di
             if item.price <= dearest:
                 dearest = min(dearest, item.price * _STEP)
                 families[item.eligible] = [item]
-        elif len(sizes) < 3 or (len(sizes) < _SIZES and item.price >= sizes[-1].price * _STEP):
+        elif len(sizes) < 3 or (
+            len(sizes) < _SIZES and item.price >= sizes[-1].price * _STEP
+        ):
             sizes.append(item)
             complete += len(sizes) == _SIZES
     return families

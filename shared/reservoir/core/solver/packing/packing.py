@@ -64,14 +64,21 @@ class Packing:
         self.left: Sequence[int] = knapsack.left
         self.residual = residual.copy()
         self.uses: list[PatternUse] = []
-        self.filled: list[tuple[BinType, Pattern]] = []  # what nodes were filled with, used or not, in all forks
+        # what nodes were filled with, used or not, in all forks
+        self.filled: list[tuple[BinType, Pattern]] = []
         self.expired = expired
         self.floor = floor
         self.bought = bought  # nodes with room, and who may have it once units are in use
 
     def fork(self) -> "Packing":
         """Return a copy that goes on by itself."""
-        other = Packing(self.knapsack.fork(), self.residual, self.expired, floor=self.floor, bought=self.bought)
+        other = Packing(
+            self.knapsack.fork(),
+            self.residual,
+            self.expired,
+            floor=self.floor,
+            bought=self.bought,
+        )
         other.uses, other.filled = list(self.uses), self.filled
         return other
 
@@ -79,7 +86,9 @@ class Packing:
         """Repeat what another packing does on nodes already being bought and, if wanted, on reserved units."""
         bought = {bin_.uid for bin_, _ in self.take_bought()}
         for use in other.uses:
-            is_followed = on_units and not use.is_bought if use.bin is None else use.bin.uid in bought
+            is_followed = (
+                on_units and not use.is_bought if use.bin is None else use.bin.uid in bought
+            )
             if is_followed:
                 self._add(use)
 
@@ -110,7 +119,9 @@ class Packing:
 
     def repeat(self, bin_type: BinType, pattern: Pattern, wanted: int = UNLIMITED) -> int:
         """Plan a given pattern up to ``wanted`` times, as far as demand and supply last; return how often."""
-        count = min(wanted, self.repeats(pattern), self.residual.nodes_left(bin_type.option))
+        count = min(
+            wanted, self.repeats(pattern), self.residual.nodes_left(bin_type.option)
+        )
         if count > 0:
             self._add(PatternUse(None, bin_type, dict(pattern), count, bin_type.eligible))
         return count
@@ -123,7 +134,11 @@ class Packing:
 
     def repeat_in_part(self, bin_type: BinType, pattern: Pattern) -> None:
         """Plan a given pattern once with as much of it as is left, unless that is too little for the slot."""
-        part = tuple((index, min(count, self.left[index])) for index, count in pattern if self.left[index])
+        part = tuple(
+            (index, min(count, self.left[index]))
+            for index, count in pattern
+            if self.left[index]
+        )
         if part and not self.is_kept_off(bin_type, part):
             self.repeat(bin_type, part, 1)
 
@@ -134,7 +149,9 @@ class Packing:
         if count < use.count:
             self.uses.append(replace(use, count=use.count - count))
         self._take(dict(pattern), count)
-        self.uses[position] = replace(use, pattern=Counter(use.pattern) + Counter(dict(pattern)), count=count)
+        self.uses[position] = replace(
+            use, pattern=Counter(use.pattern) + Counter(dict(pattern)), count=count
+        )
 
     def _add(self, use: PatternUse) -> None:
         if use.bin_type is not None:
@@ -161,7 +178,11 @@ class Packing:
 
     def cost(self) -> float:
         """Price of what was launched, in USD an hour."""
-        return sum(item.bin_type.price * item.count for item in self.uses if item.bin_type is not None)
+        return sum(
+            item.bin_type.price * item.count
+            for item in self.uses
+            if item.bin_type is not None
+        )
 
     def quality(self) -> tuple[int, float]:
         """Sort packings: the least left over, then the cheapest."""

@@ -36,7 +36,14 @@ def use_reserved(packing: Packing, bin_types: BinTypes) -> Packing:
     biased, values = packing.fork(), packing.knapsack.values
     biased.knapsack.reprice(_preferring(values, bin_types))
     fill = partial(_filled, biased)
-    use_best_first(biased, bin_types.reserved_for, reserved, lambda _: inf, attrgetter("slot_price"), fill)
+    use_best_first(
+        biased,
+        bin_types.reserved_for,
+        reserved,
+        lambda _: inf,
+        attrgetter("slot_price"),
+        fill,
+    )
     biased.knapsack.reprice(values)
     return biased
 
@@ -51,7 +58,8 @@ def _order(packing: Packing, bin_type: BinType) -> OrderKey:
 def _preferring(values: Sequence[float], bin_types: BinTypes) -> list[float]:
     """Return the values, raised for whom little reserved capacity (weighed by on-demand price) is open to."""
     access = [0.0] * len(values)
-    reach_of = defaultdict[int, float](float)  # by mask of items: reservations are many, kinds of work for them few
+    # by mask of items: reservations are many, kinds of work for them few
+    reach_of = defaultdict[int, float](float)
     for bin_type in bin_types.reserved:
         option = bin_type.option
         assert option.reservation is not None
@@ -62,7 +70,9 @@ def _preferring(values: Sequence[float], bin_types: BinTypes) -> list[float]:
             access[index] += reach
     most = max(access)
     pairs = zip(values, access, strict=True)
-    return [value * (most / reach) ** _PRICE_BIAS if reach else value for value, reach in pairs]
+    return [
+        value * (most / reach) ** _PRICE_BIAS if reach else value for value, reach in pairs
+    ]
 
 
 def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:
@@ -75,7 +85,9 @@ def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:
         for bin_type in bin_types:
             while packing.residual.nodes_left(bin_type.option) and not packing.expired():
                 value, pattern = _filled(packing, bin_type)
-                if value <= 0.0 or (is_tiny(packing.share(bin_type, pattern)) and not takes_tiny):
+                if value <= 0.0 or (
+                    is_tiny(packing.share(bin_type, pattern)) and not takes_tiny
+                ):
                     break
                 packing.repeat(bin_type, pattern)
 
@@ -86,5 +98,7 @@ def _filled(packing: Packing, bin_type: BinType) -> tuple[float, Pattern]:
         return 0.0, ()
     value, pattern = packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible)
     if packing.is_kept_off(bin_type, pattern):
-        return packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible & ~packing.floor.buyable)
+        return packing.knapsack.fill(
+            bin_type.option.allocatable, bin_type.eligible & ~packing.floor.buyable
+        )
     return value, pattern

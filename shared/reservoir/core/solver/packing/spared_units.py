@@ -38,7 +38,10 @@ def _not_again(_base: Packing, _greedy: Packing, _bin_types: Sequence[BinType]) 
 
 
 def with_units_spared(
-    empty: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker = _not_again
+    empty: Packing,
+    best: Packing,
+    reserved: Sequence[BinType],
+    repack: Repacker = _not_again,
 ) -> Packing:
     """Return the best packing with fewer or less scarce units, or as it is.
 
@@ -52,7 +55,9 @@ def with_units_spared(
     return best
 
 
-def _spared(empty: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker) -> Packing:
+def _spared(
+    empty: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker
+) -> Packing:
     options = {bin_type.option.index: bin_type for bin_type in reserved}
     staying = [use for use in best.uses if not _is_movable(best, use, options)]
     units_moving = sum(use.count for use in best.uses) - sum(use.count for use in staying)
@@ -87,12 +92,16 @@ def _is_movable(best: Packing, use: PatternUse, options: Mapping[int, BinType]) 
     return all(best.item_types[index].host is None for index in use.pattern)
 
 
-def _packed_again(base: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker) -> Iterator[Packing]:
+def _packed_again(
+    base: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker
+) -> Iterator[Packing]:
     """Yield packings of what may move: greed's, and what is made of it; none where greed finds units short."""
     for accelerated in _ACCELERATED:
         if base.expired():
             return
-        priced = [replace(bin_type, price=_price(bin_type, accelerated)) for bin_type in reserved]
+        priced = [
+            replace(bin_type, price=_price(bin_type, accelerated)) for bin_type in reserved
+        ]
         greedy = by_worth(base, priced)
         if sum(greedy.left) > sum(best.left):
             continue
@@ -119,19 +128,25 @@ def by_worth(base: Packing, reserved: Sequence[BinType]) -> Packing:
         return packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible)
 
     accelerated = [bin_type for bin_type in reserved if has_accelerators(bin_type)]
-    needing = mask_of(item.index for item in packing.item_types if asks_for_accelerators(item))
+    needing = mask_of(
+        item.index for item in packing.item_types if asks_for_accelerators(item)
+    )
     for items, bin_types in ((needing, accelerated), (packing.active, reserved)):
         use_best_first(packing, items, bin_types, lambda _: inf, attrgetter("price"), fill)
     return packing
 
 
-def _at_real_prices(packing: Packing, options: Mapping[int, BinType]) -> Iterator[PatternUse]:
+def _at_real_prices(
+    packing: Packing, options: Mapping[int, BinType]
+) -> Iterator[PatternUse]:
     """Yield the uses with each unit's bin type as it was."""
     for use in packing.uses:
         if use.bin_type is None:
             yield use
         else:
-            yield replace(use, bin_type=options.get(use.bin_type.option.index, use.bin_type))
+            yield replace(
+                use, bin_type=options.get(use.bin_type.option.index, use.bin_type)
+            )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -167,7 +182,11 @@ def outlay_of(state: PartialPlan) -> Outlay:
         if bin_.option is None:
             continue
         if bin_.is_paid:
-            bought += (bin_.option.price + state.catalogue.policy.overhead_atto_usd) / 1e18 * bin_.count
+            bought += (
+                (bin_.option.price + state.catalogue.policy.overhead_atto_usd)
+                / 1e18
+                * bin_.count
+            )
             continue
         unit = BinType(bin_.option, eligible=0, price=0.0)
         worth += worth_of_unit(unit) * bin_.count

@@ -69,7 +69,8 @@ class Entry:
     index: int
     pool: NodePool
     node_class: NodeClass
-    requirements: Requirements  # the pool's, with what was chosen and what follows from its name and class
+    # the pool's, with what was chosen and what follows from its name and class
+    requirements: Requirements
     labels: Mapping[str, str]  # those that all of its nodes carry
     types: Sequence[InstanceType]
     tier: int  # 0 for the heaviest weight
@@ -79,8 +80,15 @@ class Entry:
         """Return the values of a label that its nodes could have, as far as their place does not decide it."""
         if key in self.labels:
             return (self.labels[key],)
-        of_types = [item.requirements[key] for item in self.types if key in item.requirements]
-        return {value for requirement in of_types if not requirement.complement for value in requirement.values}
+        of_types = [
+            item.requirements[key] for item in self.types if key in item.requirements
+        ]
+        return {
+            value
+            for requirement in of_types
+            if not requirement.complement
+            for value in requirement.values
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +103,24 @@ class OfferedPlace:
     @classmethod
     def of(cls, reservation: CapacityReservation) -> "OfferedPlace":
         """Return the place of reserved units."""
-        return cls(reservation.zone, reservation.zone_id, CapacityType.RESERVED, reservation)
+        return cls(
+            reservation.zone, reservation.zone_id, CapacityType.RESERVED, reservation
+        )
 
     def key(self, instance_type: InstanceType) -> OfferingKey:
         """Name what is offered here of a type."""
         reservation_id = None if self.reservation is None else self.reservation.id
-        return OfferingKey(instance_type.name, self.zone, self.zone_id, self.capacity_type, reservation_id)
+        return OfferingKey(
+            instance_type.name, self.zone, self.zone_id, self.capacity_type, reservation_id
+        )
 
     def labels(self) -> dict[str, str]:
         """Return the labels that the place gives to a node."""
-        found = {ZONE: self.zone, ZONE_ID: self.zone_id, CAPACITY_TYPE: str(self.capacity_type.value)}
+        found = {
+            ZONE: self.zone,
+            ZONE_ID: self.zone_id,
+            CAPACITY_TYPE: str(self.capacity_type.value),
+        }
         if self.reservation is not None:
             found.update(reservation_labels(self.reservation))
         return found
@@ -122,7 +138,8 @@ class LaunchOption:
     allocatable: Vector
     requirement_sets: int
     place_labels: Mapping[str, str]  # zone, market and reservation; one mapping per place
-    reservation: CapacityReservation | None = None  # the place's, kept here as it is asked for all the time
+    # the place's, kept here as it is asked for all the time
+    reservation: CapacityReservation | None = None
     on_demand_micro_usd: int = 0
     unit_key: str = ""  # of its reservation's units; empty for what is bought
 
@@ -134,7 +151,11 @@ class LaunchOption:
     @cached_property
     def labels(self) -> Mapping[str, str]:
         """Every label that a node of this option will have, as far as it is known now."""
-        return {**self.instance_type.requirements.labels(), **self.entry.labels, **self.place_labels}
+        return {
+            **self.instance_type.requirements.labels(),
+            **self.entry.labels,
+            **self.place_labels,
+        }
 
     def label(self, key: str) -> str | None:
         """Return one label of a new node."""
@@ -151,7 +172,8 @@ def accepts(labels: Mapping[str, str], requirements: Iterable[Requirement]) -> b
     return True
 
 
-_Met = tuple[OfferedPlace, Mapping[str, str], int]  # a place with its labels, and the requirement sets that it meets
+# a place with its labels, and the requirement sets that it meets
+_Met = tuple[OfferedPlace, Mapping[str, str], int]
 
 
 @dataclass(slots=True)
@@ -167,33 +189,68 @@ class OptionCatalogue:
     dimensions: Dimensions
     requirement_sets: Sequence[RequirementSet]
     topology_keys: Set[str] = frozenset()
-    prices: ReservedPrices = field(init=False)  # asked for where there are reservations, and only there
+    # asked for where there are reservations, and only there
+    prices: ReservedPrices = field(init=False)
     entries: list[Entry] = field(default_factory=list)
     options: list[LaunchOption] = field(default_factory=list)
-    places: list[tuple[Entry, Mapping[str, str]]] = field(default_factory=list)  # also what is full or unavailable now
+    # also what is full or unavailable now
+    places: list[tuple[Entry, Mapping[str, str]]] = field(default_factory=list)
     # By what makes pools alike, the requirement sets that each place of the earlier ones meets.
     _earlier: dict[object, list[dict[object, int]]] = field(default_factory=dict)
-    _sold: dict[str, list[tuple[tuple[str, str, CapacityType], Offering]]] = field(default_factory=dict)  # by type
+    # by type
+    _sold: dict[str, list[tuple[tuple[str, str, CapacityType], Offering]]] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         """Enumerate options, heaviest pools first."""
-        self.prices = ReservedPrices.of(self.snapshot.instance_types if self.snapshot.reservations else ())
+        self.prices = ReservedPrices.of(
+            self.snapshot.instance_types if self.snapshot.reservations else ()
+        )
         pools = usable_pools(self.snapshot)
-        tiers = {weight: tier for tier, weight in enumerate(sorted({pool.weight for pool, _ in pools}, reverse=True))}
-        asked = [item for each in self.requirement_sets for item in each.requirements.values()]
-        asked = [item for item in dict.fromkeys(asked) if item.key not in _OFFERING_KEYS and item.key != HOSTNAME]
+        tiers = {
+            weight: tier
+            for tier, weight in enumerate(
+                sorted({pool.weight for pool, _ in pools}, reverse=True)
+            )
+        }
+        asked = [
+            item for each in self.requirement_sets for item in each.requirements.values()
+        ]
+        asked = [
+            item
+            for item in dict.fromkeys(asked)
+            if item.key not in _OFFERING_KEYS and item.key != HOSTNAME
+        ]
         for pool, node_class in pools:
             self._add_pool(pool, node_class, tiers[pool.weight], asked)
 
-    def _add_pool(self, pool: NodePool, node_class: NodeClass, tier: int, asked: Sequence[Requirement]) -> None:
+    def _add_pool(
+        self, pool: NodePool, node_class: NodeClass, tier: int, asked: Sequence[Requirement]
+    ) -> None:
         types = self._types_of(pool, node_class)
-        own = {NODE_POOL: pool.name, NODE_CLASS: node_class.name, INSTANCE_TENANCY: node_class.tenancy}
+        own = {
+            NODE_POOL: pool.name,
+            NODE_CLASS: node_class.name,
+            INSTANCE_TENANCY: node_class.tenancy,
+        }
         offered = Requirements({**pool.requirements, **Requirements.from_labels(own)})
         taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
-        for settled in _variants(offered, types, asked, self.topology_keys - _OFFERING_KEYS - {HOSTNAME}):
+        for settled in _variants(
+            offered, types, asked, self.topology_keys - _OFFERING_KEYS - {HOSTNAME}
+        ):
             admitted = [item for item in types if settled.meets(item.requirements)]
-            if admitted or not types:  # one entry at least, so that somebody can be told why it sells nothing
-                about = (pool, node_class, settled, settled.labels(), admitted, tier, taints)
+            # one entry at least, so that somebody can be told why it sells nothing
+            if admitted or not types:
+                about = (
+                    pool,
+                    node_class,
+                    settled,
+                    settled.labels(),
+                    admitted,
+                    tier,
+                    taints,
+                )
                 self.entries.append(Entry(len(self.entries), *about))
                 self._add_options(self.entries[-1])
 
@@ -217,43 +274,79 @@ class OptionCatalogue:
             return
         for item, meets in zip(entry.types, meeting, strict=True):
             size = self.dimensions.capacity(item.allocatable)
-            for (place, labels, sets), price in self._on_sale(item, reserved.get(item.name, ()), met):
+            for (place, labels, sets), price in self._on_sale(
+                item, reserved.get(item.name, ()), met
+            ):
                 if mask := meets & sets:
-                    about = (len(self.options), entry, item, place, price, size, mask, labels)
+                    about = (
+                        len(self.options),
+                        entry,
+                        item,
+                        place,
+                        price,
+                        size,
+                        mask,
+                        labels,
+                    )
                     unit = place.reservation
-                    reserved_as = () if unit is None else (unit, self.prices.on_demand_micro_usd(item), unit.unit_key)
+                    reserved_as = (
+                        ()
+                        if unit is None
+                        else (unit, self.prices.on_demand_micro_usd(item), unit.unit_key)
+                    )
                     self.options.append(LaunchOption(*about, *reserved_as))
 
-    def _places_met(self, entry: Entry, reserved: Mapping[str, Iterable[CapacityReservation]]) -> dict[object, _Met]:
+    def _places_met(
+        self, entry: Entry, reserved: Mapping[str, Iterable[CapacityReservation]]
+    ) -> dict[object, _Met]:
         """Return what each place meets where a type of the entry is sold or reserved, by unit or by market and zone."""
         met: dict[object, _Met] = {}
         for item in entry.types:
             for reservation in reserved.get(item.name, ()):
-                met[reservation.unit_key] = self._meeting_place(entry, OfferedPlace.of(reservation))
+                met[reservation.unit_key] = self._meeting_place(
+                    entry, OfferedPlace.of(reservation)
+                )
             for about, _ in self._sold_of(item):
                 if about not in met:
                     met[about] = self._meeting_place(entry, OfferedPlace(*about))
         return met
 
-    def _sold_of(self, item: InstanceType) -> list[tuple[tuple[str, str, CapacityType], Offering]]:
+    def _sold_of(
+        self, item: InstanceType
+    ) -> list[tuple[tuple[str, str, CapacityType], Offering]]:
         """Return what is sold of a type, in order; types are looked at once for each pool."""
         known = self._sold.get(item.name)
         if known is None:
             offerings = sorted(item.offerings, key=_place_order)
-            known = self._sold[item.name] = [((it.zone, it.zone_id, it.capacity_type), it) for it in offerings]
+            known = self._sold[item.name] = [
+                ((it.zone, it.zone_id, it.capacity_type), it) for it in offerings
+            ]
         return known
 
-    def _is_served(self, entry: Entry, meeting: Sequence[int], met: Mapping[object, _Met]) -> bool:
+    def _is_served(
+        self, entry: Entry, meeting: Sequence[int], met: Mapping[object, _Met]
+    ) -> bool:
         """Whether an earlier pool sells the same to all whom this one could serve; who is first is Karpenter's (R-39).
 
         Plans would take the earlier one anyway. What bounds a pool (limits, minValues) or is counted by its labels
         keeps it apart.
         """
-        if entry.pool.limits is not None or any(item.min_values for item in entry.pool.requirements.values()):
+        if entry.pool.limits is not None or any(
+            item.min_values for item in entry.pool.requirements.values()
+        ):
             return False
-        counted_by = tuple(sorted((key, entry.labels.get(key)) for key in self.topology_keys))
+        counted_by = tuple(
+            sorted((key, entry.labels.get(key)) for key in self.topology_keys)
+        )
         types = tuple(item.name for item in entry.types)
-        alike = (entry.node_class.name, entry.tier, entry.taints, counted_by, types, tuple(meeting))
+        alike = (
+            entry.node_class.name,
+            entry.tier,
+            entry.taints,
+            counted_by,
+            types,
+            tuple(meeting),
+        )
         masks = {about: sets for about, (_, _, sets) in met.items()}
         earlier = self._earlier.setdefault(alike, [])
         if any(_covers(known, masks) for known in earlier):
@@ -262,12 +355,19 @@ class OptionCatalogue:
         return False
 
     def _on_sale(
-        self, item: InstanceType, reserved: Iterable[CapacityReservation], met: Mapping[object, _Met]
+        self,
+        item: InstanceType,
+        reserved: Iterable[CapacityReservation],
+        met: Mapping[object, _Met],
     ) -> Iterator[tuple[_Met, int]]:
         """Yield where a type is to be had now, and its price there; ``met`` is what each place meets."""
         for reservation in reserved:
             place, labels, sets = met[reservation.unit_key]
-            parts = self.in_time_together(sets, reservation.block_drain()) if reservation.free_units > 0 else ()
+            parts = (
+                self.in_time_together(sets, reservation.block_drain())
+                if reservation.free_units > 0
+                else ()
+            )
             for together in parts:
                 yield (place, labels, together), self.prices.atto_usd_per_hour(item)
         for about, offering in self._sold_of(item):
@@ -277,50 +377,82 @@ class OptionCatalogue:
     def _meeting_types(self, entry: Entry) -> list[int]:
         """Return, per type, the requirement sets that it meets (as far as zone and market do not matter)."""
         types_meeting: dict[Requirement, int] = {}
-        grouped = defaultdict[int, int](int)  # by the types that meet them: many requirement sets are met by the same
+        # by the types that meet them: many requirement sets are met by the same
+        grouped = defaultdict[int, int](int)
         for bit, wanted in enumerate(self.requirement_sets):
             if tolerates_all(entry.taints, wanted.selection.tolerations) is None:
                 met = -1
                 for requirement in wanted.requirements.values():
                     if (types := types_meeting.get(requirement)) is None:
-                        types = types_meeting[requirement] = _types_meeting(entry, requirement)
+                        types = types_meeting[requirement] = _types_meeting(
+                            entry, requirement
+                        )
                     met &= types
                 grouped[met] |= 1 << bit
         return [
-            sum(requirement_sets for met, requirement_sets in grouped.items() if met >> position & 1)
+            sum(
+                requirement_sets
+                for met, requirement_sets in grouped.items()
+                if met >> position & 1
+            )
             for position in range(len(entry.types))
         ]
 
     def _meeting_place(self, entry: Entry, place: OfferedPlace) -> _Met:
         """Return the requirement sets that a place meets, if the pool allows it and may launch there now."""
         labels, status = place.labels(), entry.node_class.status
-        wanted = [item for key, item in entry.pool.requirements.items() if key in _OFFERING_KEYS]
-        has_subnet = not status.subnets or any(subnet.zone_id == place.zone_id for subnet in status.subnets)
+        wanted = [
+            item for key, item in entry.pool.requirements.items() if key in _OFFERING_KEYS
+        ]
+        has_subnet = not status.subnets or any(
+            subnet.zone_id == place.zone_id for subnet in status.subnets
+        )
         if not has_subnet or not accepts(labels, wanted):
             return place, labels, 0
         self.places.append((entry, labels))
         if status.is_closed(place.zone_id, place.capacity_type):
             return place, labels, 0
         each = enumerate(self.requirement_sets)
-        return place, labels, mask_of(bit for bit, wanted in each if self._place_meets(place, labels, wanted))
+        return (
+            place,
+            labels,
+            mask_of(
+                bit for bit, wanted in each if self._place_meets(place, labels, wanted)
+            ),
+        )
 
-    def _place_meets(self, place: OfferedPlace, labels: Mapping[str, str], wanted: RequirementSet) -> bool:
+    def _place_meets(
+        self, place: OfferedPlace, labels: Mapping[str, str], wanted: RequirementSet
+    ) -> bool:
         selection, reservation = wanted.selection, place.reservation
         if place.capacity_type not in selection.capacity_types:
             return False
         if reservation is not None:
-            is_of_others = reservation.share is not None and reservation.share.team_name != selection.team_name
-            if is_of_others or not self.is_in_time(reservation.block_drain(), selection, selection.notice_s):
+            is_of_others = (
+                reservation.share is not None
+                and reservation.share.team_name != selection.team_name
+            )
+            if is_of_others or not self.is_in_time(
+                reservation.block_drain(), selection, selection.notice_s
+            ):
                 return False
-        return accepts(labels, (item for key, item in wanted.requirements.items() if key in _OFFERING_KEYS))
+        return accepts(
+            labels,
+            (item for key, item in wanted.requirements.items() if key in _OFFERING_KEYS),
+        )
 
-    def is_in_time(self, drain: BlockDrain | None, selection: Selection, notice_s: int) -> bool:
+    def is_in_time(
+        self, drain: BlockDrain | None, selection: Selection, notice_s: int
+    ) -> bool:
         """Whether such work, started now, is through before its node drains with so many seconds of notice."""
         if drain is None:
             return True
         drains_at = drain.for_notice(notice_s).starts_at
         if selection.duration_s is None:
-            return self.policy.no_duration_policy is NoDurationPolicy.PLACE and self.now < drains_at
+            return (
+                self.policy.no_duration_policy is NoDurationPolicy.PLACE
+                and self.now < drains_at
+            )
         return self.now + timedelta(seconds=selection.duration_s) <= drains_at
 
     def in_time_together(self, met: int, drain: BlockDrain | None) -> list[int]:
@@ -333,11 +465,14 @@ class OptionCatalogue:
             return [met]
         selections = {bit: self.requirement_sets[bit].selection for bit in iter_bits(met)}
         found: list[int] = []
-        for notice_s in sorted({selection.notice_s for selection in selections.values()}, reverse=True):
+        for notice_s in sorted(
+            {selection.notice_s for selection in selections.values()}, reverse=True
+        ):
             mask = mask_of(
                 bit
                 for bit, selection in selections.items()
-                if selection.notice_s <= notice_s and self.is_in_time(drain, selection, notice_s)
+                if selection.notice_s <= notice_s
+                and self.is_in_time(drain, selection, notice_s)
             )
             if all(mask & ~longer for longer in found):
                 found.append(mask)
@@ -346,7 +481,10 @@ class OptionCatalogue:
 
 # Branches: comprehensions of a line each.
 def _variants(
-    offered: Requirements, types: Sequence[InstanceType], asked: Iterable[Requirement], counted_by: Set[str]
+    offered: Requirements,
+    types: Sequence[InstanceType],
+    asked: Iterable[Requirement],
+    counted_by: Set[str],
 ) -> Iterator[Requirements]:
     """Yield what a pool offers once per distinguishable kind of node that it could make, with settled labels.
 
@@ -357,35 +495,66 @@ def _variants(
     by_key = {key: list[Requirement]() for key in counted_by & offered.keys()}
     for requirement in asked:
         by_key.setdefault(requirement.key, []).append(requirement)
-    unsettled = [key for key in sorted(by_key) if _is_unsettled(key, offered.get(key), types, by_key[key])]
+    unsettled = [
+        key
+        for key in sorted(by_key)
+        if _is_unsettled(key, offered.get(key), types, by_key[key])
+    ]
     choices = [
-        _choices(offered[key], types, by_key[key], may_lack=key not in offered, is_counted=key in counted_by)
+        _choices(
+            offered[key],
+            types,
+            by_key[key],
+            may_lack=key not in offered,
+            is_counted=key in counted_by,
+        )
         for key in unsettled
     ]
     listed = [item for item in offered.values() if _is_choice(item, types)]
-    others = [Requirement.new(item.key, Operator.IN, (min(item.values),)) for item in listed]
+    others = [
+        Requirement.new(item.key, Operator.IN, (min(item.values),)) for item in listed
+    ]
     for chosen in islice(product(*choices), _COMBINATIONS_MAX):
-        yield Requirements({**offered, **{choice.key: choice for choice in (*others, *chosen)}})
+        yield Requirements(
+            {**offered, **{choice.key: choice for choice in (*others, *chosen)}}
+        )
 
 
 def _is_choice(of_pool: Requirement, types: Sequence[InstanceType]) -> bool:
     """Whether the pool alone lists what a label may be, and wants no variety of it."""
-    is_listed = of_pool.key not in WELL_KNOWN and not of_pool.complement and bool(of_pool.values)
-    return is_listed and of_pool.min_values is None and not any(of_pool.key in item.requirements for item in types)
+    is_listed = (
+        of_pool.key not in WELL_KNOWN and not of_pool.complement and bool(of_pool.values)
+    )
+    return (
+        is_listed
+        and of_pool.min_values is None
+        and not any(of_pool.key in item.requirements for item in types)
+    )
 
 
 def _is_unsettled(
-    key: str, of_pool: Requirement | None, types: Sequence[InstanceType], asked: Sequence[Requirement]
+    key: str,
+    of_pool: Requirement | None,
+    types: Sequence[InstanceType],
+    asked: Sequence[Requirement],
 ) -> bool:
-    names_values = any(not requirement.complement and requirement.values for requirement in asked)
+    names_values = any(
+        not requirement.complement and requirement.values for requirement in asked
+    )
     # An unknown key has no values to choose from, and nobody can disagree about one that nobody asks a value of.
     if of_pool is None and not (key in WELL_KNOWN and names_values):
         return False
-    return not _is_settled(of_pool) and not all(_is_settled(item.requirements.get(key)) for item in types)
+    return not _is_settled(of_pool) and not all(
+        _is_settled(item.requirements.get(key)) for item in types
+    )
 
 
 def _is_settled(requirement: Requirement | None) -> bool:
-    return requirement is not None and not requirement.complement and len(requirement.values) <= 1
+    return (
+        requirement is not None
+        and not requirement.complement
+        and len(requirement.values) <= 1
+    )
 
 
 # Branches: comprehensions of a line each around one choice.
@@ -399,15 +568,29 @@ def _choices(
 ) -> list[Requirement]:
     """Return one allowed value per distinguishable behaviour towards workloads and types, and at last none at all."""
     key = offered.key
-    others = [*asked, *dict.fromkeys(item.requirements[key] for item in types if key in item.requirements)]
-    named = {value for each in (offered, *others) if not each.complement for value in each.values}
+    others = [
+        *asked,
+        *dict.fromkeys(
+            item.requirements[key] for item in types if key in item.requirements
+        ),
+    ]
+    named = {
+        value for each in (offered, *others) if not each.complement for value in each.values
+    }
     unnamed = Requirement(key, True, frozenset(named))
-    candidates = named.union(offered.intersection(each).any_value() for each in (offered, unnamed, *others))
+    candidates = named.union(
+        offered.intersection(each).any_value() for each in (offered, unnamed, *others)
+    )
     by_behaviour: dict[tuple[object, ...], str] = {}
     for value in sorted(candidates - {""}):
         if offered.has(value):
-            by_behaviour.setdefault((is_counted and value, *[each.has(value) for each in others]), value)
-    found = [Requirement.new(key, Operator.IN, (value,)) for value in sorted(by_behaviour.values())]
+            by_behaviour.setdefault(
+                (is_counted and value, *[each.has(value) for each in others]), value
+            )
+    found = [
+        Requirement.new(key, Operator.IN, (value,))
+        for value in sorted(by_behaviour.values())
+    ]
     return [*found, Requirement.new(key, Operator.DOES_NOT_EXIST)] if may_lack else found
 
 
@@ -428,7 +611,9 @@ def _types_meeting(entry: Entry, wanted: Requirement) -> int:
 
 
 def _can_meet(offered: Requirement, wanted: Requirement) -> bool:
-    return offered.has_intersection(wanted) or (offered.allows_absence and wanted.allows_absence)
+    return offered.has_intersection(wanted) or (
+        offered.allows_absence and wanted.allows_absence
+    )
 
 
 def _covers(known: Mapping[object, int], masks: Mapping[object, int]) -> bool:

@@ -69,7 +69,9 @@ def together(groups: Sequence[Group]) -> dict[int, frozenset[int]]:
     return found
 
 
-def assignable_components(components: Iterable[Component], priority: int, one_by_one: Set[int]) -> list[Component]:
+def assignable_components(
+    components: Iterable[Component], priority: int, one_by_one: Set[int]
+) -> list[Component]:
     """Return what can be packed of the components: not gangs, price caps, ``one_by_one``, and other priorities.
 
     Where there are terms, that is all of a component or nothing: they would have to be kept between two placements.
@@ -80,7 +82,9 @@ def assignable_components(components: Iterable[Component], priority: int, one_by
             group
             for group in component.groups
             if group.priority == priority
-            and not (group.workload.gang or group.is_price_capped or group.index in one_by_one)
+            and not (
+                group.workload.gang or group.is_price_capped or group.index in one_by_one
+            )
         ]
         if groups and (len(groups) == len(component.groups) or not component.terms):
             found.append(Component(groups))

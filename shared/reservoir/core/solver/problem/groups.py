@@ -14,9 +14,19 @@ from reservoir.core.model.workload import Demand, Withheld, Workload
 from reservoir.core.scheduling_terms.likeness import Likeness
 from reservoir.core.scheduling_terms.taint import Taint
 from reservoir.core.solver.problem.catalogue import OptionCatalogue
-from reservoir.core.solver.problem.queue import ACCEPTS, NOT_ABOUT_PLACES, PendingDemand, PendingQueue
+from reservoir.core.solver.problem.queue import (
+    ACCEPTS,
+    NOT_ABOUT_PLACES,
+    PendingDemand,
+    PendingQueue,
+)
 from reservoir.core.solver.problem.selection import Level
-from reservoir.core.solver.problem.topology import Constraints, Domains, Terms, constraints_of
+from reservoir.core.solver.problem.topology import (
+    Constraints,
+    Domains,
+    Terms,
+    constraints_of,
+)
 from reservoir.core.solver.problem.vectors import Vector, iter_bits, mask_of
 
 # What says nothing about whether replicas are interchangeable: beside what they accept, which is their class.
@@ -50,7 +60,8 @@ class EquivalenceClass:
     matching: int  # the terms that select them
     requirement_sets: tuple[int, ...]  # masks by level
     constraints: tuple[Constraints, ...]  # by level
-    pinned_labels: tuple[frozenset[str], ...]  # by level: topology keys of their gang and of rules about them
+    # by level: topology keys of their gang and of rules about them
+    pinned_labels: tuple[frozenset[str], ...]
     terms: int  # those that select them and those that they carry
 
 
@@ -73,8 +84,10 @@ class Group:
     matching: int
     requirement_sets: tuple[int, ...]
     constraints: tuple[Constraints, ...]
-    is_price_capped: bool  # what it pays for is bounded: then it shares no node that is being bought
-    team_budget: int | None  # what its team's budget leaves for new nodes, in atto-USD an hour
+    # what it pays for is bounded: then it shares no node that is being bought
+    is_price_capped: bool
+    # what its team's budget leaves for new nodes, in atto-USD an hour
+    team_budget: int | None
     withheld: tuple[Withheld, ...]  # what a quota of its team keeps it from
     members: Sequence[tuple[str, int, datetime]]
     count: int  # all replicas
@@ -82,7 +95,15 @@ class Group:
     @property
     def relaxed(self) -> tuple["RelaxedGroup", ...]:
         """Itself at each level, from all preferences to none; not kept, since a cycle would outlive the pass."""
-        return tuple(map(RelaxedGroup, repeat(self), numbers(), self.requirement_sets, self.constraints))
+        return tuple(
+            map(
+                RelaxedGroup,
+                repeat(self),
+                numbers(),
+                self.requirement_sets,
+                self.constraints,
+            )
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -104,7 +125,9 @@ class SchedulingProblem:
     terms: Terms
 
     @classmethod
-    def of(cls, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> "SchedulingProblem":
+    def of(
+        cls, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy
+    ) -> "SchedulingProblem":
         """Return the problem of placing the snapshot's demand ``now``."""
         queue = PendingQueue.of(snapshot, now, policy.preference_policy)
         catalogue = queue.catalogue(snapshot, now, policy)
@@ -119,23 +142,38 @@ def build_groups(queue: PendingQueue, catalogue: OptionCatalogue) -> list[Group]
     alike = defaultdict[tuple[EquivalenceClass, object], list[PendingDemand]](list)
     for each in queue.pending:
         workload = each.demand.workload
-        about = id(each.levels), queue.terms.matching(workload), workload.single_topology_key
+        about = (
+            id(each.levels),
+            queue.terms.matching(workload),
+            workload.single_topology_key,
+        )
         if (class_ := classes.get(about)) is None:
             class_ = classes[about] = _equivalence_class(each, queue, domains, keys)
-        owner = workload.key if each.demand.is_price_capped or workload.gang is not None else ""
+        owner = (
+            workload.key if each.demand.is_price_capped or workload.gang is not None else ""
+        )
         rest = _GROUPED.key(workload), _DEMANDED.key(each.demand)
         own = queue.dimensions.request(workload.requests), owner, each.withheld, rest
         alike[class_, own].append(each)
-    return [_group(index, class_, each, queue) for index, ((class_, _), each) in enumerate(alike.items())]
+    return [
+        _group(index, class_, each, queue)
+        for index, ((class_, _), each) in enumerate(alike.items())
+    ]
 
 
 def _equivalence_class(
-    pending: PendingDemand, queue: PendingQueue, domains: Domains, topology_keys: Sequence[str]
+    pending: PendingDemand,
+    queue: PendingQueue,
+    domains: Domains,
+    topology_keys: Sequence[str],
 ) -> EquivalenceClass:
     """Return the class of a demand; ``topology_keys``: by term."""
     workload = pending.demand.workload
     matching = queue.terms.matching(workload)
-    constraints = [constraints_of(level, workload, queue.terms, domains, matching) for level in pending.levels]
+    constraints = [
+        constraints_of(level, workload, queue.terms, domains, matching)
+        for level in pending.levels
+    ]
     counted_by = [topology_keys[term] for term in iter_bits(matching)]
     pinned = frozenset([*filter(None, [workload.single_topology_key]), *counted_by])
     return EquivalenceClass(
@@ -143,12 +181,19 @@ def _equivalence_class(
         matching=matching,
         requirement_sets=queue.masks(pending.levels),
         constraints=tuple(constraints),
-        pinned_labels=tuple([pinned.union([term.topology_key for term in found]) for found in constraints]),
+        pinned_labels=tuple(
+            [pinned.union([term.topology_key for term in found]) for found in constraints]
+        ),
         terms=matching | mask_of(term.term for found in constraints for term in found),
     )
 
 
-def _group(index: int, class_: EquivalenceClass, alike: Sequence[PendingDemand], queue: PendingQueue) -> Group:
+def _group(
+    index: int,
+    class_: EquivalenceClass,
+    alike: Sequence[PendingDemand],
+    queue: PendingQueue,
+) -> Group:
     demands = [each.demand for each in alike]
     workload = demands[0].workload
     return Group(
@@ -164,7 +209,9 @@ def _group(index: int, class_: EquivalenceClass, alike: Sequence[PendingDemand],
         is_price_capped=demands[0].is_price_capped,
         team_budget=demands[0].budget_atto_usd_per_hour,
         withheld=alike[0].withheld,
-        members=[(each.workload.key, each.pending_count, each.pending_since) for each in demands],
+        members=[
+            (each.workload.key, each.pending_count, each.pending_since) for each in demands
+        ],
         count=sum([each.pending_count for each in demands]),
     )
 

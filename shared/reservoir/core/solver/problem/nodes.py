@@ -47,7 +47,11 @@ def fill_order(node: Node) -> tuple[bool, int, str]:
     are put on a node about to be removed would have to move again.
     """
     replicas = sum([placed.count for placed in node.placements])
-    return (not node.initialized, node.price_atto_usd_per_hour // (1 + replicas), node.claim_id)
+    return (
+        not node.initialized,
+        node.price_atto_usd_per_hour // (1 + replicas),
+        node.claim_id,
+    )
 
 
 def _leaves_in_time(node: Node, selection: Selection) -> bool:
@@ -69,24 +73,33 @@ class NodeFacts:
         self.ordered: Sequence[Node] = sorted(snapshot.nodes, key=fill_order)
         asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
         self._workloads = {**asking, **snapshot.workloads}
-        self._asked = sorted({key for each in catalogue.requirement_sets for key in each.requirements})
+        self._asked = sorted(
+            {key for each in catalogue.requirement_sets for key in each.requirements}
+        )
         self._masks: dict[object, int] = {}
         self._of_workloads: dict[str, tuple[int, int]] = {}
 
     def takes_replicas(self, node: Node) -> bool:
         """Whether the node is a destination at all: not deleting, not draining."""
-        return not node.deleting and (node.drain_at is None or self._catalogue.now < node.drain_at)
+        return not node.deleting and (
+            node.drain_at is None or self._catalogue.now < node.drain_at
+        )
 
     def free(self, node: Node) -> list[int]:
         """Return what is left on the node. Its pods count even where ``used`` does not list them."""
         dimensions = self._catalogue.dimensions
         used = node.used.amounts(dimensions.names)
-        used[PODS_INDEX] = max(used[PODS_INDEX], sum([placed.count for placed in node.placements]))
+        used[PODS_INDEX] = max(
+            used[PODS_INDEX], sum([placed.count for placed in node.placements])
+        )
         return list(map(sub, dimensions.capacity(node.allocatable), used))
 
     def requirement_sets(self, node: Node) -> int:
         """Return the requirement sets that the node meets, in the strict form: it has a label or has it not (R-13)."""
-        labels, taints = tuple(map(node.labels.get, self._asked)), self._catalogue.snapshot.binding_taints(node)
+        labels, taints = (
+            tuple(map(node.labels.get, self._asked)),
+            self._catalogue.snapshot.binding_taints(node),
+        )
         memo_key = (labels, taints, _MET_ALIKE.key(node), node.drain_at and node.leaves_at)
         if (known := self._masks.get(memo_key)) is None:
             each = enumerate(self._catalogue.requirement_sets)
@@ -95,7 +108,9 @@ class NodeFacts:
             self._masks[memo_key] = known
         return known
 
-    def _meets(self, node: Node, taints: tuple[Taint, ...], requirement_set: RequirementSet) -> bool:
+    def _meets(
+        self, node: Node, taints: tuple[Taint, ...], requirement_set: RequirementSet
+    ) -> bool:
         selection = requirement_set.selection
         return (
             tolerates_all(taints, selection.tolerations) is None
@@ -109,7 +124,10 @@ class NodeFacts:
         """Return (matching, anti mask, count) of what runs on the node, as far as any term cares."""
         if not self._terms.keys:
             return ()
-        found = [(*self._of_workload(placed.workload_key), placed.count) for placed in node.placements]
+        found = [
+            (*self._of_workload(placed.workload_key), placed.count)
+            for placed in node.placements
+        ]
         return tuple([resident for resident in found if any(resident[:2])])
 
     def running_cost(self, keys: Set[str]) -> dict[str, int]:

@@ -6,7 +6,11 @@ from reservoir.core.model.capacity_reservation import ReservationKind
 from reservoir.core.solver.problem.catalogue import LaunchOption
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
-_KIND_ORDER = {ReservationKind.CAPACITY_BLOCK: 0, ReservationKind.DEFAULT: 1, ReservationKind.INTERRUPTIBLE: 2}
+_KIND_ORDER = {
+    ReservationKind.CAPACITY_BLOCK: 0,
+    ReservationKind.DEFAULT: 1,
+    ReservationKind.INTERRUPTIBLE: 2,
+}
 
 OrderKey = tuple[object, ...]
 
@@ -16,7 +20,9 @@ def is_tiny(share: float) -> bool:
     return share < 0.25
 
 
-def reserved_key(option: LaunchOption, flexibility: int, units: int, *, tiny: bool) -> OrderKey:
+def reserved_key(
+    option: LaunchOption, flexibility: int, units: int, *, tiny: bool
+) -> OrderKey:
     """Order reservations for one piece of work, first one first.
 
     1. the pool's weight: an operator's order stands above ours;

@@ -38,25 +38,48 @@ class PendingQueue:
     requirement_sets: Mapping[RequirementSet, int]
 
     @classmethod
-    def of(cls, snapshot: Snapshot, now: datetime, preference_policy: PreferencePolicy) -> "PendingQueue":
+    def of(
+        cls, snapshot: Snapshot, now: datetime, preference_policy: PreferencePolicy
+    ) -> "PendingQueue":
         """Return the queue of a snapshot's demand."""
-        demands = sorted([demand for demand in snapshot.demands if demand.pending_count > 0], key=_queue_order)
+        demands = sorted(
+            [demand for demand in snapshot.demands if demand.pending_count > 0],
+            key=_queue_order,
+        )
         pending = _pending(demands, snapshot, now, preference_policy)
         selections = (level.selection for one in _distinct(pending) for level in one.levels)
-        sets = dict.fromkeys(RequirementSet(term, selection) for selection in selections for term in selection.terms)
+        sets = dict.fromkeys(
+            RequirementSet(term, selection)
+            for selection in selections
+            for term in selection.terms
+        )
         dimensions = Dimensions(demand.workload.requests for demand in demands)
-        return cls(pending, _terms(pending, snapshot), dimensions, {one: number for number, one in enumerate(sets)})
+        return cls(
+            pending,
+            _terms(pending, snapshot),
+            dimensions,
+            {one: number for number, one in enumerate(sets)},
+        )
 
-    def catalogue(self, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> OptionCatalogue:
+    def catalogue(
+        self, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy
+    ) -> OptionCatalogue:
         """Return what of the snapshot can be launched, as this demand sees it."""
         keys = {key.topology_key for key in self.terms.keys}
-        return OptionCatalogue(snapshot, now, policy, self.dimensions, list(self.requirement_sets), keys)
+        return OptionCatalogue(
+            snapshot, now, policy, self.dimensions, list(self.requirement_sets), keys
+        )
 
     def masks(self, levels: Iterable[Level]) -> tuple[int, ...]:
         """Return, as a mask by level, the complete requirement sets of which one must hold."""
         number_of = self.requirement_sets
         selections = [level.selection for level in levels]
-        return tuple([mask_of(number_of[RequirementSet(term, one)] for term in one.terms) for one in selections])
+        return tuple(
+            [
+                mask_of(number_of[RequirementSet(term, one)] for term in one.terms)
+                for one in selections
+            ]
+        )
 
 
 def _distinct(pending: Iterable[PendingDemand]) -> Iterable[PendingDemand]:
@@ -68,7 +91,13 @@ def _queue_order(demand: Demand) -> tuple[int, int, int, datetime, str]:
     """Sort by priority, CPU, memory, age, name (R-41; the priority is ours)."""
     workload = demand.workload
     requests = workload.requests
-    return -workload.priority, -requests[CPU], -requests[MEMORY], demand.pending_since, workload.key
+    return (
+        -workload.priority,
+        -requests[CPU],
+        -requests[MEMORY],
+        demand.pending_since,
+        workload.key,
+    )
 
 
 # What says nothing about what a workload accepts and which terms it has.
@@ -92,7 +121,10 @@ ACCEPTS: Final = Likeness(Workload, NOT_ABOUT_PLACES)
 
 # Branches: comprehensions of a line each around one loop over demands.
 def _pending(
-    demands: Iterable[Demand], snapshot: Snapshot, now: datetime, preference_policy: PreferencePolicy
+    demands: Iterable[Demand],
+    snapshot: Snapshot,
+    now: datetime,
+    preference_policy: PreferencePolicy,
 ) -> list[PendingDemand]:
     taints = (taint for pool, _ in usable_pools(snapshot) for taint in pool.taints)
     soft_taints = any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in taints)
@@ -104,15 +136,30 @@ def _pending(
     for demand in demands:
         workload = demand.workload
         reached = workload.reached_capacity_types(demand.pending_since, now)
-        withheld = tuple([replace(each, capacity_types=each.capacity_types & reached) for each in demand.withheld])
+        withheld = tuple(
+            [
+                replace(each, capacity_types=each.capacity_types & reached)
+                for each in demand.withheld
+            ]
+        )
         allowed = reached.difference(*[each.capacity_types for each in withheld])
         team = teams.get(workload.namespace)
         team_name = None if not is_shared else "" if team is None else team.name
         # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
-        own = (workload.namespace, *_chosen_labels(workload)) if workload.has_topology_terms else ()
+        own = (
+            (workload.namespace, *_chosen_labels(workload))
+            if workload.has_topology_terms
+            else ()
+        )
         key = (ACCEPTS.key(workload), allowed, team_name, own)
         if (found := known.get(key)) is None:
-            found = levels(workload, allowed, preference_policy, soft_taints=soft_taints, team_name=team_name)
+            found = levels(
+                workload,
+                allowed,
+                preference_policy,
+                soft_taints=soft_taints,
+                team_name=team_name,
+            )
             known[key] = found
         pending.append(PendingDemand(demand, found, withheld))
     return pending
@@ -127,10 +174,19 @@ def _terms(pending: Sequence[PendingDemand], snapshot: Snapshot) -> Terms:
     keys = {each.demand.workload.key for each in pending}
     for key, workload in sorted(snapshot.workloads.items()):
         if key not in keys and workload.has_topology_terms:
-            terms.register(workload, levels(workload, ALL_CAPACITY_TYPES, PreferencePolicy.IGNORE, soft_taints=False))
+            terms.register(
+                workload,
+                levels(
+                    workload, ALL_CAPACITY_TYPES, PreferencePolicy.IGNORE, soft_taints=False
+                ),
+            )
     return terms
 
 
 def _chosen_labels(workload: Workload) -> tuple[str | None, ...]:
-    keys = [key for constraint in workload.topology_spread for key in constraint.match_label_keys]
+    keys = [
+        key
+        for constraint in workload.topology_spread
+        for key in constraint.match_label_keys
+    ]
     return tuple([workload.labels.get(key) for key in keys])

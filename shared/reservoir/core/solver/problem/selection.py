@@ -5,9 +5,18 @@ from dataclasses import dataclass
 
 from reservoir.core.model.instance_type import CapacityType
 from reservoir.core.model.policy import PreferencePolicy
-from reservoir.core.model.workload import AffinityTerm, TopologySpreadConstraint, WhenUnsatisfiable, Workload
+from reservoir.core.model.workload import (
+    AffinityTerm,
+    TopologySpreadConstraint,
+    WhenUnsatisfiable,
+    Workload,
+)
 from reservoir.core.scheduling_terms.requirements import Requirements
-from reservoir.core.scheduling_terms.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, TaintEffect, Toleration
+from reservoir.core.scheduling_terms.taint import (
+    TOLERATE_ALL_PREFER_NO_SCHEDULE,
+    TaintEffect,
+    Toleration,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +53,20 @@ def required(terms: Iterable[AffinityTerm]) -> list[AffinityTerm]:
 
 def _preferred(terms: Iterable[AffinityTerm]) -> list[AffinityTerm]:
     """Return the preferences, heaviest first."""
-    return sorted([term for term in terms if term.weight is not None], key=lambda term: -(term.weight or 0))
+    return sorted(
+        [term for term in terms if term.weight is not None],
+        key=lambda term: -(term.weight or 0),
+    )
 
 
-def _spread(workload: Workload, strictness: WhenUnsatisfiable) -> list[TopologySpreadConstraint]:
-    return [constraint for constraint in workload.topology_spread if constraint.when_unsatisfiable is strictness]
+def _spread(
+    workload: Workload, strictness: WhenUnsatisfiable
+) -> list[TopologySpreadConstraint]:
+    return [
+        constraint
+        for constraint in workload.topology_spread
+        if constraint.when_unsatisfiable is strictness
+    ]
 
 
 # Branches: one kind of preference after the other is given up.
@@ -65,18 +83,27 @@ def levels(
     Required OR-terms are not relaxed one by one as in Karpenter: all of them count at once, which finds whatever
     dropping the first would find. ``soft_taints``: some pool has a PreferNoSchedule taint.
     """
-    terms = [workload.node_selector.merged(term) for term in workload.required_node_terms] or [workload.node_selector]
+    terms = [
+        workload.node_selector.merged(term) for term in workload.required_node_terms
+    ] or [workload.node_selector]
     is_respected = preference_policy is PreferencePolicy.RESPECT
     affinity = _preferred(workload.affinity) if is_respected else []
     anti_affinity = _preferred(workload.anti_affinity) if is_respected else []
-    nodes = sorted(workload.preferred_node_terms, key=lambda term: -term.weight) if is_respected else []
+    nodes = (
+        sorted(workload.preferred_node_terms, key=lambda term: -term.weight)
+        if is_respected
+        else []
+    )
     spread = _spread(workload, WhenUnsatisfiable.SCHEDULE_ANYWAY) if is_respected else []
     relaxed: list[str] = []
     found: list[Level] = []
     while True:
         selection = Selection(
-            terms=tuple([term.merged(nodes[0].requirements) for term in terms] if nodes else terms),
-            tolerations=workload.tolerations + (() if soft_taints else (TOLERATE_ALL_PREFER_NO_SCHEDULE,)),
+            terms=tuple(
+                [term.merged(nodes[0].requirements) for term in terms] if nodes else terms
+            ),
+            tolerations=workload.tolerations
+            + (() if soft_taints else (TOLERATE_ALL_PREFER_NO_SCHEDULE,)),
             capacity_types=capacity_types,
             duration_s=workload.duration_s,
             notice_s=workload.checkpoint_period_s or 0,
@@ -94,7 +121,9 @@ def levels(
         if affinity:
             relaxed.append(f"preferred affinity over {affinity.pop(0).topology_key}")
         elif anti_affinity:
-            relaxed.append(f"preferred anti-affinity over {anti_affinity.pop(0).topology_key}")
+            relaxed.append(
+                f"preferred anti-affinity over {anti_affinity.pop(0).topology_key}"
+            )
         elif nodes:
             relaxed.append(f"preferred nodes: {nodes.pop(0).requirements}")
         elif spread:

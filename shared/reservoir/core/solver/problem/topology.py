@@ -9,10 +9,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 
-from reservoir.core.model.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint, Workload
+from reservoir.core.model.workload import (
+    AffinityTerm,
+    LabelSelector,
+    TopologySpreadConstraint,
+    Workload,
+)
 from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME
 from reservoir.core.scheduling_terms.requirements import Requirements
-from reservoir.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, tolerates_all
+from reservoir.core.scheduling_terms.taint import (
+    Taint,
+    TaintEffect,
+    Toleration,
+    tolerates_all,
+)
 from reservoir.core.solver.problem.catalogue import accepts
 from reservoir.core.solver.problem.selection import Level, Selection, required
 from reservoir.core.solver.problem.vectors import UNLIMITED, iter_bits, mask_of
@@ -38,7 +48,9 @@ class CountedNodes:
         """Whether surely every node that accepts the selection counts."""
         if self.tolerations is not None and selection.tolerations != self.tolerations:
             return False
-        return not self.terms or {term.without({topology_key}) for term in selection.terms} <= set(self.terms)
+        return not self.terms or {
+            term.without({topology_key}) for term in selection.terms
+        } <= set(self.terms)
 
 
 def tolerates_hard(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
@@ -72,7 +84,11 @@ class SpreadTerm:
     def excess(self, matched: Mapping[str, int], domain: str) -> int:
         """Return how many replicas too many the domain holds; negative: how many it still may take."""
         are_too_few = self.min_domains is not None and len(self.domains) < self.min_domains
-        lowest = 0 if are_too_few else min((matched.get(item, 0) for item in self.domains), default=0)
+        lowest = (
+            0
+            if are_too_few
+            else min((matched.get(item, 0) for item in self.domains), default=0)
+        )
         return matched.get(domain, 0) - self.max_skew - lowest
 
     def room(self, excess: int) -> int:
@@ -118,13 +134,19 @@ class Terms:
 
     keys: dict[TermKey, int] = field(default_factory=dict)
     _memo: dict[tuple[str, frozenset[tuple[str, str]]], int] = field(default_factory=dict)
-    _by_label: dict[tuple[str, tuple[str, str] | None], list[tuple[int, TermKey]]] = field(default_factory=dict)
+    _by_label: dict[tuple[str, tuple[str, str] | None], list[tuple[int, TermKey]]] = field(
+        default_factory=dict
+    )
 
     def register(self, workload: Workload, levels: Iterable[Level]) -> None:
         """Give a number to every term that the workload has at some level."""
         for level in levels:
-            spread = [spread_key(constraint, workload, level) for constraint in level.spread]
-            near = [near_key(term, workload) for term in (*level.affinity, *level.anti_affinity)]
+            spread = [
+                spread_key(constraint, workload, level) for constraint in level.spread
+            ]
+            near = [
+                near_key(term, workload) for term in (*level.affinity, *level.anti_affinity)
+            ]
             for key in (*spread, *near):
                 self.keys.setdefault(key, len(self.keys))
 
@@ -135,7 +157,9 @@ class Terms:
         memo_key = (workload.namespace, frozenset(workload.labels.items()))
         if (known := self._memo.get(memo_key)) is None:
             near = self._with_a_label_of(workload)
-            known = self._memo[memo_key] = mask_of(term for term, key in near if key.selector.matches(workload.labels))
+            known = self._memo[memo_key] = mask_of(
+                term for term, key in near if key.selector.matches(workload.labels)
+            )
         return known
 
     def _with_a_label_of(self, workload: Workload) -> Iterator[tuple[int, TermKey]]:
@@ -152,28 +176,49 @@ class Terms:
             yield from self._by_label.get((workload.namespace, label), ())
 
 
-def spread_key(constraint: TopologySpreadConstraint, workload: Workload, level: Level) -> TermKey:
+def spread_key(
+    constraint: TopologySpreadConstraint, workload: Workload, level: Level
+) -> TermKey:
     """Return what a spread constraint of the workload counts."""
     selector = constraint.selector
-    chosen = tuple((key, workload.labels[key]) for key in sorted(constraint.match_label_keys) if key in workload.labels)
+    chosen = tuple(
+        (key, workload.labels[key])
+        for key in sorted(constraint.match_label_keys)
+        if key in workload.labels
+    )
     if chosen:
-        selector = LabelSelector(tuple(sorted({*selector.match_labels, *chosen})), selector.match_expressions)
+        selector = LabelSelector(
+            tuple(sorted({*selector.match_labels, *chosen})), selector.match_expressions
+        )
     nodes = _counted_nodes(constraint, level)
-    return TermKey(constraint.topology_key, selector, frozenset({workload.namespace}), nodes)
+    return TermKey(
+        constraint.topology_key, selector, frozenset({workload.namespace}), nodes
+    )
 
 
-def _counted_nodes(constraint: TopologySpreadConstraint, level: Level) -> CountedNodes | None:
+def _counted_nodes(
+    constraint: TopologySpreadConstraint, level: Level
+) -> CountedNodes | None:
     if constraint.topology_key == HOSTNAME:
-        return None  # a carrier's own node counts whatever the policies say, and no other does
-    terms = tuple([term.without({constraint.topology_key}) for term in level.selection.terms])
+        # a carrier's own node counts whatever the policies say, and no other does
+        return None
+    terms = tuple(
+        [term.without({constraint.topology_key}) for term in level.selection.terms]
+    )
     honored = terms if constraint.node_affinity_policy_honor and all(terms) else ()
-    tolerations = level.selection.tolerations if constraint.node_taints_policy_honor else None
-    return None if not honored and tolerations is None else CountedNodes(honored, tolerations)
+    tolerations = (
+        level.selection.tolerations if constraint.node_taints_policy_honor else None
+    )
+    return (
+        None if not honored and tolerations is None else CountedNodes(honored, tolerations)
+    )
 
 
 def near_key(term: AffinityTerm, workload: Workload) -> TermKey:
     """Return what an affinity or anti-affinity term of the workload looks for."""
-    return TermKey(term.topology_key, term.selector, term.namespaces or frozenset({workload.namespace}))
+    return TermKey(
+        term.topology_key, term.selector, term.namespaces or frozenset({workload.namespace})
+    )
 
 
 @dataclass(slots=True)
@@ -199,11 +244,20 @@ class DomainLedger:
                 self.by_term[term] = DomainCounts(key.topology_key, key.nodes)
         # Who insists on which spread where: newcomers must keep it true in the final state, not only at admission.
         self.carried = defaultdict[SpreadTerm, Counter[str]](Counter)
-        self._terms_in: Callable[[int], Sequence[int]] = cache(lambda mask: tuple(iter_bits(mask)))  # masks are few
-        self.populated_hosts = Counter[int]()  # host term -> matching replicas on all nodes together
+        # masks are few
+        self._terms_in: Callable[[int], Sequence[int]] = cache(
+            lambda mask: tuple(iter_bits(mask))
+        )
+        # host term -> matching replicas on all nodes together
+        self.populated_hosts = Counter[int]()
 
     def add(
-        self, labels: Mapping[str, str], taints: Iterable[Taint], matching: int, anti_mask: int, count: int
+        self,
+        labels: Mapping[str, str],
+        taints: Iterable[Taint],
+        matching: int,
+        anti_mask: int,
+        count: int,
     ) -> None:
         """Record ``count`` replicas (negative: take them back) on a node with these labels and taints."""
         for term in self._terms_in((matching | anti_mask) & ~self.host_mask):
@@ -213,12 +267,16 @@ class DomainLedger:
                 continue
             if anti_mask >> term & 1:
                 counts.owners[domain] += count
-            if matching >> term & 1 and (counts.nodes is None or counts.nodes.has(labels, taints)):
+            if matching >> term & 1 and (
+                counts.nodes is None or counts.nodes.has(labels, taints)
+            ):
                 counts.matched[domain] += count
         for term in self._terms_in(matching & self.host_mask):
             self.populated_hosts[term] += count
 
-    def carry(self, labels: Mapping[str, str], constraints: Constraints, count: int) -> None:
+    def carry(
+        self, labels: Mapping[str, str], constraints: Constraints, count: int
+    ) -> None:
         """Record that ``count`` replicas with these spread constraints are on a node with these labels."""
         for spread in constraints.spread:
             domain = labels.get(spread.topology_key)
@@ -230,7 +288,11 @@ class DomainLedger:
         room = UNLIMITED
         for spread, where in self.carried.items():
             domain = labels.get(spread.topology_key)
-            if matching >> spread.term & 1 and domain is not None and where.get(domain, 0) > 0:
+            if (
+                matching >> spread.term & 1
+                and domain is not None
+                and where.get(domain, 0) > 0
+            ):
                 room = min(room, max(0, -self._excess(spread, domain)))
         return room
 
@@ -255,8 +317,15 @@ class DomainLedger:
 
     def crowd(self, labels: Mapping[str, str], constraints: Constraints) -> int:
         """How many replicas that the constraints spread are in the domains of a node with these labels."""
-        spreads = (spread for spread in constraints.spread if spread.topology_key != HOSTNAME)
-        return sum([self.by_term[it.term].matched.get(labels.get(it.topology_key, ""), 0) for it in spreads])
+        spreads = (
+            spread for spread in constraints.spread if spread.topology_key != HOSTNAME
+        )
+        return sum(
+            [
+                self.by_term[it.term].matched.get(labels.get(it.topology_key, ""), 0)
+                for it in spreads
+            ]
+        )
 
     def spread_room(self, spread: SpreadTerm, domain: str | None) -> int:
         """How many more replicas the constraint allows in the domain (R-60, R-61)."""
@@ -278,7 +347,9 @@ class DomainLedger:
             if near.topology_key != HOSTNAME:
                 domain = labels.get(near.topology_key)
                 matched = self.by_term[near.term].matched
-                may_open = near.matches_self and not any(count > 0 for count in matched.values())
+                may_open = near.matches_self and not any(
+                    count > 0 for count in matched.values()
+                )
                 if domain is None or not (matched.get(domain, 0) > 0 or may_open):
                     return 0
         return room
@@ -288,7 +359,9 @@ class DomainLedger:
 Domains = Mapping[str, Mapping[str, Set[tuple[Taint, ...]]]]
 
 
-def constraints_of(level: Level, workload: Workload, terms: Terms, domains: Domains, matching: int) -> Constraints:
+def constraints_of(
+    level: Level, workload: Workload, terms: Terms, domains: Domains, matching: int
+) -> Constraints:
     """Resolve a workload's terms at a level."""
     spread = []
     for constraint in level.spread:
@@ -302,7 +375,13 @@ def constraints_of(level: Level, workload: Workload, terms: Terms, domains: Doma
                 max_skew=constraint.max_skew,
                 min_domains=constraint.min_domains,
                 matches_self=bool(matching >> term & 1),
-                domains=frozenset([domain for domain, taints in known if _may_use(level, constraint, domain, taints)]),
+                domains=frozenset(
+                    [
+                        domain
+                        for domain, taints in known
+                        if _may_use(level, constraint, domain, taints)
+                    ]
+                ),
                 nodes=key.nodes,
             )
         )
@@ -317,10 +396,17 @@ def constraints_of(level: Level, workload: Workload, terms: Terms, domains: Doma
     return Constraints(tuple(spread), tuple(map(near, level.affinity)), anti, anti_mask)
 
 
-def _may_use(level: Level, constraint: TopologySpreadConstraint, domain: str, taints: Set[tuple[Taint, ...]]) -> bool:
+def _may_use(
+    level: Level,
+    constraint: TopologySpreadConstraint,
+    domain: str,
+    taints: Set[tuple[Taint, ...]],
+) -> bool:
     """Whether the workload's own requirements allow the domain (R-62: other domains do not count for its minimum)."""
     tolerations = level.selection.tolerations
-    if constraint.node_taints_policy_honor and not any(tolerates_hard(kind, tolerations) for kind in taints):
+    if constraint.node_taints_policy_honor and not any(
+        tolerates_hard(kind, tolerations) for kind in taints
+    ):
         return False
     if not constraint.node_affinity_policy_honor:
         return True

@@ -8,7 +8,8 @@ from typing import Final
 
 from reservoir.core.scheduling_terms.resources import CPU, MEMORY, PODS, Resources
 
-Vector = tuple[int, ...]  # an amount for each of ``Dimensions.names``: millicores, bytes, pods, then counts
+# an amount for each of ``Dimensions.names``: millicores, bytes, pods, then counts
+Vector = tuple[int, ...]
 PODS_INDEX: Final = 2  # of every vector
 UNLIMITED: Final = 1 << 30  # replicas or nodes: more than there ever are
 # Of so many amounts a mask each is kept; of more they would take memory by the square of their number.
@@ -22,14 +23,28 @@ class Dimensions:
     """The resource names that any replica asks for, in one order: cpu, memory and pods first, the others sorted."""
 
     def __init__(self, requests: Iterable[Resources]) -> None:
-        asked = {name for request in set(requests) for name, amount in request.items() if amount > 0}
-        self.names: tuple[str, ...] = (CPU, MEMORY, PODS, *sorted(asked - {CPU, MEMORY, PODS}))
+        asked = {
+            name
+            for request in set(requests)
+            for name, amount in request.items()
+            if amount > 0
+        }
+        self.names: tuple[str, ...] = (
+            CPU,
+            MEMORY,
+            PODS,
+            *sorted(asked - {CPU, MEMORY, PODS}),
+        )
         self._vectors: dict[Resources, Vector] = {}
 
     def request(self, resources: Resources) -> Vector:
         """Return what one replica takes: its requests, and one pod even where they do not say so (R-54)."""
         asked = self.capacity(resources)
-        return asked if asked[PODS_INDEX] > 0 else (*asked[:PODS_INDEX], 1, *asked[PODS_INDEX + 1 :])
+        return (
+            asked
+            if asked[PODS_INDEX] > 0
+            else (*asked[:PODS_INDEX], 1, *asked[PODS_INDEX + 1 :])
+        )
 
     def capacity(self, resources: Resources) -> Vector:
         """Return what a node has; nothing of a resource that it does not name, pods included (R-54)."""
@@ -40,7 +55,9 @@ class Dimensions:
 
 def largest_share(load: Iterable[int], size: Iterable[int]) -> float:
     """Return the part of a node that a load uses of the resource it uses most."""
-    return max([used / whole for used, whole in zip(load, size, strict=True) if whole], default=0.0)
+    return max(
+        [used / whole for used, whole in zip(load, size, strict=True) if whole], default=0.0
+    )
 
 
 def copies_that_fit(request: Vector, free: Iterable[int]) -> int:
@@ -76,7 +93,9 @@ def mask_of(positions: Iterable[int]) -> int:
     return mask
 
 
-def prefix_masks(amounts: Sequence[int], steps_max: int = UNLIMITED) -> tuple[list[int], list[int]]:
+def prefix_masks(
+    amounts: Sequence[int], steps_max: int = UNLIMITED
+) -> tuple[list[int], list[int]]:
     """Return the distinct amounts in ascending order, and for each number of the smallest who has one of them.
 
     Of more than ``steps_max`` amounts, each that is returned stands for itself and the next few above it.
@@ -109,7 +128,10 @@ class Ascending:
         self._amounts = sorted(amounts)
         self._positions = sorted(range(len(amounts)), key=amounts.__getitem__)
         self._width = len(amounts) // STEPS_MAX + 1
-        steps = [self._positions[at : at + self._width] for at in range(0, len(amounts), self._width)]
+        steps = [
+            self._positions[at : at + self._width]
+            for at in range(0, len(amounts), self._width)
+        ]
         self._masks = _growing(steps, len(amounts))
 
     def at_most(self, most: int) -> int:

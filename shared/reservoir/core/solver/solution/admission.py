@@ -31,7 +31,9 @@ class NodeAdmission:
         if not (group.matching or constraints.anti_mask or not constraints.is_free):
             return fitting
         domain_room = UNLIMITED if is_assigned else self.domain_room(bin_.labels, relaxed)
-        return min(fitting, domain_room, self.host_room(relaxed, bin_)) if domain_room else 0
+        return (
+            min(fitting, domain_room, self.host_room(relaxed, bin_)) if domain_room else 0
+        )
 
     def domain_room(self, labels: Mapping[str, str], relaxed: RelaxedGroup) -> int:
         """How many replicas the rules over domains (all but hosts) allow on one node with these labels."""
@@ -45,17 +47,29 @@ class NodeAdmission:
             if room == 0:
                 return 0
             if spread.topology_key != HOSTNAME:
-                room = min(room, ledger.spread_room(spread, labels.get(spread.topology_key)))
+                room = min(
+                    room, ledger.spread_room(spread, labels.get(spread.topology_key))
+                )
         return room
 
     def host_room(self, relaxed: RelaxedGroup, bin_: Bin | None) -> int:
         """How many replicas the rules over hosts allow on one node (``bin_`` None: a fresh one)."""
         group, constraints = relaxed.group, relaxed.constraints
-        room = self._host_near_room(constraints, bin_) if constraints.anti or constraints.affinity else UNLIMITED
+        room = (
+            self._host_near_room(constraints, bin_)
+            if constraints.anti or constraints.affinity
+            else UNLIMITED
+        )
         for spread in constraints.spread:
             if spread.topology_key == HOSTNAME:
-                room = min(room, spread.room(self._matched_on(bin_, spread.term) - spread.max_skew))
-        if bin_ is not None and (bin_.contents or bin_.residents) and group.matching & self._ledger.host_mask:
+                room = min(
+                    room, spread.room(self._matched_on(bin_, spread.term) - spread.max_skew)
+                )
+        if (
+            bin_ is not None
+            and (bin_.contents or bin_.residents)
+            and group.matching & self._ledger.host_mask
+        ):
             room = min(room, self._inverse_host_room(bin_, group))
         return room
 
@@ -68,7 +82,10 @@ class NodeAdmission:
                 room = 1 if near.matches_self else room
         for near in constraints.affinity:
             if near.topology_key == HOSTNAME and not self._matched_on(bin_, near.term):
-                may_open = near.matches_self and self._ledger.populated_hosts.get(near.term, 0) <= 0
+                may_open = (
+                    near.matches_self
+                    and self._ledger.populated_hosts.get(near.term, 0) <= 0
+                )
                 if not may_open:
                     return 0
         return room
@@ -87,7 +104,9 @@ class NodeAdmission:
                 return 0
             for spread in final.spread:
                 if hosts >> spread.term & 1:
-                    room = min(room, max(0, spread.max_skew - self._matched_on(bin_, spread.term)))
+                    room = min(
+                        room, max(0, spread.max_skew - self._matched_on(bin_, spread.term))
+                    )
         return room
 
     @cached_property
@@ -100,12 +119,14 @@ class NodeAdmission:
         return {
             index: kept
             for index, kept in final
-            if kept.anti_mask & self._ledger.host_mask or any(spread.topology_key == HOSTNAME for spread in kept.spread)
+            if kept.anti_mask & self._ledger.host_mask
+            or any(spread.topology_key == HOSTNAME for spread in kept.spread)
         }
 
     def _matched_on(self, bin_: Bin | None, term: int) -> int:
         matched = 0
-        if bin_ is not None:  # plain loops: this is asked for every replica with such a rule
+        # plain loops: this is asked for every replica with such a rule
+        if bin_ is not None:
             for index, count in bin_.contents.items():
                 matched += count if self._groups[index].matching >> term & 1 else 0
             for matching, _, count in bin_.residents:

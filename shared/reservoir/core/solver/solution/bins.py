@@ -42,10 +42,14 @@ class Bin:
         """Take ``count`` of the nodes out as a bin of their own."""
         self.count -= count
         free, contents, levels = list(self.free), dict(self.contents), dict(self.levels)
-        return replace(self, uid=uid, count=count, free=free, contents=contents, levels=levels)
+        return replace(
+            self, uid=uid, count=count, free=free, contents=contents, levels=levels
+        )
 
 
-def total_load(groups: Sequence[Group], contents: Mapping[int, int], dimensions: int) -> list[int]:
+def total_load(
+    groups: Sequence[Group], contents: Mapping[int, int], dimensions: int
+) -> list[int]:
     """Sum what the contents of one node take."""
     load = [0] * dimensions
     for index, count in contents.items():

@@ -17,7 +17,8 @@ from reservoir.core.solver.problem.vectors import Vector, copies_that_fit
 from reservoir.core.solver.solution.residual_capacity import ResidualCapacity
 from reservoir.core.solver.solution.substitutes import Substitutes
 
-Places = list[tuple[LaunchOption, int]]  # options with how many replicas of a group one node holds
+# options with how many replicas of a group one node holds
+Places = list[tuple[LaunchOption, int]]
 
 
 def _cheapest(bought: Sequence[LaunchOption]) -> list[LaunchOption]:
@@ -35,13 +36,20 @@ class Candidates:
         self.catalogue = catalogue
         self.substitutes = Substitutes(catalogue)
         self.overhead = catalogue.policy.overhead_atto_usd
-        self.reserved = [option for option in catalogue.options if option.reservation is not None]
+        self.reserved = [
+            option for option in catalogue.options if option.reservation is not None
+        ]
         # How many groups each mask of requirement sets serves: options are many, masks few.
         masks = {option.requirement_sets for option in self.reserved}
-        self.flexibility = {mask: sum(bool(it.requirement_sets[-1] & mask) for it in groups) for mask in masks}
+        self.flexibility = {
+            mask: sum(bool(it.requirement_sets[-1] & mask) for it in groups)
+            for mask in masks
+        }
         bought = [option for option in catalogue.options if option.reservation is None]
         self._ordered = [*self.reserved, *sorted(bought, key=attrgetter("price", "index"))]
-        pinned = [keys for group in groups for keys in group.equivalence_class.pinned_labels]
+        pinned = [
+            keys for group in groups for keys in group.equivalence_class.pinned_labels
+        ]
         self._keys = sorted(set[str]().union(*pinned) - {HOSTNAME})
         self._classes: dict[int, tuple[object, ...]] = {}  # by option
         self._candidates: dict[tuple[int, Vector, bool], Places] = {}
@@ -52,7 +60,11 @@ class Candidates:
 
     def of(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> Places:
         """Return the options that could hold one replica, reserved ones first, then from cheap to dear."""
-        about = mask, request, _ = relaxed.requirement_sets, relaxed.group.request, only_reserved
+        about = mask, request, _ = (
+            relaxed.requirement_sets,
+            relaxed.group.request,
+            only_reserved,
+        )
         if (known := self._candidates.get(about)) is None:
             known = self._candidates[about] = []
             held: dict[Vector, int] = {}  # options are many, sizes few
@@ -60,12 +72,16 @@ class Candidates:
                 if option.requirement_sets & mask:
                     fitting = held.get(option.allocatable)
                     if fitting is None:
-                        fitting = held[option.allocatable] = copies_that_fit(request, option.allocatable)
+                        fitting = held[option.allocatable] = copies_that_fit(
+                            request, option.allocatable
+                        )
                     if fitting:
                         known.append((option, fitting))
         return known
 
-    def by_class(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> list[Places]:
+    def by_class(
+        self, relaxed: RelaxedGroup, *, only_reserved: bool = False
+    ) -> list[Places]:
         """Return the candidates by class, each reservation as one of its own; in the same order."""
         about = (relaxed.requirement_sets, relaxed.group.request, only_reserved)
         if (known := self._by_class.get(about)) is None:
@@ -84,15 +100,25 @@ class Candidates:
         if (known := self._distinct.get(about)) is None:
             found: dict[object, LaunchOption] = {}
             for option, _ in self.of(group.relaxed[-1]):
-                found.setdefault((self._class_of(option), option.requirement_sets, option.allocatable), option)
-            known = sorted(found.values(), key=lambda it: (it.reservation is None, it.entry.tier, it.price))
+                found.setdefault(
+                    (self._class_of(option), option.requirement_sets, option.allocatable),
+                    option,
+                )
+            known = sorted(
+                found.values(),
+                key=lambda it: (it.reservation is None, it.entry.tier, it.price),
+            )
             self._distinct[about] = known
         return known
 
     def _class_of(self, option: LaunchOption) -> tuple[object, ...]:
         if (known := self._classes.get(option.index)) is None:
             domains = [option.label(key) for key in self._keys]
-            known = self._classes[option.index] = (option.entry.index, option.unit_key, *domains)
+            known = self._classes[option.index] = (
+                option.entry.index,
+                option.unit_key,
+                *domains,
+            )
         return known
 
     def dearness(self, group: Group) -> float:
@@ -100,7 +126,9 @@ class Candidates:
         least, most = inf, 0
         for option in self._cheapest:
             if option.requirement_sets & group.requirement_sets[-1]:
-                fitting = min(copies_that_fit(group.request, option.allocatable), group.count)
+                fitting = min(
+                    copies_that_fit(group.request, option.allocatable), group.count
+                )
                 if fitting > most:
                     most = fitting
                     least = min(least, (option.price + self.overhead) / most)
@@ -127,7 +155,10 @@ class Candidates:
         """Return what a node of each option of a pool takes of its limits."""
         if pool not in self._limited:
             self._limited[pool] = [
-                (option.index, tuple(counted(option.instance_type.capacity, name) for name in names))
+                (
+                    option.index,
+                    tuple(counted(option.instance_type.capacity, name) for name in names),
+                )
                 for option in self.catalogue.options
                 if option.entry.pool.name == pool
             ]

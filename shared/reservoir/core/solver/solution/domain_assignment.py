@@ -28,7 +28,8 @@ _NOT_SOLD: _Price = (1 << 30, 0)
 _Wanted = tuple[RelaxedGroup, int]  # and how many of its replicas
 
 
-@dataclass(slots=True, eq=False)  # not frozen: a large demand has ten thousand, and those take longer to make
+# not frozen: a large demand has ten thousand, and those take longer to make
+@dataclass(slots=True, eq=False)
 class DomainBatch:
     """``count`` replicas of a group that may go anywhere the group may, within one domain if ``pin`` says so."""
 
@@ -71,10 +72,14 @@ class DomainCosts:
     def __init__(self, state: PartialPlan) -> None:
         self._state = state
         self._free: dict[str, FreeRoom] = {}
-        self._bought = [option for option in state.catalogue.options if option.reservation is None]
+        self._bought = [
+            option for option in state.catalogue.options if option.reservation is None
+        ]
         self._tables: dict[str, _Table] = {}
         self._known: dict[tuple[int, Vector, str], dict[str, _Price]] = {}
-        self.loads: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self.loads: defaultdict[str, defaultdict[str, float]] = defaultdict(
+            lambda: defaultdict(float)
+        )
 
     def free(self, topology_key: str) -> FreeRoom:
         """Return what is left of the room that costs nothing more, by the domains of the key."""
@@ -92,13 +97,19 @@ class DomainCosts:
             self._known[asked] = self._prices(*asked)
         return self._known[asked]
 
-    def _prices(self, accepted: int, request: Vector, topology_key: str) -> dict[str, _Price]:
+    def _prices(
+        self, accepted: int, request: Vector, topology_key: str
+    ) -> dict[str, _Price]:
         prices: dict[str, _Price] = {}
-        for (requirement_sets, tier, domain), (sizes, rates) in self._table(topology_key).items():
+        for (requirement_sets, tier, domain), (sizes, rates) in self._table(
+            topology_key
+        ).items():
             if not requirement_sets & accepted or not _fits_any(request, sizes):
                 continue
             # The resource of which a replica takes the most decides how many share a node.
-            shares = [amount * rate for amount, rate in zip(request, rates, strict=True) if amount]
+            shares = [
+                amount * rate for amount, rate in zip(request, rates, strict=True) if amount
+            ]
             price = (tier, round(max(shares)))
             prices[domain] = min(price, prices.get(domain, price))
         return prices
@@ -111,12 +122,20 @@ class DomainCosts:
     def _tabulated(self, topology_key: str) -> "_Table":
         prices: defaultdict[tuple[int, int, str], dict[Vector, int]] = defaultdict(dict)
         for option in self._bought:
-            sizes = prices[option.requirement_sets, option.entry.tier, option.place_labels[topology_key]]
-            sizes[option.allocatable] = min(option.price, sizes.get(option.allocatable, option.price))
+            sizes = prices[
+                option.requirement_sets,
+                option.entry.tier,
+                option.place_labels[topology_key],
+            ]
+            sizes[option.allocatable] = min(
+                option.price, sizes.get(option.allocatable, option.price)
+            )
         table: _Table = {}
         for where, sizes in prices.items():
             rates = [_rates(size, price) for size, price in sizes.items()]
-            cheapest = [min(rates_of_resource) for rates_of_resource in zip(*rates, strict=True)]
+            cheapest = [
+                min(rates_of_resource) for rates_of_resource in zip(*rates, strict=True)
+            ]
             table[where] = (sorted(sizes, reverse=True), cheapest)
         return table
 
@@ -131,7 +150,9 @@ def _rates(size: Vector, price: int) -> list[float]:
 
 
 # Branches: each condition is a mixture of rules that cannot be assigned beforehand.
-def _assign_component(state: PartialPlan, component: Component, domains: DomainCosts) -> list[DomainBatch] | None:
+def _assign_component(
+    state: PartialPlan, component: Component, domains: DomainCosts
+) -> list[DomainBatch] | None:
     """Return the batches of a component with terms, or None when it must be inserted one by one."""
     groups, classes = component.groups, component.classes
     if any(len(class_.levels) > 1 for class_ in classes) or component.terms & state.avoided:
@@ -148,12 +169,19 @@ def _assign_component(state: PartialPlan, component: Component, domains: DomainC
     if not (_hosts_are_simple(classes) and _are_counted_alike(classes, spreads)):
         return None
     if not keys:
-        return [DomainBatch(group.relaxed[0], None, state.remaining[group.index]) for group in groups]
+        return [
+            DomainBatch(group.relaxed[0], None, state.remaining[group.index])
+            for group in groups
+        ]
     (key,) = keys
     if spreads:
         return _even(state, groups, key, spreads, domains)
     (term,) = followed
-    return _one_domain(state, groups, key, term, domains) if _lead_themselves(classes, term) else None
+    return (
+        _one_domain(state, groups, key, term, domains)
+        if _lead_themselves(classes, term)
+        else None
+    )
 
 
 def _hosts_are_simple(classes: Sequence[EquivalenceClass]) -> bool:
@@ -162,10 +190,14 @@ def _hosts_are_simple(classes: Sequence[EquivalenceClass]) -> bool:
     if any(near.topology_key != HOSTNAME for near in terms):
         return False
     mask = mask_of(near.term for near in terms)
-    return not any((class_.constraints[0].anti_mask ^ class_.matching) & mask for class_ in classes)
+    return not any(
+        (class_.constraints[0].anti_mask ^ class_.matching) & mask for class_ in classes
+    )
 
 
-def _are_counted_alike(classes: Iterable[EquivalenceClass], spreads: Set[SpreadTerm]) -> bool:
+def _are_counted_alike(
+    classes: Iterable[EquivalenceClass], spreads: Set[SpreadTerm]
+) -> bool:
     """Whether one spread at most counts each class, and that on every node that may be chosen for it.
 
     Those that honour affinity or taints count only on nodes that their carriers accept.
@@ -181,7 +213,9 @@ def _are_counted_alike(classes: Iterable[EquivalenceClass], spreads: Set[SpreadT
 
 
 def _counts_everywhere(spread: SpreadTerm, class_: EquivalenceClass) -> bool:
-    return spread.nodes is None or spread.nodes.covers(class_.levels[0].selection, spread.topology_key)
+    return spread.nodes is None or spread.nodes.covers(
+        class_.levels[0].selection, spread.topology_key
+    )
 
 
 def _lead_themselves(classes: Iterable[EquivalenceClass], term: int) -> bool:
@@ -210,7 +244,10 @@ def _one_domain(
     if not costs:
         return None
     # What costs nothing goes before pools of more weight: that only orders what is bought.
-    chosen = min(costs, key=lambda domain: (costs[domain][1] > 0, costs[domain], loads[domain], domain))
+    chosen = min(
+        costs,
+        key=lambda domain: (costs[domain][1] > 0, costs[domain], loads[domain], domain),
+    )
     for relaxed, count in wanted:
         free.take(relaxed, chosen, count)
         loads[chosen] += _weight(relaxed.group) * count
@@ -236,7 +273,10 @@ def _possible(
 
 
 def _cost_in(
-    domain: str, wanted: Sequence[_Wanted], offers: Sequence[Mapping[str, _Price]], room: FreeRoom
+    domain: str,
+    wanted: Sequence[_Wanted],
+    offers: Sequence[Mapping[str, _Price]],
+    room: FreeRoom,
 ) -> _Price | None:
     """Return the heaviest tier and the price of all that must be bought in a domain; None if some is not sold there.
 
@@ -262,7 +302,11 @@ def _weight(group: Group) -> float:
 
 # Branches: one loop over groups, with what ends it in lines of its own.
 def _even(
-    state: PartialPlan, groups: Sequence[Group], key: str, spreads: Set[SpreadTerm], domains: DomainCosts
+    state: PartialPlan,
+    groups: Sequence[Group],
+    key: str,
+    spreads: Set[SpreadTerm],
+    domains: DomainCosts,
 ) -> list[DomainBatch] | None:
     """Deal every replica that some spread counts to the emptiest domain; None when a constraint would not hold.
 
@@ -278,11 +322,21 @@ def _even(
             return []
         counting = group.matching & counted  # one term at most
         if not counting:
-            batches.append(DomainBatch(group.relaxed[0], None, state.remaining[group.index]))
+            batches.append(
+                DomainBatch(group.relaxed[0], None, state.remaining[group.index])
+            )
             continue
         term = counting.bit_length() - 1
         of_term = [spread for spread in spreads if spread.term == term]
-        dealt = _dealt(group, state.remaining[group.index], key, universe, counts[term], of_term, domains)
+        dealt = _dealt(
+            group,
+            state.remaining[group.index],
+            key,
+            universe,
+            counts[term],
+            of_term,
+            domains,
+        )
         if dealt is None:
             return None
         batches.extend(dealt)
@@ -331,7 +385,9 @@ def _is_broken(spread: SpreadTerm, counts: dict[str, int]) -> bool:
     return any(spread.excess(counts, domain) > 0 for domain in spread.domains)
 
 
-def _water_filled(counts: dict[str, int], order: Mapping[str, object], amount: int) -> dict[str, int]:
+def _water_filled(
+    counts: dict[str, int], order: Mapping[str, object], amount: int
+) -> dict[str, int]:
     """Pour ``amount`` into the emptiest domains first, as water finds its level, equals in order; adds to ``counts``.
 
     Return how many go where.
@@ -339,7 +395,8 @@ def _water_filled(counts: dict[str, int], order: Mapping[str, object], amount: i
     ordered = sorted(order, key=lambda name: (counts[name], order[name], name))
     width = len(ordered)
     total = amount + sum([counts[name] for name in ordered])
-    while width > 1 and counts[ordered[width - 1]] * width >= total:  # the water does not rise above the fullest
+    # the water does not rise above the fullest
+    while width > 1 and counts[ordered[width - 1]] * width >= total:
         width -= 1
         total -= counts[ordered[width]]
     even, rest = divmod(total, width)

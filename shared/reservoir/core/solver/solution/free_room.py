@@ -28,24 +28,38 @@ class _Vacancy:
 
     def used(self, nodes: int, request: Vector, copies: int) -> "_Vacancy":
         """Return so many of the nodes with replicas on each."""
-        free = [left - asked * copies for left, asked in zip(self.free, request, strict=True)]
+        free = [
+            left - asked * copies for left, asked in zip(self.free, request, strict=True)
+        ]
         return replace(self, count=nodes, free=free)
 
 
 class FreeRoom:
     """By domain of a topology key the vacancies in which something still fits; they are used up one after the other."""
 
-    def __init__(self, state: PartialPlan, vacancies: Mapping[str, Sequence[_Vacancy]]) -> None:
+    def __init__(
+        self, state: PartialPlan, vacancies: Mapping[str, Sequence[_Vacancy]]
+    ) -> None:
         self._state = state
         self._vacancies = dict(vacancies)
 
     @classmethod
     def of(cls, state: PartialPlan, key: str) -> "FreeRoom":
         """Return all room that replicas with rules may use, by the domains of this key."""
-        concerned = [group for group in state.groups if state.remaining[group.index] and group.equivalence_class.terms]
-        least = [min(amounts) for amounts in zip(*[group.request for group in concerned], strict=True)]
+        concerned = [
+            group
+            for group in state.groups
+            if state.remaining[group.index] and group.equivalence_class.terms
+        ]
+        least = [
+            min(amounts)
+            for amounts in zip(*[group.request for group in concerned], strict=True)
+        ]
         found = defaultdict[str, list[_Vacancy]](list)
-        on_nodes = [_Vacancy(it.requirement_sets, it.labels, it.free, it.count, it) for it in state.bins]
+        on_nodes = [
+            _Vacancy(it.requirement_sets, it.labels, it.free, it.count, it)
+            for it in state.bins
+        ]
         for vacancy in [*on_nodes, *_on_units(state)]:
             domain = vacancy.labels.get(key)
             if domain is not None and not any(map(lt, vacancy.free, least)):
@@ -74,7 +88,12 @@ class FreeRoom:
         """Use a domain's room for up to ``wanted`` replicas; return for how many there was room."""
         if not self._vacancies.get(domain):
             return 0
-        left, request, room, vacancies = wanted, relaxed.group.request, self._room(relaxed), list[_Vacancy]()
+        left, request, room, vacancies = (
+            wanted,
+            relaxed.group.request,
+            self._room(relaxed),
+            list[_Vacancy](),
+        )
         for vacancy in self._vacancies[domain]:
             copies = room(vacancy) if left else 0
             if not copies:
@@ -82,22 +101,36 @@ class FreeRoom:
                 continue
             full = min(vacancy.count, left // copies)
             rest = left - full * copies if full < vacancy.count else 0
-            parts = ((full, copies), (int(rest > 0), rest), (vacancy.count - full - (rest > 0), 0))
-            vacancies += [vacancy.used(nodes, request, each) for nodes, each in parts if nodes]
+            parts = (
+                (full, copies),
+                (int(rest > 0), rest),
+                (vacancy.count - full - (rest > 0), 0),
+            )
+            vacancies += [
+                vacancy.used(nodes, request, each) for nodes, each in parts if nodes
+            ]
             left -= full * copies + rest
         self._vacancies[domain] = vacancies
         return wanted - left
 
     def _room(self, relaxed: RelaxedGroup) -> Callable[[_Vacancy], int]:
         """Return what tells how many replicas one node of a vacancy takes."""
-        admission, request, accepted = self._state.admission, relaxed.group.request, relaxed.requirement_sets
+        admission, request, accepted = (
+            self._state.admission,
+            relaxed.group.request,
+            relaxed.requirement_sets,
+        )
         is_ruled = relaxed.group.matching & self._state.ledger.host_mask or any(
             term.topology_key == HOSTNAME for term in relaxed.constraints
         )
         on_a_new_one = admission.host_room(relaxed, None) if is_ruled else UNLIMITED
 
         def room(vacancy: _Vacancy) -> int:
-            if not vacancy.requirement_sets & accepted or vacancy.free[0] < request[0] or vacancy.free[1] < request[1]:
+            if (
+                not vacancy.requirement_sets & accepted
+                or vacancy.free[0] < request[0]
+                or vacancy.free[1] < request[1]
+            ):
                 return 0
             fitting = copies_that_fit(request, vacancy.free)
             if vacancy.bin_ is not None and fitting and is_ruled:
@@ -112,7 +145,11 @@ def _on_units(state: PartialPlan) -> Iterable[_Vacancy]:
     units: dict[str, _Vacancy] = {}
     for option in state.catalogue.options:
         if option.reservation is not None and (count := state.residual.nodes_left(option)):
-            known = units.get(option.unit_key, _Vacancy(0, option.place_labels, option.allocatable, count))
+            known = units.get(
+                option.unit_key, _Vacancy(0, option.place_labels, option.allocatable, count)
+            )
             sets = known.requirement_sets | option.requirement_sets
-            units[option.unit_key] = replace(known, requirement_sets=sets, count=max(count, known.count))
+            units[option.unit_key] = replace(
+                known, requirement_sets=sets, count=max(count, known.count)
+            )
     return units.values()

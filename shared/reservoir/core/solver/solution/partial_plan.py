@@ -30,18 +30,24 @@ class PartialPlan:
         self.avoided = 0  # a mask of the terms that running replicas keep away from
         self.bins: list[Bin] = []
         self.residual = ResidualCapacity.of(self.catalogue)
-        self.is_improvable = False  # whether a program may find a better packing than counting did
-        self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
+        # whether a program may find a better packing than counting did
+        self.is_improvable = False
+        # groups for which the deadline left no time to look everywhere
+        self.unlooked: set[int] = set()
         self._is_finishing = False
         self._journal: list[Callable[[], object]] = []
         self._uids = numbers()
         self.price_caps = PriceCaps(self.groups, self.bins, facts)
         for node in facts.ordered:
-            if not node.deleting:  # then its replicas are demand again (R-34); they hold no domain
+            # then its replicas are demand again (R-34); they hold no domain
+            if not node.deleting:
                 self._add_node(node, facts)
 
     def _add_node(self, node: Node, facts: NodeFacts) -> None:
-        residents, taints = facts.residents(node), self.catalogue.snapshot.binding_taints(node)
+        residents, taints = (
+            facts.residents(node),
+            self.catalogue.snapshot.binding_taints(node),
+        )
         for matching, anti_mask, count in residents:
             self.ledger.add(node.labels, taints, matching, anti_mask, count)
             self.avoided |= anti_mask
@@ -113,7 +119,10 @@ class PartialPlan:
         self.residual.take(before, -bin_.count)
         self.residual.take(option, bin_.count)
         bin_.free = [
-            free + new - old for free, new, old in zip(bin_.free, option.allocatable, before.allocatable, strict=True)
+            free + new - old
+            for free, new, old in zip(
+                bin_.free, option.allocatable, before.allocatable, strict=True
+            )
         ]
         bin_.option = option
         bin_.labels = option.labels
@@ -139,7 +148,9 @@ class PartialPlan:
         self._move(bin_, relaxed, per_node, max(before, relaxed.level))
         self._journal.append(partial(self._move, bin_, relaxed, -per_node, before))
 
-    def empty(self, bin_: Bin, groups: Set[int] | None = None) -> list[tuple[RelaxedGroup, int]]:
+    def empty(
+        self, bin_: Bin, groups: Set[int] | None = None
+    ) -> list[tuple[RelaxedGroup, int]]:
         """Take the groups (by index; everybody if none are given) off the bin; return who and how many a node."""
         found = [
             (self.groups[index].relaxed[bin_.levels[index]], per_node)
@@ -161,7 +172,9 @@ class PartialPlan:
         self.remaining[group.index] -= per_node * bin_.count
         anti_mask = relaxed.constraints.anti_mask
         if group.matching or anti_mask:
-            self.ledger.add(bin_.labels, bin_.taints, group.matching, anti_mask, per_node * bin_.count)
+            self.ledger.add(
+                bin_.labels, bin_.taints, group.matching, anti_mask, per_node * bin_.count
+            )
         if group.constraints[-1].spread:
             self.ledger.carry(bin_.labels, group.constraints[-1], per_node * bin_.count)
 
@@ -183,10 +196,18 @@ class PartialPlan:
 
     def pinned_labels(self, levels: Mapping[int, int]) -> tuple[str, ...]:
         """Return those that must not change under groups (by index, at their levels): some rule counted on them."""
-        each = [self.groups[index].equivalence_class.pinned_labels[level] for index, level in levels.items()]
-        return tuple(sorted(set[str]().union(*each) - {HOSTNAME}))  # hosts are counted on the node itself
+        each = [
+            self.groups[index].equivalence_class.pinned_labels[level]
+            for index, level in levels.items()
+        ]
+        # hosts are counted on the node itself
+        return tuple(sorted(set[str]().union(*each) - {HOSTNAME}))
 
     def cost(self) -> int:
         """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
         overhead = self.catalogue.policy.overhead_atto_usd
-        return sum((bin_.option.price + overhead) * bin_.count for bin_ in self.bins if bin_.option is not None)
+        return sum(
+            (bin_.option.price + overhead) * bin_.count
+            for bin_ in self.bins
+            if bin_.option is not None
+        )

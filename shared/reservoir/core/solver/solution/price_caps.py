@@ -11,11 +11,19 @@ from reservoir.core.solver.solution.bins import Bin
 class PriceCaps:
     """Counts the nodes under a workload's running replicas, and its ``bins`` as they are when it is asked."""
 
-    def __init__(self, groups: Sequence[Group], bins: Sequence[Bin], facts: NodeFacts) -> None:
+    def __init__(
+        self, groups: Sequence[Group], bins: Sequence[Bin], facts: NodeFacts
+    ) -> None:
         self._groups = groups
         self._bins = bins
-        self._caps = {g.index: cap for g in groups if (cap := g.workload.max_price_micro_usd_per_hour) is not None}
-        self._running_cost = facts.running_cost({group.workload.key for group in groups if group.is_price_capped})
+        self._caps = {
+            g.index: cap
+            for g in groups
+            if (cap := g.workload.max_price_micro_usd_per_hour) is not None
+        }
+        self._running_cost = facts.running_cost(
+            {group.workload.key for group in groups if group.is_price_capped}
+        )
 
     def left(self, group: Group) -> int:
         """Return what the workload may still spend, by its own cap and by its team's budget."""
@@ -34,12 +42,16 @@ class PriceCaps:
         """
         margins = []
         for index in bin_.contents.keys() & self._caps.keys():
-            nodes = sum(each.count for each in self._bins_of(self._groups[index]) if each.is_paid)
+            nodes = sum(
+                each.count for each in self._bins_of(self._groups[index]) if each.is_paid
+            )
             margins.append(self._cap_left(self._groups[index]) // max(1, nodes))
         return min(margins, default=None)
 
     def _cap_left(self, group: Group) -> int:
-        spent = self._running_cost.get(group.workload.key, 0) + self._planned_cost(group, bought_only=False)
+        spent = self._running_cost.get(group.workload.key, 0) + self._planned_cost(
+            group, bought_only=False
+        )
         return self._caps[group.index] * ATTO_USD_PER_MICRO_USD - spent
 
     def _planned_cost(self, group: Group, *, bought_only: bool) -> int:
@@ -47,9 +59,14 @@ class PriceCaps:
         return sum(
             bin_.option.price * bin_.count
             for bin_ in self._bins_of(group)
-            if bin_.option is not None and not (bought_only and bin_.option.reservation is not None)
+            if bin_.option is not None
+            and not (bought_only and bin_.option.reservation is not None)
         )
 
     def _bins_of(self, group: Group) -> Iterator[Bin]:
         key = group.workload.key
-        return (bin_ for bin_ in self._bins if any(self._groups[index].workload.key == key for index in bin_.contents))
+        return (
+            bin_
+            for bin_ in self._bins
+            if any(self._groups[index].workload.key == key for index in bin_.contents)
+        )

@@ -18,9 +18,14 @@ def has_inversion(state: PartialPlan, moved: Set[int] = frozenset()) -> bool:
     worse_off = [
         group
         for group in state.groups
-        if (state.remaining[group.index] or group.index in paid) and (group.index in moved or not _is_tied(group))
+        if (state.remaining[group.index] or group.index in paid)
+        and (group.index in moved or not _is_tied(group))
     ]
-    reserved = [bin_ for bin_ in state.bins if bin_.option is not None and bin_.option.reservation is not None]
+    reserved = [
+        bin_
+        for bin_ in state.bins
+        if bin_.option is not None and bin_.option.reservation is not None
+    ]
     return any(_could_use(state, bin_, group) for bin_ in reserved for group in worse_off)
 
 
@@ -32,8 +37,15 @@ def _is_tied(group: Group) -> bool:
 def _could_use(state: PartialPlan, bin_: Bin, group: Group) -> bool:
     """Whether one more replica of the group had room on the node, were it not for less important ones."""
     assert bin_.option is not None
-    kept = {index: count for index, count in bin_.contents.items() if state.groups[index].priority >= group.priority}
-    if len(kept) == len(bin_.contents) or not group.requirement_sets[-1] & bin_.option.requirement_sets:
+    kept = {
+        index: count
+        for index, count in bin_.contents.items()
+        if state.groups[index].priority >= group.priority
+    }
+    if (
+        len(kept) == len(bin_.contents)
+        or not group.requirement_sets[-1] & bin_.option.requirement_sets
+    ):
         return False
     load = total_load(state.groups, kept, len(group.request))
     needed = zip(load, group.request, bin_.option.allocatable, strict=True)

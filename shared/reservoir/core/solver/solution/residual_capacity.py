@@ -16,7 +16,9 @@ from reservoir.core.solver.problem.vectors import UNLIMITED
 class ResidualCapacity:
     """Counters of units and limits, and once shares are settled, of the nodes that each spot pool may still have."""
 
-    def __init__(self, units: Mapping[str, int], limits: Mapping[str, Mapping[str, int]]) -> None:
+    def __init__(
+        self, units: Mapping[str, int], limits: Mapping[str, Mapping[str, int]]
+    ) -> None:
         self.units = dict(units)
         self.limits = {pool: dict(left) for pool, left in limits.items()}
         self.changes = 0  # so that whoever remembers an answer knows when it is old
@@ -31,10 +33,19 @@ class ResidualCapacity:
                 free = max(0, option.reservation.free_units)
                 units[option.unit_key] = min(free, units.get(option.unit_key, free))
         pools = [entry.pool for entry in catalogue.entries]
-        limits = {pool.name: dict(pool.limits.items()) for pool in pools if pool.limits is not None}
-        capacities = {item.name: item.capacity for item in catalogue.snapshot.instance_types}
+        limits = {
+            pool.name: dict(pool.limits.items())
+            for pool in pools
+            if pool.limits is not None
+        }
+        capacities = {
+            item.name: item.capacity for item in catalogue.snapshot.instance_types
+        }
         for node in catalogue.snapshot.nodes if limits else ():
-            left, capacity = limits.get(node.node_pool_name, {}), capacities.get(node.instance_type, node.allocatable)
+            left, capacity = (
+                limits.get(node.node_pool_name, {}),
+                capacities.get(node.instance_type, node.allocatable),
+            )
             for name in left:
                 left[name] -= counted(capacity, name)
         return cls(units, limits)
@@ -48,7 +59,9 @@ class ResidualCapacity:
     def bound_spot(self, most: int, nodes: Mapping[OfferingKey, int]) -> None:
         """Let no spot pool have more than ``most`` nodes from now on; ``nodes`` is what each has."""
         self.changes += 1
-        self._spot = defaultdict(lambda: most, {key: most - count for key, count in nodes.items()})
+        self._spot = defaultdict(
+            lambda: most, {key: most - count for key, count in nodes.items()}
+        )
 
     def spot_left(self, key: OfferingKey) -> int:
         """Return how many more nodes the share of spot pools allows in this offering."""
@@ -58,7 +71,9 @@ class ResidualCapacity:
 
     def nodes_left(self, option: LaunchOption) -> int:
         """Return how many more nodes of the option units, limits and shares allow."""
-        left = UNLIMITED if option.reservation is None else max(0, self.units[option.unit_key])
+        left = (
+            UNLIMITED if option.reservation is None else max(0, self.units[option.unit_key])
+        )
         for name, amount in self.limits.get(option.entry.pool.name, {}).items():
             needed = counted(option.instance_type.capacity, name)
             if needed > 0:

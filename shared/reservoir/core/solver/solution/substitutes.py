@@ -45,20 +45,32 @@ class Substitutes:
         """Whether the entry's pool insists on a choice of instance types."""
         return self._is_strict and bool(self._wanted[entry.index])
 
-    def allowed(self, state: PartialPlan, bin_: Bin, relaxed: RelaxedGroup, room: int) -> int:
+    def allowed(
+        self, state: PartialPlan, bin_: Bin, relaxed: RelaxedGroup, room: int
+    ) -> int:
         """Return how many of ``room`` replicas leave the bin enough instance types to choose from."""
         option, group = bin_.option, relaxed.group
         if option is None or not room or not self.concerns(option.entry):
             return room
         load = total_load(state.groups, bin_.contents, len(group.request))
         while room:
-            grown = [used + asked * room for used, asked in zip(load, group.request, strict=True)]
-            if self.holds(state, option, grown, {**bin_.levels, group.index: relaxed.level}):
+            grown = [
+                used + asked * room for used, asked in zip(load, group.request, strict=True)
+            ]
+            if self.holds(
+                state, option, grown, {**bin_.levels, group.index: relaxed.level}
+            ):
                 return room
             room //= 2
         return 0
 
-    def holds(self, state: PartialPlan, option: LaunchOption, load: Sequence[int], levels: Mapping[int, int]) -> bool:
+    def holds(
+        self,
+        state: PartialPlan,
+        option: LaunchOption,
+        load: Sequence[int],
+        levels: Mapping[int, int],
+    ) -> bool:
         """Whether the types that hold ``load`` for these groups (by relaxation level) have enough distinct values.
 
         That is over what the node could be launched as: itself and its alternatives, which are none cheaper (R-28). A
@@ -66,7 +78,11 @@ class Substitutes:
         """
         if not self.concerns(option.entry):
             return True
-        market, most = (option.place.capacity_type, self._most) if option.reservation is None else (None, None)
+        market, most = (
+            (option.place.capacity_type, self._most)
+            if option.reservation is None
+            else (None, None)
+        )
         hosting = (option, *self._first(most, state, option, tuple(load), levels, market))
         return all(
             len({other.label(key) for other in hosting} - {None}) >= least
@@ -89,10 +105,16 @@ class Substitutes:
             return ()
         market = option.place.capacity_type
         # Whatever is as large as the option holds any content of it, so those are found once for all contents.
-        found = self._first(self._most, state, option, option.allocatable, bin_.levels, market)
+        found = self._first(
+            self._most, state, option, option.allocatable, bin_.levels, market
+        )
         if len(found) < self._most or self._wanted[option.entry.index]:
-            found = self._first(self._most, state, option, self._load(state, bin_), bin_.levels, market)
-        ceiling = self.cheapest_on_demand(state, bin_) if market is CapacityType.SPOT else None
+            found = self._first(
+                self._most, state, option, self._load(state, bin_), bin_.levels, market
+            )
+        ceiling = (
+            self.cheapest_on_demand(state, bin_) if market is CapacityType.SPOT else None
+        )
         margin = None if self._wanted[option.entry.index] else state.price_caps.margin(bin_)
         most = None if margin is None else option.price + margin
         # Nodes that may be the same have the same tuple, by which others tell that at once.
@@ -102,7 +124,9 @@ class Substitutes:
             if ceiling is not None:
                 cheaper = [other for other in found if other.price <= ceiling.price]
                 offered = [*cheaper[: self._most - 1], ceiling]
-            keys = tuple([other.key for other in offered if most is None or other.price <= most])
+            keys = tuple(
+                [other.key for other in offered if most is None or other.price <= most]
+            )
             known = self._offered[about] = self._offered.setdefault(keys, keys)
         return known
 
@@ -111,7 +135,9 @@ class Substitutes:
         option = bin_.option
         if option is None or self._wanted[option.entry.index]:
             return None
-        found = self._first(1, state, option, self._load(state, bin_), bin_.levels, CapacityType.ON_DEMAND)
+        found = self._first(
+            1, state, option, self._load(state, bin_), bin_.levels, CapacityType.ON_DEMAND
+        )
         return next(iter(found), None)
 
     @staticmethod
@@ -134,26 +160,41 @@ class Substitutes:
         On its own market none is cheaper. No ``market``: on any, wherever, and with any part of the limits.
         """
         kept = () if market is None else state.pinned_labels(levels)
-        requirement_sets = tuple(sorted({state.groups[index].requirement_sets[at] for index, at in levels.items()}))
+        requirement_sets = tuple(
+            sorted(
+                {state.groups[index].requirement_sets[at] for index, at in levels.items()}
+            )
+        )
         key = (most, option.index, load, kept, requirement_sets, market)
         if (known := self._known.get(key)) is None:
             least_price = option.price if market is option.place.capacity_type else 0
-            others = self._beside(option, kept, market).holding(load, requirement_sets, least_price)
+            others = self._beside(option, kept, market).holding(
+                load, requirement_sets, least_price
+            )
             if market is not None:
                 others = filter(partial(_takes_no_more, option), others)
-            known = self._known[key] = tuple(islice(filter(partial(is_not, option), others), most))
+            known = self._known[key] = tuple(
+                islice(filter(partial(is_not, option), others), most)
+            )
         return known
 
-    def _beside(self, option: LaunchOption, kept: Sequence[str], market: CapacityType | None) -> "_Sold":
+    def _beside(
+        self, option: LaunchOption, kept: Sequence[str], market: CapacityType | None
+    ) -> "_Sold":
         """Return what the option's pool has on the market with the same values of these labels."""
         values = [option.label(key) for key in kept]
         key = (option.entry.index, kept, market, *values)
         if (known := self._by_domains.get(key)) is None:
             sold = [it for it in self._catalogue.options if it.entry is option.entry]
             sold = [
-                it for it in sold if market in (None, it.place.capacity_type) and list(map(it.label, kept)) == values
+                it
+                for it in sold
+                if market in (None, it.place.capacity_type)
+                and list(map(it.label, kept)) == values
             ]
-            known = self._by_domains[key] = _Sold(sorted(sold, key=attrgetter("price", "index")))
+            known = self._by_domains[key] = _Sold(
+                sorted(sold, key=attrgetter("price", "index"))
+            )
         return known
 
 
@@ -167,15 +208,25 @@ class _Sold:
         for position, option in enumerate(options):
             self._meeting[option.requirement_sets] |= 1 << position
 
-    def holding(self, load: Vector, requirement_sets: Iterable[int], least_price: int) -> Iterator[LaunchOption]:
+    def holding(
+        self, load: Vector, requirement_sets: Iterable[int], least_price: int
+    ) -> Iterator[LaunchOption]:
         """Yield those that have room for a load, meet one of each of the requirement sets and are none cheaper."""
-        mask = self._sizes.holding(load) & -1 << bisect_left(self.options, least_price, key=_price)
+        mask = self._sizes.holding(load) & -1 << bisect_left(
+            self.options, least_price, key=_price
+        )
         for wanted in requirement_sets:
-            mask &= reduce(or_, [meeting for met, meeting in self._meeting.items() if met & wanted], 0)
+            mask &= reduce(
+                or_, [meeting for met, meeting in self._meeting.items() if met & wanted], 0
+            )
         return map(self.options.__getitem__, iter_bits(mask))
 
 
 def _takes_no_more(option: LaunchOption, other: LaunchOption) -> bool:
     """Whether the other takes no more than the option of any resource that their pool limits."""
     taken, allowed = other.instance_type.capacity, option.instance_type.capacity
-    return all(taken[name] <= allowed[name] for name in option.entry.pool.limits or () if name != NODES)
+    return all(
+        taken[name] <= allowed[name]
+        for name in option.entry.pool.limits or ()
+        if name != NODES
+    )

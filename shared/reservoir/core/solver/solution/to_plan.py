@@ -4,7 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, starmap
 from operator import attrgetter
 
-from reservoir.core.model.plan import ExistingPlacement, OfferingKey, Plan, PlannedNodes, UnplacedReplicas
+from reservoir.core.model.plan import (
+    ExistingPlacement,
+    OfferingKey,
+    Plan,
+    PlannedNodes,
+    UnplacedReplicas,
+)
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.solver.problem.groups import Group
 from reservoir.core.solver.problem.supply import Supply, distributed
@@ -17,18 +23,31 @@ _by_key = attrgetter("workload_key")
 
 
 def to_plan(
-    state: PartialPlan, substitutes: Substitutes, explain: Callable[[Group, str, int], UnplacedReplicas]
+    state: PartialPlan,
+    substitutes: Substitutes,
+    explain: Callable[[Group, str, int], UnplacedReplicas],
 ) -> Plan:
     """Write the plan; ``explain`` says why so many replicas of a workload (group, key, count) have no place."""
-    members = [Supply([member[:2] for member in reversed(group.members)]) for group in state.groups]
+    members = [
+        Supply([member[:2] for member in reversed(group.members)]) for group in state.groups
+    ]
     existing: list[ExistingPlacement] = []
     launches: list[PlannedNodes] = []
     for bin_ in state.bins:
         if bin_.node is None:
-            launches.extend(_launches(bin_, state, members, substitutes.alternatives(state, bin_)))
+            launches.extend(
+                _launches(bin_, state, members, substitutes.alternatives(state, bin_))
+            )
         elif bin_.contents:
-            existing.extend(ExistingPlacement(bin_.node.claim_id, placed) for _, placed in _placements(bin_, members))
-    left = ((group, *rest) for group in state.groups for rest in reversed(members[group.index].left))
+            existing.extend(
+                ExistingPlacement(bin_.node.claim_id, placed)
+                for _, placed in _placements(bin_, members)
+            )
+    left = (
+        (group, *rest)
+        for group in state.groups
+        for rest in reversed(members[group.index].left)
+    )
     return Plan(
         launches=tuple(launches),
         existing=tuple(existing),
@@ -42,7 +61,12 @@ def _launches(
 ) -> Iterator[PlannedNodes]:
     option, groups = bin_.option, state.groups
     assert option is not None
-    relaxed = {name for index, level in bin_.levels.items() if level for name in groups[index].levels[level].relaxed}
+    relaxed = {
+        name
+        for index, level in bin_.levels.items()
+        if level
+        for name in groups[index].levels[level].relaxed
+    }
     workloads = [groups[index].workload for index in sorted(bin_.contents)]
     for nodes, placed in _placements(bin_, members):
         yield PlannedNodes(
@@ -54,13 +78,20 @@ def _launches(
             placements=placed,
             alternatives=alternatives,
             labels=bin_.labels,
-            gang_key=next((workload.key for workload in workloads if workload.gang is not None), None),
+            gang_key=next(
+                (workload.key for workload in workloads if workload.gang is not None), None
+            ),
             relaxed=tuple(sorted(relaxed)),
         )
 
 
-def _placements(bin_: Bin, members: _Members) -> Iterator[tuple[int, tuple[PlacedReplicas, ...]]]:
+def _placements(
+    bin_: Bin, members: _Members
+) -> Iterator[tuple[int, tuple[PlacedReplicas, ...]]]:
     """Yield (number of equal nodes, what is on each)."""
     supplies = [(members[index], count) for index, count in bin_.contents.items()]
     for nodes, found in distributed(supplies, bin_.count):
-        yield nodes, tuple(sorted(starmap(PlacedReplicas, chain.from_iterable(found)), key=_by_key))
+        yield (
+            nodes,
+            tuple(sorted(starmap(PlacedReplicas, chain.from_iterable(found)), key=_by_key)),
+        )

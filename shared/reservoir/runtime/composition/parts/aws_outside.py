@@ -23,7 +23,10 @@ from reservoir.adapters.dynamodb.decisions import StoredDecisions
 from reservoir.adapters.dynamodb.demand_census import DynamoDbDemandCensus
 from reservoir.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
 from reservoir.adapters.dynamodb.history import DynamoDbHistory
-from reservoir.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
+from reservoir.adapters.dynamodb.launches import (
+    DynamoDbLaunchAttempts,
+    DynamoDbShortageHistory,
+)
 from reservoir.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from reservoir.adapters.dynamodb.offerings import DynamoDbOfferingStore
 from reservoir.adapters.dynamodb.policy import DynamoDbPolicyStore
@@ -48,7 +51,13 @@ from reservoir.adapters.safety.purchases import DynamoDbPurchases
 from reservoir.adapters.safety.table_marks import DynamoDbTableMarks
 from reservoir.adapters.safety.tallies import DynamoDbTallies
 from reservoir.adapters.scheduler_timers import SchedulerDrainTimers
-from reservoir.adapters.sqs import SqsDeadLetters, SqsDemandQueue, SqsRedelivery, SqsStartMessages, SqsWorkQueue
+from reservoir.adapters.sqs import (
+    SqsDeadLetters,
+    SqsDemandQueue,
+    SqsRedelivery,
+    SqsStartMessages,
+    SqsWorkQueue,
+)
 from reservoir.adapters.system import RandomIds, SystemClock
 from reservoir.core.capacity.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
 from reservoir.names import MARKED_TABLES, Queue, Table, output_name
@@ -119,7 +128,10 @@ class AwsOutside:
     def demand_census(self) -> DynamoDbDemandCensus:
         """Who sent how much of late."""
         return DynamoDbDemandCensus(
-            self.dynamodb, self.settings.tables[Table.WORKLOADS], self.clock, self.parts_executor
+            self.dynamodb,
+            self.settings.tables[Table.WORKLOADS],
+            self.clock,
+            self.parts_executor,
         )
 
     @cached_property
@@ -137,7 +149,9 @@ class AwsOutside:
     @cached_property
     def discovery_turns(self) -> DynamoDbDiscoveryTurns:
         """Whose turn it is to read reservations."""
-        return DynamoDbDiscoveryTurns(self.dynamodb, self.settings.tables[Table.RESERVATIONS], self.clock)
+        return DynamoDbDiscoveryTurns(
+            self.dynamodb, self.settings.tables[Table.RESERVATIONS], self.clock
+        )
 
     @cached_property
     def node_claims(self) -> DynamoDbNodeClaimStore:
@@ -156,12 +170,16 @@ class AwsOutside:
     @cached_property
     def offerings(self) -> DynamoDbOfferingStore:
         """The catalogue."""
-        return DynamoDbOfferingStore(self.dynamodb, self.settings.tables[Table.OFFERINGS], self.clock, self.executor)
+        return DynamoDbOfferingStore(
+            self.dynamodb, self.settings.tables[Table.OFFERINGS], self.clock, self.executor
+        )
 
     @cached_property
     def policy(self) -> DynamoDbPolicyStore:
         """NodePools and EC2NodeClasses."""
-        return DynamoDbPolicyStore(self.dynamodb, self.settings.tables[Table.POLICY], self.clock)
+        return DynamoDbPolicyStore(
+            self.dynamodb, self.settings.tables[Table.POLICY], self.clock
+        )
 
     @cached_property
     def launch_policy(self) -> LaunchPolicy:
@@ -174,44 +192,64 @@ class AwsOutside:
     @cached_property
     def decisions(self) -> StoredDecisions:
         """Decisions and their snapshots."""
-        table, bucket = self.settings.tables[Table.DECISIONS], self.settings.snapshots_bucket
+        table, bucket = (
+            self.settings.tables[Table.DECISIONS],
+            self.settings.snapshots_bucket,
+        )
         return StoredDecisions(self.dynamodb, table, lazy_client("s3"), bucket, self.clock)
 
     @cached_property
     def history(self) -> DynamoDbHistory:
         """What happened."""
         settings = self.settings
-        return DynamoDbHistory(self.dynamodb, settings.tables[Table.HISTORY], self.clock, kept=settings.history_kept)
+        return DynamoDbHistory(
+            self.dynamodb,
+            settings.tables[Table.HISTORY],
+            self.clock,
+            kept=settings.history_kept,
+        )
 
     @cached_property
     def accounts(self) -> DynamoDbAccounts:
         """What instances have cost whom."""
-        return DynamoDbAccounts(self.dynamodb, self.settings.tables[Table.ACCOUNTS], self.clock)
+        return DynamoDbAccounts(
+            self.dynamodb, self.settings.tables[Table.ACCOUNTS], self.clock
+        )
 
     @cached_property
     def launch_attempts(self) -> DynamoDbLaunchAttempts:
         """Attempts of launch batches."""
-        return DynamoDbLaunchAttempts(self.dynamodb, self.settings.tables[Table.NODE_CLAIMS], self.clock)
+        return DynamoDbLaunchAttempts(
+            self.dynamodb, self.settings.tables[Table.NODE_CLAIMS], self.clock
+        )
 
     @cached_property
     def shortage_history(self) -> DynamoDbShortageHistory:
         """Shortages, those that are over included."""
-        return DynamoDbShortageHistory(self.dynamodb, self.settings.tables[Table.OFFERINGS], self.clock)
+        return DynamoDbShortageHistory(
+            self.dynamodb, self.settings.tables[Table.OFFERINGS], self.clock
+        )
 
     @cached_property
     def boot_failures(self) -> DynamoDbBootFailures:
         """Nodes in Capacity Blocks that did not boot."""
-        return DynamoDbBootFailures(self.dynamodb, self.settings.tables[Table.RESERVATIONS], self.clock)
+        return DynamoDbBootFailures(
+            self.dynamodb, self.settings.tables[Table.RESERVATIONS], self.clock
+        )
 
     @cached_property
     def tallies(self) -> DynamoDbTallies:
         """What ended within the hour, by kind."""
-        return DynamoDbTallies(self.dynamodb, self.settings.tables[Table.NODE_CLAIMS], self.clock)
+        return DynamoDbTallies(
+            self.dynamodb, self.settings.tables[Table.NODE_CLAIMS], self.clock
+        )
 
     @cached_property
     def table_marks(self) -> DynamoDbTableMarks:
         """The marks on the tables of the state."""
-        tables = {output_name(table.name): self.settings.tables[table] for table in MARKED_TABLES}
+        tables = {
+            output_name(table.name): self.settings.tables[table] for table in MARKED_TABLES
+        }
         return DynamoDbTableMarks(self.dynamodb, tables, self.clock)
 
     # messages
@@ -221,7 +259,10 @@ class AwsOutside:
         """The planning and the launch queue."""
         urls = self.settings.queue_urls
         return SqsWorkQueue(
-            self._sqs, planning_url=urls[Queue.PLANNING], launches_url=urls[Queue.LAUNCHES], ids=self.ids
+            self._sqs,
+            planning_url=urls[Queue.PLANNING],
+            launches_url=urls[Queue.LAUNCHES],
+            ids=self.ids,
         )
 
     @cached_property
@@ -242,12 +283,16 @@ class AwsOutside:
     @cached_property
     def start_messages(self) -> SqsStartMessages:
         """Messages to the reactions queue at the starts of reservations."""
-        return SqsStartMessages(self._sqs, self.settings.queue_urls[Queue.REACTIONS], self.clock)
+        return SqsStartMessages(
+            self._sqs, self.settings.queue_urls[Queue.REACTIONS], self.clock
+        )
 
     @cached_property
     def publisher(self) -> EventPublisher:
         """The outbound bus."""
-        return EventBridgePublisher(lazy_client("events"), self.settings.event_bus, self.parts_executor)
+        return EventBridgePublisher(
+            lazy_client("events"), self.settings.event_bus, self.parts_executor
+        )
 
     @cached_property
     def identities(self) -> StsIdentities:
@@ -311,12 +356,16 @@ class AwsOutside:
     @cached_property
     def purchases(self) -> DynamoDbPurchases:
         """What was bought."""
-        return DynamoDbPurchases(self.dynamodb, self.settings.tables[Table.POLICY], self.clock)
+        return DynamoDbPurchases(
+            self.dynamodb, self.settings.tables[Table.POLICY], self.clock
+        )
 
     @cached_property
     def launch_environment(self) -> Ec2LaunchEnvironment:
         """Subnets, security groups, images, instance profiles."""
-        return Ec2LaunchEnvironment(self.ec2, lazy_client("ssm"), lazy_client("iam"), self.clock)
+        return Ec2LaunchEnvironment(
+            self.ec2, lazy_client("ssm"), lazy_client("iam"), self.clock
+        )
 
     @cached_property
     def principals(self) -> IamPrincipals:
@@ -327,7 +376,9 @@ class AwsOutside:
     def instance_types(self) -> Ec2InstanceTypeReader:
         """Instance types and where they are sold."""
         settings = self.settings
-        return Ec2InstanceTypeReader(self.ec2, region=settings.region, vm_memory_overhead=settings.vm_memory_overhead)
+        return Ec2InstanceTypeReader(
+            self.ec2, region=settings.region, vm_memory_overhead=settings.vm_memory_overhead
+        )
 
     @cached_property
     def prices(self) -> AwsPriceReader:
@@ -343,12 +394,16 @@ class AwsOutside:
     @cached_property
     def instances(self) -> Ec2Instances:
         """Our instances: read, tag, terminate. Launches and the collector share the rate of CreateTags."""
-        return Ec2Instances(self.ec2, self.settings.deployment, Pacer(CREATE_TAGS_CALLS.shared_by(2)))
+        return Ec2Instances(
+            self.ec2, self.settings.deployment, Pacer(CREATE_TAGS_CALLS.shared_by(2))
+        )
 
     @cached_property
     def fleet(self) -> Ec2FleetLauncher:
         """CreateFleet."""
-        return Ec2FleetLauncher(lazy_client("ec2", patience=ONE_LONG_WAIT), self.clock, self._mutating_pacer)
+        return Ec2FleetLauncher(
+            lazy_client("ec2", patience=ONE_LONG_WAIT), self.clock, self._mutating_pacer
+        )
 
     @cached_property
     def dry_runs(self) -> Ec2DryRuns:
@@ -358,4 +413,6 @@ class AwsOutside:
     @cached_property
     def launch_templates(self) -> Ec2LaunchTemplates:
         """Launch templates."""
-        return Ec2LaunchTemplates(self.ec2, self.settings.deployment, self.clock, self._mutating_pacer)
+        return Ec2LaunchTemplates(
+            self.ec2, self.settings.deployment, self.clock, self._mutating_pacer
+        )

@@ -13,7 +13,12 @@ from reservoir.usecases.node_life.node_life import NodeLife
 
 def broken_capacity_from(outside: Outside) -> BrokenCapacity:
     """Return what suspects units of reservations."""
-    return BrokenCapacity(outside.boot_failures, outside.capacity_blocks, outside.reservations, outside.publisher)
+    return BrokenCapacity(
+        outside.boot_failures,
+        outside.capacity_blocks,
+        outside.reservations,
+        outside.publisher,
+    )
 
 
 def block_drains_from(outside: Outside, draining: Draining) -> BlockDrains:
@@ -33,7 +38,9 @@ def reservation_starts_from(outside: Outside, timers: StartTimers) -> Reservatio
     return ReservationStarts(
         reservations=outside.reservations,
         reader=outside.reservation_reader,
-        observer=ReservationObserver(outside.reservations, outside.node_claims, outside.publisher),
+        observer=ReservationObserver(
+            outside.reservations, outside.node_claims, outside.publisher
+        ),
         timers=timers,
         queue=outside.queue,
     )
@@ -48,6 +55,8 @@ def node_life_from(outside: Outside, draining: Draining) -> NodeLife:
         offerings=outside.offerings,
         policy=outside.launch_policy,
         draining=draining,
-        early_ends=EarlyEnds(outside.shortage_history, outside.offerings, broken, outside.publisher),
+        early_ends=EarlyEnds(
+            outside.shortage_history, outside.offerings, broken, outside.publisher
+        ),
         publisher=outside.publisher,
     )

@@ -40,7 +40,9 @@ def solver_from(outside: Outside) -> Solver:
     return Solver(planner_policy(outside), solve, check)
 
 
-def check(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> tuple[checker.Violation, ...]:
+def check(
+    snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy
+) -> tuple[checker.Violation, ...]:
     """Check a plan by the rules, independently of the scheduler."""
     return checker.check(snapshot, plan, now=now, policy=policy)
 
@@ -59,7 +61,9 @@ def solve_within(budget: timedelta, monotonic_s: Callable[[], float]) -> Solve:
         def used_percent() -> int:
             return int((monotonic_s() - began_s) * 100 / budget_s) if budget_s else 100
 
-        policy = replace(policy, expired=lambda: used_percent() >= 100, used_percent=used_percent)
+        policy = replace(
+            policy, expired=lambda: used_percent() >= 100, used_percent=used_percent
+        )
         return scheduler.solve(snapshot, now=now, policy=policy)
 
     return solve
