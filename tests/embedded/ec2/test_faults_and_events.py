@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from botocore.exceptions import ConnectionClosedError
+from botocore.exceptions import ClientError, ConnectionClosedError
 
 from lab.embedded.ec2.control.actions import ControlError
 from lab.worlds.cloud import (
@@ -62,6 +62,20 @@ def test_capacity_can_be_missing_in_one_pool_for_a_while(cloud: Cloud) -> None:
     assert error_codes(first) == ["InsufficientInstanceCapacity"]
     assert first["Instances"][0]["AvailabilityZone"] == ZONE_B
     assert error_codes(cloud.fleet(configs)) == []
+
+
+def test_one_reservation_can_be_refused(cloud: Cloud) -> None:
+    refused, open_one = cloud.reserve(1), cloud.reserve(1)
+    cloud.control("refuse_launches", code="Unsupported", capacity_reservation_id=refused)
+
+    def launch_into(reservation_id: str) -> None:
+        target = {"CapacityReservationTarget": {"CapacityReservationId": reservation_id}}
+        cloud.run(CapacityReservationSpecification=target)
+
+    with pytest.raises(ClientError, match="Unsupported"):
+        launch_into(refused)
+    launch_into(open_one)
+    assert (cloud.available(refused), cloud.available(open_one)) == (1, 0)
 
 
 def test_counts_may_lag(cloud: Cloud) -> None:

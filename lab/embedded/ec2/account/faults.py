@@ -30,11 +30,17 @@ class LaunchFault:
     zone: str | None = None
     market: str | None = None
     count: int | None = None
+    reservation_id: str | None = None
 
     def matches(self, spec: LaunchSpec) -> bool:
         """Whether this fault is meant for a launch."""
-        wanted = (self.instance_type, self.zone, self.market)
-        actual = (spec.instance_type, spec.zone.name, spec.market.value)
+        wanted = (self.instance_type, self.zone, self.market, self.reservation_id)
+        actual = (
+            spec.instance_type,
+            spec.zone.name,
+            spec.market.value,
+            spec.target.reservation_id,
+        )
         return all(
             want is None or want == have for want, have in zip(wanted, actual, strict=True)
         )

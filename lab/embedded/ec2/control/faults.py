@@ -171,8 +171,12 @@ def _launch_fault(
     zone: str | None = None,
     market: str | None = None,
     count: int | None = None,
+    capacity_reservation_id: str | None = None,
 ) -> LaunchFault:
-    """Return what fails launches that match, for good when no count is given; ``zone`` is a name or an id."""
+    """Return what fails launches that match, for good when no count is given; ``zone`` is a name or an id.
+
+    A reservation matches launches that target it by its id.
+    """
     return LaunchFault(
         code,
         message,
@@ -180,6 +184,7 @@ def _launch_fault(
         zone_of(world, zone).name if zone else None,
         market,
         count,
+        capacity_reservation_id,
     )
 
 
