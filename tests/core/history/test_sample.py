@@ -104,6 +104,14 @@ def test_before_and_after_it_is_active_nobody_has_a_unit_and_none_is_idle() -> N
     ) == (0, 0, 0, 0)
 
 
+def test_units_that_are_billed_until_a_commitment_ends_are_idle() -> None:
+    (found,) = sample(
+        reservations=[reservation("cr-1", 4, 0, state="cancelling")]
+    ).reservations
+    assert (found.free_count, found.others_count) == (4, 0)
+    assert found.idle_micro_usd_per_hour == 4 * 55_000_000
+
+
 def test_without_a_price_idleness_has_none_and_is_not_nought() -> None:
     (found,) = sample(reservations=[reservation("cr-1", 8, 3)], prices={}).reservations
     assert found.idle_micro_usd_per_hour is None

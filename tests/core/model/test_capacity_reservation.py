@@ -2,9 +2,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from botocore.model import StringShape
+from botocore.session import get_session
 
 from lab.fakes import values
-from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from reservoir.core.model.capacity_reservation import (
+    GONE,
+    STATES,
+    CapacityReservation,
+    ReservationKind,
+)
 
 NOW = datetime(2026, 1, 15, 8, 0, tzinfo=UTC)
 
@@ -86,3 +93,34 @@ def test_a_scheduled_reservation_is_upcoming_until_ec2_says_that_it_began() -> N
         NOW + timedelta(hours=1, seconds=10)
     )
     assert not replace(reservation, start_at=None).is_upcoming(NOW)
+
+
+def test_every_state_of_ec2_has_a_meaning() -> None:
+    """A release of botocore that knows one more fails here, and somebody reads what it means."""
+    states = get_session().get_service_model("ec2").shape_for("CapacityReservationState")
+
+    assert isinstance(states, StringShape)
+    assert STATES.keys() - {GONE} == set(states.enum)
+
+
+@pytest.mark.parametrize("state", [*STATES, "one-that-nobody-knows"])
+def test_only_an_active_reservation_takes_launches(state: str) -> None:
+    reservation = block(end_in=timedelta(days=2), state=state)
+
+    assert reservation.is_active(NOW) is (state == "active")
+
+
+@pytest.mark.parametrize(
+    ("state", "is_billed"),
+    [
+        ("active", True),
+        ("cancelling", True),  # EC2 took the units back, the commitment is still charged
+        ("unavailable", True),  # a block was paid for at once
+        ("one-that-nobody-knows", True),  # rather shown as money lost than as nothing
+        ("scheduled", False),
+        ("cancelled", False),
+        (GONE, False),
+    ],
+)
+def test_what_a_state_costs(state: str, is_billed: bool) -> None:
+    assert values.reservation(state=state).is_billed is is_billed

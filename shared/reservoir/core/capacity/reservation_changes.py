@@ -10,6 +10,8 @@ from enum import StrEnum
 
 from reservoir.core.model.capacity_reservation import (
     ACTIVE,
+    CANCELLED,
+    CANCELLING,
     ENDED_STATES,
     GONE,
     ObservedReservation,
@@ -44,8 +46,8 @@ class ChangedField:
 
 _OF_STATE = {
     ACTIVE: ReservationChangeKind.BEGAN,
-    "cancelled": ReservationChangeKind.CANCELLED,
-    "cancelling": ReservationChangeKind.CANCELLED,
+    CANCELLED: ReservationChangeKind.CANCELLED,
+    CANCELLING: ReservationChangeKind.CANCELLED,
     "expired": ReservationChangeKind.EXPIRED,
     "failed": ReservationChangeKind.FAILED,
     "payment-failed": ReservationChangeKind.FAILED,
@@ -87,7 +89,10 @@ def _kinds(
         is_over = after.end_at is not None and after.end_at <= now
         yield ReservationChangeKind.EXPIRED if is_over else ReservationChangeKind.UNSHARED
         return
-    if after.state != before.state:
+    if (before.state, after.state) == (CANCELLING, CANCELLED):
+        # that it is cancelled was said when that began; now the commitment is paid
+        yield ReservationChangeKind.STATE_CHANGED
+    elif after.state != before.state:
         yield _OF_STATE.get(after.state, ReservationChangeKind.STATE_CHANGED)
     if after.state in ENDED_STATES:
         return

@@ -151,13 +151,14 @@ def price_of(claim: NodeClaim) -> int:
 def _reservation(
     reservation: CapacityReservation, claims: Sequence[NodeClaim], prices: Mapping[str, int]
 ) -> ReservationSample:
-    is_active = reservation.state == ACTIVE
     ours = sum(
         claim.offering.reservation_id == reservation.id and not claim.waits_for_slot
         for claim in claims
     )
     # A unit whose instance has ended is nobody's until EC2 shows it as available: it counts as others'.
-    others = reservation.units_of_others(ours) if is_active else 0
+    others = reservation.units_of_others(ours) if reservation.state == ACTIVE else 0
+    # What is billed and takes no launches is idle too, and costs the same.
+    free = max(0, reservation.total_count - ours - others) if reservation.is_billed else 0
     return ReservationSample(
         id=reservation.id,
         instance_type=reservation.instance_type,
@@ -167,7 +168,7 @@ def _reservation(
         total_count=reservation.total_count,
         ours_count=ours,
         others_count=others,
-        free_count=max(0, reservation.total_count - ours - others) if is_active else 0,
+        free_count=free,
         micro_usd_per_hour=prices.get(reservation.instance_type),
         end_at=reservation.end_at,
         drain_at=reservation.drain_at(),

@@ -7,16 +7,47 @@ from enum import StrEnum
 from typing import Final
 
 ACTIVE: Final = "active"
-# States in which a reservation is expected to become active; EC2 may add others, so states stay strings.
-UPCOMING_STATES: Final = frozenset(
-    {"assessing", "scheduled", "pending", "delayed", "payment-pending"}
-)
+CANCELLING: Final = "cancelling"
+CANCELLED: Final = "cancelled"
 # ours, not EC2's: EC2 lists the reservation no more (cancelled long ago, or no longer shared)
 GONE: Final = "gone"
-# States that nothing follows; EC2 shows such a reservation for a while.
-ENDED_STATES: Final = frozenset(
-    {"expired", "cancelled", "failed", "payment-failed", "unsupported", GONE}
-)
+
+
+@dataclass(frozen=True, slots=True)
+class StateMeaning:
+    """What a state of a reservation says. Only an active one takes launches."""
+
+    is_upcoming: bool = False  # expected to become active
+    is_over: bool = False  # nothing follows; EC2 shows such a reservation for a while
+    is_billed: bool = False  # its units cost money whether or not they are used
+
+
+_UPCOMING: Final = StateMeaning(is_upcoming=True)
+_OVER: Final = StateMeaning(is_over=True)
+_BILLED: Final = StateMeaning(is_billed=True)
+# States of EC2's CapacityReservationState. EC2 may add others, so states stay strings.
+STATES: Final[Mapping[str, StateMeaning]] = {
+    ACTIVE: _BILLED,
+    "assessing": _UPCOMING,
+    "scheduled": _UPCOMING,
+    "pending": _UPCOMING,
+    "delayed": _UPCOMING,
+    "payment-pending": _UPCOMING,
+    # EC2 has taken the units back, and bills the rest of the commitment.
+    CANCELLING: _BILLED,
+    # of Capacity Blocks, which were paid for at once; EC2 does not say what may follow
+    "unavailable": _BILLED,
+    "expired": _OVER,
+    CANCELLED: _OVER,
+    "failed": _OVER,
+    "payment-failed": _OVER,
+    "unsupported": _OVER,
+    GONE: _OVER,
+}
+# A state that nobody has heard of: the reservation is there, and may cost money.
+_UNKNOWN_STATE: Final = StateMeaning(is_billed=True)
+UPCOMING_STATES: Final = frozenset(name for name, it in STATES.items() if it.is_upcoming)
+ENDED_STATES: Final = frozenset(name for name, it in STATES.items() if it.is_over)
 
 UNLAUNCHABLE: Final = "EC2 says that nothing can be launched into it now (unlaunchable)"
 _PLANNED_SIZE_TAG: Final = "aws:ec2capacityreservation:incrementalRequestedQuantity"
@@ -99,6 +130,11 @@ class ObservedReservation:
             if self.placement_group_arn is None
             else self.placement_group_arn.rpartition("/")[2]
         )
+
+    @property
+    def is_billed(self) -> bool:
+        """Whether its units cost money whether or not they are used."""
+        return STATES.get(self.state, _UNKNOWN_STATE).is_billed
 
     def is_active(self, now: datetime) -> bool:
         """Whether instances can be launched into it at ``now``: active, started, and not yet draining."""
