@@ -1,6 +1,8 @@
 """The budget bounds the pass: once it is used up, every step ends, and what was planned by then keeps every rule."""
 
+from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from lab.bench.scheduling.budget import world
 from lab.bench.worlds.small import small_snapshot
 from reservoir.core.checker import check
 from reservoir.core.explaining.reasons import Reasons
-from reservoir.core.model.plan import Plan
+from reservoir.core.model.plan import Plan, ReasonCode
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.scheduler import solve
@@ -94,3 +96,50 @@ def test_hardly_a_step_is_taken_once_time_is_over(
         monkeypatch.setattr(owner, name, counted(name, getattr(owner, name)))
     solve(world(kind, 200), now=NOW, policy=SchedulingPolicy(expired=clock.expired))
     assert len(late) <= 8, late
+
+
+def reading_late(looks_in_time: int) -> SchedulingPolicy:
+    """Return a policy whose time to read demand is over after so many looks, but not the time of the pass."""
+    looks = count()
+
+    def used_percent() -> int:
+        return 0 if next(looks) <= looks_in_time else 50
+
+    return SchedulingPolicy(used_percent=used_percent)
+
+
+def placed_counts(plan: Plan) -> Counter[str]:
+    """Return how many replicas of each workload the plan launches."""
+    counts: Counter[str] = Counter()
+    for launch in plan.launches:
+        for placed in launch.placements:
+            counts[placed.workload_key] += placed.count * launch.count
+    return counts
+
+
+@pytest.mark.parametrize("kind", ["plain", "spread", "gangs"])
+def test_demand_that_cannot_be_read_in_time_waits_and_the_rest_is_planned(
+    kind: str,
+) -> None:
+    """A pass that reads all of too much demand would have no time left to place any of it."""
+    snapshot, policy = world(kind, 40), reading_late(10)
+    plan = solve(snapshot, now=NOW, policy=policy)
+    counts = placed_counts(plan)
+    waiting = Counter(dict[str, int]())
+    for item in plan.unplaced:
+        assert item.code is ReasonCode.OUT_OF_TIME
+        waiting[item.workload_key] += item.count
+    pending = {item.workload.key: item.pending_count for item in snapshot.demands}
+    assert counts + waiting == pending
+    assert 5 <= len(counts) <= 15
+    found = check(snapshot, plan, now=NOW, policy=policy)
+    assert not [item for item in found if item.forbids_commit]
+
+
+def test_nodes_for_a_part_of_the_demand_stay_in_their_zones() -> None:
+    """Demand that was not read may have rules about the zones of what was placed."""
+    plan = solve(world("plain", 40), now=NOW, policy=reading_late(10))
+    assert plan.launches
+    for launch in plan.launches:
+        zones = {key.zone_id for key in launch.alternatives}
+        assert zones <= {launch.offering.zone_id}

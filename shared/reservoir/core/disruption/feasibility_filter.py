@@ -66,9 +66,10 @@ class FeasibilityFilter:
             classes.setdefault(_class_key(workload), []).append(workload)
         examples = tuple(_bare_demand(alike[0]) for alike in classes.values())
         asked = replace(world.snapshot, demands=examples, workloads={})
-        queue = PendingQueue.of(asked, world.now, PreferencePolicy.IGNORE)
         # The most permissive policy: what the operator's does not allow, the simulation refuses.
-        catalogue = queue.catalogue(asked, world.now, SchedulingPolicy())
+        permissive = SchedulingPolicy(preference_policy=PreferencePolicy.IGNORE)
+        queue = PendingQueue.of(asked, world.now, permissive)
+        catalogue = queue.catalogue(asked, world.now, permissive)
         of_example = {
             each.demand.workload.key: queue.masks(each.levels)[-1] for each in queue.pending
         }

@@ -79,6 +79,15 @@ class SchedulingPolicy:
             used_percent=lambda: used_percent() * 100 // percent,
         )
 
+    def within_share(self, percent: int) -> Callable[[], bool]:
+        """Return whether so much of the time that is left now is used up; without a measure it never is."""
+        used_percent = self.used_percent
+        if used_percent is None:
+            return _never
+        began_percent = used_percent()
+        end_percent = began_percent + max(0, 100 - began_percent) * percent // 100
+        return lambda: used_percent() > end_percent
+
     def without_deadline(self) -> "SchedulingPolicy":
         """Return the policy with all the time there is."""
         return replace(self, expired=_never, used_percent=None)

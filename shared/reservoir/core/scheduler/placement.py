@@ -16,6 +16,7 @@ from reservoir.core.model.plan import Plan
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.scheduler.certificate import certified
+from reservoir.core.scheduler.part_of_demand import without_unread
 from reservoir.core.solver.insertion.insert import Insertion
 from reservoir.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
 from reservoir.core.solver.insertion.new_nodes import Strategy
@@ -57,6 +58,8 @@ def place(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
     usual = replace(_STRATEGIES[0], improves=policy.with_certificate)
     best = _best_of_strategies(lambda: PartialPlan(problem, facts), candidates, usual)
     plan = to_plan(best, candidates.substitutes, Reasons(best).explain)
+    if problem.unread:
+        plan = without_unread(plan, problem.unread)
     return certified(plan, best, facts) if policy.with_certificate else plan
 
 

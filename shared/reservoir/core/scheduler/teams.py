@@ -8,10 +8,11 @@ looks at what came out; `placement.place`, which knows no teams, makes the plan.
 from dataclasses import replace
 from datetime import datetime
 
-from reservoir.core.model.plan import Plan, PlannedNodes, ReasonCode
+from reservoir.core.model.plan import Plan, ReasonCode
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import Demand
+from reservoir.core.scheduler.part_of_demand import with_zones_kept
 from reservoir.core.scheduler.placement import place
 from reservoir.core.sharing.apportionment import Apportionment, is_shared, waiting_count
 from reservoir.core.sharing.budgets import has_budgets, within_budgets
@@ -71,10 +72,8 @@ def _serve_one_workload(
         else alone.notes
     )
     waiting = (item for item in plan.unplaced if item.workload_key != chosen.workload.key)
-    launches = tuple(_in_its_zone(launch) for launch in alone.launches)
-    return replace(
-        alone, launches=launches, unplaced=(*alone.unplaced, *waiting), notes=notes
-    )
+    alone = with_zones_kept(alone)
+    return replace(alone, unplaced=(*alone.unplaced, *waiting), notes=notes)
 
 
 def _rest(policy: SchedulingPolicy) -> SchedulingPolicy:
@@ -82,12 +81,6 @@ def _rest(policy: SchedulingPolicy) -> SchedulingPolicy:
     if policy.used_percent is None:
         return policy.without_deadline()
     return policy.until(max(100, policy.used_percent() + _ONE_AT_LEAST_PERCENT))
-
-
-def _in_its_zone(launch: PlannedNodes) -> PlannedNodes:
-    """Leave out alternatives in other zones: workloads that were not considered may have rules about the zone."""
-    near = (key for key in launch.alternatives if key.zone_id == launch.offering.zone_id)
-    return replace(launch, alternatives=tuple(near))
 
 
 def _urgency(demand: Demand) -> tuple[int, datetime, str]:

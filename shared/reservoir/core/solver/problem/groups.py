@@ -118,20 +118,24 @@ class RelaxedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingProblem:
-    """The options of a solve, its demand in groups, and the terms of topology rules."""
+    """The options of a solve, its demand in groups, and the terms of topology rules.
+
+    ``unread``: demand for which time did not last, in no group.
+    """
 
     catalogue: OptionCatalogue
     groups: Sequence[Group]
     terms: Terms
+    unread: Sequence[Demand]
 
     @classmethod
     def of(
         cls, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy
     ) -> "SchedulingProblem":
         """Return the problem of placing the snapshot's demand ``now``."""
-        queue = PendingQueue.of(snapshot, now, policy.preference_policy)
+        queue = PendingQueue.of(snapshot, now, policy)
         catalogue = queue.catalogue(snapshot, now, policy)
-        return cls(catalogue, build_groups(queue, catalogue), queue.terms)
+        return cls(catalogue, build_groups(queue, catalogue), queue.terms, queue.unread)
 
 
 def build_groups(queue: PendingQueue, catalogue: OptionCatalogue) -> list[Group]:

@@ -18,6 +18,10 @@ from reservoir.core.solver.problem.selection import Level, levels
 from reservoir.core.solver.problem.topology import Terms
 from reservoir.core.solver.problem.vectors import Dimensions, mask_of
 
+# Of the time of a solve, for reading its demand. To place what was read takes fifty times as long as to read it, so
+# there would be no time for what is not read by then.
+_READING_PERCENT: Final = 4
+
 
 @dataclass(frozen=True, slots=True)
 class PendingDemand:
@@ -30,35 +34,41 @@ class PendingDemand:
 
 @dataclass(frozen=True, slots=True)
 class PendingQueue:
-    """The pending demand of a solve, with the terms it speaks of and the requirement sets it has, both numbered."""
+    """The pending demand of a solve, with the terms it speaks of and the requirement sets it has, both numbered.
+
+    ``unread`` came last in the order of the queue, after time to read it was over.
+    """
 
     pending: Sequence[PendingDemand]
     terms: Terms
     dimensions: Dimensions
     requirement_sets: Mapping[RequirementSet, int]
+    unread: Sequence[Demand]
 
     @classmethod
     def of(
-        cls, snapshot: Snapshot, now: datetime, preference_policy: PreferencePolicy
+        cls, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy
     ) -> "PendingQueue":
-        """Return the queue of a snapshot's demand."""
+        """Return the queue of a snapshot's demand, as far as there is time to read it."""
         demands = sorted(
             [demand for demand in snapshot.demands if demand.pending_count > 0],
             key=_queue_order,
         )
-        pending = _pending(demands, snapshot, now, preference_policy)
+        pending = _pending(demands, snapshot, now, policy)
+        unread = demands[len(pending) :]
         selections = (level.selection for one in _distinct(pending) for level in one.levels)
         sets = dict.fromkeys(
             RequirementSet(term, selection)
             for selection in selections
             for term in selection.terms
         )
-        dimensions = Dimensions(demand.workload.requests for demand in demands)
+        dimensions = Dimensions(one.demand.workload.requests for one in pending)
         return cls(
             pending,
             _terms(pending, snapshot),
             dimensions,
             {one: number for number, one in enumerate(sets)},
+            unread,
         )
 
     def catalogue(
@@ -124,7 +134,7 @@ def _pending(
     demands: Iterable[Demand],
     snapshot: Snapshot,
     now: datetime,
-    preference_policy: PreferencePolicy,
+    policy: SchedulingPolicy,
 ) -> list[PendingDemand]:
     taints = (taint for pool, _ in usable_pools(snapshot) for taint in pool.taints)
     soft_taints = any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in taints)
@@ -133,7 +143,10 @@ def _pending(
     teams = by_namespace(snapshot.teams)
     known: dict[object, tuple[Level, ...]] = {}
     pending: list[PendingDemand] = []
+    is_late = policy.within_share(_READING_PERCENT)
     for demand in demands:
+        if pending and is_late():
+            break
         workload = demand.workload
         reached = workload.reached_capacity_types(demand.pending_since, now)
         withheld = tuple(
@@ -156,7 +169,7 @@ def _pending(
             found = levels(
                 workload,
                 allowed,
-                preference_policy,
+                policy.preference_policy,
                 soft_taints=soft_taints,
                 team_name=team_name,
             )
