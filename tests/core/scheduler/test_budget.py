@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -14,9 +15,11 @@ from reservoir.core.explaining.reasons import Reasons
 from reservoir.core.model.plan import Plan, ReasonCode
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.team import Team
 from reservoir.core.scheduler import solve
 from reservoir.core.solver.insertion.new_nodes import NewNodes
 from reservoir.core.solver.packing.knapsack import GreedyKnapsack
+from reservoir.core.solver.problem import queue
 from tests.core.scheduler.world import NOW
 
 # Steps of which a large pass has thousands.
@@ -119,10 +122,11 @@ def placed_counts(plan: Plan) -> Counter[str]:
 
 @pytest.mark.parametrize("kind", ["plain", "spread", "gangs"])
 def test_demand_that_cannot_be_read_in_time_waits_and_the_rest_is_planned(
-    kind: str,
+    monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """A pass that reads all of too much demand would have no time left to place any of it."""
-    snapshot, policy = world(kind, 40), reading_late(10)
+    monkeypatch.setattr(queue, "_READ_AT_ONCE", 10)
+    snapshot, policy = world(kind, 40), reading_late(1)
     plan = solve(snapshot, now=NOW, policy=policy)
     counts = placed_counts(plan)
     waiting = Counter(dict[str, int]())
@@ -131,14 +135,32 @@ def test_demand_that_cannot_be_read_in_time_waits_and_the_rest_is_planned(
         waiting[item.workload_key] += item.count
     pending = {item.workload.key: item.pending_count for item in snapshot.demands}
     assert counts + waiting == pending
-    assert 5 <= len(counts) <= 15
+    assert 5 <= len(counts) <= 20
     found = check(snapshot, plan, now=NOW, policy=policy)
     assert not [item for item in found if item.forbids_commit]
 
 
-def test_nodes_for_a_part_of_the_demand_stay_in_their_zones() -> None:
+def test_little_demand_is_read_as_a_whole_however_late_it_is() -> None:
+    plan = solve(world("plain", 40), now=NOW, policy=reading_late(0))
+    assert not plan.unplaced
+
+
+def test_demand_that_is_solved_again_is_read_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A team would exceed its budget by demand that only the second solve reads."""
+    monkeypatch.setattr(queue, "_READ_AT_ONCE", 10)
+    team = Team("one", namespaces=("one",))
+    snapshot = replace(world("plain", 40), teams=(team,))
+    assert not solve(snapshot, now=NOW, policy=reading_late(0)).unplaced
+
+
+def test_nodes_for_a_part_of_the_demand_stay_in_their_zones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Demand that was not read may have rules about the zones of what was placed."""
-    plan = solve(world("plain", 40), now=NOW, policy=reading_late(10))
+    monkeypatch.setattr(queue, "_READ_AT_ONCE", 10)
+    plan = solve(world("plain", 40), now=NOW, policy=reading_late(1))
     assert plan.launches
     for launch in plan.launches:
         zones = {key.zone_id for key in launch.alternatives}

@@ -21,6 +21,8 @@ from reservoir.core.solver.problem.vectors import Dimensions, mask_of
 # Of the time of a solve, for reading its demand. To place what was read takes fifty times as long as to read it, so
 # there would be no time for what is not read by then.
 _READING_PERCENT: Final = 4
+# So many are read between two looks at the clock. They take milliseconds, so small demand is read as a whole.
+_READ_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ ACCEPTS: Final = Likeness(Workload, NOT_ABOUT_PLACES)
 
 # Branches: comprehensions of a line each around one loop over demands.
 def _pending(
-    demands: Iterable[Demand],
+    demands: Sequence[Demand],
     snapshot: Snapshot,
     now: datetime,
     policy: SchedulingPolicy,
@@ -143,9 +145,11 @@ def _pending(
     teams = by_namespace(snapshot.teams)
     known: dict[object, tuple[Level, ...]] = {}
     pending: list[PendingDemand] = []
-    is_late = policy.within_share(_READING_PERCENT)
-    for demand in demands:
-        if pending and is_late():
+    is_bounded = len(demands) > _READ_AT_ONCE and not _is_solved_again(snapshot)
+    bounded = policy if is_bounded else policy.without_deadline()
+    is_late = bounded.within_share(_READING_PERCENT)
+    for number, demand in enumerate(demands, 1):
+        if number % _READ_AT_ONCE == 0 and is_late():
             break
         workload = demand.workload
         reached = workload.reached_capacity_types(demand.pending_since, now)
@@ -176,6 +180,11 @@ def _pending(
             known[key] = found
         pending.append(PendingDemand(demand, found, withheld))
     return pending
+
+
+def _is_solved_again(snapshot: Snapshot) -> bool:
+    """Whether teams or a ceiling are held to what a first plan says of all demand: the next must read no more."""
+    return bool(snapshot.teams) or snapshot.ceiling_micro_usd_per_hour is not None
 
 
 def _terms(pending: Sequence[PendingDemand], snapshot: Snapshot) -> Terms:
