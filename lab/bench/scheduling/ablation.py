@@ -164,7 +164,7 @@ MECHANISMS: Final = {
     "unused-patterns-as-columns": Mechanism(_only_used_patterns, ()),
     "units-spared": Mechanism(
         lambda: _set("pattern_packing", with_units_spared=_as_it_is),
-        ("packing.spared_units", "packing.unit_worth"),
+        ("packing.outlay", "packing.spared_units", "packing.unit_worth"),
     ),
     "exact-when-small": Mechanism(
         lambda: _set(_IMPROVE, packed_exactly=_nothing),

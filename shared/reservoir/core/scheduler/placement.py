@@ -23,7 +23,7 @@ from reservoir.core.solver.insertion.new_nodes import Strategy
 from reservoir.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
 from reservoir.core.solver.insertion.rightsizing import rightsize_paid_nodes
 from reservoir.core.solver.insertion.spot_share import replace_dear_spot, spread_spot
-from reservoir.core.solver.packing.spared_units import outlay_of
+from reservoir.core.solver.packing.outlay import left_over, outlay_of_plan
 from reservoir.core.solver.pattern_packing import pack
 from reservoir.core.solver.problem.components import (
     Component,
@@ -55,8 +55,9 @@ def place(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
     problem = SchedulingProblem.of(snapshot, now, policy)
     facts = NodeFacts(problem.catalogue, problem.terms)
     candidates = Candidates(problem.catalogue, problem.groups)
-    usual = replace(_STRATEGIES[0], improves=policy.with_certificate)
-    best = _best_of_strategies(lambda: PartialPlan(problem, facts), candidates, usual)
+    best = _best_of_strategies(
+        lambda: PartialPlan(problem, facts), candidates, improves=policy.with_certificate
+    )
     plan = to_plan(best, candidates.substitutes, Reasons(best).explain)
     if problem.unread:
         plan = without_unread(plan, problem.unread)
@@ -64,10 +65,27 @@ def place(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
 
 
 def _best_of_strategies(
-    start: Callable[[], PartialPlan], candidates: Candidates, usual: Strategy
+    start: Callable[[], PartialPlan], candidates: Candidates, *, improves: bool
 ) -> PartialPlan:
-    """Run the usual strategy; while replicas are left over, run the others, and last a neighbourhood search."""
-    best, used = _usual_plan(start, candidates, usual), usual
+    """Return the first plan or, if it is to be improved and that gains anything, the improved one.
+
+    Finished plans are compared: what comes after the packing may make a dearer plan of a cheaper packing, or leave more
+    over under limits. A plan that was ready is not lost where time ends while it is improved.
+    """
+    usual = _run_strategy(start, candidates, _STRATEGIES[0])
+    first = _with_fewer_left(start, candidates, usual)
+    if not (improves and usual.is_improvable) or first.catalogue.policy.expired():
+        return first
+    improved = _run_strategy(start, candidates, replace(_STRATEGIES[0], improves=True))
+    is_cheaper = outlay_of_plan(improved) < outlay_of_plan(first)
+    return improved if is_cheaper and not has_inversion(improved) else first
+
+
+def _with_fewer_left(
+    start: Callable[[], PartialPlan], candidates: Candidates, usual: PartialPlan
+) -> PartialPlan:
+    """While replicas are left over, run the other strategies, and last a neighbourhood search."""
+    best, used = usual, _STRATEGIES[0]
     if not _is_worth_retrying(best):
         return best
     nothing = start()
@@ -77,30 +95,12 @@ def _best_of_strategies(
     for strategy in _STRATEGIES[1:]:
         if _is_worth_retrying(best, hopeful):
             state = _run_strategy(start, candidates, strategy)
-            if _is_better(state, best):
+            if _leaves_less(state, best):
                 best, used = state, strategy
     if _is_worth_retrying(best, hopeful):
         state = _run_strategy(start, candidates, replace(used, is_thorough=True))
-        best = state if _is_better(state, best) else best
+        best = state if _leaves_less(state, best) else best
     return best
-
-
-def _usual_plan(
-    start: Callable[[], PartialPlan], candidates: Candidates, usual: Strategy
-) -> PartialPlan:
-    """Run a strategy without improving its packing, then with it, and return the better finished plan.
-
-    What comes after the packing may make a dearer plan of a cheaper packing, or leave more over under limits. A plan
-    that was ready is not lost where time ends while it is improved.
-    """
-    first = _run_strategy(start, candidates, replace(usual, improves=False))
-    if not (usual.improves and first.is_improvable) or first.catalogue.policy.expired():
-        return first
-    improved = _run_strategy(start, candidates, usual)
-    if _left_over(improved) != _left_over(first):
-        return improved if _is_better(improved, first) else first
-    is_dearer = outlay_of(improved) > outlay_of(first) or improved.cost() > first.cost()
-    return first if is_dearer else improved
 
 
 def _has_hope(nothing: PartialPlan, candidates: Candidates, group: Group) -> bool:
@@ -115,17 +115,9 @@ def _has_hope(nothing: PartialPlan, candidates: Candidates, group: Group) -> boo
     return any(copies_that_fit(group.request, bin_.free) for bin_ in bins)
 
 
-def _is_better(state: PartialPlan, best: PartialPlan) -> bool:
+def _leaves_less(state: PartialPlan, best: PartialPlan) -> bool:
     """Whether less is left over, and not because reserved units went to the less important."""
-    return _left_over(state) < _left_over(best) and not has_inversion(state)
-
-
-def _left_over(state: PartialPlan) -> tuple[int, ...]:
-    """Sort outcomes: the least left over, higher priorities first. Equals stay with the usual strategy."""
-    left: dict[int, int] = {}
-    for group in state.groups:
-        left[group.priority] = left.get(group.priority, 0) + state.remaining[group.index]
-    return tuple(left[priority] for priority in sorted(left, reverse=True))
+    return left_over(state) < left_over(best) and not has_inversion(state)
 
 
 def _is_worth_retrying(state: PartialPlan, among: Iterable[int] | None = None) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 
 from reservoir.core.solver.insertion.insert import Insertion
@@ -11,8 +12,9 @@ from reservoir.core.solver.packing.filling import fill_existing
 from reservoir.core.solver.packing.item_types import BinType, BinTypes, build_item_types
 from reservoir.core.solver.packing.item_values import item_values
 from reservoir.core.solver.packing.knapsack import GreedyKnapsack
+from reservoir.core.solver.packing.outlay import outlay_of_packing
 from reservoir.core.solver.packing.packing import ItemFloor, Packing
-from reservoir.core.solver.packing.spared_units import outlay, with_units_spared
+from reservoir.core.solver.packing.spared_units import with_units_spared
 from reservoir.core.solver.problem.components import Component
 from reservoir.core.solver.problem.groups import Group
 from reservoir.core.solver.solution.bins import Bin
@@ -92,6 +94,7 @@ def _pack_batches(
     fill_existing(base, room)
     best = completed(base, bin_types)
     improves = insertion.strategy.improves
+    outlay = partial(outlay_of_packing, overhead_atto_usd=policy.overhead_atto_usd)
     state.is_improvable |= _is_improvable(best)
     if (improves or _are_units_short(best, bin_types)) and not policy.expired():
         is_last = all(
@@ -101,7 +104,7 @@ def _pack_batches(
         best = best if improved is None else min(best, improved, key=outlay)
     if bin_types.reserved and not policy.expired():
         repack = [_repacked] if improves else []
-        best = with_units_spared(empty, best, bin_types.reserved, *repack)
+        best = with_units_spared(empty, best, bin_types.reserved, outlay, *repack)
     disaggregation = Disaggregation(state, item_types)
     for use in best.uses:
         disaggregation.write(use)

@@ -48,7 +48,8 @@ def _cost(base: Packing, bin_type: BinType, pattern: Pattern) -> float:
     """Return what a use of the pattern costs: money where it is bought, its worth where it is a unit."""
     if bin_type.option.reservation is None:
         return bin_type.price
-    return _WORTH * worth_in_use(base, bin_type, pattern)
+    workloads = [base.item_types[index].workload for index, _ in pattern]
+    return _WORTH * worth_in_use(bin_type.option, workloads)
 
 
 def _is_small(base: Packing) -> bool:

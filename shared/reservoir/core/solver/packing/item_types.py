@@ -8,6 +8,7 @@ from itertools import groupby
 from math import inf, log2
 from operator import and_, attrgetter, or_
 
+from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from reservoir.core.solver.problem.catalogue import LaunchOption
 from reservoir.core.solver.problem.groups import Group
@@ -42,6 +43,11 @@ class ItemType:
     host: HostRule | None
     count: int
     batches: Sequence[DomainBatch] = ()
+
+    @property
+    def workload(self) -> Workload:
+        """One of its workloads, for what all of them ask for."""
+        return self.batches[0].relaxed.group.workload
 
     @property
     def is_single(self) -> bool:

@@ -5,26 +5,24 @@ buying, with other prices, so the same algorithms solve it. What is bought, and 
 stays.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 from functools import partial
 from math import inf
 from operator import attrgetter
 
-from reservoir.core.scheduling_terms.resources import ACCELERATORS
 from reservoir.core.solver.packing.filling import top_up, use_best_first
 from reservoir.core.solver.packing.item_types import BinType
 from reservoir.core.solver.packing.knapsack import Pattern
+from reservoir.core.solver.packing.outlay import Outlay
 from reservoir.core.solver.packing.packing import Packing, PatternUse
 from reservoir.core.solver.packing.unit_worth import (
     ACCELERATED_FACTOR,
     asks_for_accelerators,
     has_accelerators,
-    is_misused,
     worth_of_unit,
 )
 from reservoir.core.solver.problem.vectors import mask_of
-from reservoir.core.solver.solution.partial_plan import PartialPlan
 
 # How many other units one with accelerators counts for. At the first work without accelerators stays off wherever it
 # can; at the second what has to be there is packed into fewer of them.
@@ -41,31 +39,35 @@ def with_units_spared(
     empty: Packing,
     best: Packing,
     reserved: Sequence[BinType],
+    outlay: Callable[[Packing], Outlay],
     repack: Repacker = _not_again,
 ) -> Packing:
     """Return the best packing with fewer or less scarce units, or as it is.
 
     ``empty`` is a packing of the same demand in which nothing is decided; ``reserved`` are the units' bin types.
+    ``outlay`` says what a packing costs, by which packings are compared.
     ``repack`` may make a greedy packing better: it is given what stays, the greedy packing, and units at their worth.
     """
     for tier in sorted({bin_type.option.entry.tier for bin_type in reserved}):
         # An operator's order of pools stands above the worth of units: nothing moves to a lighter pool's.
         of_tier = [bin_type for bin_type in reserved if bin_type.option.entry.tier == tier]
-        best = _spared(empty, best, of_tier, repack)
+        again = _spared(empty, best, of_tier, repack)
+        best = min([best, *again], key=outlay)
     return best
 
 
 def _spared(
     empty: Packing, best: Packing, reserved: Sequence[BinType], repack: Repacker
-) -> Packing:
-    options = {bin_type.option.index: bin_type for bin_type in reserved}
+) -> list[Packing]:
+    """Return packings in which what runs on these units is packed again, and no limit has less left."""
+    options = {bin_type.option.index for bin_type in reserved}
     staying = [use for use in best.uses if not _is_movable(best, use, options)]
     units_moving = sum(use.count for use in best.uses) - sum(use.count for use in staying)
     if best.floor.percent or units_moving < 2:
-        return best
+        return []
     again = _packed_again(_repeated(empty, staying), best, reserved, repack)
-    candidates = [_repeated(empty, _at_real_prices(packing, options)) for packing in again]
-    return min([best, *filter(partial(_keeps_limits, best), candidates)], key=outlay)
+    candidates = [_repeated(empty, packing.uses) for packing in again]
+    return list(filter(partial(_keeps_limits, best), candidates))
 
 
 def _repeated(empty: Packing, uses: Iterable[PatternUse]) -> Packing:
@@ -85,7 +87,7 @@ def _keeps_limits(best: Packing, found: Packing) -> bool:
     )
 
 
-def _is_movable(best: Packing, use: PatternUse, options: Mapping[int, BinType]) -> bool:
+def _is_movable(best: Packing, use: PatternUse, options: Set[int]) -> bool:
     """Whether a use is of one of these units, and no rule about hosts keeps its replicas where they are."""
     if use.bin_type is None or use.bin_type.option.index not in options:
         return False
@@ -112,8 +114,8 @@ def _packed_again(
 
 
 def _price(bin_type: BinType, accelerated: float) -> float:
-    worth = worth_of_unit(bin_type)
-    return worth * accelerated if has_accelerators(bin_type) else worth
+    worth = worth_of_unit(bin_type.option)
+    return worth * accelerated if has_accelerators(bin_type.option) else worth
 
 
 def by_worth(base: Packing, reserved: Sequence[BinType]) -> Packing:
@@ -127,72 +129,10 @@ def by_worth(base: Packing, reserved: Sequence[BinType]) -> Packing:
     def fill(bin_type: BinType) -> tuple[float, Pattern]:
         return packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible)
 
-    accelerated = [bin_type for bin_type in reserved if has_accelerators(bin_type)]
+    accelerated = [bin_type for bin_type in reserved if has_accelerators(bin_type.option)]
     needing = mask_of(
-        item.index for item in packing.item_types if asks_for_accelerators(item)
+        item.index for item in packing.item_types if asks_for_accelerators(item.workload)
     )
     for items, bin_types in ((needing, accelerated), (packing.active, reserved)):
         use_best_first(packing, items, bin_types, lambda _: inf, attrgetter("price"), fill)
     return packing
-
-
-def _at_real_prices(
-    packing: Packing, options: Mapping[int, BinType]
-) -> Iterator[PatternUse]:
-    """Yield the uses with each unit's bin type as it was."""
-    for use in packing.uses:
-        if use.bin_type is None:
-            yield use
-        else:
-            yield replace(
-                use, bin_type=options.get(use.bin_type.option.index, use.bin_type)
-            )
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Outlay:
-    """What a packing costs, most important first: who is left over, money, idle accelerators, the units' worth."""
-
-    left_over: int
-    bought_usd_per_hour: float
-    misused_units: int
-    worth: float
-
-
-def outlay(packing: Packing) -> Outlay:
-    """Return what a packing costs. What a node costs beside its price is money only where the node is bought."""
-    bought = worth = 0.0
-    misused = 0
-    for use in packing.uses:
-        if use.bin_type is None:
-            continue
-        if use.is_bought:
-            bought += use.bin_type.price * use.count
-            continue
-        worth += worth_of_unit(use.bin_type) * use.count
-        misused += use.count * is_misused(packing, use.bin_type, tuple(use.pattern.items()))
-    return Outlay(sum(packing.left), round(bought, 9), misused, round(worth, 9))
-
-
-def outlay_of(state: PartialPlan) -> Outlay:
-    """Return what a finished plan costs, as a packing does."""
-    bought = worth = 0.0
-    misused = 0
-    for bin_ in state.bins:
-        if bin_.option is None:
-            continue
-        if bin_.is_paid:
-            bought += (
-                (bin_.option.price + state.catalogue.policy.overhead_atto_usd)
-                / 1e18
-                * bin_.count
-            )
-            continue
-        unit = BinType(bin_.option, eligible=0, price=0.0)
-        worth += worth_of_unit(unit) * bin_.count
-        workloads = [state.groups[index].workload for index in bin_.contents]
-        if has_accelerators(unit) and not any(
-            workload.requests[name] for workload in workloads for name in ACCELERATORS
-        ):
-            misused += bin_.count
-    return Outlay(sum(state.remaining), round(bought, 9), misused, round(worth, 9))
