@@ -28,6 +28,8 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "UpdateItem",
     ),
     "ec2": (
+        "CancelCapacityReservation",  # by the command line alone, as below: no function may
+        "CreateCapacityReservation",
         "CreateFleet",
         "CreateLaunchTemplate",
         "CreateTags",

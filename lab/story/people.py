@@ -2,8 +2,9 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from typing import Any
 
@@ -52,9 +53,24 @@ class Person:
         """Return the variables with which programs act as this person."""
         return {name.upper(): value for name, value in self._key.items()}
 
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+        """Begin a command as a process of its own, and end it at the end."""
+        environment = {**self._world.reservoir.environment(), **self.environment()}
+        command = [sys.executable, "-m", "reservoir", *arguments]
+        with subprocess.Popen(  # noqa: S603 - our own command line
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
+            yield process
+            process.kill()
+
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run the command line with this person's credentials."""
-        with self._world.hurrying() if "--wait" in arguments else nullcontext():
+        with (
+            self._world.hurrying()
+            if {"--wait", "self-test"} & set(arguments)
+            else nullcontext()
+        ):
             return run_command(
                 arguments, {**self._world.reservoir.environment(), **self.environment()}
             )

@@ -232,6 +232,9 @@ ROWS_LOGGER: Final = "reservoir.rows"
 
 # Tags on everything that Reservoir creates in EC2; IAM conditions name OWNER_TAG.
 OWNER_TAG: Final = "reservoir:deployment"
+SELF_TEST_TAG: Final = (
+    "reservoir:self-test"  # of a reservation of a self-test: the deployment
+)
 PURCHASE_TAG: Final = "reservoir:purchase"  # of what was bought: the id of the offering
 NODE_CLAIM_TAG: Final = "reservoir:nodeclaim"
 BATCH_TAG: Final = "reservoir:batch"

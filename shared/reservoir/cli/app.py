@@ -100,6 +100,11 @@ COMMANDS: Final = (
     Listed("dlq", f"{_ROOMS}.act.dlq", "Inspect messages that failed too often."),
     Listed("doctor", f"{_ROOMS}.ask.doctor", "Check a deployment for problems."),
     Listed(
+        "self-test",
+        f"{_ROOMS}.operate.self_test",
+        "Launch one instance through the whole pipeline, and let it go again.",
+    ),
+    Listed(
         "envelope",
         f"{_ROOMS}.operate.envelope",
         "Show what the safety envelope holds, or lift it once.",

@@ -145,3 +145,31 @@ class Instances(
     InstanceReader, InstanceTerminator, InstanceTagger, InstanceHealthReader, Protocol
 ):
     """All that is asked about instances and done to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationOrder:
+    """One unit to reserve until ``end_at``, for launches that target it. The token makes a repeat the same one."""
+
+    token: str
+    instance_type: str
+    zone: str
+    platform: str
+    end_at: datetime
+    tags: Mapping[str, str]
+
+
+class ReservationMaker(Protocol):
+    """CreateCapacityReservation and CancelCapacityReservation, with the caller's own credentials."""
+
+    def make(self, order: ReservationOrder) -> str:
+        """Make the reservation, at most once; return its id. Raises AwsError."""
+        ...
+
+    def living(self, tag: str, value: str) -> tuple[str, ...]:
+        """Return the ids of the account's reservations with the tag that have not ended, sorted. Raises AwsError."""
+        ...
+
+    def cancel(self, reservation_id: str) -> None:
+        """Cancel it; one that has ended already is fine. Raises AwsError."""
+        ...

@@ -27,6 +27,7 @@ from reservoir.ports.ec2 import (
     FleetLauncher,
     Instances,
     LaunchTemplateStore,
+    ReservationMaker,
     UnitMover,
 )
 from reservoir.ports.history import DecisionStore, HistoryStore
@@ -205,6 +206,10 @@ class Outside(Protocol):
     @property
     def block_seller(self) -> BlockSeller:
         """EC2 where it sells blocks: for the command line, as no function may buy."""
+
+    @property
+    def reservation_maker(self) -> ReservationMaker:
+        """EC2 where it makes reservations: for the command line, as no function may buy."""
 
     @property
     def purchases(self) -> PurchaseStore:

@@ -40,6 +40,7 @@ from reservoir.adapters.ec2.instance_types import Ec2InstanceTypeReader
 from reservoir.adapters.ec2.instances import Ec2Instances
 from reservoir.adapters.ec2.launch_templates import Ec2LaunchTemplates
 from reservoir.adapters.ec2.network import Ec2LaunchEnvironment
+from reservoir.adapters.ec2.reservation_maker import Ec2ReservationMaker
 from reservoir.adapters.ec2.reservations import Ec2ReservationReader
 from reservoir.adapters.ec2.unit_moves import Ec2UnitMover
 from reservoir.adapters.eventbridge import EventBridgePublisher
@@ -352,6 +353,11 @@ class AwsOutside:
     def block_seller(self) -> Ec2BlockSeller:
         """EC2 where it sells; for the command line, as no function may buy."""
         return Ec2BlockSeller(lazy_client("ec2", patience=ONE_PURCHASE), self.ec2)
+
+    @cached_property
+    def reservation_maker(self) -> Ec2ReservationMaker:
+        """EC2 where it makes reservations; for the command line, as no function may buy."""
+        return Ec2ReservationMaker(self.ec2)
 
     @cached_property
     def purchases(self) -> DynamoDbPurchases:

@@ -1,0 +1,1 @@
+"""``reservoir self-test``: what it makes, and the steps that it takes."""
