@@ -1,19 +1,21 @@
 """Solve for all teams: no team's plan exceeds what it owns, may borrow or may spend.
 
-From the top: `solve` keeps passes going when time is short, `_solve_within_limits` holds teams to quotas of resources
-and budgets, `_solve_with_shared_units` shares out the units that teams own. Each of them asks the next for a plan and
-looks at what came out; `placement.place`, which knows no teams, makes the plan.
+From the top: `solve` takes up what a pass can look at and keeps passes going when time is short, `_solve_within_limits`
+holds teams to quotas of resources and budgets, `_solve_with_shared_units` shares out the units that teams own. Each of
+them asks the next for a plan and looks at what came out; `placement.place`, which knows no teams, makes the plan.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from reservoir.core.model.plan import Plan, ReasonCode
+from reservoir.core.model.plan import Plan, ReasonCode, UnplacedReplicas
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import Demand
 from reservoir.core.scheduler.part_of_demand import with_zones_kept
 from reservoir.core.scheduler.placement import place
+from reservoir.core.scheduler.taking_up import taken_up
 from reservoir.core.sharing.apportionment import Apportionment, is_shared, waiting_count
 from reservoir.core.sharing.budgets import has_budgets, within_budgets
 from reservoir.core.sharing.pools import within_pools
@@ -38,7 +40,16 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     Pure and deterministic: the same arguments give the same plan, byte for byte, under any hash seed, as long as
     ``policy.expired`` answers the same. ``now`` is aware UTC.
     """
-    plan = _solve_within_limits(snapshot, now, policy.until(_ALL_UNTIL_PERCENT))
+    taken = taken_up(snapshot, now)
+    # A bound for a part of the demand would say nothing of all of it.
+    with_certificate = policy.with_certificate and not taken.left
+    plan = _solve_within_limits(
+        taken.snapshot,
+        now,
+        replace(policy.until(_ALL_UNTIL_PERCENT), with_certificate=with_certificate),
+    )
+    if taken.left:
+        plan = _beside_others(plan, taken.unplaced(), policy)
     if _is_stuck(plan):
         return _serve_one_workload(snapshot, plan, now, policy)
     return plan
@@ -66,14 +77,20 @@ def _serve_one_workload(
         now,
         replace(_rest(policy), with_certificate=False),
     )
-    notes = (
-        (*alone.notes, "no certificate: out of time")
-        if policy.with_certificate
-        else alone.notes
+    waiting = [item for item in plan.unplaced if item.workload_key != chosen.workload.key]
+    return _beside_others(alone, waiting, policy)
+
+
+def _beside_others(
+    plan: Plan, waiting: Iterable[UnplacedReplicas], policy: SchedulingPolicy
+) -> Plan:
+    """Add those whom a plan did not consider; it keeps whatever rules they may have about its nodes."""
+    late = ("no certificate: out of time",) if policy.with_certificate else ()
+    return replace(
+        with_zones_kept(plan),
+        unplaced=(*plan.unplaced, *waiting),
+        notes=(*plan.notes, *late),
     )
-    waiting = (item for item in plan.unplaced if item.workload_key != chosen.workload.key)
-    alone = with_zones_kept(alone)
-    return replace(alone, unplaced=(*alone.unplaced, *waiting), notes=notes)
 
 
 def _rest(policy: SchedulingPolicy) -> SchedulingPolicy:
