@@ -26,6 +26,7 @@ from reservoir.core.disruption.command import LATER, DisruptionCommand, command_
 from reservoir.core.disruption.effort import rotated
 from reservoir.core.disruption.feasibility_filter import FeasibilityFilter
 from reservoir.core.disruption.free_capacity import FreeCapacity
+from reservoir.core.disruption.saving.paid_units import WORSE, uses_worse_units, worse_nodes
 from reservoir.core.disruption.saving.price_rule import Judgement, PriceRule, nodes_bought
 from reservoir.core.disruption.simulation import PassState
 from reservoir.core.model.node_pool import DisruptionReason
@@ -256,6 +257,23 @@ class _Search:
         self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]
     ) -> Plan | _Refused:
         closed = closed | self._rule.no_cheaper_idle(removed)
+        closed = closed | worse_nodes(removed, self.world.snapshot)
+        plan = self._replanned(removed, launches, closed)
+        if isinstance(plan, _Refused):
+            return plan
+        judgement = self._rule.judged(removed, plan)
+        if judgement.refusals and len(removed) == 1 and nodes_bought(plan) > 1:
+            judgement = self._on_one_node(removed, closed) or judgement
+        if judgement.refusals:
+            return _Refused(
+                next(iter(judgement.refusals.values())), frozenset(judgement.refusals)
+            )
+        return judgement.plan
+
+    def _replanned(
+        self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]
+    ) -> Plan | _Refused:
+        """Plan for what is on the nodes without them; refused where it would not all have a place, or a worse one."""
         plan = self.world.without(removed, launches=launches, closed=closed)
         if plan.unplaced and not launches:
             return _Refused("the nodes that stay cannot hold its replicas")
@@ -267,14 +285,9 @@ class _Search:
             return _Refused(
                 f"{climber} would begin its fallback ladder anew, and not move to the nodes that stay"
             )
-        judgement = self._rule.judged(removed, plan)
-        if judgement.refusals and len(removed) == 1 and nodes_bought(plan) > 1:
-            judgement = self._on_one_node(removed, closed) or judgement
-        if judgement.refusals:
-            return _Refused(
-                next(iter(judgement.refusals.values())), frozenset(judgement.refusals)
-            )
-        return judgement.plan
+        if uses_worse_units(removed, plan, self.world.snapshot):
+            return _Refused(WORSE)
+        return plan
 
     def _on_one_node(
         self, removed: tuple[Candidate, ...], closed: Set[str]
