@@ -11,11 +11,12 @@ import pytest
 from lab.bench.worlds.ladder import diverse_snapshot
 from lab.oracle.instances import Features, instance
 from reservoir.core.checker import check
-from reservoir.core.model.plan import Plan, ReasonCode
+from reservoir.core.model.plan import Plan, ReasonCode, UnplacedReplicas
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.workload import Gang
-from reservoir.core.scheduler import solve
+from reservoir.core.scheduler import solve, teams
+from reservoir.core.scheduler.placement import place
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import (
@@ -269,3 +270,99 @@ def test_one_has_a_tenth_of_the_time_where_none_was_left_to_begin_with() -> None
     used_percent = late.used_percent
     assert used_percent is not None
     assert used_percent() < 510
+
+
+def late(snapshot: Snapshot) -> Snapshot:
+    """Return the world after a pass that had time for none of those who wait."""
+    return replace(
+        snapshot, demands=tuple(replace(each, was_late=True) for each in snapshot.demands)
+    )
+
+
+def demanding() -> Snapshot:
+    """Return a gang that needs some hundred looks at the clock, beside five jobs that need a few each."""
+    jobs = [demand(workload(f"job-{number}", cpu=1000)) for number in range(5)]
+    return with_demand(plain(), demand(workload("gang", cpu=2500, gang=Gang()), 60), *jobs)
+
+
+@pytest.mark.parametrize(("used", "is_ever_placed"), [(90, True), (110, False)])
+def test_what_needs_nearly_all_of_a_pass_has_a_whole_one_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch, used: int, is_ever_placed: bool
+) -> None:
+    """More than the four fifths that all together have, and more than what is left of the pass for one."""
+    passed = 0
+
+    def slow_place(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+        nonlocal passed
+        passed += used
+        plan = place(snapshot, now, policy.without_deadline())
+        if not policy.expired():
+            return plan
+        late = [
+            UnplacedReplicas(
+                each.workload.key, each.pending_count, ReasonCode.OUT_OF_TIME, ""
+            )
+            for each in snapshot.demands
+        ]
+        return Plan(unplaced=tuple(late))
+
+    monkeypatch.setattr(teams, "place", slow_place)
+    policy = replace(POLICY, expired=lambda: passed >= 100, used_percent=lambda: passed)
+    waiting = demand(workload("gang", cpu=1000, gang=Gang()), 4)
+    counts: list[int] = []
+    for minute in range(1, 4):
+        passed = 0
+        world = with_demand(plain(), waiting)
+        plan = solve(world, now=NOW + timedelta(minutes=minute), policy=policy)
+        counts.append(placed(plan).total())
+        waiting = replace(waiting, was_late=True)
+    assert counts == [0, 4 if is_ever_placed else 0, 0]
+
+
+def test_a_whole_pass_for_one_leaves_the_others_waiting_for_time() -> None:
+    world = late(demanding())
+    gang = replace(world, demands=world.demands[:1])
+    budget = looks(gang) * 2
+    alone = next(
+        plan
+        for minute in range(0, 12, 2)
+        if set(
+            placed(
+                plan := solve(
+                    world, now=NOW + timedelta(minutes=minute), policy=within(budget)
+                )
+            )
+        )
+        == {"ns/gang"}
+    )
+    assert {item.code for item in alone.unplaced} == {ReasonCode.OUT_OF_TIME}
+    assert {item.workload_key for item in alone.unplaced} == {
+        each.workload.key for each in world.demands[1:]
+    }
+    assert not [
+        item for item in check(world, alone, now=NOW, policy=POLICY) if item.forbids_commit
+    ]
+
+
+def test_newcomers_are_looked_at_before_one_has_a_pass_for_itself() -> None:
+    world = late(demanding())
+    gang, *jobs = world.demands
+    newcomer = replace(jobs[0], was_late=None)
+    with_newcomer = with_demand(world, gang, newcomer, *jobs[1:])
+    budget = looks(with_demand(world, gang)) * 2
+    for minute in range(0, 12, 2):
+        now = NOW + timedelta(minutes=minute)
+        assert set(placed(solve(with_newcomer, now=now, policy=within(budget)))) != {
+            "ns/gang"
+        }
+
+
+def test_who_needs_little_alone_is_planned_for_with_all_others() -> None:
+    world = late(
+        with_demand(plain(), *(demand(workload(name, cpu=1000)) for name in "abc"))
+    )
+    assert set(placed(solve(world, now=NOW, policy=within(1000)))) == {
+        "ns/a",
+        "ns/b",
+        "ns/c",
+    }

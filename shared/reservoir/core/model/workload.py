@@ -226,6 +226,7 @@ class Demand:
 
     ``budget_atto_usd_per_hour`` is what its team's budget leaves for what one solve buys for it; None: no bound.
     A solve may be given several demands of one workload, which differ in what is ``withheld`` of their replicas.
+    ``was_late``: whether time was short when a pass last looked at it; None: no pass has looked at it.
     """
 
     workload: Workload
@@ -233,6 +234,7 @@ class Demand:
     pending_since: datetime
     budget_atto_usd_per_hour: int | None = None
     withheld: tuple[Withheld, ...] = ()
+    was_late: bool | None = None
 
     @property
     def is_price_capped(self) -> bool:

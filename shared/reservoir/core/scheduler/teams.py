@@ -28,6 +28,9 @@ _SHARING_ROUNDS_MAX = 3
 # is solved again. Each solve stops early enough for the next one: a plan that exceeds a limit cannot be committed.
 _FIRST_SOLVE_UNTIL_PERCENT = 40
 _LATER_SOLVES_UNTIL_PERCENT = (60, 80, 100)
+# In each second minute one workload for which time was short may have all of it, if it uses more than passes leave for
+# one.
+_MINUTES_A_WHOLE_PASS = 2
 # Where all of the demand is too much for any pass, one workload is served in what this leaves of the time; or in a
 # little time of its own, if there was not even time to begin.
 _ALL_UNTIL_PERCENT = 80
@@ -40,6 +43,8 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     Pure and deterministic: the same arguments give the same plan, byte for byte, under any hash seed, as long as
     ``policy.expired`` answers the same. ``now`` is aware UTC.
     """
+    if (alone := _whole_pass_for_one(snapshot, now, policy)) is not None:
+        return alone
     taken = taken_up(snapshot, now)
     # A bound for a part of the demand would say nothing of all of it.
     with_certificate = policy.with_certificate and not taken.left
@@ -53,6 +58,45 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     if _is_stuck(plan):
         return _serve_one_workload(snapshot, plan, now, policy)
     return plan
+
+
+# Branches: whether it is anybody's turn, whose, and whether it was needed.
+def _whole_pass_for_one(
+    snapshot: Snapshot, now: datetime, policy: SchedulingPolicy
+) -> Plan | None:
+    """Plan for one alone that was late, if nobody is new; None: all should be planned for in the time that is left.
+
+    What is served after all others has a fifth of a pass; a gang that needs more would never be placed.
+    """
+    used_percent = policy.used_percent
+    minute = int(now.timestamp()) // 60
+    if (
+        used_percent is None
+        or minute % _MINUTES_A_WHOLE_PASS
+        or not _waits_for_time(snapshot)
+    ):
+        return None
+    late = sorted([each for each in snapshot.demands if each.was_late], key=_urgency)
+    chosen = late[minute // _MINUTES_A_WHOLE_PASS % len(late)]
+    plan = _alone(snapshot, chosen, now, policy)
+    is_placed = bool(plan.launches or plan.existing)
+    if not is_placed or used_percent() < 100 - _ALL_UNTIL_PERCENT:
+        return None
+    message = f"not looked at: {chosen.workload.key} needed this pass for itself"
+    others = [
+        UnplacedReplicas(
+            each.workload.key, each.pending_count, ReasonCode.OUT_OF_TIME, message
+        )
+        for each in snapshot.demands
+        if each is not chosen
+    ]
+    return _beside_others(plan, others, policy)
+
+
+def _waits_for_time(snapshot: Snapshot) -> bool:
+    """Whether time was short for some, and nobody is new: newcomers are looked at with all others first."""
+    looks = [each.was_late for each in snapshot.demands]
+    return True in looks and None not in looks
 
 
 def _is_stuck(plan: Plan) -> bool:
@@ -71,14 +115,18 @@ def _serve_one_workload(
     in_order = sorted(snapshot.demands, key=_urgency)
     minute = int(now.timestamp()) // 60
     chosen = in_order[minute % len(in_order)]
-    # A bound for one workload would say nothing of the demand, and the time is for placing it.
-    alone = _solve_within_limits(
-        replace(snapshot, demands=(chosen,)),
-        now,
-        replace(_rest(policy), with_certificate=False),
-    )
+    alone = _alone(snapshot, chosen, now, _rest(policy))
     waiting = [item for item in plan.unplaced if item.workload_key != chosen.workload.key]
     return _beside_others(alone, waiting, policy)
+
+
+def _alone(
+    snapshot: Snapshot, chosen: Demand, now: datetime, policy: SchedulingPolicy
+) -> Plan:
+    """Plan for one; a bound for it would say nothing of the demand, and the time is for placing it."""
+    return _solve_within_limits(
+        replace(snapshot, demands=(chosen,)), now, replace(policy, with_certificate=False)
+    )
 
 
 def _beside_others(

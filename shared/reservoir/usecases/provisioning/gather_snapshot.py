@@ -22,6 +22,7 @@ from reservoir.core.launching.placed_terms import PlacedTerms
 from reservoir.core.model.capacity_reservation import CapacityReservation
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.node_class import NodeClass, NodeClassStatus
+from reservoir.core.model.plan import ReasonCode
 from reservoir.core.model.snapshot import Snapshot
 from reservoir.core.model.team import (
     Ceiling,
@@ -410,10 +411,22 @@ def _demands(
     records: Mapping[str, WorkloadRecord], workloads: Mapping[str, Workload], now: datetime
 ) -> tuple[Demand, ...]:
     return tuple(
-        Demand(workloads[key], record.pending_count, record.pending_since or now)
+        Demand(
+            workloads[key],
+            record.pending_count,
+            record.pending_since or now,
+            was_late=_was_late(record),
+        )
         for key, record in sorted(records.items())
         if key in workloads and record.pending_count > 0
     )
+
+
+def _was_late(record: WorkloadRecord) -> bool | None:
+    """Whether time was short when a pass last looked at what waits; None where none has."""
+    if not record.unplaced:
+        return None
+    return any(item.code is ReasonCode.OUT_OF_TIME for item in record.unplaced)
 
 
 def _lagging(

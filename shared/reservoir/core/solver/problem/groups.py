@@ -44,6 +44,7 @@ _DEMANDED: Final = Likeness(
         "pending_count": "members are counted",
         "pending_since": "members are sorted by it; the markets that a ladder has reached are of the class",
         "budget_atto_usd_per_hour": "who has one is a group of their own",
+        "was_late": "decides who has a pass to itself, not where it may run",
         "withheld": "stands beside, as far as the ladder has reached it",
     },
 )
