@@ -6,6 +6,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from docs.untitled import Untitled
 from reservoir.manifests.events import EVENTS
 from reservoir.manifests.messages import (
     DescribeMessage,
@@ -81,7 +82,9 @@ def _schemas(
     wanted: list[Any] = [(model, "validation") for model in received.values()]
     wanted += [(model, "serialization") for model in told.values()]
     placed, definitions = models_json_schema(
-        wanted, ref_template="#/components/schemas/{model}"
+        wanted,
+        ref_template="#/components/schemas/{model}",
+        schema_generator=Untitled,
     )
     names = {model.__name__: str(schema["$ref"]) for (model, _), schema in placed.items()}
     return names, dict(sorted(definitions["$defs"].items()))

@@ -16,11 +16,13 @@ from typing import Any, Final
 import botocore.session
 import typer.main
 from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
 
 DOCS: Final = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # run as a script from anywhere
 
 from docs.asyncapi import asyncapi
+from docs.untitled import Untitled
 from reservoir.cli.app import COMMANDS, EXIT_CODES
 from reservoir.cli.app import app as command_line
 from reservoir.cli.nouns.noun import Selector
@@ -103,6 +105,7 @@ p5.48xlarge --for NAMESPACE/NAME` says which to buy for workloads that wait, or 
 |---|---|---|---|
 """
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_DEMAND: Final = (SubmitMessage, WithdrawMessage, ReleaseMessage, DescribeMessage)
 _LONGEST_CELL: Final = 70
 _LONGEST_LINE: Final = 120
 _MOTO: Final = importlib.util.find_spec("moto")
@@ -161,16 +164,23 @@ def _wrapped(start: str, text: str) -> list[str]:
 
 def _schemas() -> Iterator[tuple[str, dict[str, Any]]]:
     for kind, (_, model) in KINDS.items():
-        yield f"{kind.lower()}.json", model.model_json_schema(mode="validation")
-    yield "manifest.json", TypeAdapter(Manifest).json_schema(mode="validation")
-    yield "deployment.json", DeploymentSettings.model_json_schema(mode="validation")
-    yield "demand-message.json", TypeAdapter(AnyMessage).json_schema(mode="validation")
-    yield "node-report.json", TypeAdapter(NodeReport).json_schema(mode="validation")
-    yield "node-identity.json", NodeIdentity.model_json_schema(mode="serialization")
+        yield f"{kind.lower()}.json", _schema(model, "validation")
+    yield "manifest.json", _schema(Manifest, "validation")
+    yield "deployment.json", _schema(DeploymentSettings, "validation")
+    yield "demand-message.json", _schema(AnyMessage, "validation")
+    for message in _DEMAND:
+        name = message.__name__.removesuffix("Message").lower()
+        yield f"messages/{name}.json", _schema(message, "validation")
+    yield "node-report.json", _schema(NodeReport, "validation")
+    yield "node-identity.json", _schema(NodeIdentity, "serialization")
     for event in EVENTS:
         name = event.detail_type.lower().replace(" ", "-")
-        schema = event.model_json_schema(mode="serialization")
+        schema = _schema(event, "serialization")
         yield f"events/{name}.json", {**schema, "title": event.detail_type}
+
+
+def _schema(of: Any, mode: JsonSchemaMode) -> dict[str, Any]:
+    return TypeAdapter(of).json_schema(mode=mode, schema_generator=Untitled)
 
 
 def _json(schema: Mapping[str, Any]) -> str:
@@ -256,7 +266,7 @@ def _reference() -> str:
         "",
     ]
     lines += ["## Messages of the demand queue", ""]
-    for message in (SubmitMessage, WithdrawMessage, ReleaseMessage, DescribeMessage):
+    for message in _DEMAND:
         lines += [
             f"### {message.__name__.removesuffix('Message')}",
             "",

@@ -1,5 +1,6 @@
 import importlib.util
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.manifests.kinds import valid
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"
+GOLDEN = ROOT / "tests" / "manifests" / "golden"
 
 
 def generated() -> dict[Path, str]:
@@ -51,6 +53,41 @@ def test_every_schema_is_one(path: Path) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text()))
 
 
+def titles_of_properties(part: Any) -> Iterator[str]:
+    if isinstance(part, list):
+        for inner in part:
+            yield from titles_of_properties(inner)
+        return
+    if not isinstance(part, dict):
+        return
+    properties = part.get("properties")
+    if isinstance(properties, dict):
+        for name, stated in properties.items():
+            if isinstance(stated, dict) and "title" in stated:
+                yield name
+    for inner in part.values():
+        yield from titles_of_properties(inner)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SCHEMAS.rglob("*.json")), ids=lambda path: path.stem
+)
+def test_only_types_have_titles_so_that_generators_name_only_those(path: Path) -> None:
+    assert list(titles_of_properties(json.loads(path.read_text()))) == []
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.rglob("*.json")), ids=lambda path: path.stem)
+def test_each_message_has_a_schema_of_its_own_that_refuses_the_others(path: Path) -> None:
+    message = json.loads(path.read_text())
+    accepting = [
+        each.stem
+        for each in sorted((SCHEMAS / "messages").glob("*.json"))
+        if accepts(f"messages/{each.name}", message)
+    ]
+    wanted = "submit" if message["action"] == "update" else message["action"]
+    assert accepting == [wanted]
+
+
 @pytest.mark.parametrize(
     ("name", "manifest"),
     [
@@ -87,7 +124,7 @@ def test_the_examples_follow_the_schema(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    sorted((ROOT / "tests" / "manifests" / "golden").rglob("*.json")),
+    sorted(GOLDEN.rglob("*.json")),
     ids=lambda path: path.stem,
 )
 def test_golden_messages_follow_the_schema(path: Path) -> None:
