@@ -4,20 +4,23 @@
 catalogue with reservations, planned as the deployed planner does within S seconds of processor time. Kinds: ``plain``;
 ``accelerated``, a third of it on GPUs; ``spread``, with a rule over zones each; ``gangs``; ``flexible``, where a pool
 wants five instance types to choose from; ``pools``, fifty pools of a family and a zone each; ``impossible``, where
-nothing holds any of them, so that a reason is looked for each.
+nothing holds any of them, so that a reason is looked for each; ``region1``, ``region10`` and ``region50``,
+so many pools that admit all that EC2 sells in a region.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from typing import Final
 
 from lab.bench.harness import fresh, peak_rss_mib
 from lab.bench.worlds.catalogue import GPU
-from lab.bench.worlds.common import NOW, one_of
+from lab.bench.worlds.common import NOW, node_class, one_of
 from lab.bench.worlds.mix import Mix, mix_snapshot
+from lab.bench.worlds.region import whole_region
 from lab.calibration import Figures
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
@@ -48,6 +51,7 @@ def cases() -> Sequence[str]:
         "gangs": (1_000,),
     }
     sizes |= {"flexible": (3_000,), "pools": (3_000,), "impossible": (3_000,)}
+    sizes |= {"region1": (1_000,), "region10": (1_000,), "region50": (1_000,)}
     return [
         f"budget-{kind}-{size}-{seconds}s"
         for kind in sizes
@@ -154,6 +158,20 @@ def _pools(size: int) -> Snapshot:
     return replace(snapshot, node_pools=(plain, *narrow, *others))
 
 
+def _region(size: int, pools: int) -> Snapshot:
+    """Sell all types of a region, through so many pools that admit all of them."""
+    snapshot, region = _plain(size), whole_region()
+    plain, *others = snapshot.node_pools
+    alike = [replace(plain, name=f"{plain.name}-{number}") for number in range(pools)]
+    reservation_ids = [reservation.id for reservation in snapshot.reservations]
+    return replace(
+        snapshot,
+        instance_types=region.instance_types,
+        node_pools=(*alike, *others),
+        node_classes=(node_class(region.zones, reservation_ids),),
+    )
+
+
 def _impossible(size: int) -> Snapshot:
     def grown(workload: Workload) -> Workload:
         requests = Resources.of(
@@ -183,4 +201,7 @@ _KINDS: Final[Mapping[str, Callable[[int], Snapshot]]] = {
     "flexible": _flexible,
     "pools": _pools,
     "impossible": _impossible,
+    "region1": partial(_region, pools=1),
+    "region10": partial(_region, pools=10),
+    "region50": partial(_region, pools=50),
 }

@@ -20,6 +20,7 @@ from reservoir.core.model.instance_type import CapacityType, InstanceType
 from reservoir.core.model.plan import Plan
 from reservoir.core.model.policy import SchedulingPolicy
 from reservoir.core.model.snapshot import Snapshot
+from reservoir.core.model.workload import Workload
 from reservoir.core.scheduler import solve
 from reservoir.core.scheduling_terms import labels
 
@@ -106,7 +107,7 @@ def bought_usd_per_hour(snapshot: Snapshot, plan: Plan) -> float:
     """Return the prices of all nodes that are not on reserved units."""
     prices = {
         (place.instance_type.name, place.market): place.price_usd
-        for place in _places(snapshot)
+        for place in places_of(snapshot)
     }
     bought = [launch for launch in plan.launches if launch.offering.reservation_id is None]
     return sum(
@@ -117,7 +118,7 @@ def bought_usd_per_hour(snapshot: Snapshot, plan: Plan) -> float:
 
 def best_plan(snapshot: Snapshot) -> Best | None:
     """Return the best of all plans; None where a node can hold too many different things."""
-    places = list(_places(snapshot))
+    places = list(places_of(snapshot))
     columns: list[tuple[int, tuple[int, ...]]] = []
     for number, place in enumerate(places):
         for content in _contents(snapshot, place):
@@ -137,7 +138,8 @@ def best_plan(snapshot: Snapshot) -> Best | None:
     )
 
 
-def _places(snapshot: Snapshot) -> Iterator[Place]:
+def places_of(snapshot: Snapshot) -> Iterator[Place]:
+    """Yield what is sold in the zone, then the free units of each reservation."""
     types = {item.name: item for item in snapshot.instance_types}
     for item in snapshot.instance_types:
         for offering in item.offerings:
@@ -163,7 +165,7 @@ def _contents(snapshot: Snapshot, place: Place) -> Iterator[tuple[int, ...]]:
         [demand.workload.requests[name] for name in names] for demand in snapshot.demands
     ]
     most = [
-        demand.pending_count if _accepts(demand.workload, place) else 0
+        demand.pending_count if accepts(demand.workload, place) else 0
         for demand in snapshot.demands
     ]
 
@@ -192,15 +194,15 @@ def _contents(snapshot: Snapshot, place: Place) -> Iterator[tuple[int, ...]]:
     yield from fill(0, [place.instance_type.allocatable[name] for name in names], ())
 
 
-def _accepts(workload: Any, place: Place) -> bool:
+def accepts(workload: Workload, place: Place) -> bool:
+    """Whether a workload may run at a place, whatever the room."""
     market, arch = (
         workload.node_selector[labels.CAPACITY_TYPE],
         workload.node_selector[labels.ARCH],
     )
-    is_right = market.has(place.market) and arch.has_intersection(
+    return market.has(place.market) and arch.has_intersection(
         place.instance_type.requirements[labels.ARCH]
     )
-    return bool(is_right)
 
 
 def _chosen(

@@ -8,7 +8,7 @@ from lab.bench.worlds.catalogue import GPU
 
 
 @pytest.mark.parametrize(
-    "kind", ["plain", "accelerated", "spread", "gangs", "flexible", "pools"]
+    "kind", ["plain", "accelerated", "spread", "gangs", "flexible", "pools", "region10"]
 )
 def test_every_workload_differs_and_is_planned(kind: str) -> None:
     snapshot = world(kind, 60)
