@@ -105,6 +105,9 @@ class Plan:
 
     @property
     def gap_percent(self) -> float | None:
-        """By how much the plan may be dearer than need be, of its lower bound; None without a bound above 0."""
+        """By how much the plan may be dearer than need be, of its lower bound; None without a bound above 0.
+
+        A bound on the gap, not the gap: where few nodes are bought beside reservations the lower bound is weak.
+        """
         bound = self.lower_bound_atto_usd_per_hour
         return 100 * (self.cost_atto_usd_per_hour - bound) / bound if bound else None

@@ -5,9 +5,10 @@ price. So of each class only those matter that hold more than every cheaper one.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from math import inf
 from operator import attrgetter
+from typing import NamedTuple
 
 from reservoir.core.scheduling_terms.labels import HOSTNAME
 from reservoir.core.scheduling_terms.resources import counted
@@ -27,6 +28,13 @@ def _cheapest(bought: Sequence[LaunchOption]) -> list[LaunchOption]:
     for option in bought:
         found.setdefault((option.requirement_sets, option.allocatable), option)
     return list(found.values())
+
+
+class _Accepting(NamedTuple):
+    """Options, and the sizes that they have: options are many, sizes few."""
+
+    options: Sequence[LaunchOption]
+    sizes: Set[Vector]
 
 
 class Candidates:
@@ -53,6 +61,7 @@ class Candidates:
         self._keys = sorted(set[str]().union(*pinned) - {HOSTNAME})
         self._classes: dict[int, tuple[object, ...]] = {}  # by option
         self._candidates: dict[tuple[int, Vector, bool], Places] = {}
+        self._accepting: dict[tuple[int, bool], _Accepting] = {}
         self._by_class: dict[tuple[int, Vector, bool], list[Places]] = {}
         self._distinct: dict[tuple[int, Vector], list[LaunchOption]] = {}
         self._limited: dict[str, list[tuple[int, Vector]]] = {}
@@ -67,16 +76,22 @@ class Candidates:
         )
         if (known := self._candidates.get(about)) is None:
             known = self._candidates[about] = []
-            held: dict[Vector, int] = {}  # options are many, sizes few
-            for option in self.reserved if only_reserved else self._ordered:
-                if option.requirement_sets & mask:
-                    fitting = held.get(option.allocatable)
-                    if fitting is None:
-                        fitting = held[option.allocatable] = copies_that_fit(
-                            request, option.allocatable
-                        )
-                    if fitting:
+            accepting = self._accepting_of(mask, only_reserved=only_reserved)
+            held = {size: copies_that_fit(request, size) for size in accepting.sizes}
+            if any(held.values()):
+                for option in accepting.options:
+                    if fitting := held[option.allocatable]:
                         known.append((option, fitting))
+        return known
+
+    def _accepting_of(self, mask: int, *, only_reserved: bool) -> _Accepting:
+        """Return the options that meet one of these requirement sets: many groups differ in what they ask for alone."""
+        about = mask, only_reserved
+        if (known := self._accepting.get(about)) is None:
+            among = self.reserved if only_reserved else self._ordered
+            options = [option for option in among if option.requirement_sets & mask]
+            sizes = {option.allocatable for option in options}
+            known = self._accepting[about] = _Accepting(options, sizes)
         return known
 
     def by_class(
