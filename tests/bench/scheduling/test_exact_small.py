@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.bench.scheduling.exact_small import best_plan, measure
+from lab.bench.exact.exact_small import best_plan, measure
 from lab.bench.worlds.catalogue import ec2_catalogue
 from lab.bench.worlds.common import NAMESPACE, NOW, node_class, node_pool, one_of
 from lab.bench.worlds.small import ZONE, small_snapshot

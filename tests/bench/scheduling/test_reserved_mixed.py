@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from lab.bench.scheduling.exact_small import used_units
-from lab.bench.scheduling.reserved_mixed import (
+from lab.bench.exact.exact_small import used_units
+from lab.bench.exact.reserved_mixed import (
     least_units,
     measure,
     misused_launches,

@@ -14,14 +14,14 @@ from typing import Any, Final
 import highspy
 import numpy as np
 
-from lab.bench.harness import fresh
-from lab.bench.scheduling.exact_small import (
+from lab.bench.exact.exact_small import (
     Place,
     accepts,
     bought_usd_per_hour,
     places_of,
     used_units,
 )
+from lab.bench.harness import fresh
 from lab.bench.worlds.catalogue import GPU
 from lab.bench.worlds.common import NOW
 from lab.bench.worlds.reserved_mixed import ZONE, reserved_mixed_snapshot
@@ -51,7 +51,7 @@ def cases() -> Sequence[str]:
 def run(case: str) -> Figures:
     """Plan so many worlds in a process of their own."""
     form = case.rpartition("-")[2]
-    module = "lab.bench.scheduling.reserved_mixed:measure"
+    module = "lab.bench.exact.reserved_mixed:measure"
     return fresh(module, form, str(_FIRST_SEED), str(_WORLDS))
 
 

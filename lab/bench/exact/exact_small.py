@@ -60,7 +60,7 @@ def run(case: str) -> Figures:
     """Compare so many worlds in a process of their own."""
     form = case.rpartition("-")[2]
     return fresh(
-        "lab.bench.scheduling.exact_small:measure", form, str(_FIRST_SEED), str(_WORLDS)
+        "lab.bench.exact.exact_small:measure", form, str(_FIRST_SEED), str(_WORLDS)
     )
 
 
