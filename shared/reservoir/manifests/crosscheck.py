@@ -5,7 +5,7 @@ Two teams that claim one namespace are an error.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Final
 
 from reservoir.core.model.capacity_reservation import CapacityReservation
@@ -31,6 +31,25 @@ from reservoir.manifests.parsing.fields import EC2_RESOURCES
 from reservoir.manifests.parsing.load import Document
 from reservoir.manifests.parsing.problems import Problem, Severity, path_of, shown
 
+# Labels that only types with accelerators have, and those that name types, families and categories.
+_OF_ACCELERATORS: Final = frozenset(
+    {
+        labels.INSTANCE_GPU_NAME,
+        labels.INSTANCE_GPU_MANUFACTURER,
+        labels.INSTANCE_GPU_COUNT,
+        labels.INSTANCE_GPU_MEMORY,
+        labels.INSTANCE_ACCELERATOR_NAME,
+        labels.INSTANCE_ACCELERATOR_MANUFACTURER,
+        labels.INSTANCE_ACCELERATOR_COUNT,
+    }
+)
+_BLOCKS: Final = frozenset({"capacity-block"})
+_OF_TYPES: Final = frozenset(
+    {labels.INSTANCE_TYPE, labels.INSTANCE_FAMILY, labels.INSTANCE_CATEGORY}
+)
+# EC2's accelerated computing (https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html), but for F: FPGAs are no
+# resource that work asks for.
+_ACCELERATED_CATEGORIES: Final = frozenset({"p", "g", "gr", "trn", "inf", "dl", "vt"})
 # How image names and parameters spell an architecture.
 _SPELLINGS: Final = {"arm64": ("arm64", "aarch64"), "amd64": ("x86_64", "amd64", "x86-64")}
 
@@ -201,6 +220,7 @@ def _pool_doubts(
             yield Doubt(
                 "NodePool", pool.name, _REQUIREMENTS, "no-value", _never("the pool", reason)
             )
+    yield from _accelerator_doubts(pool)
     node_class = classes.get(pool.node_class_name)
     if node_class is None:
         path = ("spec", "template", "spec", "nodeClassRef", "name")
@@ -212,6 +232,45 @@ def _pool_doubts(
         return
     yield from _architecture_doubts(pool, node_class)
     yield from _reservation_doubts(pool, node_class)
+
+
+def _accelerator_doubts(pool: NodePool) -> Iterator[Doubt]:
+    """Propose a taint where every node has accelerators and any work may fill it."""
+    if pool.taints or not _has_accelerators_alone(pool.requirements):
+        return
+    message = (
+        "every node of the pool has accelerators, and no taint keeps work without them off it: "
+        "small work may be in the way of what the nodes are for"
+    )
+    yield Doubt(
+        "NodePool",
+        pool.name,
+        ("spec", "template", "spec"),
+        "no-taint",
+        message,
+        "taints: [{key: nvidia.com/gpu, effect: NoSchedule}], which the work tolerates",
+    )
+
+
+def _has_accelerators_alone(requirements: Requirements) -> bool:
+    """Whether the requirements leave only instance types with accelerators."""
+    for key, requirement in requirements.items():
+        if key in _OF_ACCELERATORS and not requirement.allows_absence:
+            return True
+        if requirement.complement or not requirement.values:
+            continue
+        # EC2 sells Capacity Blocks of nothing else.
+        if key == labels.CAPACITY_RESERVATION_TYPE and requirement.values == _BLOCKS:
+            return True
+        categories = {_category(value) for value in requirement.values}
+        if key in _OF_TYPES and categories <= _ACCELERATED_CATEGORIES:
+            return True
+    return False
+
+
+def _category(instance_type: str) -> str:
+    """Return the letters with which a type, family or category begins: "p" of p5en.48xlarge."""
+    return "".join(takewhile(str.isalpha, instance_type))
 
 
 def _value_doubts(

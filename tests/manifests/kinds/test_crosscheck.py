@@ -252,3 +252,47 @@ def test_a_pool_that_follows_reservations_and_has_none() -> None:
     assert doubts(ObjectSet([following], [NodeClass("c")])) == [("NodePool/p", "no-units")]
     bought = replace(only("on-demand"), all_reserved=True)
     assert ("NodePool/p", "no-units") in doubts(ObjectSet([bought], [NODE_CLASS]))
+
+
+GPU_TAINT = Taint("nvidia.com/gpu", TaintEffect.NO_SCHEDULE)
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        (labels.INSTANCE_GPU_COUNT, Operator.GT, ["0"]),
+        (labels.INSTANCE_ACCELERATOR_NAME, Operator.EXISTS, []),
+        (labels.INSTANCE_CATEGORY, Operator.IN, ["g", "p"]),
+        (labels.INSTANCE_FAMILY, Operator.IN, ["p5en", "trn2", "gr6"]),
+        (labels.INSTANCE_TYPE, Operator.IN, ["inf2.xlarge"]),
+        (labels.CAPACITY_RESERVATION_TYPE, Operator.IN, ["capacity-block"]),
+    ],
+)
+def test_a_pool_of_accelerators_that_any_work_may_fill(
+    requirement: tuple[str, Operator, list[str]],
+) -> None:
+    open_to_all = pool(requirement)
+    (doubt,) = cross_check(ObjectSet([open_to_all], [NODE_CLASS]))
+    assert doubt.rule == "no-taint"
+
+    tainted = replace(open_to_all, taints=(GPU_TAINT,))
+    assert not cross_check(ObjectSet([tainted], [NODE_CLASS]))
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        (labels.INSTANCE_CATEGORY, Operator.IN, ["m", "p"]),
+        (labels.INSTANCE_CATEGORY, Operator.NOT_IN, ["p"]),
+        (labels.INSTANCE_FAMILY, Operator.IN, ["m5", "is4gen"]),
+        (labels.INSTANCE_TYPE, Operator.IN, ["t3.large"]),
+        (labels.INSTANCE_GPU_COUNT, Operator.DOES_NOT_EXIST, []),
+        (labels.CAPACITY_RESERVATION_TYPE, Operator.IN, ["capacity-block", "default"]),
+    ],
+)
+def test_a_pool_that_also_has_other_nodes_needs_no_taint(
+    requirement: tuple[str, Operator, list[str]],
+) -> None:
+    assert "no-taint" not in [
+        doubt.rule for doubt in cross_check(ObjectSet([pool(requirement)], [NODE_CLASS]))
+    ]
