@@ -117,9 +117,11 @@ def replace_drifted(
         destinations.update(command.destinations)
         commands.append(command)
         headroom.spend((candidate,))
-        world = world.after(
-            (candidate,), Plan(existing=plan.existing) if command.terminate_first else plan
-        )
+        if command.terminate_first:
+            # Its replacement takes the unit that it gives back, and its place among the pool's nodes.
+            world = world.freed((candidate,)).after((), plan)
+        else:
+            world = world.after((candidate,), plan)
     return Replacement(tuple(commands), world, tuple(refusals))
 
 
