@@ -71,6 +71,8 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (9156, STEPS, []),
     (9189, STEPS, []),
     (77006, STEPS, []),
+    (320082, STEPS, []),
+    (330055, STEPS, []),
     (501031, STEPS, []),
     (501196, STEPS, []),
 )

@@ -9,6 +9,7 @@ import pytest
 
 from lab.fakes.system import START
 from lab.fakes.values import node_claim, workload
+from reservoir.core.launching.claim_nodes import is_held
 from reservoir.core.launching.described_nodes import DescribedNodes
 from reservoir.core.model.node_claim import (
     ClaimState,
@@ -16,7 +17,7 @@ from reservoir.core.model.node_claim import (
     DrainReason,
     NodeClaim,
 )
-from reservoir.core.model.snapshot import Node
+from reservoir.core.model.snapshot import Node, PlacedReplicas
 from reservoir.core.model.workload import Workload
 from reservoir.core.scheduling_terms.resources import Resources
 
@@ -75,3 +76,31 @@ def test_a_node_that_is_gone_is_forgotten() -> None:
     first = described(it, {"nc-1": RUNNING})
     assert described(it, {}) == ()
     assert described(it, {"nc-1": RUNNING})[0] is not first[0]
+
+
+MARKED = replace(RUNNING, disruption=MARK)
+EXPECTING = node_claim(
+    "nc-2",
+    placements=(),
+    replaces=("nc-1",),
+    expected=(PlacedReplicas("research/train", 1),),
+)
+
+
+@pytest.mark.parametrize(
+    ("replacement", "old", "held"),
+    [
+        (EXPECTING, MARKED, True),
+        # a listing shows the replacement, and of the other row not yet that it is marked
+        (EXPECTING, RUNNING, True),
+        (replace(EXPECTING, expected=()), MARKED, True),
+        # its command was abandoned
+        (replace(EXPECTING, expected=()), RUNNING, False),
+        # it drains, so its replicas have been handed over
+        (EXPECTING, replace(MARKED, state=ClaimState.DRAINING), False),
+    ],
+)
+def test_room_on_a_replacement_is_for_the_replicas_that_it_expects(
+    replacement: NodeClaim, old: NodeClaim, held: bool
+) -> None:
+    assert is_held(replacement, {"nc-1": old, "nc-2": replacement}) is held

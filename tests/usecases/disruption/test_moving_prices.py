@@ -69,3 +69,8 @@ def test_a_replacement_is_given_up_if_what_it_replaces_is_cheaper_again() -> Non
         ClaimState.RUNNING,
     )
     assert world.reason(old.id) == "its replacements are no cheaper any more: it stays"
+
+    world.minutes(2)
+    rows = world.state.claim_rows.values()
+    replacements = [claim for claim in rows if old.id in claim.replaces]
+    assert [claim.expected for claim in replacements] == [()], "its room is anybody's again"

@@ -30,13 +30,16 @@ _COMING = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCH
 
 
 def is_held(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
-    """Whether the node's room belongs to the replicas of nodes that it replaces and that have not begun to drain."""
+    """Whether the node's room belongs to the replicas of nodes that it replaces and that have not begun to drain.
+
+    A listing may show the replacement before the mark of what it replaces. What it expects says the same; a command
+    that is abandoned takes both back (``reservoir.usecases.disruption.replace_nodes``).
+    """
     if claim.waits_for_slot:
         return True
     replaced = (claims[claim_id] for claim_id in claim.replaces if claim_id in claims)
-    return any(
-        old.disruption is not None and old.state is ClaimState.RUNNING for old in replaced
-    )
+    running = [old for old in replaced if old.state is ClaimState.RUNNING]
+    return any(old.disruption is not None or claim.expected for old in running)
 
 
 def fills_freed_slot(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:

@@ -202,6 +202,11 @@ def give_up(
     )
 
 
+def expecting_nothing(claim: NodeClaim) -> NodeClaim | None:
+    """Return the replacement without the replicas that it was for, whose node stays."""
+    return replace(claim, expected=()) if claim.expected else None
+
+
 def unmarked(claim: NodeClaim) -> NodeClaim | None:
     """Return the claim without its mark, unless it drains already."""
     return (

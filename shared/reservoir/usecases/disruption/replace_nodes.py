@@ -29,7 +29,11 @@ from reservoir.core.model.node_claim import (
 from reservoir.ports.messaging import EventPublisher, WorkQueue
 from reservoir.ports.state import ConflictError, NodeClaimStore, ReservationRecord
 from reservoir.usecases.claims.claim_moves import save_claim
-from reservoir.usecases.disruption.commit_command import give_up, unmarked
+from reservoir.usecases.disruption.commit_command import (
+    expecting_nothing,
+    give_up,
+    unmarked,
+)
 from reservoir.usecases.disruption.hand_over import HandOver
 from reservoir.usecases.draining.draining import Draining, DrainRequest
 from reservoir.usecases.provisioning.commit_plan import Committed, launch_batches
@@ -76,7 +80,7 @@ class ReplaceNodes:
                 ].append(claim)
         for mark, nodes in commands.values():
             self._step(mark, nodes, gathered, now, carried)
-        self._give_up_unneeded(gathered, now)
+        self._release_unneeded(gathered, now)
         for reservation_id, waiting in sorted(_waiting_by_reservation(gathered).items()):
             self._fill_slots(
                 gathered.reservations.get(reservation_id), waiting, now, carried
@@ -145,8 +149,8 @@ class ReplaceNodes:
             )
         return len(moves.moved)
 
-    def _give_up_unneeded(self, gathered: Gathered, now: datetime) -> None:
-        """Give up replacements, not launched yet, of nodes that stay: their command was abandoned."""
+    def _release_unneeded(self, gathered: Gathered, now: datetime) -> None:
+        """Give up replacements of nodes that stay: their command was abandoned. Room on launched ones is free."""
         unneeded = []
         for _, claim in sorted(gathered.claims.items()):
             replaced = [gathered.claims.get(claim_id) for claim_id in claim.replaces]
@@ -155,8 +159,12 @@ class ReplaceNodes:
                 for old in replaced
             ]
             listed = now - claim.created_at >= _LISTED_WITHIN
-            if claim.state is ClaimState.PLANNED and listed and stays and all(stays):
+            if not (listed and stays and all(stays)):
+                continue
+            if claim.state is ClaimState.PLANNED:
                 unneeded.append(claim)
+            elif claim.expected:
+                save_claim(self.claims, claim, expecting_nothing)
         give_up(self.claims, unneeded, "what it should replace stays", now)
 
     def _fill_slots(
