@@ -102,7 +102,7 @@ COMMANDS: Final = (
     Listed(
         "self-test",
         f"{_ROOMS}.operate.self_test",
-        "Launch one instance through the whole pipeline, and let it go again.",
+        "Launch one small instance, and let it go again.",
     ),
     Listed(
         "envelope",
