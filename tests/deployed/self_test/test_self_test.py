@@ -108,7 +108,11 @@ def test_a_step_that_fails_says_why_and_all_is_removed(
     world.aws.ec2("clear_faults")
     failed = [step for step in answer["steps"] if not step["passed"]]
     assert code == 1, said
-    assert [step["name"] for step in failed] == ["on-demand: its instance runs"]
+    # A refusal may come before anybody has seen the place that the plan gave.
+    assert [step["name"] for step in failed] in (
+        ["on-demand: its replica has a place"],
+        ["on-demand: its instance runs"],
+    )
     assert "OfferingUnavailable" in failed[0]["said"]
     assert answer["steps"][-1] == {**answer["steps"][-1], "passed": True}
     assert left(world) == []
