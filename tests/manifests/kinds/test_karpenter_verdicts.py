@@ -11,7 +11,9 @@ from typing import Any, Final
 import pytest
 from pydantic import BaseModel
 
+from reservoir.manifests.kinds.node_pool import NodePoolManifest
 from reservoir.manifests.parsing.errors import _models_in
+from reservoir.manifests.parsing.fields import STORED
 from reservoir.manifests.parsing.load import Document
 from reservoir.manifests.parsing.model import IgnoredBecause
 from reservoir.manifests.parsing.problems import Severity
@@ -182,6 +184,31 @@ CASES: Final[tuple[tuple[str, str, Any, bool, str | None], ...]] = (
      REFUSED, "label domains"),
     ("class", "spec.amiFamily", None, TAKEN, None),
     ("class", "spec.capacityReservationSelectorTerms", [], REFUSED, "empty lists"),
+    # forms of keys, amounts and times
+    ("pool", "metadata.annotations", {f"{'a' * 253}/b": "x"}, TAKEN, None),
+    ("pool", "metadata.annotations", {f"{'a' * 254}/b": "x"}, REFUSED, None),
+    ("pool", "spec.template.metadata.labels", {f"{'a' * 254}/b": "x"}, REFUSED, None),
+    ("pool", f"{TEMPLATE}.requirements.0", {"key": "karpenter.k8s.aws", "operator": "Exists"},
+     REFUSED, "label domains"),
+    ("pool", "spec.limits.cpu", "1e0003", TAKEN, None),
+    ("pool", "spec.limits.cpu", "1e19", TAKEN, "amounts"),
+    ("pool", "spec.limits.nodes", "9223372036854775808", TAKEN, "amounts"),
+    ("pool", "spec.disruption.budgets.0.nodes", "2147483648", TAKEN, "amounts"),
+    ("pool", "spec.limits.attachable-volumes-aws-ebs", "8", TAKEN, "unknown resources"),
+    ("pool", f"{TEMPLATE}.requirements.0", {"key": "a", "operator": "NotIn", "values": []}, TAKEN, "operators"),
+    ("pool", f"{TEMPLATE}.nodeClassRef.name", "Web_Class", TAKEN, "names"),
+    ("pool", f"{TEMPLATE}.taints.0.value", "web.example.com/only", TAKEN, "names"),
+    ("pool", f"{TEMPLATE}.taints.0.value", "", REFUSED, "kinder forms"),
+    ("class", "spec.securityGroupSelectorTerms", [{"id": "sg-1", "name": "web"}, {"name": "web"}],
+     TAKEN, "company in terms"),
+    ("class", "spec.securityGroupSelectorTerms", [{"id": "sg-1", "name": "web"}], REFUSED, None),
+    ("pool", "spec.disruption.budgets.0.reasons", ["Reclaimed"], REFUSED, "own fields"),
+    ("pool", "spec.disruption.budgets.0", {"nodes": "0", "schedule": "@daily", "duration": "1h1h"},
+     REFUSED, "finer times"),
+    # Karpenter's controller, not its API server, refuses the next two
+    ("pool", "spec.disruption.budgets.0", {"nodes": "0", "schedule": "0 8 * * 6-7", "duration": "1h"},
+     REFUSED, "kinder forms"),
+    ("pool", "spec.template.metadata.labels", {"a" * 64: "x"}, REFUSED, None),
 )  # fmt: skip
 
 
@@ -205,6 +232,11 @@ def is_taken(manifest: dict[str, Any]) -> bool:
 def test_what_is_changed_is_taken_by_both() -> None:
     assert is_taken(pool())
     assert is_taken(node_class())
+
+
+def test_a_pool_with_a_key_that_an_earlier_release_took_stays_readable() -> None:
+    stored = changed("pool", "metadata.annotations", {f"{'a' * 254}/b": "x"})
+    assert NodePoolManifest.model_validate(stored, context=STORED).metadata.name == "web"
 
 
 @pytest.mark.parametrize(

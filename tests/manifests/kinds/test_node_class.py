@@ -10,8 +10,8 @@ from reservoir.core.model.node_class import (
     SelectorTerm,
 )
 from reservoir.manifests.kinds.node_class import NodeClassManifest
+from reservoir.manifests.parsing.fields import STORED
 from reservoir.manifests.parsing.load import Document
-from reservoir.manifests.parsing.model import STORED
 from reservoir.manifests.parsing.problems import Severity
 from reservoir.manifests.validate import read_document
 from tests.manifests.kinds import valid

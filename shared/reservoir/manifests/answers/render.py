@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from reservoir.manifests.parsing.model import STORED
+from reservoir.manifests.parsing.fields import STORED
 
 _FIRST_KEYS = ("apiVersion", "kind", "metadata", "spec", "status")
 

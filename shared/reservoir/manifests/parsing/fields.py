@@ -7,7 +7,13 @@ from fractions import Fraction
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 from reservoir.core.scheduling_terms.labels import closest
@@ -24,6 +30,9 @@ from reservoir.manifests.parsing import nearest
 T = TypeVar("T")
 Suggest = Callable[[], str | None]
 
+# Validation context of objects that are stored already. What an earlier release took stays readable, whatever is
+# refused of new ones: a class that could not be read any more would launch nothing from an update on.
+STORED: Final = "stored"
 LONGEST_NAME: Final = 253
 _LONGEST_DURATION: Final = 32
 # what Go, and so Karpenter, can hold: 292 years; 100 are written for never
@@ -51,7 +60,7 @@ LABEL_KEY_PATTERN: Final = rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*/)?{_WORD}$"
 LABEL_VALUE_PATTERN: Final = rf"^({_WORD})?$"
 DURATION_PATTERN: Final = r"^([0-9]+(h|m|s))+$"
 QUANTITY_PATTERN: Final = (
-    r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(([KMGTPE]i|[numkMGTPE])|[eE][+-]?[0-9]{1,3})?$"
+    r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(([KMGTPE]i|[numkMGTPE])|[eE][+-]?0*[0-9]{1,3})?$"
 )
 
 
@@ -94,6 +103,18 @@ def matching(
         return text
 
     return check
+
+
+def _check_key_prefix(key: str, info: ValidationInfo) -> str:
+    """Refuse a prefix that is no DNS name, which has at most 253 characters.
+
+    Earlier releases took such keys, and what they stored stays readable.
+    """
+    prefix, slash, _ = key.partition("/")
+    if slash and len(prefix) > LONGEST_NAME and info.context != STORED:
+        message = f"has more than {LONGEST_NAME} characters before its '/'"
+        raise broken("label-key", message)
+    return key
 
 
 def an_id(prefix: str) -> AfterValidator:
@@ -260,6 +281,7 @@ LabelKey = Annotated[
             nearest.label_key,
         )
     ),
+    AfterValidator(_check_key_prefix),
 ]
 LabelValue = Annotated[
     str,

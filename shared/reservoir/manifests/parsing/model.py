@@ -21,12 +21,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from reservoir.core.scheduling_terms.labels import closest
-from reservoir.manifests.parsing.fields import Suggest, broken
+from reservoir.manifests.parsing.fields import STORED, Suggest, broken
 from reservoir.manifests.parsing.problems import shown
 
-# Validation context of objects that are stored already. What an earlier release took stays readable, whatever is
-# refused of new ones: a class that could not be read any more would launch nothing from an update on.
-STORED: Final = "stored"
 # Of one object: whoever wrote more than these by mistake is helped by the first ones, and whoever did it on purpose
 # must not have the rest looked at.
 _MOST_ERRORS: Final = 10

@@ -12,7 +12,7 @@ from reservoir.core.model.team import Team
 from reservoir.manifests.kinds.node_class import NodeClassManifest
 from reservoir.manifests.kinds.node_pool import NodePoolManifest
 from reservoir.manifests.kinds.team import TeamManifest, is_unique_id
-from reservoir.manifests.parsing.model import STORED
+from reservoir.manifests.parsing.fields import STORED
 from reservoir.ports.policy import Pause, PolicyKind, PolicyObject
 
 # manifests of a kind that a process keeps in their parsed form
