@@ -1,6 +1,7 @@
 """The agent on a node: what it starts, tells and ends, and what it does when nobody answers."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -51,13 +52,43 @@ def test_one_process_for_all_replicas_of_the_node() -> None:
     assert node.reports("finished")[-1]["replicas"] == 8
 
 
-def test_an_idle_node_asks_once_a_minute() -> None:
+def test_an_idle_node_asks_every_four_seconds() -> None:
     node = Node()
     node.tell()
     node.pass_s(60)
     before = node.aws.calls
     node.pass_s(3_600)
-    assert node.aws.calls - before <= 60
+    assert node.aws.calls - before <= 900, "docs/nodes.md says what that costs"
+
+
+@pytest.mark.parametrize("after_s", range(60, 66))
+def test_an_idle_node_hears_of_its_drain_within_five_seconds(after_s: int) -> None:
+    node = Node()
+    node.tell()
+    node.pass_s(after_s)
+    node.tell(drain_s=480)
+    node.pass_s(5)
+    assert node.work.hooks.keys() == {KEY}, "it checkpoints"
+
+
+def test_who_cannot_ask_does_so_less_and_less_often_and_at_once_afterwards() -> None:
+    node = Node()
+    node.tell()
+    node.pass_s(60)
+    node.aws.is_down = True
+    asked_at: list[int] = []
+    for second in range(300):
+        before = node.aws.calls
+        node.pass_s()
+        if node.aws.calls > before:
+            asked_at.append(second)
+    pauses = [later - earlier for earlier, later in pairwise(asked_at)]
+    assert pauses == [5, 10, 20, 40, 60, 60, 60]
+    node.aws.is_down = False
+    node.pass_s(60)
+    node.tell(drain_s=480)
+    node.pass_s(5)
+    assert node.work.hooks.keys() == {KEY}
 
 
 def test_what_finishes_is_told_in_all_and_not_started_again() -> None:
@@ -248,7 +279,7 @@ def test_nobody_answers_for_a_day_and_nothing_is_stopped() -> None:
     node.pass_s(86_400)
     assert node.work.running.keys() == {FIRST}
     assert node.work.signals == []
-    assert node.aws.calls - calls <= 86_400 / 60
+    assert node.aws.calls - calls <= 86_400 / 60 + 4
 
 
 def test_ec2s_own_notice_begins_the_drain_before_anybody_has_told() -> None:

@@ -1,7 +1,8 @@
 """What the agent costs on a node where nothing happens: memory, processor time, and calls that leave the machine.
 
-A real agent with one command that sleeps, as it is delivered (a question a minute), against a stand-in for the
-instance's metadata and for AWS on this machine. What it asks of the metadata stays on the machine and is not counted.
+A real agent with one command that sleeps, as it is delivered (a question every four seconds), against a stand-in for
+the instance's metadata and for AWS on this machine. What it asks of the metadata stays on the machine and is not
+counted.
 """
 
 import json

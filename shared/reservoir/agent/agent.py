@@ -20,6 +20,9 @@ from reservoir.agent.machine import (
 )
 
 SOON_S: Final = 5.0  # until the next question while something is about to change
+# Who cannot reach AWS tries again after so long, twice as long each time, at most so long.
+FIRST_RETRY_S: Final = 5.0
+LONGEST_RETRY_S: Final = 60.0
 NOTICE_S: Final = 5.0  # between two looks at the instance's own metadata
 REPORTS_MAX: Final = 200  # that wait for AWS; the oldest are dropped first
 log = logging.getLogger("reservoir.agent")
@@ -71,6 +74,23 @@ class Work(Protocol):
         ...
 
 
+class _Retries:
+    """How long to wait before what could not be reached is tried again: longer after each failure in a row."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_RETRY_S
+
+    def failed(self) -> float:
+        """Return how long to wait now."""
+        pause_s = self._next_s
+        self._next_s = min(2 * pause_s, LONGEST_RETRY_S)
+        return pause_s
+
+    def succeeded(self) -> None:
+        """Let the next failure be a first one."""
+        self._next_s = FIRST_RETRY_S
+
+
 class Agent:
     """One node's agent; ``now_s`` gives seconds since 1970."""
 
@@ -90,6 +110,8 @@ class Agent:
         self._ask_at_s = 0.0
         self._look_at_s = 0.0
         self._send_at_s = 0.0
+        self._asking = _Retries()
+        self._sending = _Retries()
 
     def step(self) -> None:
         """Do everything that is due now."""
@@ -112,8 +134,9 @@ class Agent:
             log.warning(
                 "what this node is for cannot be read, everything goes on: %s", error
             )
-            self._ask_at_s = now_s + self._configuration.poll_s
+            self._ask_at_s = now_s + max(self._asking.failed(), self._configuration.poll_s)
             return []
+        self._asking.succeeded()
         actions = [] if identity is None else self._machine.learned(identity, now_s)
         pause_s = (
             self._configuration.poll_s
@@ -179,12 +202,13 @@ class Agent:
             )
 
     def _send(self, now_s: float) -> None:
-        """Send what waits, in order; after a failure not before the next question is due."""
+        """Send what waits, in order; after a failure not at once again."""
         while self._reports and now_s >= self._send_at_s:
             try:
                 self._aws.report(self._configuration.reports_queue_url, self._reports[0])
             except UnreachableError as error:
                 log.warning("a report waits: %s", error)
-                self._send_at_s = now_s + self._configuration.poll_s
+                self._send_at_s = now_s + self._sending.failed()
                 return
+            self._sending.succeeded()
             self._reports.popleft()

@@ -35,12 +35,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The whole file. ``poll_s``: how often the agent asks while nothing happens."""
+    """The whole file.
+
+    ``poll_s``: how often the agent asks while nothing happens. A node hears of its drain that much later, and pays for
+    each question (docs/nodes.md): with a step a second, four seconds are five at most.
+    """
 
     node_claims_table: str
     reports_queue_url: str
     runs: tuple[Run, ...]
-    poll_s: float = 60.0
+    poll_s: float = 4.0
     log_folder: Path = field(default=Path("/var/log/reservoir"))
 
     def run_for(self, workload_key: str) -> Run | None:
