@@ -28,6 +28,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     count("PlansLost", report.conflict_count)
     count("PlanShortcomings", len(report.shortcomings))
     count("ReplicasHeld", report.held_count)
+    count("WorkloadsUnread", report.unread_count)
     return {"batchItemFailures": []}
 
 

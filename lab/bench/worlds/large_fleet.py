@@ -29,7 +29,7 @@ from lab.fakes.system import InTurn, ManualClock, SequentialIds
 from reservoir.adapters.dynamodb.decisions import StoredDecisions
 from reservoir.adapters.dynamodb.node_claims import ClaimRows, DynamoDbNodeClaimStore
 from reservoir.adapters.dynamodb.table import Attributes, DynamoDbTable
-from reservoir.adapters.dynamodb.workloads import DynamoDbWorkloadStore, _row
+from reservoir.adapters.dynamodb.workloads import DynamoDbWorkloadStore, row_of
 from reservoir.core.capacity.ledger import Balance
 from reservoir.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from reservoir.core.model.instance_type import CapacityType, InstanceType, Offering
@@ -378,7 +378,7 @@ class LargeFleet:
             submitted_at=NOW,
             pending_since=None if placed == wanted else NOW - timedelta(seconds=30),
         )
-        self.tables.put(_WORKLOADS, _row(record))
+        self.tables.put(_WORKLOADS, row_of(record))
 
     def _store_reservations(self, free: int) -> None:
         for at in range(_RESERVED_TYPES):

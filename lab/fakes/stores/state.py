@@ -32,6 +32,7 @@ from reservoir.core.model.instance_type import InstanceType
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.serialisation.json_codec import dumps
 from reservoir.core.sharing.planning_groups import PlanningTurn, planning_turn_row
+from reservoir.core.sharing.reading_turns import DemandReading
 from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.history import Decision
 from reservoir.ports.state import (
@@ -117,6 +118,11 @@ class MemoryWorkloads:
         del revisions  # nothing is remembered here
         return self.get_many(keys)
 
+    def read_waiting(
+        self, choose: Callable[[Collection[str]], DemandReading]
+    ) -> tuple[WorkloadRecord, ...]:
+        return chosen(self.list_needing_planning(), choose)
+
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
         with self._state.lock:
             keys = sorted(self._state.workload_rows.keys() - self._state.unreadable)
@@ -139,6 +145,19 @@ class MemoryWorkloads:
             written = replace(record, revision=(expected_revision or 0) + 1)
             self._state.workload_rows[record.key] = written
             return written
+
+
+def chosen(
+    waiting: Sequence[WorkloadRecord], choose: Callable[[Collection[str]], DemandReading]
+) -> tuple[WorkloadRecord, ...]:
+    """Return the records that a reading takes of those that wait, by key."""
+    by_key = {record.key: record for record in waiting}
+    reading = choose(by_key.keys())
+    read: set[str] = set()
+    while page := reading.next_page():
+        reading.took({key: len(dumps(by_key[key])) for key in page})
+        read.update(page)
+    return tuple(by_key[key] for key in sorted(read))
 
 
 class MemoryReservations:

@@ -10,12 +10,14 @@ from lab.fakes.stores.state import (
     MemoryReservations,
     MemoryState,
     MemoryWorkloads,
+    chosen,
 )
 from lab.simulation.faults import Faults
 from lab.simulation.kernel import SECOND, Chance, Kernel
 from reservoir.adapters.dynamodb.revisions import KnownRows
 from reservoir.core.capacity.ledger import holds_open_lease, is_moving
 from reservoir.core.model.node_claim import NodeClaim
+from reservoir.core.sharing.reading_turns import DemandReading
 from reservoir.ports.state import PlannedCommit, ReservationRecord, WorkloadRecord
 
 Row = TypeVar("Row")
@@ -177,6 +179,12 @@ class IndexedWorkloads(MemoryWorkloads):
         found = {**settled, **self.get_many([key for key in keys if key not in settled])}
         self._simulated.known_workloads.keep(found)
         return dict(sorted(found.items()))
+
+    def read_waiting(
+        self, choose: Callable[[Collection[str]], DemandReading]
+    ) -> tuple[WorkloadRecord, ...]:
+        """Return what is chosen of the listed records."""
+        return chosen(self.list_needing_planning(), choose)
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
         """Return listed records: those known at their revision in the index as they are known, others as they are."""

@@ -7,7 +7,7 @@ A row that a newer release wrote, or that was damaged, is never taken for one th
 by key is refused (UnreadableRowsError); listings go on without it, which is why nothing follows from their gaps.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from reservoir.core.model.plan import UnplacedReplicas
 from reservoir.core.model.unknown_fields import KEEPS_UNKNOWN
 from reservoir.core.model.workload import Workload
 from reservoir.core.sharing.planning_groups import PlanningTurn
+from reservoir.core.sharing.reading_turns import DemandReading
 from reservoir.ports.safety import UnreadableRowError
 
 
@@ -215,6 +216,15 @@ class WorkloadStore(Protocol):
 
         One that was read at that revision, and needed no planning, stands for its row: it may lag as they do. Raises
         UnreadableRowsError with all others that cannot be read.
+        """
+        ...
+
+    def read_waiting(
+        self, choose: Callable[[Collection[str]], DemandReading]
+    ) -> tuple[WorkloadRecord, ...]:
+        """Return, by key, of the records that ``list_needing_planning`` has those that are chosen by their keys.
+
+        A record that cannot be read, or needs no planning any more, is left out.
         """
         ...
 

@@ -1,5 +1,6 @@
 """What every implementation of the state ports does; the fake and DynamoDB pass the same tests."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 
@@ -22,6 +23,7 @@ from reservoir.core.model.node_claim import ClaimState, Lease, LeaseState, NodeC
 from reservoir.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from reservoir.core.model.snapshot import PlacedReplicas
 from reservoir.core.sharing.planning_groups import PlanningTurn, planning_turn_row
+from reservoir.core.sharing.reading_turns import DemandReading, ReadingBound
 from reservoir.ports.errors import RowsRefusedError
 from reservoir.ports.state import (
     TURN_ROW,
@@ -101,6 +103,32 @@ def test_a_workload_is_read_back_as_it_was_written(stores: Stores) -> None:
     }
     assert stores.workloads.list_needing_planning() == (written,)
     assert stores.workloads.get("research/none") is None
+
+
+def test_of_what_waits_what_is_chosen_is_read_page_by_page(stores: Stores) -> None:
+    for number in range(5):
+        stores.workloads.put(workload_record(f"w-{number}"), expected_revision=None)
+    bound = ReadingBound(rows=4, stored_bytes=10**6, page_rows=2)
+    begun: list[DemandReading] = []
+
+    def choose(keys: Collection[str]) -> DemandReading:
+        begun.append(
+            DemandReading({"": sorted(keys, reverse=True)}, ["research/w-0"], bound)
+        )
+        return begun[-1]
+
+    found = stores.workloads.read_waiting(choose)
+    assert [record.key[-1] for record in found] == ["0", "2", "3", "4"]
+    assert (begun[0].unread_count, begun[0].reached()) == (1, {"": "research/w-2"})
+    large = ReadingBound(rows=4, stored_bytes=1, page_rows=2)
+    assert (
+        len(
+            stores.workloads.read_waiting(
+                lambda keys: DemandReading({"": [*keys]}, (), large)
+            )
+        )
+        == 2
+    ), "one page, whatever it holds"
 
 
 def test_a_write_needs_the_revision_that_is_stored(stores: Stores) -> None:

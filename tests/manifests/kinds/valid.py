@@ -180,6 +180,7 @@ def team() -> dict[str, Any]:
                 "doNotDisrupt": False,
                 "generationJump": 1000,
                 "waitingWorkloads": 500,
+                "waitingBytes": 33_554_432,
                 "messagesPerMinute": 600,
                 "newWorkloadsPerDay": 5000,
             },

@@ -1,15 +1,19 @@
 """How much one may send; what is beyond it is refused by the bound's name and changes nothing."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.fakes.messaging import MemoryBus, MemoryDeadLetters
 from lab.fakes.stores.demand_census import MemoryDemandCensus
 from lab.fakes.stores.state import MemoryState
 from lab.fakes.system import ManualClock
 from reservoir.core.model.team import Team, TeamLimits
+from reservoir.core.serialisation.json_codec import dumps
 from reservoir.manifests.parsing.problems import ManifestError, Problem
 from reservoir.usecases.demand.reject_demand import TOLD_PER_MINUTE, RejectDemand
 from tests.usecases.demand.test_authorise_demand import OWN, RELEASE, RESEARCH, Teams
@@ -27,6 +31,11 @@ def with_limits(**limits: Any) -> Teams:
 
 def named(name: str, body: dict[str, Any], namespace: str = "research") -> dict[str, Any]:
     metadata = {**body["workload"]["metadata"], "name": name, "namespace": namespace}
+    return {**body, "workload": {**body["workload"], "metadata": metadata}}
+
+
+def padded(body: dict[str, Any], size: int) -> dict[str, Any]:
+    metadata = {**body["workload"]["metadata"], "annotations": {"note": "x" * size}}
     return {**body, "workload": {**body["workload"], "metadata": metadata}}
 
 
@@ -75,6 +84,66 @@ def test_so_many_workloads_of_a_team_wait_at_a_time() -> None:
     world.by(OWN, named("b", withdraw(), "vision-ci"))
     world.clock.advance(seconds=5)
     assert world.by(OWN, named("c", submit(), "vision")).ignored is None
+
+
+def test_the_more_wait_the_smaller_they_are() -> None:
+    first = Teams(OTHER)
+    first.by(OWN, named("a", submit(), "vision"))
+    small = len(dumps(first.state.workload_rows["vision/a"].workload))
+    world = with_limits(waiting_workloads=100, waiting_bytes=3 * small + small // 2)
+    for name in "abc":
+        world.by(OWN, named(name, submit(), "vision"))
+    assert bound(world, named("d", submit(), "vision")) == "waiting bytes"
+    large = padded(submit(2, replicas=3), 1_000)
+    assert bound(world, named("a", large, "vision")) == "waiting bytes", (
+        "it waits and grows"
+    )
+    assert world.by(OWN, named("a", submit(3), "vision")).ignored is None
+    assert world.by(OWN, padded(submit(), small)).ignored is None, (
+        "others are not concerned"
+    )
+
+    for name in "abc":
+        world.by(OWN, named(name, withdraw(4), "vision"))
+    world.clock.advance(seconds=5)
+    assert world.by(OWN, named("d", padded(submit(), small), "vision")).ignored is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3_000)), max_size=30))
+def test_all_that_waits_of_a_team_has_a_few_times_the_bound(
+    sent: list[tuple[int, int]],
+) -> None:
+    most, allowed = 6, 4_000
+    world = with_limits(waiting_workloads=most, waiting_bytes=allowed)
+    for generation, (name, padding) in enumerate(sent, 1):
+        body = padded(submit(generation), padding)
+        with suppress(ManifestError):
+            world.by(OWN, named(f"w-{name}", body, "vision"))
+    sizes = [len(dumps(row.workload)) for row in world.state.workload_rows.values()]
+    assert sum(sizes) <= allowed * sum(1 / count for count in range(1, most + 1))
+
+
+def test_where_too_many_of_all_wait_each_team_has_its_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("reservoir.usecases.demand.sending_bounds.WAITING_OF_ALL", 6)
+    world = Teams(RESEARCH, OTHER)
+    for number in range(6):
+        world.by(OWN, named(f"w-{number}", submit(), "vision"))
+    assert bound(world, named("one-more", submit(), "vision")) == "waiting workloads of all"
+    for name in "ab":
+        world.by(OWN, named(name, submit()))
+    assert bound(world, named("c", submit())) == "waiting workloads of all", "two of six"
+
+
+def test_what_policy_lets_one_team_have_waiting_all_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("reservoir.usecases.demand.sending_bounds.WAITING_OF_ALL", 1)
+    world = with_limits(waiting_workloads=3)
+    for name in "abc":
+        world.by(OWN, named(name, submit(), "vision"))
+    assert bound(world, named("d", submit(), "vision")) == "waiting workloads"
 
 
 def test_so_many_workloads_of_a_team_are_new_in_a_day() -> None:

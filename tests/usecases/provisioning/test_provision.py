@@ -23,6 +23,7 @@ from reservoir.core.scheduling_terms.efa import EFA
 from reservoir.core.scheduling_terms.labels import HOSTNAME, ZONE
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.core.serialisation.json_codec import dumps, loads
+from reservoir.core.sharing.reading_turns import ReadingBound
 from reservoir.ports.errors import RowsRefusedError, TransientError
 from reservoir.ports.history import Decision
 from reservoir.ports.state import PlannedCommit
@@ -518,6 +519,40 @@ def test_a_death_before_any_write_leaks_nothing_and_loses_no_replica(number: int
     assert world.reservation().balance == Balance(120, leased)
     assert leased == 120
     assert world.state.workloads.list_needing_planning() == ()
+
+
+def test_what_a_pass_has_no_room_to_read_the_next_ones_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = world_with(1)
+    planner = world.provisioner()
+    bound = ReadingBound(rows=40, page_rows=10)
+    monkeypatch.setattr(planner.gatherer.turns, "_bound", bound)
+    for number in range(100):
+        world.submit(f"w{number:03}", replicas=1, requests=Resources.of({"cpu": 1_000}))
+    reports = [planner.run() for _ in range(3)]
+    assert [it.unread_count for it in reports] == [60, 20, 0]
+    assert [it.placed_count for it in reports] == [40, 40, 20]
+    assert world.state.workloads.list_needing_planning() == ()
+
+
+def test_who_fits_nowhere_keeps_nobody_from_being_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = world_with(1)
+    planner = world.provisioner()
+    bound = ReadingBound(rows=40, page_rows=10)
+    monkeypatch.setattr(planner.gatherer.turns, "_bound", bound)
+    for number in range(100):
+        world.submit(f"w{number:03}", replicas=1, requests=Resources.of({"cpu": 10**9}))
+    world.submit("zzz", replicas=1, requests=Resources.of({"cpu": 1_000}))
+    placed = 0
+    for _ in range(3):
+        placed += planner.run().placed_count
+        world.clock.advance(minutes=1)
+    assert placed == 1
+    waiting = world.state.workloads.list_needing_planning()
+    assert all(record.unplaced for record in waiting), "each was told why it waits"
 
 
 def test_a_claim_takes_more_workloads_than_one_transaction_holds() -> None:

@@ -78,19 +78,25 @@ class RevisionIndex:
 
     def listed(self, value: str) -> Mapping[str, int]:
         """Return the revisions of the rows whose attribute has this value, by key."""
-        pages = self._pages(value)
-        self._count = sum(page["ScannedCount"] for page in pages)
-        entries = chain.from_iterable(page["Items"] for page in pages)
-        return {text(entry, KEY): number(entry, REVISION) for entry in entries}
-
-    def _pages(self, value: str) -> list[Any]:
         if self._parts is None or self._count < _PARTS_FROM:
-            return list(self._part(value, {}))
+            found, self._count = self._part(value, {})
+            return found
         parts = [{"Segment": part, "TotalSegments": _PARTS} for part in range(_PARTS)]
-        pages_of_parts = self._parts.map(lambda part: list(self._part(value, part)), parts)
-        return list(chain.from_iterable(pages_of_parts))
+        read = list(self._parts.map(lambda part: self._part(value, part), parts))
+        self._count = sum(count for _, count in read)
+        return dict(chain.from_iterable(found.items() for found, _ in read))
 
-    def _part(self, value: str, part: Mapping[str, int]) -> Iterator[Any]:
+    def _part(self, value: str, part: Mapping[str, int]) -> tuple[Mapping[str, int], int]:
+        """Return the revisions of a part by key, and of how many entries; a page is forgotten before the next."""
+        found: dict[str, int] = {}
+        count = 0
+        for page in self._pages(value, part):
+            count += page["ScannedCount"]
+            for entry in page["Items"]:
+                found[text(entry, KEY)] = number(entry, REVISION)
+        return found, count
+
+    def _pages(self, value: str, part: Mapping[str, int]) -> Iterator[Any]:
         expression = Expression()
         request: Any = {
             "TableName": self._table.name,

@@ -31,6 +31,8 @@ CURRENT_FORM: Final = 1
 REVISION: Final = ROW_REVISION
 
 BATCH_GET_MAX: Final = 100  # keys in one BatchGetItem
+# Rows are held as they came until they are understood: enough for each reader to have two batches.
+_READ_AT_ONCE: Final = 16 * BATCH_GET_MAX
 # Reasons in a cancelled transaction: the condition did not hold; or somebody's transaction touched the row at the same
 # moment or the table was throttled, where trying again is right because nothing was decided against us.
 _CONDITION_FAILED: Final = "ConditionalCheckFailed"
@@ -254,8 +256,17 @@ class DynamoDbTable:
     def get_many(
         self, keys: Collection[str], now: datetime, names: Sequence[str] = ()
     ) -> Iterator[Attributes]:
-        """Return the rows that exist, sorted by key, of ``names`` or of all attributes; many are read side by side."""
+        """Yield the rows that exist, sorted by key, of ``names`` or of all attributes; many are read side by side.
+
+        No more are held as they came than are read at once.
+        """
         wanted: list[Attributes] = [{KEY: {"S": key}} for key in sorted(set(keys))]
+        for start in range(0, len(wanted), _READ_AT_ONCE):
+            yield from self._several(wanted[start : start + _READ_AT_ONCE], now, names)
+
+    def _several(
+        self, wanted: Sequence[Attributes], now: datetime, names: Sequence[str]
+    ) -> list[Attributes]:
         parts = [
             wanted[start : start + BATCH_GET_MAX]
             for start in range(0, len(wanted), BATCH_GET_MAX)
@@ -263,7 +274,7 @@ class DynamoDbTable:
         several = map if self._parts is None or len(parts) < 2 else self._parts.map
         rows = chain.from_iterable(several(lambda some: self.get_batch(some, names), parts))
         kept = [row for row in rows if not _is_expired(row, now)]
-        return iter(sorted(kept, key=lambda row: text(row, KEY)))
+        return sorted(kept, key=lambda row: text(row, KEY))
 
     def get_batch(
         self, keys: Sequence[Attributes], names: Sequence[str] = ()

@@ -4,9 +4,10 @@ The counters that conditions need stand beside the JSON: ``placed_count`` and ``
 because a condition cannot subtract).
 """
 
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +33,7 @@ from reservoir.adapters.dynamodb.table import (
     understood,
 )
 from reservoir.core.serialisation.json_codec import dumps, loads
+from reservoir.core.sharing.reading_turns import DemandReading, ReadingBound
 from reservoir.names import (
     KEY,
     LISTING_INDEX,
@@ -58,6 +60,19 @@ STANDING: Final = "placed"
 # An update to this release is being rolled back: its index is gone before its functions are, and the index that the
 # release before reads is there still.
 _NO_SUCH_INDEX: Final = "ValidationException"
+_PAGE_ROWS: Final = ReadingBound().page_rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """A record, and how large its row is but for what stands beside the JSON."""
+
+    record: WorkloadRecord
+    stored_bytes: int
+
+    @property
+    def revision(self) -> int:
+        return self.record.revision
 
 
 class DynamoDbWorkloadStore:
@@ -79,7 +94,7 @@ class DynamoDbWorkloadStore:
             self._table, WAITING_REVISIONS_INDEX, LISTING_KEY, parts
         )
         self._known = KnownRows[WorkloadRecord]()  # what a pass read last
-        self._known_waiting = KnownRows[WorkloadRecord]()  # what was listed last
+        self._known_waiting = KnownRows[_Sized]()  # what was listed last
 
     def get(self, key: str) -> WorkloadRecord | None:
         """Return the record (consistent read), None when there is none."""
@@ -107,7 +122,13 @@ class DynamoDbWorkloadStore:
         return dict(sorted(found.items()))
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
-        """Return the listed records, by key; a row that is at the revision of the last listing is not read again."""
+        """Return the listed records, by key, however many."""
+        return self.read_waiting(_all_of)
+
+    def read_waiting(
+        self, choose: Callable[[Collection[str]], DemandReading]
+    ) -> tuple[WorkloadRecord, ...]:
+        """Return those chosen, by key; a row that is at the revision of the last listing is not read again."""
         try:
             revisions = self._waiting.listed(LISTED)
         except RefusedError as error:
@@ -115,12 +136,22 @@ class DynamoDbWorkloadStore:
                 raise
             rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now())
             return tuple(understood(rows, _record))
-        waiting = self._known_waiting.at(revisions)
-        rows = self._table.get_many(revisions.keys() - waiting.keys(), self._clock.now())
-        read = understood((row for row in rows if LISTING_KEY in row), _record)
-        waiting.update((record.key, record) for record in read)
+        reading = choose(revisions.keys())
+        waiting: dict[str, _Sized] = {}
+        while page := reading.next_page():
+            found = self._page({key: revisions[key] for key in page})
+            reading.took({key: one.stored_bytes for key, one in found.items()})
+            waiting |= found
         self._known_waiting.keep(waiting)
-        return tuple(waiting[key] for key in sorted(waiting))
+        return tuple(waiting[key].record for key in sorted(waiting))
+
+    def _page(self, revisions: Mapping[str, int]) -> dict[str, _Sized]:
+        """Return what is listed at these revisions, by key."""
+        found = self._known_waiting.at(revisions)
+        rows = self._table.get_many(revisions.keys() - found.keys(), self._clock.now())
+        read = understood((row for row in rows if LISTING_KEY in row), _sized)
+        found.update((one.record.key, one) for one in read)
+        return found
 
     def put(
         self, record: WorkloadRecord, *, expected_revision: int | None
@@ -133,7 +164,7 @@ class DynamoDbWorkloadStore:
         else:
             condition = expression.at(REVISION, expected_revision)
         written = replace(record, revision=(expected_revision or 0) + 1)
-        apply(self._client, self._table.put(_row(written), expression, condition))
+        apply(self._client, self._table.put(row_of(written), expression, condition))
         return written
 
 
@@ -144,7 +175,7 @@ def record_write(
     expression = Expression()
     condition = expression.at(REVISION, expected_revision)
     return table.put(
-        _row(replace(record, revision=expected_revision + 1)), expression, condition
+        row_of(replace(record, revision=expected_revision + 1)), expression, condition
     )
 
 
@@ -192,7 +223,8 @@ def returned_write(
     )
 
 
-def _row(record: WorkloadRecord) -> Attributes:
+def row_of(record: WorkloadRecord) -> Attributes:
+    """Write a record as a row."""
     # What updates change by themselves stands outside the JSON and is left out of it.
     value = replace(record, revision=0, placed_count=0, pending_since=None)
     return attributes(
@@ -214,6 +246,15 @@ def _row(record: WorkloadRecord) -> Attributes:
             else epoch_s(record.expires_at),
         }
     )
+
+
+def _all_of(keys: Collection[str]) -> DemandReading:
+    bound = ReadingBound(sys.maxsize, sys.maxsize, _PAGE_ROWS)
+    return DemandReading({"": sorted(keys)}, (), bound)
+
+
+def _sized(row: Attributes) -> _Sized:
+    return _Sized(_record(row), len(data(row)))
 
 
 def _record(row: Attributes) -> WorkloadRecord:

@@ -11,6 +11,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "ReplicasPlaced": "replicas that plans gave a place",
     "ReplicasPending": "replicas that plans left waiting, in every pass again",
     "ReplicasHeld": "of these, those that would have been placed against a rule",
+    "WorkloadsUnread": "workloads that wait and that passes had no room to read, in every pass again",
     "NodeClaimsPlanned": "nodes that plans ask for",
     "PlansLost": "transactions of plans that lost a race and were planned again",
     "PlanShortcomings": "rules of quality that a plan missed, without harm to anybody",

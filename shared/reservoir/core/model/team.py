@@ -55,6 +55,8 @@ class TeamLimits:
     # how far above the stored generation that of a message may be
     generation_jump: int | None = None
     waiting_workloads: int | None = None
+    # a workload's bytes times how many wait may be so many, so that all together are a few times that
+    waiting_bytes: int | None = None
     messages_per_minute: int | None = None
     new_workloads_per_day: int | None = None
 
@@ -66,9 +68,15 @@ CEILINGS: Final = TeamLimits(
     # room for instants in microseconds, and for three more messages that use it up
     generation_jump=2**51,
     waiting_workloads=20_000,
+    waiting_bytes=64 * 2**20,
     messages_per_minute=6_000,
     new_workloads_per_day=100_000,
 )
+
+
+# Planners list the keys of all that waits in each pass, and intake each few seconds. Where so many wait, each team may
+# have its part of that.
+WAITING_OF_ALL: Final = 50_000
 
 
 def in_force(limits: TeamLimits) -> TeamLimits:

@@ -19,6 +19,7 @@ from reservoir.core.scheduling_terms.quantity import QuantityError, parse_quanti
 from reservoir.core.scheduling_terms.resources import Resources
 from reservoir.manifests.kinds.selector_terms import MOST_TERMS, ReservationTerm
 from reservoir.manifests.kinds.workload import MOST_REPLICAS
+from reservoir.manifests.kinds.workload_bounds import MOST_STORED_BYTES
 from reservoir.manifests.parsing.fields import (
     CountOrQuantity,
     Duration,
@@ -44,6 +45,7 @@ MOST_NODE_POOLS: Final = 100
 MOST_TEAMS: Final = 100
 MOST_UNITS: Final = 1_000_000
 MOST_WAITING: Final = 100_000
+MOST_WAITING_BYTES: Final = 2**30
 MOST_MESSAGES: Final = 100_000
 MOST_NEW: Final = 10_000_000
 
@@ -99,6 +101,12 @@ class TeamLimitsSpec(Model):
         ge=1,
         le=MOST_WAITING,
         description="Most workloads with replicas that wait, at a time.",
+    )
+    waiting_bytes: int | None = Field(
+        default=None,
+        ge=MOST_STORED_BYTES,
+        le=MOST_WAITING_BYTES,
+        description="Most bytes of a workload that waits, times how many wait: the more wait, the smaller they are.",
     )
     messages_per_minute: int | None = Field(
         default=None,
@@ -364,6 +372,7 @@ class TeamManifest(Model):
                 do_not_disrupt=spec.limits.do_not_disrupt,
                 generation_jump=spec.limits.generation_jump,
                 waiting_workloads=spec.limits.waiting_workloads,
+                waiting_bytes=spec.limits.waiting_bytes,
                 messages_per_minute=spec.limits.messages_per_minute,
                 new_workloads_per_day=spec.limits.new_workloads_per_day,
             ),

@@ -57,6 +57,17 @@ class DemandRules:
         team = self.teams.get(namespace)
         return "no team" if team is None else f"Team {team.name}"
 
+    @property
+    def sender_count(self) -> int:
+        """Of how many what is sent is counted: the teams, and all namespaces of none together."""
+        return len({team.name for team in self.teams.values()}) + 1
+
+    def waiting_of_all(self, usual: int) -> int:
+        """Return how many workloads of all may wait: ``usual``, or what the policy allows to one team."""
+        return max(
+            [usual, *(it.limits.waiting_workloads or 0 for it in self.teams.values())]
+        )
+
     def refuse_reach(self, wanted: Workload) -> None:
         """Refuse required affinity to namespaces of teams that do not allow it. Raises ManifestError.
 

@@ -169,7 +169,7 @@ class Intake:
             if after is None:
                 return False, record
             if self.bounds is not None:
-                self.bounds.count_workload(record, after, whose, limits, rules.counted_as)
+                self.bounds.count_workload(record, after, whose, limits, rules)
             try:
                 self.workloads.put(
                     after, expected_revision=None if record is None else record.revision

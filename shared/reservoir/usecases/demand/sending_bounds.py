@@ -5,17 +5,19 @@ are of everybody, and what happened is kept a fortnight.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from reservoir.core.model.team import TeamLimits
+from reservoir.core.model.team import WAITING_OF_ALL, TeamLimits
+from reservoir.core.serialisation.json_codec import dumps
 from reservoir.manifests.messages import AnyMessage, ReleaseMessage, WithdrawMessage
 from reservoir.manifests.parsing.problems import ManifestError, Problem
 from reservoir.ports.messaging import DAY, MINUTE, DemandCensus
 from reservoir.ports.state import WorkloadRecord
 from reservoir.ports.system import Clock
+from reservoir.usecases.demand.authorise_demand import DemandRules
 
 # What waits is listed anew after so long; until then this process adds what it has taken itself, so that the bound is
 # passed by what others take meanwhile at the most.
@@ -51,22 +53,15 @@ class SendingBounds:
         after: WorkloadRecord,
         whose: str,
         limits: TeamLimits,
-        counted_as: Callable[[str], str],
+        rules: DemandRules,
     ) -> None:
-        """Count a workload that begins to be, or to wait. Raises ManifestError when there are too many.
-
-        ``counted_as`` says whose the workloads of a namespace are.
-        """
-        begins_to_wait = after.pending_count > 0 and (
-            before is None or before.pending_count == 0
-        )
-        most = limits.waiting_workloads
-        if begins_to_wait and most is not None:
-            waiting = self._waiting(counted_as)[whose]
-            if waiting >= most:
-                raise _refused(
-                    "waiting workloads", f"{waiting} of {whose} wait, which may be {most}"
-                )
+        """Count a workload that begins to be, or to wait. Raises ManifestError when there are too many."""
+        waited = before is not None and before.pending_count > 0
+        begins_to_wait = after.pending_count > 0 and not waited
+        if begins_to_wait:
+            self._refuse_number(self._waiting(rules.counted_as), whose, limits, rules)
+        if after.pending_count > 0:
+            self._refuse_size(before, after, whose, limits, rules)
         most = limits.new_workloads_per_day
         if (
             before is None
@@ -79,6 +74,59 @@ class SendingBounds:
         if begins_to_wait:
             self._taken.add(after.key)
 
+    def _refuse_number(
+        self,
+        waiting: Mapping[str, int],
+        whose: str,
+        limits: TeamLimits,
+        rules: DemandRules,
+    ) -> None:
+        most = limits.waiting_workloads
+        if most is not None and waiting[whose] >= most:
+            raise _refused(
+                "waiting workloads",
+                f"{waiting[whose]} of {whose} wait, which may be {most}",
+            )
+        of_all = rules.waiting_of_all(WAITING_OF_ALL)
+        part = of_all // rules.sender_count
+        if sum(waiting.values()) >= of_all and waiting[whose] >= part:
+            raise _refused(
+                "waiting workloads of all",
+                f"{sum(waiting.values())} wait, which may be {of_all}, and of {whose} more than its part, {part}",
+            )
+
+    def _refuse_size(
+        self,
+        before: WorkloadRecord | None,
+        after: WorkloadRecord,
+        whose: str,
+        limits: TeamLimits,
+        rules: DemandRules,
+    ) -> None:
+        """Refuse what is too large beside all that waits.
+
+        The n-th that waits has at most an n-th of the bound, so that 20,000 of up to 64 KiB have at most four times the
+        bound, whoever came first; nobody needs to know how large the others are.
+        """
+        bound = limits.waiting_bytes
+        if bound is None:
+            return
+        size = _stored_bytes(after)
+        most_waiting = limits.waiting_workloads
+        if most_waiting is not None and size * most_waiting <= bound:
+            return  # however many wait
+        if before is not None and before.pending_count > 0:
+            if size <= _stored_bytes(before):
+                return
+            count = max(1, self._waiting(rules.counted_as)[whose])
+        else:
+            count = self._waiting(rules.counted_as)[whose] + 1
+        if size * count > bound:
+            raise _refused(
+                "waiting bytes",
+                f"{count} of {whose} would wait, each of which may have {bound // count} bytes as stored, not {size}",
+            )
+
     def _waiting(self, counted_as: Callable[[str], str]) -> Counter[str]:
         now = self.clock.now()
         if self._listed_at is None or now - self._listed_at >= _LISTED_FOR:
@@ -89,6 +137,11 @@ class SendingBounds:
         for namespace, count in by_namespace.items():
             found[counted_as(namespace)] += count
         return found
+
+
+def _stored_bytes(record: WorkloadRecord) -> int:
+    """Return the size of what was asked for; what planners add has its own bounds."""
+    return len(dumps(record.workload).encode())
 
 
 def _refused(bound: str, why: str) -> ManifestError:

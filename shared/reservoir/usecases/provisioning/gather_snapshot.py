@@ -33,7 +33,9 @@ from reservoir.core.model.team import (
 )
 from reservoir.core.model.workload import Demand, Workload
 from reservoir.core.node_life.drain import LONGEST_NOTICE
+from reservoir.core.sharing.accounts import TeamOf, owners
 from reservoir.core.sharing.planning_groups import PlanningGroups
+from reservoir.core.sharing.reading_turns import ReadingTurns
 from reservoir.ports.capacity_blocks import BootFailureStore
 from reservoir.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from reservoir.ports.state import (
@@ -117,25 +119,38 @@ class SnapshotGatherer:
     budgets: MonthlyBudgets = field(default_factory=MonthlyBudgets)
     described: DescribedNodes = field(default_factory=DescribedNodes)
     longest_notice: timedelta = LONGEST_NOTICE  # that any work gets, whatever it asks for
+    turns: ReadingTurns = field(default_factory=ReadingTurns)  # where what waits is much
 
-    def needing(self, named: Collection[str] = ()) -> Mapping[str, WorkloadRecord]:
+    def needing(
+        self, named: Collection[str] = (), reading: PolicyReading | None = None
+    ) -> Mapping[str, WorkloadRecord]:
         """Return the workloads that have too few or too many replicas; costs one query, and a read of those named.
 
         Raises UnreadableRowsError as :meth:`listed_or` does.
         """
         return {
             key: record
-            for key, record in self.listed_or(named).items()
+            for key, record in self.listed_or(named, reading).items()
             if record.needs_planning
         }
 
-    def listed_or(self, named: Collection[str]) -> Mapping[str, WorkloadRecord]:
+    def listed_or(
+        self, named: Collection[str], reading: PolicyReading | None = None
+    ) -> Mapping[str, WorkloadRecord]:
         """Return the workloads that are listed for planning, and those named, whether they need it or not.
 
-        The listing is an index that may lag what was written last: who was just written is named and read itself.
-        Raises UnreadableRowsError for those that are named.
+        Of more than one pass has room for each team's part is returned. The listing is an index that may lag what was
+        written last: who was just written is named and read itself. Raises UnreadableRowsError for those that are
+        named.
         """
-        listed = {record.key: record for record in self.workloads.list_needing_planning()}
+
+        def team_of() -> TeamOf:
+            return owners((reading or self.read_policy()).policy.teams)
+
+        waiting = self.workloads.read_waiting(
+            lambda keys: self.turns.reading(keys, named, team_of)
+        )
+        listed = {record.key: record for record in waiting}
         unlisted = [key for key in named if key not in listed]
         return {**listed, **(self.workloads.get_many(unlisted) if unlisted else {})}
 
@@ -175,7 +190,11 @@ class SnapshotGatherer:
         submit = self.executor.submit
         reading = self.read_policy() if reading is None else reading
         remembered = submit(self.boot_failures.list_remembered)
-        wanting = submit(lambda: self.needing() if needing is None else needing)
+        if needing is None:
+            self.turns.begin(now)
+        wanting = submit(
+            lambda: self.needing(reading=reading) if needing is None else needing
+        )
         listing = submit(self._live, recent, live)
         placed = submit(self.workloads.placed_revisions)
         instance_types, rests = self.offerings.load_with_rests()

@@ -30,7 +30,11 @@ from reservoir.ports.state import NodeClaimStore, WorkloadRecord
 from reservoir.ports.system import Clock, IdFactory
 from reservoir.usecases.claims.claim_moves import return_all_replicas
 from reservoir.usecases.provisioning.commit_plan import Committed, PlanCommitter
-from reservoir.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
+from reservoir.usecases.provisioning.gather_snapshot import (
+    Gathered,
+    PolicyReading,
+    SnapshotGatherer,
+)
 from reservoir.usecases.provisioning.keep_static_pools import KeepStaticPools
 from reservoir.usecases.provisioning.placement_events import exhausted_events, placed_events
 from reservoir.usecases.provisioning.recent_commits import INDEX_LAG, RecentCommits
@@ -76,6 +80,7 @@ class ProvisionReport:
     held_count: int = 0  # of those, replicas that would have been placed against a rule
     # of those, replicas that the last plan had no time to look at to the end
     late_count: int = 0
+    unread_count: int = 0  # workloads that wait, and that the pass had no room to read
     claim_count: int = 0
     batch_count: int = 0
     shed_count: int = 0
@@ -142,20 +147,22 @@ class Provision:
         )
         if reading is not None and woken.is_told:
             report.static_count = self.static_pools.run(reading, self.recent)
-        found = self.gatherer.listed_or(woken.workload_keys)
+        self.gatherer.turns.begin(self.clock.now())
+        found = self.gatherer.listed_or(woken.workload_keys, reading)
+        report.unread_count = self.gatherer.turns.unread_count
         report.correlation_ids = _followed_by(found.values())
         if not any(record.needs_planning for record in found.values()):
             return report
         reading = reading or self.gatherer.read_policy()
         groups = self.gatherer.planning_groups(reading)
         share = self._shared(groups, found, woken)
-        share = self._await_burst(share, groups, woken)
+        share = self._await_burst(share, groups, woken, reading)
         for _ in range(_ATTEMPTS_MAX if share.needing else 0):
             report.attempts += 1
             if report.attempts > 1:
                 reading = self.gatherer.read_policy()
                 share = self._look_again(
-                    share, self.gatherer.planning_groups(reading), woken
+                    share, self.gatherer.planning_groups(reading), woken, reading
                 )
             turns = self._turns(share)
             now = self.clock.now()
@@ -190,13 +197,17 @@ class Provision:
             )
         return share
 
-    def _look_again(self, share: Share, groups: PlanningGroups, woken: Woken) -> Share:
+    def _look_again(
+        self, share: Share, groups: PlanningGroups, woken: Woken, reading: PolicyReading
+    ) -> Share:
         """Return the pass's part of what is listed now; what became of its groups has planners woken as before."""
-        found = self.gatherer.listed_or(woken.workload_keys)
+        found = self.gatherer.listed_or(woken.workload_keys, reading)
         again = share_of(groups, found, woken, self.at_once_max)
         return again if again.parts == share.parts else self._shared(groups, found, woken)
 
-    def _await_burst(self, share: Share, groups: PlanningGroups, woken: Woken) -> Share:
+    def _await_burst(
+        self, share: Share, groups: PlanningGroups, woken: Woken, reading: PolicyReading
+    ) -> Share:
         """Wait a little while demand keeps arriving, and return it; one message alone is never waited for.
 
         A plan for all of a burst is cheaper than a plan for each part of it.
@@ -212,12 +223,16 @@ class Provision:
                 break
             before = recent
             self.pause(_LOOK_EVERY_S)
-            share = self._look_again(share, groups, woken)
+            share = self._look_again(share, groups, woken, reading)
         return share
 
     def _go_on(self, share: Share, committed: Committed, report: ProvisionReport) -> None:
-        """Wake the next pass for whom this one had no time: it has less to do. One that placed nothing would repeat."""
-        if report.late_count and committed.placed_count:
+        """Wake the next pass for whom this one had no time or room: it has less to do.
+
+        After one that placed nothing the minute's schedule is soon enough.
+        """
+        is_behind = report.late_count or report.unread_count
+        if is_behind and committed.placed_count:
             self.queue.wake_planner(reason="out of time", group=share.parts)
 
     def _turns(self, share: Share) -> Mapping[str, PlanningTurn]:
