@@ -336,7 +336,8 @@ def _creation(call: Call) -> Iterator[Check]:
         f"-{letter.lower()}" if letter.isupper() else letter
         for letter in call.operation[6:]
     )
-    kinds = tagged or {words.removeprefix("-"): NO_TAGS}
+    made = words.removeprefix("-").removesuffix("-by-splitting")
+    kinds = tagged or {made: NO_TAGS}
     for kind, tags in kinds.items():
         yield Check(f"ec2:{call.operation}", kind, "*", tags)
         if tags:

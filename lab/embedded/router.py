@@ -82,6 +82,7 @@ class Router:
         app._dispatch_service_request = self.dispatch  # noqa: SLF001 - as above
         app.SERVICE_HANDLERS["ec2"] = self._handle_ec2
         app.SERVICE_HANDLERS["pricing"] = self._handle_pricing
+        app.SERVICE_HANDLERS["resource-groups"] = self._handle_resource_groups
         SERVICE_PATTERNS["pricing"] = {
             "target_prefixes": ["AWSPriceListService"],
             "host_patterns": [r"api\.pricing\."],
@@ -190,6 +191,18 @@ class Router:
         # JSON protocol: everything is in the target header and the body
         del method, path, query
         return self._ec2.pricing(body, headers.get("x-amz-target", ""))
+
+    async def _handle_resource_groups(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        query: dict[str, list[str]],
+    ) -> Response:
+        # REST: everything is in the path and the body
+        del method, headers, query
+        return self._ec2.resource_groups(path, body)
 
 
 async def _answer_plain(
@@ -319,13 +332,22 @@ def _resource_of_events(arn: str, headers: dict[str, str], body: bytes, rules: s
     return arn.replace(":rule/default/", ":rule/")
 
 
+def _resource_group(path: str, body: bytes, groups: str) -> str:
+    """Return the group that a call names; CreateGroup knows no resource (Service Authorization Reference)."""
+    asked = json.loads(body or b"{}")
+    named = str(asked.get("Group") or asked.get("GroupName") or "")
+    if path == "/groups" or not named:
+        return "*"
+    return named if named.startswith("arn:") else f"{groups}/{named}"
+
+
 def _name_resources_as_aws_does() -> None:
     """Let policies see the resources that AWS checks where MiniStack sees others.
 
     It takes every schedule for one of the default group, and several parameters for all of them; those are checked here
     on the path that they have in common, which is what AWS would allow at the least. It takes a bus for a rule, the
     targets of a rule for those of its bus, sees no principal in a simulation of its policies, and writes a rule of the
-    default bus with that bus's name, which AWS leaves out.
+    default bus with that bus's name, which AWS leaves out. It does not see which resource group a call is about.
     """
     extract = iam_actions.extract_resource_arn
 
@@ -348,6 +370,10 @@ def _name_resources_as_aws_does() -> None:
             simulated := next(iter(parameters.get("PolicySourceArn", [])), None)
         ):
             return str(simulated)
+        if service == "resource-groups":
+            return _resource_group(
+                path, body, f"arn:aws:resource-groups:{region}:{account_id}:group"
+            )
         if service == "events":
             return _resource_of_events(
                 arn, headers, body, f"arn:aws:events:{region}:{account_id}:rule"

@@ -519,3 +519,30 @@ def test_calls_that_make_something_carry_its_tags() -> None:
     assert all(
         check.context("1", "us-east-1")["aws:RequestTag/a"] == "b" for check in found
     )
+
+
+def test_splitting_asks_about_the_source_and_about_what_is_made() -> None:
+    call = Call(
+        "CreateCapacityReservationBySplitting",
+        {
+            "SourceCapacityReservationId": "cr-0123456789abcdef0",
+            "InstanceCount": 1,
+            "TagSpecifications": [
+                {
+                    "ResourceType": "capacity-reservation",
+                    "Tags": [{"Key": "a", "Value": "b"}],
+                }
+            ],
+        },
+    )
+    split = "ec2:CreateCapacityReservationBySplitting"
+    kind = "capacity-reservation"
+    asked = [
+        (check.action, check.kind, check.resource_id)
+        for check in checks(call, _Account({}))
+    ]
+    assert asked == [
+        (split, kind, "*"),
+        ("ec2:CreateTags", kind, "*"),
+        (split, kind, "cr-0123456789abcdef0"),
+    ]

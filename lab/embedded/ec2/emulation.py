@@ -19,6 +19,7 @@ from lab.embedded.ec2.api.protocol import Call, Ec2Protocol, Reply
 from lab.embedded.ec2.control import actions as control
 from lab.embedded.ec2.market.pricing_service import PricingService
 from lab.embedded.ec2.operations import DRY_RUNS, OPERATIONS
+from lab.embedded.ec2.reservations import resource_groups
 
 # Operations whose ClientToken EC2 honours.
 _IDEMPOTENT: Final = frozenset(
@@ -26,6 +27,7 @@ _IDEMPOTENT: Final = frozenset(
         "CreateFleet",
         "RunInstances",
         "CreateCapacityReservation",
+        "CreateCapacityReservationBySplitting",
         "CreateLaunchTemplate",
         "CreateLaunchTemplateVersion",
         "MoveCapacityReservationInstances",
@@ -147,8 +149,20 @@ class Ec2Emulation:
         """Answer one request to the Pricing service; ``target`` is its X-Amz-Target header."""
         return self._pricing.answer(body, target)
 
+    def resource_groups(self, path: str, body: bytes) -> Reply:
+        """Answer one request to Resource Groups, whose groups of reservations EC2 launches into."""
+        try:
+            with self._lock:
+                self.world.agenda.catch_up()
+                reply = resource_groups.answer(self.world, path, body)
+                self.world.agenda.catch_up()
+                slots.record_counts(self.world)
+                return reply
+        finally:
+            self.world.outbox.flush()
+
     def client(self, service: str = "ec2", *, attempts: int = 1) -> Any:
-        """Return a boto3 client for ``ec2`` or ``pricing`` that talks to this emulation without a socket.
+        """Return a boto3 client for ``ec2``, ``pricing`` or ``resource-groups`` that talks to this emulation itself.
 
         Requests are serialised, signed and parsed as ever. It tries once unless ``attempts`` says otherwise, so that a
         test sees every fault.

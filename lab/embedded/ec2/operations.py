@@ -11,7 +11,7 @@ from lab.embedded.ec2.instances import launch_templates as templates
 from lab.embedded.ec2.instances import metadata, volume_defaults
 from lab.embedded.ec2.instances import operations as instances
 from lab.embedded.ec2.instances import type_operations as types
-from lab.embedded.ec2.reservations import block_offerings
+from lab.embedded.ec2.reservations import block_offerings, redistribution
 from lab.embedded.ec2.reservations import block_operations as blocks
 from lab.embedded.ec2.reservations import operations as reservations
 
@@ -22,7 +22,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "ModifyCapacityReservation": reservations.modify_capacity_reservation,
     "CancelCapacityReservation": reservations.cancel_capacity_reservation,
     "DescribeCapacityReservations": reservations.describe_capacity_reservations,
-    "MoveCapacityReservationInstances": reservations.move_capacity_reservation_instances,
+    "MoveCapacityReservationInstances": redistribution.move_capacity_reservation_instances,
+    "CreateCapacityReservationBySplitting": redistribution.create_capacity_reservation_by_splitting,
     "GetCapacityReservationUsage": reservations.get_capacity_reservation_usage,
     "CreateFleet": fleets.create_fleet,
     "DescribeFleets": fleets.describe_fleets,

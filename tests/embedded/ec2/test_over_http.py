@@ -5,6 +5,7 @@ from botocore.exceptions import ConnectionClosedError
 
 from lab.embedded.client import ControlError, EmbeddedAws
 from lab.worlds.cloud import TYPE, ZONE_A
+from tests.embedded.ec2.contract.sites import GROUP
 
 pytestmark = pytest.mark.embedded
 
@@ -40,3 +41,20 @@ def test_prices_are_served_by_the_pricing_endpoint(embedded_aws: EmbeddedAws) ->
         ServiceCode="AmazonEC2", Filters=filters
     )
     assert len(answer["PriceList"]) == 5
+
+
+def test_groups_of_reservations_are_served_by_resource_groups(
+    embedded_aws: EmbeddedAws,
+) -> None:
+    client = embedded_aws.client("resource-groups")
+    arn = client.create_group(Name="over-http", Configuration=GROUP)["Group"]["GroupArn"]
+    made = embedded_aws.client("ec2").create_capacity_reservation(
+        InstanceType=TYPE,
+        InstancePlatform="Linux/UNIX",
+        AvailabilityZone=ZONE_A,
+        InstanceCount=1,
+        InstanceMatchCriteria="targeted",
+    )["CapacityReservation"]["CapacityReservationArn"]
+    assert client.group_resources(Group=arn, ResourceArns=[made])["Succeeded"] == [made]
+    listed = client.list_group_resources(Group=arn)["Resources"]
+    assert [each["Identifier"]["ResourceArn"] for each in listed] == [made]

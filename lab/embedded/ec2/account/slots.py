@@ -95,17 +95,37 @@ def release_all(world: World, reservation: CapacityReservation) -> None:
 
 
 def absorb(world: World, reservation: CapacityReservation) -> None:
-    """Pull running instances into a reservation that has room.
+    """Pull running instances into an open reservation that has room: those outside that have not opted out."""
+    if reservation.match_criteria == "open":
+        _take_in(world, reservation, frozenset({None}))
 
-    A new open reservation takes matching instances that run outside any reservation and have not opted out; a
-    reservation that joins a group takes those that target the group.
+
+def absorb_later(world: World, reservation: CapacityReservation, group_arn: str) -> None:
+    """Pull in running instances that target a group which the reservation has joined.
+
+    EC2 "automatically moves the instances into its reserved capacity" (user guide, "Instance lifecycle in a group",
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/cr-groups-lifecycle.html). It does not say how soon, and says
+    nothing of a member that grows or of a slot that an instance leaves: those take nobody in here.
     """
+
+    def take_in() -> None:
+        if reservation.reservation_id in world.groups.get(group_arn, ()):
+            _take_in(world, reservation, frozenset({group_arn}))
+
+    world.after(world.settings.group_move_s, take_in)
+
+
+def _take_in(
+    world: World, reservation: CapacityReservation, group_arns: frozenset[str | None]
+) -> None:
+    """Let instances join that run loose and target one of the groups; None: those that target none."""
     for instance in sorted(
         world.instances.values(), key=lambda i: (i.launched_at, i.instance_id)
     ):
         if reservation.available_count == 0:
             return
-        if _would_enter(world, instance, reservation):
+        target = instance.spec.target
+        if target.group_arn in group_arns and _would_enter(instance, reservation):
             join(world, instance, reservation)
 
 
@@ -114,9 +134,7 @@ def is_plain(reservation: CapacityReservation) -> bool:
     return reservation.kind is ReservationKind.ON_DEMAND and reservation.state == "active"
 
 
-def _would_enter(
-    world: World, instance: Instance, reservation: CapacityReservation
-) -> bool:
+def _would_enter(instance: Instance, reservation: CapacityReservation) -> bool:
     loose = (
         instance.state in {"pending", "running"}
         and instance.reservation_id is None
@@ -125,12 +143,8 @@ def _would_enter(
     if not (loose and is_plain(reservation) and fits(reservation, instance.spec)):
         return False
     target = instance.spec.target
-    if target.group_arn is not None:
-        return reservation.reservation_id in world.groups.get(target.group_arn, ())
-    return (
-        reservation.match_criteria == "open"
-        and target.preference != "none"
-        and not target.is_targeted
+    return target.group_arn is not None or (
+        target.preference != "none" and not target.is_targeted
     )
 
 

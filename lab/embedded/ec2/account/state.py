@@ -308,6 +308,9 @@ class Settings:
     reservation_pending_s: float = 0.0
     expiry_delay_s: float = 0.0
     """How long after its end date an on-demand reservation expires; EC2 promises no more than "within an hour"."""
+    group_move_s: float = 120.0
+    """How long after a reservation joins a group EC2 moves instances that target the group into it; AWS says not how
+    long."""
     count_lag_s: float = 0.0
     describe_lag_s: float = 0.0
     template_lag_s: float = 0.0

@@ -4,6 +4,7 @@ import threading
 from functools import cache
 from io import BytesIO
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -26,6 +27,10 @@ class Answering(Protocol):
         """Answer a Pricing request."""
         ...
 
+    def resource_groups(self, path: str, body: bytes) -> Reply:
+        """Answer a request to Resource Groups."""
+        ...
+
 
 class _RawBody(BytesIO):
     """A response body as botocore reads it from urllib3."""
@@ -44,7 +49,7 @@ def _session() -> boto3.Session:
 
 
 def bound_client(emulation: Answering, service: str, region: str, attempts: int) -> Any:
-    """Return a boto3 client for ``ec2`` or ``pricing`` bound to ``emulation``.
+    """Return a boto3 client for ``ec2``, ``pricing`` or ``resource-groups`` bound to ``emulation``.
 
     An answer that the emulation loses is ``ConnectionClosedError`` to whoever calls the client.
     """
@@ -64,6 +69,9 @@ def bound_client(emulation: Answering, service: str, region: str, attempts: int)
                 status, answer_headers, answer = emulation.pricing(
                     body, headers.get("X-Amz-Target", "")
                 )
+            elif service == "resource-groups":
+                path = urlsplit(request.url).path
+                status, answer_headers, answer = emulation.resource_groups(path, body)
             else:
                 status, answer_headers, answer = emulation.dispatch(
                     request.method, headers, body

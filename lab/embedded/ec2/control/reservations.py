@@ -10,7 +10,7 @@ from lab.embedded.ec2.account.state import LINUX, CapacityReservation, Reservati
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.errors import invalid_value
 from lab.embedded.ec2.control.support import Action, moment, zone_of
-from lab.embedded.ec2.reservations import interruptible
+from lab.embedded.ec2.reservations import interruptible, resource_groups
 from lab.embedded.ec2.reservations.life import activate, begin, end_on_time
 
 SHARING_ACCOUNT: Final = "888888888888"
@@ -274,24 +274,25 @@ def set_launch_status(
 def create_group(
     world: World, *, name: str, capacity_reservation_ids: list[str], arn: str | None = None
 ) -> dict[str, Any]:
-    """Make or replace a resource group of active reservations; instances that target it may move into them.
-
-    EC2 is told of the group here only: a test that makes it in Resource Groups as well passes the ARN from there.
+    """Make or replace a resource group of active reservations, as CreateGroup and GroupResources together do.
 
     Raises
     ------
     Ec2Error
         ``InvalidCapacityReservationId.NotFound``, ``InvalidParameterValue``.
     """
-    arn = arn or f"arn:aws:resource-groups:{world.region}:{world.account_id}:group/{name}"
+    arn = arn or resource_groups.arn_of(world, name)
     for reservation_id in capacity_reservation_ids:
         if world.reservation(reservation_id).state != "active":
             raise invalid_value(
                 f"{reservation_id} is not active; only active reservations can be added to a group"
             )
+    joined = [
+        key for key in capacity_reservation_ids if key not in world.groups.get(arn, ())
+    ]
     world.groups[arn] = list(capacity_reservation_ids)
-    for reservation_id in capacity_reservation_ids:
-        slots.absorb(world, world.reservations[reservation_id])
+    for reservation_id in joined:
+        slots.absorb_later(world, world.reservations[reservation_id], arn)
     return {"arn": arn}
 
 

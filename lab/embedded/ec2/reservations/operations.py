@@ -7,7 +7,6 @@ from typing import Any
 from lab.embedded.ec2.account import slots
 from lab.embedded.ec2.account.state import (
     CapacityReservation,
-    Instance,
     Market,
     ReservationKind,
 )
@@ -96,7 +95,7 @@ def modify_capacity_reservation(world: World, parameters: Parameters) -> dict[st
         ``InvalidCapacityReservationState``, ``InvalidParameterCombination``, ``InvalidParameterValue``,
         ``OperationNotPermitted``, ``UnauthorizedOperation``.
     """
-    reservation = _own_plain(world, parameters["CapacityReservationId"])
+    reservation = own_plain(world, parameters["CapacityReservationId"])
     if reservation.state != "active":
         raise Ec2Error(
             "InvalidCapacityReservationState",
@@ -129,7 +128,7 @@ def cancel_capacity_reservation(world: World, parameters: Parameters) -> dict[st
         ``InvalidCapacityReservationId.NotFound``, ``InvalidCapacityReservationState``, ``OperationNotPermitted``,
         ``UnauthorizedOperation``.
     """
-    reservation = _own_plain(world, parameters["CapacityReservationId"])
+    reservation = own_plain(world, parameters["CapacityReservationId"])
     if reservation.state not in {"active", "pending", "assessing", "scheduled", "delayed"}:
         raise Ec2Error(
             "InvalidCapacityReservationState",
@@ -177,62 +176,6 @@ def describe_capacity_reservations(world: World, parameters: Parameters) -> dict
     )
 
 
-def move_capacity_reservation_instances(
-    world: World, parameters: Parameters
-) -> dict[str, Any]:
-    """Answer MoveCapacityReservationInstances: free slots first, then used ones if both reservations are open.
-
-    A used slot moves with its instance, which must have been launched with the preference open. A reservation that was
-    emptied is cancelled.
-
-    Raises
-    ------
-    Ec2Error
-        ``InvalidCapacityReservationId.NotFound``, ``InvalidCapacityReservationState``, ``InvalidParameterCombination``,
-        ``InvalidParameterValue``, ``OperationNotPermitted``, ``UnauthorizedOperation``.
-    """
-    source = _own_plain(world, parameters["SourceCapacityReservationId"])
-    target = _own_plain(world, parameters["DestinationCapacityReservationId"])
-    count = parameters["InstanceCount"]
-    same = ("instance_type", "zone", "platform", "tenancy", "placement_group_arn", "end_at")
-    if source is target or any(
-        getattr(source, name) != getattr(target, name) for name in same
-    ):
-        raise invalid_combination(
-            "Source and destination must differ and share type, platform, zone, tenancy and end time."
-        )
-    if source.state != "active" or target.state != "active":
-        raise Ec2Error(
-            "InvalidCapacityReservationState", "Both capacity reservations must be active."
-        )
-    both_open = source.match_criteria == target.match_criteria == "open"
-    used = [
-        i for i in source.occupants if both_open and _was_launched_open(world.instances[i])
-    ]
-    if not 1 <= count <= source.available_count + len(used):
-        raise invalid_value(
-            "The source capacity reservation does not have that much capacity to move."
-        )
-    if source.commitment_end_at and world.now() < source.commitment_end_at:
-        raise invalid_value(
-            "The instance count cannot decrease during the commitment duration."
-        )
-    moving = used[: max(0, count - source.available_count)]
-    source.total_count -= count
-    target.total_count += count
-    for instance_id in moving:
-        source.occupants.pop(instance_id)
-        slots.join(world, world.instances[instance_id], target)
-    if source.total_count == 0:
-        source.state = "cancelled"
-    slots.absorb(world, target)
-    return {
-        "SourceCapacityReservation": reservation_of(world, source),
-        "DestinationCapacityReservation": reservation_of(world, target),
-        "InstanceCount": count,
-    }
-
-
 def get_capacity_reservation_usage(world: World, parameters: Parameters) -> dict[str, Any]:
     """Answer GetCapacityReservationUsage: who uses the slots of a reservation of one's own.
 
@@ -277,7 +220,14 @@ _READERS: Readers[CapacityReservation] = {
 }
 
 
-def _own_plain(world: World, reservation_id: str) -> CapacityReservation:
+def own_plain(world: World, reservation_id: str) -> CapacityReservation:
+    """Return an on-demand reservation of this account.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.NotFound``, ``OperationNotPermitted``, ``UnauthorizedOperation``.
+    """
     reservation = world.reservation(reservation_id)
     if reservation.owner_id != world.account_id:
         raise Ec2Error(
@@ -291,13 +241,6 @@ def _own_plain(world: World, reservation_id: str) -> CapacityReservation:
             f"A capacity reservation of the kind {reservation.kind} cannot be changed this way.",
         )
     return reservation
-
-
-def _was_launched_open(instance: Instance) -> bool:
-    return (
-        instance.spec.target.preference in (None, "open")
-        and not instance.spec.target.is_targeted
-    )
 
 
 def _check_count(count: int) -> None:

@@ -24,7 +24,8 @@ CONSENT = "I-accept-the-cost"
 
 def _emulated() -> Site:
     cloud = Cloud()
-    return Site(cloud.ec2, lambda: cloud.advance(seconds=POLL_S))
+    groups = cloud.emulation.client("resource-groups")
+    return Site(cloud.ec2, groups, lambda: cloud.advance(seconds=POLL_S))
 
 
 def _real(request: pytest.FixtureRequest) -> Site:
@@ -39,7 +40,9 @@ def _real(request: pytest.FixtureRequest) -> Site:
         boto3.client("sts", region_name=region).get_caller_identity()
     except NoCredentialsError:
         pytest.skip("a real account was asked for, but there are no AWS credentials")
-    return Site(boto3.client("ec2", region_name=region), lambda: time.sleep(POLL_S))
+    ec2 = boto3.client("ec2", region_name=region)
+    groups = boto3.client("resource-groups", region_name=region)
+    return Site(ec2, groups, lambda: time.sleep(POLL_S))
 
 
 @pytest.fixture(params=["emulation", "aws"])

@@ -12,6 +12,19 @@ from lab.worlds.cloud import launched
 TAG = {"Key": "reservoir:contract", "Value": "test"}
 IMAGE_NAME = "al2023-ami-2023.*-kernel-*-x86_64"
 WAIT_S, POLL_S = 300, 5
+# what launches at a group of reservations need of it
+GROUP = [
+    {"Type": "AWS::EC2::CapacityReservationPool"},
+    {
+        "Type": "AWS::ResourceGroups::Generic",
+        "Parameters": [
+            {
+                "Name": "allowed-resource-types",
+                "Values": ["AWS::EC2::CapacityReservation"],
+            }
+        ],
+    },
+]
 
 
 @dataclass
@@ -19,6 +32,8 @@ class Site:
     """Where one contract test runs, with the calls that it makes and what must be undone after it."""
 
     ec2: Any
+    groups: Any
+    """The client of Resource Groups."""
     wait_a_moment: Callable[[], None]
     """Let time pass: on the emulation the clock is moved, on an account the test waits."""
     undo: list[Callable[[], Any]] = field(default_factory=list)
@@ -83,6 +98,32 @@ class Site:
         self.undo.append(lambda: self.ec2.delete_launch_template(LaunchTemplateId=made))
         template_id: str = made
         return template_id
+
+    def group(self) -> str:
+        """Make a group of reservations that the end of the test deletes; return its ARN."""
+        made = self.groups.create_group(
+            Name=f"reservoir-contract-{secrets.token_hex(8)}", Configuration=GROUP
+        )
+        arn: str = made["Group"]["GroupArn"]
+        self.undo.append(lambda: self.groups.delete_group(Group=arn))
+        return arn
+
+    def split(self, source: str, count: int, **more: Any) -> str:
+        """Split a reservation off that the end of the test cancels, unless it went by itself."""
+        made = self.ec2.create_capacity_reservation_by_splitting(
+            SourceCapacityReservationId=source, InstanceCount=count, **more
+        )["DestinationCapacityReservation"]["CapacityReservationId"]
+        self.undo.append(
+            lambda: self.ec2.cancel_capacity_reservation(CapacityReservationId=made)
+        )
+        reservation_id: str = made
+        return reservation_id
+
+    def join(self, group_arn: str, reservation_id: str) -> None:
+        """Put a reservation into a group."""
+        arn = self.reservation(reservation_id)["CapacityReservationArn"]
+        answer = self.groups.group_resources(Group=group_arn, ResourceArns=[arn])
+        assert answer.get("Failed", []) == []
 
     def fleet(
         self, overrides: dict[str, list[dict[str, Any]]], total: int = 1, **more: Any

@@ -4,13 +4,14 @@ What an account cannot show on demand (blocks, interruptions, missing capacity) 
 """
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from lab.worlds.cloud import launched
-from tests.embedded.ec2.contract.sites import Site
+from tests.embedded.ec2.contract.sites import POLL_S, Site
 
 FIRST = {"CapacityReservationOptions": {"UsageStrategy": "use-capacity-reservations-first"}}
 
@@ -128,6 +129,51 @@ def test_the_preference_none_stays_out_of_open_reservations(site: Site) -> None:
     template = site.template({"CapacityReservationPreference": "none"})
     (instance,) = site.instances(launched(site.fleet({template: [site.pool()]})))
     assert "CapacityReservationId" not in instance
+
+
+def test_an_instance_at_a_group_moves_into_a_unit_that_is_split_off_and_runs_on(
+    site: Site, record_property: Callable[[str, object], None]
+) -> None:
+    """What AWS's guide promises of groups; how long it takes is what a real run tells (``move_s``)."""
+    group, source = site.group(), site.reserve(2)
+    target = {"CapacityReservationTarget": {"CapacityReservationResourceGroupArn": group}}
+    ids = launched(site.fleet({site.template(target): [site.pool()]}))
+    site.until(lambda: site.instances(ids)[0]["State"]["Name"] == "running")
+    assert "CapacityReservationId" not in site.instances(ids)[0]
+    token = secrets.token_hex(16)
+    made = site.split(source, 1, ClientToken=token)
+    assert site.split(source, 1, ClientToken=token) == made
+    assert site.reservation(source)["TotalInstanceCount"] == 1
+    site.join(group, made)
+    polls = 0
+
+    def is_inside() -> bool:
+        nonlocal polls
+        polls += 1
+        return site.instances(ids)[0].get("CapacityReservationId") == made
+
+    site.until(is_inside)
+    record_property("move_s", polls * POLL_S)
+    assert site.instances(ids)[0]["State"]["Name"] == "running"
+    site.until(lambda: site.reservation(made)["AvailableInstanceCount"] == 0)
+
+
+def test_a_split_off_reservation_that_is_emptied_into_its_source_goes(site: Site) -> None:
+    source = site.reserve(2)
+    made = site.split(source, 1)
+    site.ec2.move_capacity_reservation_instances(
+        SourceCapacityReservationId=made,
+        DestinationCapacityReservationId=source,
+        InstanceCount=1,
+    )
+    site.until(lambda: site.reservation(made)["State"] == "cancelled")
+    assert site.reservation(source)["TotalInstanceCount"] == 2
+
+
+def test_the_last_unit_cannot_be_split_off(site: Site) -> None:
+    source = site.reserve(1)
+    with pytest.raises(ClientError):
+        site.split(source, 1)
 
 
 def test_a_fleet_token_launches_once(site: Site) -> None:
