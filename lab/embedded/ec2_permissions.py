@@ -26,6 +26,11 @@ _PARAMETERS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "placement-group": ("Placement",),
     "capacity-reservation": ("CapacityReservationSpecification",),
 }
+# What a Create call makes where its name does not say so.
+_MADE_BY: Final[Mapping[str, str]] = {
+    "CreateCapacityReservationBySplitting": "capacity-reservation",
+    "CreateCapacityReservationDateChangeQuote": "capacity-reservation-modification-quote",
+}
 ALWAYS_LAUNCHED: Final = ("instance", "network-interface", "volume")
 
 
@@ -336,8 +341,8 @@ def _creation(call: Call) -> Iterator[Check]:
         f"-{letter.lower()}" if letter.isupper() else letter
         for letter in call.operation[6:]
     )
-    made = words.removeprefix("-").removesuffix("-by-splitting")
-    kinds = tagged or {made: NO_TAGS}
+    kind = _MADE_BY.get(call.operation, words.removeprefix("-"))
+    kinds = tagged or {kind: NO_TAGS}
     for kind, tags in kinds.items():
         yield Check(f"ec2:{call.operation}", kind, "*", tags)
         if tags:

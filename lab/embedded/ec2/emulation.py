@@ -28,6 +28,8 @@ _IDEMPOTENT: Final = frozenset(
         "RunInstances",
         "CreateCapacityReservation",
         "CreateCapacityReservationBySplitting",
+        "CreateCapacityReservationCancellationQuote",
+        "CreateCapacityReservationDateChangeQuote",
         "CreateLaunchTemplate",
         "CreateLaunchTemplateVersion",
         "MoveCapacityReservationInstances",

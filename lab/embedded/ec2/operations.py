@@ -11,7 +11,7 @@ from lab.embedded.ec2.instances import launch_templates as templates
 from lab.embedded.ec2.instances import metadata, volume_defaults
 from lab.embedded.ec2.instances import operations as instances
 from lab.embedded.ec2.instances import type_operations as types
-from lab.embedded.ec2.reservations import block_offerings, redistribution
+from lab.embedded.ec2.reservations import block_offerings, quotes, redistribution
 from lab.embedded.ec2.reservations import block_operations as blocks
 from lab.embedded.ec2.reservations import operations as reservations
 
@@ -24,6 +24,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "DescribeCapacityReservations": reservations.describe_capacity_reservations,
     "MoveCapacityReservationInstances": redistribution.move_capacity_reservation_instances,
     "CreateCapacityReservationBySplitting": redistribution.create_capacity_reservation_by_splitting,
+    "CreateCapacityReservationCancellationQuote": quotes.create_cancellation_quote,
+    "DescribeCapacityReservationCancellationQuotes": quotes.describe_cancellation_quotes,
+    "CreateCapacityReservationDateChangeQuote": quotes.create_date_change_quote,
+    "DescribeCapacityReservationDateChangeQuotes": quotes.describe_date_change_quotes,
     "GetCapacityReservationUsage": reservations.get_capacity_reservation_usage,
     "CreateFleet": fleets.create_fleet,
     "DescribeFleets": fleets.describe_fleets,

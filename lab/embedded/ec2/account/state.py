@@ -1,7 +1,7 @@
 """The things that the emulation keeps: reservations, instances, fleets, launch templates."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -58,6 +58,43 @@ UNLAUNCHABLE: Final = "unlaunchable"
 
 
 @dataclass
+class Quote:
+    """What both kinds of quote have: they are for a reservation as it was, for a while, and once."""
+
+    quote_id: str
+    reservation_id: str
+    created_at: datetime
+    expires_at: datetime
+    instance_count: int
+    reservation_state: str
+    start_at: datetime
+    is_used: bool = False
+
+
+@dataclass
+class CancellationQuote(Quote):
+    """The terms on which a reservation can be cancelled that its owner has committed to."""
+
+    active_at: datetime = field(kw_only=True)
+    charged_hours: int = field(kw_only=True)
+    charge_end_at: datetime = field(kw_only=True)
+
+
+@dataclass
+class DateChangeQuote(Quote):
+    """The terms on which the start of a scheduled reservation can be put off."""
+
+    original_start_at: datetime = field(kw_only=True)
+    new_start_at: datetime = field(kw_only=True)
+    new_commitment_s: int = field(kw_only=True)
+
+    @property
+    def new_commitment_end_at(self) -> datetime:
+        """When the commitment ends after the change."""
+        return self.new_start_at + timedelta(seconds=self.new_commitment_s)
+
+
+@dataclass
 class CapacityReservation:
     """One capacity reservation; ``occupants`` and ``scrubbing`` hold instance ids, each taking one slot."""
 
@@ -82,7 +119,16 @@ class CapacityReservation:
     placement_group_arn: str | None = None
     ebs_optimized: bool = False
     delivery_preference: str | None = None
+    original_start_at: datetime | None = None
+    """When a future-dated reservation was first asked to start; None of all others."""
+    commitment_s: int = 0
+    """How long a future-dated reservation has to stay once it is delivered."""
     commitment_end_at: datetime | None = None
+    """None also once EC2 waives the commitment, because the reservation is delayed."""
+    committed_count: int = 0
+    adjustment: DateChangeQuote | None = None
+    """The last change of the start date that was asked for, by the quote that was accepted."""
+    adjustment_status: str | None = None
     reclaiming: bool = False
     """A block past the moment from which EC2 takes its instances back: still active, no longer launchable."""
     visible: bool = True
@@ -98,6 +144,11 @@ class CapacityReservation:
     stuck: set[str] = field(default_factory=set)
     """Occupants of broken units."""
     available_history: list[tuple[datetime, int]] = field(default_factory=list)
+
+    @property
+    def is_future_dated(self) -> bool:
+        """Whether it was asked for ahead of its start."""
+        return self.original_start_at is not None
 
     @property
     def used_count(self) -> int:
@@ -305,6 +356,11 @@ class Settings:
     """How long before EC2 terminates an instance of a block its interruption warning is sent; AWS states no figure."""
     interruption_notice_s: float = 120.0
     assessment_s: float = 60.0
+    quote_pending_s: float = 0.0
+    """How long a cancellation quote is pending before it can be used."""
+    adjustment_s: float = 60.0
+    """How long EC2 looks at a change of the start date that was asked for."""
+    adjustments_succeed: bool = True
     reservation_pending_s: float = 0.0
     expiry_delay_s: float = 0.0
     """How long after its end date an on-demand reservation expires; EC2 promises no more than "within an hour"."""

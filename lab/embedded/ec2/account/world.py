@@ -14,7 +14,9 @@ from lab.embedded.ec2.account.pools import PoolLimits
 from lab.embedded.ec2.account.state import (
     BlockExtension,
     BlockOffering,
+    CancellationQuote,
     CapacityReservation,
+    DateChangeQuote,
     Fleet,
     Instance,
     LaunchTemplate,
@@ -60,6 +62,8 @@ class World:
     block_extensions: list[BlockExtension] = field(default_factory=list)
     block_calls: dict[str, tuple[float, datetime]] = field(default_factory=dict)
     """How many more calls about the sale of blocks may be made, and as of when, by operation."""
+    cancellation_quotes: dict[str, CancellationQuote] = field(default_factory=dict)
+    date_change_quotes: dict[str, DateChangeQuote] = field(default_factory=dict)
     spot_prices: dict[tuple[str, str], int] = field(default_factory=dict)
     """Spot prices set by a test, in micro-USD per hour by (instance type, zone name)."""
 

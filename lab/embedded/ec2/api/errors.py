@@ -32,6 +32,16 @@ def invalid_combination(message: str) -> Ec2Error:
     return Ec2Error("InvalidParameterCombination", message)
 
 
+def not_permitted(message: str) -> Ec2Error:
+    """Return the error for what the state or the terms of a thing do not allow."""
+    return Ec2Error("OperationNotPermitted", message)
+
+
+def wrong_reservation_state(message: str) -> Ec2Error:
+    """Return the error for a reservation that is in no state for the call."""
+    return Ec2Error("InvalidCapacityReservationState", message)
+
+
 def reservation_not_found(reservation_id: str) -> Ec2Error:
     """Return the error for a reservation that does not exist or is not shared with the caller."""
     return Ec2Error(

@@ -11,6 +11,8 @@ TAG_LIMIT = 50
 _TYPES = {
     "cr": "capacity-reservation",
     "cb": "capacity-block",
+    "crcq": "capacity-reservation-cancellation-quote",
+    "crmq": "capacity-reservation-modification-quote",
     "fleet": "fleet",
     "i": "instance",
     "lt": "launch-template",

@@ -11,6 +11,7 @@ from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.errors import invalid_value
 from lab.embedded.ec2.control.support import Action, moment, zone_of
 from lab.embedded.ec2.reservations import interruptible, resource_groups
+from lab.embedded.ec2.reservations.future_dated import waive
 from lab.embedded.ec2.reservations.life import activate, begin, end_on_time
 
 SHARING_ACCOUNT: Final = "888888888888"
@@ -252,6 +253,8 @@ def set_reservation_state(
         activate(world, reservation)
         return {}
     reservation.state = state
+    if state == "delayed":
+        waive(reservation)
     if reservation.kind is ReservationKind.ON_DEMAND:
         world.announce(world.events.reservation_state(reservation, world.now()))
     return {}

@@ -69,6 +69,14 @@ def end_on_time(world: World, reservation: CapacityReservation) -> None:
         _at_if_end_still(world, reservation, end_at, reclaim_at, _reclaim)
 
 
+def start_on_time(world: World, reservation: CapacityReservation) -> None:
+    """Put the start of a scheduled reservation on the agenda; call it again when the start moves."""
+    if reservation.start_at <= world.now():
+        _start(world, reservation)
+    else:
+        world.agenda.at(reservation.start_at, partial(_start, world, reservation))
+
+
 def activate(world: World, reservation: CapacityReservation) -> None:
     """Deliver a scheduled reservation: a block with its own event, a future-dated one with a change of state."""
     reservation.state = "active"
@@ -135,15 +143,12 @@ def _become_scheduled(world: World, reservation: CapacityReservation) -> None:
     )
     if reservation.kind is not ReservationKind.CAPACITY_BLOCK:
         world.announce(world.events.reservation_state(reservation, world.now()))
-    start_at = reservation.start_at
-    if start_at <= world.now():
-        _start(world, reservation)
-    else:
-        world.agenda.at(start_at, partial(_start, world, reservation))
+    start_on_time(world, reservation)
 
 
 def _start(world: World, reservation: CapacityReservation) -> None:
-    if reservation.state == "scheduled":
+    was_put_off = world.now() < reservation.start_at
+    if reservation.state == "scheduled" and not was_put_off:
         activate(world, reservation)
 
 
@@ -161,18 +166,19 @@ def _at_if_end_still(
 def _run_if_end_still(
     world: World, reservation: CapacityReservation, end_at: datetime, action: Step
 ) -> None:
-    if reservation.end_at == end_at and reservation.state not in ENDED_STATES:
+    # one that is being cancelled gave its units back already, and ends when its charges do
+    is_over = reservation.state in ENDED_STATES or reservation.state == "cancelling"
+    if reservation.end_at == end_at and not is_over:
         action(world, reservation)
 
 
 def _expire(world: World, reservation: CapacityReservation) -> None:
-    was_scheduled = reservation.commitment_end_at is not None
     reservation.state = "expired"
     if reservation.kind is ReservationKind.ON_DEMAND:
         slots.release_all(world, reservation)
     else:
         _terminate_all(world, reservation)
-    if was_scheduled:
+    if reservation.is_future_dated:
         world.announce(world.events.reservation_state(reservation, world.now()))
 
 

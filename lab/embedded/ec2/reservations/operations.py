@@ -1,7 +1,7 @@
-"""CreateCapacityReservation, ModifyCapacityReservation, CancelCapacityReservation, DescribeCapacityReservations."""
+"""What an account does with its on-demand reservations: create, modify, move, split, cancel, describe."""
 
 import re
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from lab.embedded.ec2.account import slots
@@ -16,12 +16,20 @@ from lab.embedded.ec2.api.errors import (
     insufficient_capacity,
     invalid_combination,
     invalid_value,
+    wrong_reservation_state,
 )
 from lab.embedded.ec2.api.filters import Readers, page, select, without_empty
 from lab.embedded.ec2.api.tags import from_specifications
 from lab.embedded.ec2.instances.launch_specs import resolve_zone
 from lab.embedded.ec2.market.catalogue import instance_types, offered_zones
+from lab.embedded.ec2.reservations import future_dated
 from lab.embedded.ec2.reservations.life import begin, end_on_time
+from lab.embedded.ec2.reservations.ownership import own_plain
+from lab.embedded.ec2.reservations.quotes import (
+    accept_date_change,
+    accepted_cancellation,
+    wind_down,
+)
 from lab.embedded.ec2.reservations.view import reservation_of
 
 Parameters = dict[str, Any]
@@ -53,6 +61,7 @@ def create_capacity_reservation(world: World, parameters: Parameters) -> dict[st
             f"The instance type {instance_type} is not supported in {zone.name}.",
         )
     _check_count(count)
+    future_dated.check_request(world, parameters)
     end_at = _end_date(world, parameters)
     tags = from_specifications(
         parameters.get("TagSpecifications"), ["capacity-reservation"]
@@ -77,7 +86,8 @@ def create_capacity_reservation(world: World, parameters: Parameters) -> dict[st
         delivery_preference=parameters.get("DeliveryPreference"),
     )
     if starts_later:
-        _check_future_dated(world, reservation, parameters)
+        future_dated.commit(reservation, parameters["CommitmentDuration"])
+        future_dated.check_end(reservation, end_at)
     else:
         _refuse_without_hardware(world, reservation, count)
     world.tags.put(reservation.reservation_id, tags.get("capacity-reservation", {}))
@@ -86,7 +96,7 @@ def create_capacity_reservation(world: World, parameters: Parameters) -> dict[st
 
 
 def modify_capacity_reservation(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer ModifyCapacityReservation: size, end and match criteria of one's own active on-demand one.
+    """Answer ModifyCapacityReservation: size, end and match criteria of an active one, the dates of a scheduled one.
 
     Raises
     ------
@@ -96,11 +106,13 @@ def modify_capacity_reservation(world: World, parameters: Parameters) -> dict[st
         ``OperationNotPermitted``, ``UnauthorizedOperation``.
     """
     reservation = own_plain(world, parameters["CapacityReservationId"])
-    if reservation.state != "active":
-        raise Ec2Error(
-            "InvalidCapacityReservationState",
-            f"The capacity reservation is {reservation.state} and cannot be modified.",
-        )
+    _check_modifiable(reservation, parameters)
+    if "QuoteId" in parameters:
+        return accept_date_change(world, reservation, parameters)
+    changes_end = "EndDateType" in parameters or "EndDate" in parameters
+    end_at = _end_date(world, parameters) if changes_end else reservation.end_at
+    if changes_end and future_dated.is_committed(world, reservation):
+        future_dated.check_end(reservation, end_at)
     if "InstanceCount" in parameters:
         _resize(world, reservation, parameters["InstanceCount"])
     if (
@@ -113,31 +125,34 @@ def modify_capacity_reservation(world: World, parameters: Parameters) -> dict[st
             )
         reservation.match_criteria = parameters["InstanceMatchCriteria"]
         slots.absorb(world, reservation)
-    if "EndDateType" in parameters or "EndDate" in parameters:
-        reservation.end_at = _end_date(world, parameters)
+    if changes_end:
+        reservation.end_at = end_at
         end_on_time(world, reservation)
     return {"Return": True}
 
 
 def cancel_capacity_reservation(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer CancelCapacityReservation: its instances run on as plain on-demand.
+    """Answer CancelCapacityReservation: its instances run on as plain on-demand; what is committed needs a quote.
 
     Raises
     ------
     Ec2Error
-        ``InvalidCapacityReservationId.NotFound``, ``InvalidCapacityReservationState``, ``OperationNotPermitted``,
+        ``InvalidCapacityReservationId.NotFound``, ``InvalidCapacityReservationState``,
+        ``InvalidParameterCombination``, ``InvalidParameterValue``, ``OperationNotPermitted``,
         ``UnauthorizedOperation``.
     """
     reservation = own_plain(world, parameters["CapacityReservationId"])
     if reservation.state not in {"active", "pending", "assessing", "scheduled", "delayed"}:
-        raise Ec2Error(
-            "InvalidCapacityReservationState",
-            f"The capacity reservation is already {reservation.state}.",
+        raise wrong_reservation_state(
+            f"The capacity reservation is already {reservation.state}."
         )
-    future_dated = reservation.state in {"assessing", "scheduled", "delayed"}
+    quote = accepted_cancellation(world, reservation, parameters)
+    if quote is not None and quote.charge_end_at > world.now():
+        wind_down(world, reservation, quote)
+        return {"Return": True}
     reservation.state = "cancelled"
     slots.release_all(world, reservation)
-    if future_dated:
+    if reservation.is_future_dated:
         world.announce(world.events.reservation_state(reservation, world.now()))
     return {"Return": True}
 
@@ -220,27 +235,30 @@ _READERS: Readers[CapacityReservation] = {
 }
 
 
-def own_plain(world: World, reservation_id: str) -> CapacityReservation:
-    """Return an on-demand reservation of this account.
-
-    Raises
-    ------
-    Ec2Error
-        ``InvalidCapacityReservationId.NotFound``, ``OperationNotPermitted``, ``UnauthorizedOperation``.
-    """
-    reservation = world.reservation(reservation_id)
-    if reservation.owner_id != world.account_id:
-        raise Ec2Error(
-            "UnauthorizedOperation",
-            "You are not the owner of this capacity reservation.",
-            403,
+def _check_modifiable(reservation: CapacityReservation, parameters: Parameters) -> None:
+    """Refuse what the state allows no change of; a scheduled reservation has dates alone."""
+    state = reservation.state
+    if state not in {"active", "scheduled"}:
+        raise wrong_reservation_state(
+            f"The capacity reservation is {state} and cannot be modified."
         )
-    if reservation.kind is not ReservationKind.ON_DEMAND:
-        raise Ec2Error(
-            "OperationNotPermitted",
-            f"A capacity reservation of the kind {reservation.kind} cannot be changed this way.",
+    if reservation.adjustment_status == "requested":
+        raise wrong_reservation_state(
+            "A modification of the capacity reservation is in progress."
         )
-    return reservation
+    asked = {"InstanceCount", "InstanceMatchCriteria", "EndDate", "EndDateType"} & set(
+        parameters
+    )
+    if state == "scheduled" and asked & {"InstanceCount", "InstanceMatchCriteria"}:
+        raise wrong_reservation_state(
+            "Of a scheduled capacity reservation the dates alone can be modified."
+        )
+    if "QuoteId" in parameters and asked:
+        raise invalid_combination("A quote is applied by itself.")
+    if "QuoteId" not in parameters and "StartDate" in parameters:
+        raise invalid_combination(
+            "To change the start date, pass a quote of CreateCapacityReservationDateChangeQuote."
+        )
 
 
 def _check_count(count: int) -> None:
@@ -262,31 +280,6 @@ def _end_date(world: World, parameters: Parameters) -> datetime | None:
     return end_at
 
 
-def _check_future_dated(
-    world: World, reservation: CapacityReservation, parameters: Parameters
-) -> None:
-    lead = reservation.start_at - world.now()
-    if not timedelta(days=5) <= lead <= timedelta(days=120):
-        raise invalid_value(
-            "A future-dated capacity reservation starts between 5 and 120 days from now."
-        )
-    if "CommitmentDuration" not in parameters:
-        raise Ec2Error(
-            "MissingParameter",
-            "A future-dated capacity reservation requires a commitment duration.",
-        )
-    if reservation.match_criteria != "targeted":
-        raise invalid_value("A future-dated capacity reservation must be targeted.")
-    vcpus = instance_types()[reservation.instance_type]["VCpuInfo"]["DefaultVCpus"]
-    if vcpus * reservation.planned_count < 32:
-        raise invalid_value(
-            "A future-dated capacity reservation must cover at least 32 vCPUs."
-        )
-    reservation.commitment_end_at = reservation.start_at + timedelta(
-        seconds=parameters["CommitmentDuration"]
-    )
-
-
 def _refuse_without_hardware(
     world: World, reservation: CapacityReservation, count: int
 ) -> None:
@@ -300,6 +293,7 @@ def _refuse_without_hardware(
 def _resize(world: World, reservation: CapacityReservation, count: int) -> None:
     if not count >= 1:
         raise invalid_value("The instance count must be at least 1.")
+    future_dated.check_count(world, reservation, count)
     grown = count - reservation.total_count
     if abs(grown) > COUNT_LIMIT:
         raise invalid_value(
@@ -307,14 +301,6 @@ def _resize(world: World, reservation: CapacityReservation, count: int) -> None:
         )
     if grown > 0:
         _refuse_without_hardware(world, reservation, grown)
-    if (
-        reservation.commitment_end_at
-        and grown < 0
-        and world.now() < reservation.commitment_end_at
-    ):
-        raise invalid_value(
-            "The instance count cannot decrease during the commitment duration."
-        )
     reservation.total_count = count
     newest_first = sorted(
         reservation.occupants, key=lambda i: (reservation.occupants[i], i), reverse=True

@@ -13,8 +13,9 @@ from lab.embedded.ec2.account.state import CapacityReservation, Instance
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.errors import Ec2Error, invalid_combination, invalid_value
 from lab.embedded.ec2.api.tags import from_specifications
+from lab.embedded.ec2.reservations import future_dated
 from lab.embedded.ec2.reservations.life import begin
-from lab.embedded.ec2.reservations.operations import own_plain
+from lab.embedded.ec2.reservations.ownership import own_plain
 from lab.embedded.ec2.reservations.view import reservation_of
 
 Parameters = dict[str, Any]
@@ -50,7 +51,8 @@ def move_capacity_reservation_instances(
         )
     both_open = source.match_criteria == target.match_criteria == "open"
     moving = _taken_along(world, source, count, may_take_used=both_open)
-    _refuse_during_commitment(world, source)
+    for each in (source, target):
+        future_dated.refuse_within_commitment(world, each, "move capacity of")
     _hand_over(world, source, target, count, moving)
     if source.total_count == 0:
         source.state = "cancelled"
@@ -89,7 +91,7 @@ def create_capacity_reservation_by_splitting(
     moving = _taken_along(
         world, source, count, may_take_used=source.match_criteria == "open"
     )
-    _refuse_during_commitment(world, source)
+    future_dated.refuse_within_commitment(world, source, "split")
     tags = from_specifications(
         parameters.get("TagSpecifications"), ["capacity-reservation"]
     )
@@ -101,7 +103,12 @@ def create_capacity_reservation_by_splitting(
         planned_count=count,
         created_at=world.now(),
         start_at=world.now(),
+        original_start_at=None,
+        commitment_s=0,
         commitment_end_at=None,
+        committed_count=0,
+        adjustment=None,
+        adjustment_status=None,
         occupants={},
         scrubbing=set(),
         stuck=set(),
@@ -137,13 +144,6 @@ def _taken_along(
             "The source capacity reservation does not have that much capacity to move."
         )
     return used[: max(0, count - source.available_count)]
-
-
-def _refuse_during_commitment(world: World, source: CapacityReservation) -> None:
-    if source.commitment_end_at and world.now() < source.commitment_end_at:
-        raise invalid_value(
-            "The instance count cannot decrease during the commitment duration."
-        )
 
 
 def _hand_over(

@@ -3,7 +3,11 @@
 from typing import Any, Final
 
 from lab.embedded.ec2.account.slots import described_available
-from lab.embedded.ec2.account.state import CapacityReservation, ReservationKind
+from lab.embedded.ec2.account.state import (
+    CapacityReservation,
+    DateChangeQuote,
+    ReservationKind,
+)
 from lab.embedded.ec2.account.world import World
 from lab.embedded.ec2.api.filters import without_empty
 
@@ -40,6 +44,9 @@ def reservation_of(world: World, reservation: CapacityReservation) -> dict[str, 
             "PlacementGroupArn": reservation.placement_group_arn,
             "DeliveryPreference": reservation.delivery_preference,
             "CommitmentInfo": _commitment(reservation),
+            "OriginalStartDate": reservation.original_start_at,
+            "AdjustmentStatus": reservation.adjustment_status,
+            "AdjustmentDetails": _adjustment(reservation),
             "CapacityAllocations": [
                 {"AllocationType": "used", "Count": len(reservation.occupants)}
             ],
@@ -55,9 +62,30 @@ def _commitment(reservation: CapacityReservation) -> dict[str, Any] | None:
     if reservation.commitment_end_at is None:
         return None
     return {
-        "CommittedInstanceCount": reservation.planned_count,
+        "CommittedInstanceCount": reservation.committed_count,
         "CommitmentEndDate": reservation.commitment_end_at,
+        "CommitmentDuration": reservation.commitment_s,
     }
+
+
+def _adjustment(reservation: CapacityReservation) -> dict[str, Any] | None:
+    quote = reservation.adjustment
+    return adjustment_details(reservation, quote) if quote else None
+
+
+def adjustment_details(
+    reservation: CapacityReservation, quote: DateChangeQuote
+) -> dict[str, Any]:
+    """Return what a reservation will be once its start is put off by the quote."""
+    return without_empty(
+        {
+            "StartDate": quote.new_start_at,
+            "EndDate": reservation.end_at,
+            "EndDateType": "limited" if reservation.end_at else "unlimited",
+            "CommitmentEndDate": quote.new_commitment_end_at,
+            "CommitmentDuration": quote.new_commitment_s,
+        }
+    )
 
 
 def _interruption(reservation: CapacityReservation) -> dict[str, Any]:
