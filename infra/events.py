@@ -279,7 +279,12 @@ class DrainTimers(Construct):
     """Group and role of the one-time schedules that discovery sets, one a Capacity Block, to wake ``expire``."""
 
     def __init__(
-        self, scope: Construct, construct: str, *, undelivered: sqs.IQueue
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        undelivered: sqs.IQueue,
+        key_arn: str | None,
     ) -> None:
         super().__init__(scope, construct)
         stack = Stack.of(self)
@@ -328,3 +333,16 @@ class DrainTimers(Construct):
                 resources=[undelivered.queue_arn],
             )
         )
+        if key_arn is not None:
+            self.role.add_to_policy(
+                iam.PolicyStatement(
+                    sid="UseDataKey",
+                    actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                    resources=[key_arn],
+                    conditions={
+                        "StringEquals": {
+                            "kms:ViaService": f"sqs.{stack.region}.amazonaws.com"
+                        }
+                    },
+                )
+            )

@@ -11,6 +11,7 @@ from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from infra import data_key
 from infra.assets.bundle import LAMBDA, THIS_MACHINE, code_asset, layer_asset
 from infra.config import FUNCTIONS, SNAPSHOT_RETENTION_DAYS
 from infra.events import AwsEvents, DrainTimers, KeptEvents, Schedules
@@ -71,7 +72,12 @@ class ReservoirStack(Stack):
             self, "Outbound", event_bus_name=deployment.event_bus_name
         )
         self.snapshots = self._snapshots()
-        self.timers = DrainTimers(self, "DrainTimers", undelivered=self.queues.undelivered)
+        self.timers = DrainTimers(
+            self,
+            "DrainTimers",
+            undelivered=self.queues.undelivered,
+            key_arn=config.encryption_key,
+        )
         self.settings = self._settings()
         self.resources = self._resources()
         self.functions = self._functions()
@@ -107,6 +113,8 @@ class ReservoirStack(Stack):
                 apply=self.functions[Function.APPLY],
             )
         self._outputs()
+        if config.encryption_key is not None:
+            data_key.encrypt(self, config.encryption_key)
 
     def _watch(self) -> None:
         """Set the schedules, and what tells people of a deployment and lets them look."""

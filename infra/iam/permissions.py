@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from infra import data_key
 from infra.iam import ec2_permissions
 from infra.iam.grants import Grant, Resources
 from reservoir.names import (
@@ -49,6 +50,8 @@ def grants(function: Function, resources: Resources) -> list[Grant]:
         _tables(duty, resources),
         _messages(duty, resources),
         *(more(resources) for more in duty.more),
+        data_key.use(resources, data_key.WRITE, ("dynamodb", "s3", "sqs")),
+        data_key.read_variables(function, resources),
     ]
     if duty.describes:
         parts.append([ec2_permissions.describe(duty.describes, resources)])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.app import build_app
+from infra.iam.permissions import DUTIES
 from infra.naming import DEPLOYMENT_CONTEXT
 from reservoir.names import DEFAULT_STACK, Function
 
@@ -56,6 +57,10 @@ SQS_FIFO_USD_A_MILLION: Final = 0.50
 READS_USD_A_MILLION: Final = 0.125
 WRITES_USD_A_MILLION: Final = 0.625
 LOGS_USD_A_GB: Final = 0.50
+KEY_USD: Final = 1.00
+KEY_USD_A_MILLION: Final = 3.00
+# DynamoDB asks KMS for the key of a table again for each role that has not used it for so long.
+TABLE_KEY_KEPT_MIN: Final = 5
 
 _PERIODS_MIN: Final = {"minute": 1, "hour": 60, "day": 24 * 60}
 Resources = Mapping[str, Mapping[str, Any]]
@@ -148,6 +153,20 @@ def costs(resources: Resources) -> list[Cost]:
     ]
 
 
+def key_cost(resources: Resources) -> Cost:
+    """Return what a customer managed key of the deployment adds at the most."""
+    requests = 0
+    for run in schedules(resources):
+        duty = DUTIES[run.function]
+        asked_most = min(run.passes, HOURS * 60 // TABLE_KEY_KEPT_MIN)
+        requests += asked_most * len({*duty.writes, *duty.reads})
+    return Cost(
+        "KMS",
+        f"a key at {KEY_USD:.2f}, {requests / MILLION:.2f} million requests at {KEY_USD_A_MILLION:.2f} a million",
+        KEY_USD + requests * KEY_USD_A_MILLION / MILLION,
+    )
+
+
 def tables(resources: Resources) -> str:
     """Return the tables of the page, in Markdown."""
     return "\n".join([*_passes(resources), "", *_bill(resources)]) + "\n"
@@ -226,7 +245,10 @@ def main() -> None:
         settings.write_text(f"stack: {DEFAULT_STACK}\n")
         build_app(outdir=Path(folder), context={DEPLOYMENT_CONTEXT: str(settings)}).synth()
         template = json.loads((Path(folder) / f"{DEFAULT_STACK}.template.json").read_text())
-    sys.stdout.write(tables(template["Resources"]))
+    resources = template["Resources"]
+    sys.stdout.write(tables(resources))
+    key = key_cost(resources)
+    sys.stdout.write(f"With a key: {key.how}: {key.usd:.2f}\n")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra import data_key
 from infra.iam.acknowledgements import acknowledge_wildcards
 from infra.iam.grants import Grant, Resources
 from infra.iam.permissions import (
@@ -85,6 +86,7 @@ def _sender(resources: Resources) -> Iterable[Grant]:
         ["sqs:SendMessage"],
         [resources.queues[Queue.DEMAND].queue_arn],
     )
+    yield from data_key.use(resources, data_key.SEND, ["sqs"])
 
 
 def _viewer(resources: Resources) -> Iterable[Grant]:
@@ -150,6 +152,7 @@ def _viewer(resources: Resources) -> Iterable[Grant]:
         ["*"],
         {"StringEquals": {"aws:RequestedRegion": stack.region}},
     )
+    yield from data_key.use(resources, data_key.READ, ["dynamodb", "s3"])
 
 
 def _operator(
@@ -207,6 +210,7 @@ def _operator(
         ["events:EnableRule"],
         [rule.rule_arn for rule in schedules],
     )
+    yield from data_key.use(resources, data_key.WRITE, ["dynamodb", "sqs"])
 
 
 def _operate(resources: Resources) -> Grant:
@@ -274,4 +278,7 @@ def _node(resources: Resources) -> Iterable[Grant]:
         "An instance says what becomes of its replicas; AWS says which instance it is.",
         ["sqs:SendMessage"],
         [resources.queues[Queue.REPORTS].queue_arn],
+    )
+    yield from data_key.use(
+        resources, [*data_key.READ, "kms:GenerateDataKey"], ["dynamodb", "sqs"]
     )

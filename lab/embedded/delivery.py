@@ -16,6 +16,8 @@ from ministack.core import iam_evaluator, responses
 from ministack.core.arn import parse_arn
 from ministack.services import eventbridge, lambda_svc, sqs
 
+from lab.embedded.front import data_keys
+
 ACTION_OF_SERVICE: Final = {
     "sqs": "sqs:SendMessage",
     "lambda": "lambda:InvokeFunction",
@@ -60,8 +62,11 @@ def _refusal(target: Target, source_arn: str, *, by_schedule: bool) -> str | Non
     policy = _resource_policy(service, arn)
     if policy is _MISSING:
         return "RESOURCE_NOT_FOUND"
-    if by_schedule:
-        return _refusal_of_role(str(target.get("RoleArn", "")), action, arn)
+    role_arn = str(target.get("RoleArn", "")) if by_schedule else None
+    if service == "sqs" and not data_keys.may_deliver(arn, role_arn):
+        return "NO_PERMISSIONS"
+    if role_arn is not None:
+        return _refusal_of_role(role_arn, action, arn)
     if service == "events":
         # a bus of the same account needs no policy, and its role is not asked for
         return None
@@ -125,6 +130,9 @@ def _to_dead_letters(
 ) -> None:
     arn = (target.get("DeadLetterConfig") or {}).get("Arn")
     if not arn or sqs._queue_by_arn(arn) is None:
+        return
+    by_schedule = str(target.get("RoleArn", "")) if "ScheduleExpression" in source else None
+    if not data_keys.may_deliver(arn, by_schedule):
         return
     view = view or eventbridge._pattern_event_view(event)
     body = target.get("Input") or json.dumps(view.event_with_detail())

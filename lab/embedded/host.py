@@ -24,6 +24,7 @@ from lab.embedded.emulated_time.governor import Governor
 from lab.embedded.emulated_time.sources import Ec2Agenda, QueuedMessages, Schedules
 from lab.embedded.faults import FaultRule, Faults
 from lab.embedded.front import (
+    data_keys,
     dynamodb_keys,
     expressions,
     policies,
@@ -127,6 +128,7 @@ class Host:
         expressions.install()
         provisioners.install(self.ec2)
         quotas.install()
+        data_keys.install()
         stack_events.install(self.clock)
         TableBackups().install()
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)

@@ -15,10 +15,22 @@ from typing import Any, Final
 from ministack.core import responses, sigv4
 from ministack.services import eventbridge, iam, lambda_svc, scheduler, sqs, sts
 
+from lab.embedded.front import data_keys
 from lab.embedded.functions.runtime import Credentials, LambdaRuntime
 
 # of an event source mapping with a batching window; MiniStack stops at 10
 MAX_STANDARD_BATCH: Final = 10_000
+# https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html: KMSAccessDeniedException
+NOT_STARTED: Final[dict[str, Any]] = {
+    "body": {
+        "errorType": "KMSAccessDeniedException",
+        "errorMessage": "Lambda was unable to decrypt the environment variables because KMS access was denied."
+        " Please check the function's KMS key settings.",
+    },
+    "log": "",
+    "error": True,
+    "function_error": "Unhandled",
+}
 
 
 def install(account_id: str, region: str) -> None:
@@ -39,6 +51,8 @@ def install_lambda(runtime: LambdaRuntime) -> None:
 
     def execute(function: Mapping[str, Any], event: Any, request_id: str) -> dict[str, Any]:
         config = function.get("config") or function
+        if not data_keys.may_start(config):
+            return NOT_STARTED
         trace_id = lambda_svc._xray_trace_id_for_invocation(config) or ""
         return runtime.invoke(config, function["code_zip"], event, request_id, trace_id)
 

@@ -1,6 +1,7 @@
 """One deployment a test module: each plays its stories on its own world, and none may lack a permission.
 
-A module that deploys with settings of its own names them ``SETTINGS``; one whose instances run their user data says
+A module that deploys with settings of its own names them ``SETTINGS``, one that must make something in AWS for them
+has a function ``prepare``; one whose instances run their user data says
 ``RUN_NODES = True``. Deploying takes longer than going on with what was kept, so that what most modules want is
 deployed once.
 """
@@ -14,6 +15,7 @@ from typing import Final
 import pytest
 
 from lab.embedded.reservoir import DeployedReservoir, Settings
+from lab.embedded.reservoir.stack import Prepare
 from lab.story.world import World
 from tests.once import MakeOnce, make_once
 
@@ -36,13 +38,16 @@ def world(
 ) -> Iterator[World]:
     """Deploy; when the module's tests are done, no function may have been denied anything."""
     settings: Settings = getattr(request.module, "SETTINGS", DEFAULTS)
+    prepare: Prepare | None = getattr(request.module, "prepare", None)
     kept = None
-    if settings == DEFAULTS:
+    if settings == DEFAULTS and prepare is None:
         kept = tmp_path_factory.mktemp("kept") / "deployed"
         # What is large is never written again: a state names it by the hash of its content.
         shutil.copytree(make_once("deployed", deploy_and_keep), kept, copy_function=os.link)
     run_nodes = getattr(request.module, "RUN_NODES", False)
-    with DeployedReservoir(print, settings, keep=kept, run_nodes=run_nodes) as reservoir:
+    with DeployedReservoir(
+        print, settings, keep=kept, run_nodes=run_nodes, prepare=prepare
+    ) as reservoir:
         world = World(reservoir, runs_nodes=run_nodes)
         yield world
         denials = world.denials()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from infra.app import ROOT
 from lab.fakes.discovery import IMAGES, SUBNETS, MemoryLaunchEnvironment
 from lab.worlds.planning_world import node_class_manifest, node_pool_manifest
 from reservoir.cli.deployment.account import SPOT_ROLE
@@ -18,6 +19,7 @@ from reservoir.deployment.deployment import read
 
 TOPIC = "arn:aws:sns:us-east-1:123456789012:pages"
 KEY = "arn:aws:kms:us-east-1:123456789012:key/volumes"
+KEY_POLICY = ROOT / "examples" / "iam" / "encryption-key.json"
 BOUNDARY = "arn:aws:iam::123456789012:policy/bounds"
 STACK = "Reservoir-production"
 TRUST = {
@@ -29,6 +31,13 @@ TRUST = {
         }
     ]
 }
+
+
+def key_policy_without(statement: str) -> dict[str, Any]:
+    """Return the policy that the documents show, but for one of its statements."""
+    policy: dict[str, Any] = json.loads(KEY_POLICY.read_text())
+    kept = [each for each in policy["Statement"] if each["Sid"] != statement]
+    return {**policy, "Statement": kept}
 
 
 class MissingError(Exception):
@@ -66,6 +75,7 @@ class AccountAsFound:
         self.boundaries = {BOUNDARY}
         self.volume_key: str | None = None
         self.keys = {KEY: "Enabled"}
+        self.key_policy = json.loads(KEY_POLICY.read_text())
         self.metadata: dict[str, str] = {}
         self.vcpus: dict[str, float] = {}
         self.topics: dict[str, dict[str, str]] = {TOPIC: {}}
@@ -119,6 +129,10 @@ class AccountAsFound:
         if KeyId not in self.keys:
             raise MissingError
         return {"KeyMetadata": {"KeyState": self.keys[KeyId]}}
+
+    def get_key_policy(self, *, KeyId: str, PolicyName: str) -> dict[str, str]:
+        assert (KeyId, PolicyName) == (KEY, "default")
+        return {"Policy": json.dumps(self.key_policy)}
 
     def get_instance_metadata_defaults(self) -> dict[str, Any]:
         return {"AccountLevel": self.metadata}
@@ -274,6 +288,32 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a key of its own": ({"volume_key": KEY}, {}, "volume-key"),
     "no key": ({"keys": {}}, {"kmsKeys": [KEY]}, "keys"),
     "a key that goes": ({"keys": {KEY: "PendingDeletion"}}, {"kmsKeys": [KEY]}, "keys"),
+    "no key of the data": ({"keys": {}}, {"encryptionKey": KEY}, "encryption-key"),
+    "a key of the data that is off": (
+        {"keys": {KEY: "Disabled"}},
+        {"encryptionKey": KEY},
+        "encryption-key",
+    ),
+    "a key of the data elsewhere": (
+        {},
+        {"encryptionKey": KEY.replace("us-east-1", "eu-west-1")},
+        "encryption-key",
+    ),
+    "a key of the data that no log can use": (
+        {"key_policy": key_policy_without("LogsOfFunctions")},
+        {"encryptionKey": KEY},
+        "encryption-key",
+    ),
+    "a key of the data that no rule can use": (
+        {"key_policy": key_policy_without("RulesSendToQueues")},
+        {"encryptionKey": KEY},
+        "encryption-key",
+    ),
+    "a key of the data that no role can use": (
+        {"key_policy": key_policy_without("WhatIamAllows")},
+        {"encryptionKey": KEY},
+        "encryption-key",
+    ),
     "tokens enforced": (
         {"metadata": {"HttpTokensEnforced": "enabled"}},
         {"metadataHttpTokens": "optional"},
@@ -315,6 +355,10 @@ def test_what_is_broken_is_found_and_nothing_else(
     for name, value in changes.items():
         setattr(account, name, value)
     assert [each for each, _ in found(account, tmp_path, **settings)] == [check]
+
+
+def test_a_key_with_the_policy_of_the_example_is_no_finding(tmp_path: Path) -> None:
+    assert found(AccountAsFound(), tmp_path, encryptionKey=KEY) == []
 
 
 @pytest.mark.parametrize(

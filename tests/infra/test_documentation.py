@@ -10,7 +10,7 @@ import pytest
 from infra.app import ROOT
 from infra.config import FUNCTIONS
 from infra.naming import OLDER_INDEXES_CONTEXT
-from infra.operations.idle_cost import costs, schedules, tables
+from infra.operations.idle_cost import costs, key_cost, schedules, tables
 from reservoir.names import Function, Queue, Table, output_name
 from tests.infra.reading import Resources, as_list, of_type, statements
 
@@ -215,6 +215,12 @@ def test_the_idle_cost_is_computed_from_the_template_and_stays_below_10_usd(
     assert f"about {total:.2f} USD a month" in " ".join(
         (ROOT / "README.md").read_text().split()
     )
+
+
+def test_the_page_says_what_a_key_adds_to_the_idle_cost(resources: Resources) -> None:
+    key = key_cost(resources)
+    said = " ".join(page("deploying.md").split())
+    assert f"adds {key.usd:.2f} USD a month at most: {key.how}" in said
 
 
 def test_the_idle_cost_counts_what_is_billed(resources: Resources) -> None:

@@ -4,9 +4,10 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
-from ministack.services import cloudformation, dynamodb, lambda_svc
+from ministack.services import cloudformation, dynamodb, lambda_svc, s3
 from ministack.services.cloudformation import provisioners
 
 from lab.embedded.ec2 import Ec2Emulation
@@ -24,6 +25,7 @@ def install(ec2: Ec2Emulation) -> None:
     _name_by_stack_id()
     _complete_tables()
     _reserve_concurrency()
+    _keep_keys()
     provisioners._RESOURCE_HANDLERS["AWS::EC2::LaunchTemplate"] = _launch_template(ec2)
 
 
@@ -65,8 +67,8 @@ def _name_by_stack_id() -> None:
 
 
 def _complete_tables() -> None:
-    # MiniStack leaves out a table's expiry of rows and its point-in-time recovery, deletes protected tables, and makes
-    # and deletes any number of indexes in one update.
+    # MiniStack leaves out a table's expiry of rows, its point-in-time recovery and its key, deletes protected tables,
+    # and makes and deletes any number of indexes in one update.
     handlers = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
     create, update = handlers["create"], handlers["update"]
 
@@ -81,6 +83,11 @@ def _complete_tables() -> None:
         if "TimeToLiveSpecification" in properties:
             expiry = _typed(properties["TimeToLiveSpecification"])
             dynamodb._update_ttl({"TableName": made[0], "TimeToLiveSpecification": expiry})
+        key = dict(properties.get("SSESpecification") or {})
+        enabled = {"Enabled": _typed(key.pop("SSEEnabled", False))}
+        dynamodb._tables[made[0]]["SSEDescription"] = (
+            dynamodb._sse_description_from_spec({**key, **enabled}) if key else None
+        )
         return made
 
     def updated(name: str, old: Properties, new: Properties, *rest: Any) -> Provisioned:
@@ -135,6 +142,54 @@ def _reserve_concurrency() -> None:
             update(name, old, new, *rest), new
         ),
     }
+
+
+def _keep_keys() -> None:
+    # MiniStack makes buckets without their encryption and functions without their key.
+    _finish("AWS::S3::Bucket", _encrypt_bucket)
+    _finish("AWS::Lambda::Function", _set_key_of_function)
+
+
+def _finish(kind: str, finish: Callable[[str, Properties], None]) -> None:
+    """Have ``finish`` called with a resource's id and properties when it was made or updated."""
+    handlers = provisioners._RESOURCE_HANDLERS[kind]
+    create, update = handlers["create"], handlers["update"]
+
+    def created(logical_id: str, properties: Properties, *rest: Any) -> Provisioned:
+        made: Provisioned = create(logical_id, properties, *rest)
+        finish(made[0], properties)
+        return made
+
+    def updated(name: str, old: Properties, new: Properties, *rest: Any) -> Provisioned:
+        made: Provisioned = update(name, old, new, *rest)
+        finish(made[0], new)
+        return made
+
+    provisioners._RESOURCE_HANDLERS[kind] = {
+        **handlers,
+        "create": created,
+        "update": updated,
+    }
+
+
+def _encrypt_bucket(name: str, properties: Properties) -> None:
+    rules = properties.get("BucketEncryption", {}).get("ServerSideEncryptionConfiguration")
+    if not rules:
+        s3._bucket_encryption.pop(name, None)
+        return
+    default = rules[0]["ServerSideEncryptionByDefault"]
+    key = default.get("KMSMasterKeyID")
+    named = f"<KMSMasterKeyID>{key}</KMSMasterKeyID>" if key else ""
+    algorithm = f"<SSEAlgorithm>{default['SSEAlgorithm']}</SSEAlgorithm>"
+    s3._bucket_encryption[name] = (
+        '<ServerSideEncryptionConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Rule>'
+        f"<ApplyServerSideEncryptionByDefault>{algorithm}{named}</ApplyServerSideEncryptionByDefault>"
+        "</Rule></ServerSideEncryptionConfiguration>"
+    )
+
+
+def _set_key_of_function(name: str, properties: Properties) -> None:
+    lambda_svc._functions[name]["config"]["KMSKeyArn"] = properties.get("KmsKeyArn", "")
 
 
 def _launch_template(ec2: Ec2Emulation) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def install() -> None:
     _limit_index_changes()
 
 
-def _checked(kind: str, check: Callable[[Properties], None]) -> None:
+def checked(kind: str, check: Callable[[Properties], None]) -> None:
     """Have resources of a kind checked before CloudFormation makes or updates them."""
     handlers = provisioners._RESOURCE_HANDLERS[kind]
     create, update = handlers["create"], handlers.get("update")
@@ -96,7 +96,7 @@ def _limit_queue_policies() -> None:
         if refused is not None:
             raise QuotaError(f"OverLimit: {refused}")
 
-    _checked("AWS::SQS::QueuePolicy", check)
+    checked("AWS::SQS::QueuePolicy", check)
 
 
 def _with_checked_policy(operation: Handler) -> Handler:
@@ -156,7 +156,7 @@ def _limit_inline_policies() -> None:
             ):
                 raise QuotaError(_inline_message(role))
 
-    _checked("AWS::IAM::Policy", check)
+    checked("AWS::IAM::Policy", check)
 
 
 def _inline_message(role: str) -> str:
@@ -186,7 +186,7 @@ def _limit_managed_policies() -> None:
         if _characters(properties["PolicyDocument"]) > MANAGED_POLICY_CHARACTERS:
             raise QuotaError(message)
 
-    _checked("AWS::IAM::ManagedPolicy", check)
+    checked("AWS::IAM::ManagedPolicy", check)
 
 
 def _with_limited_document(operation: Handler, message: str) -> Handler:
@@ -232,7 +232,7 @@ def _limit_function_variables() -> None:
         if refused is not None:
             raise QuotaError(refused)
 
-    _checked("AWS::Lambda::Function", check)
+    checked("AWS::Lambda::Function", check)
 
 
 def _invalid(message: str) -> Any:
@@ -260,7 +260,7 @@ def _limit_rule_targets() -> None:
         if len(properties.get("Targets", ())) > RULE_TARGETS:
             raise QuotaError("The requested resource exceeds the maximum number allowed.")
 
-    _checked("AWS::Events::Rule", check)
+    checked("AWS::Events::Rule", check)
 
 
 def _limit_index_changes() -> None:

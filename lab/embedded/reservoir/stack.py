@@ -20,6 +20,7 @@ from reservoir.names import DEPLOYMENT, Function, output_name
 # The first reading of all instance types takes longer than a client usually waits.
 PATIENT: Final = Config(read_timeout=600, retries={"total_max_attempts": 1})
 Report = Callable[[str], None]
+Prepare = Callable[[EmbeddedAws], Settings]
 
 
 class DeployedReservoir:
@@ -31,6 +32,8 @@ class DeployedReservoir:
         Called with a line of progress before each step.
     settings
         What its settings file says beside what suits an embedded run, e.g. ``{"spotPoolSharePercent": 50}``.
+    prepare
+        Called once AWS runs and has a network: makes what more settings name, and returns them.
     assembly
         A folder that :func:`synthesise` has filled from the same settings; without one it is made, or taken from the
         last time.
@@ -48,6 +51,7 @@ class DeployedReservoir:
         keep: Path | None = None,
         *,
         run_nodes: bool = False,
+        prepare: Prepare | None = None,
     ) -> None:
         self.aws = EmbeddedAws(run_nodes=run_nodes, keep=keep)
         self.goes_on = keep is not None and read_index(keep) is not None
@@ -55,6 +59,7 @@ class DeployedReservoir:
         self._report = report
         self._settings = settings or {}
         self._assembly = assembly
+        self._prepare = prepare
 
     def __enter__(self) -> Self:
         try:
@@ -81,6 +86,8 @@ class DeployedReservoir:
             self._report("starting the embedded AWS")
             self.aws.start()
             return self._assembly
+        if self._prepare is not None:
+            return self._assembly_of_what_is_prepared(self._prepare)
         synthesis = Synthesis(self._settings)
         try:
             self._report(
@@ -94,10 +101,24 @@ class DeployedReservoir:
         finally:
             synthesis.abandon()
 
+    def _assembly_of_what_is_prepared(self, prepare: Prepare) -> Path:
+        self._report("starting the embedded AWS")
+        self.aws.start()
+        self._make_network()
+        synthesis = Synthesis({**self._settings, **prepare(self.aws)})
+        try:
+            self._report("synthesising the stack")
+            return synthesis.finish()
+        finally:
+            synthesis.abandon()
+
+    def _make_network(self) -> None:
+        self._report("making subnets, a security group, an image and a node role")
+        make_network(self.aws)
+
     def _deploy(self, assembly: Path) -> None:
-        if not self.goes_on:
-            self._report("making subnets, a security group, an image and a node role")
-            make_network(self.aws)
+        if not self.goes_on and self._prepare is None:
+            self._make_network()
         self._report("deploying")
         (self.outputs,) = deploy(assembly, self.aws.client, self._report).values()
         # CloudFormation's event has woken those that a new deployment waits for: the catalogue and the tables' marks.

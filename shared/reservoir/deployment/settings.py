@@ -184,6 +184,12 @@ class DeploymentSettings(Model):
         description="ARNs of customer managed KMS keys that launches may encrypt volumes with, beside AWS's own key of"
         " EBS. The keys' own policies must let the launch role (the stack's output `LaunchRoleArn`) use them.",
     )
+    encryption_key: KeyArn | None = Field(
+        default=None,
+        description="ARN of a customer managed KMS key of the stack's region that encrypts what the deployment stores:"
+        " tables, queues, bucket, logs, and the functions' variables. What its own policy must allow is in"
+        " docs/deploying.md.",
+    )
     metadata_http_tokens: Literal["required", "optional"] = Field(
         default="required",
         description="Whether instances must read their metadata by token (IMDSv2), which EC2 then enforces at every"

@@ -23,6 +23,7 @@ EVERYTHING: Final[Mapping[str, Any]] = {
     "stack": LONGEST_NAME,
     "alarmTopic": "arn:aws-us-gov:sns:us-gov-west-1:123456789012:"
     + "alarms-of-reservoir" * 4,
+    "encryptionKey": KEYS[0],
     "imageParameters": "/images/of/the/team/that/builds/them/*",
     "instanceRole": "the-role-of-nodes-that-run-the-work-of-all-teams-*",
     "kmsKeys": KEYS,
