@@ -291,6 +291,68 @@ def test_ec2s_own_notice_begins_the_drain_before_anybody_has_told() -> None:
     assert node.work.hooks[KEY]["RESERVOIR_DRAIN_REASON"] == "Interruption"
 
 
+def test_what_is_held_starts_once_it_is_let() -> None:
+    node = Node()
+    node.tell(replicas=0, held=(2, 900))
+    node.pass_s(300)
+    assert node.work.started == []
+    node.tell(replicas=2)
+    node.pass_s(10)
+    assert node.work.started == [FIRST, SECOND]
+    assert "RESERVOIR_PREDECESSORS" not in node.work.running[FIRST]
+
+
+def test_what_is_held_starts_at_the_deadline_of_those_it_follows_though_nobody_answers() -> (
+    None
+):
+    node = Node()
+    node.tell(replicas=0, held=(2, 900))
+    node.pass_s(60)
+    node.aws.is_down = True
+    node.pass_s(839)
+    assert node.work.started == []
+    node.pass_s(3)
+    assert node.work.started == [FIRST, SECOND]
+    assert node.work.running[FIRST]["RESERVOIR_PREDECESSORS"] == "nc-0"
+    node.pass_s(600)
+    assert node.work.started == [FIRST, SECOND], "once"
+    node.aws.is_down = False
+    node.tell(replicas=2)
+    node.pass_s(70)
+    assert node.work.started == [FIRST, SECOND]
+    assert node.work.signals == []
+
+
+def test_a_launcher_for_the_node_starts_once_for_all_that_were_held() -> None:
+    node = Node(Run("*/*", RUN.command, per_node=True))
+    node.tell(replicas=0, held=(8, 900))
+    node.pass_s(60)
+    assert node.work.started == []
+    node.tell(replicas=8)
+    node.pass_s(10)
+    assert node.work.running[FIRST]["RESERVOIR_REPLICAS"] == "8"
+
+
+def test_a_node_that_goes_while_it_holds_starts_nothing_and_releases() -> None:
+    node = Node()
+    node.tell(replicas=0, held=(1, 900))
+    node.pass_s(20)
+    node.tell(replicas=1, drain_s=480)
+    node.pass_s(10)
+    assert node.work.started == []
+    assert len(node.reports("released")) == 1
+
+
+def test_who_follows_at_will_is_told_whom() -> None:
+    node = Node()
+    node.tell(replicas=1)
+    assert node.aws.known is not None
+    (hosted,) = node.aws.known["workloads"]
+    hosted["predecessors"] = ["nc-0", "nc-9"]
+    node.pass_s(10)
+    assert node.work.running[FIRST]["RESERVOIR_PREDECESSORS"] == "nc-0,nc-9"
+
+
 def test_replicas_that_are_taken_off_are_stopped() -> None:
     node = Node()
     node.tell(replicas=2)

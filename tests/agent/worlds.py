@@ -108,10 +108,12 @@ class Node:
         finished: int | None = None,
         gang: Mapping[str, Any] | None = None,
         block_drain_s: tuple[float, float] | None = None,
+        held: tuple[int, float] | None = None,
     ) -> None:
         """Let the identity say this from now on; ``drain_s``: it must go within so many seconds.
 
-        ``block_drain_s``: in how many seconds its block starts to drain, and until when.
+        ``block_drain_s``: in how many seconds its block starts to drain, and until when. ``held``: so many replicas
+        more, which follow those on nc-0, and for how many seconds at most.
         """
         hosted: dict[str, Any] = {
             "namespace": "research",
@@ -121,7 +123,12 @@ class Node:
         }
         if finished is not None:
             hosted["finished"] = finished
-        self.aws.known = {"nodeClaim": "nc-1", "workloads": [hosted] if replicas else []}
+        if held is not None:
+            hosted["held"], for_s = held
+            hosted["heldUntilS"] = self.now_s + for_s
+            hosted["predecessors"] = ["nc-0"]
+        is_hosted = replicas > 0 or held is not None
+        self.aws.known = {"nodeClaim": "nc-1", "workloads": [hosted] if is_hosted else []}
         if gang is not None:
             hosted["gang"] = gang
         if block_drain_s is not None:

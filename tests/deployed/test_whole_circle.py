@@ -22,17 +22,18 @@ pytestmark = pytest.mark.embedded
 RUN_NODES = True
 ZONE = "us-east-1a"
 AGENT_RSS_MAX_MIB = 40
-# Counts until somebody lets it finish, in a file that is never half written, as it is copied meanwhile. A node may be
-# there before the one that it replaces has written its checkpoint: where somebody worked before, that is waited for.
+# Counts until somebody lets it finish, in a file that is never half written, as it is copied meanwhile. It goes on from
+# the checkpoint, if there is one, and says so if somebody else is at work: its node is there before the one that it
+# replaces has written its checkpoint.
 WORK = """
+mkdir {shared}/at-work || echo "two at once" >> {shared}/clashes
+trap 'sleep 3; rmdir {shared}/at-work; exit 1' TERM
 n=0
-if [ -e {shared}/progress ]; then
-  while [ ! -s {shared}/checkpoint ]; do sleep 0.1; done
-  n=$(cat {shared}/checkpoint)
-fi
+if [ -e {shared}/checkpoint ]; then n=$(cat {shared}/checkpoint); fi
 echo "begins at $n"
 echo "for $RESERVOIR_CORRELATION_ID"
 while [ ! -e {shared}/go ]; do n=$((n+1)); echo $n > {shared}/next; mv {shared}/next {shared}/progress; sleep 0.1; done
+rmdir {shared}/at-work
 echo "is done at $n"
 """
 # A member of a gang works until it is told that it has lost another one.
@@ -133,6 +134,7 @@ def test_work_goes_on_from_its_checkpoint_on_another_node_and_finishes(
 
     world.until("it has said where it begins", lambda _: len(begun()) == 2)
     assert begun() == ["0", str(checkpoint)]
+    assert not (shared / "clashes").exists(), "both are never at work at once"
 
     (shared / "go").touch()
     world.until("it finishes", lambda _: bool(world.events("Replica Finished")))

@@ -111,6 +111,14 @@ LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
         "NodeClaim",
         "placed_with",
     ): "kept as it is; replicas that the older release adds count as the oldest",
+    (
+        "NodeClaim",
+        "successions",
+    ): "kept as it is; replicas that the older release places hold nothing, and overlap as they did",
+    (
+        "Workload",
+        "handover",
+    ): "kept as it is; the older release hands nothing over",
     ("NodeClassStatus", "resting_markets"): "never stored: gathered anew for each plan",
     (
         "NodeClassStatus",
@@ -136,7 +144,15 @@ UNREAD_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {
         "ScaledDown",
     ): "only while a static pool lets nodes go; the older release knows no static pools",
 }
-KEEPING = {"NodeClaim", "GangSeat", "Lease", "Drain", "WorkloadRecord", "Workload"}
+KEEPING = {
+    "NodeClaim",
+    "GangSeat",
+    "Lease",
+    "Drain",
+    "Succession",
+    "WorkloadRecord",
+    "Workload",
+}
 
 
 def test_what_the_previous_release_would_lose_is_known_and_harmless(

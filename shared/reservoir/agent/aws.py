@@ -114,6 +114,10 @@ class Instance:
                 found[part][f"{moment}S"] = datetime.fromisoformat(
                     found[part][moment]
                 ).timestamp()
+        for hosted in found.get("workloads", ()):
+            if "heldUntil" in hosted:
+                until = datetime.fromisoformat(hosted["heldUntil"])
+                hosted["heldUntilS"] = until.timestamp()
         return found
 
     def report(self, queue_url: str, body: Mapping[str, Any]) -> None:

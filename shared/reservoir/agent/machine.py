@@ -2,8 +2,9 @@
 
 It is told what the node's identity says, which processes have ended and what time it is, and answers with actions. The
 identity is the only authority: without it nothing is started, and when it cannot be read any more, what runs goes on
-until the last deadline that was known. A node in a Capacity Block knows from the beginning when that will be, so that
-it goes in time also when nobody is there to tell it.
+until the last deadline that was known. Replicas that it holds, because those that they follow still run elsewhere,
+start when it says so, or at the time that it named. A node in a Capacity Block knows from the beginning when it will
+have to go, so that it goes in time also when nobody is there to tell it.
 """
 
 import re
@@ -134,6 +135,9 @@ class _Task:
     released: bool = False
     is_gathering: bool = False  # its gang has not met yet
     correlation_id: str = ""  # of the workload; empty while nobody has told it
+    predecessors: tuple[
+        str, ...
+    ] = ()  # claims of nodes where those still run that these follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,8 @@ class NodeMachine:
         self._block_drain: _BlockDrain | None = None
         self._node_claim = ""
         self._killed = False
+        self._identity: Mapping[str, Any] = {}  # as it was told last
+        self._held_until_s: float | None = None  # when the first of what it holds may start
 
     @property
     def is_idle(self) -> bool:
@@ -180,6 +186,8 @@ class NodeMachine:
 
     def learned(self, identity: Mapping[str, Any], now_s: float) -> list[Action]:
         """Follow what the node's identity says."""
+        self._identity = identity
+        self._held_until_s = _held_until_s(identity["workloads"], now_s)
         self._node_claim = str(identity["nodeClaim"])
         self._block_drain = _block_drain(identity.get("blockDrain"))
         drain = identity.get("drain")
@@ -193,20 +201,20 @@ class NodeMachine:
             task = self._task(key)
             if task is not None:
                 task.correlation_id = str(each.get("correlationId", task.correlation_id))
+                task.predecessors = tuple(each.get("predecessors", ()))
         if drain is not None:
             return [*actions, *self.must_go(drain["deadlineS"], drain["reason"], now_s)]
         for key, each in wanted.items():
             task = self._task(key)
             if task is not None:
+                startable = _startable(each, now_s)
                 task.gang = _gang(each.get("gang"))
-                task.is_gathering = bool(
-                    task.run.gang and each["replicas"] and task.gang is None
-                )
+                task.is_gathering = bool(task.run.gang and startable and task.gang is None)
                 if not task.is_gathering:
-                    _grow(task, each["replicas"], each.get("finished", 0), now_s)
+                    _grow(task, startable, each.get("finished", 0), now_s)
         for key, task in self._tasks.items():
             left = (
-                wanted[key]["replicas"] + wanted[key].get("finished", 0)
+                _startable(wanted[key], now_s) + wanted[key].get("finished", 0)
                 if key in wanted
                 else 0
             )
@@ -275,6 +283,8 @@ class NodeMachine:
             self._drain = _Drain(self._block_drain.deadline_s, BLOCK_ENDING, is_own=True)
         if self._drain is not None:
             return list(self._go(self._drain, now_s))
+        if self._held_until_s is not None and now_s >= self._held_until_s:
+            return self.learned(self._identity, now_s)
         return [*self._arrive(now_s), *self._start_due(now_s), *self._tell_ready(now_s)]
 
     def _check_own_drain(self, own: _Drain, now_s: float, *, is_told: bool) -> None:
@@ -396,6 +406,8 @@ class NodeMachine:
                 "RESERVOIR_REPLICAS": str(process.replicas),
             }
             task = self._tasks[key]
+            if task.predecessors:
+                found["RESERVOIR_PREDECESSORS"] = ",".join(task.predecessors)
             if task.gang is not None:
                 found |= task.gang.environment(task.run, number - task.finished_before)
         if self._drain is not None:
@@ -421,6 +433,19 @@ def _grow(task: _Task, replicas: int, finished: int, now_s: float) -> None:
         return
     for number in range(finished, finished + replicas):
         task.processes.setdefault(number, _Process(Phase.WAITING, now_s, 1))
+
+
+def _startable(hosted: Mapping[str, Any], now_s: float) -> int:
+    """Return how many replicas may run: also those that were held until now."""
+    is_held = now_s < hosted.get("heldUntilS", now_s)
+    held = 0 if is_held else hosted.get("held", 0)
+    return int(hosted["replicas"]) + int(held)
+
+
+def _held_until_s(workloads: Sequence[Mapping[str, Any]], now_s: float) -> float | None:
+    """Return when the first replicas that are held now may start."""
+    times = [each["heldUntilS"] for each in workloads if "heldUntilS" in each]
+    return min([until_s for until_s in times if until_s > now_s], default=None)
 
 
 def _block_drain(told: Mapping[str, Any] | None) -> _BlockDrain | None:

@@ -174,6 +174,7 @@ class Client:
     ) -> WorkloadDescribed:
         """Wait until every replica of a workload has a place (``launched``: on an instance); return what is known then.
 
+        What is handed over has an instance only once those that it follows have left theirs.
         It does not rely on facts: they make it look sooner, and it looks anyway, ever more seldom.
 
         Raises
@@ -269,9 +270,13 @@ class Client:
 
 
 def _is_placed(known: WorkloadDescribed, *, launched: bool) -> bool:
-    """Whether every replica that has not finished has its place, and the nodes that were told are all of them."""
+    """Whether every replica that has not finished has its place, and the nodes that were told are all of them.
+
+    With ``launched``, one that must not start before another has left its node has none yet.
+    """
     counted = [
         node for node in known.nodes if not (launched and node.state in AWAITING_LAUNCH)
     ]
     unfinished = known.wanted - known.finished
-    return known.placed >= unfinished <= sum(node.replicas for node in counted)
+    told = sum(node.replicas + (0 if launched else node.held) for node in counted)
+    return known.placed >= unfinished <= told

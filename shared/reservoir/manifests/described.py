@@ -39,6 +39,16 @@ class NodeStatus(NodePlacement):
     ready: int = Field(
         default=0, description="How many of the replicas run, as far as the node has said."
     )
+    held: int = Field(
+        default=0,
+        description="Beside `replicas`: how many have their place here and must not start before those that they follow"
+        " have left their nodes (`release`), or `heldUntil`.",
+    )
+    held_until: AwareDatetime | None = None
+    predecessors: list[str] = Field(
+        default_factory=list,
+        description="NodeClaims whose nodes drain and still run replicas that these follow.",
+    )
     launched_at: AwareDatetime | None = None
     running_at: AwareDatetime | None = None
     drain: DrainStatus | None = None

@@ -17,6 +17,12 @@ from reservoir.core.model.node_claim import (
     NodeClaim,
 )
 from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.node_life.succession import (
+    held_count,
+    held_until,
+    of_workload,
+    predecessor_ids,
+)
 from reservoir.manifests.event_parts import Part, PlacedWorkload
 
 
@@ -53,6 +59,16 @@ class HostedWorkload(PlacedWorkload):
     gang: GangPart | None = None
     finished: int | None = Field(
         default=None, description="How many have finished on this node; absent for none."
+    )
+    held: int | None = Field(
+        default=None,
+        description="Beside `replicas`: how many have their place here, and may start only once they are among"
+        " `replicas`, or at `heldUntil`; absent for none.",
+    )
+    held_until: AwareDatetime | None = None
+    predecessors: list[str] | None = Field(
+        default=None,
+        description="NodeClaims whose nodes drain and still run replicas that these follow; absent for none.",
     )
 
 
@@ -106,13 +122,18 @@ def _hosted(placed: PlacedReplicas, claim: NodeClaim) -> HostedWorkload:
     namespace, _, name = key.partition("/")
     finished = {it.workload_key: it.count for it in claim.finished}.get(key)
     gang = {it.workload_key: _gang(it) for it in claim.seats}.get(key)
+    followed = of_workload(claim, key)
+    held = held_count(claim, placed)
     return HostedWorkload(
         namespace=namespace,
         name=name,
         correlation_id=claim.correlation_ids.get(key),
-        replicas=placed.count,
+        replicas=placed.count - held,
         finished=finished,
         gang=gang,
+        held=held or None,
+        held_until=held_until(followed) if followed is not None and held else None,
+        predecessors=predecessor_ids(claim, key) or None,
     )
 
 

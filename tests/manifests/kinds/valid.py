@@ -287,6 +287,7 @@ def workload() -> dict[str, Any]:
             "gangTopologyKey": "topology.kubernetes.io/zone",
             "duration": "6h",
             "checkpointPeriod": "10m",
+            "handover": False,
             "fallback": [
                 {"capacityType": "reserved", "for": "2h"},
                 {"capacityType": "on-demand"},

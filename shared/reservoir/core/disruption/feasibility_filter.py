@@ -250,6 +250,7 @@ _BARE_ALIKE: Final = Likeness(
         "gang": "rules about others are left out",
         "max_price_micro_usd_per_hour": "money is left out",
         "do_not_disrupt": "what may be moved is decided before",
+        "handover": "when a replica may start is no matter of where it is",
         "unknown": "what a newer release means by it this one does not know",
     },
 )

@@ -36,6 +36,7 @@ def terms_of(workload: Workload) -> Workload:
         fallback=(),
         max_price_micro_usd_per_hour=None,
         do_not_disrupt=False,
+        handover=None,
         unknown={},
     )
 

@@ -134,6 +134,29 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class Predecessor:
+    """A node that replicas have not left yet; it is gone by the deadline of its drain."""
+
+    claim_id: str
+    deadline: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Succession:
+    """Replicas of a workload on a claim that follow others, which have not left their nodes yet.
+
+    ``is_held``: they may start once all predecessors have left, or their deadlines have passed, and not before.
+    """
+
+    workload_key: str
+    count: int
+    predecessors: tuple[Predecessor, ...]  # by deadline
+    is_held: bool = False
+    # a newer release's fields
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
 class DisruptionMark:
     """A claim chosen for disruption. It takes no new replicas; it drains once its replacements run.
 
@@ -249,6 +272,8 @@ class NodeClaim:
     operations: tuple[Operation, ...] = ()
     # By key; what is left of a workload's replicas are those placed last (``reservoir.core.launching.placed_terms``).
     placed_with: tuple[PlacedGeneration, ...] = ()
+    # by key, of the workloads whose predecessors still run elsewhere
+    successions: tuple[Succession, ...] = ()
     # a newer release's fields
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
 

@@ -149,6 +149,7 @@ class Workload:
     fallback: tuple[FallbackStep, ...] = ()
     max_price_micro_usd_per_hour: int | None = None
     do_not_disrupt: bool = False
+    handover: bool | None = None
     # a newer release's fields
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)
     # The identity, ``namespace/name``; kept, because a pass asks for it several times for each replica.
@@ -167,6 +168,16 @@ class Workload:
     def has_topology_terms(self) -> bool:
         """Whether it has rules about where other replicas are."""
         return bool(self.topology_spread or self.affinity or self.anti_affinity)
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether a replica starts only when the one that it follows has left its node.
+
+        What says how long its checkpoint takes goes on from there; two at once would write the same.
+        """
+        if self.handover is not None:
+            return self.handover
+        return self.checkpoint_period_s is not None
 
     def at_home(self, may_reach: Callable[[str], bool]) -> "Workload":
         """Return it with no required anti-affinity to namespaces that do not let it reach them."""

@@ -106,6 +106,11 @@ class WorkloadSpec(Model):
     checkpoint_period: Duration | None = Field(
         default=None, description="How much notice it wants before a drain's deadline."
     )
+    handover: bool | None = Field(
+        default=None,
+        description="Whether a replica starts only once the one that it follows has left its node, or has had to;"
+        " true with a `checkpointPeriod`, unless said otherwise.",
+    )
     fallback: list[FallbackRung] = Field(
         default_factory=list,
         max_length=len(CapacityType),
@@ -197,6 +202,7 @@ class WorkloadManifest(Model):
             gang=Gang(spec.gang_topology_key) if spec.gang else None,
             duration_s=optional_seconds(spec.duration),
             checkpoint_period_s=optional_seconds(spec.checkpoint_period),
+            handover=spec.handover,
             fallback=tuple(rung.to_core() for rung in spec.fallback),
             max_price_micro_usd_per_hour=None
             if spec.max_price_per_hour is None

@@ -6,8 +6,8 @@ from typing import Final
 
 from reservoir.core.model.node_claim import NodeClaim
 from reservoir.core.model.plan import UnplacedReplicas
-from reservoir.core.model.snapshot import count_of
-from reservoir.core.node_life import replicas
+from reservoir.core.model.snapshot import PlacedReplicas, count_of
+from reservoir.core.node_life import replicas, succession
 from reservoir.core.serialisation.generation import content_digest
 from reservoir.manifests.described import (
     DrainStatus,
@@ -96,9 +96,16 @@ def _nodes(claims: Sequence[NodeClaim], key: str) -> list[NodeStatus]:
 
 def _node(claim: NodeClaim, key: str, placed: int, awaiting: int) -> NodeStatus:
     drain = claim.drain
+    followed = succession.of_workload(claim, key)
+    held = succession.held_count(claim, PlacedReplicas(key, placed))
     return NodeStatus(
         **node_detail(claim).model_dump(by_alias=False),
-        replicas=placed,
+        replicas=placed - held,
+        held=held,
+        held_until=succession.held_until(followed)
+        if followed is not None and held
+        else None,
+        predecessors=succession.predecessor_ids(claim, key),
         state=claim.state,
         ready=replicas.ready_count(claim, key),
         launched_at=claim.launched_at,

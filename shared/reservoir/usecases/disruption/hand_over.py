@@ -13,6 +13,7 @@ from typing import Final
 from reservoir.core.launching.claim_nodes import grown_claim
 from reservoir.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
 from reservoir.core.model.snapshot import PlacedReplicas
+from reservoir.core.node_life.succession import handed_over
 from reservoir.ports.state import ConflictError, NodeClaimStore, PlannedCommit
 from reservoir.usecases.claims.claim_moves import Decide, return_all_replicas
 
@@ -31,6 +32,7 @@ class HandOver:
     claims: NodeClaimStore
     replacement_ids: tuple[str, ...]
     now: datetime
+    held_keys: frozenset[str] = frozenset()  # of workloads that are handed over
     placed: list[tuple[NodeClaim, tuple[PlacedReplicas, ...]]] = field(default_factory=list)
 
     def __call__(self, claim: NodeClaim, decide: Decide) -> NodeClaim | None:
@@ -51,7 +53,10 @@ class HandOver:
                 for key in sorted(found)
                 if found[key].state in _TAKING and not found[key].cordoned
             ]
-            pairs = list(_moves(after.placements, takers, self.now))
+            pairs = [
+                (before, handed_over(before, after, arrived, self.held_keys))
+                for before, arrived in _moves(after.placements, takers, self.now)
+            ]
             if not pairs:
                 return return_all_replicas(self.claims, current, self.now, decide)
             gone = list(chain.from_iterable(map(_arrived, pairs)))

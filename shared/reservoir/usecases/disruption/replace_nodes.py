@@ -140,7 +140,12 @@ class ReplaceNodes:
 
         Raises UnreadableRowsError.
         """
-        hand_over = HandOver(self.claims, tuple(replacement_ids), now)
+        held_keys = frozenset(
+            key
+            for key, record in gathered.records.items()
+            if record.workload is not None and record.workload.is_handed_over
+        )
+        hand_over = HandOver(self.claims, tuple(replacement_ids), now, held_keys)
         requests = [DrainRequest(node, mark.reason) for node in nodes]
         moves = self.draining.begin_drains(requests, hand_over)
         if hand_over.placed:

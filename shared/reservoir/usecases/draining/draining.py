@@ -21,7 +21,7 @@ from reservoir.core.model.node_claim import (
     with_operation,
 )
 from reservoir.core.model.snapshot import PlacedReplicas, count_of
-from reservoir.core.node_life import drain
+from reservoir.core.node_life import drain, succession
 from reservoir.core.safety.endings import EndingKind, kind_of
 from reservoir.ports.ec2 import InstanceTerminator
 from reservoir.ports.launches import LaunchPolicy
@@ -42,6 +42,7 @@ from reservoir.usecases.claims.claim_moves import (
     return_some_replicas,
     save_claim,
 )
+from reservoir.usecases.draining.let_followers_start import LetFollowersStart
 from reservoir.usecases.safety.envelope import Envelope
 
 # Writes what a decision makes of a claim and takes the replicas off it; None when there is nothing to do (any more).
@@ -227,9 +228,25 @@ class Draining:
             self.claims, claim, lambda current: drain.released(current, workload_key, count)
         )
         current = after or self.claims.get(claim_id)
+        if current is not None and not succession.awaits(current, workload_key):
+            self.let_followers_start(workload_key, claim_id, now)
         if current is not None and drain.is_over(current, now):
             self.terminate([current], now)
         return after is not None
+
+    def let_followers_start(self, workload_key: str, left_id: str, now: datetime) -> None:
+        """Let replicas start that waited for those that have left a node; what follows at will waits for the sweep.
+
+        Raises UnreadableRowsError.
+        """
+        record = self.workloads.get(workload_key)
+        is_held = (
+            record is not None
+            and record.workload is not None
+            and record.workload.is_handed_over
+        )
+        if is_held:
+            LetFollowersStart(self.claims).after(left_id, now)
 
     def shed_surplus(
         self, record: WorkloadRecord, hosts: Sequence[NodeClaim], now: datetime

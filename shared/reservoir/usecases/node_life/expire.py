@@ -37,6 +37,7 @@ from reservoir.usecases.discovery.reservation_starts import ReservationStarts
 from reservoir.usecases.draining.block_drains import BlockDrains
 from reservoir.usecases.draining.drain_deadlines import DrainDeadlines
 from reservoir.usecases.draining.draining import Draining, DrainRequest
+from reservoir.usecases.draining.let_followers_start import LetFollowersStart
 from reservoir.usecases.node_life.broken_capacity import BOOT_WITHIN, BrokenCapacity
 from reservoir.usecases.node_life.node_life import NodeLife
 
@@ -105,6 +106,7 @@ class Expire:
         report.block_drain_count, report.unread_count = len(draining), blocks.unread_count
         report.block_drain_late_s = _seconds(blocks.late)
         over = self._end_drains(live, report, now)
+        LetFollowersStart(self.claims).sweep(live, now)
         # What has just been moved is left to the next sweep: it is no longer what was listed.
         rest = [
             claim for claim in live if claim.id not in draining and claim.id not in over

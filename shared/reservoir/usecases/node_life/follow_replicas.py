@@ -145,6 +145,8 @@ class FollowReplicas:
             except ConflictError as error:
                 lost = error
             else:
+                if moved.drain is not None:
+                    self.draining.let_followers_start(key, moved.id, self.clock.now())
                 self._go_on(moved, after)
                 return
         raise lost or ConflictError([claim.id])

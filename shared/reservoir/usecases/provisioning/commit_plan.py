@@ -22,6 +22,7 @@ from reservoir.ports.state import (
 )
 from reservoir.ports.system import Clock, IdFactory
 from reservoir.usecases.claims.claim_moves import return_all_replicas
+from reservoir.usecases.provisioning.followers import Followers
 from reservoir.usecases.provisioning.gather_snapshot import Gathered
 from reservoir.usecases.provisioning.recent_commits import RecentCommits
 
@@ -133,20 +134,25 @@ class PlanCommitter:
     def _works(
         self, plan: Plan, gathered: Gathered, plan_id: str, now: datetime
     ) -> Iterator[_Work]:
-        """Yield gangs first (they need their units whole), then everything else."""
+        """Yield gangs first (they need their units whole), then everything else.
+
+        Raises UnreadableRowsError.
+        """
         facts = gathered.facts()
         followed_by = gathered.correlation_ids()
         claims: list[NodeClaim] = []
+        follow = Followers(self.node_claims, gathered, now)
         for planned in plan.launches:
             ids = [self.ids.new_id("nc") for _ in range(planned.count)]
             made = planned_claims(planned, ids, facts, plan_id=plan_id, now=now)
             claims += [correlated(claim, followed_by) for claim in made]
         claims = in_batches(claims, self.ids)
-        existing = []
+        existing: list[tuple[NodeClaim, NodeClaim]] = []
         for placement in plan.existing:
             before = gathered.claims[placement.claim_id]
             grown = grown_claim(before, placement.placements, now, facts.workloads)
             existing.append((before, correlated(grown, followed_by)))
+        claims, existing = follow.noted(claims, existing)
         gangs = {
             claim.gang_key for claim in claims if claim.gang_key is not None
         } | _gangs_on(existing, gathered)

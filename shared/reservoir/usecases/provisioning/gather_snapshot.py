@@ -470,4 +470,4 @@ def _lagging(
 
 
 def _depends_on_placement(workload: Workload) -> bool:
-    return bool(workload.has_topology_terms or workload.gang)
+    return bool(workload.has_topology_terms or workload.gang or workload.is_handed_over)

@@ -45,6 +45,7 @@ _ROOMED_ALIKE: Final = Likeness(
         "gang": "gangs are asked by themselves",
         "fallback": "the markets that it has reached stand beside",
         "do_not_disrupt": "a plan ends no node",
+        "handover": "when a replica may start is no matter of room",
         "unknown": "what a newer release means by it no rule of this one knows",
     },
 )
