@@ -19,6 +19,7 @@ from reservoir.core.capacity.shortage import PROBE_TIME, Shortage
 from reservoir.core.capacity.unavailable_offerings import (
     ClassMarketKey,
     NodeClassKey,
+    SpotLossKey,
     SubnetKey,
 )
 from reservoir.core.launching.launch_outcome import (
@@ -203,6 +204,15 @@ def test_one_batch_probes_an_offering_at_a_time(memory: Memory) -> None:
     memory.shortages.forget([spot, never_short])
     assert denied("b-3", until + PROBE_TIME) == frozenset()
     assert memory.shortages.get_many([spot]) == {}
+
+
+def test_a_loss_on_spot_is_remembered_by_workload(memory: Memory) -> None:
+    lost = SpotLossKey("research/train")
+    memory.shortages.put({lost: Shortage(START + timedelta(hours=1), 2)})
+    memory.clock.set(START + timedelta(hours=24))  # a day after a rest it still counts
+    assert memory.shortages.get_many([lost, SpotLossKey("research/other")]) == {
+        lost: Shortage(START + timedelta(hours=1), 2)
+    }
 
 
 def test_one_claim_probes_a_class_at_a_time(memory: Memory) -> None:

@@ -14,6 +14,7 @@ from reservoir.core.capacity.ledger import COUNT_LAG, Balance
 from reservoir.core.capacity.unavailable_offerings import (
     ClassMarketKey,
     Market,
+    SpotLossKey,
     SubnetKey,
     Unavailable,
 )
@@ -856,6 +857,16 @@ def test_a_class_rests_on_one_market_by_itself(stores: Stores) -> None:
 
     rests = stores.offerings.list_unavailable(NOW)
     assert rests == {on_spot: Unavailable(until, "Configuration: InvalidParameterValue")}
+
+
+def test_a_workload_rests_from_spot_by_itself(stores: Stores) -> None:
+    until = NOW + timedelta(hours=1)
+    lost = SpotLossKey("research/train")
+    stores.offerings.mark_unavailable([lost], until=until, reason="it lost more")
+
+    rests = stores.offerings.list_unavailable(NOW)
+    assert rests == {lost: Unavailable(until, "it lost more")}
+    assert stores.offerings.list_unavailable(until) == {}
 
 
 def test_failed_discovery_marks_the_last_good_facts_once(stores: Stores) -> None:

@@ -38,9 +38,11 @@ from reservoir.core.capacity.unavailable_offerings import (
     MoveKey,
     NodeClassKey,
     Remembered,
+    SpotLossKey,
     SubnetKey,
 )
 from reservoir.core.launching.launch_outcome import LaunchAttempt, LaunchOutcome
+from reservoir.core.node_life.spot_losses import loss_forgotten_at
 from reservoir.core.serialisation.json_codec import dumps, loads
 from reservoir.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
 from reservoir.ports.launches import R
@@ -203,9 +205,16 @@ def _shortage_row(offering: Remembered, shortage: Shortage) -> Attributes:
             FORM: CURRENT_FORM,
             DATA: dumps(shortage),
             LISTING_KEY: LISTED,
-            TTL_ATTRIBUTE: epoch_s(forgotten_at(shortage)) + 1,  # whole seconds, rounded up
+            # whole seconds, rounded up
+            TTL_ATTRIBUTE: epoch_s(_row_ends_at(offering, shortage)) + 1,
         }
     )
+
+
+def _row_ends_at(offering: Remembered, shortage: Shortage) -> datetime:
+    if isinstance(offering, SpotLossKey):
+        return loss_forgotten_at(shortage)
+    return forgotten_at(shortage)
 
 
 def _attempt_key(batch_id: str) -> str:
@@ -219,6 +228,8 @@ def _shortage_key(offering: Remembered) -> str:
         return f"#failures class {offering.name} {offering.static_hash}"
     if isinstance(offering, ClassMarketKey):
         return f"#failures class market {offering.name} {offering.static_hash} {offering.capacity_type}"
+    if isinstance(offering, SpotLossKey):
+        return f"#failures spot loss {offering.workload_key}"
     if isinstance(offering, MoveKey):
         return f"#failures move {offering.source_id} {offering.destination_id}"
     if isinstance(offering, BootKey):

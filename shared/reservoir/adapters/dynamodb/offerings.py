@@ -35,6 +35,7 @@ from reservoir.core.capacity.unavailable_offerings import (
     NodeClassKey,
     Place,
     Rests,
+    SpotLossKey,
     SubnetKey,
     Unavailable,
     with_shortages,
@@ -59,6 +60,7 @@ _MARKET_PREFIX: Final = "#market "
 _SUBNET_PREFIX: Final = "#subnet "
 _CLASS_PREFIX: Final = "#class "
 _CLASS_MARKET_PREFIX: Final = "#class-market "
+_SPOT_LOSS_PREFIX: Final = "#spot-loss "
 _NOT_OFFERED: Final = OfferingKey("", "", "", CapacityType.ON_DEMAND)
 _INDEX_LAG: Final = timedelta(seconds=10)  # usually well under a second; AWS promises none
 
@@ -201,6 +203,8 @@ def _key(place: Place) -> str:
         return (
             f"{_CLASS_MARKET_PREFIX}{place.name} {place.static_hash} {place.capacity_type}"
         )
+    if isinstance(place, SpotLossKey):
+        return _SPOT_LOSS_PREFIX + place.workload_key
     if isinstance(place, NodeClassKey):
         return f"{_CLASS_PREFIX}{place.name} {place.static_hash}"
     return (_MARKET_PREFIX if isinstance(place, Market) else _SHORTAGE_PREFIX) + dumps(
@@ -219,6 +223,8 @@ def _read_shortage(row: Attributes) -> tuple[Place, Unavailable]:
     elif key.startswith(_CLASS_MARKET_PREFIX):
         name, static_hash, market = key.removeprefix(_CLASS_MARKET_PREFIX).split(" ")
         place = ClassMarketKey(name, static_hash, CapacityType(market))
+    elif key.startswith(_SPOT_LOSS_PREFIX):
+        place = SpotLossKey(key.removeprefix(_SPOT_LOSS_PREFIX))
     elif key.startswith(_MARKET_PREFIX):
         place = loads(Market, data(row))
     else:
@@ -232,7 +238,7 @@ def _shortage(place: Place, until: datetime, reason: str) -> Attributes:
         {
             KEY: _key(place),
             FORM: CURRENT_FORM,
-            # Whoever does not know rows about subnets and classes reads one about an offering that nobody has.
+            # Whoever does not know rows about subnets, classes and so on reads one about an offering that nobody has.
             DATA: dumps(place if isinstance(place, OfferingKey | Market) else _NOT_OFFERED),
             UNTIL: instant(until),
             REASON: reason or None,

@@ -76,6 +76,13 @@ class BootKey:
 
 
 @dataclass(frozen=True, slots=True)
+class SpotLossKey:
+    """A workload that lost more by interruptions of spot nodes than they gained it (rule 8)."""
+
+    workload_key: str
+
+
+@dataclass(frozen=True, slots=True)
 class MoveKey:
     """Moves of units from one reservation to another that EC2 refused."""
 
@@ -86,8 +93,8 @@ class MoveKey:
 # what a launch that fails lets rest
 Rested = OfferingKey | SubnetKey | NodeClassKey | ClassMarketKey
 # what is counted, so that it rests longer each time
-Remembered = Rested | BootKey | MoveKey
-Place = Rested | Market
+Remembered = Rested | BootKey | MoveKey | SpotLossKey
+Place = Rested | Market | SpotLossKey
 Rests = Mapping[Place, Unavailable]
 
 

@@ -14,6 +14,7 @@ from reservoir.runtime.outside import Outside
 from reservoir.usecases.discovery.freed_units import FreedUnits
 from reservoir.usecases.discovery.observe_reservation import ReservationObserver
 from reservoir.usecases.draining.termination_batcher import TerminationBatcher
+from reservoir.usecases.node_life.leave_spot import LeaveSpot
 from reservoir.usecases.node_life.react import React
 
 
@@ -33,6 +34,12 @@ def react_from(outside: Outside) -> React:
         offerings=outside.offerings,
         shortages=outside.shortage_history,
         instances=outside.instances,
+        leave_spot=LeaveSpot(
+            claims=outside.node_claims,
+            workloads=outside.workloads,
+            offerings=outside.offerings,
+            shortages=outside.shortage_history,
+        ),
         life=node_life_from(outside, draining),
         draining=draining,
         blocks=block_drains_from(outside, draining),

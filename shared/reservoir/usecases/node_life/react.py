@@ -38,6 +38,7 @@ from reservoir.usecases.discovery.reservation_starts import ReservationStarts
 from reservoir.usecases.draining.block_drains import BlockDrains
 from reservoir.usecases.draining.draining import Draining, DrainRequest, Moves
 from reservoir.usecases.draining.termination_batcher import TerminationBatcher
+from reservoir.usecases.node_life.leave_spot import LeaveSpot
 from reservoir.usecases.node_life.node_life import NodeLife
 
 # A warning that arrives this late is about a machine that has long been dealt with; EC2 itself gives two minutes.
@@ -110,6 +111,7 @@ class React:
     offerings: OfferingStore
     shortages: ShortageHistory
     instances: InstanceReader
+    leave_spot: LeaveSpot
     life: NodeLife
     draining: Draining
     blocks: BlockDrains
@@ -236,9 +238,12 @@ class React:
         if self.rebalance is RebalancePolicy.LAUNCH_BEFORE_DRAIN:
             # else its replacement may be bought in the same pool
             telling.add(NoticeKind.REBALANCE)
-        spot = {each.claim.offering for each in warned if each.is_about_spot(telling)}
-        if spot:
-            self._rest_spot(spot, now)
+        on_spot = {
+            each.claim.id: each.claim for each in warned if each.is_about_spot(telling)
+        }
+        if on_spot:
+            self._rest_spot({claim.offering for claim in on_spot.values()}, now)
+            self.leave_spot.note([on_spot[key] for key in sorted(on_spot)], now)
         refused_at: dict[str, datetime] = {}
         for each in warned:
             if each.interrupted_reservation_id is not None:

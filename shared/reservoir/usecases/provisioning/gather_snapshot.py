@@ -12,6 +12,7 @@ from reservoir.core.capacity.full_subnets import with_full_zones
 from reservoir.core.capacity.unavailable_offerings import (
     NodeClassKey,
     Place,
+    SpotLossKey,
     Unavailable,
     with_resting_markets,
     without_resting,
@@ -33,6 +34,7 @@ from reservoir.core.model.team import (
 )
 from reservoir.core.model.workload import Demand, Workload
 from reservoir.core.node_life.drain import LONGEST_NOTICE
+from reservoir.core.node_life.spot_losses import OnDemandMarket, with_spot_rests
 from reservoir.core.sharing.accounts import TeamOf, owners
 from reservoir.core.sharing.planning_groups import PlanningGroups
 from reservoir.core.sharing.reading_turns import ReadingTurns
@@ -227,6 +229,11 @@ class SnapshotGatherer:
             )
             for key, workload in terms.workloads.items()
         }
+        workloads = with_spot_rests(
+            workloads,
+            {place.workload_key for place in rests if isinstance(place, SpotLossKey)},
+            OnDemandMarket(policy.node_pools, instance_types, now),
+        )
         teams, ceiling = self.budgets.bounds(tuple(_teams(policy)), now)
         snapshot = Snapshot(
             instance_types=instance_types,
