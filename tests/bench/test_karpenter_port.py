@@ -17,7 +17,12 @@ from lab.bench.worlds.common import (
 from lab.bench.worlds.ladder import diverse_snapshot, ladder, preference_snapshot, snapshot
 from lab.bench.worlds.mix import Mix, mix_snapshot, tuned_pools
 from reservoir.core.model.instance_type import CapacityType
-from reservoir.core.model.workload import AffinityTerm, LabelSelector, Workload
+from reservoir.core.model.workload import (
+    AffinityTerm,
+    LabelSelector,
+    PreferredNodeTerm,
+    Workload,
+)
 from reservoir.core.scheduling_terms import labels
 from reservoir.core.scheduling_terms.requirements import Requirements
 from reservoir.core.scheduling_terms.resources import Resources
@@ -94,6 +99,35 @@ def test_weight_is_no_escape_from_a_held_reservation() -> None:
         NOW,
     )
     assert (outcome.nodes, outcome.reserved_units, outcome.loops) == (2, 1, 2)
+
+
+def test_a_full_reservation_is_no_reason_to_wait() -> None:
+    # Karpenter 1.15.1: the lighter pool is used in the same loop, and preferences are given up
+    world = WORLDS["reserved-one-unit-each-400"].make(0)
+    full = replace(
+        world.reservations[0],
+        instance_type="fake-it-0",
+        available_count=0,
+        free_units=0,
+    )
+    only_reserved = one_of(labels.CAPACITY_TYPE, CapacityType.RESERVED.value)
+    shared = replace(
+        world,
+        instance_types=ladder(1),
+        reservations=(full,),
+        node_pools=(
+            node_pool("primary", only_reserved, weight=100),
+            node_pool("fallback", weight=50),
+        ),
+    )
+    preferring = replace(
+        alone(1),
+        preferred_node_terms=(PreferredNodeTerm(1, Requirements.of(only_reserved)),),
+    )
+    for wanted in (alone(1), preferring):
+        outcome = provision(replace(shared, demands=counted([wanted] * 2, "pod")), NOW)
+        assert (outcome.nodes, outcome.reserved_units, outcome.unplaced) == (2, 0, 0)
+        assert outcome.loops == 1
 
 
 def test_limits_are_charged_with_the_largest_type_that_a_claim_may_become() -> None:
