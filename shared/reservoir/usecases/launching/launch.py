@@ -73,7 +73,10 @@ ADOPTION_AGE: Final = timedelta(minutes=6)
 # Attempts in one run that launch nothing; after them the batch comes back by itself.
 ATTEMPTS_PER_RUN: Final = 3
 FIRST_RETRY_DELAY_S: Final = 15
-LONGEST_RETRY_DELAY_S: Final = 240
+# After 15, 30, 60 and 120 seconds this long, so that a batch without an answer comes back as it may be adopted.
+LONGEST_RETRY_DELAY_S: Final = 150
+# How often a batch has been sent again at least that EC2 goes on not answering: not one whose function died.
+UNANSWERED_RETRIES: Final = 3
 # A claim that could not be launched for this long gives its replicas and its unit back (R-140: 5 minutes upstream; ours
 # spans one adoption and a new attempt).
 LAUNCH_DEADLINE: Final = timedelta(minutes=15)
@@ -211,6 +214,11 @@ class Launch:
                 report,
                 self._rest(waiting[0], late, now),
             )
+            return None, None
+        if _is_unanswered(batch, previous):
+            why = "EC2 gave no answer for minutes, and has launched nothing"
+            until = self._rest(waiting[0], why, now)
+            self._give_up(waiting, "LaunchUnanswered", why, report, until)
             return None, None
         try:
             reading = self.reader.read(waiting[0])
@@ -479,6 +487,19 @@ def _is_marked(attempt: LaunchAttempt, claim: NodeClaim | None) -> bool:
         and claim.state is ClaimState.LAUNCHING
         and claim.attempt >= attempt.number
     )
+
+
+def _is_unanswered(batch: LaunchBatch, previous: LaunchAttempt | None) -> bool:
+    """Whether the batch's last attempt ended because nothing was found of it, after EC2 was asked again and again.
+
+    Asking for the same once more would leave it open for as long again; nothing can be launched by it any more.
+    """
+    outcome = None if previous is None else previous.outcome
+    if previous is None or outcome is None or outcome.launched_at is None:
+        return False
+    was_adopted = outcome.adopted and not outcome.instances
+    age = outcome.launched_at - previous.recorded_at
+    return was_adopted and age >= ADOPTION_AGE and batch.retry_count >= UNANSWERED_RETRIES
 
 
 def _is_superfluous(claim: NodeClaim) -> bool:
